@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file dcp.h
+ * @brief The front door: everything of libdcp that needs no other library.
+ *
+ * `dcp/mpi.h` (libdcp_mpi) is apart, because it pulls in the header of MPI.
+ */
+#ifndef DCP_H
+#define DCP_H
+
+#include "dcp/checkpoint.h"
+#include "dcp/environment.h"
+#include "dcp/group.h"
+#include "dcp/load.h"
+#include "dcp/mesh.h"
+#include "dcp/save.h"
+#include "dcp/state.h"
+#include "dcp/status.h"
+#include "dcp/tensor.h"
+#include "dcp/version.h"
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file checkpoint.h
+ * @brief A view of a stored checkpoint: what is in it, and random access to it without a state
+ * tree.
+ */
+#ifndef DCP_CHECKPOINT_H
+#define DCP_CHECKPOINT_H
+
+#include "load.h"
+#include "state.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** An open checkpoint. Threading: any number of threads may read at the same time. */
+typedef struct dcp_checkpoint dcp_checkpoint;
+
+/** One step of the way from the root to an entry: a dict key, or a list position when `key` is
+ * NULL. */
+typedef struct dcp_path_part {
+    const char *key;
+    int64_t position;
+} dcp_path_part;
+
+/** One stored name. All pointers are borrowed from the checkpoint. */
+typedef struct dcp_entry {
+    const char *name;
+    const dcp_path_part *path; /**< `path_length` parts */
+    size_t path_length;
+    bool is_tensor; /**< else an object */
+
+    dcp_dtype dtype;             /**< tensors */
+    int32_t ndim;                /**< tensors */
+    const int64_t *global_shape; /**< tensors: `ndim` values */
+    uint64_t bytes;              /**< tensors: of the whole tensor */
+    size_t chunk_count;          /**< stored pieces; 1 for objects */
+} dcp_entry;
+
+/** Where one stored piece lies. All pointers are borrowed from the checkpoint. */
+typedef struct dcp_stored_chunk {
+    const int64_t *offsets; /**< tensors: the box; NULL for objects */
+    const int64_t *sizes;
+    const char *file; /**< relative to the checkpoint's directory */
+    uint64_t offset;  /**< first byte of the stream in the file */
+    uint64_t length;  /**< bytes of the stream as stored */
+} dcp_stored_chunk;
+
+/** Opens what dcp_load() can load: reads and checks the metadata, not the data. @param checkpoint
+ * owned by the caller. */
+DCP_API dcp_status dcp_open(const char *path, dcp_checkpoint **checkpoint);
+
+DCP_API void dcp_close(dcp_checkpoint *checkpoint);
+
+/** @return number of names. */
+DCP_API size_t dcp_entry_count(const dcp_checkpoint *checkpoint);
+
+/** Describes entry @p index, in the order of the metadata. Errors: DCP_ERR_ARGUMENT. */
+DCP_API dcp_status dcp_entry_at_sized(const dcp_checkpoint *checkpoint, size_t index,
+                                      dcp_entry *entry, size_t entry_size);
+
+static inline dcp_status dcp_entry_at(const dcp_checkpoint *checkpoint, size_t index,
+                                      dcp_entry *entry)
+{
+    return dcp_entry_at_sized(checkpoint, index, entry, sizeof *entry);
+}
+
+/** Finds an entry by its name. Errors: DCP_ERR_NOT_FOUND. */
+DCP_API dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name,
+                                  size_t *index);
+
+/** Describes stored piece @p chunk of entry @p entry. */
+DCP_API dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry,
+                                         size_t chunk, dcp_stored_chunk *stored,
+                                         size_t stored_size);
+
+static inline dcp_status dcp_entry_chunk(const dcp_checkpoint *checkpoint, size_t entry,
+                                         size_t chunk, dcp_stored_chunk *stored)
+{
+    return dcp_entry_chunk_sized(checkpoint, entry, chunk, stored, sizeof *stored);
+}
+
+/**
+ * Reads any box of a tensor into memory. Dtype, ndim and global_shape of @p destination must be the
+ * entry's; the rest is as for a tensor to load. Without `sharded`, the whole tensor is read.
+ */
+DCP_API dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                         const dcp_tensor *destination, size_t tensor_size,
+                                         dcp_verification verification);
+
+static inline dcp_status dcp_read_tensor(dcp_checkpoint *checkpoint, size_t entry,
+                                         const dcp_tensor *destination,
+                                         dcp_verification verification)
+{
+    return dcp_read_tensor_sized(checkpoint, entry, destination, sizeof *destination, verification);
+}
+
+/** Reads an object and adds it to @p parent under @p key (as when building a tree). */
+DCP_API dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
+                                   const char *key);
+
+/** Receives one fault. Strings are valid during the call; `file` and `name` may be "" where none
+ * applies. */
+typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t offset,
+                                   const char *name, const char *fault);
+
+/**
+ * Checks a whole checkpoint: every file there, every length right, every zip record's CRC-32 and
+ * every footer block right, every tensor completely covered and nothing overlapping.
+ *
+ * @param path as for dcp_open(); also checkpoints that dcp_open() refuses are checked as far as
+ * possible.
+ * @param faults number of faults reported.
+ * @return DCP_OK when the check could be made, whatever it found.
+ */
+DCP_API dcp_status dcp_verify(const char *path, dcp_fault_function report, void *context,
+                              uint64_t *faults);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

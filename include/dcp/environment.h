@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file environment.h
+ * @brief What the library takes from the process around it: memory and a place for log lines.
+ *
+ * Both are process-wide and meant to be set once, before the first other call; the library keeps no
+ * other global state but the thread-local error.
+ */
+#ifndef DCP_ENVIRONMENT_H
+#define DCP_ENVIRONMENT_H
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Where all memory of the library comes from. Each function may be called from any thread.
+ * Blocks must be aligned for any type (as malloc's); `allocate` may return NULL, which the library
+ * handles.
+ */
+typedef struct dcp_allocator {
+    void *(*allocate)(void *context, size_t size);
+    void *(*reallocate)(void *context, void *block, size_t size); /**< block may be NULL */
+    void (*release)(void *context, void *block);                  /**< block may be NULL */
+    void *context;
+} dcp_allocator;
+
+/**
+ * Replaces the allocator. Not thread-safe; every block of the old one must have been released.
+ * @param allocator copied; NULL restores malloc, realloc and free.
+ */
+DCP_API dcp_status dcp_set_allocator(const dcp_allocator *allocator);
+
+/** Severity of a log line. */
+typedef enum dcp_log_level {
+    DCP_LOG_ERROR = 10,
+    DCP_LOG_WARNING = 20,
+    DCP_LOG_INFO = 30,
+    DCP_LOG_DEBUG = 40
+} dcp_log_level;
+
+/** Receives one line, without a newline. May be called from any thread, several at a time. */
+typedef void (*dcp_log_function)(void *context, dcp_log_level level, const char *line);
+
+/**
+ * Sets where log lines go. The library prints nothing by itself: without a function, lines are
+ * dropped. Not thread-safe against running calls.
+ */
+DCP_API void dcp_set_log(dcp_log_function function, void *context, dcp_log_level most_verbose);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file group.h
+ * @brief Process groups: how the ranks of a job talk while they plan and commit.
+ *
+ * A group is an interface with a handful of collectives. In the library: one process (what a NULL
+ * group means as well), several threads of one process, and one whose collectives the caller
+ * supplies. libdcp_mpi adds MPI (dcp/mpi.h). Messages carry plans and statuses, never tensor data.
+ *
+ * Every call has a deadline. A group in which a collective failed or timed out is broken: ranks may
+ * be out of step, so every later call on it fails at once with DCP_ERR_STATE and tells of the first
+ * failure.
+ *
+ * Threading: one collective at a time per group and rank.
+ */
+#ifndef DCP_GROUP_H
+#define DCP_GROUP_H
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A process group, seen from one of its ranks. */
+typedef struct dcp_group dcp_group;
+
+/** What every collective is told besides its data. */
+typedef struct dcp_collective {
+    const char *phase;      /**< what the ranks are doing, for messages: "gathering plans" */
+    double timeout_seconds; /**< give up after this; always positive and finite */
+} dcp_collective;
+
+/**
+ * A group's collectives. Each returns DCP_OK or a failure; a deadline that passed is
+ * DCP_ERR_TIMEOUT, and the message (dcp_error_set()) names the missing ranks if the implementation
+ * knows them. All ranks make the same calls in the same order with the same sizes. `all_gather` and
+ * `broadcast` are required; NULL in another slot means that the library derives it.
+ */
+typedef struct dcp_group_operations {
+    size_t size_of; /**< sizeof(dcp_group_operations), so that the struct can grow */
+
+    /** Gives every rank the concatenation of every rank's @p bytes bytes, in rank order. */
+    dcp_status (*all_gather)(void *context, const dcp_collective *call, const void *send,
+                             size_t bytes, void *receive);
+
+    /** Gives every rank the root's @p bytes bytes. */
+    dcp_status (*broadcast)(void *context, const dcp_collective *call, int root, void *data,
+                            size_t bytes);
+
+    /**
+     * Optional. Gives @p root all ranks' messages. Rank r sends sizes[r] bytes; at the root they
+     * arrive concatenated in rank order.
+     * @param sizes of all ranks, at the root; elsewhere NULL. @param bytes this rank's size.
+     */
+    dcp_status (*gather)(void *context, const dcp_collective *call, int root, const void *send,
+                         size_t bytes, void *receive, const size_t *sizes);
+
+    /** Optional. The reverse of gather: the root's concatenation @p send is dealt out, sizes[r]
+     * bytes to rank r. */
+    dcp_status (*scatter)(void *context, const dcp_collective *call, int root, const void *send,
+                          const size_t *sizes, void *receive, size_t bytes);
+
+    /** Optional. Frees @p context; called by dcp_group_free(). */
+    void (*close)(void *context);
+} dcp_group_operations;
+
+/**
+ * Makes a group of the caller's own collectives.
+ * @param operations copied; @param rank this process, 0 to size - 1.
+ * @param group owned by the caller. On failure nothing is kept and `close` is not called.
+ */
+DCP_API dcp_status dcp_group_new(const dcp_group_operations *operations, void *context, int rank,
+                                 int size, dcp_group **group);
+
+/**
+ * Makes a group of @p size threads of this process: groups[r] is for the thread that plays rank r.
+ * @param groups array of @p size handles, each freed by itself; the last one frees what they share.
+ */
+DCP_API dcp_status dcp_group_new_threads(int size, dcp_group **groups);
+
+/** Frees a group. NULL is allowed. */
+DCP_API void dcp_group_free(dcp_group *group);
+
+/** @return this process's rank; 0 for a NULL group. */
+DCP_API int dcp_group_rank(const dcp_group *group);
+
+/** @return number of ranks; 1 for a NULL group. */
+DCP_API int dcp_group_size(const dcp_group *group);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file save.h
+ * @brief Saving a state tree as a checkpoint directory.
+ */
+#ifndef DCP_SAVE_H
+#define DCP_SAVE_H
+
+#include "group.h"
+#include "state.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What to do when the directory already holds a checkpoint. */
+typedef enum dcp_overwrite {
+    DCP_OVERWRITE_REFUSE = 0, /**< DCP_ERR_EXISTS, before anything is written */
+    /** Write files of a new generation beside the old ones, commit by renaming `.metadata`, then
+       remove the old ones. A crash at any moment leaves the old or the new checkpoint. */
+    DCP_OVERWRITE_REPLACE = 1
+} dcp_overwrite;
+
+/** How a tensor that several ranks hold is written. Objects always go to the lowest rank that holds
+ * them. */
+typedef enum dcp_replicas {
+    DCP_REPLICAS_SLICE =
+        0, /**< large ones in slices, one by each rank that holds them; ranks write equal bytes */
+    DCP_REPLICAS_WHOLE =
+        1, /**< each by one rank, chosen so that ranks write about equal bytes (as PyTorch) */
+    DCP_REPLICAS_LOWEST = 2 /**< each by the lowest rank that holds it */
+} dcp_replicas;
+
+/** How items are distributed over files. */
+typedef enum dcp_file_layout {
+    DCP_FILES_PER_RANK = 0, /**< `thread_count` files per rank, written side by side */
+    DCP_FILE_PER_ITEM = 1   /**< one file per tensor chunk or object */
+} dcp_file_layout;
+
+/** Options of a save. All zero is the sensible default. Every rank must pass the same values. */
+typedef struct dcp_save_options {
+    dcp_group *group;    /**< the ranks that save together; NULL: this process alone */
+    int32_t coordinator; /**< rank that merges the plans and commits */
+    dcp_overwrite overwrite;
+    dcp_replicas replicas;
+    dcp_file_layout files;
+    int32_t thread_count; /**< files per rank, each written by a thread of its own; 0 means 1 */
+    bool skip_sync;       /**< do not wait for the disk: faster, and not safe against power loss */
+    double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
+
+    bool has_step;
+    int64_t step; /**< for metadata.json; also names the directory if the path contains "{step}" */
+    /** The caller's own fields for metadata.json (a dict of JSON-like values), read at the
+     * coordinator; borrowed. */
+    const dcp_state *info;
+} dcp_save_options;
+
+/**
+ * Saves @p state as the checkpoint @p path, a directory. Collective over the group. Returns on
+ * every rank only when the checkpoint is durable and visible, or with the same failure on every
+ * rank; a failed save leaves nothing that looks like a checkpoint, and an earlier checkpoint
+ * untouched.
+ *
+ * @param path the checkpoint's directory; created with its parents. NULL or "" on some ranks:
+ * inferred, all ranks take the coordinator's, like PyTorch's checkpoint_id.
+ * @param options NULL: all defaults.
+ * Errors: DCP_ERR_EXISTS, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE,
+ * DCP_ERR_DUPLICATE, DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT, any that a stateful callback
+ * returns, and others.
+ */
+DCP_API dcp_status dcp_save_sized(dcp_state *state, const char *path,
+                                  const dcp_save_options *options, size_t options_size);
+
+static inline dcp_status dcp_save(dcp_state *state, const char *path,
+                                  const dcp_save_options *options)
+{
+    return dcp_save_sized(state, path, options, sizeof *options);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

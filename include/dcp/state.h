@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file state.h
+ * @brief The state tree: nested dicts and lists whose leaves are tensors, objects, or callbacks
+ * that give a subtree.
+ *
+ * A tree is made by dcp_state_new(), which gives the root, a dict. Every node belongs to its root
+ * and lives until dcp_state_free(root), or until a load replaces the object that it is part of.
+ * Nodes are borrowed pointers.
+ *
+ * Functions that add a child take the parent and a key. In a dict the key is a NUL-terminated UTF-8
+ * string that is not there yet (it may be empty and may contain dots); in a list or tuple it is
+ * NULL, and the child is appended. Keys and strings are copied; tensor memory is borrowed.
+ *
+ * **Errors stick.** Building calls may be chained without checks: adding to NULL fails, and the
+ * first failure is kept by the root, where dcp_state_status() shows it and every save and load
+ * reports it.
+ *
+ * **Flattening** follows PyTorch: dicts are entered; lists are entered if they contain a tensor, a
+ * dict, or (at any depth of lists) such a list; everything else (tuples, lists of plain values,
+ * scalars) is one object. Names are the keys and positions on the way, joined by ".". Empty dicts
+ * vanish. Source: torch.distributed.checkpoint._nested_dict and _traverse, 2.4 and newer.
+ *
+ * Threading: a tree may be used by one thread at a time.
+ */
+#ifndef DCP_STATE_H
+#define DCP_STATE_H
+
+#include "tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A node of a state tree. */
+typedef struct dcp_state dcp_state;
+
+/** What a node is. Nodes from OPAQUE on come from checkpoints only; they cannot be built by hand.
+ */
+typedef enum dcp_kind {
+    DCP_KIND_NONE = 0,
+    DCP_KIND_BOOL = 1,
+    DCP_KIND_INT = 2, /**< fits int64_t or uint64_t, else see dcp_state_int_digits() */
+    DCP_KIND_FLOAT = 3,
+    DCP_KIND_COMPLEX = 4,
+    DCP_KIND_STRING = 5,
+    DCP_KIND_BYTES = 6,
+    DCP_KIND_BYTEARRAY = 7,
+
+    DCP_KIND_LIST = 10,
+    DCP_KIND_TUPLE = 11,
+    DCP_KIND_DICT = 12,
+    DCP_KIND_ORDERED_DICT = 13, /**< collections.OrderedDict; otherwise as a dict */
+    DCP_KIND_SET = 14,
+    DCP_KIND_FROZENSET = 15,
+
+    DCP_KIND_TENSOR = 20,   /**< a tensor of the tree, or one inside an object */
+    DCP_KIND_STATEFUL = 21, /**< callbacks, see dcp_stateful */
+
+    DCP_KIND_DTYPE = 30,  /**< a torch.dtype */
+    DCP_KIND_SIZE = 31,   /**< a torch.Size; children are ints */
+    DCP_KIND_DEVICE = 32, /**< a torch.device, as text */
+
+    DCP_KIND_OPAQUE =
+        40 /**< a Python object that has no form here; never run, see dcp_state_opaque_name() */
+} dcp_kind;
+
+/* ---- making and freeing
+ * ---------------------------------------------------------------------------------------- */
+
+/** @return a new root, an empty dict; NULL if there is no memory. */
+DCP_API dcp_state *dcp_state_new(void);
+
+/** Frees a root with all its nodes and all memory that loads allocated for it. NULL is allowed. */
+DCP_API void dcp_state_free(dcp_state *root);
+
+/** @return the first failure while building the tree that @p node belongs to, DCP_OK if none; sets
+ * the message. */
+DCP_API dcp_status dcp_state_status(const dcp_state *node);
+
+/* ---- building: containers return the new node, NULL on failure
+ * -------------------------------------------------- */
+
+DCP_API dcp_state *dcp_state_dict(dcp_state *parent, const char *key);
+DCP_API dcp_state *dcp_state_list(dcp_state *parent, const char *key);
+DCP_API dcp_state *dcp_state_tuple(dcp_state *parent, const char *key);
+
+/**
+ * Copies a key of counted length into the tree, for callers whose strings are not NUL-terminated.
+ * @return the key, NUL-terminated, borrowed from the tree; NULL on failure (a NUL inside, not
+ * UTF-8).
+ */
+DCP_API const char *dcp_state_intern(dcp_state *node, const char *key, size_t length);
+
+/* ---- building: leaves
+ * ------------------------------------------------------------------------------------------- */
+
+DCP_API dcp_status dcp_state_none(dcp_state *parent, const char *key);
+DCP_API dcp_status dcp_state_bool(dcp_state *parent, const char *key, bool value);
+DCP_API dcp_status dcp_state_int(dcp_state *parent, const char *key, int64_t value);
+DCP_API dcp_status dcp_state_uint(dcp_state *parent, const char *key, uint64_t value);
+DCP_API dcp_status dcp_state_float(dcp_state *parent, const char *key, double value);
+/** @param value NUL-terminated UTF-8. */
+DCP_API dcp_status dcp_state_string(dcp_state *parent, const char *key, const char *value);
+/** As dcp_state_string(), with a length; the text may contain NUL. */
+DCP_API dcp_status dcp_state_text(dcp_state *parent, const char *key, const char *value,
+                                  size_t length);
+DCP_API dcp_status dcp_state_bytes(dcp_state *parent, const char *key, const void *bytes,
+                                   size_t length);
+
+/**
+ * Adds a tensor, or this rank's chunk of one.
+ * @return the node, to which dcp_state_add_chunk() can add further chunks; NULL on failure.
+ */
+DCP_API dcp_state *dcp_state_tensor_sized(dcp_state *parent, const char *key,
+                                          const dcp_tensor *tensor, size_t tensor_size);
+
+static inline dcp_state *dcp_state_tensor(dcp_state *parent, const char *key,
+                                          const dcp_tensor *tensor)
+{
+    return dcp_state_tensor_sized(parent, key, tensor, sizeof *tensor);
+}
+
+/**
+ * Adds another chunk that this rank holds of the same tensor. Dtype and global shape must be the
+ * node's; the box must not overlap its other chunks.
+ */
+DCP_API dcp_status dcp_state_add_chunk_sized(dcp_state *tensor_node, const dcp_tensor *chunk,
+                                             size_t tensor_size);
+
+static inline dcp_status dcp_state_add_chunk(dcp_state *tensor_node, const dcp_tensor *chunk)
+{
+    return dcp_state_add_chunk_sized(tensor_node, chunk, sizeof *chunk);
+}
+
+/**
+ * Adds the chunks that a flat range of a tensor consists of: what an optimizer holds that shards
+ * flattened parameters. Elements @p start to @p start + @p length - 1 of the row-major tensor lie
+ * consecutively at @p data; they are decomposed into at most 2 * ndim - 1 boxes.
+ *
+ * @param whole dtype, ndim and global_shape are used.
+ * @param data may be NULL on load.
+ * @return the tensor's node; NULL on failure.
+ */
+DCP_API dcp_state *dcp_state_flat_range_sized(dcp_state *parent, const char *key,
+                                              const dcp_tensor *whole, size_t tensor_size,
+                                              int64_t start, int64_t length, void *data);
+
+static inline dcp_state *dcp_state_flat_range(dcp_state *parent, const char *key,
+                                              const dcp_tensor *whole, int64_t start,
+                                              int64_t length, void *data)
+{
+    return dcp_state_flat_range_sized(parent, key, whole, sizeof *whole, start, length, data);
+}
+
+/**
+ * An entry that is asked for its state instead of having one: PyTorch's Stateful.
+ *
+ * Both functions get a fresh dict to work on and return DCP_OK or a failure (dcp_error_set() tells
+ * the story). On save `state_dict` fills it. On load `state_dict` fills it with what is to be
+ * loaded (tensors as destinations, objects as place holders), the load fills those in, and
+ * `load_state_dict` is told. Tensor memory named in the dict must stay valid until the save or load
+ * that asked for it has ended.
+ */
+typedef struct dcp_stateful {
+    dcp_status (*state_dict)(void *context, dcp_state *into);
+    dcp_status (*load_state_dict)(void *context,
+                                  const dcp_state *filled); /**< NULL: nothing to be told */
+    void *context;
+} dcp_stateful;
+
+/** @param stateful copied. */
+DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
+                                      const dcp_stateful *stateful);
+
+/* ---- looking
+ * -----------------------------------------------------------------------------------------------------
+ */
+
+DCP_API dcp_kind dcp_state_kind(const dcp_state *node);
+
+/** @return number of children of a container (for dicts: pairs); 0 for leaves. */
+DCP_API size_t dcp_state_count(const dcp_state *node);
+
+/** @return child @p index (for dicts: the value, in order of insertion); NULL if there is none.
+ * Iterative; O(1). */
+DCP_API dcp_state *dcp_state_at(const dcp_state *node, size_t index);
+
+/** @return the key of pair @p index of a dict, as a node (Python allows keys of many kinds); NULL
+ * if there is none. */
+DCP_API const dcp_state *dcp_state_key_at(const dcp_state *node, size_t index);
+
+/** @return the child of a dict under a string key; NULL if there is none. */
+DCP_API dcp_state *dcp_state_get(const dcp_state *node, const char *key);
+
+/** Reads a leaf. @return DCP_ERR_KIND if the node is something else, or the value does not fit. */
+DCP_API dcp_status dcp_state_as_bool(const dcp_state *node, bool *value);
+DCP_API dcp_status dcp_state_as_int(const dcp_state *node, int64_t *value);
+DCP_API dcp_status dcp_state_as_uint(const dcp_state *node, uint64_t *value);
+/** Also reads ints that a double holds exactly. */
+DCP_API dcp_status dcp_state_as_float(const dcp_state *node, double *value);
+DCP_API dcp_status dcp_state_as_complex(const dcp_state *node, double *real, double *imaginary);
+/** Strings, devices. @param text borrowed, NUL-terminated. @param length may be NULL. */
+DCP_API dcp_status dcp_state_as_text(const dcp_state *node, const char **text, size_t *length);
+/** Bytes and bytearrays. @param bytes borrowed. */
+DCP_API dcp_status dcp_state_as_bytes(const dcp_state *node, const void **bytes, size_t *length);
+DCP_API dcp_status dcp_state_as_dtype(const dcp_state *node, dcp_dtype *dtype);
+
+/** @return an int of any size in decimal digits; borrowed; NULL if the node is no int. */
+DCP_API const char *dcp_state_int_digits(const dcp_state *node);
+
+/** @return number of chunks that a tensor node holds here. */
+DCP_API size_t dcp_state_chunk_count(const dcp_state *node);
+
+/** Describes chunk @p index of a tensor node; `data` shows memory that a load allocated, too. */
+DCP_API dcp_status dcp_state_chunk_sized(const dcp_state *node, size_t index, dcp_tensor *chunk,
+                                         size_t tensor_size);
+
+static inline dcp_status dcp_state_chunk(const dcp_state *node, size_t index, dcp_tensor *chunk)
+{
+    return dcp_state_chunk_sized(node, index, chunk, sizeof *chunk);
+}
+
+/**
+ * @return "module.name" of the Python class or function that an opaque node would have called; NULL
+ * if it is not opaque. Its children, if any, are the arguments, and then the state, that the pickle
+ * gave it.
+ */
+DCP_API const char *dcp_state_opaque_name(const dcp_state *node);
+
+/**
+ * Renders a node as JSON text, for people and programs. What JSON lacks is marked: non-finite
+ * floats, bytes, complex, sets, dtypes, opaque nodes and dicts with keys that are no strings become
+ * objects with one key that starts with "$"
+ * ("$bytes": hex, "$float": "nan", "$opaque": "module.name", ...); tuples become arrays; a value
+ * that contains itself becomes {"$cycle": true}; shared values are repeated until the text reaches
+ * @p limit bytes.
+ *
+ * @param text owned by the caller; freed with dcp_text_free().
+ * @param limit most bytes of text; beyond it DCP_ERR_UNSUPPORTED. 0 means 64 MiB.
+ */
+DCP_API dcp_status dcp_state_to_json(const dcp_state *node, size_t limit, char **text);
+
+/** Frees text that the library gave to the caller. NULL is allowed. */
+DCP_API void dcp_text_free(char *text);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file status.h
+ * @brief How calls end: one status code, and the story of a failure in words.
+ *
+ * Every call that can fail returns a #dcp_status, or a pointer that is NULL on failure. The story
+ * (which key, file, offset, rank; what was expected and found) is written once, by whoever decides
+ * that it is an error, into a message that belongs to the calling thread.
+ */
+#ifndef DCP_STATUS_H
+#define DCP_STATUS_H
+
+#include "version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Outcome of a call. Values are explicit, grouped with gaps, and never renumbered. */
+typedef enum dcp_status {
+    DCP_OK = 0,
+
+    /* The caller asked for something that cannot be. */
+    DCP_ERR_ARGUMENT = 10,    /**< an argument is NULL, out of range or contradicts another */
+    DCP_ERR_UNSUPPORTED = 11, /**< well-formed, but this build or version cannot do it */
+    DCP_ERR_STATE = 12,       /**< the handle is in no condition for this call (a broken group) */
+
+    /* Resources. */
+    DCP_ERR_NO_MEMORY = 20, /**< an allocation failed */
+    DCP_ERR_IO = 30,        /**< the operating system reported an I/O error */
+    DCP_ERR_NO_SPACE = 31,  /**< the disk or quota is full */
+    DCP_ERR_NOT_FOUND = 32, /**< no such file, directory, checkpoint or name */
+    DCP_ERR_EXISTS = 33,    /**< a checkpoint is already there and overwriting was refused */
+
+    /* What was read is not what it should be. */
+    DCP_ERR_FORMAT = 40,   /**< bytes from disk break the format, or exceed a limit of it */
+    DCP_ERR_CHECKSUM = 41, /**< bytes from disk do not match their checksum */
+    DCP_ERR_FOREIGN = 42,  /**< a file belongs to another save */
+
+    /* The checkpoint and what is asked of it do not fit. */
+    DCP_ERR_MISSING_KEY = 50,    /**< wanted, but not in the checkpoint */
+    DCP_ERR_UNEXPECTED_KEY = 51, /**< in the checkpoint, but not wanted */
+    DCP_ERR_SHAPE = 52,          /**< global shapes differ */
+    DCP_ERR_DTYPE = 53,          /**< dtypes differ and conversion was not asked for */
+    DCP_ERR_KIND = 54,           /**< a tensor where an object is, or the reverse */
+    DCP_ERR_COVERAGE = 55,       /**< chunks leave a hole */
+    DCP_ERR_OVERLAP = 56,        /**< chunks overlap */
+    DCP_ERR_DUPLICATE = 57,      /**< one name for two things */
+
+    /* Other ranks. */
+    DCP_ERR_GROUP = 70,   /**< communication failed */
+    DCP_ERR_TIMEOUT = 71, /**< a rank did not come within the deadline */
+
+    DCP_ERR_CALLBACK =
+        80,               /**< a callback of the caller reported failure without a status of ours */
+    DCP_ERR_INTERNAL = 90 /**< the library contradicts itself; please report it */
+} dcp_status;
+
+/** @return the status in words, such as "shape mismatch"; static storage, never NULL. */
+DCP_API const char *dcp_status_string(dcp_status status);
+
+/**
+ * @return the story of the calling thread's most recent failure; never NULL, "" if there was none.
+ * Valid until the thread's next call into the library.
+ */
+DCP_API const char *dcp_error_message(void);
+
+/**
+ * Tells the story of a failure from inside a callback (a group, a stateful entry), so that it
+ * reaches every rank.
+ * @return @p status, so that a callback can `return dcp_error_set(...)`.
+ */
+DCP_API dcp_status dcp_error_set(dcp_status status, const char *format, ...) DCP_PRINTF(2, 3);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file tensor.h
+ * @brief Element types, and the description of one chunk of one tensor in memory.
+ */
+#ifndef DCP_TENSOR_H
+#define DCP_TENSOR_H
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most dimensions that a tensor may have (PyTorch's own limit). */
+#define DCP_MAX_DIMS 64
+
+/** Element types: all that PyTorch's serialization knows as plain dtypes. Elements are
+ * little-endian on disk. */
+typedef enum dcp_dtype {
+    DCP_DTYPE_NONE = 0, /**< not a dtype */
+
+    DCP_F64 = 1,
+    DCP_F32 = 2,
+    DCP_F16 = 3,
+    DCP_BF16 = 4,
+
+    DCP_I64 = 10,
+    DCP_I32 = 11,
+    DCP_I16 = 12,
+    DCP_I8 = 13,
+    DCP_U64 = 14,
+    DCP_U32 = 15,
+    DCP_U16 = 16,
+    DCP_U8 = 17,
+    DCP_BOOL = 18, /**< one byte, 0 or 1 */
+
+    DCP_C128 = 20,       /**< complex of two F64 */
+    DCP_C64 = 21,        /**< complex of two F32 */
+    DCP_C32 = 22,        /**< complex of two F16 */
+    DCP_BCOMPLEX32 = 23, /**< complex of two BF16 (PyTorch 2.15) */
+
+    DCP_F8_E4M3FN = 30,
+    DCP_F8_E4M3FNUZ = 31,
+    DCP_F8_E5M2 = 32,
+    DCP_F8_E5M2FNUZ = 33,
+    DCP_F8_E8M0FNU = 34,
+    DCP_F4_E2M1FN_X2 = 35, /**< two values a byte; shapes count bytes */
+
+    DCP_BITS8 = 40,
+    DCP_BITS16 = 41,
+    DCP_BITS1X8 = 42,
+    DCP_BITS2X4 = 43,
+    DCP_BITS4X2 = 44
+} dcp_dtype;
+
+/** @return bytes of one element, 0 if @p dtype is none. */
+DCP_API size_t dcp_dtype_size(dcp_dtype dtype);
+
+/** @return PyTorch's name, such as "bfloat16"; static storage; NULL if @p dtype is none. */
+DCP_API const char *dcp_dtype_name(dcp_dtype dtype);
+
+/** @return the dtype that PyTorch calls @p name ("bfloat16", not "torch.bfloat16"), DCP_DTYPE_NONE
+ * if there is none. */
+DCP_API dcp_dtype dcp_dtype_from_name(const char *name);
+
+/** Kinds of memory. */
+typedef enum dcp_device_type { DCP_DEVICE_HOST = 0 } dcp_device_type;
+
+/** Where memory is. The zero value is host memory. */
+typedef struct dcp_device {
+    dcp_device_type type;
+    int32_t index; /**< which of several devices of that type; 0 for host memory */
+} dcp_device;
+
+/**
+ * One chunk (an axis-aligned box) of one tensor, and the memory that holds it.
+ *
+ * The zero value of every field is the common case: not `sharded` means that the chunk is the whole
+ * tensor, not `strided` means that it lies in memory row-major without gaps. Units: shapes,
+ * offsets, sizes and strides count elements.
+ */
+typedef struct dcp_tensor {
+    dcp_dtype dtype;
+    int32_t ndim; /**< 0 to DCP_MAX_DIMS */
+    bool sharded; /**< `offsets` and `sizes` say which box of the tensor this is; else the whole */
+    bool strided; /**< `strides` say how the chunk lies in memory; else row-major, dense */
+    bool requires_grad; /**< informative; written to the metadata */
+    dcp_device device;
+    void *data; /**< element (0, ..., 0) of the chunk; borrowed. NULL on load: memory is allocated
+                   for the caller. NULL on save: an error, unless the chunk has no elements */
+    int64_t global_shape[DCP_MAX_DIMS];
+    int64_t offsets[DCP_MAX_DIMS]; /**< of the chunk's first element in the tensor */
+    int64_t sizes[DCP_MAX_DIMS]; /**< extent of the chunk; 0 is allowed: this rank holds nothing */
+    int64_t strides[DCP_MAX_DIMS]; /**< may be 0 or negative for saving; a destination must not
+                                      overlap itself */
+} dcp_tensor;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Growable bytes with a maximum, and a reader over bytes that cannot run past their end.
+ *
+ * A failed append marks the buffer and is reported once by buffer_status(), so that writers need no
+ * check per field. Likewise a reader past its end yields zeros and remembers it. Integers are
+ * little-endian; "varint" is LEB128. */
+#ifndef BASE_BUFFER_H
+#define BASE_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dcp/status.h"
+
+struct buffer {
+    unsigned char *data;
+    size_t size;
+    size_t capacity;
+    size_t maximum; /* 0: none */
+    dcp_status status;
+};
+
+void buffer_init(struct buffer *buffer, size_t maximum);
+void buffer_free(struct buffer *buffer);
+/* Keeps the memory, forgets the contents and a failure. */
+void buffer_clear(struct buffer *buffer);
+/* DCP_OK, or the first failed append, with its story set. */
+dcp_status buffer_status(const struct buffer *buffer);
+dcp_status buffer_reserve(struct buffer *buffer, size_t more);
+void buffer_append(struct buffer *buffer, const void *bytes, size_t size);
+void buffer_append_zeros(struct buffer *buffer, size_t count);
+void buffer_append_u8(struct buffer *buffer, uint8_t value);
+void buffer_append_u16(struct buffer *buffer, uint16_t value);
+void buffer_append_u32(struct buffer *buffer, uint32_t value);
+void buffer_append_u64(struct buffer *buffer, uint64_t value);
+void buffer_append_varint(struct buffer *buffer, uint64_t value);
+/* Length as varint, then the bytes. */
+void buffer_append_text(struct buffer *buffer, const char *text, size_t length);
+void buffer_append_format(struct buffer *buffer, const char *format, ...) DCP_PRINTF(2, 3);
+
+struct reader {
+    const unsigned char *data;
+    size_t size;
+    size_t position;
+    bool failed; /* something was read past the end, or a varint was malformed */
+};
+
+void reader_init(struct reader *reader, const void *data, size_t size);
+size_t reader_left(const struct reader *reader);
+uint8_t reader_u8(struct reader *reader);
+uint16_t reader_u16(struct reader *reader);
+uint32_t reader_u32(struct reader *reader);
+uint64_t reader_u64(struct reader *reader);
+uint64_t reader_varint(struct reader *reader);
+/* Borrowed bytes; NULL past the end. */
+const unsigned char *reader_bytes(struct reader *reader, size_t size);
+/* Counterpart of buffer_append_text(); borrowed, not NUL-terminated. */
+const char *reader_text(struct reader *reader, size_t *length);
+
+/* Little-endian access to memory of any alignment. */
+uint16_t load_u16(const void *bytes);
+uint32_t load_u32(const void *bytes);
+uint64_t load_u64(const void *bytes);
+void store_u16(void *bytes, uint16_t value);
+void store_u32(void *bytes, uint32_t value);
+void store_u64(void *bytes, uint64_t value);
+
+#endif

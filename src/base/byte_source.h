@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Bytes that can be read at any offset: what a parser of large things gets instead of a file. */
+#ifndef BASE_BYTE_SOURCE_H
+#define BASE_BYTE_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dcp/status.h"
+
+struct byte_source {
+    /* Exactly size bytes at offset (inside the source; callers check against size first), or an
+     * error with its story. */
+    dcp_status (*read)(void *context, uint64_t offset, void *bytes, size_t size);
+    void *context;
+    uint64_t size;
+};
+
+/* A source over memory. */
+struct byte_source byte_source_memory(const void *bytes, size_t size);
+/* As source.read, with the range checked against source.size (DCP_ERR_FORMAT). */
+dcp_status byte_source_read(const struct byte_source *source, uint64_t offset, void *bytes,
+                            size_t size);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* File operations: the seam below the file-system storage, and the loops above it.
+ *
+ * struct file_ops is what tests replace by a simulated file system. Its functions return 0 or an
+ * errno value and may be short or interrupted like the system calls; the file_* functions below
+ * handle both and tell the story with the path. Paths are whole paths, resolved by the caller. */
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dcp/status.h"
+
+enum file_kind { FILE_REGULAR, FILE_DIRECTORY, FILE_OTHER };
+
+struct file_information {
+    enum file_kind kind;
+    uint64_t size;
+};
+
+/* How to open. Files are never followed through a symbolic link in their last component when
+ * NO_FOLLOW is given. */
+enum file_open_flags {
+    FILE_READ = 0,
+    FILE_CREATE_NEW = 1, /* for writing; fails with EEXIST */
+    FILE_NO_FOLLOW = 2
+};
+
+typedef int (*file_visitor)(void *context,
+                            const char *name); /* other than 0 ends the walk and is returned */
+
+struct file_ops {
+    void *context;
+    int (*open)(void *context, const char *path, unsigned flags, int *descriptor);
+    int (*close)(void *context, int descriptor);
+    int (*pread)(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
+                 size_t *done);
+    int (*pwrite)(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
+                  size_t *done);
+    int (*allocate)(void *context, int descriptor, uint64_t size); /* EOPNOTSUPP is fine */
+    int (*sync)(void *context, int descriptor);
+    int (*sync_directory)(void *context, const char *path);
+    int (*information)(void *context, const char *path, struct file_information *information);
+    int (*descriptor_information)(void *context, int descriptor,
+                                  struct file_information *information);
+    int (*rename)(void *context, const char *from, const char *to);
+    int (*unlink)(void *context, const char *path);
+    int (*make_directory)(void *context, const char *path);
+    int (*remove_directory)(void *context, const char *path);
+    int (*list)(void *context, const char *path, file_visitor visitor, void *visitor_context);
+};
+
+extern const struct file_ops file_ops_system;
+
+/* An open file. descriptor is -1 when closed. */
+struct file {
+    const struct file_ops *ops;
+    int descriptor;
+    char *path;
+};
+
+dcp_status file_open(struct file *file, const struct file_ops *ops, const char *path,
+                     unsigned flags);
+/* Reports a failed close; the file is closed in any case. Closing a closed file is fine. */
+dcp_status file_close(struct file *file);
+/* All of it or an error; reading past the end is DCP_ERR_FORMAT ("file ends at ..., expected ...").
+ */
+dcp_status file_read(struct file *file, void *bytes, size_t size, uint64_t offset);
+dcp_status file_write(struct file *file, const void *bytes, size_t size, uint64_t offset);
+dcp_status file_sync(struct file *file);
+dcp_status file_size(struct file *file, uint64_t *size);
+dcp_status file_preallocate(struct file *file, uint64_t size);
+/* A small file as a whole, NUL-terminated for convenience; bigger than limit is DCP_ERR_FORMAT. */
+dcp_status file_read_whole(const struct file_ops *ops, const char *path, size_t limit, char **bytes,
+                           size_t *size);
+
+dcp_status file_rename(const struct file_ops *ops, const char *from, const char *to);
+/* missing_is_fine: a file that is not there counts as removed. */
+dcp_status file_unlink(const struct file_ops *ops, const char *path, bool missing_is_fine);
+dcp_status file_sync_directory(const struct file_ops *ops, const char *path);
+/* DCP_ERR_NOT_FOUND when there is nothing, without setting a story. */
+dcp_status file_look(const struct file_ops *ops, const char *path,
+                     struct file_information *information);
+/* Makes a directory and its missing parents, each durable (its parent is synced) when sync is set.
+ * *created: whether the last one was made by this call. */
+dcp_status file_make_directories(const struct file_ops *ops, const char *path, bool sync,
+                                 bool *created);
+dcp_status file_list(const struct file_ops *ops, const char *path, file_visitor visitor,
+                     void *context);
+/* "directory/name", owned by the caller; NULL: no memory. */
+char *file_path_join(const char *directory, const char *name);
+/* Maps an errno value to a status and tells the story: "cannot VERB PATH: reason". */
+dcp_status file_error(int error_number, const char *verb, const char *path);
+
+#endif

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Lines for the caller's log function. */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include "dcp/environment.h"
+
+void log_line(dcp_log_level level, const char *format, ...) DCP_PRINTF(2, 3);
+
+#endif

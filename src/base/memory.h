@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* All allocation of the library, through the replaceable allocator. Sizes are checked for overflow.
+ * A zero size gives a unique block. NULL means that there is no memory; callers report it with
+ * error_no_memory(). */
+#ifndef BASE_MEMORY_H
+#define BASE_MEMORY_H
+
+#include <stddef.h>
+
+void *memory_allocate(size_t size);
+void *memory_allocate_zeroed(size_t count, size_t size);
+void *memory_allocate_array(size_t count, size_t size);
+void *memory_reallocate_array(void *block, size_t count, size_t size);
+/* Aligned to a power of two; release with memory_release_aligned(). */
+void *memory_allocate_aligned(size_t alignment, size_t size);
+void memory_release_aligned(void *block);
+void memory_release(void *block);
+char *memory_copy_text(const char *text);
+
+#endif

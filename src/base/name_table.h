@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A hash table from names to 64-bit values. Names are borrowed, or copied into the table's arena.
+ */
+#ifndef BASE_NAME_TABLE_H
+#define BASE_NAME_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "dcp/status.h"
+
+struct name_slot;
+
+struct name_table {
+    struct name_slot *slots;
+    size_t capacity;
+    size_t count;
+};
+
+void name_table_init(struct name_table *table);
+void name_table_free(struct name_table *table);
+/* Adds a name, borrowed for the table's life. If it is there already, *existing is true and *value
+ * is left as stored; otherwise *existing is false and the given value is stored. */
+dcp_status name_table_add(struct name_table *table, const char *name, size_t length,
+                          uint64_t *value, bool *existing);
+bool name_table_find(const struct name_table *table, const char *name, size_t length,
+                     uint64_t *value);
+
+#endif

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Running a piece of work on several threads and waiting for all. */
+#ifndef BASE_THREAD_H
+#define BASE_THREAD_H
+
+#include <stddef.h>
+
+#include "dcp/status.h"
+
+typedef dcp_status (*thread_work)(void *context, size_t index);
+
+/* Calls work(context, 0 .. count-1), on at most thread_count threads, the calling one among them.
+ * Returns the failure with the lowest index, with its story, after all work that was started has
+ * ended; after a failure no new work starts. */
+dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Opening stored items: tensors as views of bytes, objects as nodes of a state tree. */
+#ifndef FORMAT_ITEM_H
+#define FORMAT_ITEM_H
+
+#include "base/byte_source.h"
+#include "format/pickle.h"
+#include "state/metadata.h"
+
+/* Reads the stream's directory and data.pkl and says where the elements lie. sizes and strides come
+ * from arena. Checked: the element range lies inside the storage, the record has the storage's
+ * size, the opcodes and globals are the known ones. Whether dtype and sizes are those of the
+ * metadata is checked by item_check_view(). */
+dcp_status item_open_tensor(struct byte_source stream, struct arena *arena,
+                            struct tensor_view *view);
+dcp_status item_check_view(const struct tensor_view *view, dcp_dtype dtype, int32_t ndim,
+                           const int64_t *sizes);
+
+/* Decodes an object's stream into nodes of the pool; tensors inside are read into memory that the
+ * pool owns. Sharing and cycles are kept. Unknown classes become opaque nodes. */
+dcp_status item_read_object(struct byte_source stream, struct state_pool *pool, dcp_state **object);
+
+/* Encodes an object (anything flatten calls a leaf) as a protocol-2 pickle that PyTorch reads with
+ * weights_only=True. Errors: DCP_ERR_UNSUPPORTED for nodes that have no such form (opaque),
+ * DCP_ERR_ARGUMENT for cycles. */
+dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle);
+
+/* Decompresses all frames of a zstd-compressed item; never more than limit bytes. bytes:
+ * memory_release(). Without zstd in the build: DCP_ERR_UNSUPPORTED. */
+dcp_status item_decompress(const void *compressed, size_t compressed_size, uint64_t limit,
+                           void **bytes, size_t *size);
+
+#endif

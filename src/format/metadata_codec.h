@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Encoding and decoding struct metadata: .metadata pickles, .pt files, safetensors directories. */
+#ifndef FORMAT_METADATA_CODEC_H
+#define FORMAT_METADATA_CODEC_H
+
+#include "base/buffer.h"
+#include "base/byte_source.h"
+#include "state/metadata.h"
+
+/* Decodes a .metadata (or __R.metadata) pickle. Checked: everything that section 18 of the format's
+ * facts lists, file sizes excepted (storage/ has them). *metadata is initialized by the call. */
+dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata);
+/* Unites rank-local metadata: parts[r] is rank r's. Sizes and dtypes must agree; lowest rank wins
+ * for equal chunks and objects. Takes nothing from the parts; they can be freed afterwards. */
+dcp_status metadata_unite(const struct metadata *parts, size_t count, struct metadata *whole);
+/* Protocol 4, readable by PyTorch 2.0 to 2.15: 5-tuples, version "1.0.0", storage_meta with
+ * save_id. */
+dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
+
+/* Reads a torch.save zip file as a checkpoint of one file; source is borrowed for the metadata's
+ * life (it is read when objects with tensors inside are asked for). Legacy, tar and TorchScript
+ * files are refused by name. */
+dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata);
+/* Gives an object entry of a .pt checkpoint as nodes. */
+dcp_status pt_read_object(const struct metadata *metadata, const struct metadata_piece *piece,
+                          struct state_pool *pool, dcp_state **object);
+
+/* Adds one file of a safetensors directory to an initialized metadata. Call for each file in order
+ * of names, then safetensors_finish(), which computes global shapes and checks. */
+dcp_status safetensors_add(struct byte_source source, const char *file_name,
+                           struct metadata *metadata);
+dcp_status safetensors_finish(struct metadata *metadata);
+
+#endif

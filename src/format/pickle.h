@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A closed pickle interpreter: protocols 2 to 5, no code is ever looked up or run.
+ *
+ * Reading gives a graph of values in one arena. Strings and bytes are borrowed from the input,
+ * which must outlive the document. Values may be shared and may contain themselves: nothing
+ * recurses over them. Every global is inert: a module and a name. REDUCE, NEWOBJ and BUILD record
+ * what was called with what; the decoders of metadata, tensors and objects decide what that means
+ * (format/README.md lists what they know). Memory is bounded by a small multiple of the input;
+ * lengths are checked against what is left before anything is allocated. */
+#ifndef FORMAT_PICKLE_H
+#define FORMAT_PICKLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+
+enum pickle_kind {
+    PICKLE_NONE,
+    PICKLE_BOOL,
+    PICKLE_INT,  /* fits int64_t */
+    PICKLE_LONG, /* little-endian two's complement bytes, beyond int64_t */
+    PICKLE_FLOAT,
+    PICKLE_STRING,
+    PICKLE_BYTES,
+    PICKLE_BYTEARRAY,
+    PICKLE_TUPLE,
+    PICKLE_LIST,
+    PICKLE_DICT,
+    PICKLE_SET,
+    PICKLE_FROZENSET,
+    PICKLE_GLOBAL,    /* module and name */
+    PICKLE_CALL,      /* REDUCE: callable, arguments; possibly appended to, set or built later */
+    PICKLE_OBJECT,    /* NEWOBJ: class, arguments; possibly built later */
+    PICKLE_PERSISTENT /* BINPERSID: the id */
+};
+
+struct pickle_value;
+
+struct pickle_pair {
+    struct pickle_value *key;
+    struct pickle_value *value;
+};
+
+/* Growable sequence in the arena. */
+struct pickle_sequence {
+    struct pickle_value **items;
+    uint32_t count;
+    uint32_t capacity;
+};
+
+/* What a CALL or OBJECT was made of and given afterwards. */
+struct pickle_call {
+    struct pickle_value *callable;
+    struct pickle_value *arguments; /* a tuple */
+    struct pickle_value *state;     /* of BUILD; NULL if none. A second BUILD is an error */
+    struct pickle_sequence items;   /* APPEND, APPENDS, ADDITEMS on it */
+    struct pickle_sequence pairs;   /* SETITEM, SETITEMS on it: key, value, key, value ... */
+};
+
+struct pickle_value {
+    uint8_t kind;
+    uint32_t
+        serial; /* number in order of creation, dense: an index for side tables of converters */
+    union {
+        bool boolean;
+        int64_t integer;
+        double number;
+        struct {
+            const char *bytes; /* not NUL-terminated */
+            size_t length;
+        } text; /* string, bytes, bytearray, long */
+        struct {
+            const char *module, *name; /* not NUL-terminated */
+            uint32_t module_length, name_length;
+        } global;
+        struct pickle_sequence
+            sequence; /* tuple, list, set, frozenset; dict: key, value, key, value ... */
+        struct pickle_call *call;
+        struct pickle_value *id; /* persistent */
+    } as;
+};
+
+struct pickle_document {
+    struct pickle_value *root;
+    uint32_t value_count; /* serials are below this */
+    struct arena arena;
+};
+
+/* persistent_ids: whether BINPERSID is allowed (in data.pkl, not in .metadata). The story names the
+ * byte offset. */
+dcp_status pickle_read(const void *bytes, size_t size, bool persistent_ids,
+                       struct pickle_document *document);
+void pickle_free(struct pickle_document *document);
+
+/* Small questions that all decoders ask. Names that Python 2 and 3 spell differently (__builtin__
+ * and builtins) are the caller's to ask for. */
+bool pickle_is_global(const struct pickle_value *value, const char *module, const char *name);
+/* A CALL (or OBJECT) of that global. */
+bool pickle_is_call(const struct pickle_value *value, const char *module, const char *name);
+bool pickle_text_is(const struct pickle_value *value, const char *text);
+/* The value under a string key of a dict; the last one if it is there several times, as in Python;
+ * NULL if none. */
+struct pickle_value *pickle_dict_get(const struct pickle_value *dict, const char *key);
+
+/* ---- writing: protocol-2 opcodes unless said otherwise; memo indices are the caller's affair ----
+ */
+
+void pickle_put_protocol(struct buffer *out, int protocol);
+void pickle_put_op(struct buffer *out, uint8_t opcode);
+void pickle_put_none(struct buffer *out);
+void pickle_put_bool(struct buffer *out, bool value);
+void pickle_put_int(struct buffer *out, int64_t value);
+void pickle_put_uint(struct buffer *out, uint64_t value);
+void pickle_put_long(struct buffer *out, const void *twos_complement, size_t size);
+void pickle_put_float(struct buffer *out, double value);
+void pickle_put_string(struct buffer *out, const char *text, size_t length); /* BINUNICODE */
+void pickle_put_short_string(struct buffer *out, const char *text,
+                             size_t length); /* protocol 4 where it fits */
+void pickle_put_global(struct buffer *out, const char *module, const char *name);
+void pickle_put_memo(struct buffer *out, uint32_t index); /* BINPUT or LONG_BINPUT */
+void pickle_get_memo(struct buffer *out, uint32_t index); /* BINGET or LONG_BINGET */
+
+/* Opcodes that writers name. */
+enum pickle_opcode {
+    OP_MARK = 0x28,
+    OP_EMPTY_TUPLE = 0x29,
+    OP_STOP = 0x2e,
+    OP_REDUCE = 0x52,
+    OP_BINPERSID = 0x51,
+    OP_EMPTY_LIST = 0x5d,
+    OP_APPEND = 0x61,
+    OP_BUILD = 0x62,
+    OP_APPENDS = 0x65,
+    OP_SETITEM = 0x73,
+    OP_TUPLE = 0x74,
+    OP_SETITEMS = 0x75,
+    OP_EMPTY_DICT = 0x7d,
+    OP_NEWOBJ = 0x81,
+    OP_TUPLE1 = 0x85,
+    OP_TUPLE2 = 0x86,
+    OP_TUPLE3 = 0x87,
+    OP_STACK_GLOBAL = 0x93
+};
+
+#endif

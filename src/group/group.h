@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the conductor asks of a process group: exchanges in which statuses travel with the payload.
+ *
+ * Each rank brings its own status. A failure on any rank becomes the same failure on every rank,
+ * with a story that names the rank ("rank 3: ..."), because it rides along: a rank that failed
+ * takes part all the same. A NULL group is one process. */
+#ifndef GROUP_GROUP_H
+#define GROUP_GROUP_H
+
+#include "base/buffer.h"
+#include "dcp/group.h"
+
+/* Messages of all ranks, at the root. */
+struct group_messages {
+    unsigned char *bytes;
+    size_t *offsets; /* size + 1 of them */
+    int count;
+};
+
+void group_messages_free(struct group_messages *messages);
+
+/* Brings every rank's payload to the root. Returns, at the root: mine, or else the failure of the
+ * lowest failed rank, prefixed with it. Elsewhere: the rank's own status, or the failure of the
+ * collective. */
+dcp_status group_gather(dcp_group *group, const struct dcp_collective *call, int root,
+                        dcp_status mine, const void *payload, size_t size,
+                        struct group_messages *all);
+
+/* Deals out payloads[r] (at the root) to rank r. If the root's status is a failure, every rank
+ * returns it, with its story. */
+dcp_status group_scatter(dcp_group *group, const struct dcp_collective *call, int root,
+                         dcp_status mine, const struct buffer *payloads, struct buffer *received);
+
+/* The same payload for all. At the root received is filled as well. */
+dcp_status group_broadcast(dcp_group *group, const struct dcp_collective *call, int root,
+                           dcp_status mine, const void *payload, size_t size,
+                           struct buffer *received);
+
+/* Every rank learns of any rank's failure: gather, then broadcast, without payload. */
+dcp_status group_agree(dcp_group *group, const struct dcp_collective *call, int root,
+                       dcp_status mine);
+
+#endif

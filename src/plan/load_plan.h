@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Load planning: what a rank wants against what is stored. Pure. */
+#ifndef PLAN_LOAD_PLAN_H
+#define PLAN_LOAD_PLAN_H
+
+#include "base/buffer.h"
+#include "dcp/load.h"
+#include "state/metadata.h"
+
+/* One region to read: from a stored piece into one chunk of a wanted tensor; or an object. */
+struct read_item {
+    uint32_t wanted; /* index into flat->entries */
+    uint32_t chunk;  /* of the wanted tensor's node */
+    uint32_t entry;  /* index into metadata->entries */
+    uint32_t piece;
+    struct box region; /* in the tensor's coordinates; tensors only */
+};
+
+struct load_plan {
+    struct read_item *items; /* by file and offset of the piece */
+    size_t count;
+    uint64_t bytes_wanted; /* bytes of all regions, in the stored dtype */
+    struct arena arena;
+};
+
+/* What differs, on one rank or, merged, on all. */
+struct load_differences {
+    struct load_difference {
+        dcp_difference difference;
+        const char *name;
+        const char *detail;
+    } * lines;
+    size_t count;
+    unsigned char *wanted; /* bitmap over metadata->entries */
+    size_t entry_count;
+    dcp_status failure; /* of the first mismatch: DCP_ERR_SHAPE, DCP_ERR_DTYPE, DCP_ERR_KIND */
+    struct arena arena;
+};
+
+/* Intersects; proves that the stored pieces cover each wanted chunk (DCP_ERR_COVERAGE names the
+ * missing box) and do not overlap. Missing names and mismatches become differences, not errors.
+ * Regions never overlap, so that each wanted element is written exactly once. */
+dcp_status load_plan_make(const struct flat_state *flat, const struct metadata *metadata,
+                          bool convert, struct load_plan *plan,
+                          struct load_differences *differences);
+void load_plan_free(struct load_plan *plan);
+
+dcp_status load_differences_encode(const struct load_differences *differences, struct buffer *out);
+dcp_status load_differences_decode(const void *bytes, size_t size,
+                                   struct load_differences *differences);
+/* Unites all ranks' (lines once each, sorted), and adds the unexpected names: entries that nobody
+ * wants. */
+dcp_status load_differences_merge(const struct load_differences *ranks, int rank_count,
+                                  const struct metadata *metadata, struct load_differences *merged);
+/* DCP_OK, or the failure that the strictness makes of them; the story names the first few names,
+ * and for a missing name the closest stored one. */
+dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
+                                  const struct metadata *metadata);
+void load_differences_free(struct load_differences *differences);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Save planning: pure functions from plans to plans. The conductor moves the bytes between ranks.
+ *
+ * rank: save_plan_local() -> encode -> (gather) -> coordinator: decode, save_plan_merge() -> encode
+ * orders -> (scatter)
+ * -> rank: decode, write. The coordinator keeps the metadata. */
+#ifndef PLAN_SAVE_PLAN_H
+#define PLAN_SAVE_PLAN_H
+
+#include "base/buffer.h"
+#include "dcp/save.h"
+#include "state/metadata.h"
+#include "state/write_plan.h"
+
+/* How long a tensor's stream is: format's knowledge, handed in because planning must not know it.
+ */
+typedef dcp_status (*plan_stream_layout)(dcp_dtype dtype, int32_t ndim, const int64_t *sizes,
+                                         uint64_t *data_offset, uint64_t *length);
+
+struct save_plan_options {
+    dcp_replicas replicas;
+    dcp_file_layout files;
+    uint32_t thread_count;
+    uint32_t generation; /* part of file names, see shard_name() */
+    plan_stream_layout layout;
+};
+
+/* The items of one rank. object_lengths[i] belongs to flat->entries[i]. Pointers into flat are
+ * kept. */
+dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object_lengths,
+                           struct save_plan *plan);
+dcp_status save_plan_encode(const struct save_plan *plan, struct buffer *out);
+dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *plan);
+
+/* Deduplicates or slices replicas, checks that ranks agree on every tensor, that chunks cover and
+ * do not overlap, balances bytes, assigns files and offsets (data of large tensors at multiples of
+ * 4096 of the file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes.
+ * orders: one per rank. metadata: complete but for save_id. */
+dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
+                           const struct save_plan_options *options, struct write_orders *orders,
+                           struct metadata *metadata);
+dcp_status write_orders_encode(const struct write_orders *orders, struct buffer *out);
+dcp_status write_orders_decode(const void *bytes, size_t size, struct write_orders *orders);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Axis-aligned boxes of a tensor: the geometry that planning, reading and writing share. */
+#ifndef STATE_BOX_H
+#define STATE_BOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "dcp/tensor.h"
+
+/* A box; offsets and sizes are borrowed. Boxes that came through box_check() have no overflow in
+ * what follows. */
+struct box {
+    int32_t ndim;
+    const int64_t *offsets;
+    const int64_t *sizes;
+};
+
+/* A box that carries its numbers. */
+struct box_storage {
+    int64_t offsets[DCP_MAX_DIMS];
+    int64_t sizes[DCP_MAX_DIMS];
+};
+
+/* Number of elements of a shape and its bytes; false if a size is negative or a product leaves
+ * int64_t. Products are checked over the non-zero sizes too, so that no order of multiplication
+ * overflows. */
+bool shape_volume(int32_t ndim, const int64_t *shape, int64_t *elements);
+bool shape_bytes(int32_t ndim, const int64_t *shape, dcp_dtype dtype, uint64_t *bytes);
+
+/* Inside the shape, nothing negative or overflowing. */
+bool box_check(struct box box, const int64_t *shape);
+int64_t box_volume(struct box box);
+/* Exactly: the same offsets and sizes. */
+bool box_equal(struct box a, struct box b);
+/* True and the common box if there is a common element; 0-d boxes always have one. */
+bool box_intersect(struct box a, struct box b, struct box_storage *common);
+struct box box_of(int32_t ndim, const struct box_storage *storage);
+/* "[0:4, 3:9]", for messages; always NUL-terminated; returns text. */
+const char *box_format(struct box box, char *text, size_t size);
+/* "[4, 9]". */
+const char *shape_format(int32_t ndim, const int64_t *shape, char *text, size_t size);
+/* Row-major strides in elements (PyTorch's: sizes of zero count as one). */
+void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
+
+/* Whether any two of count boxes share an element (false for boxes with a size of zero); cost near
+ * that of sorting. first and second are the offending pair. DCP_ERR_NO_MEMORY is the only failure.
+ */
+dcp_status box_find_overlap(const struct box *boxes, size_t count, bool *found, size_t *first,
+                            size_t *second);
+
+/* The part of wanted that none of count boxes covers: an arbitrary box of it. Boxes need not be
+ * disjoint. */
+dcp_status box_find_hole(struct box wanted, const struct box *boxes, size_t count, bool *found,
+                         struct box_storage *hole);
+
+#endif

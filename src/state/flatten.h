@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From the state tree to named items, by PyTorch's rules
+ * (torch.distributed.checkpoint._nested_dict, 2.4 and newer). */
+#ifndef STATE_FLATTEN_H
+#define STATE_FLATTEN_H
+
+#include "base/arena.h"
+#include "state/node.h"
+
+/* One step of the way to an entry: a dict key, or a list position when key is NULL. */
+struct path_part {
+    const char *key;
+    int64_t position;
+};
+
+struct flat_entry {
+    const char *name; /* path parts joined by "." */
+    const struct path_part *path;
+    size_t path_length;
+    dcp_state *node; /* a tensor, or an object of any other kind */
+};
+
+/* One stateful entry that was asked: told again after a load. */
+struct flat_stateful {
+    const dcp_stateful *stateful;
+    dcp_state *subtree; /* a root of its own */
+    struct path_part *path;
+    size_t path_length;
+};
+
+struct flat_state {
+    struct flat_entry *entries; /* in flattening order; names are unique */
+    size_t count;
+    struct flat_stateful *statefuls;
+    size_t stateful_count;
+    struct arena arena;
+};
+
+/* Asks stateful entries for their subtrees (at any depth of dicts) and flattens. Errors:
+ * DCP_ERR_DUPLICATE for names that collide, the tree's sticky error, whatever a callback returns
+ * (prefixed with its name). */
+dcp_status flatten_state(dcp_state *root, struct flat_state *flat);
+/* After a load: tells each stateful entry, in order, what was filled in. */
+dcp_status flatten_notify(const struct flat_state *flat);
+void flatten_free(struct flat_state *flat);
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a checkpoint contains, in memory: every name with its dtype, shape and pieces, and where
+ * each piece lies.
+ *
+ * The save planner makes it and format/ encodes it; format/ decodes it and the load planner and
+ * storage/ use it. It lives in this room because all of them share it. Everything points into the
+ * arena. */
+#ifndef STATE_METADATA_H
+#define STATE_METADATA_H
+
+#include "base/arena.h"
+#include "base/name_table.h"
+#include "state/box.h"
+#include "state/flatten.h"
+
+/* How the bytes of a piece are to be understood. */
+enum piece_encoding {
+    PIECE_STREAM = 0, /* a torch.save stream of one tensor or object */
+    PIECE_RAW = 1,    /* row-major little-endian elements (safetensors) */
+    PIECE_VIEW = 2    /* a view of a storage inside a .pt file: see view */
+};
+
+/* Where the elements of a stored tensor lie: what opening a piece of any encoding ends in. Offsets
+ * count from the start of the byte source that was opened (the piece's own bytes; for views and raw
+ * pieces the file). */
+struct tensor_view {
+    dcp_dtype dtype;
+    int32_t ndim;
+    const int64_t *sizes;
+    const int64_t *strides; /* elements, never negative */
+    int64_t storage_offset; /* elements */
+    bool conjugate;         /* elements are to be conjugated */
+    bool negative;          /* elements are to be negated */
+    bool swapped;           /* stored big-endian */
+    bool deflated;          /* data_length stored bytes inflate to storage_bytes */
+    bool has_crc;
+    uint32_t crc; /* of the storage_bytes, uncompressed */
+    uint64_t data_offset;
+    uint64_t data_length;
+    uint64_t storage_bytes;
+};
+
+/* A stored chunk of a tensor, or an object. */
+struct metadata_piece {
+    const int64_t *offsets; /* ndim values; NULL for objects */
+    const int64_t *sizes;
+    uint32_t file; /* index into metadata.files */
+    uint8_t encoding;
+    bool zstd; /* the stream is compressed as a whole */
+    uint64_t offset;
+    uint64_t length;
+    const struct tensor_view *view; /* PIECE_VIEW, PIECE_RAW */
+    const void *object;             /* PIECE_VIEW objects: private to format/ */
+};
+
+struct metadata_entry {
+    const char *name;
+    const struct path_part *path;
+    size_t path_length;
+    bool is_tensor;
+    bool requires_grad;
+    dcp_dtype dtype;
+    int32_t ndim;
+    const int64_t *global_shape;
+    struct metadata_piece *pieces; /* objects have exactly one */
+    size_t piece_count;
+};
+
+struct metadata {
+    struct metadata_entry *entries;
+    size_t count;
+    const char **files; /* relative to the checkpoint's directory; checked: no way out of it */
+    size_t file_count;
+    struct name_table by_name; /* name -> index of entry */
+    bool has_paths;            /* planner_data was there: paths are more than [name] */
+    const char *save_id;       /* "" if unknown */
+    struct arena arena;
+    void *attachment; /* kept alive for PIECE_VIEW objects; private to format/ */
+    void (*free_attachment)(void *attachment);
+};
+
+void metadata_init(struct metadata *metadata);
+void metadata_free(struct metadata *metadata);
+/* Fills by_name; DCP_ERR_DUPLICATE on a name that is there twice. */
+dcp_status metadata_index(struct metadata *metadata);
+const struct metadata_entry *metadata_find(const struct metadata *metadata, const char *name);
+/* Chunks inside their tensor, disjoint, and covering it; the story names entry, chunk and box. One
+ * entry. */
+dcp_status metadata_check_entry(const struct metadata_entry *entry);
+
+#endif

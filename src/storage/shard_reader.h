@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading checkpoints: finding the metadata in any of its forms, and reading pieces of it. */
+#ifndef STORAGE_SHARD_READER_H
+#define STORAGE_SHARD_READER_H
+
+#include "base/buffer.h"
+#include "base/file.h"
+#include "dcp/load.h"
+#include "state/metadata.h"
+
+/* What a path turned out to be. */
+enum storage_form { STORAGE_DCP, STORAGE_RANK_LOCAL, STORAGE_SAFETENSORS, STORAGE_PT };
+
+/* An open checkpoint directory or file. Files are opened when first read and stay open; several
+ * threads may read. */
+struct shard_reader;
+
+/* Reads and decodes the metadata of any form. */
+dcp_status storage_read_metadata(const struct file_ops *ops, const char *path,
+                                 enum storage_form *form, struct metadata *metadata,
+                                 struct shard_reader **reader);
+/* As above from the bytes of .metadata that another rank has read; *raw of storage_read_raw() is
+ * what to pass on. */
+dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct buffer *raw);
+dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
+                              size_t size, struct metadata *metadata, struct shard_reader **reader);
+
+/* Reads the region (in the tensor's coordinates) of one piece into memory: destination is element
+ * (0, ..., 0) of the box target, laid out with strides in elements of dtype. Converts where dtypes
+ * differ. Checks lengths against the file, the item against the metadata, the footer's save id, and
+ * checksums as the verification says. */
+dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
+                             struct box target, const int64_t *strides, void *destination,
+                             dcp_verification verification);
+dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             struct state_pool *pool, dcp_state **object);
+
+struct shard_read_figures {
+    uint64_t bytes_read; /* from files, everything included */
+};
+void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures);
+void shard_reader_free(struct shard_reader *reader);
+
+#endif

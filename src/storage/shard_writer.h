@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Writing a checkpoint directory: the coordinator begins and commits, every rank writes its shard
+ * files in between.
+ *
+ * Nothing half-written is ever visible: .metadata appears last, by a rename, after every shard and
+ * its directory entry is durable. Files are never synced again after a failed sync. */
+#ifndef STORAGE_SHARD_WRITER_H
+#define STORAGE_SHARD_WRITER_H
+
+#include "base/file.h"
+#include "dcp/save.h"
+#include "state/metadata.h"
+#include "state/write_plan.h"
+
+/* A save into one directory; the same on every rank but for the coordinator's duties. */
+struct save_session {
+    const struct file_ops *ops;
+    char *path;
+    char save_id[40];
+    uint32_t generation;
+    bool sync;
+    bool made_directory; /* at the coordinator: the directory was not there before */
+};
+
+/* Coordinator, before planning: refuses or accepts an existing checkpoint, makes the directory,
+ * picks the generation (one more than any file there has) and a random save id. */
+dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
+                              const char *path, dcp_overwrite overwrite, bool sync);
+
+/* Where the data of an order comes from. */
+struct shard_source {
+    const struct write_item *item;
+    const struct state_chunk *chunk; /* tensors */
+    const void *stream;              /* objects: the whole stream */
+};
+
+/* Every rank: writes and syncs its files and the directory, footers included. sources[i] belongs to
+ * plan item i. */
+dcp_status shard_files_write(const struct save_session *session, int rank,
+                             const struct write_orders *orders, const struct shard_source *sources);
+/* Every rank, when the save failed anywhere: removes the files that this save made; the story is
+ * kept. */
+void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);
+
+/* Coordinator, when all ranks have written: metadata.json (json may be NULL), then .metadata by
+ * rename; durable. */
+dcp_status save_session_commit(const struct save_session *session, const void *metadata,
+                               size_t metadata_size, const char *json);
+/* Coordinator, after a commit over an older checkpoint: removes shard files that the new metadata
+ * does not name. Failures are logged, not reported: the checkpoint is whole. */
+void save_session_sweep(const struct save_session *session, const struct metadata *metadata);
+/* Coordinator, after a failure: removes temporary files, and the directory if this save made it and
+ * it is empty. */
+void save_session_abandon(const struct save_session *session);
+void save_session_free(struct save_session *session);
+
+#endif
