@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/** Most files that one rank may write side by side. */
+#define DCP_MAX_THREADS 256
+
 /** What to do when the directory already holds a checkpoint. */
 typedef enum dcp_overwrite {
     DCP_OVERWRITE_REFUSE = 0, /**< DCP_ERR_EXISTS, before anything is written */
@@ -49,7 +52,7 @@ typedef struct dcp_save_options {
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
 
     bool has_step;
-    int64_t step; /**< for metadata.json; also names the directory if the path contains "{step}" */
+    int64_t step; /**< for metadata.json */
     /** The caller's own fields for metadata.json (a dict of JSON-like values), read at the
      * coordinator; borrowed. */
     const dcp_state *info;
