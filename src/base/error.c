@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local struct error_story current;
+
+const char *dcp_status_string(dcp_status status)
+{
+    switch (status) {
+    case DCP_OK:
+        return "success";
+    case DCP_ERR_ARGUMENT:
+        return "invalid argument";
+    case DCP_ERR_UNSUPPORTED:
+        return "not supported";
+    case DCP_ERR_STATE:
+        return "handle in the wrong state";
+    case DCP_ERR_NO_MEMORY:
+        return "out of memory";
+    case DCP_ERR_IO:
+        return "I/O error";
+    case DCP_ERR_NO_SPACE:
+        return "no space left";
+    case DCP_ERR_NOT_FOUND:
+        return "not found";
+    case DCP_ERR_EXISTS:
+        return "already exists";
+    case DCP_ERR_FORMAT:
+        return "malformed data";
+    case DCP_ERR_CHECKSUM:
+        return "checksum mismatch";
+    case DCP_ERR_FOREIGN:
+        return "file of another save";
+    case DCP_ERR_MISSING_KEY:
+        return "missing key";
+    case DCP_ERR_UNEXPECTED_KEY:
+        return "unexpected key";
+    case DCP_ERR_SHAPE:
+        return "shape mismatch";
+    case DCP_ERR_DTYPE:
+        return "dtype mismatch";
+    case DCP_ERR_KIND:
+        return "kind mismatch";
+    case DCP_ERR_COVERAGE:
+        return "incomplete coverage";
+    case DCP_ERR_OVERLAP:
+        return "overlapping chunks";
+    case DCP_ERR_DUPLICATE:
+        return "duplicate name";
+    case DCP_ERR_GROUP:
+        return "communication failed";
+    case DCP_ERR_TIMEOUT:
+        return "timed out";
+    case DCP_ERR_CALLBACK:
+        return "callback failed";
+    case DCP_ERR_INTERNAL:
+        return "internal error";
+    }
+    return "unknown status";
+}
+
+const char *dcp_error_message(void)
+{
+    return current.text;
+}
+
+/* Takes the text as it may be built from the current one; a text that is too long ends in "...",
+ * cut between characters. */
+static void story_take(dcp_status status, char *text, size_t length)
+{
+    if (length >= ERROR_TEXT_MAX) {
+        size_t end = ERROR_TEXT_MAX - sizeof "...";
+        while (end > 0 && ((unsigned char)text[end] & 0xc0) == 0x80)
+            end--;
+        memcpy(text + end, "...", sizeof "...");
+        length = end + 3;
+    }
+    memcpy(current.text, text, length + 1);
+    current.status = status;
+}
+
+dcp_status dcp_error_set(dcp_status status, const char *format, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length < 0) {
+        text[0] = '\0';
+        length = 0;
+    }
+    story_take(status, text, (size_t)length);
+    return status;
+}
+
+void error_clear(void)
+{
+    current.status = DCP_OK;
+    current.text[0] = '\0';
+}
+
+void error_save(struct error_story *story)
+{
+    *story = current;
+}
+
+dcp_status error_restore(const struct error_story *story)
+{
+    current = *story;
+    return story->status;
+}
+
+dcp_status error_prefix(dcp_status status, const char *format, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    size_t total = length > 0 ? (size_t)length : 0;
+    /* A callback may have failed without a story; the text of an older failure is not its own. */
+    const char *story = current.status == status && current.text[0] != '\0'
+                            ? current.text
+                            : dcp_status_string(status);
+    if (total < sizeof text) {
+        length = snprintf(text + total, sizeof text - total, ": %s", story);
+        total += length > 0 ? (size_t)length : 0;
+    }
+    story_take(status, text, total);
+    return status;
+}
+
+dcp_status error_no_memory(size_t bytes, const char *what)
+{
+    return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of %s", bytes, what);
+}

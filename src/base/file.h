@@ -28,8 +28,8 @@ enum file_open_flags {
     FILE_NO_FOLLOW = 2
 };
 
-typedef int (*file_visitor)(void *context,
-                            const char *name); /* other than 0 ends the walk and is returned */
+/* An errno value ends the walk and is its result. */
+typedef int (*file_visitor)(void *context, const char *name);
 
 struct file_ops {
     void *context;
@@ -61,6 +61,7 @@ struct file {
     char *path;
 };
 
+/* What is opened for reading and is no regular file is refused with DCP_ERR_FORMAT. */
 dcp_status file_open(struct file *file, const struct file_ops *ops, const char *path,
                      unsigned flags);
 /* Reports a failed close; the file is closed in any case. Closing a closed file is fine. */
@@ -75,6 +76,10 @@ dcp_status file_preallocate(struct file *file, uint64_t size);
 /* A small file as a whole, NUL-terminated for convenience; bigger than limit is DCP_ERR_FORMAT. */
 dcp_status file_read_whole(const struct file_ops *ops, const char *path, size_t limit, char **bytes,
                            size_t *size);
+/* A new small file as a whole, durable when sync is set (its name is not); nothing is left of it on
+ * failure. */
+dcp_status file_write_whole(const struct file_ops *ops, const char *path, const void *bytes,
+                            size_t size, bool sync);
 
 dcp_status file_rename(const struct file_ops *ops, const char *from, const char *to);
 /* missing_is_fine: a file that is not there counts as removed. */

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* struct file_ops over the system calls. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+static int system_open(void *context, const char *path, unsigned flags, int *descriptor)
+{
+    (void)context;
+    /* Without O_NONBLOCK, a FIFO in place of a file would hang the open. */
+    int mode = flags & FILE_CREATE_NEW ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY | O_NONBLOCK;
+    mode |= O_CLOEXEC | O_NOCTTY | (flags & FILE_NO_FOLLOW ? O_NOFOLLOW : 0);
+    int opened = open(path, mode, 0666);
+    if (opened < 0)
+        return errno;
+    *descriptor = opened;
+    return 0;
+}
+
+static int system_close(void *context, int descriptor)
+{
+    (void)context;
+    /* Linux releases the descriptor in any case; closing again could hit another thread's. */
+    return close(descriptor) == 0 || errno == EINTR ? 0 : errno;
+}
+
+static int system_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
+                        size_t *done)
+{
+    (void)context;
+    if (offset > INT64_MAX)
+        return EOVERFLOW;
+    ssize_t result = pread(descriptor, bytes, size, (off_t)offset);
+    if (result < 0)
+        return errno;
+    *done = (size_t)result;
+    return 0;
+}
+
+static int system_pwrite(void *context, int descriptor, const void *bytes, size_t size,
+                         uint64_t offset, size_t *done)
+{
+    (void)context;
+    if (offset > INT64_MAX)
+        return EFBIG;
+    ssize_t result = pwrite(descriptor, bytes, size, (off_t)offset);
+    if (result < 0)
+        return errno;
+    *done = (size_t)result;
+    return 0;
+}
+
+static int system_allocate(void *context, int descriptor, uint64_t size)
+{
+    (void)context;
+    if (size > INT64_MAX)
+        return EFBIG;
+    return fallocate(descriptor, 0, 0, (off_t)size) == 0 ? 0 : errno;
+}
+
+static int system_sync(void *context, int descriptor)
+{
+    (void)context;
+    return fsync(descriptor) == 0 ? 0 : errno;
+}
+
+static int system_sync_directory(void *context, const char *path)
+{
+    (void)context;
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return errno;
+    int result = fsync(descriptor) == 0 ? 0 : errno;
+    close(descriptor);
+    /* File systems that keep directories durable by themselves refuse with EINVAL. */
+    return result == EINVAL ? 0 : result;
+}
+
+static struct file_information information_of(const struct stat *status)
+{
+    return (struct file_information){
+        .kind = S_ISREG(status->st_mode)   ? FILE_REGULAR
+                : S_ISDIR(status->st_mode) ? FILE_DIRECTORY
+                                           : FILE_OTHER,
+        .size = (uint64_t)status->st_size,
+    };
+}
+
+static int system_information(void *context, const char *path, struct file_information *information)
+{
+    (void)context;
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return errno;
+    *information = information_of(&status);
+    return 0;
+}
+
+static int system_descriptor_information(void *context, int descriptor,
+                                         struct file_information *information)
+{
+    (void)context;
+    struct stat status;
+    if (fstat(descriptor, &status) != 0)
+        return errno;
+    *information = information_of(&status);
+    return 0;
+}
+
+static int system_rename(void *context, const char *from, const char *to)
+{
+    (void)context;
+    return rename(from, to) == 0 ? 0 : errno;
+}
+
+static int system_unlink(void *context, const char *path)
+{
+    (void)context;
+    return unlink(path) == 0 ? 0 : errno;
+}
+
+static int system_make_directory(void *context, const char *path)
+{
+    (void)context;
+    return mkdir(path, 0777) == 0 ? 0 : errno;
+}
+
+static int system_remove_directory(void *context, const char *path)
+{
+    (void)context;
+    return rmdir(path) == 0 ? 0 : errno;
+}
+
+static int system_list(void *context, const char *path, file_visitor visitor, void *visitor_context)
+{
+    (void)context;
+    DIR *directory = opendir(path);
+    if (directory == NULL)
+        return errno;
+    int result = 0;
+    while (result == 0) {
+        errno = 0;
+        const struct dirent *entry = readdir(directory);
+        if (entry == NULL) {
+            result = errno;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            result = visitor(visitor_context, entry->d_name);
+    }
+    closedir(directory);
+    return result;
+}
+
+const struct file_ops file_ops_system = {
+    .open = system_open,
+    .close = system_close,
+    .pread = system_pread,
+    .pwrite = system_pwrite,
+    .allocate = system_allocate,
+    .sync = system_sync,
+    .sync_directory = system_sync_directory,
+    .information = system_information,
+    .descriptor_information = system_descriptor_information,
+    .rename = system_rename,
+    .unlink = system_unlink,
+    .make_directory = system_make_directory,
+    .remove_directory = system_remove_directory,
+    .list = system_list,
+};

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "dcp/environment.h"
+
+static void *system_allocate(void *context, size_t size)
+{
+    (void)context;
+    return malloc(size);
+}
+
+static void *system_reallocate(void *context, void *block, size_t size)
+{
+    (void)context;
+    return realloc(block, size);
+}
+
+static void system_release(void *context, void *block)
+{
+    (void)context;
+    free(block);
+}
+
+static const dcp_allocator system_allocator = {system_allocate, system_reallocate, system_release,
+                                               NULL};
+static dcp_allocator allocator = {system_allocate, system_reallocate, system_release, NULL};
+
+dcp_status dcp_set_allocator(const dcp_allocator *replacement)
+{
+    if (replacement != NULL && (replacement->allocate == NULL || replacement->reallocate == NULL ||
+                                replacement->release == NULL))
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "an allocator needs allocate, reallocate and release");
+    allocator = replacement != NULL ? *replacement : system_allocator;
+    return DCP_OK;
+}
+
+void *memory_allocate(size_t size)
+{
+    return allocator.allocate(allocator.context, size != 0 ? size : 1);
+}
+
+void *memory_allocate_array(size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        return NULL;
+    return memory_allocate(total);
+}
+
+void *memory_allocate_zeroed(size_t count, size_t size)
+{
+    void *block = memory_allocate_array(count, size);
+    if (block != NULL)
+        memset(block, 0, count * size);
+    return block;
+}
+
+void *memory_reallocate_array(void *block, size_t count, size_t size)
+{
+    size_t total;
+    if (__builtin_mul_overflow(count, size, &total))
+        return NULL;
+    return allocator.reallocate(allocator.context, block, total != 0 ? total : 1);
+}
+
+void memory_release(void *block)
+{
+    if (block != NULL)
+        allocator.release(allocator.context, block);
+}
+
+/* The block that the allocator gave is remembered right before the aligned one. */
+void *memory_allocate_aligned(size_t alignment, size_t size)
+{
+    size_t total;
+    if (__builtin_add_overflow(size, alignment + sizeof(void *), &total))
+        return NULL;
+    unsigned char *block = memory_allocate(total);
+    if (block == NULL)
+        return NULL;
+    size_t past = ((uintptr_t)block + sizeof(void *)) % alignment;
+    unsigned char *aligned = block + sizeof(void *) + (past != 0 ? alignment - past : 0);
+    memcpy(aligned - sizeof(void *), &block, sizeof block);
+    return aligned;
+}
+
+void memory_release_aligned(void *aligned)
+{
+    if (aligned == NULL)
+        return;
+    void *block;
+    memcpy(&block, (unsigned char *)aligned - sizeof(void *), sizeof block);
+    memory_release(block);
+}
+
+char *memory_copy_text(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = memory_allocate(size);
+    if (copy != NULL)
+        memcpy(copy, text, size);
+    return copy;
+}

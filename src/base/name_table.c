@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/name_table.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { CAPACITY_FIRST = 16 };
+
+struct name_slot {
+    const char *name; /* NULL: free */
+    size_t length;
+    uint64_t hash;
+    uint64_t value;
+};
+
+void name_table_init(struct name_table *table)
+{
+    *table = (struct name_table){0};
+}
+
+void name_table_free(struct name_table *table)
+{
+    memory_release(table->slots);
+    name_table_init(table);
+}
+
+/* The slot that holds the name, or the free one where it belongs. Capacities are powers of two and
+ * at most three quarters full. */
+static struct name_slot *find_slot(struct name_slot *slots, size_t capacity, uint64_t hash,
+                                   const char *name, size_t length)
+{
+    size_t i = (size_t)hash & (capacity - 1);
+    while (slots[i].name != NULL) {
+        if (slots[i].hash == hash && slots[i].length == length &&
+            memcmp(slots[i].name, name, length) == 0)
+            break;
+        i = (i + 1) & (capacity - 1);
+    }
+    return &slots[i];
+}
+
+static dcp_status grow(struct name_table *table)
+{
+    size_t capacity = table->capacity != 0 ? table->capacity * 2 : CAPACITY_FIRST;
+    if (capacity < table->capacity)
+        return error_no_memory(SIZE_MAX, "a table of names");
+    struct name_slot *slots = memory_allocate_zeroed(capacity, sizeof *slots);
+    if (slots == NULL)
+        return error_no_memory(capacity * sizeof *slots, "a table of names");
+    for (size_t i = 0; i < table->capacity; i++) {
+        const struct name_slot *old = &table->slots[i];
+        if (old->name == NULL)
+            continue;
+        size_t k = (size_t)old->hash & (capacity - 1);
+        while (slots[k].name != NULL)
+            k = (k + 1) & (capacity - 1);
+        slots[k] = *old;
+    }
+    memory_release(table->slots);
+    table->slots = slots;
+    table->capacity = capacity;
+    return DCP_OK;
+}
+
+dcp_status name_table_add(struct name_table *table, const char *name, size_t length,
+                          uint64_t *value, bool *existing)
+{
+    if (table->count >= table->capacity / 4 * 3)
+        RETURN_IF_ERROR(grow(table));
+    uint64_t hash = XXH3_64bits(name, length);
+    struct name_slot *slot = find_slot(table->slots, table->capacity, hash, name, length);
+    *existing = slot->name != NULL;
+    if (*existing) {
+        *value = slot->value;
+        return DCP_OK;
+    }
+    *slot = (struct name_slot){.name = name, .length = length, .hash = hash, .value = *value};
+    table->count++;
+    return DCP_OK;
+}
+
+bool name_table_find(const struct name_table *table, const char *name, size_t length,
+                     uint64_t *value)
+{
+    if (table->count == 0)
+        return false;
+    uint64_t hash = XXH3_64bits(name, length);
+    const struct name_slot *slot = find_slot(table->slots, table->capacity, hash, name, length);
+    if (slot->name == NULL)
+        return false;
+    *value = slot->value;
+    return true;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+struct crew {
+    thread_work work;
+    void *context;
+    size_t count;
+    pthread_mutex_t mutex;
+    size_t next;   /* guarded, as all below */
+    size_t failed; /* lowest index that failed; count: none */
+    struct error_story story;
+};
+
+static bool take_index(struct crew *crew, size_t *index)
+{
+    pthread_mutex_lock(&crew->mutex);
+    bool taken = crew->next < crew->count && crew->failed == crew->count;
+    if (taken)
+        *index = crew->next++;
+    pthread_mutex_unlock(&crew->mutex);
+    return taken;
+}
+
+static void note_failure(struct crew *crew, size_t index, dcp_status status)
+{
+    pthread_mutex_lock(&crew->mutex);
+    if (index < crew->failed) {
+        crew->failed = index;
+        error_save(&crew->story);
+        crew->story.status = status;
+    }
+    pthread_mutex_unlock(&crew->mutex);
+}
+
+static void *crew_member(void *argument)
+{
+    struct crew *crew = argument;
+    size_t index;
+    while (take_index(crew, &index)) {
+        dcp_status status = crew->work(crew->context, index);
+        if (status != DCP_OK)
+            note_failure(crew, index, status);
+    }
+    return NULL;
+}
+
+/* Starts up to wanted threads, fewer when the system refuses: the calling thread works as well. The
+ * caller's signals are not for our threads. */
+static size_t start_members(struct crew *crew, pthread_t *threads, size_t wanted)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    size_t started = 0;
+    while (started < wanted && pthread_create(&threads[started], NULL, crew_member, crew) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context)
+{
+    if (thread_count > count)
+        thread_count = count;
+    size_t helpers = thread_count > 1 ? thread_count - 1 : 0;
+    pthread_t *threads = NULL;
+    if (helpers != 0) {
+        threads = memory_allocate_array(helpers, sizeof *threads);
+        if (threads == NULL)
+            return error_no_memory(helpers * sizeof *threads, "threads");
+    }
+    struct crew crew = {.work = work, .context = context, .count = count, .failed = count};
+    pthread_mutex_init(&crew.mutex, NULL);
+    size_t started = start_members(&crew, threads, helpers);
+    crew_member(&crew);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&crew.mutex);
+    memory_release(threads);
+    return crew.failed != count ? error_restore(&crew.story) : DCP_OK;
+}
