@@ -17,13 +17,6 @@ extern "C" {
 /** An open checkpoint. Threading: any number of threads may read at the same time. */
 typedef struct dcp_checkpoint dcp_checkpoint;
 
-/** One step of the way from the root to an entry: a dict key, or a list position when `key` is
- * NULL. */
-typedef struct dcp_path_part {
-    const char *key;
-    int64_t position;
-} dcp_path_part;
-
 /** One stored name. All pointers are borrowed from the checkpoint. */
 typedef struct dcp_entry {
     const char *name;

@@ -173,6 +173,13 @@ typedef struct dcp_stateful {
 DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
                                       const dcp_stateful *stateful);
 
+/** One step of the way from the root to an entry: a dict key, or a list position when `key` is
+ * NULL. */
+typedef struct dcp_path_part {
+    const char *key;
+    int64_t position;
+} dcp_path_part;
+
 /* ---- looking
  * -----------------------------------------------------------------------------------------------------
  */

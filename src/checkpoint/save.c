@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dcp/save.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/sized.h"
+#include "checkpoint/conductor.h"
+#include "checkpoint/options.h"
+#include "checkpoint/save_coordinator.h"
+#include "checkpoint/save_local.h"
+#include "plan/save_plan.h"
+
+/* One save, on one rank, from the first step to the last. */
+struct save {
+    const struct file_ops *ops;
+    const char *path;
+    dcp_save_options options;
+    int rank;
+    bool coordinates;
+    struct save_local local;
+    struct save_session session;
+    struct write_orders orders;
+    struct save_coordinator coordinator;
+    bool assigned; /* session and orders hold what the coordinator decided */
+};
+
+static struct dcp_collective call_of(const struct save *save, const char *phase)
+{
+    struct dcp_collective call = {phase, save->options.timeout_seconds};
+    return call;
+}
+
+/* All ranks' plans to the coordinator, and everyone's assignment back. */
+static dcp_status exchange_plans(struct save *save, dcp_status status)
+{
+    struct dcp_collective gathering = call_of(save, "gathering save plans");
+    struct dcp_collective dealing = call_of(save, "dealing out save plans");
+    struct group_messages plans = {0};
+    struct buffer message, assignment;
+
+    buffer_init(&message, 0);
+    buffer_init(&assignment, 0);
+    buffer_append_text(&message, save->path ? save->path : "", save->path ? strlen(save->path) : 0);
+    if (status == DCP_OK)
+        status = save_plan_encode(&save->local.plan, &message);
+    if (status == DCP_OK)
+        status = buffer_status(&message);
+    status = group_gather(save->options.group, &gathering, save->options.coordinator, status,
+                          message.data, message.size, &plans);
+    buffer_free(&message);
+    if (save->coordinates && status == DCP_OK)
+        status = save_coordinator_plan(save->ops, save->path, &save->options, &plans,
+                                       &save->session, &save->coordinator);
+    group_messages_free(&plans);
+    status = group_scatter(save->options.group, &dealing, save->options.coordinator, status,
+                           save->coordinator.assignments, &assignment);
+    if (status == DCP_OK) {
+        save->assigned = true;
+        status = save_assignment_decode(save->ops, &assignment, &save->session, &save->orders);
+    }
+    buffer_free(&assignment);
+    return status;
+}
+
+/* What the coordinator tells everyone at the end: how it went, and whether .metadata is in place.
+ */
+static dcp_status tell_verdict(struct save *save, dcp_status status, bool visible, bool *keep_files)
+{
+    struct dcp_collective telling = call_of(save, "waiting for the commit");
+    struct error_story story = {DCP_OK, ""};
+    struct buffer verdict, received;
+    struct reader reader;
+    size_t length = 0;
+
+    if (status != DCP_OK)
+        error_save(&story);
+    buffer_init(&verdict, 0);
+    buffer_init(&received, 0);
+    buffer_append_u8(&verdict, visible);
+    buffer_append_u32(&verdict, (uint32_t)status);
+    buffer_append_text(&verdict, story.text, strlen(story.text));
+    dcp_status told =
+        group_broadcast(save->options.group, &telling, save->options.coordinator,
+                        buffer_status(&verdict), verdict.data, verdict.size, &received);
+    /* A rank that was not told must leave its files alone: the commit may have happened. */
+    *keep_files = save->coordinates ? visible : true;
+    if (told == DCP_OK) {
+        reader_init(&reader, received.data, received.size);
+        *keep_files = reader_u8(&reader) != 0;
+        told = (dcp_status)reader_u32(&reader);
+        const char *text = reader_text(&reader, &length);
+        if (reader.failed)
+            told = dcp_error_set(DCP_ERR_GROUP, "the coordinator's verdict is cut short");
+        else if (told != DCP_OK)
+            dcp_error_set(told, "%.*s", (int)length, text);
+    } else if (status != DCP_OK) {
+        told = error_restore(&story);
+    }
+    buffer_free(&received);
+    buffer_free(&verdict);
+    return told;
+}
+
+/* After a failure that left nothing visible: takes away what this save wrote. Every rank's files go
+ * before the coordinator tries to remove the directory; whether that works is of no consequence. */
+static void clean_up(struct save *save)
+{
+    struct dcp_collective call = call_of(save, "cleaning up after a failed save");
+    struct error_story story;
+
+    error_save(&story);
+    if (save->assigned)
+        shard_files_discard(&save->session, save->rank, save->orders.file_count);
+    group_agree(save->options.group, &call, save->options.coordinator, DCP_OK);
+    if (save->coordinates && save->session.path)
+        save_session_abandon(&save->session);
+    error_restore(&story);
+}
+
+/* The checkpoint becomes visible only if every rank has written; every rank learns how it ended. */
+static dcp_status finish(struct save *save, dcp_status status)
+{
+    struct dcp_collective gathering = call_of(save, "waiting for all ranks to have written");
+    struct group_messages none = {0};
+    bool visible = false, keep_files = false;
+
+    status = group_gather(save->options.group, &gathering, save->options.coordinator, status, NULL,
+                          0, &none);
+    group_messages_free(&none);
+    if (save->coordinates && status == DCP_OK)
+        status =
+            save_coordinator_commit(&save->coordinator, &save->session, &save->options, &visible);
+    status = tell_verdict(save, status, visible, &keep_files);
+    if (status != DCP_OK && !keep_files)
+        clean_up(save);
+    return status;
+}
+
+dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const char *path,
+                           const dcp_save_options *given)
+{
+    struct save save = {.ops = ops, .path = path};
+
+    dcp_status status = options_check_save(given, &save.options);
+    save.rank = dcp_group_rank(save.options.group);
+    save.coordinates = save.rank == save.options.coordinator;
+    metadata_init(&save.coordinator.metadata);
+
+    if (status == DCP_OK)
+        status = save_local_prepare(state, &save.local);
+    status = exchange_plans(&save, status);
+    if (save.assigned || (save.coordinates && status == DCP_OK)) {
+        if (status == DCP_OK)
+            status = shard_files_write(&save.session, save.rank, &save.orders, save.local.sources);
+        status = finish(&save, status);
+    } else if (save.coordinates && save.session.path) {
+        save_session_abandon(&save.session);
+    }
+    write_orders_free(&save.orders);
+    save_session_free(&save.session);
+    save_coordinator_free(&save.coordinator);
+    save_local_free(&save.local);
+    return status;
+}
+
+dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_options *options,
+                          size_t options_size)
+{
+    dcp_save_options ours;
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
+    return checkpoint_save(&file_ops_system, state, path, &ours);
+}

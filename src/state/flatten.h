@@ -7,15 +7,9 @@
 #include "base/arena.h"
 #include "state/node.h"
 
-/* One step of the way to an entry: a dict key, or a list position when key is NULL. */
-struct path_part {
-    const char *key;
-    int64_t position;
-};
-
 struct flat_entry {
     const char *name; /* path parts joined by "." */
-    const struct path_part *path;
+    const dcp_path_part *path;
     size_t path_length;
     dcp_state *node; /* a tensor, or an object of any other kind */
 };
@@ -24,7 +18,7 @@ struct flat_entry {
 struct flat_stateful {
     const dcp_stateful *stateful;
     dcp_state *subtree; /* a root of its own */
-    struct path_part *path;
+    dcp_path_part *path;
     size_t path_length;
 };
 

@@ -55,7 +55,7 @@ struct metadata_piece {
 
 struct metadata_entry {
     const char *name;
-    const struct path_part *path;
+    const dcp_path_part *path;
     size_t path_length;
     bool is_tensor;
     bool requires_grad;

@@ -11,7 +11,7 @@
 /* One thing that a rank holds and could write: a chunk of a tensor, or an object. */
 struct write_item {
     const char *name;
-    const struct path_part *path;
+    const dcp_path_part *path;
     size_t path_length;
     bool is_tensor;
     bool requires_grad;
@@ -20,6 +20,8 @@ struct write_item {
     const int64_t *global_shape;
     struct box box;         /* tensors */
     uint64_t object_length; /* objects: bytes of the whole stream */
+    uint32_t entry;         /* where it came from, on its own rank: entry of the flat state */
+    uint32_t chunk;         /* and chunk of the tensor's node; neither travels */
 };
 
 struct save_plan {

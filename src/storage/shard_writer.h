@@ -43,9 +43,11 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);
 
 /* Coordinator, when all ranks have written: metadata.json (json may be NULL), then .metadata by
- * rename; durable. */
+ * rename; durable. *visible: whether the rename happened, also when a failure followed it (the
+ * directory could not be synced): then the shard files must stay, and so must those of the
+ * checkpoint before, which may come back after a power cut. */
 dcp_status save_session_commit(const struct save_session *session, const void *metadata,
-                               size_t metadata_size, const char *json);
+                               size_t metadata_size, const char *json, bool *visible);
 /* Coordinator, after a commit over an older checkpoint: removes shard files that the new metadata
  * does not name. Failures are logged, not reported: the checkpoint is whole. */
 void save_session_sweep(const struct save_session *session, const struct metadata *metadata);

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dcp/load.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "checkpoint/conductor.h"
+#include "checkpoint/load_fill.h"
+#include "checkpoint/load_report.h"
+#include "checkpoint/options.h"
+#include "group/group.h"
+#include "plan/load_plan.h"
+
+/* One load, on one rank, from the first step to the last. */
+struct load {
+    const struct file_ops *ops;
+    const char *path;
+    dcp_load_options options;
+    bool coordinates;
+    struct metadata metadata;
+    struct shard_reader *reader;
+    struct flat_state flat;
+    struct load_plan plan;
+    struct load_differences mine;
+    struct load_differences all;
+    struct loaded_objects objects;
+};
+
+static struct dcp_collective call_of(const struct load *load, const char *phase)
+{
+    struct dcp_collective call = {phase, load->options.timeout_seconds};
+    return call;
+}
+
+static dcp_status agree(const struct load *load, const char *phase, dcp_status status)
+{
+    struct dcp_collective call = call_of(load, phase);
+    return group_agree(load->options.group, &call, load->options.coordinator, status);
+}
+
+/* The coordinator's message: the path, and the bytes of .metadata if it has that form; the other
+ * forms every rank reads by itself. */
+static dcp_status read_for_all(const struct load *load, struct buffer *message)
+{
+    struct buffer raw;
+    bool has_raw = true;
+
+    if (!load->path || !*load->path)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to load from");
+    buffer_init(&raw, 0);
+    dcp_status status = storage_read_raw(load->ops, load->path, &raw);
+    if (status == DCP_ERR_NOT_FOUND) {
+        has_raw = false;
+        status = DCP_OK;
+    }
+    buffer_append_text(message, load->path, strlen(load->path));
+    buffer_append_u8(message, has_raw);
+    buffer_append(message, raw.data, raw.size);
+    buffer_free(&raw);
+    return status != DCP_OK ? status : buffer_status(message);
+}
+
+static dcp_status decode_for_me(struct load *load, const struct buffer *message)
+{
+    struct reader reader;
+    size_t length = 0;
+    enum storage_form form;
+
+    reader_init(&reader, message->data, message->size);
+    const char *text = reader_text(&reader, &length);
+    bool has_raw = reader_u8(&reader) != 0;
+    if (reader.failed)
+        return dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata is cut short");
+    if (load->path && *load->path &&
+        (strlen(load->path) != length || memcmp(load->path, text, length) != 0))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "loads from \"%s\", the coordinator from \"%.*s\"",
+                             load->path, (int)length, text);
+    char *path = memory_allocate(length + 1);
+    if (!path)
+        return error_no_memory(length + 1, "path of a load");
+    memcpy(path, text, length);
+    path[length] = '\0';
+    dcp_status status =
+        has_raw ? storage_decode_raw(load->ops, path, message->data + reader.position,
+                                     reader_left(&reader), &load->metadata, &load->reader)
+                : storage_read_metadata(load->ops, path, &form, &load->metadata, &load->reader);
+    memory_release(path);
+    return status;
+}
+
+static dcp_status share_metadata(struct load *load, dcp_status status)
+{
+    struct dcp_collective call = call_of(load, "sharing the metadata");
+    struct buffer message, received;
+
+    buffer_init(&message, 0);
+    buffer_init(&received, 0);
+    if (load->coordinates && status == DCP_OK)
+        status = read_for_all(load, &message);
+    dcp_status shared =
+        group_broadcast(load->options.group, &call, load->options.coordinator,
+                        load->coordinates ? status : DCP_OK, message.data, message.size, &received);
+    if (shared != DCP_OK)
+        status = shared;
+    buffer_free(&message);
+    if (status == DCP_OK)
+        status = decode_for_me(load, &received);
+    buffer_free(&received);
+    return status;
+}
+
+static dcp_status plan_mine(struct load *load, dcp_state *state)
+{
+    if (!state)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to load into is NULL");
+    RETURN_IF_ERROR(flatten_state(state, &load->flat));
+    return load_plan_make(&load->flat, &load->metadata, load->options.convert, &load->plan,
+                          &load->mine);
+}
+
+static dcp_status merge_differences(struct load *load, const struct group_messages *messages,
+                                    struct buffer *merged)
+{
+    size_t count = (size_t)messages->count;
+    struct load_differences *ranks = memory_allocate_zeroed(count, sizeof *ranks);
+    struct load_differences all = {0};
+    dcp_status status = DCP_OK;
+
+    if (!ranks)
+        return error_no_memory(count * sizeof *ranks, "differences of all ranks");
+    for (size_t rank = 0; rank < count && status == DCP_OK; rank++) {
+        status = load_differences_decode(messages->bytes + messages->offsets[rank],
+                                         messages->offsets[rank + 1] - messages->offsets[rank],
+                                         &ranks[rank]);
+        if (status != DCP_OK)
+            error_prefix(status, "rank %zu", rank);
+    }
+    if (status == DCP_OK)
+        status = load_differences_merge(ranks, messages->count, &load->metadata, &all);
+    if (status == DCP_OK)
+        status = load_differences_encode(&all, merged);
+    if (status == DCP_OK)
+        status = buffer_status(merged);
+    load_differences_free(&all);
+    for (size_t rank = 0; rank < count; rank++)
+        load_differences_free(&ranks[rank]);
+    memory_release(ranks);
+    return status;
+}
+
+/* All ranks' differences to the coordinator, and the union of them back. */
+static dcp_status share_differences(struct load *load, dcp_status status)
+{
+    struct dcp_collective gathering = call_of(load, "gathering load plans");
+    struct dcp_collective telling = call_of(load, "sharing the load report");
+    struct group_messages messages = {0};
+    struct buffer mine, merged, received;
+
+    buffer_init(&mine, 0);
+    buffer_init(&merged, 0);
+    buffer_init(&received, 0);
+    if (status == DCP_OK)
+        status = load_differences_encode(&load->mine, &mine);
+    if (status == DCP_OK)
+        status = buffer_status(&mine);
+    status = group_gather(load->options.group, &gathering, load->options.coordinator, status,
+                          mine.data, mine.size, &messages);
+    if (load->coordinates && status == DCP_OK)
+        status = merge_differences(load, &messages, &merged);
+    status = group_broadcast(load->options.group, &telling, load->options.coordinator, status,
+                             merged.data, merged.size, &received);
+    if (status == DCP_OK)
+        status = load_differences_decode(received.data, received.size, &load->all);
+    group_messages_free(&messages);
+    buffer_free(&received);
+    buffer_free(&merged);
+    buffer_free(&mine);
+    return status;
+}
+
+/* Everything that can fail without a destination having been touched comes first, and is agreed on.
+ */
+static dcp_status fill(struct load *load, dcp_status status)
+{
+    if (status == DCP_OK)
+        status = load_read_objects(&load->flat, &load->metadata, &load->plan, load->reader,
+                                   load->options.verification, &load->objects);
+    if (status == DCP_OK)
+        status = load_allocate(&load->flat, &load->plan);
+    RETURN_IF_ERROR(agree(load, "reading objects", status));
+
+    status = load_read_tensors(&load->flat, &load->metadata, &load->plan, load->reader,
+                               load->options.verification);
+    status = agree(load, "reading tensors", status);
+    if (status != DCP_OK)
+        return error_prefix(status, "tensors may be partly filled");
+
+    status = load_place_objects(&load->objects);
+    if (status == DCP_OK)
+        status = flatten_notify(&load->flat);
+    status = agree(load, "finishing the load", status);
+    if (status != DCP_OK)
+        return error_prefix(status, "tensors are filled, objects may not be");
+    return DCP_OK;
+}
+
+static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
+                      dcp_load_report **report)
+{
+    status = share_metadata(load, status);
+    if (status == DCP_OK)
+        status = plan_mine(load, state);
+    RETURN_IF_ERROR(share_differences(load, status));
+
+    dcp_status reported = report ? load_report_new(&load->all, report) : DCP_OK;
+    /* The same on every rank, so it needs no agreement. */
+    RETURN_IF_ERROR(load_differences_judge(&load->all, load->options.strictness, &load->metadata));
+    return fill(load, reported);
+}
+
+dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const char *path,
+                           const dcp_load_options *given, dcp_load_report **report)
+{
+    struct load load = {.ops = ops, .path = path};
+
+    if (report)
+        *report = NULL;
+    metadata_init(&load.metadata);
+    dcp_status status = options_check_load(given, &load.options);
+    load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;
+    status = run(&load, state, status, report);
+
+    loaded_objects_free(&load.objects);
+    load_differences_free(&load.all);
+    load_differences_free(&load.mine);
+    load_plan_free(&load.plan);
+    flatten_free(&load.flat);
+    shard_reader_free(load.reader);
+    metadata_free(&load.metadata);
+    return status;
+}
+
+dcp_status dcp_load_sized(dcp_state *state, const char *path, const dcp_load_options *options,
+                          size_t options_size, dcp_load_report **report)
+{
+    dcp_load_options ours;
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_load_options"));
+    return checkpoint_load(&file_ops_system, state, path, &ours, report);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* This rank's side of a load: carrying out a load plan. */
+#ifndef CHECKPOINT_LOAD_FILL_H
+#define CHECKPOINT_LOAD_FILL_H
+
+#include "plan/load_plan.h"
+#include "storage/shard_reader.h"
+
+/* Objects that were read and wait to be put into the tree. */
+struct loaded_objects {
+    struct loaded_object {
+        dcp_state *target;
+        struct state_pool *pool;
+        dcp_state *object;
+    } * items;
+    size_t count;
+};
+
+/* Reads the plan's objects, without changing the tree. */
+dcp_status load_read_objects(const struct flat_state *flat, const struct metadata *metadata,
+                             const struct load_plan *plan, struct shard_reader *reader,
+                             dcp_verification verification, struct loaded_objects *objects);
+/* Gives memory to the wanted chunks that have none, without reading. */
+dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *plan);
+/* Reads the plan's regions into the chunks. */
+dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
+                             const struct load_plan *plan, struct shard_reader *reader,
+                             dcp_verification verification);
+/* Puts the objects into the tree. */
+dcp_status load_place_objects(struct loaded_objects *objects);
+void loaded_objects_free(struct loaded_objects *objects);
+
+#endif

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/load_report.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+struct dcp_load_report {
+    dcp_report_line *lines;
+    size_t count;
+    struct arena arena;
+};
+
+static dcp_status copy_lines(const struct load_differences *differences, dcp_load_report *report)
+{
+    report->lines = arena_allocate_array(&report->arena, differences->count, sizeof *report->lines);
+    if (!report->lines)
+        return error_no_memory(differences->count * sizeof *report->lines, "load report");
+    for (size_t i = 0; i < differences->count; i++) {
+        const struct load_difference *line = &differences->lines[i];
+        dcp_report_line *copy = &report->lines[i];
+        copy->difference = line->difference;
+        copy->name = arena_copy_text(&report->arena, line->name, strlen(line->name));
+        copy->detail = arena_copy_text(&report->arena, line->detail, strlen(line->detail));
+        if (!copy->name || !copy->detail)
+            return error_no_memory(strlen(line->name) + strlen(line->detail), "load report");
+    }
+    report->count = differences->count;
+    return DCP_OK;
+}
+
+dcp_status load_report_new(const struct load_differences *differences, dcp_load_report **report)
+{
+    dcp_load_report *made = memory_allocate_zeroed(1, sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "load report");
+    arena_init(&made->arena, 0);
+    dcp_status status = copy_lines(differences, made);
+    if (status == DCP_OK)
+        *report = made;
+    else
+        dcp_load_report_free(made);
+    return status;
+}
+
+size_t dcp_load_report_count(const dcp_load_report *report)
+{
+    return report ? report->count : 0;
+}
+
+dcp_report_line dcp_load_report_line(const dcp_load_report *report, size_t index)
+{
+    static const dcp_report_line empty = {DCP_DIFFERENCE_MISSING, "", ""};
+    return report && index < report->count ? report->lines[index] : empty;
+}
+
+void dcp_load_report_free(dcp_load_report *report)
+{
+    if (!report)
+        return;
+    arena_free(&report->arena);
+    memory_release(report);
+}

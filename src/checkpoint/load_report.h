@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public face of load_differences. */
+#ifndef CHECKPOINT_LOAD_REPORT_H
+#define CHECKPOINT_LOAD_REPORT_H
+
+#include "dcp/load.h"
+#include "plan/load_plan.h"
+
+/* Copies what the report shows. */
+dcp_status load_report_new(const struct load_differences *differences, dcp_load_report **report);
+
+#endif

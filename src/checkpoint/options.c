@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/options.h"
+
+#include <math.h>
+
+#include "base/error.h"
+
+static dcp_status check_group(const dcp_group *group, int32_t *coordinator, double *timeout_seconds)
+{
+    dcp_status status = DCP_OK;
+
+    if (*coordinator < 0 || *coordinator >= dcp_group_size(group)) {
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "coordinator is rank %d, expected 0 to %d",
+                               *coordinator, dcp_group_size(group) - 1);
+        *coordinator = 0;
+    }
+    if (!isfinite(*timeout_seconds) || *timeout_seconds < 0) {
+        status =
+            dcp_error_set(DCP_ERR_ARGUMENT, "timeout_seconds is %g, expected a positive number",
+                          *timeout_seconds);
+        *timeout_seconds = 0;
+    }
+    if (*timeout_seconds == 0)
+        *timeout_seconds = OPTIONS_DEFAULT_TIMEOUT_SECONDS;
+    return status;
+}
+
+static dcp_status out_of_range(const char *field, int value)
+{
+    return dcp_error_set(DCP_ERR_ARGUMENT, "%s is %d, which is none of its values", field, value);
+}
+
+dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options)
+{
+    *options = *given;
+    RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
+    if ((unsigned)options->overwrite > DCP_OVERWRITE_REPLACE)
+        return out_of_range("overwrite", (int)options->overwrite);
+    if ((unsigned)options->replicas > DCP_REPLICAS_LOWEST)
+        return out_of_range("replicas", (int)options->replicas);
+    if ((unsigned)options->files > DCP_FILE_PER_ITEM)
+        return out_of_range("files", (int)options->files);
+    if (options->thread_count < 0 || options->thread_count > DCP_MAX_THREADS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
+                             options->thread_count, DCP_MAX_THREADS);
+    if (options->thread_count == 0)
+        options->thread_count = 1;
+    if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
+    return DCP_OK;
+}
+
+dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options)
+{
+    *options = *given;
+    RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
+    if ((unsigned)options->strictness > DCP_STRICT_PARTIAL)
+        return out_of_range("strictness", (int)options->strictness);
+    if ((unsigned)options->verification > DCP_VERIFY_NONE)
+        return out_of_range("verification", (int)options->verification);
+    return DCP_OK;
+}

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A checkpoint as a view: entries, pieces, and reading them one by one. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "checkpoint/conductor.h"
+#include "checkpoint/load_fill.h"
+#include "dcp/checkpoint.h"
+#include "plan/load_plan.h"
+#include "storage/shard_reader.h"
+#include "storage/verify.h"
+
+struct dcp_checkpoint {
+    struct metadata metadata;
+    struct shard_reader *reader;
+};
+
+dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
+                           dcp_checkpoint **checkpoint)
+{
+    enum storage_form form;
+
+    if (!path || !*path || !checkpoint)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "opening a checkpoint needs a path and a place for it");
+    *checkpoint = NULL;
+    dcp_checkpoint *made = memory_allocate_zeroed(1, sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "checkpoint");
+    metadata_init(&made->metadata);
+    dcp_status status = storage_read_metadata(ops, path, &form, &made->metadata, &made->reader);
+    if (status == DCP_OK)
+        *checkpoint = made;
+    else
+        dcp_close(made);
+    return status;
+}
+
+dcp_status dcp_open(const char *path, dcp_checkpoint **checkpoint)
+{
+    return checkpoint_open(&file_ops_system, path, checkpoint);
+}
+
+void dcp_close(dcp_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    shard_reader_free(checkpoint->reader);
+    metadata_free(&checkpoint->metadata);
+    memory_release(checkpoint);
+}
+
+size_t dcp_entry_count(const dcp_checkpoint *checkpoint)
+{
+    return checkpoint ? checkpoint->metadata.count : 0;
+}
+
+static dcp_status find_entry(const dcp_checkpoint *checkpoint, size_t index,
+                             const struct metadata_entry **entry)
+{
+    if (!checkpoint)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the checkpoint is NULL");
+    if (index >= checkpoint->metadata.count)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "entry %zu was asked for, the checkpoint has %zu",
+                             index, checkpoint->metadata.count);
+    *entry = &checkpoint->metadata.entries[index];
+    return DCP_OK;
+}
+
+dcp_status dcp_entry_at_sized(const dcp_checkpoint *checkpoint, size_t index, dcp_entry *entry,
+                              size_t entry_size)
+{
+    const struct metadata_entry *stored;
+
+    if (!entry)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for an entry is NULL");
+    RETURN_IF_ERROR(find_entry(checkpoint, index, &stored));
+    dcp_entry ours = {
+        .name = stored->name,
+        .path = stored->path,
+        .path_length = stored->path_length,
+        .is_tensor = stored->is_tensor,
+        .chunk_count = stored->piece_count,
+    };
+    if (stored->is_tensor) {
+        ours.dtype = stored->dtype;
+        ours.ndim = stored->ndim;
+        ours.global_shape = stored->global_shape;
+        if (!shape_bytes(stored->ndim, stored->global_shape, stored->dtype, &ours.bytes))
+            return dcp_error_set(DCP_ERR_FORMAT, "%s: its size in bytes overflows", stored->name);
+    }
+    sized_write(entry, entry_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name, size_t *index)
+{
+    uint64_t found;
+
+    if (!checkpoint || !name || !index)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "finding an entry needs a checkpoint, a name and a place");
+    if (!name_table_find(&checkpoint->metadata.by_name, name, strlen(name), &found))
+        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: not in the checkpoint", name);
+    *index = (size_t)found;
+    return DCP_OK;
+}
+
+dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                                 dcp_stored_chunk *stored, size_t stored_size)
+{
+    const struct metadata_entry *found;
+
+    if (!stored)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
+    RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
+    if (chunk >= found->piece_count)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %zu was asked for, it has %zu",
+                             found->name, chunk, found->piece_count);
+    const struct metadata_piece *piece = &found->pieces[chunk];
+    dcp_stored_chunk ours = {
+        .offsets = piece->offsets,
+        .sizes = piece->sizes,
+        .file = checkpoint->metadata.files[piece->file],
+        .offset = piece->offset,
+        .length = piece->length,
+    };
+    sized_write(stored, stored_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+/* A small load: the destination as a tree of one tensor, so that planning proves that all of it is
+ * filled. */
+static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct metadata_entry *entry,
+                                    const dcp_tensor *destination, dcp_verification verification)
+{
+    struct flat_state flat = {0};
+    struct load_plan plan = {0};
+    struct load_differences differences = {0};
+    dcp_state *root = dcp_state_new();
+    dcp_status status = DCP_ERR_NO_MEMORY;
+
+    if (!root)
+        goto done;
+    dcp_state_tensor(root, entry->name, destination);
+    status = flatten_state(root, &flat);
+    if (status == DCP_OK)
+        status = load_plan_make(&flat, &checkpoint->metadata, false, &plan, &differences);
+    if (status == DCP_OK)
+        status = load_differences_judge(&differences, DCP_STRICT_MISSING, &checkpoint->metadata);
+    if (status == DCP_OK)
+        status = load_read_tensors(&flat, &checkpoint->metadata, &plan, checkpoint->reader,
+                                   verification);
+done:
+    load_differences_free(&differences);
+    load_plan_free(&plan);
+    flatten_free(&flat);
+    dcp_state_free(root);
+    return status;
+}
+
+dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                 const dcp_tensor *destination, size_t tensor_size,
+                                 dcp_verification verification)
+{
+    const struct metadata_entry *found;
+    dcp_tensor ours;
+
+    RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
+    if (!destination)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
+    if (!ours.data)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination has no memory", found->name);
+    return read_through_plan(checkpoint, found, &ours, verification);
+}
+
+dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
+                           const char *key)
+{
+    const struct metadata_entry *found;
+    dcp_state *object;
+
+    RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
+    if (found->is_tensor)
+        return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", found->name);
+    if (!parent)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the parent is NULL", found->name);
+    struct state_pool *pool = state_pool_new(parent->root);
+    if (!pool)
+        return DCP_ERR_NO_MEMORY;
+    dcp_status status = shard_read_object(checkpoint->reader, found, &found->pieces[0],
+                                          DCP_VERIFY_READ, pool, &object);
+    if (status == DCP_OK)
+        status = dcp_state_none(parent, key);
+    if (status == DCP_OK)
+        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, object);
+    if (status != DCP_OK)
+        state_pool_free(pool);
+    return status;
+}
+
+dcp_status dcp_verify(const char *path, dcp_fault_function report, void *context, uint64_t *faults)
+{
+    if (!path || !*path || !faults)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "verifying needs a path and a place for the number of faults");
+    return storage_verify(&file_ops_system, path, report, context, faults);
+}
