@@ -1,10 +1,18 @@
-# Finds what the library stands on. Sets DCP_HAVE_<PART> for the optional parts.
+# Finds what the library stands on. Sets DCP_HAVE_<PART> for the optional parts, and collects what a program that links
+# the static libraries has to link as well.
 include(FeatureSummary)
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
-pkg_check_modules(libdeflate REQUIRED IMPORTED_TARGET libdeflate)
-pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(cjson REQUIRED IMPORTED_TARGET libcjson)
+
+# dcp_module(PREFIX MODULE required?): a dependency of libdcp by its pkg-config module, as PkgConfig::PREFIX.
+macro(dcp_module prefix module)
+    pkg_check_modules(${prefix} ${ARGN} IMPORTED_TARGET ${module})
+    if(${prefix}_FOUND)
+        list(APPEND dcp_links PkgConfig::${prefix})
+        list(APPEND dcp_modules ${prefix} ${module})
+        string(APPEND dcp_pc_requires " ${module}")
+    endif()
+endmacro()
 
 # Decides an AUTO, ON or OFF option from what was found.
 macro(dcp_decide part found)
@@ -17,8 +25,13 @@ macro(dcp_decide part found)
     add_feature_info(${part} DCP_HAVE_${part} "DCP_${part}=${DCP_${part}}")
 endmacro()
 
+set(dcp_links Threads::Threads)
+dcp_module(libdeflate libdeflate REQUIRED)
+dcp_module(xxhash libxxhash REQUIRED)
+dcp_module(cjson libcjson REQUIRED)
+
 if(NOT DCP_ZSTD STREQUAL "OFF")
-    pkg_check_modules(zstd IMPORTED_TARGET libzstd)
+    dcp_module(zstd libzstd)
 endif()
 dcp_decide(ZSTD "zstd_FOUND")
 
