@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Save planning: pure functions from plans to plans. The conductor moves the bytes between ranks.
  *
- * rank: save_plan_local() -> encode -> (gather) -> coordinator: decode, save_plan_merge() -> encode
- * orders -> (scatter)
- * -> rank: decode, write. The coordinator keeps the metadata. */
+ * rank: save_plan_local(), encode -> gather -> coordinator: decode, save_plan_merge(), encode
+ * orders -> scatter -> rank: decode, write. The coordinator keeps the metadata. */
 #ifndef PLAN_SAVE_PLAN_H
 #define PLAN_SAVE_PLAN_H
 
@@ -25,21 +24,30 @@ struct save_plan_options {
     plan_stream_layout layout;
 };
 
-/* The items of one rank. object_lengths[i] belongs to flat->entries[i]. Pointers into flat are
- * kept. */
+/* The items of one rank, one per chunk (empty ones too) and object, in the order of flat->entries.
+ * object_lengths[i] belongs to flat->entries[i]. Pointers into flat are kept. */
 dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object_lengths,
                            struct save_plan *plan);
+/* What a rank sends to the coordinator. The decoded plan owns all that it points to; bytes that no
+ * encoder made are DCP_ERR_FORMAT. */
 dcp_status save_plan_encode(const struct save_plan *plan, struct buffer *out);
 dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *plan);
 
 /* Deduplicates or slices replicas, checks that ranks agree on every tensor, that chunks cover and
  * do not overlap, balances bytes, assigns files and offsets (data of large tensors at multiples of
  * 4096 of the file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes.
- * orders: one per rank. metadata: complete but for save_id. */
+ * orders: one per rank. metadata: complete but for save_id; it owns all that it points to, as the
+ * orders do. A tensor without elements becomes one piece that is the whole of it, even where the
+ * rank's own chunk is another empty box. */
 dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
                            const struct save_plan_options *options, struct write_orders *orders,
                            struct metadata *metadata);
-dcp_status write_orders_encode(const struct write_orders *orders, struct buffer *out);
-dcp_status write_orders_decode(const void *bytes, size_t size, struct write_orders *orders);
+
+/* What the coordinator sends back to a rank: orders that refer to the plan which that rank sent,
+ * and that are checked against it when decoded. */
+dcp_status write_orders_encode(const struct write_orders *orders, const struct save_plan *plan,
+                               struct buffer *out);
+dcp_status write_orders_decode(const void *bytes, size_t size, const struct save_plan *plan,
+                               struct write_orders *orders);
 
 #endif
