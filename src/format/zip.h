@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The zip container that torch.save writes: an index over a byte source, and reading its records.
  *
- * Everything is checked against the source's size; sizes are those of the central directory. */
+ * Everything is checked against the source's size; sizes are those of the central directory.
+ * Opening takes one read of a small source and two of a large one (both of its ends, which hold all
+ * that a tensor's stream has besides its data); records that lie in what was read cost no further
+ * read. An open archive is not changed by reading: threads may share it. */
 #ifndef FORMAT_ZIP_H
 #define FORMAT_ZIP_H
 
@@ -10,25 +13,40 @@
 
 #include "base/arena.h"
 #include "base/byte_source.h"
+#include "base/name_table.h"
+
+#define ZIP_NAME_MAX 255 /* longest record name that zip_find() finds */
 
 struct zip_record {
-    const char *name; /* without the top directory; NUL-terminated */
+    const char *name; /* below the top directory, in lower case; NUL-terminated */
     bool deflated;
-    uint32_t crc;
+    uint32_t crc; /* of the contents; 0 means that the writer may not have computed it */
     uint64_t stored_size;
     uint64_t size;
     uint64_t header_offset;
 };
 
+/* Bytes of the source that were read when it was opened. */
+struct zip_window {
+    const unsigned char *bytes;
+    uint64_t offset;
+    size_t size;
+};
+
 struct zip_archive {
     struct byte_source source;
-    struct zip_record *records;
+    struct zip_record *records; /* below the top directory, as the central directory lists them */
     size_t count;
+    bool big_endian; /* byte order of the storages */
+    uint64_t directory_offset;
+    struct name_table by_name;
+    struct zip_window head, tail;
     struct arena arena;
 };
 
-/* Reads the end records and the central directory. label goes into messages: "file.distcp at 1024".
- */
+/* Reads the end records, the central directory, and the records that say what torch.save wrote:
+ * version (1 to 10), byteorder, .storage_alignment. Encrypted, multi-disk and TorchScript archives
+ * and unknown compression methods are DCP_ERR_UNSUPPORTED. */
 dcp_status zip_open(struct byte_source source, struct zip_archive *archive);
 void zip_close(struct zip_archive *archive);
 /* Compares without case, as PyTorch does. NULL: none. */
