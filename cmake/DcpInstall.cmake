@@ -1,6 +1,5 @@
 # The install target: libraries, headers, the command, CMake package and pkg-config files.
 include(CMakePackageConfigHelpers)
-include(GNUInstallDirs)
 set(dcp_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/dcp)
 
 # Installs lib<NAME> in both forms; each form in an export set of its own, because only users of the static library need
@@ -22,6 +21,7 @@ endfunction()
 
 # pkg-config files find their prefix from where they lie, so that an installed tree can be moved.
 file(RELATIVE_PATH dcp_pc_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+string(REGEX REPLACE "/$" "" dcp_pc_prefix ${dcp_pc_prefix})
 
 dcp_install_library(dcp "")
 dcp_install_pkg_config(dcp)

@@ -1,4 +1,5 @@
 # How the libraries for others are made of our objects.
+include(GNUInstallDirs)
 
 # dcp_library(NAME PARTS target... MAP file EXPORT name [USES library] LINKS target... PUBLIC_LINKS target...)
 #
@@ -22,8 +23,10 @@ function(dcp_library name)
         PRIVATE ${LIBRARY_LINKS} $<BUILD_INTERFACE:dcp_settings>)
 
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.o)
+    # objcopy needs machine code, also where the caller's flags ask for link-time optimization.
+    set(lto_off $<$<STREQUAL:${CMAKE_C_COMPILER_ID},GNU>:-flinker-output=nolto-rel>)
     add_custom_command(OUTPUT ${object}
-        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${object} ${objects}
+        COMMAND ${CMAKE_C_COMPILER} -r -nostdlib ${lto_off} -o ${object} ${objects}
         COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${object}
         DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM COMMENT "Joining lib${name}.a into one object")
     add_library(${name}_static STATIC ${object})
