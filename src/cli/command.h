@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The sub-commands of dcp. Each gets its own arguments (argv[0] is its name) and returns the exit
+ * status: 0 for success, 1 for a failure or a fault found, 2 for wrong usage. */
+#ifndef CLI_COMMAND_H
+#define CLI_COMMAND_H
+
+#include <stdio.h>
+
+#include "dcp.h"
+
+enum exit_status { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2 };
+
+int command_ls(int argc, char **argv);
+int command_cat(int argc, char **argv);
+int command_verify(int argc, char **argv);
+
+/* "dcp ls: MESSAGE" on standard error, from the library's story of the last failure. */
+int command_fail(const char *command);
+/* Flushes and checks standard output: a full disk or a closed pipe is a failure. */
+int command_finish(const char *command, int status);
+/* A JSON string with quotes; bytes from 0x80 on are passed through as UTF-8. */
+void print_json_string(FILE *out, const char *text);
+/* The same text with control characters made visible, so that a name cannot command a terminal. */
+void print_plain(FILE *out, const char *text);
+
+#endif

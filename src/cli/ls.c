@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <string.h>
+
+#include "command.h"
+
+#define VALUE_COLUMNS 72
+
+/* Most bytes of one object's value in the JSON listing. */
+#define VALUE_LIMIT ((size_t)1 << 30)
+
+/* The object as JSON text; NULL with the library's story set if it cannot be read. */
+static char *read_value(dcp_checkpoint *checkpoint, size_t index)
+{
+    char *text = NULL;
+    dcp_state *root = dcp_state_new();
+    if (root && dcp_read_object(checkpoint, index, root, "value") == DCP_OK)
+        dcp_state_to_json(dcp_state_at(root, 0), VALUE_LIMIT, &text);
+    dcp_state_free(root);
+    return text;
+}
+
+static void print_numbers(const int64_t *numbers, int32_t count)
+{
+    putchar('[');
+    for (int32_t i = 0; i < count; i++)
+        printf(i > 0 ? ", %" PRId64 : "%" PRId64, numbers[i]);
+    putchar(']');
+}
+
+/* ---- for people ---- */
+
+static void print_tensor(const dcp_entry *entry)
+{
+    printf("  %s ", dcp_dtype_name(entry->dtype));
+    print_numbers(entry->global_shape, entry->ndim);
+    printf("  %" PRIu64 " bytes in %zu chunk%s", entry->bytes, entry->chunk_count,
+           entry->chunk_count == 1 ? "" : "s");
+}
+
+/* Cut to a line, never inside a UTF-8 sequence. */
+static void print_value(char *text)
+{
+    size_t length = strlen(text);
+    if (length > VALUE_COLUMNS) {
+        length = VALUE_COLUMNS;
+        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
+            length--;
+        text[length] = '\0';
+        printf("  %s...", text);
+    } else {
+        printf("  %s", text);
+    }
+}
+
+static int list_plain(dcp_checkpoint *checkpoint)
+{
+    int status = EXIT_FINE;
+    uint64_t bytes = 0;
+    size_t tensors = 0, count = dcp_entry_count(checkpoint);
+
+    for (size_t i = 0; i < count; i++) {
+        dcp_entry entry;
+        if (dcp_entry_at(checkpoint, i, &entry) != DCP_OK)
+            return command_fail("ls");
+        print_plain(stdout, entry.name);
+        if (entry.is_tensor) {
+            print_tensor(&entry);
+            tensors++;
+            bytes += entry.bytes;
+        } else {
+            char *text = read_value(checkpoint, i);
+            if (text)
+                print_value(text);
+            else
+                status = command_fail("ls");
+            dcp_text_free(text);
+        }
+        putchar('\n');
+    }
+    printf("%zu tensor%s, %" PRIu64 " bytes, %zu object%s\n", tensors, tensors == 1 ? "" : "s",
+           bytes, count - tensors, count - tensors == 1 ? "" : "s");
+    return status;
+}
+
+/* ---- for programs ---- */
+
+static void print_path(const dcp_entry *entry)
+{
+    fputs(", \"path\": [", stdout);
+    for (size_t i = 0; i < entry->path_length; i++) {
+        if (i > 0)
+            fputs(", ", stdout);
+        if (entry->path[i].key)
+            print_json_string(stdout, entry->path[i].key);
+        else
+            printf("%" PRId64, entry->path[i].position);
+    }
+    putchar(']');
+}
+
+static int print_chunks(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
+{
+    fputs(", \"chunks\": [", stdout);
+    for (size_t i = 0; i < entry->chunk_count; i++) {
+        dcp_stored_chunk chunk;
+        if (dcp_entry_chunk(checkpoint, index, i, &chunk) != DCP_OK)
+            return command_fail("ls");
+        fputs(i > 0 ? ", {\"offsets\": " : "{\"offsets\": ", stdout);
+        print_numbers(chunk.offsets, entry->ndim);
+        fputs(", \"sizes\": ", stdout);
+        print_numbers(chunk.sizes, entry->ndim);
+        fputs(", \"file\": ", stdout);
+        print_json_string(stdout, chunk.file);
+        printf(", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", chunk.offset, chunk.length);
+    }
+    putchar(']');
+    return EXIT_FINE;
+}
+
+static int print_entry(dcp_checkpoint *checkpoint, size_t index)
+{
+    dcp_entry entry;
+    int status = EXIT_FINE;
+
+    if (dcp_entry_at(checkpoint, index, &entry) != DCP_OK)
+        return command_fail("ls");
+    fputs(index > 0 ? ",\n {\"name\": " : "\n {\"name\": ", stdout);
+    print_json_string(stdout, entry.name);
+    print_path(&entry);
+    if (entry.is_tensor) {
+        printf(", \"type\": \"tensor\", \"dtype\": \"%s\", \"shape\": ",
+               dcp_dtype_name(entry.dtype));
+        print_numbers(entry.global_shape, entry.ndim);
+        printf(", \"bytes\": %" PRIu64, entry.bytes);
+        status = print_chunks(checkpoint, index, &entry);
+    } else {
+        char *text = read_value(checkpoint, index);
+        fputs(", \"type\": \"object\", ", stdout);
+        if (text) {
+            printf("\"value\": %s", text);
+        } else {
+            fputs("\"value\": null, \"error\": ", stdout);
+            print_json_string(stdout, dcp_error_message());
+            status = command_fail("ls");
+        }
+        dcp_text_free(text);
+    }
+    putchar('}');
+    return status;
+}
+
+static int list_json(dcp_checkpoint *checkpoint)
+{
+    int status = EXIT_FINE;
+
+    fputs("{\"entries\": [", stdout);
+    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++)
+        if (print_entry(checkpoint, i) != EXIT_FINE)
+            status = EXIT_FAULT;
+    fputs("\n]}\n", stdout);
+    return status;
+}
+
+int command_ls(int argc, char **argv)
+{
+    bool json = false;
+    const char *path = NULL;
+    dcp_checkpoint *checkpoint;
+
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0)
+            json = true;
+        else if (!path && argv[i][0] != '-')
+            path = argv[i];
+        else
+            return EXIT_USAGE;
+    }
+    if (!path)
+        return EXIT_USAGE;
+    if (dcp_open(path, &checkpoint) != DCP_OK)
+        return command_fail("ls");
+    int status = json ? list_json(checkpoint) : list_plain(checkpoint);
+    dcp_close(checkpoint);
+    return status;
+}

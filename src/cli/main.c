@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <string.h>
+
+#include "command.h"
+
+static const struct command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage;
+    const char *purpose;
+} commands[] = {
+    {"ls", command_ls, "ls [--json] CHECKPOINT",
+     "list names, dtypes, shapes, bytes, chunks, values"},
+    {"cat", command_cat, "cat CHECKPOINT NAME", "write a tensor's bytes, or an object as JSON"},
+    {"verify", command_verify, "verify CHECKPOINT", "check every file, checksum and chunk"},
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof *commands)
+
+static int print_usage(FILE *out, int status)
+{
+    fputs("usage: dcp COMMAND ...\n\n", out);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        fprintf(out, "  dcp %-26s %s\n", commands[i].usage, commands[i].purpose);
+    fputs("\nCHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files,\n"
+          "or a .pt file of torch.save. dcp --version prints the version.\n",
+          out);
+    return status;
+}
+
+int command_fail(const char *command)
+{
+    fprintf(stderr, "dcp %s: ", command);
+    print_plain(stderr, dcp_error_message());
+    fputc('\n', stderr);
+    return EXIT_FAULT;
+}
+
+int command_finish(const char *command, int status)
+{
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "dcp %s: cannot write to standard output: %s\n", command, strerror(errno));
+        return EXIT_FAULT;
+    }
+    return status;
+}
+
+void print_json_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c == '"' || *c == '\\')
+            fprintf(out, "\\%c", *c);
+        else if (*c < 0x20 || *c == 0x7f)
+            fprintf(out, "\\u%04x", *c);
+        else
+            fputc(*c, out);
+    }
+    fputc('"', out);
+}
+
+void print_plain(FILE *out, const char *text)
+{
+    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
+        if (*c < 0x20 || *c == 0x7f)
+            fprintf(out, "\\x%02x", *c);
+        else
+            fputc(*c, out);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return print_usage(stderr, EXIT_USAGE);
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+        return command_finish("help", print_usage(stdout, EXIT_FINE));
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("dcp %s\n", dcp_version_string());
+        return command_finish("--version", EXIT_FINE);
+    }
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[1], commands[i].name) != 0)
+            continue;
+        int status = commands[i].run(argc - 1, argv + 1);
+        if (status == EXIT_USAGE)
+            fprintf(stderr, "usage: dcp %s\n", commands[i].usage);
+        return command_finish(argv[1], status);
+    }
+    fprintf(stderr, "dcp: no such command: %s\n", argv[1]);
+    return print_usage(stderr, EXIT_USAGE);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "command.h"
+
+static void print_fault(void *context, const char *file, uint64_t offset, const char *name,
+                        const char *fault)
+{
+    (void)context;
+    print_plain(stdout, *file ? file : "-");
+    printf(":%" PRIu64 ": ", offset);
+    print_plain(stdout, *name ? name : "-");
+    fputs(": ", stdout);
+    print_plain(stdout, fault);
+    putchar('\n');
+}
+
+int command_verify(int argc, char **argv)
+{
+    uint64_t faults = 0;
+
+    if (argc != 2)
+        return EXIT_USAGE;
+    if (dcp_verify(argv[1], print_fault, NULL, &faults) != DCP_OK)
+        return command_fail("verify");
+    printf("%" PRIu64 " fault%s\n", faults, faults == 1 ? "" : "s");
+    return faults == 0 ? EXIT_FINE : EXIT_FAULT;
+}
