@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "state/box.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+/* Product of the sizes that are not zero, so that it bounds every partial product. */
+static bool shape_extent(int32_t ndim, const int64_t *shape, int64_t *extent, bool *empty)
+{
+    *extent = 1;
+    *empty = false;
+    for (int32_t i = 0; i < ndim; i++) {
+        if (shape[i] < 0)
+            return false;
+        if (shape[i] == 0)
+            *empty = true;
+        else if (!checked_multiply_i64(*extent, shape[i], extent))
+            return false;
+    }
+    return true;
+}
+
+bool shape_volume(int32_t ndim, const int64_t *shape, int64_t *elements)
+{
+    bool empty;
+    int64_t extent;
+    if (!shape_extent(ndim, shape, &extent, &empty))
+        return false;
+    *elements = empty ? 0 : extent;
+    return true;
+}
+
+bool shape_bytes(int32_t ndim, const int64_t *shape, dcp_dtype dtype, uint64_t *bytes)
+{
+    bool empty;
+    int64_t extent;
+    int64_t total;
+    if (!shape_extent(ndim, shape, &extent, &empty) ||
+        !checked_multiply_i64(extent, (int64_t)dcp_dtype_size(dtype), &total))
+        return false;
+    *bytes = empty ? 0 : (uint64_t)total;
+    return true;
+}
+
+bool box_check(struct box box, const int64_t *shape)
+{
+    int64_t extent;
+    bool empty;
+    for (int32_t i = 0; i < box.ndim; i++)
+        if (shape[i] < 0 || box.offsets[i] < 0 || box.sizes[i] < 0 || box.sizes[i] > shape[i] ||
+            box.offsets[i] > shape[i] - box.sizes[i])
+            return false;
+    return shape_extent(box.ndim, box.sizes, &extent, &empty);
+}
+
+int64_t box_volume(struct box box)
+{
+    int64_t volume = 1;
+    for (int32_t i = 0; i < box.ndim; i++)
+        if (box.sizes[i] == 0)
+            return 0;
+    for (int32_t i = 0; i < box.ndim; i++)
+        volume *= box.sizes[i];
+    return volume;
+}
+
+bool box_equal(struct box a, struct box b)
+{
+    if (a.ndim != b.ndim)
+        return false;
+    for (int32_t i = 0; i < a.ndim; i++)
+        if (a.offsets[i] != b.offsets[i] || a.sizes[i] != b.sizes[i])
+            return false;
+    return true;
+}
+
+bool box_intersect(struct box a, struct box b, struct box_storage *common)
+{
+    for (int32_t i = 0; i < a.ndim; i++) {
+        int64_t a_end = a.offsets[i] + a.sizes[i];
+        int64_t b_end = b.offsets[i] + b.sizes[i];
+        int64_t start = a.offsets[i] > b.offsets[i] ? a.offsets[i] : b.offsets[i];
+        int64_t end = a_end < b_end ? a_end : b_end;
+        if (start >= end)
+            return false;
+        common->offsets[i] = start;
+        common->sizes[i] = end - start;
+    }
+    return true;
+}
+
+struct box box_of(int32_t ndim, const struct box_storage *storage)
+{
+    return (struct box){ndim, storage->offsets, storage->sizes};
+}
+
+void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int32_t i = ndim - 1; i >= 0; i--) {
+        strides[i] = stride;
+        if (shape[i] > 1)
+            stride *= shape[i];
+    }
+}
+
+/* Appends what fits; text that does not fit ends early but is always terminated. */
+static DCP_PRINTF(4, 5) void text_append(char *text, size_t size, size_t *used, const char *format,
+                                         ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(text + *used, size - *used, format, arguments);
+    va_end(arguments);
+    if (written > 0)
+        *used = (size_t)written < size - *used ? *used + (size_t)written : size - 1;
+}
+
+const char *box_format(struct box box, char *text, size_t size)
+{
+    size_t used = 0;
+    text_append(text, size, &used, "[");
+    for (int32_t i = 0; i < box.ndim; i++)
+        text_append(text, size, &used, "%s%" PRId64 ":%" PRId64, i ? ", " : "", box.offsets[i],
+                    box.offsets[i] + box.sizes[i]);
+    text_append(text, size, &used, "]");
+    return text;
+}
+
+const char *shape_format(int32_t ndim, const int64_t *shape, char *text, size_t size)
+{
+    size_t used = 0;
+    text_append(text, size, &used, "[");
+    for (int32_t i = 0; i < ndim; i++)
+        text_append(text, size, &used, "%s%" PRId64, i ? ", " : "", shape[i]);
+    text_append(text, size, &used, "]");
+    return text;
+}
