@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Running a test body on several ranks, each a thread of this process, and places to save to. */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include "dcp.h"
+
+/* What one rank sees, and the outcome that it leaves. */
+struct rank {
+    dcp_group *group;
+    int rank;
+    int size;
+    const char *path;
+    void *context;
+    dcp_status status;
+    char message[1024];
+};
+
+typedef dcp_status (*rank_body)(struct rank *self);
+
+#define RANKS_MAX 8
+
+/* Runs body on size ranks and waits for all; outcomes are in ranks. The group is freed. */
+void ranks_run(struct rank ranks[RANKS_MAX], int size, const char *path, rank_body body,
+               void *context);
+/* As above, and fails the test unless every rank succeeds. */
+void ranks_must(int size, const char *path, rank_body body, void *context);
+
+/* A fresh directory under TMPDIR or /tmp, for CMocka's setup and teardown: *state is its path. */
+int directory_setup(void **state);
+int directory_teardown(void **state);
+/* "directory/name" in a static ring of buffers. */
+const char *path_in(void *const *state, const char *name);
+
+/* Fails the test, with the library's story, unless the call succeeds. */
+#define must(call) must_succeed((call), #call, __FILE__, __LINE__)
+void must_succeed(dcp_status status, const char *call, const char *file, int line);
+/* Fails the test unless the call ends as expected and the story contains the text. */
+#define must_fail(call, expected, text)                                                            \
+    must_end((call), (expected), (text), #call, __FILE__, __LINE__)
+void must_end(dcp_status status, dcp_status expected, const char *text, const char *call,
+              const char *file, int line);
+
+#endif
