@@ -1,0 +1,34 @@
+#!/bin/sh
+# Compares what a library exports and needs with the lists beside this script: check_symbols.sh LIBDIR NAME
+set -eu
+lists=$(dirname "$0") shared=$1/lib$2.so static=$1/lib$2.a name=$2
+status=0
+
+compare() { # what, expected, found
+    expected=$(mktemp)
+    echo "$2" | sort >"$expected"
+    if ! echo "$3" | sort | diff -u "$expected" -; then
+        echo "lib$name: $1 differ from $lists/$name.symbols (- listed, + found)"
+        status=1
+    fi
+    rm -f "$expected"
+}
+
+symbols=$(cat "$lists/$name.symbols")
+compare "exported symbols" "$symbols" "$(nm -D --defined-only "$shared" | awk '$2 != "A" {print $3}')"
+compare "symbols of the static library" "$(echo "$symbols" | sed 's/@.*//')" \
+    "$(nm -g --defined-only "$static" | awk 'NF == 3 {print $3}')"
+
+for library in $(readelf -d "$shared" | sed -n 's/.*(NEEDED).*\[\(.*\)\.so.*\]/\1/p'); do
+    if ! grep -qx "$library" "$lists/$name.needed"; then
+        echo "lib$name.so needs $library, which is not in $lists/$name.needed"
+        status=1
+    fi
+done
+
+soname=$(readelf -d "$shared" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+if [ "$soname" != "lib$name.so.0" ]; then
+    echo "SONAME is $soname"
+    status=1
+fi
+exit $status
