@@ -2,11 +2,12 @@
 /* A closed pickle interpreter: protocols 2 to 5, no code is ever looked up or run.
  *
  * Reading gives a graph of values in one arena. Strings and bytes are borrowed from the input,
- * which must outlive the document. Values may be shared and may contain themselves: nothing
- * recurses over them. Every global is inert: a module and a name. REDUCE, NEWOBJ and BUILD record
- * what was called with what; the decoders of metadata, tensors and objects decide what that means
- * (format/README.md lists what they know). Memory is bounded by a small multiple of the input;
- * lengths are checked against what is left before anything is allocated. */
+ * which must outlive the document. They are UTF-8, but as in Python may hold lone surrogates:
+ * whoever uses one as a name or path asks utf8_is_valid(). Values may be shared and may contain
+ * themselves: nothing recurses over them. Every global is inert: a module and a name. REDUCE,
+ * NEWOBJ and BUILD record what was called with what; the decoders of metadata, tensors and objects
+ * decide what that means (format/README.md lists what they know). Memory is bounded by a small
+ * multiple of the input; lengths are checked against what is left before anything is allocated. */
 #ifndef FORMAT_PICKLE_H
 #define FORMAT_PICKLE_H
 
@@ -31,18 +32,14 @@ enum pickle_kind {
     PICKLE_DICT,
     PICKLE_SET,
     PICKLE_FROZENSET,
-    PICKLE_GLOBAL,    /* module and name */
-    PICKLE_CALL,      /* REDUCE: callable, arguments; possibly appended to, set or built later */
-    PICKLE_OBJECT,    /* NEWOBJ: class, arguments; possibly built later */
-    PICKLE_PERSISTENT /* BINPERSID: the id */
+    PICKLE_GLOBAL,     /* module and name */
+    PICKLE_CALL,       /* REDUCE: callable, arguments; possibly appended to, set or built later */
+    PICKLE_OBJECT,     /* NEWOBJ: class, arguments; possibly built later */
+    PICKLE_PERSISTENT, /* BINPERSID: the id */
+    PICKLE_DIGEST      /* what a digester made of a CALL or OBJECT */
 };
 
 struct pickle_value;
-
-struct pickle_pair {
-    struct pickle_value *key;
-    struct pickle_value *value;
-};
 
 /* Growable sequence in the arena. */
 struct pickle_sequence {
@@ -60,10 +57,12 @@ struct pickle_call {
     struct pickle_sequence pairs;   /* SETITEM, SETITEMS on it: key, value, key, value ... */
 };
 
+/* Only as much of it is allocated as its kind needs: copy pointers to values, never values. */
 struct pickle_value {
     uint8_t kind;
-    uint32_t
-        serial; /* number in order of creation, dense: an index for side tables of converters */
+    uint8_t flags;   /* the reader's own */
+    uint16_t tag;    /* digests: the digester's own */
+    uint32_t serial; /* number in order of creation: an index for side tables of converters */
     union {
         bool boolean;
         int64_t integer;
@@ -80,6 +79,7 @@ struct pickle_value {
             sequence; /* tuple, list, set, frozenset; dict: key, value, key, value ... */
         struct pickle_call *call;
         struct pickle_value *id; /* persistent */
+        const void *digest;      /* the digester's own */
     } as;
 };
 
@@ -90,10 +90,27 @@ struct pickle_document {
 };
 
 /* persistent_ids: whether BINPERSID is allowed (in data.pkl, not in .metadata). The story names the
- * byte offset. */
+ * opcode and its byte offset. On failure the document is empty. Bytes behind STOP are not looked
+ * at. */
 dcp_status pickle_read(const void *bytes, size_t size, bool persistent_ids,
                        struct pickle_document *document);
 void pickle_free(struct pickle_document *document);
+
+/* Makes something smaller of calls and objects as soon as they are read, so that a pickle of
+ * millions of them needs neither the memory nor the time of keeping their parts. */
+struct pickle_digester {
+    /* Offered each CALL after REDUCE, and each CALL or OBJECT after BUILD. What it takes becomes a
+     * PICKLE_DIGEST with its *tag and *digest, and the parts vanish: it must keep no pointer to
+     * them, but may keep text of the input. What it leaves alone (*taken false) stays a value. */
+    dcp_status (*digest)(void *context, const struct pickle_value *value, uint16_t *tag,
+                         const void **digest, bool *taken);
+    void *context;
+};
+
+/* As pickle_read(), without persistent ids, through a digester. */
+dcp_status pickle_read_digested(const void *bytes, size_t size,
+                                const struct pickle_digester *digester,
+                                struct pickle_document *document);
 
 /* Small questions that all decoders ask. Names that Python 2 and 3 spell differently (__builtin__
  * and builtins) are the caller's to ask for. */
@@ -123,26 +140,56 @@ void pickle_put_global(struct buffer *out, const char *module, const char *name)
 void pickle_put_memo(struct buffer *out, uint32_t index); /* BINPUT or LONG_BINPUT */
 void pickle_get_memo(struct buffer *out, uint32_t index); /* BINGET or LONG_BINGET */
 
-/* Opcodes that writers name. */
 enum pickle_opcode {
     OP_MARK = 0x28,
     OP_EMPTY_TUPLE = 0x29,
     OP_STOP = 0x2e,
-    OP_REDUCE = 0x52,
+    OP_POP = 0x30,
+    OP_BINBYTES = 0x42,
+    OP_SHORT_BINBYTES = 0x43,
+    OP_BINFLOAT = 0x47,
+    OP_BININT = 0x4a,
+    OP_BININT1 = 0x4b,
+    OP_BININT2 = 0x4d,
+    OP_NONE = 0x4e,
     OP_BINPERSID = 0x51,
+    OP_REDUCE = 0x52,
+    OP_BINSTRING = 0x54,
+    OP_SHORT_BINSTRING = 0x55,
+    OP_BINUNICODE = 0x58,
     OP_EMPTY_LIST = 0x5d,
     OP_APPEND = 0x61,
     OP_BUILD = 0x62,
+    OP_GLOBAL = 0x63,
     OP_APPENDS = 0x65,
+    OP_BINGET = 0x68,
+    OP_LONG_BINGET = 0x6a,
+    OP_BINPUT = 0x71,
+    OP_LONG_BINPUT = 0x72,
     OP_SETITEM = 0x73,
     OP_TUPLE = 0x74,
     OP_SETITEMS = 0x75,
     OP_EMPTY_DICT = 0x7d,
+    OP_PROTO = 0x80,
     OP_NEWOBJ = 0x81,
     OP_TUPLE1 = 0x85,
     OP_TUPLE2 = 0x86,
     OP_TUPLE3 = 0x87,
-    OP_STACK_GLOBAL = 0x93
+    OP_NEWTRUE = 0x88,
+    OP_NEWFALSE = 0x89,
+    OP_LONG1 = 0x8a,
+    OP_LONG4 = 0x8b,
+    OP_SHORT_BINUNICODE = 0x8c,
+    OP_BINUNICODE8 = 0x8d,
+    OP_BINBYTES8 = 0x8e,
+    OP_EMPTY_SET = 0x8f,
+    OP_ADDITEMS = 0x90,
+    OP_FROZENSET = 0x91,
+    OP_NEWOBJ_EX = 0x92,
+    OP_STACK_GLOBAL = 0x93,
+    OP_MEMOIZE = 0x94,
+    OP_FRAME = 0x95,
+    OP_BYTEARRAY8 = 0x96
 };
 
 #endif

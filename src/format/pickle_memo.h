@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The memo of a pickle: only what is fetched again is kept.
+ *
+ * Picklers memoize almost every value and fetch few of them. Looking through the opcodes beforehand
+ * for the numbers that are fetched makes the memo as small as its use, whatever numbers the input
+ * claims, and tells the reader which values have no second reference. */
+#ifndef FORMAT_PICKLE_MEMO_H
+#define FORMAT_PICKLE_MEMO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dcp/status.h"
+
+struct pickle_value;
+
+struct pickle_memo {
+    uint64_t *fetched; /* a bit for each number below 64 * words */
+    uint32_t *before;  /* fetched numbers in front of each word */
+    size_t words;
+    struct pickle_value **values; /* of the fetched numbers, in order */
+    uint64_t end;                 /* 1 + the highest number stored */
+    bool has_gaps;                /* a number below end was never stored */
+};
+
+dcp_status pickle_memo_prepare(struct pickle_memo *memo, const unsigned char *bytes, size_t size);
+void pickle_memo_free(struct pickle_memo *memo);
+
+/* Where a number's value is kept; NULL if it is never fetched. */
+static inline struct pickle_value **pickle_memo_place(const struct pickle_memo *memo,
+                                                      uint64_t number)
+{
+    uint64_t word = number / 64;
+    if (word >= memo->words)
+        return NULL;
+    uint64_t bit = UINT64_C(1) << number % 64;
+    if ((memo->fetched[word] & bit) == 0)
+        return NULL;
+    int below = __builtin_popcountll(memo->fetched[word] & (bit - 1));
+    return &memo->values[memo->before[word] + (uint32_t)below];
+}
+
+#endif
