@@ -7,7 +7,8 @@
 
 static _Thread_local struct error_story current;
 
-const char *dcp_status_string(dcp_status status)
+/* NULL: no status of ours. */
+static const char *status_text(dcp_status status)
 {
     switch (status) {
     case DCP_OK:
@@ -59,7 +60,18 @@ const char *dcp_status_string(dcp_status status)
     case DCP_ERR_INTERNAL:
         return "internal error";
     }
-    return "unknown status";
+    return NULL;
+}
+
+const char *dcp_status_string(dcp_status status)
+{
+    const char *text = status_text(status);
+    return text != NULL ? text : "unknown status";
+}
+
+bool error_is_status(dcp_status status)
+{
+    return status_text(status) != NULL;
 }
 
 const char *dcp_error_message(void)

@@ -22,6 +22,8 @@ dcp_status error_restore(const struct error_story *story);
 /* Puts "text: " in front of the current story: only for context that the failing function cannot
  * know. */
 dcp_status error_prefix(dcp_status status, const char *format, ...) DCP_PRINTF(2, 3);
+/* Whether a value from outside (a callback, another rank) is a status at all. */
+bool error_is_status(dcp_status status);
 /* DCP_ERR_NO_MEMORY with its story. */
 dcp_status error_no_memory(size_t bytes, const char *what);
 

@@ -37,7 +37,7 @@ static struct dcp_collective call_of(const struct load *load, const char *phase)
 static dcp_status agree(const struct load *load, const char *phase, dcp_status status)
 {
     struct dcp_collective call = call_of(load, phase);
-    return group_agree(load->options.group, &call, load->options.coordinator, status);
+    return group_agree(load->options.group, &call, status);
 }
 
 /* The coordinator's message: the path, and the bytes of .metadata if it has that form; the other

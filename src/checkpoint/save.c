@@ -112,7 +112,7 @@ static void clean_up(struct save *save)
     error_save(&story);
     if (save->assigned)
         shard_files_discard(&save->session, save->rank, save->orders.file_count);
-    group_agree(save->options.group, &call, save->options.coordinator, DCP_OK);
+    group_agree(save->options.group, &call, DCP_OK);
     if (save->coordinates && save->session.path)
         save_session_abandon(&save->session);
     error_restore(&story);

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What the conductor asks of a process group: exchanges in which statuses travel with the payload.
  *
- * Each rank brings its own status. A failure on any rank becomes the same failure on every rank,
- * with a story that names the rank ("rank 3: ..."), because it rides along: a rank that failed
- * takes part all the same. A NULL group is one process. */
+ * Each rank brings its own status. A failure on any rank, of memory for the exchange too, becomes
+ * the same failure on every rank, with a story that names the rank ("rank 3: ..."), because it
+ * rides along: a rank that failed takes part all the same. If several failed, the lowest is heard.
+ * The name of the rank is added once: a failure that all ranks share already passes through later
+ * exchanges unchanged. If the group itself fails (DCP_ERR_TIMEOUT, DCP_ERR_GROUP, DCP_ERR_STATE), a
+ * rank that had failed before returns its own failure.
+ *
+ * A NULL group is one process. On failure what would be received is empty. */
 #ifndef GROUP_GROUP_H
 #define GROUP_GROUP_H
 
@@ -19,15 +24,12 @@ struct group_messages {
 
 void group_messages_free(struct group_messages *messages);
 
-/* Brings every rank's payload to the root. Returns, at the root: mine, or else the failure of the
- * lowest failed rank, prefixed with it. Elsewhere: the rank's own status, or the failure of the
- * collective. */
+/* Brings every rank's payload to the root. all: filled at the root, empty elsewhere. */
 dcp_status group_gather(dcp_group *group, const struct dcp_collective *call, int root,
                         dcp_status mine, const void *payload, size_t size,
                         struct group_messages *all);
 
-/* Deals out payloads[r] (at the root) to rank r. If the root's status is a failure, every rank
- * returns it, with its story. */
+/* Deals out payloads[r] (at the root) to rank r. */
 dcp_status group_scatter(dcp_group *group, const struct dcp_collective *call, int root,
                          dcp_status mine, const struct buffer *payloads, struct buffer *received);
 
@@ -36,8 +38,7 @@ dcp_status group_broadcast(dcp_group *group, const struct dcp_collective *call, 
                            dcp_status mine, const void *payload, size_t size,
                            struct buffer *received);
 
-/* Every rank learns of any rank's failure: gather, then broadcast, without payload. */
-dcp_status group_agree(dcp_group *group, const struct dcp_collective *call, int root,
-                       dcp_status mine);
+/* Nothing but the statuses. */
+dcp_status group_agree(dcp_group *group, const struct dcp_collective *call, dcp_status mine);
 
 #endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "group/collective.h"
+
+#include <string.h>
+
+/* Every operation runs between collective_begin() and collective_end(). */
+static dcp_status collective_begin(const dcp_group *group)
+{
+    if (group->broken.status != DCP_OK)
+        return dcp_error_set(DCP_ERR_STATE, "the group is broken: %s", group->broken.text);
+    error_clear(); /* what the operation leaves is its own story, or none */
+    return DCP_OK;
+}
+
+static dcp_status collective_end(dcp_group *group, const dcp_collective *call, dcp_status status)
+{
+    if (status == DCP_OK)
+        return DCP_OK;
+    if (!error_is_status(status))
+        status = dcp_error_set(DCP_ERR_CALLBACK, "a collective returned %d, which is no dcp_status",
+                               (int)status);
+    /* A group that is broken tells itself in what phase it broke. */
+    if (status != DCP_ERR_STATE)
+        error_prefix(status, "%s", call->phase);
+    error_save(&group->broken);
+    return status;
+}
+
+dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, const void *send,
+                                 size_t bytes, void *receive)
+{
+    RETURN_IF_ERROR(collective_begin(group));
+    return collective_end(group, call,
+                          group->operations.all_gather(group->context, call, send, bytes, receive));
+}
+
+dcp_status collective_broadcast(dcp_group *group, const dcp_collective *call, int root, void *data,
+                                size_t bytes)
+{
+    RETURN_IF_ERROR(collective_begin(group));
+    return collective_end(group, call,
+                          group->operations.broadcast(group->context, call, root, data, bytes));
+}
+
+/* Largest message among those that pass through a rank without being for it. */
+static size_t largest_besides(const dcp_group *group, const size_t *sizes, int besides)
+{
+    size_t largest = 0;
+    for (int rank = 0; rank < group->size; rank++)
+        if (rank != besides && sizes[rank] > largest)
+            largest = sizes[rank];
+    return largest;
+}
+
+size_t collective_gather_scratch(const dcp_group *group, int root, const size_t *sizes)
+{
+    if (group->operations.gather != NULL || group->rank == root)
+        return 0;
+    return largest_besides(group, sizes, group->rank);
+}
+
+size_t collective_scatter_scratch(const dcp_group *group, int root, const size_t *sizes)
+{
+    if (group->operations.scatter != NULL || group->rank == root)
+        return 0;
+    return largest_besides(group, sizes, group->rank);
+}
+
+/* One broadcast by each rank that has something; all but the root throw it away. */
+static dcp_status gather_by_broadcasts(dcp_group *group, const dcp_collective *call, int root,
+                                       const void *send, const size_t *sizes, void *scratch,
+                                       void *receive)
+{
+    unsigned char *place = receive;
+    for (int rank = 0; rank < group->size; rank++) {
+        if (sizes[rank] == 0)
+            continue;
+        void *data = scratch;
+        if (group->rank == root)
+            data = place;
+        else if (group->rank == rank)
+            data = (void *)send; /* which a broadcast's own root only reads */
+        if (group->rank == root && rank == root)
+            memcpy(place, send, sizes[rank]);
+        else if (rank != root)
+            RETURN_IF_ERROR(collective_broadcast(group, call, rank, data, sizes[rank]));
+        if (group->rank == root)
+            place += sizes[rank];
+    }
+    return DCP_OK;
+}
+
+dcp_status collective_gather(dcp_group *group, const dcp_collective *call, int root,
+                             const void *send, const size_t *sizes, void *scratch, void *receive)
+{
+    if (group->operations.gather == NULL)
+        return gather_by_broadcasts(group, call, root, send, sizes, scratch, receive);
+    RETURN_IF_ERROR(collective_begin(group));
+    bool is_root = group->rank == root;
+    return collective_end(group, call,
+                          group->operations.gather(group->context, call, root, send,
+                                                   sizes[group->rank], receive,
+                                                   is_root ? sizes : NULL));
+}
+
+static dcp_status scatter_by_broadcasts(dcp_group *group, const dcp_collective *call, int root,
+                                        const void *send, const size_t *sizes, void *scratch,
+                                        void *receive)
+{
+    const unsigned char *place = send;
+    for (int rank = 0; rank < group->size; rank++) {
+        if (sizes[rank] == 0)
+            continue;
+        void *data = group->rank == root ? (void *)place : group->rank == rank ? receive : scratch;
+        if (rank != root)
+            RETURN_IF_ERROR(collective_broadcast(group, call, root, data, sizes[rank]));
+        else if (group->rank == root)
+            memcpy(receive, place, sizes[rank]);
+        if (group->rank == root)
+            place += sizes[rank];
+    }
+    return DCP_OK;
+}
+
+dcp_status collective_scatter(dcp_group *group, const dcp_collective *call, int root,
+                              const void *send, const size_t *sizes, void *scratch, void *receive)
+{
+    if (group->operations.scatter == NULL)
+        return scatter_by_broadcasts(group, call, root, send, sizes, scratch, receive);
+    RETURN_IF_ERROR(collective_begin(group));
+    bool is_root = group->rank == root;
+    return collective_end(group, call,
+                          group->operations.scatter(group->context, call, root, send,
+                                                    is_root ? sizes : NULL, receive,
+                                                    sizes[group->rank]));
+}

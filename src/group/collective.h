@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A group's collectives, whole: with what its operations leave out derived, and with the memory of
+ * its first failure, after which ranks may be out of step and nothing may be tried again. */
+#ifndef GROUP_COLLECTIVE_H
+#define GROUP_COLLECTIVE_H
+
+#include "base/error.h"
+#include "dcp/group.h"
+
+struct dcp_group {
+    dcp_group_operations operations;
+    void *context;
+    int rank;
+    int size;
+    struct error_story broken; /* the first failure of a collective; DCP_OK: none yet */
+
+    /* Of group.h's exchanges. Their tables are allocated with the group, so that no exchange fails
+     * for want of them half-way. */
+    struct error_story agreed; /* the last failure that all ranks share, which names its rank */
+    unsigned char *table;      /* ROUND_ENTRY_SIZE bytes for each rank */
+    size_t *sizes;             /* one for each rank */
+};
+
+enum { ROUND_ENTRY_SIZE = 20 };
+
+dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, const void *send,
+                                 size_t bytes, void *receive);
+dcp_status collective_broadcast(dcp_group *group, const dcp_collective *call, int root, void *data,
+                                size_t bytes);
+
+/* Bytes that a rank needs to take part in the two below, besides what it sends and receives. */
+size_t collective_gather_scratch(const dcp_group *group, int root, const size_t *sizes);
+size_t collective_scatter_scratch(const dcp_group *group, int root, const size_t *sizes);
+/* As the operations of these names, but every rank knows all sizes. */
+dcp_status collective_gather(dcp_group *group, const dcp_collective *call, int root,
+                             const void *send, const size_t *sizes, void *scratch, void *receive);
+dcp_status collective_scatter(dcp_group *group, const dcp_collective *call, int root,
+                              const void *send, const size_t *sizes, void *scratch, void *receive);
+
+#endif

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A group of threads of one process. Ranks meet in a room: each leaves word of what it sends and
+ * where it receives, and the last to come moves everyone's bytes, under the lock, before anyone is
+ * let go. So nobody's memory is touched after its call has returned, timeouts included. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "dcp/group.h"
+
+enum meeting_kind { MEETING_ALL_GATHER, MEETING_BROADCAST, MEETING_GATHER, MEETING_SCATTER };
+
+static const char *const meeting_names[] = {"all_gather", "broadcast", "gather", "scatter"};
+
+/* What one rank came for. */
+struct visit {
+    bool here;
+    enum meeting_kind kind;
+    int root;
+    const void *send;
+    void *receive;
+    size_t bytes;
+    const size_t *sizes; /* at the root of a gather or scatter */
+};
+
+struct meeting_room {
+    pthread_mutex_t mutex; /* guards all below */
+    pthread_cond_t changed;
+    int size;
+    int handles; /* not yet closed */
+    int arrived;
+    uint64_t meetings; /* held so far */
+    struct error_story broken;
+    char broken_phase[128];
+    struct visit visits[];
+};
+
+/* A rank's way in. */
+struct door {
+    struct meeting_room *room;
+    int rank;
+};
+
+/* "rank 2", "ranks 2, 5", and the number of the rest where there are many. */
+static void name_missing(const struct meeting_room *room, char *text, size_t size)
+{
+    enum { NAMED_MAX = 16 };
+    int missing = room->size - room->arrived;
+    size_t length = (size_t)snprintf(text, size, missing == 1 ? "rank" : "ranks");
+    int named = 0;
+    for (int rank = 0; rank < room->size && named < NAMED_MAX; rank++)
+        if (!room->visits[rank].here)
+            length += (size_t)snprintf(text + length, size - length, "%s %d",
+                                       named++ != 0 ? "," : "", rank);
+    if (missing > named)
+        snprintf(text + length, size - length, " and %d more", missing - named);
+}
+
+/* Keeps the calling thread's story as the reason why nobody meets here any more. */
+static dcp_status break_room(struct meeting_room *room, const dcp_collective *call,
+                             dcp_status status)
+{
+    error_save(&room->broken);
+    snprintf(room->broken_phase, sizeof room->broken_phase, "%s", call->phase);
+    pthread_cond_broadcast(&room->changed);
+    return status;
+}
+
+static dcp_status break_for_missing(struct meeting_room *room, const dcp_collective *call)
+{
+    char missing[256];
+    name_missing(room, missing, sizeof missing);
+    return break_room(room, call,
+                      dcp_error_set(DCP_ERR_TIMEOUT, "%s did not come within %g s", missing,
+                                    call->timeout_seconds));
+}
+
+/* Ranks that are out of step would read and write past each other's memory. */
+static dcp_status check_in_step(const struct meeting_room *room)
+{
+    const struct visit *first = &room->visits[0];
+    for (int rank = 0; rank < room->size; rank++) {
+        const struct visit *visit = &room->visits[rank];
+        if (visit->kind != first->kind || visit->root != first->root)
+            return dcp_error_set(DCP_ERR_GROUP,
+                                 "rank 0 came for %s with root %d, rank %d for %s with root %d",
+                                 meeting_names[first->kind], first->root, rank,
+                                 meeting_names[visit->kind], visit->root);
+        bool same_size = first->kind == MEETING_ALL_GATHER || first->kind == MEETING_BROADCAST;
+        const size_t *sizes = room->visits[first->root].sizes;
+        size_t expected = same_size ? first->bytes : sizes[rank];
+        if (visit->bytes != expected)
+            return dcp_error_set(DCP_ERR_GROUP, "%s of %zu bytes at rank %d, expected %zu",
+                                 meeting_names[visit->kind], visit->bytes, rank, expected);
+    }
+    return DCP_OK;
+}
+
+static void copy_bytes(void *to, const void *from, size_t size)
+{
+    if (size != 0 && to != from)
+        memcpy(to, from, size);
+}
+
+/* Everyone's bytes in rank order. */
+static void concatenate(const struct meeting_room *room, unsigned char *receive)
+{
+    for (int rank = 0; rank < room->size; rank++) {
+        copy_bytes(receive, room->visits[rank].send, room->visits[rank].bytes);
+        receive += room->visits[rank].bytes;
+    }
+}
+
+static void move_bytes(const struct meeting_room *room)
+{
+    const struct visit *root = &room->visits[room->visits[0].root];
+    const unsigned char *dealt = root->send;
+    if (root->kind == MEETING_GATHER) {
+        concatenate(room, root->receive);
+        return;
+    }
+    for (int rank = 0; rank < room->size; rank++) {
+        const struct visit *visit = &room->visits[rank];
+        if (visit->kind == MEETING_ALL_GATHER)
+            concatenate(room, visit->receive);
+        else
+            copy_bytes(visit->receive, dealt, visit->bytes);
+        if (visit->kind == MEETING_SCATTER)
+            dealt += visit->bytes;
+    }
+}
+
+static dcp_status hold_meeting(struct meeting_room *room, const dcp_collective *call)
+{
+    dcp_status status = check_in_step(room);
+    if (status != DCP_OK)
+        return break_room(room, call, status);
+    move_bytes(room);
+    for (int rank = 0; rank < room->size; rank++)
+        room->visits[rank].here = false;
+    room->arrived = 0;
+    room->meetings++;
+    pthread_cond_broadcast(&room->changed);
+    return DCP_OK;
+}
+
+/* Sleeps until something changed or the deadline passed. The condition's own clock is always the
+ * system's; time left is measured on the library's. */
+static void wait_for_change(struct meeting_room *room, struct deadline deadline)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    double left = deadline_left(deadline);
+    until.tv_sec += (time_t)left;
+    until.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait(&room->changed, &room->mutex, &until);
+}
+
+static dcp_status wait_for_meeting(struct meeting_room *room, const dcp_collective *call)
+{
+    uint64_t before = room->meetings;
+    struct deadline deadline = deadline_after(call->timeout_seconds);
+    while (room->meetings == before && room->broken.status == DCP_OK) {
+        if (deadline_passed(deadline))
+            return break_for_missing(room, call);
+        wait_for_change(room, deadline);
+    }
+    return room->meetings != before ? DCP_OK : error_restore(&room->broken);
+}
+
+static dcp_status meet(const struct door *door, const dcp_collective *call,
+                       const struct visit *visit)
+{
+    struct meeting_room *room = door->room;
+    dcp_status status;
+    pthread_mutex_lock(&room->mutex);
+    if (room->broken.status != DCP_OK) {
+        status = dcp_error_set(DCP_ERR_STATE, "the group is broken: %s: %s", room->broken_phase,
+                               room->broken.text);
+    } else {
+        room->visits[door->rank] = *visit;
+        room->arrived++;
+        status =
+            room->arrived == room->size ? hold_meeting(room, call) : wait_for_meeting(room, call);
+    }
+    pthread_mutex_unlock(&room->mutex);
+    return status;
+}
+
+static dcp_status thread_all_gather(void *context, const dcp_collective *call, const void *send,
+                                    size_t bytes, void *receive)
+{
+    return meet(context, call,
+                &(struct visit){.here = true,
+                                .kind = MEETING_ALL_GATHER,
+                                .send = send,
+                                .receive = receive,
+                                .bytes = bytes});
+}
+
+static dcp_status thread_broadcast(void *context, const dcp_collective *call, int root, void *data,
+                                   size_t bytes)
+{
+    return meet(context, call,
+                &(struct visit){.here = true,
+                                .kind = MEETING_BROADCAST,
+                                .root = root,
+                                .send = data,
+                                .receive = data,
+                                .bytes = bytes});
+}
+
+static dcp_status thread_gather(void *context, const dcp_collective *call, int root,
+                                const void *send, size_t bytes, void *receive, const size_t *sizes)
+{
+    return meet(context, call,
+                &(struct visit){.here = true,
+                                .kind = MEETING_GATHER,
+                                .root = root,
+                                .send = send,
+                                .receive = receive,
+                                .bytes = bytes,
+                                .sizes = sizes});
+}
+
+static dcp_status thread_scatter(void *context, const dcp_collective *call, int root,
+                                 const void *send, const size_t *sizes, void *receive, size_t bytes)
+{
+    return meet(context, call,
+                &(struct visit){.here = true,
+                                .kind = MEETING_SCATTER,
+                                .root = root,
+                                .send = send,
+                                .receive = receive,
+                                .bytes = bytes,
+                                .sizes = sizes});
+}
+
+static void room_free(struct meeting_room *room)
+{
+    pthread_cond_destroy(&room->changed);
+    pthread_mutex_destroy(&room->mutex);
+    memory_release(room);
+}
+
+static void thread_close(void *context)
+{
+    struct door *door = context;
+    struct meeting_room *room = door->room;
+    memory_release(door);
+    pthread_mutex_lock(&room->mutex);
+    bool last = --room->handles == 0;
+    pthread_mutex_unlock(&room->mutex);
+    if (last)
+        room_free(room);
+}
+
+static dcp_status room_new(int size, struct meeting_room **room)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow((size_t)size, sizeof(struct visit), &bytes) ||
+        __builtin_add_overflow(bytes, sizeof **room, &bytes))
+        bytes = SIZE_MAX;
+    struct meeting_room *made = memory_allocate_zeroed(1, bytes);
+    if (made == NULL)
+        return error_no_memory(bytes, "a group of threads");
+    made->size = size;
+    pthread_condattr_t attributes;
+    int result = pthread_condattr_init(&attributes);
+    if (result == 0) {
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        result = pthread_cond_init(&made->changed, &attributes);
+        pthread_condattr_destroy(&attributes);
+    }
+    if (result != 0) {
+        memory_release(made);
+        return error_no_memory(sizeof made->changed, "a group of threads");
+    }
+    pthread_mutex_init(&made->mutex, NULL);
+    *room = made;
+    return DCP_OK;
+}
+
+static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **group)
+{
+    static const dcp_group_operations operations = {
+        .size_of = sizeof operations,
+        .all_gather = thread_all_gather,
+        .broadcast = thread_broadcast,
+        .gather = thread_gather,
+        .scatter = thread_scatter,
+        .close = thread_close,
+    };
+    struct door *door = memory_allocate(sizeof *door);
+    if (door == NULL)
+        return error_no_memory(sizeof *door, "a group of threads");
+    *door = (struct door){.room = room, .rank = rank};
+    dcp_status status = dcp_group_new(&operations, door, rank, room->size, group);
+    if (status != DCP_OK)
+        memory_release(door);
+    else
+        room->handles++;
+    return status;
+}
+
+dcp_status dcp_group_new_threads(int size, dcp_group **groups)
+{
+    if (groups == NULL || size < 1)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_threads: %s",
+                             groups == NULL ? "groups is NULL" : "size must be at least 1");
+    for (int rank = 0; rank < size; rank++)
+        groups[rank] = NULL;
+    struct meeting_room *room = NULL;
+    RETURN_IF_ERROR(room_new(size, &room));
+    for (int rank = 0; rank < size; rank++) {
+        dcp_status status = door_new(room, rank, &groups[rank]);
+        if (status == DCP_OK)
+            continue;
+        if (rank == 0)
+            room_free(room); /* else its last door takes it along */
+        for (int made = 0; made < rank; made++) {
+            dcp_group_free(groups[made]);
+            groups[made] = NULL;
+        }
+        return status;
+    }
+    return DCP_OK;
+}
