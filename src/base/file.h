@@ -88,7 +88,8 @@ dcp_status file_sync_directory(const struct file_ops *ops, const char *path);
 /* DCP_ERR_NOT_FOUND when there is nothing, without setting a story. */
 dcp_status file_look(const struct file_ops *ops, const char *path,
                      struct file_information *information);
-/* Makes a directory and its missing parents, each durable (its parent is synced) when sync is set.
+/* Makes a directory and its missing parents, each durable (its parent is synced) when sync is set;
+ * the last one also if it was there.
  * *created: whether the last one was made by this call. */
 dcp_status file_make_directories(const struct file_ops *ops, const char *path, bool sync,
                                  bool *created);

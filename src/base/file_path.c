@@ -46,18 +46,31 @@ static dcp_status make_one(const struct file_ops *ops, const char *path, bool *c
     return status;
 }
 
-/* Makes the entry of a directory durable. path is cut and mended. */
-static dcp_status sync_parent(const struct file_ops *ops, char *path, size_t length)
+/* Makes the entry of a directory durable; an errno value. path is cut and mended. */
+static int sync_parent(const struct file_ops *ops, char *path, size_t length)
 {
     while (length > 0 && path[length - 1] != '/')
         length--;
     if (length == 0)
-        return file_sync_directory(ops, ".");
+        return ops->sync_directory(ops->context, ".");
     char after = path[length];
     path[length] = '\0';
-    dcp_status status = file_sync_directory(ops, path);
+    int result = ops->sync_directory(ops->context, path);
     path[length] = after;
-    return status;
+    return result;
+}
+
+/* An entry that was there already is synced too: whoever made it may not have come that far. Then
+ * a parent that may not be opened is not ours to care for. */
+static dcp_status make_durable(const struct file_ops *ops, char *path, size_t length, bool created)
+{
+    int result;
+    do
+        result = sync_parent(ops, path, length);
+    while (result == EINTR);
+    if (result == 0 || (!created && (result == EACCES || result == EPERM)))
+        return DCP_OK;
+    return file_error(result, "sync the directory of", path);
 }
 
 dcp_status file_make_directories(const struct file_ops *ops, const char *path, bool sync,
@@ -78,8 +91,8 @@ dcp_status file_make_directories(const struct file_ops *ops, const char *path, b
             continue;
         partial[end] = '\0';
         status = make_one(ops, partial, created);
-        if (status == DCP_OK && *created && sync)
-            status = sync_parent(ops, partial, end);
+        if (status == DCP_OK && sync && (*created || end == length))
+            status = make_durable(ops, partial, end, *created);
         partial[end] = after;
     }
     memory_release(partial);

@@ -2,8 +2,10 @@
 #include "base/name_table.h"
 
 #include <string.h>
+#include <sys/random.h>
 #include <xxhash.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -19,12 +21,15 @@ struct name_slot {
 void name_table_init(struct name_table *table)
 {
     *table = (struct name_table){0};
+    /* Names come from files: nobody should be able to choose ones that all collide. */
+    if (getrandom(&table->seed, sizeof table->seed, GRND_NONBLOCK) != sizeof table->seed)
+        table->seed = (uint64_t)clock_monotonic_ns() ^ (uintptr_t)table;
 }
 
 void name_table_free(struct name_table *table)
 {
     memory_release(table->slots);
-    name_table_init(table);
+    *table = (struct name_table){.seed = table->seed};
 }
 
 /* The slot that holds the name, or the free one where it belongs. Capacities are powers of two and
@@ -70,7 +75,7 @@ dcp_status name_table_add(struct name_table *table, const char *name, size_t len
 {
     if (table->count >= table->capacity / 4 * 3)
         RETURN_IF_ERROR(grow(table));
-    uint64_t hash = XXH3_64bits(name, length);
+    uint64_t hash = XXH3_64bits_withSeed(name, length, table->seed);
     struct name_slot *slot = find_slot(table->slots, table->capacity, hash, name, length);
     *existing = slot->name != NULL;
     if (*existing) {
@@ -87,7 +92,7 @@ bool name_table_find(const struct name_table *table, const char *name, size_t le
 {
     if (table->count == 0)
         return false;
-    uint64_t hash = XXH3_64bits(name, length);
+    uint64_t hash = XXH3_64bits_withSeed(name, length, table->seed);
     const struct name_slot *slot = find_slot(table->slots, table->capacity, hash, name, length);
     if (slot->name == NULL)
         return false;

@@ -16,6 +16,7 @@ struct name_table {
     struct name_slot *slots;
     size_t capacity;
     size_t count;
+    uint64_t seed; /* of the hash */
 };
 
 void name_table_init(struct name_table *table);
