@@ -9,6 +9,8 @@
 #define STATE_NODE_H
 
 #include "base/arena.h"
+#include "base/error.h"
+#include "base/name_table.h"
 #include "dcp/state.h"
 
 /* A pair of a dict, or an element of a list. key is NULL in lists, tuples and sets. */
@@ -17,11 +19,17 @@ struct state_child {
     struct dcp_state *value;
 };
 
+/* The string keys of a dict that has grown beyond a few pairs. */
+struct state_index {
+    struct name_table names; /* key -> position of its pair */
+    struct state_index *next;
+};
+
 struct state_children {
     struct state_child *items;
     size_t count;
     size_t capacity;
-    struct name_table *index; /* of string keys, made when a dict grows beyond a few pairs */
+    struct state_index *index; /* NULL while the dict is small */
 };
 
 /* One chunk that this rank holds; arrays have ndim values each, in the arena. */
@@ -47,13 +55,17 @@ struct state_tensor {
 
 struct dcp_state {
     dcp_kind kind;
-    struct state_root *root; /* the tree that owns this node */
+    uint32_t mark;              /* of the walk that last came here, see node_walk_begin() */
+    struct state_root *root;    /* the tree that owns this node */
+    struct state_pool *pool;    /* where this node lives */
+    struct state_pool *content; /* the loaded object that what follows is from; NULL if none */
     union {
         bool boolean;
         struct {
-            bool is_unsigned; /* value beyond INT64_MAX is in bits as uint64_t */
-            uint64_t bits;
-            char *digits; /* if it fits neither; or made on demand */
+            uint64_t bits;    /* as int64_t, unless is_unsigned */
+            char *digits;     /* made on demand, unless is_big */
+            bool is_unsigned; /* beyond INT64_MAX */
+            bool is_big;      /* beyond both: digits alone */
         } integer;
         double number;
         struct {
@@ -62,58 +74,95 @@ struct dcp_state {
         struct {
             char *bytes; /* NUL-terminated */
             size_t length;
-        } text; /* string, bytes, bytearray, device, opaque's "module.name" is in opaque */
+        } text;                         /* string, bytes, bytearray, device */
         struct state_children children; /* list, tuple, dict, ordered dict, set, frozenset, size */
         struct state_tensor *tensor;
         dcp_stateful stateful;
         dcp_dtype dtype;
-        struct {
-            char *name; /* "module.name" */
-            struct state_children children;
-        } opaque;
+        struct state_opaque *opaque;
     } as;
 };
 
-/* A place where nodes come from: the root's own arena, or one of a loaded object. */
+struct state_opaque {
+    char *name; /* "module.name" */
+    struct state_children children;
+};
+
+/* Memory of a chunk that the tree owns. */
+struct state_block {
+    void *data;
+    struct state_block *next;
+};
+
+/* A place where nodes come from: the root's own, or one of a loaded object. */
 struct state_pool {
     struct state_root *root;
     struct arena arena;
-    struct state_pool *next;
+    struct state_index *indexes;
+    struct state_block *blocks;
+    struct state_pool *objects; /* put in places of this pool; they die with it */
+    struct state_pool *next;    /* in the list of objects that this pool is in */
+    struct state_pool **link;   /* what points to this pool there; NULL: in no list */
 };
 
 struct state_root {
     dcp_state node; /* the dict that the caller sees */
     struct state_pool own;
-    struct state_pool *objects; /* pools of loaded objects */
-    struct dcp_state_error *error;
+    struct error_story failure; /* the first one */
+    uint32_t walk;              /* number of the last walk */
 };
 
 /* Starts an object: a pool that is not yet part of the tree. */
 struct state_pool *state_pool_new(struct state_root *root);
-/* Abandons it, with all nodes made from it. */
+/* Abandons it, with all nodes made from it. NULL is allowed. */
 void state_pool_free(struct state_pool *pool);
 
-/* Node makers for decoders. Texts and bytes are copied. NULL: no memory, with the story set. */
+/* Node makers for decoders. Texts and bytes are copied. NULL: no memory, with the story set. Nodes
+ * of kinds whose value is plain (none, bool, float, complex, dtype) are filled in by the caller. */
 dcp_state *node_new(struct state_pool *pool, dcp_kind kind);
+/* string, bytes, bytearray, device; opaque: its "module.name" */
 dcp_state *node_text(struct state_pool *pool, dcp_kind kind, const char *bytes, size_t length);
 dcp_state *node_int(struct state_pool *pool, int64_t value);
 dcp_state *node_uint(struct state_pool *pool, uint64_t value);
-dcp_state *node_digits(struct state_pool *pool, const char *digits); /* an int beyond 64 bits */
-dcp_state *node_tensor(struct state_pool *pool, const dcp_tensor *tensor,
-                       bool owned); /* owned: data is freed with it */
+dcp_state *node_digits(struct state_pool *pool, const char *digits); /* an int of any size */
+/* A tensor of one chunk. owned: the chunk's memory came from memory_allocate_aligned() and is freed
+ * with the pool, but on failure it stays the caller's. Errors: as dcp_state_tensor(). */
+dcp_state *node_tensor(struct state_pool *pool, const dcp_tensor *tensor, bool owned);
+/* A tensor without chunks, which node_add_chunk() adds. */
+dcp_state *node_tensor_empty(struct state_pool *pool, const dcp_tensor *tensor);
+dcp_status node_add_chunk(dcp_state *tensor_node, const dcp_tensor *chunk);
+/* See dcp_state_flat_range(). */
+dcp_state *node_flat_range(struct state_pool *pool, const dcp_tensor *whole, int64_t start,
+                           int64_t length, void *data);
 /* key: NULL for sequences and sets. Dict keys may be any node; a key that is there already has its
  * value replaced, as in Python, if it is a string; others are appended. */
 dcp_status node_append(struct state_pool *pool, dcp_state *container, dcp_state *key,
                        dcp_state *value);
 
-/* Puts a finished object where target is, or under key/at the end of a container, and makes its
- * pool part of the tree; the pool of an object that was there before is freed. target keeps its
- * address: its contents become the object's. */
+/* The children of a container or an opaque node; NULL for leaves. */
+const struct state_children *node_children(const dcp_state *node);
+bool node_is_dict(const dcp_state *node);
+/* The position of a string key in a dict; false if it is not there. */
+bool node_find(const dcp_state *dict, const char *key, size_t length, size_t *position);
+/* "list", "torch.Size", for messages. */
+const char *node_kind_name(dcp_kind kind);
+
+/* Puts a finished object where target is and makes its pool part of the tree; the pool of an object
+ * that was there before is freed. target keeps its address: its contents become the object's.
+ * DCP_ERR_ARGUMENT if they are of different trees or target is a root; the pool is the caller's
+ * then. */
 dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *object);
 
 /* Gives a chunk memory (aligned to 64 bytes, dense) that the tree owns. */
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index);
 
-/* The chunk as a dcp_tensor would describe it is made by dcp_state_chunk_sized(). */
+/* Walks over graphs that may share nodes and contain themselves. Each walk has marks of its own,
+ * from 0 to 3: 0 for every node that the walk has not marked yet. */
+uint32_t node_walk_begin(dcp_state *node);
+unsigned node_mark(const dcp_state *node, uint32_t walk);
+void node_set_mark(dcp_state *node, uint32_t walk, unsigned mark);
+
+/* Checks what a caller says about a whole tensor: dtype, device, shape. */
+dcp_status tensor_check_shape(const dcp_tensor *tensor);
 
 #endif

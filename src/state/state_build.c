@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The public calls that build a tree. Whatever goes wrong is kept by the root, first come first. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/sized.h"
+#include "state/node.h"
+
+/* Where children of a node are made: they go when the node's contents go. */
+static struct state_pool *pool_of(const dcp_state *node)
+{
+    return node->content ? node->content : node->pool;
+}
+
+/* Keeps the failure whose story was just told, if it is the tree's first. */
+static dcp_status keep_failure(const dcp_state *node, dcp_status status)
+{
+    if (status != DCP_OK && node && node->root->failure.status == DCP_OK)
+        error_save(&node->root->failure);
+    return status;
+}
+
+dcp_status dcp_state_status(const dcp_state *node)
+{
+    if (!node)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the node is NULL");
+    if (node->root->failure.status == DCP_OK)
+        return DCP_OK;
+    return error_restore(&node->root->failure);
+}
+
+static dcp_status check_text(const char *what, const char *text, size_t length)
+{
+    if (!utf8_is_valid(text, length))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s \"%.*s\" is not valid UTF-8", what,
+                             length < 80 ? (int)length : 80, text);
+    return DCP_OK;
+}
+
+static dcp_status check_place(const dcp_state *parent, const char *key)
+{
+    size_t position;
+    if (!parent)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\": the parent is NULL",
+                             key ? key : "(an element)");
+    if (!node_is_dict(parent) && parent->kind != DCP_KIND_LIST && parent->kind != DCP_KIND_TUPLE)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\" to a %s",
+                             key ? key : "(an element)", node_kind_name(parent->kind));
+    if (!node_is_dict(parent)) {
+        if (key)
+            return dcp_error_set(DCP_ERR_ARGUMENT,
+                                 "elements of a %s have no key, but \"%s\" is given",
+                                 node_kind_name(parent->kind), key);
+        return DCP_OK;
+    }
+    if (!key)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "an entry of a dict needs a key, but it is NULL");
+    RETURN_IF_ERROR(check_text("key", key, strlen(key)));
+    if (node_find(parent, key, strlen(key), &position))
+        return dcp_error_set(DCP_ERR_DUPLICATE, "the key \"%s\" is in the dict already", key);
+    return DCP_OK;
+}
+
+/* Puts a node that may be NULL (a failure whose story is told) in its place, which was checked. */
+static dcp_state *place(dcp_state *parent, const char *key, dcp_state *node)
+{
+    if (!node)
+        return NULL;
+    struct state_pool *pool = pool_of(parent);
+    dcp_state *key_node = NULL;
+    if (key) {
+        key_node = node_text(pool, DCP_KIND_STRING, key, strlen(key));
+        if (!key_node)
+            return NULL;
+    }
+    return node_append(pool, parent, key_node, node) == DCP_OK ? node : NULL;
+}
+
+/* The status of the story that was told when a maker returned NULL. */
+static dcp_status told_status(void)
+{
+    struct error_story story;
+    error_save(&story);
+    return story.status;
+}
+
+/* Ends every building call: places the node, or keeps the failure. */
+static dcp_status finish(dcp_state *parent, const char *key, dcp_state *node)
+{
+    if (place(parent, key, node))
+        return DCP_OK;
+    return keep_failure(parent, told_status());
+}
+
+static dcp_state *add(dcp_state *parent, const char *key, dcp_kind kind)
+{
+    dcp_state *node = NULL;
+    if (check_place(parent, key) == DCP_OK)
+        node = place(parent, key, node_new(pool_of(parent), kind));
+    if (!node)
+        keep_failure(parent, told_status());
+    return node;
+}
+
+dcp_state *dcp_state_dict(dcp_state *parent, const char *key)
+{
+    return add(parent, key, DCP_KIND_DICT);
+}
+
+dcp_state *dcp_state_list(dcp_state *parent, const char *key)
+{
+    return add(parent, key, DCP_KIND_LIST);
+}
+
+dcp_state *dcp_state_tuple(dcp_state *parent, const char *key)
+{
+    return add(parent, key, DCP_KIND_TUPLE);
+}
+
+const char *dcp_state_intern(dcp_state *node, const char *key, size_t length)
+{
+    const char *copy = NULL;
+    if (!node || (!key && length > 0))
+        dcp_error_set(DCP_ERR_ARGUMENT, "interning a key needs a node and the key");
+    else if (length > 0 && memchr(key, '\0', length))
+        dcp_error_set(DCP_ERR_ARGUMENT, "the key \"%s\" has a NUL inside", key);
+    else if (check_text("key", key, length) == DCP_OK) {
+        copy = arena_copy_text(&pool_of(node)->arena, key, length);
+        if (!copy)
+            error_no_memory(length, "a key");
+    }
+    if (!copy)
+        keep_failure(node, told_status());
+    return copy;
+}
+
+dcp_status dcp_state_none(dcp_state *parent, const char *key)
+{
+    return add(parent, key, DCP_KIND_NONE) ? DCP_OK : told_status();
+}
+
+dcp_status dcp_state_bool(dcp_state *parent, const char *key, bool value)
+{
+    dcp_state *node = add(parent, key, DCP_KIND_BOOL);
+    if (!node)
+        return told_status();
+    node->as.boolean = value;
+    return DCP_OK;
+}
+
+dcp_status dcp_state_int(dcp_state *parent, const char *key, int64_t value)
+{
+    dcp_state *node = add(parent, key, DCP_KIND_INT);
+    if (!node)
+        return told_status();
+    node->as.integer.bits = (uint64_t)value;
+    return DCP_OK;
+}
+
+dcp_status dcp_state_uint(dcp_state *parent, const char *key, uint64_t value)
+{
+    dcp_state *node = add(parent, key, DCP_KIND_INT);
+    if (!node)
+        return told_status();
+    node->as.integer.bits = value;
+    node->as.integer.is_unsigned = value > INT64_MAX;
+    return DCP_OK;
+}
+
+dcp_status dcp_state_float(dcp_state *parent, const char *key, double value)
+{
+    dcp_state *node = add(parent, key, DCP_KIND_FLOAT);
+    if (!node)
+        return told_status();
+    node->as.number = value;
+    return DCP_OK;
+}
+
+dcp_status dcp_state_string(dcp_state *parent, const char *key, const char *value)
+{
+    return dcp_state_text(parent, key, value, value ? strlen(value) : SIZE_MAX);
+}
+
+dcp_status dcp_state_text(dcp_state *parent, const char *key, const char *value, size_t length)
+{
+    dcp_status status = check_place(parent, key);
+    if (status == DCP_OK && !value && length > 0)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the string for \"%s\" is NULL", key ? key : "");
+    if (status == DCP_OK)
+        status = check_text("string", value, length);
+    if (status != DCP_OK)
+        return keep_failure(parent, status);
+    return finish(parent, key, node_text(pool_of(parent), DCP_KIND_STRING, value, length));
+}
+
+dcp_status dcp_state_bytes(dcp_state *parent, const char *key, const void *bytes, size_t length)
+{
+    dcp_status status = check_place(parent, key);
+    if (status == DCP_OK && !bytes && length > 0)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the bytes for \"%s\" are NULL", key ? key : "");
+    if (status != DCP_OK)
+        return keep_failure(parent, status);
+    return finish(parent, key, node_text(pool_of(parent), DCP_KIND_BYTES, bytes, length));
+}
+
+/* Copies a caller's tensor, whose pointer must not be NULL. */
+static dcp_status read_tensor(dcp_tensor *ours, const dcp_tensor *theirs, size_t size)
+{
+    if (!theirs)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the tensor is NULL");
+    return sized_read(ours, sizeof *ours, theirs, size, "dcp_tensor");
+}
+
+/* Ends the calls that add a tensor, whose story lacks the key. */
+static dcp_state *finish_tensor(dcp_state *parent, const char *key, dcp_status status,
+                                dcp_state *node)
+{
+    if (status == DCP_OK && !node)
+        status = told_status();
+    if (status != DCP_OK) {
+        keep_failure(parent, error_prefix(status, "tensor \"%s\"", key ? key : "(an element)"));
+        return NULL;
+    }
+    return finish(parent, key, node) == DCP_OK ? node : NULL;
+}
+
+dcp_state *dcp_state_tensor_sized(dcp_state *parent, const char *key, const dcp_tensor *tensor,
+                                  size_t tensor_size)
+{
+    dcp_tensor ours;
+    dcp_state *node = NULL;
+    dcp_status status = check_place(parent, key);
+    if (status != DCP_OK) {
+        keep_failure(parent, status);
+        return NULL;
+    }
+    status = read_tensor(&ours, tensor, tensor_size);
+    if (status == DCP_OK)
+        node = node_tensor(pool_of(parent), &ours, false);
+    return finish_tensor(parent, key, status, node);
+}
+
+dcp_state *dcp_state_flat_range_sized(dcp_state *parent, const char *key, const dcp_tensor *whole,
+                                      size_t tensor_size, int64_t start, int64_t length, void *data)
+{
+    dcp_tensor ours;
+    dcp_state *node = NULL;
+    dcp_status status = check_place(parent, key);
+    if (status != DCP_OK) {
+        keep_failure(parent, status);
+        return NULL;
+    }
+    status = read_tensor(&ours, whole, tensor_size);
+    if (status == DCP_OK)
+        node = node_flat_range(pool_of(parent), &ours, start, length, data);
+    return finish_tensor(parent, key, status, node);
+}
+
+dcp_status dcp_state_add_chunk_sized(dcp_state *tensor_node, const dcp_tensor *chunk,
+                                     size_t tensor_size)
+{
+    dcp_tensor ours;
+    if (!tensor_node)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add a chunk: the tensor's node is NULL");
+    dcp_status status = DCP_OK;
+    if (tensor_node->kind != DCP_KIND_TENSOR)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "cannot add a chunk to a %s",
+                               node_kind_name(tensor_node->kind));
+    if (status == DCP_OK)
+        status = read_tensor(&ours, chunk, tensor_size);
+    if (status == DCP_OK)
+        status = node_add_chunk(tensor_node, &ours);
+    return keep_failure(tensor_node, status);
+}
+
+dcp_status dcp_state_stateful(dcp_state *parent, const char *key, const dcp_stateful *stateful)
+{
+    dcp_status status = check_place(parent, key);
+    if (status == DCP_OK && (!stateful || !stateful->state_dict))
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the stateful entry \"%s\" has no state_dict",
+                               key ? key : "(an element)");
+    if (status == DCP_OK && !node_is_dict(parent))
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "a stateful entry must be in a dict, not in a %s",
+                               node_kind_name(parent->kind));
+    if (status != DCP_OK)
+        return keep_failure(parent, status);
+    dcp_state *node = add(parent, key, DCP_KIND_STATEFUL);
+    if (!node)
+        return told_status();
+    node->as.stateful = *stateful;
+    return DCP_OK;
+}
