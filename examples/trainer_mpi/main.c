@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Trains a small classifier on any number of MPI ranks, and saves as it goes. Started again, on any
+ * number of ranks, it continues from the newest whole checkpoint as if nothing had happened. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <dcp/mpi.h>
+
+#include "sudden_death.h"
+#include "training.h"
+
+struct options {
+    const char *directory;
+    int64_t steps;
+    int64_t save_every;
+    int64_t hidden;
+    int64_t die_in_save; /* 0: never */
+};
+
+static const char usage[] =
+    "usage: mpirun -n RANKS trainer_mpi [OPTIONS]\n\n"
+    "  --dir DIR          checkpoints are DIR/step_N (default: run)\n"
+    "  --steps N          train up to this step (default: 60)\n"
+    "  --save-every N     save after every N steps (default: 10)\n"
+    "  --hidden N         units of the two hidden layers (default: 1024)\n"
+    "  --die-in-save K    all ranks die by SIGKILL in the middle of the K-th save\n";
+
+static bool parse_count(const char *text, int64_t *count)
+{
+    char *end;
+
+    *count = strtoll(text, &end, 10);
+    return *text && !*end && *count > 0;
+}
+
+static bool parse_options(int argc, char **argv, struct options *options)
+{
+    enum { DIR = 'd', STEPS = 's', SAVE_EVERY = 'e', HIDDEN = 'h', DIE_IN_SAVE = 'k' };
+    static const struct option names[] = {{"dir", required_argument, NULL, DIR},
+                                          {"steps", required_argument, NULL, STEPS},
+                                          {"save-every", required_argument, NULL, SAVE_EVERY},
+                                          {"hidden", required_argument, NULL, HIDDEN},
+                                          {"die-in-save", required_argument, NULL, DIE_IN_SAVE},
+                                          {NULL, 0, NULL, 0}};
+    bool good = true;
+    int name;
+
+    opterr = 0;
+    while (good && (name = getopt_long(argc, argv, "", names, NULL)) != -1) {
+        switch (name) {
+        case DIR:
+            options->directory = optarg;
+            break;
+        case STEPS:
+            good = parse_count(optarg, &options->steps);
+            break;
+        case SAVE_EVERY:
+            good = parse_count(optarg, &options->save_every);
+            break;
+        case HIDDEN:
+            good = parse_count(optarg, &options->hidden);
+            break;
+        case DIE_IN_SAVE:
+            good = parse_count(optarg, &options->die_in_save);
+            break;
+        default:
+            good = false;
+        }
+    }
+    return good && optind == argc;
+}
+
+static dcp_status resume(struct training *training, const struct options *options)
+{
+    int64_t step = -1;
+    int rank = dcp_group_rank(training->group);
+
+    if (rank == 0)
+        step = newest_checkpoint(options->directory);
+    MPI_Bcast(&step, 1, MPI_INT64_T, 0, training->communicator);
+    if (step < 0)
+        return DCP_OK;
+    dcp_status status = training_load(training, options->directory, step);
+    if (status == DCP_OK && rank == 0)
+        printf("resumed from %s/step_%" PRId64 " on %d ranks\n", options->directory, step,
+               dcp_group_size(training->group));
+    return status;
+}
+
+static dcp_status train(struct training *training, const struct options *options)
+{
+    dcp_status status = resume(training, options);
+    int rank = dcp_group_rank(training->group);
+    int64_t saves = 0;
+
+    while (status == DCP_OK && training->step < options->steps) {
+        double loss = training_step(training);
+        if (rank == 0)
+            printf("step %3" PRId64 " loss %.9f (%a)\n", training->step, loss, loss);
+        fflush(stdout);
+        if (training->step % options->save_every != 0)
+            continue;
+        if (++saves == options->die_in_save)
+            sudden_death_arm(training->communicator, options->directory, training->step);
+        status = training_save(training, options->directory);
+        if (status == DCP_OK && rank == 0)
+            printf("saved %s/step_%" PRId64 "\n", options->directory, training->step);
+    }
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {"run", 60, 10, 1024, 0};
+    struct training training = {
+        .communicator = MPI_COMM_WORLD,
+        .schedule = {.base_rate = 0.01},
+        .data = {.random_state = 2},
+    };
+    int rank, ranks;
+
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (!parse_options(argc, argv, &options)) {
+        if (rank == 0)
+            fputs(usage, stderr);
+        MPI_Finalize();
+        return 2;
+    }
+    if (!model_new(&training.model, options.hidden, rank, ranks)) {
+        fprintf(stderr, "rank %d: no memory for a model of %" PRId64 " hidden units\n", rank,
+                options.hidden);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+
+    dcp_status status = dcp_group_new_mpi(training.communicator, &training.group);
+    if (status == DCP_OK)
+        status = train(&training, &options);
+    if (status != DCP_OK)
+        fprintf(stderr, "rank %d: %s: %s\n", rank, dcp_status_string(status), dcp_error_message());
+    dcp_group_free(training.group);
+    model_free(&training.model);
+    MPI_Finalize();
+    return status == DCP_OK ? 0 : 1;
+}
