@@ -18,7 +18,8 @@ struct flat_entry {
 struct flat_stateful {
     const dcp_stateful *stateful;
     dcp_state *subtree; /* a root of its own */
-    dcp_path_part *path;
+    const char *name;   /* path parts joined by "." */
+    const dcp_path_part *path;
     size_t path_length;
 };
 
@@ -30,9 +31,10 @@ struct flat_state {
     struct arena arena;
 };
 
-/* Asks stateful entries for their subtrees (at any depth of dicts) and flattens. Errors:
- * DCP_ERR_DUPLICATE for names that collide, the tree's sticky error, whatever a callback returns
- * (prefixed with its name). */
+/* Asks stateful entries for their subtrees (at any depth of dicts) and flattens a dict. Paths and
+ * nodes are borrowed from the tree. Errors: DCP_ERR_DUPLICATE for names that collide,
+ * DCP_ERR_ARGUMENT for containers that contain themselves, the tree's sticky error, whatever a
+ * callback returns (prefixed with its name). On failure flat is empty. */
 dcp_status flatten_state(dcp_state *root, struct flat_state *flat);
 /* After a load: tells each stateful entry, in order, what was filled in. */
 dcp_status flatten_notify(const struct flat_state *flat);
