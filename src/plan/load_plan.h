@@ -23,7 +23,7 @@ struct load_plan {
     struct arena arena;
 };
 
-/* What differs, on one rank or, merged, on all. */
+/* What differs, on one rank or, merged, on all. Texts are copies. */
 struct load_differences {
     struct load_difference {
         dcp_difference difference;
@@ -31,6 +31,7 @@ struct load_differences {
         const char *detail;
     } * lines;
     size_t count;
+    size_t capacity;
     unsigned char *wanted; /* bitmap over metadata->entries */
     size_t entry_count;
     dcp_status failure; /* of the first mismatch: DCP_ERR_SHAPE, DCP_ERR_DTYPE, DCP_ERR_KIND */
@@ -38,8 +39,9 @@ struct load_differences {
 };
 
 /* Intersects; proves that the stored pieces cover each wanted chunk (DCP_ERR_COVERAGE names the
- * missing box) and do not overlap. Missing names and mismatches become differences, not errors.
- * Regions never overlap, so that each wanted element is written exactly once. */
+ * missing box) and do not overlap in it (DCP_ERR_OVERLAP), so that each wanted element is written
+ * exactly once. Missing names and mismatches become differences, not errors; nothing of a
+ * mismatched entry is planned. */
 dcp_status load_plan_make(const struct flat_state *flat, const struct metadata *metadata,
                           bool convert, struct load_plan *plan,
                           struct load_differences *differences);
@@ -48,8 +50,8 @@ void load_plan_free(struct load_plan *plan);
 dcp_status load_differences_encode(const struct load_differences *differences, struct buffer *out);
 dcp_status load_differences_decode(const void *bytes, size_t size,
                                    struct load_differences *differences);
-/* Unites all ranks' (lines once each, sorted), and adds the unexpected names: entries that nobody
- * wants. */
+/* Unites all ranks' lines, each once, by kind and name, and adds the unexpected names: entries that
+ * nobody wants. */
 dcp_status load_differences_merge(const struct load_differences *ranks, int rank_count,
                                   const struct metadata *metadata, struct load_differences *merged);
 /* DCP_OK, or the failure that the strictness makes of them; the story names the first few names,

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of save_plan_merge(): what its steps hand to each other. Each step is a file.
+ *
+ *   items of all ranks -> entries (one per name)           save_group.c
+ *   entries -> chunks (one per distinct box, or object)    save_chunks.c
+ *   chunks -> pieces (each written by one rank)            save_replicas.c, save_slice.c
+ *   pieces -> files and offsets                            save_layout.c
+ *   pieces -> orders and metadata                          save_result.c
+ *
+ * Plans of thousands of ranks have millions of items: steps walk arrays, and allocate per step. */
+#ifndef PLAN_SAVE_MERGE_H
+#define PLAN_SAVE_MERGE_H
+
+#include "base/name_table.h"
+#include "plan/save_plan.h"
+
+/* An item of a rank's plan. */
+struct held_item {
+    const struct write_item *item;
+    uint32_t rank;
+    uint32_t index; /* in the rank's plan */
+};
+
+/* What all ranks hold under one name. */
+struct merge_entry {
+    const struct write_item *item; /* the first one: of the lowest rank */
+    uint32_t rank;
+    bool requires_grad;
+    struct held_item *held; /* by rank and item; after save_chunks.c by box, rank and item */
+    size_t held_count;
+};
+
+/* A distinct box of a tensor, or an object, with the ranks that hold it. */
+struct merge_chunk {
+    struct box box;
+    uint32_t entry;
+    uint32_t holder_count;
+    const struct held_item *holders; /* by rank */
+    uint64_t data_offset;            /* of the stream, if written whole */
+    uint64_t length;
+    const struct held_item *writer; /* NULL: written in slices */
+    size_t first_slice;             /* in merge.slices */
+    size_t slice_count;
+};
+
+/* What one rank writes as one stream. */
+struct merge_piece {
+    struct box box;
+    uint32_t entry;
+    uint32_t file; /* n of __{rank}_{n} */
+    const struct held_item *writer;
+    uint64_t data_offset; /* of the data in the stream; 0 for objects */
+    uint64_t length;
+    uint64_t offset;      /* of the stream in the file */
+    uint32_t stored_file; /* in metadata.files */
+};
+
+struct merge {
+    const struct save_plan *plans;
+    uint32_t rank_count;
+    const struct save_plan_options *options;
+    size_t item_count; /* of all plans */
+
+    struct name_table names; /* -> index of entry */
+    struct merge_entry *entries;
+    size_t entry_count;
+    size_t entry_capacity;
+    struct held_item *held;
+
+    struct merge_chunk *chunks;
+    size_t chunk_count;
+
+    uint64_t *loads; /* bytes that each rank writes */
+    struct merge_piece *slices;
+    size_t slice_count;
+    size_t slice_capacity;
+
+    struct merge_piece *pieces; /* by entry, then box */
+    size_t piece_count;
+    uint32_t *sequence;    /* pieces by rank, file and offset */
+    size_t *rank_start;    /* where each rank's begin there; rank_count + 1 values */
+    uint32_t *file_counts; /* of each rank */
+
+    uint64_t total_length; /* of all streams so far, with their padding */
+    struct {
+        dcp_dtype dtype; /* DCP_DTYPE_NONE: nothing yet */
+        int32_t ndim;
+        int64_t sizes[DCP_MAX_DIMS];
+        uint64_t data_offset;
+        uint64_t length;
+    } last_layout;
+    struct arena arena; /* numbers of sliced boxes */
+};
+
+/* Streams of data from this size on begin so that the data is at a multiple of SAVE_PAGE in the
+ * file; others at a multiple of SAVE_ALIGNMENT. */
+enum { SAVE_ALIGNMENT = 64, SAVE_PAGE = 4096, SAVE_PAGED_SIZE = 64 * 1024 };
+/* Replicas below this size are written whole; slices are not made smaller than the other. */
+enum { SAVE_SLICED_SIZE = 1024 * 1024, SAVE_SLICE_MIN = 256 * 1024 };
+
+dcp_status merge_group(struct merge *merge);
+dcp_status merge_find_chunks(struct merge *merge);
+dcp_status merge_choose_writers(struct merge *merge);
+/* Divides a chunk among its holders and counts the bytes to their loads. shares: room for as many
+ * as there are holders. */
+struct slice_share;
+dcp_status merge_slice(struct merge *merge, struct merge_chunk *chunk, struct slice_share *shares);
+dcp_status merge_make_pieces(struct merge *merge);
+dcp_status merge_assign_files(struct merge *merge);
+dcp_status merge_make_orders(const struct merge *merge, struct write_orders *orders);
+dcp_status merge_make_metadata(struct merge *merge, struct metadata *metadata);
+
+/* How long the stream of a box of an entry's tensor is; counts to the total. */
+dcp_status merge_stream_layout(struct merge *merge, const struct merge_entry *entry, struct box box,
+                               uint64_t *data_offset, uint64_t *length);
+/* Counts a stream to the total, which must stay within what file offsets can tell. */
+dcp_status merge_count_length(struct merge *merge, const struct merge_entry *entry,
+                              uint64_t length);
+
+struct slice_share {
+    const struct held_item *holder;
+    uint64_t load;  /* that the rank has already */
+    uint64_t bytes; /* to add */
+};
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the messages of this room have in common. A message begins with a tag, so that one that is
+ * read as another, or comes from another version, is known as such. What one byte of a message can
+ * make a decoder allocate is bounded by a constant. */
+#ifndef PLAN_WIRE_H
+#define PLAN_WIRE_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "state/box.h"
+
+enum wire_tag { WIRE_SAVE_PLAN = 0x11, WIRE_WRITE_ORDERS = 0x21, WIRE_DIFFERENCES = 0x31 };
+
+/* DCP_ERR_FORMAT: "MESSAGE: FAULT at byte N". */
+dcp_status wire_fault(const struct reader *reader, const char *message, const char *fault);
+/* Checks the tag. */
+dcp_status wire_begin(struct reader *reader, enum wire_tag tag, const char *message);
+/* Nothing failed and nothing is left. */
+dcp_status wire_end(const struct reader *reader, const char *message);
+
+/* Varints that must fit; reader->failed if they do not. */
+int64_t wire_size(struct reader *reader);
+uint32_t wire_u32(struct reader *reader);
+/* A number of things of which each takes at least one byte. */
+size_t wire_count(struct reader *reader);
+
+/* A text that is valid UTF-8 without NUL; borrowed, not NUL-terminated. */
+dcp_status wire_text(struct reader *reader, const char *message, const char **text, size_t *length);
+
+/* The whole of a shape as a box. */
+struct box box_whole(int32_t ndim, const int64_t *shape);
+/* A box by the dimensions in which it differs from an outer one. */
+void wire_append_box(struct buffer *out, struct box outer, struct box box);
+/* Lends outer's numbers if there is no difference. Does not check that it lies inside. */
+dcp_status wire_box(struct reader *reader, struct arena *arena, const char *message,
+                    struct box outer, struct box *box);
+
+#endif
