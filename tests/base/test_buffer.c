@@ -128,6 +128,7 @@ static void a_maximum_is_kept_and_told_once(void **state)
     assert_int_equal(buffer_status(&buffer), DCP_OK);
     buffer_free(&buffer);
     buffer_init(&buffer, 0);
+    buffer_append_u8(&buffer, 1);
     assert_int_equal(buffer_reserve(&buffer, SIZE_MAX), DCP_ERR_NO_MEMORY);
     buffer_free(&buffer);
 }
