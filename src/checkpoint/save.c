@@ -152,7 +152,8 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
     status = exchange_plans(&save, status);
     if (save.assigned || (save.coordinates && status == DCP_OK)) {
         if (status == DCP_OK)
-            status = shard_files_write(&save.session, save.rank, &save.orders, save.local.sources);
+            status = shard_files_write(&save.session, save.rank, &save.orders, save.local.sources,
+                                       (uint32_t)save.options.thread_count);
         status = finish(&save, status);
     } else if (save.coordinates && save.session.path) {
         save_session_abandon(&save.session);

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "dcp/load.h"
 #include "state/metadata.h"
+#include "state/node.h"
 
 /* What a path turned out to be. */
 enum storage_form { STORAGE_DCP, STORAGE_RANK_LOCAL, STORAGE_SAFETENSORS, STORAGE_PT };
@@ -15,20 +16,26 @@ enum storage_form { STORAGE_DCP, STORAGE_RANK_LOCAL, STORAGE_SAFETENSORS, STORAG
  * threads may read. */
 struct shard_reader;
 
-/* Reads and decodes the metadata of any form. */
+/* Reads and decodes the metadata of any form: .metadata, else __*.metadata united, else the
+ * *.safetensors of a directory; of a file that ends in .safetensors, else of a .pt file. The reader
+ * refers to *metadata, which must stay where it is and outlive it, but for objects of .pt files,
+ * which need both. On failure metadata is empty and *reader NULL. Errors: DCP_ERR_NOT_FOUND says
+ * what was looked for, and whether a save was interrupted there. */
 dcp_status storage_read_metadata(const struct file_ops *ops, const char *path,
                                  enum storage_form *form, struct metadata *metadata,
                                  struct shard_reader **reader);
-/* As above from the bytes of .metadata that another rank has read; *raw of storage_read_raw() is
- * what to pass on. */
+/* The bytes of .metadata, to be passed on to other ranks; appended to raw. DCP_ERR_NOT_FOUND for
+ * the other forms, which every rank reads by itself. */
 dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct buffer *raw);
+/* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
 dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
 
 /* Reads the region (in the tensor's coordinates) of one piece into memory: destination is element
  * (0, ..., 0) of the box target, laid out with strides in elements of dtype. Converts where dtypes
  * differ. Checks lengths against the file, the item against the metadata, the footer's save id, and
- * checksums as the verification says. */
+ * checksums as the verification says. Memory beside the destination: one buffer of at most 8 MiB,
+ * and the whole piece if it is compressed. After a failure part of the region may be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              struct box target, const int64_t *strides, void *destination,
@@ -38,7 +45,8 @@ dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_
                              struct state_pool *pool, dcp_state **object);
 
 struct shard_read_figures {
-    uint64_t bytes_read; /* from files, everything included */
+    uint64_t
+        bytes_read; /* from the files that the metadata names, containers and footers included */
 };
 void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures);
 void shard_reader_free(struct shard_reader *reader);

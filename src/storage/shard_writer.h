@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "dcp/save.h"
 #include "state/metadata.h"
+#include "state/node.h"
 #include "state/write_plan.h"
 
 /* A save into one directory; the same on every rank but for the coordinator's duties. */
@@ -20,10 +21,12 @@ struct save_session {
     uint32_t generation;
     bool sync;
     bool made_directory; /* at the coordinator: the directory was not there before */
+    bool replaces;       /* at the coordinator: the directory holds a checkpoint already */
 };
 
 /* Coordinator, before planning: refuses or accepts an existing checkpoint, makes the directory,
- * picks the generation (one more than any file there has) and a random save id. */
+ * picks the generation (one more than any file there has) and a random save id. What a save left
+ * that was interrupted is no checkpoint. On failure nothing is left and session->path is NULL. */
 dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
                               const char *path, dcp_overwrite overwrite, bool sync);
 
@@ -34,25 +37,30 @@ struct shard_source {
     const void *stream;              /* objects: the whole stream */
 };
 
-/* Every rank: writes and syncs its files and the directory, footers included. sources[i] belongs to
- * plan item i. */
+/* Every rank: writes and syncs its files and the directory, footers included, on at most
+ * thread_count threads, each with one bounded buffer. sources[i] belongs to plan item i; orders
+ * have been checked against the plan when they were decoded. A file without orders holds a footer
+ * alone. On failure the files made here are removed again. */
 dcp_status shard_files_write(const struct save_session *session, int rank,
-                             const struct write_orders *orders, const struct shard_source *sources);
-/* Every rank, when the save failed anywhere: removes the files that this save made; the story is
- * kept. */
+                             const struct write_orders *orders, const struct shard_source *sources,
+                             uint32_t thread_count);
+/* Every rank, when the save failed elsewhere: removes its complete files, those whose footer has
+ * this save's id; the story is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);
 
 /* Coordinator, when all ranks have written: metadata.json (json may be NULL), then .metadata by
  * rename; durable. *visible: whether the rename happened, also when a failure followed it (the
  * directory could not be synced): then the shard files must stay, and so must those of the
- * checkpoint before, which may come back after a power cut. */
+ * checkpoint before, which may come back after a power cut. Temporary files are removed in any
+ * case. */
 dcp_status save_session_commit(const struct save_session *session, const void *metadata,
                                size_t metadata_size, const char *json, bool *visible);
-/* Coordinator, after a commit over an older checkpoint: removes shard files that the new metadata
- * does not name. Failures are logged, not reported: the checkpoint is whole. */
+/* Coordinator, after a commit: removes the shard files and rank-local metadata of earlier saves
+ * that the new metadata does not name. Failures are logged, not reported: the checkpoint is whole.
+ */
 void save_session_sweep(const struct save_session *session, const struct metadata *metadata);
-/* Coordinator, after a failure: removes temporary files, and the directory if this save made it and
- * it is empty. */
+/* Coordinator, after a failure and when all ranks have discarded: removes the directory if this
+ * save made it and it is empty; the story is kept. */
 void save_session_abandon(const struct save_session *session);
 void save_session_free(struct save_session *session);
 

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A part of a shard file as a byte source that checks what is read through it: the blocks of the
+ * file against its footer, and one record (the data of a tensor) against its CRC-32.
+ *
+ * With DCP_VERIFY_READ, whatever part of the checks the reads happen to cover is made as the bytes
+ * pass by, in whatever pieces they are asked for, as long as they are asked for in order. With
+ * DCP_VERIFY_WIDEN, whole blocks are read, so that every byte that is handed out has been checked,
+ * before it is. For one thread. */
+#ifndef STORAGE_CHECKED_SOURCE_H
+#define STORAGE_CHECKED_SOURCE_H
+
+#include "base/checksum.h"
+#include "storage/shard_file.h"
+
+struct checked_source {
+    struct shard_file *file;
+    uint64_t offset;  /* of the part in the file */
+    const char *name; /* of the item, for messages */
+
+    /* The block that is being read in pieces. NULL: blocks are not checked. */
+    struct xxh3_stream *hash;
+    uint64_t hash_position; /* in the file; where the next piece must begin */
+    bool hash_valid;        /* the block has been seen from its beginning */
+
+    unsigned char *block; /* widened: the block that was read last */
+    uint64_t block_index;
+
+    bool watching;            /* the record has been seen from its beginning to record_position */
+    uint64_t record_position; /* in the file, as record_end */
+    uint64_t record_end;
+    uint64_t record_start;
+    uint32_t crc;
+    uint32_t stored_crc;
+};
+
+/* source->read gives bytes offset + 0 to offset + length - 1 of the file. Both must stay where they
+ * are. */
+dcp_status checked_source_open(struct checked_source *checked, struct shard_file *file,
+                               uint64_t offset, uint64_t length, const char *name,
+                               dcp_verification verification, struct byte_source *source);
+/* Checks a record's CRC when it passes by as a whole. offset: in the part. */
+void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
+                          uint32_t crc);
+void checked_source_close(struct checked_source *checked);
+
+/* The story of a CRC that differs. offset: of the record in the file. */
+dcp_status checked_crc_error(const char *path, uint64_t offset, const char *name, uint32_t stored,
+                             uint32_t computed);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/directory.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "state/write_plan.h"
+
+/* "__R.metadata" with R as PyTorch writes it: decimal, no sign, no leading zeros. */
+static bool parse_rank_local(const char *name, int *rank)
+{
+    if (strncmp(name, "__", 2) != 0 || name[2] < '0' || name[2] > '9')
+        return false;
+    if (name[2] == '0' && name[3] != '.')
+        return false;
+    char *end;
+    errno = 0;
+    long value = strtol(name + 2, &end, 10);
+    if (errno != 0 || value > INT_MAX || strcmp(end, ".metadata") != 0)
+        return false;
+    *rank = (int)value;
+    return true;
+}
+
+static bool ends_in(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), suffix_length = strlen(suffix);
+    return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
+}
+
+static struct directory_name classify(const char *name)
+{
+    struct directory_name entry = {.kind = DIRECTORY_OTHER, .name = name};
+    uint32_t file;
+    if (strcmp(name, METADATA_NAME) == 0)
+        entry.kind = DIRECTORY_METADATA;
+    else if (parse_rank_local(name, &entry.rank))
+        entry.kind = DIRECTORY_RANK_LOCAL;
+    else if (shard_name_parse(name, &entry.rank, &file, &entry.generation))
+        entry.kind = DIRECTORY_SHARD;
+    else if (ends_in(name, ".safetensors"))
+        entry.kind = DIRECTORY_SAFETENSORS;
+    return entry;
+}
+
+struct listing {
+    struct directory *directory;
+    size_t capacity;
+};
+
+static int take_name(void *context, const char *name)
+{
+    struct listing *listing = context;
+    struct directory *directory = listing->directory;
+    if (directory->count == listing->capacity) {
+        size_t capacity = listing->capacity ? listing->capacity * 2 : 64;
+        struct directory_name *names =
+            memory_reallocate_array(directory->names, capacity, sizeof *names);
+        if (!names)
+            return ENOMEM;
+        directory->names = names;
+        listing->capacity = capacity;
+    }
+    const char *copy = arena_copy_text(&directory->arena, name, strlen(name));
+    if (!copy)
+        return ENOMEM;
+    directory->names[directory->count++] = classify(copy);
+    return 0;
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    const struct directory_name *a = left, *b = right;
+    if (a->kind != b->kind)
+        return a->kind < b->kind ? -1 : 1;
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+dcp_status directory_read(const struct file_ops *ops, const char *path, struct directory *directory)
+{
+    *directory = (struct directory){0};
+    arena_init(&directory->arena, 0);
+    struct listing listing = {.directory = directory};
+    dcp_status status = file_list(ops, path, take_name, &listing);
+    if (status != DCP_OK) {
+        directory_free(directory);
+        return status;
+    }
+    if (directory->count > 1)
+        qsort(directory->names, directory->count, sizeof *directory->names, compare_names);
+    size_t next = 0;
+    for (size_t kind = 0; kind <= DIRECTORY_KINDS; kind++) {
+        while (next < directory->count && directory->names[next].kind < kind)
+            next++;
+        directory->first[kind] = next;
+    }
+    return DCP_OK;
+}
+
+size_t directory_count(const struct directory *directory, enum directory_kind kind)
+{
+    return directory->first[kind + 1] - directory->first[kind];
+}
+
+void directory_free(struct directory *directory)
+{
+    memory_release(directory->names);
+    arena_free(&directory->arena);
+    *directory = (struct directory){0};
+}

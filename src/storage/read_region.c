@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/read_region.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "state/copy.h"
+#include "storage/box_blocks.h"
+#include "storage/element_sign.h"
+
+#define BUFFER_SIZE ((int64_t)8 << 20)
+/* Runs that are this long are worth a read each, straight to where they go. */
+#define DIRECT_SIZE ((int64_t)4 << 10)
+/* Gaps that are read along: so small that another read costs more, or hardly anything beside what
+ * is wanted. */
+#define GAP_SIZE      ((int64_t)512)
+#define GAP_OF_WANTED 64
+
+/* The region's dimensions of more than one element, the stored stride falling. */
+struct region {
+    const struct byte_source *source;
+    const struct tensor_view *view;
+    const struct region_target *target;
+    int64_t stored_size; /* bytes of an element, stored and wanted */
+    int64_t wanted_size;
+    int64_t start; /* stored elements in front of the first one of the region */
+    int32_t ndim;
+    int64_t sizes[DCP_MAX_DIMS];
+    int64_t stored[DCP_MAX_DIMS];
+    int64_t wanted[DCP_MAX_DIMS];
+};
+
+static void add_dimension(struct region *region, int64_t size, int64_t stored, int64_t wanted)
+{
+    int32_t at = region->ndim++;
+    while (at > 0 && region->stored[at - 1] < stored) {
+        region->sizes[at] = region->sizes[at - 1];
+        region->stored[at] = region->stored[at - 1];
+        region->wanted[at] = region->wanted[at - 1];
+        at--;
+    }
+    region->sizes[at] = size;
+    region->stored[at] = stored;
+    region->wanted[at] = wanted;
+}
+
+/* Views were checked when they were opened; what reading computes with is checked once more, where
+ * it is used. */
+static dcp_status lay_out(struct region *region, const int64_t *offsets, const int64_t *sizes)
+{
+    const struct tensor_view *view = region->view;
+    int64_t first = view->storage_offset, last, way, bytes;
+    bool fits = first >= 0;
+    for (int32_t i = 0; i < view->ndim; i++) {
+        fits = fits && view->strides[i] >= 0 &&
+               checked_multiply_i64(offsets[i], view->strides[i], &way) &&
+               checked_add_i64(first, way, &first);
+        if (sizes[i] > 1)
+            add_dimension(region, sizes[i], view->strides[i], region->target->strides[i]);
+    }
+    last = first;
+    for (int32_t i = 0; i < region->ndim; i++)
+        fits = fits && checked_multiply_i64(region->sizes[i] - 1, region->stored[i], &way) &&
+               checked_add_i64(last, way, &last);
+    fits = fits && checked_add_i64(last, 1, &last) &&
+           checked_multiply_i64(last, region->stored_size, &bytes) &&
+           (uint64_t)bytes <= view->storage_bytes && view->data_length == view->storage_bytes;
+    if (!fits)
+        return dcp_error_set(DCP_ERR_FORMAT, "the elements reach beyond the stored bytes");
+    region->start = first;
+    return DCP_OK;
+}
+
+/* Where a block begins, in elements of either side. */
+static int64_t way_to(const struct region *region, const struct box_storage *block,
+                      const int64_t *strides)
+{
+    int64_t way = 0;
+    for (int32_t i = 0; i < region->ndim; i++)
+        way += block->offsets[i] * strides[i];
+    return way;
+}
+
+static unsigned char *target_of(const struct region *region, const struct box_storage *block)
+{
+    return (unsigned char *)region->target->element +
+           way_to(region, block, region->wanted) * region->wanted_size;
+}
+
+static dcp_status read_stored(const struct region *region, int64_t element, void *bytes,
+                              int64_t count)
+{
+    uint64_t offset = region->view->data_offset;
+    if (!checked_add_u64(offset, (uint64_t)(element * region->stored_size), &offset))
+        return dcp_error_set(DCP_ERR_FORMAT, "the stored bytes begin beyond any file");
+    return byte_source_read(region->source, offset, bytes, (size_t)(count * region->stored_size));
+}
+
+/* Dimensions from *split on lie in both places alike and without gaps; returns their elements. */
+static int64_t find_common_run(const struct region *region, int32_t *split)
+{
+    int64_t run = 1;
+    int32_t i = region->ndim;
+    while (i > 0 && region->stored[i - 1] == run && region->wanted[i - 1] == run)
+        run *= region->sizes[--i];
+    *split = i;
+    return run;
+}
+
+static dcp_status read_direct(const struct region *region, int32_t split, int64_t run)
+{
+    struct box_blocks blocks;
+    struct box_storage block;
+    box_blocks_start(&blocks, region->ndim, region->sizes, split - 1, 1);
+    while (box_blocks_next(&blocks, &block))
+        RETURN_IF_ERROR(read_stored(region, region->start + way_to(region, &block, region->stored),
+                                    target_of(region, &block), run));
+    return DCP_OK;
+}
+
+/* Cuts the region into blocks that are read at once: as many inner dimensions as have no large gaps
+ * in between and fit the buffer. Returns the stored elements that a block spans at most. */
+static int64_t choose_blocks(const struct region *region, int32_t *split, int64_t *step)
+{
+    int64_t most = BUFFER_SIZE / region->stored_size;
+    int64_t span = 1;
+    *split = -1;
+    *step = 1;
+    for (int32_t i = region->ndim - 1; i >= 0; i--) {
+        int64_t gap = (region->stored[i] - span) * region->stored_size;
+        if (gap > GAP_SIZE && gap > span * region->stored_size / GAP_OF_WANTED) {
+            *split = i;
+            break;
+        }
+        int64_t whole = (region->sizes[i] - 1) * region->stored[i] + span;
+        if (whole > most) {
+            *split = i;
+            *step = 1 + (most - span) / region->stored[i];
+            return span + (*step - 1) * region->stored[i];
+        }
+        span = whole;
+    }
+    return span;
+}
+
+/* Makes the buffered elements what they mean. */
+static void settle(const struct region *region, void *elements, int64_t count)
+{
+    const struct tensor_view *view = region->view;
+    if (view->swapped)
+        copy_swap_bytes(view->dtype, elements, (size_t)count);
+    if (view->conjugate)
+        element_conjugate(view->dtype, elements, (size_t)count);
+    if (view->negative)
+        element_negate(view->dtype, elements, (size_t)count);
+}
+
+static dcp_status read_buffered(const struct region *region)
+{
+    struct box_blocks blocks;
+    struct box_storage block;
+    int32_t split;
+    int64_t step;
+    int64_t span = choose_blocks(region, &split, &step);
+    unsigned char *buffer = memory_allocate((size_t)(span * region->stored_size));
+    if (!buffer)
+        return error_no_memory((size_t)(span * region->stored_size), "a read buffer");
+    dcp_status status = DCP_OK;
+    box_blocks_start(&blocks, region->ndim, region->sizes, split, step);
+    while (status == DCP_OK && box_blocks_next(&blocks, &block)) {
+        int64_t count = 1;
+        for (int32_t i = 0; i < region->ndim; i++)
+            count += (block.sizes[i] - 1) * region->stored[i];
+        status = read_stored(region, region->start + way_to(region, &block, region->stored), buffer,
+                             count);
+        if (status != DCP_OK)
+            break;
+        settle(region, buffer, count);
+        if (region->target->dtype == region->view->dtype)
+            copy_strided(region->ndim, block.sizes, (size_t)region->stored_size, buffer,
+                         region->stored, target_of(region, &block), region->wanted);
+        else
+            copy_convert(region->ndim, block.sizes, region->view->dtype, buffer, region->stored,
+                         region->target->dtype, target_of(region, &block), region->wanted);
+    }
+    memory_release(buffer);
+    return status;
+}
+
+static dcp_status check_dtypes(const struct tensor_view *view, const struct region_target *target)
+{
+    if (view->dtype != target->dtype && !copy_can_convert(view->dtype, target->dtype))
+        return dcp_error_set(DCP_ERR_DTYPE, "%s cannot be converted to %s",
+                             dcp_dtype_name(view->dtype), dcp_dtype_name(target->dtype));
+    if (view->negative && !element_has_sign(view->dtype))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "a negated view of %s",
+                             dcp_dtype_name(view->dtype));
+    return DCP_OK;
+}
+
+dcp_status read_region(const struct byte_source *source, const struct tensor_view *view,
+                       const int64_t *offsets, const int64_t *sizes,
+                       const struct region_target *target)
+{
+    struct region region = {
+        .source = source,
+        .view = view,
+        .target = target,
+        .stored_size = (int64_t)dcp_dtype_size(view->dtype),
+        .wanted_size = (int64_t)dcp_dtype_size(target->dtype),
+    };
+    for (int32_t i = 0; i < view->ndim; i++) {
+        if (sizes[i] == 0)
+            return DCP_OK;
+    }
+    RETURN_IF_ERROR(check_dtypes(view, target));
+    RETURN_IF_ERROR(lay_out(&region, offsets, sizes));
+    bool as_it_is =
+        view->dtype == target->dtype && !view->swapped && !view->conjugate && !view->negative;
+    int32_t split;
+    int64_t run = find_common_run(&region, &split);
+    if (as_it_is && (split == 0 || run * region.stored_size >= DIRECT_SIZE))
+        return read_direct(&region, split, run);
+    return read_buffered(&region);
+}

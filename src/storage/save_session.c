@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "storage/directory.h"
+#include "storage/shard_writer.h"
+
+/* A random UUID (version 4), as PyTorch's. */
+static dcp_status make_save_id(char save_id[40])
+{
+    unsigned char b[16];
+    size_t filled = 0;
+    while (filled < sizeof b) {
+        ssize_t got = getrandom(b + filled, sizeof b - filled, 0);
+        if (got < 0 && errno != EINTR)
+            return file_error(errno, "get random bytes for", "a save id");
+        filled += got > 0 ? (size_t)got : 0;
+    }
+    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+    snprintf(save_id, 40, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
+             b[14], b[15]);
+    return DCP_OK;
+}
+
+/* What makes a directory a checkpoint, as reading sees it. */
+static const struct directory_name *find_checkpoint(const struct directory *directory)
+{
+    static const enum directory_kind kinds[] = {DIRECTORY_METADATA, DIRECTORY_RANK_LOCAL,
+                                                DIRECTORY_SAFETENSORS};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (directory_count(directory, kinds[i]) > 0)
+            return &directory->names[directory->first[kinds[i]]];
+    }
+    return NULL;
+}
+
+/* Debris of interrupted saves counts as well, so that nothing that exists is ever written to. */
+static dcp_status pick_generation(const struct directory *directory, const char *path,
+                                  uint32_t *generation)
+{
+    *generation = 0;
+    for (size_t i = directory->first[DIRECTORY_SHARD]; i < directory->first[DIRECTORY_SHARD + 1];
+         i++) {
+        const struct directory_name *shard = &directory->names[i];
+        if (shard->generation == UINT32_MAX)
+            return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s/%s: no generation can follow", path,
+                                 shard->name);
+        if (shard->generation >= *generation)
+            *generation = shard->generation + 1;
+    }
+    return DCP_OK;
+}
+
+/* Looks at what is there, without changing anything. */
+static dcp_status inspect(struct save_session *session, dcp_overwrite overwrite)
+{
+    struct file_information information;
+    dcp_status status = file_look(session->ops, session->path, &information);
+    if (status == DCP_ERR_NOT_FOUND)
+        return DCP_OK;
+    if (status != DCP_OK)
+        return status;
+    if (information.kind != FILE_DIRECTORY)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s is not a directory", session->path);
+    struct directory directory;
+    RETURN_IF_ERROR(directory_read(session->ops, session->path, &directory));
+    const struct directory_name *existing = find_checkpoint(&directory);
+    session->replaces = existing != NULL;
+    if (existing && overwrite == DCP_OVERWRITE_REFUSE)
+        status =
+            dcp_error_set(DCP_ERR_EXISTS, "%s holds a checkpoint (%s), and overwriting is refused",
+                          session->path, existing->name);
+    else
+        status = pick_generation(&directory, session->path, &session->generation);
+    directory_free(&directory);
+    return status;
+}
+
+dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
+                              const char *path, dcp_overwrite overwrite, bool sync)
+{
+    *session = (struct save_session){.ops = ops, .sync = sync};
+    session->path = memory_copy_text(path);
+    if (!session->path)
+        return error_no_memory(strlen(path) + 1, "path of a save");
+    dcp_status status = inspect(session, overwrite);
+    if (status == DCP_OK)
+        status = make_save_id(session->save_id);
+    if (status == DCP_OK)
+        status = file_make_directories(ops, path, sync, &session->made_directory);
+    if (status != DCP_OK) {
+        save_session_abandon(session);
+        save_session_free(session);
+    }
+    return status;
+}
+
+void save_session_abandon(const struct save_session *session)
+{
+    /* Fails when something else has come to be there, which is then not ours to remove. */
+    if (session->made_directory)
+        session->ops->remove_directory(session->ops->context, session->path);
+}
+
+void save_session_free(struct save_session *session)
+{
+    memory_release(session->path);
+    session->path = NULL;
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a footer says of its file: the entries of the file alone, made from what is written to it.
+ */
+#ifndef STORAGE_SHARD_CONTENTS_H
+#define STORAGE_SHARD_CONTENTS_H
+
+#include "storage/shard_writer.h"
+
+/* orders: those of the file. contents borrows from orders and sources. */
+dcp_status shard_contents_make(const char *file_name, const struct write_order *orders,
+                               size_t count, const struct shard_source *sources,
+                               struct metadata *contents);
+
+#endif

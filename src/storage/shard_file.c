@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/shard_file.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "format/footer.h"
+#include "storage/shard_footer.h"
+
+/* Files that are kept open at a time; more are open only while more are in use. */
+#define OPEN_FILES 128
+
+dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset)
+{
+    atomic_fetch_add_explicit(file->bytes_read, size, memory_order_relaxed);
+    return file_read(&file->file, bytes, size, offset);
+}
+
+static dcp_status read_source(void *context, uint64_t offset, void *bytes, size_t size)
+{
+    return shard_file_read(context, bytes, size, offset);
+}
+
+struct byte_source shard_file_source(struct shard_file *file)
+{
+    return (struct byte_source){.read = read_source, .context = file, .size = file->size};
+}
+
+/* A directory on the way to a file must be one by itself: a symbolic link could lead anywhere. */
+static dcp_status check_directory(const struct file_ops *ops, const char *path)
+{
+    int descriptor;
+    struct file_information information;
+    int result = ops->open(ops->context, path, FILE_READ | FILE_NO_FOLLOW, &descriptor);
+    if (result == ELOOP)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s is a symbolic link, which is not followed", path);
+    if (result != 0)
+        return file_error(result, "open", path);
+    result = ops->descriptor_information(ops->context, descriptor, &information);
+    ops->close(ops->context, descriptor);
+    if (result != 0)
+        return file_error(result, "look at", path);
+    if (information.kind != FILE_DIRECTORY)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s is not a directory", path);
+    return DCP_OK;
+}
+
+static dcp_status check_way(const struct file_ops *ops, char *path, size_t start)
+{
+    for (char *slash = strchr(path + start, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        dcp_status status = check_directory(ops, path);
+        *slash = '/';
+        RETURN_IF_ERROR(status);
+    }
+    return DCP_OK;
+}
+
+/* Names in .metadata come from whoever wrote it, so links are not followed; names of safetensors
+ * and .pt files come from the caller's own directory, where download caches keep links. */
+static dcp_status open_name(const struct shard_reader *reader, const char *name, struct file *file)
+{
+    bool follow = reader->form == STORAGE_SAFETENSORS || reader->form == STORAGE_PT;
+    char *path = file_path_join(reader->directory, name);
+    if (!path)
+        return error_no_memory(strlen(reader->directory) + strlen(name) + 2, "a path");
+    dcp_status status = DCP_OK;
+    if (!follow)
+        status = check_way(reader->ops, path, strlen(path) - strlen(name));
+    if (status == DCP_OK)
+        status = file_open(file, reader->ops, path, follow ? FILE_READ : FILE_NO_FOLLOW);
+    memory_release(path);
+    return status;
+}
+
+static void file_free(struct shard_file *file)
+{
+    struct error_story story;
+    error_save(&story);
+    file_close(&file->file);
+    error_restore(&story);
+    memory_release(file->blocks);
+    memory_release(file);
+}
+
+static dcp_status file_new(struct shard_reader *reader, const char *name, struct shard_file **made)
+{
+    struct shard_file *file = memory_allocate_zeroed(1, sizeof *file);
+    if (!file)
+        return error_no_memory(sizeof *file, "an open file");
+    file->name = name;
+    file->bytes_read = &reader->bytes_read;
+    file->file.descriptor = -1;
+    dcp_status status = open_name(reader, name, &file->file);
+    if (status == DCP_OK)
+        status = file_size(&file->file, &file->size);
+    file->content_length = file->size;
+    if (status == DCP_OK && reader->form == STORAGE_DCP)
+        status = shard_footer_read(file, reader->metadata->save_id);
+    if (status == DCP_OK)
+        *made = file;
+    else
+        file_free(file);
+    return status;
+}
+
+dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
+                            enum storage_form form, struct shard_reader **made)
+{
+    struct shard_reader *reader = memory_allocate_zeroed(1, sizeof *reader);
+    if (!reader)
+        return error_no_memory(sizeof *reader, "a reader");
+    reader->directory = memory_copy_text(directory);
+    if (!reader->directory) {
+        memory_release(reader);
+        return error_no_memory(strlen(directory) + 1, "a path");
+    }
+    reader->ops = ops;
+    reader->form = form;
+    pthread_mutex_init(&reader->mutex, NULL);
+    *made = reader;
+    return DCP_OK;
+}
+
+dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata)
+{
+    reader->files = memory_allocate_zeroed(metadata->file_count, sizeof(struct shard_file *));
+    if (!reader->files)
+        return error_no_memory(metadata->file_count * sizeof(struct shard_file *), "open files");
+    reader->metadata = metadata;
+    reader->file_count = metadata->file_count;
+    if (reader->pinned)
+        reader->pinned->name = metadata->files[0];
+    return DCP_OK;
+}
+
+dcp_status shard_reader_pin(struct shard_reader *reader, const char *name)
+{
+    return file_new(reader, name, &reader->pinned);
+}
+
+/* The list of open files; the mutex is held. */
+static void list_remove(struct shard_reader *reader, struct shard_file *file)
+{
+    *(file->newer ? &file->newer->older : &reader->newest) = file->older;
+    *(file->older ? &file->older->newer : &reader->oldest) = file->newer;
+}
+
+static void list_add(struct shard_reader *reader, struct shard_file *file)
+{
+    file->newer = NULL;
+    file->older = reader->newest;
+    *(file->older ? &file->older->newer : &reader->oldest) = file;
+    reader->newest = file;
+}
+
+/* Closes the file that has been idle longest, if too many are open. */
+static void close_idle(struct shard_reader *reader)
+{
+    struct shard_file *file = reader->open_count < OPEN_FILES ? NULL : reader->oldest;
+    while (file && file->users > 0)
+        file = file->newer;
+    if (!file)
+        return;
+    list_remove(reader, file);
+    reader->files[file->index] = NULL;
+    reader->open_count--;
+    file_free(file);
+}
+
+static dcp_status find_open(struct shard_reader *reader, uint32_t index, struct shard_file **found)
+{
+    struct shard_file *file = reader->files[index];
+    if (reader->pinned) {
+        *found = reader->pinned;
+        return DCP_OK;
+    }
+    if (file) {
+        list_remove(reader, file);
+    } else {
+        close_idle(reader);
+        RETURN_IF_ERROR(file_new(reader, reader->metadata->files[index], &file));
+        file->index = index;
+        reader->files[index] = file;
+        reader->open_count++;
+    }
+    list_add(reader, file);
+    *found = file;
+    return DCP_OK;
+}
+
+dcp_status shard_file_acquire(struct shard_reader *reader, uint32_t index,
+                              dcp_verification verification, struct shard_file **file)
+{
+    if (index >= reader->file_count)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: file number %u, but the checkpoint has %zu",
+                             reader->directory, (unsigned)index, reader->file_count);
+    pthread_mutex_lock(&reader->mutex);
+    dcp_status status = find_open(reader, index, file);
+    if (status == DCP_OK)
+        (*file)->users++;
+    pthread_mutex_unlock(&reader->mutex);
+    RETURN_IF_ERROR(status);
+    if ((*file)->footer == FOOTER_DAMAGED && verification != DCP_VERIFY_NONE) {
+        status = shard_footer_blame(*file);
+        shard_file_release(reader, *file);
+    }
+    return status;
+}
+
+void shard_file_release(struct shard_reader *reader, struct shard_file *file)
+{
+    pthread_mutex_lock(&reader->mutex);
+    file->users--;
+    pthread_mutex_unlock(&reader->mutex);
+}
+
+void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures)
+{
+    figures->bytes_read = atomic_load_explicit(&reader->bytes_read, memory_order_relaxed);
+}
+
+void shard_reader_free(struct shard_reader *reader)
+{
+    if (!reader)
+        return;
+    for (size_t i = 0; i < reader->file_count; i++) {
+        if (reader->files[i])
+            file_free(reader->files[i]);
+    }
+    if (reader->pinned)
+        file_free(reader->pinned);
+    pthread_mutex_destroy(&reader->mutex);
+    memory_release(reader->files);
+    memory_release(reader->directory);
+    memory_release(reader);
+}

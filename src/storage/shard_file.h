@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The files of an open checkpoint: opened when first read, checked once, kept open up to a limit.
+ */
+#ifndef STORAGE_SHARD_FILE_H
+#define STORAGE_SHARD_FILE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/byte_source.h"
+#include "storage/shard_reader.h"
+
+enum footer_state { FOOTER_NONE, FOOTER_GOOD, FOOTER_DAMAGED };
+
+/* An open file of a checkpoint. */
+struct shard_file {
+    struct file file;
+    const char *name; /* relative to the checkpoint's directory; borrowed from the metadata */
+    uint64_t size;
+    atomic_uint_fast64_t *bytes_read; /* the reader's */
+    enum footer_state footer;
+    uint64_t content_length; /* what pieces may lie in: up to the footer, or the whole file */
+    uint32_t block_size;     /* the rest only with a good footer */
+    uint64_t *blocks;
+    size_t block_count;
+    size_t users; /* the rest is guarded by the reader's mutex */
+    uint32_t index;
+    struct shard_file *newer, *older; /* open files in order of use */
+};
+
+struct shard_reader {
+    const struct file_ops *ops;
+    char *directory;
+    enum storage_form form;
+    const struct metadata *metadata; /* where the caller keeps it */
+    pthread_mutex_t mutex;           /* over what follows */
+    struct shard_file **files;       /* by index of metadata->files; NULL: not open */
+    size_t file_count;
+    size_t open_count;
+    struct shard_file *newest, *oldest;
+    struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */
+    atomic_uint_fast64_t bytes_read;
+};
+
+dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
+                            enum storage_form form, struct shard_reader **reader);
+/* Takes over the list of files. */
+dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata);
+
+/* Opens a file of the reader that is not in its list yet (a .pt file), to stay open. */
+dcp_status shard_reader_pin(struct shard_reader *reader, const char *name);
+
+/* The file, open, in use until it is released. With verification, a footer that is damaged is an
+ * error; one of another save always is. */
+dcp_status shard_file_acquire(struct shard_reader *reader, uint32_t index,
+                              dcp_verification verification, struct shard_file **file);
+void shard_file_release(struct shard_reader *reader, struct shard_file *file);
+
+/* Reads, and counts what was read. Threads need no lock. */
+dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
+/* The whole file, footer and all. */
+struct byte_source shard_file_source(struct shard_file *file);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/shard_footer.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* One block is held in memory when reads are widened. */
+#define BLOCK_SIZE_MAX (UINT32_C(64) << 20)
+
+dcp_status shard_footer_check(const struct shard_file *file, const struct footer *footer)
+{
+    uint64_t length = footer->content_length;
+    uint64_t size = footer->block_size;
+    if (length > file->size)
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "%s: the footer covers %" PRIu64 " bytes, the file has %" PRIu64,
+                             file->file.path, length, file->size);
+    if (size == 0 || size > BLOCK_SIZE_MAX)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: the footer has blocks of %" PRIu64 " bytes",
+                             file->file.path, size);
+    uint64_t expected = length / size + (length % size != 0);
+    if (footer->block_count != expected)
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "%s: the footer has %zu block checksums, expected %" PRIu64,
+                             file->file.path, footer->block_count, expected);
+    return DCP_OK;
+}
+
+dcp_status shard_footer_check_save(const struct shard_file *file, const struct footer *footer,
+                                   const char *save_id)
+{
+    if (save_id[0] == '\0' || footer->save_id[0] == '\0' || strcmp(save_id, footer->save_id) == 0)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FOREIGN, "%s belongs to save %s, the checkpoint is save %s",
+                         file->file.path, footer->save_id, save_id);
+}
+
+static dcp_status take_blocks(struct shard_file *file, const struct footer *footer)
+{
+    file->blocks = memory_allocate_array(footer->block_count, sizeof *file->blocks);
+    if (!file->blocks)
+        return error_no_memory(footer->block_count * sizeof *file->blocks, "block checksums");
+    if (footer->block_count > 0)
+        memcpy(file->blocks, footer->blocks, footer->block_count * sizeof *file->blocks);
+    file->block_count = footer->block_count;
+    file->block_size = footer->block_size;
+    file->content_length = footer->content_length;
+    file->footer = FOOTER_GOOD;
+    return DCP_OK;
+}
+
+static bool is_damage(dcp_status status)
+{
+    return status == DCP_ERR_FORMAT || status == DCP_ERR_CHECKSUM;
+}
+
+/* *found: footer is to be freed. */
+static dcp_status decode(struct shard_file *file, struct footer *footer, bool *found)
+{
+    *found = false;
+    dcp_status status = footer_decode(shard_file_source(file), footer, found);
+    if (status != DCP_OK)
+        *found = false;
+    if (!*found)
+        return status;
+    return shard_footer_check(file, footer);
+}
+
+dcp_status shard_footer_read(struct shard_file *file, const char *save_id)
+{
+    struct footer footer;
+    bool found;
+    dcp_status status = decode(file, &footer, &found);
+    if (is_damage(status)) {
+        file->footer = FOOTER_DAMAGED;
+        status = DCP_OK;
+    } else if (status == DCP_OK && found) {
+        status = shard_footer_check_save(file, &footer, save_id);
+        if (status == DCP_OK)
+            status = take_blocks(file, &footer);
+    }
+    if (found)
+        footer_free(&footer);
+    return status;
+}
+
+dcp_status shard_footer_blame(struct shard_file *file)
+{
+    struct footer footer;
+    bool found;
+    dcp_status status = decode(file, &footer, &found);
+    if (found)
+        footer_free(&footer);
+    return status;
+}

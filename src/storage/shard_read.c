@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading one region of one stored tensor, or one object. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "format/item.h"
+#include "format/metadata_codec.h"
+#include "state/box.h"
+#include "state/copy.h"
+#include "storage/read_region.h"
+#include "storage/stored_item.h"
+
+#define CHECK_SIZE ((size_t)1 << 20)
+
+/* Whether inner lies inside outer. */
+static bool box_is_inside(struct box inner, int32_t ndim, const int64_t *offsets,
+                          const int64_t *sizes)
+{
+    if (inner.ndim != ndim)
+        return false;
+    for (int32_t i = 0; i < ndim; i++) {
+        int64_t start;
+        if (inner.sizes[i] < 0 || __builtin_sub_overflow(inner.offsets[i], offsets[i], &start) ||
+            start < 0 || start > sizes[i] || inner.sizes[i] > sizes[i] - start)
+            return false;
+    }
+    return true;
+}
+
+static dcp_status check_boxes(const struct metadata_entry *entry,
+                              const struct metadata_piece *piece, struct box region,
+                              struct box target)
+{
+    if (entry->is_tensor && target.ndim == entry->ndim &&
+        box_is_inside(region, entry->ndim, piece->offsets, piece->sizes) &&
+        box_is_inside(region, entry->ndim, target.offsets, target.sizes))
+        return DCP_OK;
+    char text[256];
+    return dcp_error_set(DCP_ERR_INTERNAL, "%s: region %s is not in both the piece and its target",
+                         entry->name, box_format(region, text, sizeof text));
+}
+
+/* Where the data is in the file, for messages; compressed data has no place of its own. */
+static uint64_t place_of(const struct stored_item *item, const struct tensor_view *view)
+{
+    if (item->piece->zstd || item->inflated)
+        return item->piece->offset;
+    return view->data_offset + (item->piece->encoding == PIECE_STREAM ? item->piece->offset : 0);
+}
+
+/* Reads a record as a whole for its CRC alone. */
+static dcp_status check_record(const struct stored_item *item, const struct tensor_view *view)
+{
+    uint64_t size = view->data_length < CHECK_SIZE ? view->data_length : CHECK_SIZE;
+    unsigned char *bytes = memory_allocate((size_t)size);
+    if (!bytes)
+        return error_no_memory((size_t)size, "a buffer for checking");
+    uint32_t crc = 0;
+    dcp_status status = DCP_OK;
+    for (uint64_t done = 0; status == DCP_OK && done < view->data_length; done += size) {
+        if (size > view->data_length - done)
+            size = view->data_length - done;
+        status = byte_source_read(&item->source, view->data_offset + done, bytes, (size_t)size);
+        crc = status == DCP_OK ? crc32_update(crc, bytes, (size_t)size) : crc;
+    }
+    memory_release(bytes);
+    if (status == DCP_OK && crc != view->crc)
+        status = checked_crc_error(item->file->file.path, place_of(item, view), item->entry->name,
+                                   view->crc, crc);
+    return status;
+}
+
+/* Whether reading the piece as a whole passes over all of its record, in order. */
+static bool is_record(const struct tensor_view *view)
+{
+    uint64_t bytes;
+    return shape_bytes(view->ndim, view->sizes, view->dtype, &bytes) &&
+           bytes == view->storage_bytes && copy_is_dense(view->ndim, view->sizes, view->strides);
+}
+
+/* Sees to it that the record's CRC is checked: now if it is at hand, or if everything is to be
+ * checked and nothing else will; otherwise if it happens to be read as a whole. */
+static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
+                                dcp_verification verification, bool whole)
+{
+    if (!view->has_crc || verification == DCP_VERIFY_NONE)
+        return DCP_OK;
+    bool at_hand = item->memory || item->inflated;
+    bool other = verification == DCP_VERIFY_READ || item->file->footer == FOOTER_GOOD ||
+                 (whole && is_record(view));
+    if (at_hand || !other)
+        return check_record(item, view);
+    checked_source_watch(&item->checked, view->data_offset, view->data_length, view->crc);
+    return DCP_OK;
+}
+
+static dcp_status read_into(struct stored_item *item, struct box region,
+                            const struct tensor_view *view, dcp_dtype dtype, struct box target,
+                            const int64_t *strides, void *destination)
+{
+    int64_t offsets[DCP_MAX_DIMS], way = 0;
+    for (int32_t i = 0; i < region.ndim; i++) {
+        offsets[i] = region.offsets[i] - item->piece->offsets[i];
+        way += (region.offsets[i] - target.offsets[i]) * strides[i];
+    }
+    struct region_target to = {
+        .dtype = dtype,
+        .element = (unsigned char *)destination + way * (int64_t)dcp_dtype_size(dtype),
+        .strides = strides,
+    };
+    return stored_item_blame(item, read_region(&item->source, view, offsets, region.sizes, &to));
+}
+
+dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
+                             struct box target, const int64_t *strides, void *destination,
+                             dcp_verification verification)
+{
+    struct stored_item item;
+    struct tensor_view view;
+    RETURN_IF_ERROR(check_boxes(entry, piece, region, target));
+    if (box_volume(region) == 0)
+        return DCP_OK;
+    bool whole =
+        box_volume(region) == box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
+    RETURN_IF_ERROR(stored_item_open(&item, reader, entry, piece, verification, whole));
+    dcp_status status = stored_item_view(&item, &view);
+    if (status == DCP_OK)
+        status = arrange_check(&item, &view, verification, whole);
+    if (status == DCP_OK)
+        status = read_into(&item, region, &view, dtype, target, strides, destination);
+    stored_item_close(&item);
+    return status;
+}
+
+dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             struct state_pool *pool, dcp_state **object)
+{
+    struct stored_item item;
+    if (entry->is_tensor)
+        return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", entry->name);
+    if (piece->encoding == PIECE_VIEW)
+        return pt_read_object(reader->metadata, piece, pool, object);
+    RETURN_IF_ERROR(stored_item_open(&item, reader, entry, piece, verification, true));
+    dcp_status status = stored_item_blame(&item, item_read_object(item.source, pool, object));
+    stored_item_close(&item);
+    return status;
+}

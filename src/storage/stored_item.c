@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/stored_item.h"
+
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "format/item.h"
+#include "format/zip.h"
+#include "state/box.h"
+
+/* Streams up to here are read at once if all of them is wanted: one read instead of several. */
+#define SMALL_STREAM ((uint64_t)64 << 10)
+/* And up to here if a part is: not more than reading the container costs anyway. */
+#define TINY_STREAM ((uint64_t)16 << 10)
+
+/* What a container adds to the data of a tensor, at most; and what an object may grow to when it is
+ * decompressed: some, and so much of its stored size. */
+#define CONTAINER_SIZE ((uint64_t)64 << 10)
+#define OBJECT_SIZE    ((uint64_t)64 << 20)
+#define OBJECT_EXPANDS 64
+/* Deflate cannot do better than this. */
+#define DEFLATE_EXPANDS 1032
+
+dcp_status stored_item_check_range(const struct shard_file *file,
+                                   const struct metadata_entry *entry,
+                                   const struct metadata_piece *piece)
+{
+    /* A view of a storage has its own ranges; a tensor without elements may have no bytes. */
+    if (piece->encoding != PIECE_STREAM)
+        return DCP_OK;
+    if (piece->length == 0)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: no bytes at %s:%" PRIu64, entry->name, file->name,
+                             piece->offset);
+    if (piece->offset > file->content_length ||
+        piece->length > file->content_length - piece->offset)
+        return dcp_error_set(
+            DCP_ERR_FORMAT, "%s: %" PRIu64 " bytes at %s:%" PRIu64 ", but the file has %" PRIu64,
+            entry->name, piece->length, file->name, piece->offset, file->content_length);
+    return DCP_OK;
+}
+
+dcp_status stored_item_blame(const struct stored_item *item, dcp_status status)
+{
+    if (status == DCP_OK || status == DCP_ERR_CHECKSUM)
+        return status; /* checksums tell their own story */
+    return error_prefix(status, "%s (%s:%" PRIu64 ")", item->entry->name, item->file->name,
+                        item->piece->offset);
+}
+
+/* Reads the whole stream into memory and makes that the source. */
+static dcp_status load_stream(struct stored_item *item)
+{
+    size_t size = (size_t)item->piece->length;
+    void *bytes = item->piece->length <= SIZE_MAX ? memory_allocate(size) : NULL;
+    if (!bytes)
+        return error_no_memory(size, "a stored item");
+    dcp_status status = byte_source_read(&item->source, 0, bytes, size);
+    if (status != DCP_OK) {
+        memory_release(bytes);
+        return status;
+    }
+    item->memory = bytes;
+    item->source = byte_source_memory(bytes, size);
+    return DCP_OK;
+}
+
+/* What may come out is known for a tensor, and limited by what is stored for an object. */
+static uint64_t decompressed_limit(const struct stored_item *item)
+{
+    const struct metadata_entry *entry = item->entry;
+    uint64_t bytes;
+    if (entry->is_tensor)
+        return shape_bytes(entry->ndim, item->piece->sizes, entry->dtype, &bytes)
+                   ? bytes + CONTAINER_SIZE
+                   : 0;
+    return __builtin_mul_overflow(item->piece->length, OBJECT_EXPANDS, &bytes)
+               ? INT64_MAX
+               : bytes + OBJECT_SIZE;
+}
+
+static dcp_status decompress_stream(struct stored_item *item)
+{
+    void *bytes;
+    size_t size;
+    RETURN_IF_ERROR(load_stream(item));
+    RETURN_IF_ERROR(item_decompress(item->memory, (size_t)item->source.size,
+                                    decompressed_limit(item), &bytes, &size));
+    memory_release(item->memory);
+    item->memory = bytes;
+    item->source = byte_source_memory(bytes, size);
+    return DCP_OK;
+}
+
+dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reader,
+                            const struct metadata_entry *entry, const struct metadata_piece *piece,
+                            dcp_verification verification, bool whole)
+{
+    *item = (struct stored_item){.reader = reader, .entry = entry, .piece = piece};
+    arena_init(&item->arena, 0);
+    bool is_stream = piece->encoding == PIECE_STREAM;
+    dcp_status status = shard_file_acquire(reader, piece->file, verification, &item->file);
+    if (status != DCP_OK) {
+        item->file = NULL;
+        return error_prefix(status, "%s", entry->name);
+    }
+    status = stored_item_check_range(item->file, entry, piece);
+    if (status == DCP_OK)
+        status = checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
+                                     is_stream ? piece->length : item->file->size, entry->name,
+                                     verification, &item->source);
+    if (status == DCP_OK && piece->zstd)
+        status = stored_item_blame(item, decompress_stream(item));
+    else if (status == DCP_OK && is_stream && piece->length <= (whole ? SMALL_STREAM : TINY_STREAM))
+        status = stored_item_blame(item, load_stream(item));
+    if (status != DCP_OK)
+        stored_item_close(item);
+    return status;
+}
+
+/* The size that the record claims was compared with what the tensor needs; here it is compared with
+ * what deflate can make of the stored bytes. */
+static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *view)
+{
+    if (view->storage_bytes / DEFLATE_EXPANDS > view->data_length)
+        return dcp_error_set(DCP_ERR_FORMAT, "%" PRIu64 " deflated bytes cannot become %" PRIu64,
+                             view->data_length, view->storage_bytes);
+    if (view->data_offset > item->source.size ||
+        view->data_length > item->source.size - view->data_offset)
+        return dcp_error_set(DCP_ERR_FORMAT, "the deflated data reaches beyond its file");
+    void *stored = memory_allocate((size_t)view->data_length);
+    item->inflated = memory_allocate((size_t)view->storage_bytes);
+    dcp_status status = DCP_OK;
+    if (!stored || !item->inflated)
+        status = error_no_memory((size_t)view->storage_bytes, "an inflated storage");
+    if (status == DCP_OK)
+        status =
+            byte_source_read(&item->source, view->data_offset, stored, (size_t)view->data_length);
+    if (status == DCP_OK)
+        status = zip_inflate(stored, (size_t)view->data_length, item->inflated,
+                             (size_t)view->storage_bytes);
+    memory_release(stored);
+    RETURN_IF_ERROR(status);
+    item->source = byte_source_memory(item->inflated, (size_t)view->storage_bytes);
+    view->deflated = false;
+    view->data_offset = 0;
+    view->data_length = view->storage_bytes;
+    return DCP_OK;
+}
+
+static dcp_status find_view(struct stored_item *item, struct tensor_view *view)
+{
+    const struct metadata_entry *entry = item->entry;
+    if (item->piece->encoding == PIECE_STREAM)
+        RETURN_IF_ERROR(item_open_tensor(item->source, &item->arena, view));
+    else
+        *view = *item->piece->view;
+    RETURN_IF_ERROR(item_check_view(view, entry->dtype, entry->ndim, item->piece->sizes));
+    return view->deflated ? inflate_storage(item, view) : DCP_OK;
+}
+
+dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
+{
+    return stored_item_blame(item, find_view(item, view));
+}
+
+void stored_item_close(struct stored_item *item)
+{
+    if (item->file) {
+        checked_source_close(&item->checked);
+        shard_file_release(item->reader, item->file);
+    }
+    memory_release(item->inflated);
+    memory_release(item->memory);
+    arena_free(&item->arena);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One stored piece, opened: its bytes as a source, wherever they have to come from. */
+#ifndef STORAGE_STORED_ITEM_H
+#define STORAGE_STORED_ITEM_H
+
+#include "storage/checked_source.h"
+
+/* Must stay where it is while it is open. */
+struct stored_item {
+    struct shard_file *file;
+    struct shard_reader *reader;
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+    struct checked_source checked;
+    struct byte_source source; /* what format/ is given: the stream, or the file of a view */
+    void *memory;              /* holds all of source: a small or compressed stream */
+    void *inflated;            /* the storage of a deflated record */
+    struct arena arena;
+};
+
+/* Opens the file and checks the piece against its size. whole: all of the piece is wanted, so that
+ * a small one is read at once. Errors name the item. */
+dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reader,
+                            const struct metadata_entry *entry, const struct metadata_piece *piece,
+                            dcp_verification verification, bool whole);
+/* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
+ * have been inflated. */
+dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);
+/* Puts the item's name and place in front of the story; returns status. */
+dcp_status stored_item_blame(const struct stored_item *item, dcp_status status);
+void stored_item_close(struct stored_item *item);
+
+/* Whether the piece lies inside what the file holds besides its footer. */
+dcp_status stored_item_check_range(const struct shard_file *file,
+                                   const struct metadata_entry *entry,
+                                   const struct metadata_piece *piece);
+
+#endif
