@@ -57,7 +57,8 @@ static dcp_status exchange_plans(struct save *save, dcp_status status)
                            save->coordinator.assignments, &assignment);
     if (status == DCP_OK) {
         save->assigned = true;
-        status = save_assignment_decode(save->ops, &assignment, &save->session, &save->orders);
+        status = save_assignment_decode(save->ops, &assignment, &save->local.plan, &save->session,
+                                        &save->orders);
     }
     buffer_free(&assignment);
     return status;

@@ -47,6 +47,7 @@ static dcp_status stream_layout(dcp_dtype dtype, int32_t ndim, const int64_t *si
 
 static dcp_status encode_assignments(struct save_coordinator *coordinator,
                                      const struct save_session *session,
+                                     const struct save_plan *plans, const struct save_plan *plans,
                                      const struct write_orders *orders)
 {
     for (int rank = 0; rank < coordinator->rank_count; rank++) {
@@ -55,7 +56,7 @@ static dcp_status encode_assignments(struct save_coordinator *coordinator,
         buffer_append_text(out, session->save_id, strlen(session->save_id));
         buffer_append_u32(out, session->generation);
         buffer_append_u8(out, session->sync);
-        RETURN_IF_ERROR(write_orders_encode(&orders[rank], out));
+        RETURN_IF_ERROR(write_orders_encode(&orders[rank], &plans[rank], out));
         RETURN_IF_ERROR(buffer_status(out));
     }
     return DCP_OK;
@@ -80,7 +81,7 @@ static dcp_status merge_plans(struct save_coordinator *coordinator,
                                         &coordinator->metadata);
     coordinator->metadata.save_id = session->save_id;
     if (status == DCP_OK)
-        status = encode_assignments(coordinator, session, orders);
+        status = encode_assignments(coordinator, session, plans, orders);
     for (int rank = 0; rank < coordinator->rank_count; rank++)
         write_orders_free(&orders[rank]);
     memory_release(orders);
@@ -150,7 +151,8 @@ void save_coordinator_free(struct save_coordinator *coordinator)
 }
 
 dcp_status save_assignment_decode(const struct file_ops *ops, const struct buffer *assignment,
-                                  struct save_session *session, struct write_orders *orders)
+                                  const struct save_plan *plan, struct save_session *session,
+                                  struct write_orders *orders)
 {
     struct reader reader;
     size_t path_length = 0, id_length = 0;
@@ -174,5 +176,6 @@ dcp_status save_assignment_decode(const struct file_ops *ops, const struct buffe
         session->generation = generation;
         session->sync = sync;
     }
-    return write_orders_decode(assignment->data + reader.position, reader_left(&reader), orders);
+    return write_orders_decode(assignment->data + reader.position, reader_left(&reader), plan,
+                               orders);
 }

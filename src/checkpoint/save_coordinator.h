@@ -31,6 +31,7 @@ void save_coordinator_free(struct save_coordinator *coordinator);
 /* Every rank: unpacks an assignment. A session that was not begun here (path is NULL) gets what the
  * coordinator decided. */
 dcp_status save_assignment_decode(const struct file_ops *ops, const struct buffer *assignment,
-                                  struct save_session *session, struct write_orders *orders);
+                                  const struct save_plan *plan, struct save_session *session,
+                                  struct write_orders *orders);
 
 #endif

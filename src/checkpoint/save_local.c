@@ -50,8 +50,7 @@ static dcp_status encode_objects(struct save_local *local)
     return status;
 }
 
-/* Items come in flattening order, chunk by chunk, but for chunks without elements, which the plan
- * leaves out. */
+/* A tensor of which this rank holds no chunk has an item all the same, of no elements. */
 static dcp_status find_sources(struct save_local *local)
 {
     local->sources = memory_allocate_zeroed(local->plan.count, sizeof *local->sources);
@@ -61,10 +60,10 @@ static dcp_status find_sources(struct save_local *local)
         const struct write_item *item = &local->plan.items[i];
         const struct flat_entry *entry = &local->flat.entries[item->entry];
         local->sources[i].item = item;
-        if (item->is_tensor)
-            local->sources[i].chunk = &entry->node->as.tensor->chunks[item->chunk];
-        else
+        if (!item->is_tensor)
             local->sources[i].stream = local->streams.data + local->stream_offsets[item->entry];
+        else if (item->chunk < entry->node->as.tensor->chunk_count)
+            local->sources[i].chunk = &entry->node->as.tensor->chunks[item->chunk];
     }
     return DCP_OK;
 }
