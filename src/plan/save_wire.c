@@ -237,7 +237,7 @@ static dcp_status read_chunks(struct plan_reader *in)
 static dcp_status read_entry(struct plan_reader *in)
 {
     struct write_item *item = &in->item;
-    size_t name_length;
+    size_t name_length = 0;
     RETURN_IF_ERROR(read_name(in, &name_length));
     RETURN_IF_ERROR(read_path(in, name_length));
     uint8_t flags = reader_u8(&in->reader);
