@@ -122,13 +122,10 @@ static void clean_up(struct save *save)
 /* The checkpoint becomes visible only if every rank has written; every rank learns how it ended. */
 static dcp_status finish(struct save *save, dcp_status status)
 {
-    struct dcp_collective gathering = call_of(save, "waiting for all ranks to have written");
-    struct group_messages none = {0};
+    struct dcp_collective writing = call_of(save, "waiting for all ranks to have written");
     bool visible = false, keep_files = false;
 
-    status = group_gather(save->options.group, &gathering, save->options.coordinator, status, NULL,
-                          0, &none);
-    group_messages_free(&none);
+    status = group_agree(save->options.group, &writing, status);
     if (save->coordinates && status == DCP_OK)
         status =
             save_coordinator_commit(&save->coordinator, &save->session, &save->options, &visible);

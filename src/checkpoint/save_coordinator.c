@@ -47,7 +47,7 @@ static dcp_status stream_layout(dcp_dtype dtype, int32_t ndim, const int64_t *si
 
 static dcp_status encode_assignments(struct save_coordinator *coordinator,
                                      const struct save_session *session,
-                                     const struct save_plan *plans, const struct save_plan *plans,
+                                     const struct save_plan *plans,
                                      const struct write_orders *orders)
 {
     for (int rank = 0; rank < coordinator->rank_count; rank++) {
