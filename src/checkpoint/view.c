@@ -72,7 +72,7 @@ static dcp_status find_entry(const dcp_checkpoint *checkpoint, size_t index,
 dcp_status dcp_entry_at_sized(const dcp_checkpoint *checkpoint, size_t index, dcp_entry *entry,
                               size_t entry_size)
 {
-    const struct metadata_entry *stored;
+    const struct metadata_entry *stored = NULL;
 
     if (!entry)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the place for an entry is NULL");
@@ -111,7 +111,7 @@ dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name, si
 dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
                                  dcp_stored_chunk *stored, size_t stored_size)
 {
-    const struct metadata_entry *found;
+    const struct metadata_entry *found = NULL;
 
     if (!stored)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
@@ -165,7 +165,7 @@ dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
                                  const dcp_tensor *destination, size_t tensor_size,
                                  dcp_verification verification)
 {
-    const struct metadata_entry *found;
+    const struct metadata_entry *found = NULL;
     dcp_tensor ours;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
@@ -180,7 +180,7 @@ dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
 dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
                            const char *key)
 {
-    const struct metadata_entry *found;
+    const struct metadata_entry *found = NULL;
     dcp_state *object;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
