@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A check of a whole checkpoint on its way: faults are reported and counted, and the check goes on.
+ * Functions return a failure only when they cannot go on, for want of memory. */
+#ifndef STORAGE_VERIFICATION_H
+#define STORAGE_VERIFICATION_H
+
+#include "format/footer.h"
+#include "storage/shard_file.h"
+#include "storage/verify.h"
+
+struct verification {
+    dcp_fault_function report;
+    void *context;
+    uint64_t faults;
+    const struct metadata *metadata;
+    struct shard_reader *reader;
+};
+
+/* Where one piece of the metadata lies; sorted by file, then offset. */
+struct placed_piece {
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+};
+
+void verification_fault(struct verification *verification, const char *file, uint64_t offset,
+                        const char *name, const char *format, ...) DCP_PRINTF(5, 6);
+/* A step that failed is a fault, told by its story; returns DCP_OK unless memory is missing. */
+dcp_status verification_judge(struct verification *verification, dcp_status status,
+                              const char *file, uint64_t offset, const char *name);
+
+/* A file by itself: there, whole, its footer and all blocks right. *usable: its pieces can be
+ * looked at. */
+dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable);
+/* A file's footer against the metadata's pieces in that file. */
+dcp_status verify_footer_contents(struct verification *verification, struct shard_file *file,
+                                  uint32_t index, const struct footer *footer, size_t piece_count);
+/* Every record of a zip archive that starts at offset of the file. *sound: no fault was found. */
+dcp_status verify_records(struct verification *verification, struct byte_source source,
+                          const char *file, uint64_t offset, const char *name, bool *sound);
+/* One piece: inside its file, its container and records right, what it holds as the metadata says.
+ */
+dcp_status verify_piece(struct verification *verification, const struct placed_piece *placed);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/verify.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "format/metadata_codec.h"
+#include "storage/storage_open.h"
+#include "storage/verification.h"
+
+void verification_fault(struct verification *verification, const char *file, uint64_t offset,
+                        const char *name, const char *format, ...)
+{
+    char text[ERROR_TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    verification->faults++;
+    if (verification->report)
+        verification->report(verification->context, file, offset, name, text);
+}
+
+dcp_status verification_judge(struct verification *verification, dcp_status status,
+                              const char *file, uint64_t offset, const char *name)
+{
+    if (status == DCP_OK || status == DCP_ERR_NO_MEMORY)
+        return status;
+    verification_fault(verification, file, offset, name, "%s", dcp_error_message());
+    return DCP_OK;
+}
+
+static int compare_placed(const void *left, const void *right)
+{
+    const struct metadata_piece *a = ((const struct placed_piece *)left)->piece;
+    const struct metadata_piece *b = ((const struct placed_piece *)right)->piece;
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static dcp_status place_pieces(const struct metadata *metadata, struct placed_piece **placed,
+                               size_t *count)
+{
+    size_t total = 0, next = 0;
+    for (size_t i = 0; i < metadata->count; i++)
+        total += metadata->entries[i].piece_count;
+    *count = total;
+    *placed = memory_allocate_array(total, sizeof **placed);
+    if (!*placed)
+        return error_no_memory(total * sizeof **placed, "a list of pieces");
+    for (size_t i = 0; i < metadata->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        for (size_t p = 0; p < entry->piece_count; p++)
+            (*placed)[next++] = (struct placed_piece){entry, &entry->pieces[p]};
+    }
+    if (total > 1)
+        qsort(*placed, total, sizeof **placed, compare_placed);
+    return DCP_OK;
+}
+
+/* What the file says of itself, against the metadata; and of a .pt file, all its records, which no
+ * single piece answers for. */
+static dcp_status verify_whole(struct verification *verification, uint32_t index,
+                               size_t piece_count)
+{
+    struct shard_file *file;
+    struct footer footer;
+    bool found = false;
+    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
+    dcp_status status = DCP_OK;
+    if (verification->reader->form == STORAGE_PT) {
+        status = verify_records(verification, shard_file_source(file), file->name, 0, "", &found);
+    } else if (file->footer == FOOTER_GOOD) {
+        status = footer_decode(shard_file_source(file), &footer, &found);
+        if (status == DCP_OK && found) {
+            status = verify_footer_contents(verification, file, index, &footer, piece_count);
+            footer_free(&footer);
+        }
+    }
+    status = verification_judge(verification, status, file->name, 0, "");
+    shard_file_release(verification->reader, file);
+    return status;
+}
+
+static dcp_status verify_one_file(struct verification *verification, uint32_t index,
+                                  const struct placed_piece *placed, size_t count)
+{
+    bool usable;
+    RETURN_IF_ERROR(verify_file(verification, index, &usable));
+    if (!usable)
+        return DCP_OK;
+    RETURN_IF_ERROR(verify_whole(verification, index, count));
+    for (size_t i = 0; i < count; i++)
+        RETURN_IF_ERROR(verify_piece(verification, &placed[i]));
+    return DCP_OK;
+}
+
+static dcp_status verify_contents(struct verification *verification)
+{
+    const struct metadata *metadata = verification->metadata;
+    struct placed_piece *placed;
+    size_t count, next = 0;
+    RETURN_IF_ERROR(place_pieces(metadata, &placed, &count));
+    dcp_status status = DCP_OK;
+    for (uint32_t file = 0; file < metadata->file_count && status == DCP_OK; file++) {
+        size_t first = next;
+        while (next < count && placed[next].piece->file == file)
+            next++;
+        status = verify_one_file(verification, file, placed + first, next - first);
+    }
+    for (size_t i = 0; i < metadata->count && status == DCP_OK; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        if (entry->is_tensor)
+            status =
+                verification_judge(verification, metadata_check_entry(entry), "", 0, entry->name);
+    }
+    memory_release(placed);
+    return status;
+}
+
+/* Without metadata, files that describe themselves can still be checked by themselves. */
+static dcp_status verify_loose_files(struct verification *verification, const struct file_ops *ops,
+                                     const char *path)
+{
+    struct directory directory;
+    struct metadata names;
+    RETURN_IF_ERROR(directory_read(ops, path, &directory));
+    size_t count = directory_count(&directory, DIRECTORY_SHARD);
+    metadata_init(&names);
+    names.files = arena_allocate_array(&names.arena, count, sizeof *names.files);
+    names.save_id = "";
+    dcp_status status = DCP_OK;
+    if (!names.files)
+        status = error_no_memory(count * sizeof *names.files, "names of files");
+    for (size_t i = 0; i < count && status == DCP_OK; i++)
+        names.files[names.file_count++] =
+            directory.names[directory.first[DIRECTORY_SHARD] + i].name;
+    if (status == DCP_OK)
+        status = shard_reader_new(ops, path, STORAGE_DCP, &verification->reader);
+    if (status == DCP_OK)
+        status = shard_reader_bind(verification->reader, &names);
+    bool usable;
+    for (uint32_t i = 0; i < count && status == DCP_OK; i++)
+        status = verify_file(verification, i, &usable);
+    shard_reader_free(verification->reader);
+    verification->reader = NULL;
+    metadata_free(&names);
+    directory_free(&directory);
+    return status;
+}
+
+/* Metadata could not be read: finds out which of its parts are at fault, each by itself. If none
+ * is, it is what they are together. */
+static dcp_status verify_parts(struct verification *verification, const struct file_ops *ops,
+                               const struct storage_place *place, const struct error_story *story)
+{
+    uint64_t before = verification->faults;
+    for (size_t i = 0; i < place->part_count && place->form != STORAGE_PT; i++) {
+        struct metadata part;
+        metadata_init(&part);
+        dcp_status status = storage_decode_part(ops, place, place->parts[i], &part);
+        metadata_free(&part);
+        RETURN_IF_ERROR(verification_judge(verification, status, place->parts[i], 0, ""));
+    }
+    if (verification->faults == before)
+        verification_fault(verification, place->part_count == 1 ? place->parts[0] : "", 0, "", "%s",
+                           story->text);
+    return place->form == STORAGE_DCP ? verify_loose_files(verification, ops, place->directory)
+                                      : DCP_OK;
+}
+
+/* No metadata at all. If a save was interrupted there, that is the fault; else there is nothing to
+ * check. */
+static dcp_status verify_nothing(struct verification *verification, const struct file_ops *ops,
+                                 const char *path)
+{
+    struct error_story story;
+    struct directory directory;
+    error_save(&story);
+    bool shards = directory_read(ops, path, &directory) == DCP_OK;
+    if (shards) {
+        shards = directory_count(&directory, DIRECTORY_SHARD) > 0;
+        directory_free(&directory);
+    }
+    error_restore(&story);
+    if (!shards)
+        return story.status;
+    verification_fault(verification, METADATA_NAME, 0, "", "%s", story.text);
+    return verify_loose_files(verification, ops, path);
+}
+
+static dcp_status verify_place(struct verification *verification, const struct file_ops *ops,
+                               const char *path, const struct storage_place *place)
+{
+    struct metadata metadata;
+    enum storage_form form;
+    dcp_status status = storage_read_metadata(ops, path, &form, &metadata, &verification->reader);
+    if (status == DCP_ERR_NO_MEMORY)
+        return status;
+    if (status != DCP_OK) {
+        struct error_story story;
+        error_save(&story);
+        return verify_parts(verification, ops, place, &story);
+    }
+    verification->metadata = &metadata;
+    status = verify_contents(verification);
+    shard_reader_free(verification->reader);
+    metadata_free(&metadata);
+    return status;
+}
+
+dcp_status storage_verify(const struct file_ops *ops, const char *path, dcp_fault_function report,
+                          void *context, uint64_t *faults)
+{
+    struct verification verification = {.report = report, .context = context};
+    struct storage_place place;
+    dcp_status status = storage_place_find(ops, path, &place);
+    if (status == DCP_OK) {
+        status = verify_place(&verification, ops, path, &place);
+        storage_place_free(&place);
+    } else if (status == DCP_ERR_NOT_FOUND) {
+        status = verify_nothing(&verification, ops, path);
+    }
+    *faults = verification.faults;
+    return status;
+}

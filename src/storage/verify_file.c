@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "storage/shard_footer.h"
+#include "storage/verification.h"
+
+static dcp_status verify_block(struct verification *verification, struct shard_file *file,
+                               size_t index, unsigned char *bytes)
+{
+    uint64_t offset = (uint64_t)index * file->block_size;
+    uint64_t left = file->content_length - offset;
+    size_t size = left < file->block_size ? (size_t)left : file->block_size;
+    dcp_status status = shard_file_read(file, bytes, size, offset);
+    if (status != DCP_OK)
+        return verification_judge(verification, status, file->name, offset, "");
+    uint64_t computed = xxh3_64(bytes, size);
+    if (computed != file->blocks[index])
+        verification_fault(verification, file->name, offset, "",
+                           "block %zu of %zu bytes has XXH3 %016" PRIx64 ", expected %016" PRIx64,
+                           index, size, computed, file->blocks[index]);
+    return DCP_OK;
+}
+
+static dcp_status verify_blocks(struct verification *verification, struct shard_file *file)
+{
+    unsigned char *bytes = memory_allocate(file->block_size);
+    if (!bytes)
+        return error_no_memory(file->block_size, "a block");
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < file->block_count && status == DCP_OK; i++)
+        status = verify_block(verification, file, i, bytes);
+    memory_release(bytes);
+    return status;
+}
+
+dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable)
+{
+    const char *name = verification->reader->metadata->files[index];
+    struct shard_file *file;
+    *usable = false;
+    dcp_status status = shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file);
+    if (status != DCP_OK)
+        return verification_judge(verification, status, name, 0, "");
+    *usable = true;
+    if (file->footer == FOOTER_DAMAGED)
+        status = verification_judge(verification, shard_footer_blame(file), name,
+                                    file->content_length, "");
+    else if (file->footer == FOOTER_GOOD)
+        status = verify_blocks(verification, file);
+    shard_file_release(verification->reader, file);
+    return status;
+}
+
+static bool piece_equal(const struct metadata_piece *a, const struct metadata_piece *b,
+                        int32_t ndim)
+{
+    size_t bytes = (size_t)ndim * sizeof(int64_t);
+    return a->offset == b->offset && a->length == b->length &&
+           (bytes == 0 ||
+            (memcmp(a->offsets, b->offsets, bytes) == 0 && memcmp(a->sizes, b->sizes, bytes) == 0));
+}
+
+static bool entry_equal(const struct metadata_entry *a, const struct metadata_entry *b)
+{
+    if (a->is_tensor != b->is_tensor)
+        return false;
+    return !a->is_tensor ||
+           (a->dtype == b->dtype && a->ndim == b->ndim &&
+            (a->ndim == 0 || memcmp(a->global_shape, b->global_shape,
+                                    (size_t)a->ndim * sizeof *a->global_shape) == 0));
+}
+
+static bool entry_has_piece(const struct metadata_entry *entry, uint32_t file,
+                            const struct metadata_piece *piece)
+{
+    for (size_t i = 0; i < entry->piece_count; i++) {
+        if (entry->pieces[i].file == file &&
+            piece_equal(&entry->pieces[i], piece, entry->is_tensor ? entry->ndim : 0))
+            return true;
+    }
+    return false;
+}
+
+dcp_status verify_footer_contents(struct verification *verification, struct shard_file *file,
+                                  uint32_t index, const struct footer *footer, size_t piece_count)
+{
+    size_t listed = 0;
+    for (size_t i = 0; i < footer->contents.count; i++) {
+        const struct metadata_entry *told = &footer->contents.entries[i];
+        const struct metadata_entry *entry = metadata_find(verification->metadata, told->name);
+        listed += told->piece_count;
+        if (!entry || !entry_equal(told, entry)) {
+            verification_fault(verification, file->name, footer->content_length, told->name,
+                               entry
+                                   ? "the footer has another kind, dtype or shape than the metadata"
+                                   : "in the footer, but not in the metadata");
+            continue;
+        }
+        for (size_t p = 0; p < told->piece_count; p++) {
+            if (!entry_has_piece(entry, index, &told->pieces[p]))
+                verification_fault(verification, file->name, told->pieces[p].offset, told->name,
+                                   "a piece of %" PRIu64
+                                   " bytes is in the footer, but not in the metadata",
+                                   told->pieces[p].length);
+        }
+    }
+    if (listed != piece_count)
+        verification_fault(verification, file->name, footer->content_length, "",
+                           "the metadata has %zu pieces in this file, its footer %zu", piece_count,
+                           listed);
+    return DCP_OK;
+}
