@@ -3,7 +3,7 @@
 #ifndef STATE_NUMBER_TEXT_H
 #define STATE_NUMBER_TEXT_H
 
-#define NUMBER_TEXT_MAX 32
+#define NUMBER_TEXT_MAX 40
 
 /* As Python's repr(): "1.0", "1e-05", "nan", "-inf"; whatever the locale. Returns text. */
 const char *number_text(double value, char text[NUMBER_TEXT_MAX]);
