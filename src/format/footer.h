@@ -28,7 +28,9 @@ dcp_status footer_encode(struct buffer *out, const char *save_id, uint64_t conte
                          uint32_t block_size, const uint64_t *blocks, size_t block_count,
                          const struct metadata *contents);
 /* *found is false, without an error, if the file does not end in a footer (PyTorch wrote it). A
- * footer that is there but damaged is DCP_ERR_CHECKSUM or DCP_ERR_FORMAT. */
+ * footer that is there but damaged is DCP_ERR_CHECKSUM or DCP_ERR_FORMAT, one of a later version
+ * DCP_ERR_UNSUPPORTED; *found is true then. Usually takes one read. On failure there is nothing to
+ * free. */
 dcp_status footer_decode(struct byte_source file, struct footer *footer, bool *found);
 void footer_free(struct footer *footer);
 
