@@ -25,7 +25,8 @@ struct builder_frame {
 struct builder {
     struct state_pool *pool;
     struct object_tensors tensors;
-    dcp_state **nodes; /* by serial of the value */
+    dcp_state ***pages; /* nodes by serial of the value, in pages that are made when needed */
+    struct arena page_arena;
     struct builder_frame *frames;
     size_t depth, capacity;
     uint64_t allowance; /* children and bytes that may still be taken */

@@ -8,7 +8,7 @@
 #include "format/object_builder.h"
 #include "format/object_integer.h"
 
-enum { FRAMES_FIRST = 16 };
+enum { FRAMES_FIRST = 16, PAGE_SIZE = 256 };
 
 /* A deflated pickle may be larger than the stream that holds it, but not by any amount. */
 #define PICKLE_BYTES_BASE (UINT64_C(64) << 20)
@@ -202,13 +202,28 @@ static dcp_status build_new(struct builder *builder, const struct pickle_value *
     return dcp_error_set(DCP_ERR_INTERNAL, "a digest where none is made");
 }
 
+/* Where the node of a value is kept. Of a large document an object may be a small part. */
+static dcp_status find_place(struct builder *builder, uint32_t serial, dcp_state ***place)
+{
+    dcp_state ***page = &builder->pages[serial / PAGE_SIZE];
+    if (*page == NULL) {
+        *page = arena_allocate_array(&builder->page_arena, PAGE_SIZE, sizeof **page);
+        if (*page == NULL)
+            return error_no_memory(PAGE_SIZE * sizeof **page, "an object's values");
+        memset(*page, 0, PAGE_SIZE * sizeof **page);
+    }
+    *place = &(*page)[serial % PAGE_SIZE];
+    return DCP_OK;
+}
+
 dcp_status builder_value(struct builder *builder, const struct pickle_value *value,
                          dcp_state **node)
 {
-    dcp_state **known = &builder->nodes[value->serial];
-    if (*known == NULL)
-        RETURN_IF_ERROR(build_new(builder, value, known));
-    *node = *known;
+    dcp_state **place;
+    RETURN_IF_ERROR(find_place(builder, value->serial, &place));
+    if (*place == NULL)
+        RETURN_IF_ERROR(build_new(builder, value, place));
+    *node = *place;
     return DCP_OK;
 }
 
@@ -285,16 +300,19 @@ dcp_status object_build(const struct pickle_value *root, const struct pickle_doc
 {
     /* Every child takes at least an opcode to put it in place. */
     struct builder builder = {.pool = pool, .allowance = 2 * (uint64_t)pickle_size};
-    builder.nodes = memory_allocate_zeroed(document->value_count, sizeof(dcp_state *));
-    if (builder.nodes == NULL)
-        return error_no_memory(document->value_count * sizeof(dcp_state *), "an object's values");
+    size_t page_count = (size_t)document->value_count / PAGE_SIZE + 1;
+    builder.pages = memory_allocate_zeroed(page_count, sizeof *builder.pages);
+    if (builder.pages == NULL)
+        return error_no_memory(page_count * sizeof *builder.pages, "an object's values");
+    arena_init(&builder.page_arena, 0);
     object_tensors_init(&builder.tensors, archive);
     dcp_status status = builder_value(&builder, root, object);
     if (status == DCP_OK)
         status = fill_all(&builder);
     object_tensors_free(&builder.tensors);
     memory_release(builder.frames);
-    memory_release(builder.nodes);
+    arena_free(&builder.page_arena);
+    memory_release(builder.pages);
     return status;
 }
 
