@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Every file operation of a save and of a load fails, once and from then on, in every way; every
+ * operation is the last before a crash. What is found afterwards is the old checkpoint or the new
+ * one, byte for byte. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "fault/versions.h"
+
+static const struct simulated_fault ways[] = {
+    {0, SIMULATED_ERROR, EIO, false},      {0, SIMULATED_ERROR, EIO, true},
+    {0, SIMULATED_ERROR, ENOSPC, false},   {0, SIMULATED_ERROR, ENOSPC, true},
+    {0, SIMULATED_ERROR, EAGAIN, false},   {0, SIMULATED_ERROR, EINTR, false},
+    {0, SIMULATED_SHORT_ONE, 0, false},    {0, SIMULATED_SHORT_ONE, 0, true},
+    {0, SIMULATED_SHORT_BY_ONE, 0, false},
+};
+
+#define WAY_COUNT (sizeof ways / sizeof *ways)
+
+static bool is_harmless(const struct simulated_fault *way)
+{
+    return way->kind != SIMULATED_ERROR || way->error_number == EINTR;
+}
+
+/* Before: an empty disk, or one with version 1, durable. */
+static struct simulated_file_system *disk_with(int version)
+{
+    struct simulated_file_system *fs = simulated_new();
+    if (version)
+        assert_int_equal(version_save(fs, version, 1), DCP_OK);
+    struct simulated_file_system *durable = simulated_copy(fs);
+    simulated_free(fs);
+    return durable;
+}
+
+static void fail_with(const struct simulated_file_system *fs, long n, const char *what, int found)
+{
+    fail_msg("operation %ld, %s: %s, found version %d: %s", n, simulated_operation_name(fs, n),
+             what, found, dcp_error_message());
+}
+
+/* One save of version 2 with one fault. Returns whether the fault was reached. */
+static bool save_with_fault(const struct simulated_file_system *before, int old, int size,
+                            struct simulated_fault fault)
+{
+    struct simulated_file_system *fs = simulated_copy(before);
+    simulated_set_fault(fs, &fault);
+    dcp_status status = version_save(fs, 2, size);
+    bool reached = simulated_fault_reached(fs);
+    struct simulated_file_system *after = simulated_copy(fs);
+    int found = version_find(after);
+
+    if (simulated_early_commit(fs))
+        fail_with(fs, fault.operation, simulated_early_commit(fs), found);
+    if (simulated_open_descriptors(fs) != 0)
+        fail_with(fs, fault.operation, "a descriptor leaked", found);
+    if (status == DCP_OK ? found != 2 : found != old && found != 2)
+        fail_with(fs, fault.operation, dcp_status_string(status), found);
+    if (status != DCP_OK && is_harmless(&fault))
+        fail_with(fs, fault.operation, "a harmless fault was an error", found);
+    /* A retry works, and leaves no more files than a save that never failed. */
+    if (version_save(after, 3, size) != DCP_OK || version_find(after) != 3)
+        fail_with(fs, fault.operation, "the retry failed", version_find(after));
+    assert_int_equal(version_count_files(after), size);
+    simulated_free(after);
+    simulated_free(fs);
+    return reached;
+}
+
+static void loop_over_faults(int old, int size)
+{
+    struct simulated_file_system *before = disk_with(old);
+    for (size_t w = 0; w < WAY_COUNT; w++) {
+        struct simulated_fault fault = ways[w];
+        for (fault.operation = 1; save_with_fault(before, old, size, fault); fault.operation++)
+            ;
+        assert_true(fault.operation > 10);
+    }
+    simulated_free(before);
+}
+
+static void test_fresh_save(void **state)
+{
+    (void)state;
+    loop_over_faults(VERSION_NONE, 1);
+}
+
+static void test_overwrite(void **state)
+{
+    (void)state;
+    loop_over_faults(1, 1);
+}
+
+static void test_fresh_save_of_ranks(void **state)
+{
+    (void)state;
+    loop_over_faults(VERSION_NONE, 3);
+}
+
+/* What is found after a crash, and that saving again works there, also if that fails once more. */
+static void check_remainder(struct simulated_file_system *left,
+                            const struct simulated_file_system *fs, long n, const char *choice,
+                            int old, bool again)
+{
+    int found = version_find(left);
+    if (found != old && found != 2)
+        fail_with(fs, n, choice, found);
+    if (again) {
+        struct simulated_fault fault = {n / 2 + 1, SIMULATED_ERROR, EIO, false};
+        simulated_set_fault(left, &fault);
+        version_save(left, 3, 1);
+        simulated_set_fault(left, NULL);
+        int now = version_find(left);
+        if (now != found && now != 3)
+            fail_with(fs, n, "a failure while recovering", now);
+    }
+    if (version_save(left, 4, 1) != DCP_OK || version_find(left) != 4)
+        fail_with(fs, n, "the save after the crash failed", found);
+    assert_int_equal(version_count_files(left), 1);
+}
+
+static bool crash_after(const struct simulated_file_system *before, int old, long n)
+{
+    struct simulated_file_system *fs = simulated_copy(before);
+    struct simulated_fault crash = {n, SIMULATED_CRASH, 0, false};
+    char choice[256];
+
+    simulated_set_fault(fs, &crash);
+    version_save(fs, 2, 1);
+    bool reached = simulated_fault_reached(fs);
+    size_t count = simulated_remainder_count(fs, 20);
+    for (size_t i = 0; i < count; i++) {
+        struct simulated_file_system *left = simulated_after_power_cut(fs, i);
+        simulated_remainder_name(fs, i, choice, sizeof choice);
+        check_remainder(left, fs, n, choice, old, i % 7 == 0);
+        simulated_free(left);
+    }
+    struct simulated_file_system *killed = simulated_copy(fs);
+    check_remainder(killed, fs, n, "killed", old, true);
+    simulated_free(killed);
+    simulated_free(fs);
+    return reached;
+}
+
+static void loop_over_crashes(int old)
+{
+    struct simulated_file_system *before = disk_with(old);
+    long n = 1;
+    while (crash_after(before, old, n))
+        n++;
+    assert_true(n > 10);
+    simulated_free(before);
+}
+
+static void test_crash_in_fresh_save(void **state)
+{
+    (void)state;
+    loop_over_crashes(VERSION_NONE);
+}
+
+static void test_crash_in_overwrite(void **state)
+{
+    (void)state;
+    loop_over_crashes(1);
+}
+
+static void test_load(void **state)
+{
+    (void)state;
+    struct simulated_file_system *before = disk_with(1);
+    for (size_t w = 0; w < WAY_COUNT; w++) {
+        struct simulated_fault fault = ways[w];
+        bool reached = true;
+        for (fault.operation = 1; reached; fault.operation++) {
+            struct simulated_file_system *fs = simulated_copy(before);
+            dcp_status status;
+            simulated_set_fault(fs, &fault);
+            int found = version_load(fs, &status);
+            reached = simulated_fault_reached(fs);
+            if (status == DCP_OK ? found != 1 : is_harmless(&fault))
+                fail_with(fs, fault.operation, dcp_status_string(status), found);
+            assert_int_equal(simulated_open_descriptors(fs), 0);
+            simulated_free(fs);
+        }
+    }
+    simulated_free(before);
+}
+
+/* Bytes run out in the middle: an error that says so, and the old checkpoint is untouched. */
+static void test_full_disk(void **state)
+{
+    (void)state;
+    struct simulated_file_system *before = disk_with(1);
+    for (uint64_t capacity = 512; capacity < 1 << 20; capacity = capacity * 5 / 4) {
+        struct simulated_file_system *fs = simulated_copy(before);
+        simulated_set_capacity(fs, capacity);
+        dcp_status status = version_save(fs, 2, 1);
+        if (status != DCP_OK)
+            assert_int_equal(status, DCP_ERR_NO_SPACE);
+        assert_int_equal(version_find(fs), status == DCP_OK ? 2 : 1);
+        simulated_free(fs);
+    }
+    simulated_free(before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fresh_save),          cmocka_unit_test(test_overwrite),
+        cmocka_unit_test(test_fresh_save_of_ranks), cmocka_unit_test(test_crash_in_fresh_save),
+        cmocka_unit_test(test_crash_in_overwrite),  cmocka_unit_test(test_load),
+        cmocka_unit_test(test_full_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

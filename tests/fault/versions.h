@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small checkpoints over a simulated file system, of which a number tells every byte: what the
+ * loops over faults save, and what they find afterwards. */
+#ifndef FAULT_VERSIONS_H
+#define FAULT_VERSIONS_H
+
+#include "dcp.h"
+#include "fault/simulated_file_system.h"
+
+#define VERSIONS_PATH "run/c"
+
+/* Found instead of a version. */
+#define VERSION_NONE    0  /* there is no checkpoint */
+#define VERSION_CORRUPT -1 /* there is something, and it is no version: always a bug */
+
+/* Saves a version over any that is there. On ranks of a thread group if size is more than 1: all
+ * must end alike. */
+dcp_status version_save(struct simulated_file_system *fs, int version, int size);
+/* Loads, compares every byte, and tells which version it is; status: how the load ended. */
+int version_load(struct simulated_file_system *fs, dcp_status *status);
+/* As version_load(), where only a whole checkpoint or none can be. */
+int version_find(struct simulated_file_system *fs);
+/* Number of shard files and temporary files in the directory. */
+int version_count_files(struct simulated_file_system *fs);
+
+#endif
