@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The simulated file system as a whole: its table of operations, faults and counters. */
+#include "fault/simulated_file_system.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/simulated_node.h"
+
+static const struct file_ops operations = {
+    .open = files_open,
+    .close = files_close,
+    .pread = files_pread,
+    .pwrite = files_pwrite,
+    .allocate = files_allocate,
+    .sync = files_sync,
+    .sync_directory = names_sync_directory,
+    .information = names_information,
+    .descriptor_information = files_descriptor_information,
+    .rename = names_rename,
+    .unlink = names_unlink,
+    .make_directory = names_make_directory,
+    .remove_directory = names_remove_directory,
+    .list = names_list,
+};
+
+struct simulated_file_system *simulated_new(void)
+{
+    struct simulated_file_system *fs = simulated_allocate(NULL, 1, sizeof *fs);
+    *fs = (struct simulated_file_system){.ops = operations};
+    fs->ops.context = fs;
+    pthread_mutex_init(&fs->mutex, NULL);
+    fs->root = node_new(fs, FILE_DIRECTORY, "/");
+    return fs;
+}
+
+const struct file_ops *simulated_ops(struct simulated_file_system *fs)
+{
+    return &fs->ops;
+}
+
+static void forget_operations(struct simulated_file_system *fs)
+{
+    for (long i = 0; i < fs->operations; i++)
+        free(fs->operation_names[i]);
+    free(fs->operation_names);
+    fs->operation_names = NULL;
+    fs->operations = 0;
+}
+
+void simulated_set_fault(struct simulated_file_system *fs, const struct simulated_fault *fault)
+{
+    fs->fault = fault != NULL ? *fault : (struct simulated_fault){0};
+    fs->reached = false;
+    forget_operations(fs);
+}
+
+bool simulated_fault_reached(const struct simulated_file_system *fs)
+{
+    return fs->reached;
+}
+
+long simulated_operation_count(const struct simulated_file_system *fs)
+{
+    return fs->operations;
+}
+
+const char *simulated_operation_name(const struct simulated_file_system *fs, long n)
+{
+    return n >= 1 && n <= fs->operations ? fs->operation_names[n - 1] : "";
+}
+
+int simulated_open_descriptors(const struct simulated_file_system *fs)
+{
+    int count = 0;
+    for (size_t i = 0; i < fs->open_capacity; i++)
+        count += fs->open_files[i].node != NULL;
+    return count;
+}
+
+void simulated_set_capacity(struct simulated_file_system *fs, uint64_t bytes)
+{
+    fs->capacity = bytes;
+}
+
+void simulated_allow_early_commits(struct simulated_file_system *fs)
+{
+    fs->allow_early_commits = true;
+}
+
+const char *simulated_early_commit(const struct simulated_file_system *fs)
+{
+    return fs->early_commit;
+}
+
+/* Counts an operation; returns what it shall fail with, or 0. */
+static int count_operation(struct simulated_file_system *fs, const char *what, const char *path)
+{
+    size_t size = strlen(what) + strlen(path) + 2;
+    char *name = simulated_allocate(NULL, size, 1);
+    snprintf(name, size, "%s %s", what, path);
+    fs->operation_names = simulated_allocate(fs->operation_names, (size_t)fs->operations + 1,
+                                             sizeof *fs->operation_names);
+    fs->operation_names[fs->operations++] = name;
+
+    const struct simulated_fault *fault = &fs->fault;
+    if (fault->operation == 0 || fs->operations < fault->operation)
+        return 0;
+    fs->reached = true;
+    if (fault->kind == SIMULATED_CRASH)
+        return fs->operations > fault->operation ? SIMULATED_CRASHED : 0;
+    bool now = fs->operations == fault->operation || fault->from_then_on;
+    return now && fault->kind == SIMULATED_ERROR ? fault->error_number : 0;
+}
+
+int operation_begin(struct simulated_file_system *fs, const char *what, const char *path)
+{
+    pthread_mutex_lock(&fs->mutex);
+    return count_operation(fs, what, path);
+}
+
+int operation_begin_file(struct simulated_file_system *fs, const char *what, int descriptor,
+                         struct open_file **file)
+{
+    pthread_mutex_lock(&fs->mutex);
+    bool open = descriptor >= 0 && (size_t)descriptor < fs->open_capacity &&
+                fs->open_files[descriptor].node != NULL;
+    *file = open ? &fs->open_files[descriptor] : NULL;
+    return count_operation(fs, what, open ? (*file)->node->path : "a closed file");
+}
+
+int operation_end(struct simulated_file_system *fs, int result)
+{
+    pthread_mutex_unlock(&fs->mutex);
+    return result;
+}
+
+void simulated_free(struct simulated_file_system *fs)
+{
+    if (fs == NULL)
+        return;
+    nodes_free(fs);
+    forget_operations(fs);
+    free(fs->open_files);
+    free(fs->early_commit);
+    pthread_mutex_destroy(&fs->mutex);
+    free(fs);
+}

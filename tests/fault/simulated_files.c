@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations on open files. */
+#include <string.h>
+
+#include "fault/simulated_node.h"
+
+/* How much of a transfer happens. */
+static size_t transfer_size(const struct simulated_file_system *fs, size_t size)
+{
+    const struct simulated_fault *fault = &fs->fault;
+    bool now =
+        fault->operation != 0 && (fs->operations == fault->operation ||
+                                  (fault->from_then_on && fs->operations > fault->operation));
+    if (!now || size <= 1)
+        return size;
+    if (fault->kind == SIMULATED_SHORT_ONE)
+        return 1;
+    return fault->kind == SIMULATED_SHORT_BY_ONE ? size - 1 : size;
+}
+
+static int descriptor_new(struct simulated_file_system *fs, struct node *node, bool writable)
+{
+    size_t free_one = 0;
+    while (free_one < fs->open_capacity && fs->open_files[free_one].node != NULL)
+        free_one++;
+    if (free_one == fs->open_capacity)
+        fs->open_files =
+            simulated_allocate(fs->open_files, ++fs->open_capacity, sizeof *fs->open_files);
+    fs->open_files[free_one] = (struct open_file){.node = node, .writable = writable};
+    return (int)free_one;
+}
+
+int files_open(void *context, const char *path, unsigned flags, int *descriptor)
+{
+    struct simulated_file_system *fs = context;
+    bool create = flags & FILE_CREATE_NEW;
+    struct node *node = NULL;
+    int error = operation_begin(fs, create ? "create" : "open", path);
+    if (error == 0)
+        error = create ? names_add(fs, path, FILE_REGULAR, &node) : names_find(fs, path, &node);
+    if (error == 0)
+        *descriptor = descriptor_new(fs, node, create);
+    return operation_end(fs, error);
+}
+
+int files_close(void *context, int descriptor)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "close", descriptor, &file);
+    if (file == NULL)
+        return operation_end(fs, EBADF);
+    file->node = NULL;
+    return operation_end(fs, error);
+}
+
+int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
+                size_t *done)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "pread", descriptor, &file);
+    if (error == 0 && (file == NULL || file->writable))
+        error = EBADF;
+    if (error == 0 && file->node->kind != FILE_REGULAR)
+        error = EISDIR;
+    if (error != 0)
+        return operation_end(fs, error);
+    const struct content *content = &file->node->seen.content;
+    size_t left = offset < content->size ? content->size - (size_t)offset : 0;
+    *done = transfer_size(fs, size < left ? size : left);
+    if (*done != 0)
+        memcpy(bytes, content->bytes + offset, *done);
+    return operation_end(fs, 0);
+}
+
+/* Bytes that all files may still grow by. */
+static uint64_t space_left(const struct simulated_file_system *fs)
+{
+    if (fs->capacity == 0)
+        return UINT64_MAX;
+    uint64_t used = 0;
+    for (const struct node *node = fs->nodes; node != NULL; node = node->next)
+        used += node->seen.content.size;
+    return used < fs->capacity ? fs->capacity - used : 0;
+}
+
+int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
+                 size_t *done)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "pwrite", descriptor, &file);
+    if (error == 0 && (file == NULL || !file->writable))
+        error = EBADF;
+    if (error != 0)
+        return operation_end(fs, error);
+    *done = size = transfer_size(fs, size);
+    if (size == 0)
+        return operation_end(fs, 0);
+    uint64_t before = file->node->seen.content.size;
+    uint64_t space = space_left(fs);
+    if (offset + size > before && offset + size - before > space)
+        size = offset < before + space ? (size_t)(before + space - offset) : 0;
+    *done = size;
+    if (size == 0)
+        return operation_end(fs, ENOSPC);
+    struct change change = {.kind = CHANGE_WRITE,
+                            .node = file->node,
+                            .offset = (size_t)offset,
+                            .bytes = simulated_allocate(NULL, size, 1),
+                            .length = size,
+                            .size = offset + size > before ? (size_t)offset + size : 0};
+    memcpy(change.bytes, bytes, size);
+    change_make(fs, change);
+    return operation_end(fs, 0);
+}
+
+int files_allocate(void *context, int descriptor, uint64_t size)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "allocate", descriptor, &file);
+    if (error == 0 && (file == NULL || !file->writable))
+        error = EBADF;
+    if (error != 0)
+        return operation_end(fs, error);
+    uint64_t before = file->node->seen.content.size;
+    if (size > before && size - before > space_left(fs))
+        return operation_end(fs, ENOSPC);
+    if (size > before)
+        change_make(fs,
+                    (struct change){.kind = CHANGE_SIZE, .node = file->node, .size = (size_t)size});
+    return operation_end(fs, 0);
+}
+
+int files_sync(void *context, int descriptor)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "sync", descriptor, &file);
+    if (file == NULL)
+        return operation_end(fs, EBADF);
+    if (error == 0 || (error != EINTR && error != SIMULATED_CRASHED))
+        node_sync(fs, file->node, error != 0);
+    return operation_end(fs, error);
+}
+
+int files_descriptor_information(void *context, int descriptor,
+                                 struct file_information *information)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "descriptor_information", descriptor, &file);
+    if (error == 0 && file == NULL)
+        error = EBADF;
+    if (error == 0)
+        *information = node_information(file->node);
+    return operation_end(fs, error);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Operations on names, and the check of a commit's order. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/simulated_node.h"
+
+/* Cuts the next component off a path; false at its end. */
+static bool next_component(const char **path, char name[NAME_MAX + 1], int *error)
+{
+    for (;;) {
+        *path += strspn(*path, "/");
+        size_t length = strcspn(*path, "/");
+        if (length == 0)
+            return false;
+        if (length > NAME_MAX) {
+            *error = ENAMETOOLONG;
+            return false;
+        }
+        memcpy(name, *path, length);
+        name[length] = '\0';
+        *path += length;
+        if (strcmp(name, "..") == 0) {
+            *error = EINVAL;
+            return false;
+        }
+        if (strcmp(name, ".") != 0)
+            return true;
+    }
+}
+
+/* Finds the directory that holds (or would hold) the last component, and that component; for the
+ * root, name is "". */
+static int find_parent(const struct simulated_file_system *fs, const char *path,
+                       struct node **parent, char name[NAME_MAX + 1])
+{
+    char next[NAME_MAX + 1];
+    int error = 0;
+    *parent = fs->root;
+    name[0] = '\0';
+    while (next_component(&path, next, &error)) {
+        if (name[0] != '\0') {
+            struct entry *entry = entries_find(&(*parent)->seen.entries, name);
+            if (entry == NULL)
+                return ENOENT;
+            if (entry->node->kind != FILE_DIRECTORY)
+                return ENOTDIR;
+            *parent = entry->node;
+        }
+        memcpy(name, next, sizeof next);
+    }
+    return error;
+}
+
+int names_find(const struct simulated_file_system *fs, const char *path, struct node **node)
+{
+    char name[NAME_MAX + 1];
+    int error = find_parent(fs, path, node, name);
+    if (error != 0 || name[0] == '\0')
+        return error;
+    struct entry *entry = entries_find(&(*node)->seen.entries, name);
+    if (entry == NULL)
+        return ENOENT;
+    *node = entry->node;
+    return 0;
+}
+
+/* As names_find(), also giving the directory and the name; the root is refused. */
+static int find_entry(const struct simulated_file_system *fs, const char *path,
+                      struct node **parent, char name[NAME_MAX + 1], struct node **node)
+{
+    int error = find_parent(fs, path, parent, name);
+    if (error == 0 && name[0] == '\0')
+        error = EBUSY;
+    if (error != 0)
+        return error;
+    struct entry *entry = entries_find(&(*parent)->seen.entries, name);
+    *node = entry != NULL ? entry->node : NULL;
+    return entry != NULL ? 0 : ENOENT;
+}
+
+int names_add(struct simulated_file_system *fs, const char *path, enum file_kind kind,
+              struct node **node)
+{
+    struct node *parent;
+    char name[NAME_MAX + 1];
+    int error = find_parent(fs, path, &parent, name);
+    if (error != 0)
+        return error;
+    if (name[0] == '\0' || entries_find(&parent->seen.entries, name) != NULL)
+        return EEXIST;
+    *node = node_new(fs, kind, path);
+    change_make(fs, (struct change){.kind = CHANGE_ADD,
+                                    .node = parent,
+                                    .name = simulated_copy_text(name),
+                                    .child = *node});
+    return 0;
+}
+
+int names_sync_directory(void *context, const char *path)
+{
+    struct simulated_file_system *fs = context;
+    int error = operation_begin(fs, "sync_directory", path);
+    struct node *node;
+    if (error == 0)
+        error = names_find(fs, path, &node);
+    if (error == 0 && node->kind != FILE_DIRECTORY)
+        error = ENOTDIR;
+    if (error == 0)
+        node_sync(fs, node, false);
+    return operation_end(fs, error);
+}
+
+int names_information(void *context, const char *path, struct file_information *information)
+{
+    struct simulated_file_system *fs = context;
+    int error = operation_begin(fs, "information", path);
+    struct node *node;
+    if (error == 0)
+        error = names_find(fs, path, &node);
+    if (error == 0)
+        *information = node_information(node);
+    return operation_end(fs, error);
+}
+
+static bool is_durable(const struct simulated_file_system *fs, const struct node *node)
+{
+    return !node->lost_bytes && !node_is_pending(fs, node);
+}
+
+static bool entry_is_durable(const struct node *directory, const struct entry *entry)
+{
+    const struct entry *durable = entries_find(&directory->durable.entries, entry->name);
+    return durable != NULL && durable->node == entry->node;
+}
+
+/* What a commit in this directory would be too early for; text is filled. */
+static bool find_early(const struct simulated_file_system *fs, const char *path,
+                       const struct node *directory, const struct node *committed, char *text,
+                       size_t size)
+{
+    if (!is_durable(fs, committed)) {
+        snprintf(text, size, "bytes of .metadata itself");
+        return true;
+    }
+    const struct node *above = fs->root;
+    char name[NAME_MAX + 1];
+    int error = 0;
+    while (above != directory && next_component(&path, name, &error)) {
+        const struct entry *entry = entries_find(&above->seen.entries, name);
+        if (!entry_is_durable(above, entry)) {
+            snprintf(text, size, "the name of directory %s", name);
+            return true;
+        }
+        above = entry->node;
+    }
+    for (size_t i = 0; i < directory->seen.entries.count; i++) {
+        const struct entry *entry = &directory->seen.entries.list[i];
+        const char *suffix = strrchr(entry->name, '.');
+        if (suffix == NULL || strcmp(suffix, ".distcp") != 0)
+            continue;
+        bool bytes = is_durable(fs, entry->node);
+        if (!bytes || !entry_is_durable(directory, entry)) {
+            snprintf(text, size, "%s of %s", bytes ? "the name" : "bytes", entry->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void check_commit(struct simulated_file_system *fs, const char *path,
+                         const struct node *directory, const struct node *committed)
+{
+    char early[NAME_MAX + 64];
+    if (fs->early_commit != NULL ||
+        !find_early(fs, path, directory, committed, early, sizeof early))
+        return;
+    size_t size = strlen(path) + sizeof early + 64;
+    fs->early_commit = simulated_allocate(NULL, size, 1);
+    snprintf(fs->early_commit, size, "operation %ld renames onto %s before %s is durable",
+             fs->operations, path, early);
+    if (!fs->allow_early_commits) {
+        fprintf(stderr, "%s\n", fs->early_commit);
+        abort();
+    }
+}
+
+static int rename_entry(struct simulated_file_system *fs, const char *from, const char *to)
+{
+    struct node *from_parent, *to_parent, *node, *replaced;
+    char former[NAME_MAX + 1], name[NAME_MAX + 1];
+    int error = find_entry(fs, from, &from_parent, former, &node);
+    if (error != 0)
+        return error;
+    error = find_parent(fs, to, &to_parent, name);
+    if (error != 0)
+        return error;
+    if (from_parent != to_parent)
+        return EXDEV;
+    error = find_entry(fs, to, &to_parent, name, &replaced);
+    if (error == 0 && replaced == node)
+        return 0;
+    if (error == 0 && replaced->kind == FILE_DIRECTORY)
+        return EISDIR;
+    if (error != 0 && error != ENOENT)
+        return error;
+    if (strcmp(name, ".metadata") == 0)
+        check_commit(fs, to, to_parent, node);
+    change_make(fs, (struct change){.kind = CHANGE_RENAME,
+                                    .node = to_parent,
+                                    .name = simulated_copy_text(name),
+                                    .former = simulated_copy_text(former),
+                                    .child = node});
+    return 0;
+}
+
+int names_rename(void *context, const char *from, const char *to)
+{
+    struct simulated_file_system *fs = context;
+    int error = operation_begin(fs, "rename", from);
+    return operation_end(fs, error != 0 ? error : rename_entry(fs, from, to));
+}
+
+static int remove_entry(struct simulated_file_system *fs, const char *path, enum file_kind kind)
+{
+    struct node *parent, *node;
+    char name[NAME_MAX + 1];
+    int error = find_entry(fs, path, &parent, name, &node);
+    if (error != 0)
+        return error;
+    if (node->kind != kind)
+        return kind == FILE_DIRECTORY ? ENOTDIR : EISDIR;
+    if (node->seen.entries.count != 0)
+        return ENOTEMPTY;
+    change_make(fs, (struct change){.kind = CHANGE_REMOVE,
+                                    .node = parent,
+                                    .name = simulated_copy_text(name),
+                                    .child = node});
+    return 0;
+}
+
+int names_unlink(void *context, const char *path)
+{
+    struct simulated_file_system *fs = context;
+    int error = operation_begin(fs, "unlink", path);
+    return operation_end(fs, error != 0 ? error : remove_entry(fs, path, FILE_REGULAR));
+}
+
+int names_remove_directory(void *context, const char *path)
+{
+    struct simulated_file_system *fs = context;
+    int error = operation_begin(fs, "remove_directory", path);
+    return operation_end(fs, error != 0 ? error : remove_entry(fs, path, FILE_DIRECTORY));
+}
+
+int names_make_directory(void *context, const char *path)
+{
+    struct simulated_file_system *fs = context;
+    struct node *made;
+    int error = operation_begin(fs, "make_directory", path);
+    return operation_end(fs, error != 0 ? error : names_add(fs, path, FILE_DIRECTORY, &made));
+}
+
+/* The visitor may use the file system, so it is called without the lock. */
+int names_list(void *context, const char *path, file_visitor visitor, void *visitor_context)
+{
+    struct simulated_file_system *fs = context;
+    struct node *node = NULL;
+    int error = operation_begin(fs, "list", path);
+    if (error == 0)
+        error = names_find(fs, path, &node);
+    if (error == 0 && node->kind != FILE_DIRECTORY)
+        error = ENOTDIR;
+    size_t count = error == 0 ? node->seen.entries.count : 0;
+    char **names = simulated_allocate(NULL, count, sizeof *names);
+    for (size_t i = 0; i < count; i++)
+        names[i] = simulated_copy_text(node->seen.entries.list[i].name);
+    operation_end(fs, 0);
+    for (size_t i = 0; i < count; i++) {
+        if (error == 0)
+            error = visitor(visitor_context, names[i]);
+        free(names[i]);
+    }
+    free(names);
+    return error;
+}
