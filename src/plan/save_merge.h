@@ -2,12 +2,13 @@
 /* Inside of save_plan_merge(): what its steps hand to each other. Each step is a file.
  *
  *   items of all ranks -> entries (one per name)           save_group.c
- *   entries -> chunks (one per distinct box, or object)    save_chunks.c
- *   chunks -> pieces (each written by one rank)            save_replicas.c, save_slice.c
- *   pieces -> files and offsets                            save_layout.c
- *   pieces -> orders and metadata                          save_result.c
+ *   entries -> pieces (one per distinct box, or object)    save_pieces.c
+ *   pieces -> pieces that one rank writes                  save_replicas.c, save_slice.c
+ *   pieces -> metadata, and orders with files and offsets  save_metadata.c, save_orders.c,
+ *                                                          save_layout.c
  *
- * Plans of thousands of ranks have millions of items: steps walk arrays, and allocate per step. */
+ * Plans of thousands of ranks have millions of items: steps walk arrays, keep them small, and
+ * allocate once. */
 #ifndef PLAN_SAVE_MERGE_H
 #define PLAN_SAVE_MERGE_H
 
@@ -26,33 +27,23 @@ struct merge_entry {
     const struct write_item *item; /* the first one: of the lowest rank */
     uint32_t rank;
     bool requires_grad;
-    struct held_item *held; /* by rank and item; after save_chunks.c by box, rank and item */
+    struct held_item *held; /* by rank and item; after save_pieces.c by box, rank and item */
     size_t held_count;
 };
 
-/* A distinct box of a tensor, or an object, with the ranks that hold it. */
-struct merge_chunk {
-    struct box box;
-    uint32_t entry;
-    uint32_t holder_count;
-    const struct held_item *holders; /* by rank */
-    uint64_t data_offset;            /* of the stream, if written whole */
-    uint64_t length;
-    const struct held_item *writer; /* NULL: written in slices */
-    size_t first_slice;             /* in merge.slices */
-    size_t slice_count;
-};
-
-/* What one rank writes as one stream. */
+/* A distinct box of a tensor, or an object, with the ranks that hold it; later: with the one that
+ * writes it. */
 struct merge_piece {
-    struct box box;
+    const int64_t *offsets; /* objects: NULL */
+    const int64_t *sizes;
+    const struct held_item *holders; /* by rank; when the writer is chosen, that one */
+    uint32_t holder_count;
     uint32_t entry;
-    uint32_t file; /* n of __{rank}_{n} */
-    const struct held_item *writer;
     uint64_t data_offset; /* of the data in the stream; 0 for objects */
-    uint64_t length;
-    uint64_t offset;      /* of the stream in the file */
-    uint32_t stored_file; /* in metadata.files */
+    uint64_t length;      /* of the stream */
+    size_t first_slice;   /* in merge.slices */
+    uint32_t slice_count; /* 0: written whole */
+    bool is_slice;
 };
 
 struct merge {
@@ -67,19 +58,12 @@ struct merge {
     size_t entry_capacity;
     struct held_item *held;
 
-    struct merge_chunk *chunks;
-    size_t chunk_count;
-
+    struct merge_piece *pieces; /* by entry, then box; sliced ones are replaced by their slices */
+    size_t piece_count;
     uint64_t *loads; /* bytes that each rank writes */
     struct merge_piece *slices;
     size_t slice_count;
     size_t slice_capacity;
-
-    struct merge_piece *pieces; /* by entry, then box */
-    size_t piece_count;
-    uint32_t *sequence;    /* pieces by rank, file and offset */
-    size_t *rank_start;    /* where each rank's begin there; rank_count + 1 values */
-    uint32_t *file_counts; /* of each rank */
 
     uint64_t total_length; /* of all streams so far, with their padding */
     struct {
@@ -99,23 +83,26 @@ enum { SAVE_ALIGNMENT = 64, SAVE_PAGE = 4096, SAVE_PAGED_SIZE = 64 * 1024 };
 enum { SAVE_SLICED_SIZE = 1024 * 1024, SAVE_SLICE_MIN = 256 * 1024 };
 
 dcp_status merge_group(struct merge *merge);
-dcp_status merge_find_chunks(struct merge *merge);
+dcp_status merge_find_pieces(struct merge *merge);
 dcp_status merge_choose_writers(struct merge *merge);
-/* Divides a chunk among its holders and counts the bytes to their loads. shares: room for as many
+/* All of the metadata but files, and the files and offsets of its pieces, which are numbered like
+ * merge.pieces. */
+dcp_status merge_make_metadata(const struct merge *merge, struct metadata *metadata,
+                               struct metadata_piece **pieces);
+/* Gives each rank its orders, and what is left to the metadata. */
+dcp_status merge_make_orders(struct merge *merge, struct write_orders *orders,
+                             struct metadata *metadata, struct metadata_piece *pieces);
+
+/* Divides a piece among its holders and counts the bytes to their loads. shares: room for as many
  * as there are holders. */
 struct slice_share;
-dcp_status merge_slice(struct merge *merge, struct merge_chunk *chunk, struct slice_share *shares);
-dcp_status merge_make_pieces(struct merge *merge);
-dcp_status merge_assign_files(struct merge *merge);
-dcp_status merge_make_orders(const struct merge *merge, struct write_orders *orders);
-dcp_status merge_make_metadata(struct merge *merge, struct metadata *metadata);
+dcp_status merge_slice(struct merge *merge, struct merge_piece *piece, struct slice_share *shares);
 
-/* How long the stream of a box of an entry's tensor is; counts to the total. */
-dcp_status merge_stream_layout(struct merge *merge, const struct merge_entry *entry, struct box box,
-                               uint64_t *data_offset, uint64_t *length);
+struct box merge_box(const struct merge *merge, const struct merge_piece *piece);
+/* How long the stream of a tensor's piece is; counts to the total. */
+dcp_status merge_stream_layout(struct merge *merge, struct merge_piece *piece);
 /* Counts a stream to the total, which must stay within what file offsets can tell. */
-dcp_status merge_count_length(struct merge *merge, const struct merge_entry *entry,
-                              uint64_t length);
+dcp_status merge_count_length(struct merge *merge, const struct merge_piece *piece);
 
 struct slice_share {
     const struct held_item *holder;

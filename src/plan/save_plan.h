@@ -36,15 +36,15 @@ dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *pl
 /* Deduplicates or slices replicas, checks that ranks agree on every tensor, that chunks cover and
  * do not overlap, balances bytes, assigns files and offsets (data of large tensors at multiples of
  * 4096 of the file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes.
- * orders: one per rank. metadata: complete but for save_id; it owns all that it points to, as the
- * orders do. A tensor without elements becomes one piece that is the whole of it, even where the
- * rank's own chunk is another empty box. */
+ * orders: one per rank; their boxes point into the plans. metadata: complete but for save_id; it
+ * owns all that it points to. A tensor without elements becomes one piece that is the whole of it,
+ * even where the rank's own chunk is another empty box. */
 dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
                            const struct save_plan_options *options, struct write_orders *orders,
                            struct metadata *metadata);
 
 /* What the coordinator sends back to a rank: orders that refer to the plan which that rank sent,
- * and that are checked against it when decoded. */
+ * and that are checked against it when decoded, and may point into it. */
 dcp_status write_orders_encode(const struct write_orders *orders, const struct save_plan *plan,
                                struct buffer *out);
 dcp_status write_orders_decode(const void *bytes, size_t size, const struct save_plan *plan,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One replicated chunk, written in slices by the ranks that hold it.
+/* One replicated piece, written in slices by the ranks that hold it.
  *
  * The bytes are poured over the holders like water over steps: those with the lowest load rise
  * first, to one common level. Each then gets a run of consecutive rows as long as its share. Rows
@@ -13,9 +13,10 @@
 
 enum { SLICES_FIRST = 64, ROWS_PER_SHARE = 16 };
 
-/* How a chunk is divided: into units, which are the rows of dimension dim. */
+/* How a box is divided: into units, which are the rows of dimension dim. */
 struct slicing {
-    const struct merge_chunk *chunk;
+    struct box box;
+    uint32_t entry;
     int32_t dim;
     int64_t unit_bytes;
     int64_t units;
@@ -37,16 +38,16 @@ static int compare_ranks(const void *left, const void *right)
 
 /* Fills in the shares, by rank; returns how many holders take part. A holder does so if its share
  * is worth a slice; the most loaded one's is the smallest. */
-static size_t deal_shares(const struct merge *merge, const struct merge_chunk *chunk,
+static size_t deal_shares(const struct merge *merge, const struct merge_piece *piece,
                           uint64_t bytes, struct slice_share *shares)
 {
-    for (uint32_t i = 0; i < chunk->holder_count; i++)
-        shares[i] = (struct slice_share){.holder = &chunk->holders[i],
-                                         .load = merge->loads[chunk->holders[i].rank]};
-    qsort(shares, chunk->holder_count, sizeof *shares, compare_loads);
+    for (uint32_t i = 0; i < piece->holder_count; i++)
+        shares[i] = (struct slice_share){.holder = &piece->holders[i],
+                                         .load = merge->loads[piece->holders[i].rank]};
+    qsort(shares, piece->holder_count, sizeof *shares, compare_loads);
     uint64_t below = 0; /* bytes that lift all before to the load of the last one */
     size_t count = 1;
-    while (count < chunk->holder_count) {
+    while (count < piece->holder_count) {
         uint64_t step = shares[count].load - shares[count - 1].load;
         if (step > bytes / count)
             break;
@@ -63,16 +64,17 @@ static size_t deal_shares(const struct merge *merge, const struct merge_chunk *c
     return count;
 }
 
-static struct slicing choose_units(const struct merge_chunk *chunk, uint64_t bytes, size_t shares)
+static struct slicing choose_units(struct box box, uint32_t entry, uint64_t bytes, size_t shares)
 {
-    struct slicing slicing = {.chunk = chunk, .dim = -1, .unit_bytes = (int64_t)bytes, .units = 1};
+    struct slicing slicing = {
+        .box = box, .entry = entry, .dim = -1, .unit_bytes = (int64_t)bytes, .units = 1};
     uint64_t fine = bytes / shares / ROWS_PER_SHARE;
     if (fine < SAVE_SLICE_MIN)
         fine = SAVE_SLICE_MIN;
-    while ((uint64_t)slicing.unit_bytes > fine && slicing.dim + 1 < chunk->box.ndim) {
+    while ((uint64_t)slicing.unit_bytes > fine && slicing.dim + 1 < box.ndim) {
         slicing.dim++;
-        slicing.unit_bytes /= chunk->box.sizes[slicing.dim];
-        slicing.units *= chunk->box.sizes[slicing.dim];
+        slicing.unit_bytes /= box.sizes[slicing.dim];
+        slicing.units *= box.sizes[slicing.dim];
     }
     return slicing;
 }
@@ -85,7 +87,7 @@ static int64_t place_cut(const struct slicing *slicing, uint64_t bytes)
         cut++;
     if (cut > slicing->units)
         cut = slicing->units;
-    int64_t row = slicing->chunk->box.sizes[slicing->dim];
+    int64_t row = slicing->box.sizes[slicing->dim];
     int64_t near = SAVE_SLICE_MIN / slicing->unit_bytes;
     int64_t past = cut % row;
     if (past <= row / 2)
@@ -112,7 +114,7 @@ static struct merge_piece *add_slice(struct merge *merge)
 static int64_t carve(const struct slicing *slicing, int64_t start, int64_t end, int64_t *offsets,
                      int64_t *sizes)
 {
-    struct box box = slicing->chunk->box;
+    struct box box = slicing->box;
     int64_t rest = start;
     int64_t units = slicing->units; /* in one row of the dimension before */
     int32_t dim = -1;
@@ -142,38 +144,39 @@ static int64_t carve(const struct slicing *slicing, int64_t start, int64_t end, 
 static dcp_status add_run(struct merge *merge, const struct slicing *slicing,
                           const struct held_item *writer, int64_t start, int64_t end)
 {
-    struct merge_chunk chunk = *slicing->chunk;
+    size_t ndim = (size_t)slicing->box.ndim;
     while (start < end) {
         struct merge_piece *slice = add_slice(merge);
-        int64_t *numbers =
-            arena_allocate_array(&merge->arena, 2 * (size_t)chunk.box.ndim, sizeof *numbers);
+        int64_t *numbers = arena_allocate_array(&merge->arena, 2 * ndim, sizeof *numbers);
         if (slice == NULL || numbers == NULL)
             return error_no_memory(sizeof *slice, "slices of replicas");
-        start += carve(slicing, start, end, numbers, numbers + chunk.box.ndim);
-        *slice = (struct merge_piece){
-            .box = {chunk.box.ndim, numbers, numbers + chunk.box.ndim},
-            .entry = chunk.entry,
-            .writer = writer,
-        };
-        RETURN_IF_ERROR(merge_stream_layout(merge, &merge->entries[chunk.entry], slice->box,
-                                            &slice->data_offset, &slice->length));
+        start += carve(slicing, start, end, numbers, numbers + ndim);
+        *slice = (struct merge_piece){.offsets = numbers,
+                                      .sizes = numbers + ndim,
+                                      .holders = writer,
+                                      .holder_count = 1,
+                                      .entry = slicing->entry,
+                                      .is_slice = true};
+        RETURN_IF_ERROR(merge_stream_layout(merge, slice));
         merge->loads[writer->rank] += slice->length;
     }
     return DCP_OK;
 }
 
-dcp_status merge_slice(struct merge *merge, struct merge_chunk *chunk, struct slice_share *shares)
+dcp_status merge_slice(struct merge *merge, struct merge_piece *piece, struct slice_share *shares)
 {
-    const struct write_item *item = merge->entries[chunk->entry].item;
-    uint64_t bytes = (uint64_t)box_volume(chunk->box) * dcp_dtype_size(item->dtype);
-    size_t count = deal_shares(merge, chunk, bytes, shares);
-    struct slicing slicing = choose_units(chunk, bytes, count);
+    struct box box = merge_box(merge, piece);
+    dcp_dtype dtype = merge->entries[piece->entry].item->dtype;
+    uint64_t bytes = (uint64_t)box_volume(box) * dcp_dtype_size(dtype);
+    size_t count = deal_shares(merge, piece, bytes, shares);
+    struct slicing slicing = choose_units(box, piece->entry, bytes, count);
     if (count == 1 || slicing.dim < 0) {
-        chunk->writer = shares[0].holder;
-        merge->loads[chunk->writer->rank] += chunk->length;
+        piece->holders = shares[0].holder;
+        piece->holder_count = 1;
+        merge->loads[piece->holders->rank] += piece->length;
         return DCP_OK;
     }
-    chunk->first_slice = merge->slice_count;
+    piece->first_slice = merge->slice_count;
     uint64_t dealt = 0;
     int64_t start = 0;
     for (size_t i = 0; i < count; i++) {
@@ -182,6 +185,6 @@ dcp_status merge_slice(struct merge *merge, struct merge_chunk *chunk, struct sl
         RETURN_IF_ERROR(add_run(merge, &slicing, shares[i].holder, start, end));
         start = end;
     }
-    chunk->slice_count = merge->slice_count - chunk->first_slice;
+    piece->slice_count = (uint32_t)(merge->slice_count - piece->first_slice);
     return DCP_OK;
 }

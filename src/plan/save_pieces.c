@@ -70,19 +70,20 @@ static dcp_status check_boxes(struct merge_entry *entry)
     return DCP_OK;
 }
 
-static struct merge_chunk *add_chunk(struct merge *merge, const struct merge_entry *entry,
+static struct merge_piece *add_piece(struct merge *merge, const struct merge_entry *entry,
                                      size_t first, size_t count)
 {
-    struct merge_chunk *chunk = &merge->chunks[merge->chunk_count++];
-    *chunk = (struct merge_chunk){.box = entry->held[first].item->box,
-                                  .entry = (uint32_t)(entry - merge->entries),
+    struct merge_piece *piece = &merge->pieces[merge->piece_count++];
+    *piece = (struct merge_piece){.offsets = entry->held[first].item->box.offsets,
+                                  .sizes = entry->held[first].item->box.sizes,
+                                  .holders = &entry->held[first],
                                   .holder_count = (uint32_t)count,
-                                  .holders = &entry->held[first]};
-    return chunk;
+                                  .entry = (uint32_t)(entry - merge->entries)};
+    return piece;
 }
 
 /* Each distinct box, in the order of their offsets. */
-static dcp_status add_chunks(struct merge *merge, const struct merge_entry *entry)
+static dcp_status add_pieces(struct merge *merge, const struct merge_entry *entry)
 {
     const struct held_item *held = entry->held;
     size_t first = 0;
@@ -93,25 +94,25 @@ static dcp_status add_chunks(struct merge *merge, const struct merge_entry *entr
                 return refuse_overlap(&held[end - 1], &held[end]);
             end++;
         }
-        add_chunk(merge, entry, first, end - first);
+        add_piece(merge, entry, first, end - first);
         first = end;
     }
     return DCP_OK;
 }
 
-/* That the chunks from first on are disjoint and cover the tensor. boxes: scratch. */
-static dcp_status check_chunks(const struct merge *merge, const struct merge_entry *entry,
+/* That the pieces from first on are disjoint and cover the tensor. boxes: scratch. */
+static dcp_status check_pieces(const struct merge *merge, const struct merge_entry *entry,
                                size_t first, int64_t elements, struct box *boxes)
 {
-    const struct merge_chunk *chunks = &merge->chunks[first];
-    size_t count = merge->chunk_count - first;
+    const struct merge_piece *pieces = &merge->pieces[first];
+    size_t count = merge->piece_count - first;
     bool found;
     size_t a, b;
     for (size_t i = 0; i < count; i++)
-        boxes[i] = chunks[i].box;
+        boxes[i] = merge_box(merge, &pieces[i]);
     RETURN_IF_ERROR(box_find_overlap(boxes, count, &found, &a, &b));
     if (found)
-        return refuse_overlap(chunks[a].holders, chunks[b].holders);
+        return refuse_overlap(pieces[a].holders, pieces[b].holders);
     for (size_t i = 0; i < count; i++)
         elements -= box_volume(boxes[i]);
     if (elements == 0)
@@ -126,38 +127,36 @@ static dcp_status check_chunks(const struct merge *merge, const struct merge_ent
                          entry->item->name, box, shape);
 }
 
-/* A tensor without elements is one chunk, which all that hold any of it could write. */
-static void add_empty_chunk(struct merge *merge, const struct merge_entry *entry)
+/* A tensor without elements is one piece, which all that hold any of it could write. */
+static void add_empty_piece(struct merge *merge, const struct merge_entry *entry)
 {
+    struct box whole = box_whole(entry->item->ndim, entry->item->global_shape);
     struct held_item *held = entry->held;
     size_t count = 1;
     for (size_t i = 1; i < entry->held_count; i++)
         if (held[i].rank != held[count - 1].rank)
             held[count++] = held[i];
-    add_chunk(merge, entry, 0, count)->box =
-        box_whole(entry->item->ndim, entry->item->global_shape);
+    struct merge_piece *piece = add_piece(merge, entry, 0, count);
+    piece->offsets = whole.offsets;
+    piece->sizes = whole.sizes;
 }
 
-static dcp_status find_tensor_chunks(struct merge *merge, struct merge_entry *entry,
-                                     struct box *boxes)
+static dcp_status find_tensor(struct merge *merge, struct merge_entry *entry, struct box *boxes)
 {
     int64_t elements;
-    size_t first = merge->chunk_count;
+    size_t first = merge->piece_count;
     if (!shape_volume(entry->item->ndim, entry->item->global_shape, &elements))
         return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": a shape that is too large", entry->item->name);
     if (elements == 0) {
-        add_empty_chunk(merge, entry);
+        add_empty_piece(merge, entry);
     } else {
         RETURN_IF_ERROR(check_boxes(entry));
         sort_held(entry->held, entry->held_count);
-        RETURN_IF_ERROR(add_chunks(merge, entry));
-        RETURN_IF_ERROR(check_chunks(merge, entry, first, elements, boxes));
+        RETURN_IF_ERROR(add_pieces(merge, entry));
+        RETURN_IF_ERROR(check_pieces(merge, entry, first, elements, boxes));
     }
-    for (size_t i = first; i < merge->chunk_count; i++) {
-        struct merge_chunk *chunk = &merge->chunks[i];
-        RETURN_IF_ERROR(
-            merge_stream_layout(merge, entry, chunk->box, &chunk->data_offset, &chunk->length));
-    }
+    for (size_t i = first; i < merge->piece_count; i++)
+        RETURN_IF_ERROR(merge_stream_layout(merge, &merge->pieces[i]));
     return DCP_OK;
 }
 
@@ -168,25 +167,26 @@ static dcp_status find_object(struct merge *merge, const struct merge_entry *ent
         if (entry->held[i].rank == entry->held[i - 1].rank)
             return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": two objects on rank %u",
                                  entry->item->name, entry->held[i].rank);
-    add_chunk(merge, entry, 0, 1)->length = entry->item->object_length;
-    return merge_count_length(merge, entry, entry->item->object_length);
+    struct merge_piece *piece = add_piece(merge, entry, 0, 1);
+    piece->length = entry->item->object_length;
+    return merge_count_length(merge, piece);
 }
 
-dcp_status merge_find_chunks(struct merge *merge)
+dcp_status merge_find_pieces(struct merge *merge)
 {
     size_t most = 0;
     for (size_t i = 0; i < merge->entry_count; i++)
         if (merge->entries[i].held_count > most)
             most = merge->entries[i].held_count;
-    merge->chunks = memory_allocate_array(merge->item_count, sizeof *merge->chunks);
+    merge->pieces = memory_allocate_array(merge->item_count, sizeof *merge->pieces);
     struct box *boxes = memory_allocate_array(most, sizeof *boxes);
     dcp_status status = DCP_OK;
-    if (merge->chunks == NULL || boxes == NULL)
-        status = error_no_memory(merge->item_count * sizeof *merge->chunks, "chunks of all ranks");
+    if (merge->pieces == NULL || boxes == NULL)
+        status = error_no_memory(merge->item_count * sizeof *merge->pieces, "pieces of all ranks");
     for (size_t i = 0; i < merge->entry_count && status == DCP_OK; i++) {
         struct merge_entry *entry = &merge->entries[i];
-        status = entry->item->is_tensor ? find_tensor_chunks(merge, entry, boxes)
-                                        : find_object(merge, entry);
+        status =
+            entry->item->is_tensor ? find_tensor(merge, entry, boxes) : find_object(merge, entry);
     }
     memory_release(boxes);
     return status;
