@@ -7,11 +7,18 @@
 #include "base/byte_source.h"
 #include "state/metadata.h"
 
-/* Decodes a .metadata (or __R.metadata) pickle. Checked: everything that section 18 of the format's
- * facts lists, file sizes excepted (storage/ has them). *metadata is initialized by the call. */
+/* Decodes a .metadata pickle. Checked: everything that section 18 of the format's facts lists, file
+ * sizes excepted (storage/ has them). *metadata is initialized by the call, and empty on failure;
+ * nothing of the bytes is needed afterwards. */
 dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata);
+/* The same for a __R.metadata pickle, which knows the chunks of one rank alone: everything but how
+ * chunks fit their tensor and each other is checked. */
+dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata);
+/* metadata_check_entry() for all entries. */
+dcp_status metadata_check_chunks(const struct metadata *metadata);
 /* Unites rank-local metadata: parts[r] is rank r's. Sizes and dtypes must agree; lowest rank wins
- * for equal chunks and objects. Takes nothing from the parts; they can be freed afterwards. */
+ * for equal offsets and for objects. The result is checked as by metadata_decode(). Takes nothing
+ * from the parts; they can be freed afterwards. *whole is initialized by the call. */
 dcp_status metadata_unite(const struct metadata *parts, size_t count, struct metadata *whole);
 /* Protocol 4, readable by PyTorch 2.0 to 2.15: 5-tuples, version "1.0.0", storage_meta with
  * save_id. */

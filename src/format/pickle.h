@@ -61,7 +61,7 @@ struct pickle_call {
 struct pickle_value {
     uint8_t kind;
     uint8_t flags;   /* the reader's own */
-    uint16_t tag;    /* digests: the digester's own */
+    uint16_t tag;    /* digests: the digester's own; else the reader's count of nesting */
     uint32_t serial; /* number in order of creation: an index for side tables of converters */
     union {
         bool boolean;
@@ -107,7 +107,10 @@ struct pickle_digester {
     void *context;
 };
 
-/* As pickle_read(), without persistent ids, through a digester. */
+/* Most containers and calls inside of each other that pickle_read_digested() takes. */
+#define PICKLE_NESTING_MAX 100
+
+/* As pickle_read(), without persistent ids and deep nesting, through a digester. */
 dcp_status pickle_read_digested(const void *bytes, size_t size,
                                 const struct pickle_digester *digester,
                                 struct pickle_document *document);
@@ -121,6 +124,9 @@ bool pickle_text_is(const struct pickle_value *value, const char *text);
 /* The value under a string key of a dict; the last one if it is there several times, as in Python;
  * NULL if none. */
 struct pickle_value *pickle_dict_get(const struct pickle_value *dict, const char *key);
+
+/* "a string", for stories; "nothing" for NULL. */
+const char *pickle_kind_name(const struct pickle_value *value);
 
 /* ---- writing: protocol-2 opcodes unless said otherwise; memo indices are the caller's affair ----
  */

@@ -51,39 +51,18 @@ static bool new_chunk(struct pickle_machine *machine)
     return true;
 }
 
-void *machine_allocate(struct pickle_machine *machine, size_t size)
+void *machine_allocate_elsewhere(struct pickle_machine *machine, size_t size)
 {
-    size = (size + 7) & ~(size_t)7;
-    if (size > (size_t)(machine->bump_end - machine->bump)) {
-        if (size > machine->chunk_size / 4) {
-            void *large = arena_allocate(&machine->document->arena, size);
-            if (large == NULL)
-                fail_no_memory(machine, size);
-            return large;
-        }
-        if (!new_chunk(machine))
-            return NULL;
+    if (size > machine->chunk_size / 4) {
+        void *large = arena_allocate(&machine->document->arena, size);
+        if (large == NULL)
+            fail_no_memory(machine, size);
+        return large;
     }
-    void *bytes = machine->bump;
-    machine->bump += size;
-    return bytes;
+    return new_chunk(machine) ? machine_allocate(machine, size) : NULL;
 }
 
-struct pickle_value *machine_value(struct pickle_machine *machine, enum pickle_kind kind,
-                                   size_t payload)
-{
-    struct pickle_value *value =
-        machine_allocate(machine, offsetof(struct pickle_value, as) + payload);
-    if (value == NULL)
-        return NULL;
-    value->kind = (uint8_t)kind;
-    value->flags = 0;
-    value->tag = 0;
-    value->serial = machine->document->value_count++;
-    return value;
-}
-
-static bool grow_stack(struct pickle_machine *machine)
+bool machine_grow_stack(struct pickle_machine *machine)
 {
     size_t capacity = machine->capacity == 0 ? 64 : machine->capacity * 2;
     struct pickle_slot *slots =
@@ -95,33 +74,11 @@ static bool grow_stack(struct pickle_machine *machine)
     return true;
 }
 
-bool machine_push(struct pickle_machine *machine, struct pickle_value *value, uintptr_t start)
+bool machine_fail_underflow(struct pickle_machine *machine, size_t count)
 {
-    if (machine->count == machine->capacity && !grow_stack(machine))
-        return false;
-    struct pickle_slot *slot = &machine->slots[machine->count++];
-    slot->value = value;
-    slot->at.start = start;
-    return true;
-}
-
-bool machine_push_new(struct pickle_machine *machine, enum pickle_kind kind, size_t payload,
-                      struct pickle_value **value)
-{
-    uintptr_t start = (uintptr_t)machine->bump;
-    *value = machine_value(machine, kind, payload);
-    return *value != NULL && machine_push(machine, *value, start);
-}
-
-struct pickle_slot *machine_top(struct pickle_machine *machine, size_t count)
-{
-    size_t inside = machine->count - machine->fence;
-    if (inside < count) {
-        machine_fail(machine, "needs %zu values on the stack%s, found %zu", count,
-                     machine->fence != 0 ? " above the mark" : "", inside);
-        return NULL;
-    }
-    return &machine->slots[machine->count - count];
+    return machine_fail(machine, "needs %zu values on the stack%s, found %zu", count,
+                        machine->fence != 0 ? " above the mark" : "",
+                        machine->count - machine->fence);
 }
 
 bool machine_push_mark(struct pickle_machine *machine)

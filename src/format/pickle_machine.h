@@ -34,6 +34,7 @@ struct pickle_machine {
     uint64_t number;             /* its argument: a number, or the length of the text */
     const unsigned char *text;
     bool persistent_ids;
+    uint16_t nesting_max; /* UINT16_MAX: no limit */
     const struct pickle_digester *digester;
     struct pickle_document *document;
     struct pickle_memo memo;
@@ -52,17 +53,68 @@ struct pickle_machine {
  * fails. */
 bool machine_fail(struct pickle_machine *machine, const char *format, ...) DCP_PRINTF(2, 3);
 
+/* size bytes, aligned to 8, when the chunk does not have them. NULL with the story set. */
+void *machine_allocate_elsewhere(struct pickle_machine *machine, size_t size);
+bool machine_grow_stack(struct pickle_machine *machine);
+
 /* size bytes of the arena; NULL with the story set. */
-void *machine_allocate(struct pickle_machine *machine, size_t size);
+static inline void *machine_allocate(struct pickle_machine *machine, size_t size)
+{
+    size = (size + 7) & ~(size_t)7;
+    if (size > (size_t)(machine->bump_end - machine->bump))
+        return machine_allocate_elsewhere(machine, size);
+    void *bytes = machine->bump;
+    machine->bump += size;
+    return bytes;
+}
+
 /* A value with room for payload bytes in its union. */
-struct pickle_value *machine_value(struct pickle_machine *machine, enum pickle_kind kind,
-                                   size_t payload);
-bool machine_push(struct pickle_machine *machine, struct pickle_value *value, uintptr_t start);
-/* Pushes a value without parts, just made or about to be; NULL fails. */
-bool machine_push_new(struct pickle_machine *machine, enum pickle_kind kind, size_t payload,
-                      struct pickle_value **value);
+static inline struct pickle_value *machine_value(struct pickle_machine *machine,
+                                                 enum pickle_kind kind, size_t payload)
+{
+    struct pickle_value *value =
+        machine_allocate(machine, offsetof(struct pickle_value, as) + payload);
+    if (value == NULL)
+        return NULL;
+    value->kind = (uint8_t)kind;
+    value->flags = 0;
+    value->tag = 0;
+    value->serial = machine->document->value_count++;
+    return value;
+}
+
+static inline bool machine_push(struct pickle_machine *machine, struct pickle_value *value,
+                                uintptr_t start)
+{
+    if (machine->count == machine->capacity && !machine_grow_stack(machine))
+        return false;
+    struct pickle_slot *slot = &machine->slots[machine->count++];
+    slot->value = value;
+    slot->at.start = start;
+    return true;
+}
+
+/* Pushes a value without parts, just made. */
+static inline bool machine_push_new(struct pickle_machine *machine, enum pickle_kind kind,
+                                    size_t payload, struct pickle_value **value)
+{
+    uintptr_t start = (uintptr_t)machine->bump;
+    *value = machine_value(machine, kind, payload);
+    return *value != NULL && machine_push(machine, *value, start);
+}
+
+bool machine_fail_underflow(struct pickle_machine *machine, size_t count);
+
 /* The topmost slots inside the innermost mark; NULL if there are less. */
-struct pickle_slot *machine_top(struct pickle_machine *machine, size_t count);
+static inline struct pickle_slot *machine_top(struct pickle_machine *machine, size_t count)
+{
+    if (machine->count - machine->fence < count) {
+        machine_fail_underflow(machine, count);
+        return NULL;
+    }
+    return &machine->slots[machine->count - count];
+}
+
 /* Removes the innermost mark and leaves its slots in *slots and *count; they are off the stack. */
 bool machine_pop_mark(struct pickle_machine *machine, struct pickle_slot **slots, size_t *count);
 bool machine_push_mark(struct pickle_machine *machine);

@@ -16,7 +16,7 @@
 struct pickle_value;
 
 struct pickle_memo {
-    uint64_t *fetched; /* a bit for each number below 64 * words */
+    uint64_t *fetched; /* a bit for each number; none from 64 * words on */
     uint32_t *before;  /* fetched numbers in front of each word */
     size_t words;
     struct pickle_value **values; /* of the fetched numbers, in order */

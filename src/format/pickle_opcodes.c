@@ -59,24 +59,11 @@ const struct pickle_opcode_form pickle_opcode_forms[256] = {
     FORM(BYTEARRAY8, .prefix = 8),
 };
 
-const unsigned char *pickle_opcode_skip(const unsigned char *at, const unsigned char *end)
+const unsigned char *pickle_lines_skip(const unsigned char *at, const unsigned char *end, int lines)
 {
-    const struct pickle_opcode_form *form = &pickle_opcode_forms[*at++];
-    if (form->name == NULL)
-        return NULL;
-    size_t needed = (size_t)form->fixed + form->prefix;
-    if (needed > (size_t)(end - at))
-        return NULL;
-    if (form->prefix != 0) {
-        uint64_t length = pickle_number(at, form->prefix);
-        at += form->prefix;
-        return length > (uint64_t)(end - at) ? NULL : at + length;
-    }
-    for (int line = 0; line < form->lines; line++) {
+    for (; at != NULL && lines > 0; lines--) {
         const unsigned char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (newline == NULL)
-            return NULL;
-        at = newline + 1;
+        at = newline != NULL ? newline + 1 : NULL;
     }
-    return at + form->fixed;
+    return at;
 }

@@ -32,7 +32,23 @@ static inline uint64_t pickle_number(const unsigned char *bytes, size_t size)
     }
 }
 
+const unsigned char *pickle_lines_skip(const unsigned char *at, const unsigned char *end,
+                                       int lines);
+
 /* The opcode after the one at `at`; NULL if that is unknown, or its argument runs over the end. */
-const unsigned char *pickle_opcode_skip(const unsigned char *at, const unsigned char *end);
+static inline const unsigned char *pickle_opcode_skip(const unsigned char *at,
+                                                      const unsigned char *end)
+{
+    const struct pickle_opcode_form *form = &pickle_opcode_forms[*at++];
+    size_t needed = (size_t)form->fixed + form->prefix;
+    if (form->name == NULL || needed > (size_t)(end - at))
+        return NULL;
+    if (form->prefix != 0) {
+        uint64_t length = pickle_number(at, form->prefix);
+        at += form->prefix;
+        return length > (uint64_t)(end - at) ? NULL : at + length;
+    }
+    return form->lines == 0 ? at + needed : pickle_lines_skip(at, end, form->lines);
+}
 
 #endif

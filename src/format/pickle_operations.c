@@ -11,29 +11,6 @@ static void note_change(struct pickle_machine *machine, const struct pickle_valu
         machine->floor = (uintptr_t)machine->bump;
 }
 
-static const char *kind_name(const struct pickle_value *value)
-{
-    static const char *const names[] = {[PICKLE_NONE] = "None",
-                                        [PICKLE_BOOL] = "a bool",
-                                        [PICKLE_INT] = "an int",
-                                        [PICKLE_LONG] = "an int",
-                                        [PICKLE_FLOAT] = "a float",
-                                        [PICKLE_STRING] = "a string",
-                                        [PICKLE_BYTES] = "bytes",
-                                        [PICKLE_BYTEARRAY] = "a bytearray",
-                                        [PICKLE_TUPLE] = "a tuple",
-                                        [PICKLE_LIST] = "a list",
-                                        [PICKLE_DICT] = "a dict",
-                                        [PICKLE_SET] = "a set",
-                                        [PICKLE_FROZENSET] = "a frozenset",
-                                        [PICKLE_GLOBAL] = "a global",
-                                        [PICKLE_CALL] = "a call",
-                                        [PICKLE_OBJECT] = "an object",
-                                        [PICKLE_PERSISTENT] = "a persistent id",
-                                        [PICKLE_DIGEST] = "a finished object"};
-    return names[value->kind];
-}
-
 static bool is_hashable(const struct pickle_value *value)
 {
     return (value->flags & VALUE_UNHASHABLE) == 0;
@@ -57,13 +34,34 @@ static bool grow_sequence(struct pickle_machine *machine, struct pickle_sequence
     return true;
 }
 
+/* How deep a value nests, as far as it is complete: a sanity check, not a guard. */
+static uint16_t nesting(const struct pickle_value *value)
+{
+    return value->kind == PICKLE_DIGEST ? 0 : value->tag;
+}
+
+static bool note_nesting(struct pickle_machine *machine, struct pickle_value *outer,
+                         const struct pickle_value *inner)
+{
+    uint16_t depth = nesting(inner);
+    if (depth < outer->tag || outer->tag == UINT16_MAX)
+        return true;
+    if (depth >= machine->nesting_max)
+        return machine_fail(machine, "nested more than %u deep", machine->nesting_max);
+    outer->tag = (uint16_t)(depth + 1);
+    return true;
+}
+
 static bool extend(struct pickle_machine *machine, struct pickle_value *owner,
                    struct pickle_sequence *sequence, const struct pickle_slot *slots, size_t count)
 {
     if (count > sequence->capacity - sequence->count && !grow_sequence(machine, sequence, count))
         return false;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         sequence->items[sequence->count++] = slots[i].value;
+        if (!note_nesting(machine, owner, slots[i].value))
+            return false;
+    }
     note_change(machine, owner);
     return true;
 }
@@ -106,8 +104,8 @@ static bool check_hashable(struct pickle_machine *machine, const struct pickle_s
 {
     for (size_t i = 0; i < count; i += step)
         if (!is_hashable(slots[i].value))
-            return machine_fail(machine, "%s, which has no hash, as %s", kind_name(slots[i].value),
-                                what);
+            return machine_fail(machine, "%s, which has no hash, as %s",
+                                pickle_kind_name(slots[i].value), what);
     return true;
 }
 
@@ -128,7 +126,7 @@ static struct pickle_sequence *target_sequence(struct pickle_machine *machine,
         return &target->as.sequence;
     if (target->kind == PICKLE_CALL || target->kind == PICKLE_OBJECT)
         return kind == PICKLE_DICT ? &target->as.call->pairs : &target->as.call->items;
-    machine_fail(machine, "on %s", kind_name(target));
+    machine_fail(machine, "on %s", pickle_kind_name(target));
     return NULL;
 }
 
@@ -200,7 +198,7 @@ bool machine_stack_global(struct pickle_machine *machine)
     const struct pickle_value *name = slots[1].value;
     if (module->kind != PICKLE_STRING || name->kind != PICKLE_STRING)
         return machine_fail(machine, "needs a module and a name, found %s and %s",
-                            kind_name(module), kind_name(name));
+                            pickle_kind_name(module), pickle_kind_name(name));
     machine->count -= 2;
     struct pickle_value *global = machine_value(machine, PICKLE_GLOBAL, sizeof global->as.global);
     if (global == NULL)
@@ -246,16 +244,17 @@ static bool push_call(struct pickle_machine *machine, enum pickle_kind kind,
     struct pickle_value *callable = slots[0].value;
     struct pickle_value *arguments = slots[1].value;
     if (callable->kind != PICKLE_GLOBAL && callable->kind != PICKLE_CALL)
-        return machine_fail(machine, "of %s", kind_name(callable));
+        return machine_fail(machine, "of %s", pickle_kind_name(callable));
     if (arguments->kind != PICKLE_TUPLE)
-        return machine_fail(machine, "the arguments are %s", kind_name(arguments));
+        return machine_fail(machine, "the arguments are %s", pickle_kind_name(arguments));
     struct pickle_value *value =
         machine_value(machine, kind, sizeof value->as.call + sizeof(struct pickle_call));
     if (value == NULL)
         return false;
     value->as.call = (struct pickle_call *)(&value->as.call + 1);
     *value->as.call = (struct pickle_call){.callable = callable, .arguments = arguments};
-    return machine_push(machine, value, slots[0].at.start);
+    return note_nesting(machine, value, arguments) &&
+           machine_push(machine, value, slots[0].at.start);
 }
 
 bool machine_reduce(struct pickle_machine *machine)
@@ -286,10 +285,12 @@ bool machine_build(struct pickle_machine *machine)
         return false;
     struct pickle_value *target = slots[0].value;
     if (target->kind != PICKLE_CALL && target->kind != PICKLE_OBJECT)
-        return machine_fail(machine, "on %s", kind_name(target));
+        return machine_fail(machine, "on %s", pickle_kind_name(target));
     if (target->as.call->state != NULL)
         return machine_fail(machine, "on an object that has its state");
     target->as.call->state = slots[1].value;
+    if (!note_nesting(machine, target, slots[1].value))
+        return false;
     machine->count--;
     note_change(machine, target);
     return digest_top(machine);

@@ -330,7 +330,7 @@ static dcp_status read_document(struct pickle_machine *machine)
 }
 
 static dcp_status read_with(const void *bytes, size_t size, bool persistent_ids,
-                            const struct pickle_digester *digester,
+                            uint16_t nesting_max, const struct pickle_digester *digester,
                             struct pickle_document *document)
 {
     const unsigned char *begin = bytes;
@@ -340,6 +340,7 @@ static dcp_status read_with(const void *bytes, size_t size, bool persistent_ids,
                                                                .end = begin + size,
                                                                .next = begin,
                                                                .persistent_ids = persistent_ids,
+                                                               .nesting_max = nesting_max,
                                                                .digester = digester,
                                                                .document = document});
     if (status != DCP_OK)
@@ -350,14 +351,14 @@ static dcp_status read_with(const void *bytes, size_t size, bool persistent_ids,
 dcp_status pickle_read(const void *bytes, size_t size, bool persistent_ids,
                        struct pickle_document *document)
 {
-    return read_with(bytes, size, persistent_ids, NULL, document);
+    return read_with(bytes, size, persistent_ids, UINT16_MAX, NULL, document);
 }
 
 dcp_status pickle_read_digested(const void *bytes, size_t size,
                                 const struct pickle_digester *digester,
                                 struct pickle_document *document)
 {
-    return read_with(bytes, size, false, digester, document);
+    return read_with(bytes, size, false, PICKLE_NESTING_MAX, digester, document);
 }
 
 void pickle_free(struct pickle_document *document)
