@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "format/footer_layout.h"
+#include "format/relative_path.h"
 
 /* The least that an entry and a piece take, for a bound on how many there can be. */
 enum { ENTRY_BYTES_MIN = 6, PIECE_BYTES_MIN = 3 };
@@ -186,10 +187,7 @@ static dcp_status read_file_name(struct decoder *decoder)
     if (contents->files == NULL)
         return no_memory(sizeof *contents->files);
     RETURN_IF_ERROR(read_text(decoder, &contents->files[0]));
-    const char *name = contents->files[0];
-    if (name[0] == '\0' || strchr(name, '/') != NULL || strcmp(name, ".") == 0 ||
-        strcmp(name, "..") == 0)
-        return damaged("a name of its file that is none");
+    RETURN_IF_ERROR(relative_path_check(contents->files[0], strlen(contents->files[0])));
     contents->file_count = 1;
     return DCP_OK;
 }
