@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Our side of tests/bench/compare: ranks are processes that keep a state in memory and do what is
+ * asked on standard input, one command a line: bench_ranks RANKS TENSORS COLUMNS
+ *
+ *   save DIR, load DIR, reshard DIR   a checkpoint
+ *   write DIR, read DIR               the same bytes in the plainest way
+ *   cool DIR                          out of the page cache
+ *
+ * Each is answered by a line with the seconds that it took the slowest rank, and the bytes read. */
+#include <err.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench_state.h"
+#include "disk.h"
+#include "shared_group.h"
+
+enum { MOST_RANKS = 64, LINE = 4096 };
+
+struct answer {
+    double seconds;
+    unsigned long long bytes_read;
+};
+
+struct rank {
+    int rank, ranks;
+    struct shared_memory *shared;
+    dcp_group *group;
+    size_t count;
+    int64_t columns;
+    struct bench_state state; /* divided by rows */
+};
+
+static double now(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static void check(dcp_status status)
+{
+    if (status != DCP_OK)
+        errx(1, "%s: %s", dcp_status_string(status), dcp_error_message());
+}
+
+static void save(struct rank *rank, const char *path)
+{
+    dcp_save_options options = {.group = rank->group};
+
+    check(dcp_save(rank->state.root, path, &options));
+}
+
+/* Loads into a state, and makes sure, outside the time taken, that all of it arrived. */
+static double load(struct rank *rank, struct bench_state *state, const char *path)
+{
+    dcp_load_options options = {.group = rank->group};
+
+    bench_state_clear(state);
+    shared_barrier(rank->shared);
+    double start = now();
+    check(dcp_load(state->root, path, &options, NULL));
+    double seconds = now() - start;
+    if (!bench_state_is_filled(state))
+        errx(1, "%s: what was loaded differs", path);
+    return seconds;
+}
+
+static double reshard(struct rank *rank, const char *path)
+{
+    struct bench_state columns;
+
+    bench_state_new(&columns, rank->count, rank->columns, 1, rank->rank, rank->ranks);
+    double seconds = load(rank, &columns, path);
+    bench_state_free(&columns);
+    return seconds;
+}
+
+static size_t tensor_bytes(const struct rank *rank)
+{
+    return (size_t)(rank->columns * BENCH_ROWS) * sizeof(float);
+}
+
+/* The plainest write and read need the bytes of a rank in one piece. */
+static double plain(const struct rank *rank, const char *path, bool write)
+{
+    size_t size = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
+    char *bytes = malloc(size);
+    char file[LINE + 20];
+
+    if (!bytes)
+        err(1, "no memory");
+    memset(bytes, 1, size);
+    snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
+    shared_barrier(rank->shared);
+    double start = now();
+    if (write)
+        disk_write(file, bytes, size);
+    else
+        disk_read(path, bytes, size, rank->rank, rank->ranks);
+    shared_barrier(rank->shared);
+    double seconds = now() - start;
+    free(bytes);
+    return seconds;
+}
+
+static struct answer execute(struct rank *rank, const char *command, const char *path)
+{
+    struct answer answer = {0, 0};
+    unsigned long long before = disk_bytes_read();
+
+    shared_barrier(rank->shared);
+    double start = now();
+    if (strcmp(command, "save") == 0) {
+        save(rank, path);
+        answer.seconds = now() - start;
+    } else if (strcmp(command, "load") == 0) {
+        answer.seconds = load(rank, &rank->state, path);
+    } else if (strcmp(command, "reshard") == 0) {
+        answer.seconds = reshard(rank, path);
+    } else if (strcmp(command, "write") == 0 || strcmp(command, "read") == 0) {
+        answer.seconds = plain(rank, path, *command == 'w');
+    } else if (strcmp(command, "cool") == 0) {
+        disk_cool(path);
+    } else {
+        errx(2, "no such command: %s", command);
+    }
+    answer.bytes_read = disk_bytes_read() - before;
+    return answer;
+}
+
+static void run_rank(struct rank *rank, int commands, int answers)
+{
+    FILE *lines = fdopen(commands, "r");
+    char line[LINE], command[16], path[LINE];
+
+    check(shared_group_new(rank->shared, rank->rank, &rank->group));
+    bench_state_new(&rank->state, rank->count, rank->columns, 0, rank->rank, rank->ranks);
+    bench_state_fill(&rank->state);
+    while (lines && fgets(line, sizeof line, lines)) {
+        if (sscanf(line, "%15s %4095[^\n]", command, path) != 2)
+            errx(2, "bad command: %s", line);
+        struct answer answer = execute(rank, command, path);
+        if (write(answers, &answer, sizeof answer) != sizeof answer)
+            err(1, "write");
+    }
+    bench_state_free(&rank->state);
+    dcp_group_free(rank->group);
+    fclose(lines);
+}
+
+/* Passes each line to all ranks, and gives the slowest one's time and the sum of the bytes. */
+static void conduct(const int *commands, int answers, int ranks)
+{
+    char line[LINE];
+
+    while (fgets(line, sizeof line, stdin)) {
+        struct answer all = {0, 0}, answer;
+        for (int r = 0; r < ranks; r++)
+            if (write(commands[r], line, strlen(line)) < 0)
+                err(1, "write");
+        for (int r = 0; r < ranks; r++) {
+            if (read(answers, &answer, sizeof answer) != sizeof answer)
+                errx(1, "a rank died");
+            if (answer.seconds > all.seconds)
+                all.seconds = answer.seconds;
+            all.bytes_read += answer.bytes_read;
+        }
+        printf("%.6f %llu\n", all.seconds, all.bytes_read);
+        fflush(stdout);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int commands[MOST_RANKS], answers[2], pipe_ends[2];
+
+    if (argc != 4)
+        errx(2, "usage: bench_ranks RANKS TENSORS COLUMNS");
+    int ranks = atoi(argv[1]);
+    struct shared_memory *shared = shared_memory_new(ranks);
+    if (ranks < 1 || ranks > MOST_RANKS || !shared || pipe(answers) != 0)
+        errx(1, "cannot start %d ranks", ranks);
+    for (int r = 0; r < ranks; r++) {
+        if (pipe(pipe_ends) != 0)
+            err(1, "pipe");
+        commands[r] = pipe_ends[1];
+        pid_t child = fork();
+        if (child < 0)
+            err(1, "fork");
+        if (child > 0) {
+            close(pipe_ends[0]);
+            continue;
+        }
+        for (int earlier = 0; earlier <= r; earlier++)
+            close(commands[earlier]);
+        struct rank rank = {.rank = r,
+                            .ranks = ranks,
+                            .shared = shared,
+                            .count = strtoul(argv[2], NULL, 10),
+                            .columns = strtol(argv[3], NULL, 10)};
+        run_rank(&rank, pipe_ends[0], answers[1]);
+        return 0;
+    }
+    close(answers[1]);
+    conduct(commands, answers[0], ranks);
+    for (int r = 0; r < ranks; r++)
+        close(commands[r]);
+    while (wait(NULL) > 0)
+        ;
+    return 0;
+}

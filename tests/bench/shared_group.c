@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "shared_group.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Messages go in pieces of this size through one slot for each rank. */
+enum { SLOT = 1 << 20 };
+
+struct shared_memory {
+    pthread_barrier_t barrier;
+    int size;
+    size_t most; /* of the sizes of a gather or scatter */
+    unsigned char slots[];
+};
+
+struct shared_rank {
+    struct shared_memory *shared;
+    int rank;
+};
+
+struct shared_memory *shared_memory_new(int size)
+{
+    pthread_barrierattr_t attributes;
+    struct shared_memory *shared = mmap(NULL, sizeof *shared + (size_t)size * SLOT,
+                                        PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (shared == MAP_FAILED)
+        return NULL;
+    shared->size = size;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&shared->barrier, &attributes, (unsigned)size);
+    return shared;
+}
+
+void shared_barrier(struct shared_memory *shared)
+{
+    pthread_barrier_wait(&shared->barrier);
+}
+
+static unsigned char *slot(const struct shared_rank *self, int rank)
+{
+    return self->shared->slots + (size_t)rank * SLOT;
+}
+
+/* The part of a message of `size` bytes that goes in the piece that starts at `start`. */
+static size_t piece(size_t size, size_t start)
+{
+    if (start >= size)
+        return 0;
+    return size - start < SLOT ? size - start : SLOT;
+}
+
+static dcp_status all_gather(void *context, const dcp_collective *call, const void *send,
+                             size_t bytes, void *receive)
+{
+    const struct shared_rank *self = context;
+
+    (void)call;
+    for (size_t start = 0; start < bytes; start += SLOT) {
+        size_t length = piece(bytes, start);
+        memcpy(slot(self, self->rank), (const char *)send + start, length);
+        shared_barrier(self->shared);
+        for (int r = 0; r < self->shared->size; r++)
+            memcpy((char *)receive + (size_t)r * bytes + start, slot(self, r), length);
+        shared_barrier(self->shared);
+    }
+    return DCP_OK;
+}
+
+static dcp_status broadcast(void *context, const dcp_collective *call, int root, void *data,
+                            size_t bytes)
+{
+    const struct shared_rank *self = context;
+
+    (void)call;
+    for (size_t start = 0; start < bytes; start += SLOT) {
+        size_t length = piece(bytes, start);
+        if (self->rank == root)
+            memcpy(slot(self, root), (const char *)data + start, length);
+        shared_barrier(self->shared);
+        if (self->rank != root)
+            memcpy((char *)data + start, slot(self, root), length);
+        shared_barrier(self->shared);
+    }
+    return DCP_OK;
+}
+
+/* Only the root knows all sizes; the others need the largest, to take part in as many pieces. */
+static size_t share_most(const struct shared_rank *self, const size_t *sizes)
+{
+    if (sizes) {
+        self->shared->most = 0;
+        for (int r = 0; r < self->shared->size; r++)
+            if (sizes[r] > self->shared->most)
+                self->shared->most = sizes[r];
+    }
+    shared_barrier(self->shared);
+    size_t most = self->shared->most;
+    shared_barrier(self->shared);
+    return most;
+}
+
+static dcp_status gather(void *context, const dcp_collective *call, int root, const void *send,
+                         size_t bytes, void *receive, const size_t *sizes)
+{
+    const struct shared_rank *self = context;
+    size_t most = share_most(self, sizes);
+
+    (void)call, (void)root;
+    for (size_t start = 0; start < most; start += SLOT) {
+        if (piece(bytes, start) > 0)
+            memcpy(slot(self, self->rank), (const char *)send + start, piece(bytes, start));
+        shared_barrier(self->shared);
+        char *place = receive;
+        for (int r = 0; sizes && r < self->shared->size; place += sizes[r++])
+            if (piece(sizes[r], start) > 0)
+                memcpy(place + start, slot(self, r), piece(sizes[r], start));
+        shared_barrier(self->shared);
+    }
+    return DCP_OK;
+}
+
+static dcp_status scatter(void *context, const dcp_collective *call, int root, const void *send,
+                          const size_t *sizes, void *receive, size_t bytes)
+{
+    const struct shared_rank *self = context;
+    size_t most = share_most(self, sizes);
+
+    (void)call, (void)root;
+    for (size_t start = 0; start < most; start += SLOT) {
+        const char *place = send;
+        for (int r = 0; sizes && r < self->shared->size; place += sizes[r++])
+            if (piece(sizes[r], start) > 0)
+                memcpy(slot(self, r), place + start, piece(sizes[r], start));
+        shared_barrier(self->shared);
+        if (piece(bytes, start) > 0)
+            memcpy((char *)receive + start, slot(self, self->rank), piece(bytes, start));
+        shared_barrier(self->shared);
+    }
+    return DCP_OK;
+}
+
+static void close_rank(void *context)
+{
+    free(context);
+}
+
+dcp_status shared_group_new(struct shared_memory *shared, int rank, dcp_group **group)
+{
+    const dcp_group_operations operations = {
+        .size_of = sizeof operations,
+        .all_gather = all_gather,
+        .broadcast = broadcast,
+        .gather = gather,
+        .scatter = scatter,
+        .close = close_rank,
+    };
+    struct shared_rank *self = malloc(sizeof *self);
+
+    if (!self)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for a group");
+    *self = (struct shared_rank){shared, rank};
+    dcp_status status = dcp_group_new(&operations, self, rank, shared->size, group);
+    if (status != DCP_OK)
+        free(self);
+    return status;
+}

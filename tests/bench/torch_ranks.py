@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load and reshard.
+
+    python torch_ranks.py RANKS TENSORS COLUMNS
+"""
+import logging
+import os
+import sys
+import tempfile
+import time
+import warnings
+
+import torch
+
+warnings.simplefilter("ignore")
+logging.disable(logging.CRITICAL)
+
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.distributed.tensor import DTensor, Shard  # noqa: E402
+
+ROWS = 240
+
+
+def make_state(mesh, count, columns, dim, fill):
+    """Equal matrices, of which each rank makes only its own part."""
+    rank, ranks = mesh.get_local_rank(), mesh.size()
+    rows, cols = torch.arange(ROWS).unsqueeze(1), torch.arange(columns).unsqueeze(0)
+    rows, cols = (rows.chunk(ranks)[rank], cols) if dim == 0 else (rows, cols.chunk(ranks, 1)[rank])
+    model = {}
+    for t in range(count):
+        local = torch.full((rows.numel(), cols.numel()), float("nan"))
+        if fill:
+            local.copy_((t * 31 + rows * columns + cols) & 0xFFFFFF)
+        model["t%d" % t] = DTensor.from_local(
+            local, mesh, [Shard(dim)], run_check=False, shape=torch.Size((ROWS, columns)),
+            stride=(columns, 1))
+    return {"model": model}
+
+
+def same(state, other):
+    return all(torch.equal(value.to_local(), other["model"][name].to_local())
+               for name, value in state["model"].items())
+
+
+def bytes_read():
+    with open("/proc/self/io") as counters:
+        return int(counters.readline().split()[1])
+
+
+def execute(command, path, state, mesh, count, columns):
+    target = state
+    if command != "save":
+        target = make_state(mesh, count, columns, 1 if command == "reshard" else 0, False)
+    before = bytes_read()
+    dist.barrier()
+    start = time.perf_counter()
+    if command == "save":
+        dcp.save(state, checkpoint_id=path)
+    else:
+        dcp.load(target, checkpoint_id=path)
+    seconds = time.perf_counter() - start
+    answer = seconds, bytes_read() - before
+    if command != "save":
+        wanted = make_state(mesh, count, columns, 1, True) if command == "reshard" else state
+        if not same(target, wanted):
+            sys.exit("%s: what was loaded differs" % path)
+    return answer
+
+
+def run_rank(rank, ranks, count, columns, store, commands, answers):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks)
+    mesh = init_device_mesh("cpu", (ranks,))
+    state = make_state(mesh, count, columns, 0, True)
+    for line in os.fdopen(commands):
+        command, path = line.rstrip("\n").split(" ", 1)
+        answer = execute(command, path, state, mesh, count, columns)
+        os.write(answers, b"%.6f %d\n" % answer)
+    dist.destroy_process_group()
+
+
+def main():
+    ranks, count, columns = map(int, sys.argv[1:])
+    read_answers, answers = os.pipe()
+    pipes = []
+    with tempfile.TemporaryDirectory() as directory:
+        for rank in range(ranks):
+            read_end, write_end = os.pipe()
+            pipes.append(write_end)
+            if os.fork() == 0:
+                for earlier in pipes:
+                    os.close(earlier)
+                os.close(read_answers)
+                run_rank(rank, ranks, count, columns, os.path.join(directory, "store"), read_end, answers)
+                os._exit(0)
+            os.close(read_end)
+        os.close(answers)
+        lines = os.fdopen(read_answers)
+        for command in sys.stdin:
+            for pipe in pipes:
+                os.write(pipe, command.encode())
+            parts = [lines.readline().split() for _ in range(ranks)]
+            if not all(parts):
+                sys.exit("a rank died")
+            print("%.6f %d" % (max(float(p[0]) for p in parts), sum(int(p[1]) for p in parts)),
+                  flush=True)
+        for pipe in pipes:
+            os.close(pipe)
+        for _ in range(ranks):
+            os.wait()
+
+
+if __name__ == "__main__":
+    main()
