@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files that were damaged, lost, cut or exchanged after they were written. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "format/metadata_codec.h"
+#include "sample.h"
+#include "scratch.h"
+#include "storage/verify.h"
+
+#define SHARD "__0_0.distcp"
+
+/* One large tensor, a small one and an object in one file. */
+static void save_one(struct sample *sample, const char *path, uint64_t seed)
+{
+    sample_make(
+        sample,
+        &(struct sample_options){
+            .seed = seed, .ranks = 1, .files = 1, .tensors = 4, .objects = 1, .large = true});
+    assert_int_equal(sample_save(sample, &file_ops_system, path, DCP_OVERWRITE_REPLACE, false),
+                     DCP_OK);
+}
+
+struct faults {
+    uint64_t count;
+    char file[64];
+    uint64_t offset;
+    char name[64];
+    char text[1024];
+};
+
+static void take_fault(void *context, const char *file, uint64_t offset, const char *name,
+                       const char *fault)
+{
+    struct faults *faults = context;
+    faults->count++;
+    faults->offset = offset;
+    snprintf(faults->file, sizeof faults->file, "%s", file);
+    if (*name || faults->count == 1)
+        snprintf(faults->name, sizeof faults->name, "%s", name);
+    snprintf(faults->text, sizeof faults->text, "%s", fault);
+}
+
+static struct faults verify(const char *path)
+{
+    struct faults faults = {0};
+    uint64_t count;
+    assert_int_equal(storage_verify(&file_ops_system, path, take_fault, &faults, &count), DCP_OK);
+    assert_int_equal(count, faults.count);
+    return faults;
+}
+
+static dcp_status read_with(const struct sample *sample, const char *path,
+                            dcp_verification verification)
+{
+    return sample_read(sample, &file_ops_system, path, verification, 0);
+}
+
+static void assert_says(const char *part)
+{
+    if (!strstr(dcp_error_message(), part))
+        fail_msg("\"%s\" is not in \"%s\"", part, dcp_error_message());
+}
+
+static const struct sample_item *item_of(const struct sample *sample, const char *name)
+{
+    for (size_t i = 0; i < sample->item_count; i++) {
+        if (strcmp(sample->items[i].item.name, name) == 0)
+            return &sample->items[i];
+    }
+    fail_msg("no item %s", name);
+    return NULL;
+}
+
+/* Some thousand single bits over the whole file: each is noticed by the verification, and no read
+ * gives other values than were written without saying so, unless it was told not to look. */
+static void flipped_bits_are_found(void **state)
+{
+    struct sample sample;
+    sample_make(&sample, &(struct sample_options){
+                             .seed = 3, .ranks = 1, .files = 1, .tensors = 6, .objects = 1});
+    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+                     DCP_OK);
+    size_t size;
+    free(scratch_read(*state, SHARD, &size));
+    for (uint64_t at = 0; at < size; at += 1 + size / 3000) {
+        unsigned char mask = (unsigned char)(1 << at % 8);
+        scratch_flip(*state, SHARD, at, mask);
+        struct faults faults = verify(*state);
+        if (faults.count == 0)
+            fail_msg("bit flipped at %llu of %zu was not noticed", (unsigned long long)at, size);
+        /* Differences fail inside; everything else may be an error or fine. */
+        read_with(&sample, *state, DCP_VERIFY_READ);
+        assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_WIDEN), DCP_ERR_INTERNAL);
+        scratch_flip(*state, SHARD, at, mask);
+    }
+    assert_int_equal(verify(*state).count, 0);
+    sample_free(&sample);
+}
+
+static void a_mismatch_names_file_offset_name_and_sums(void **state)
+{
+    struct sample sample;
+    save_one(&sample, *state, 7);
+    const struct sample_item *item = item_of(&sample, "tensor.0");
+    uint64_t at = item->order.offset + item->order.data_offset + 5;
+    scratch_flip(*state, SHARD, at, 0x10);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_ERR_CHECKSUM);
+    assert_says("tensor.0");
+    assert_says(SHARD);
+    assert_says("expected");
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_WIDEN), DCP_ERR_CHECKSUM);
+    assert_says("XXH3");
+    struct faults faults = verify(*state);
+    assert_true(faults.count >= 2); /* the block and the record */
+    assert_string_equal(faults.file, SHARD);
+    assert_string_equal(faults.name, "tensor.0");
+    sample_free(&sample);
+}
+
+/* A partial read notices what lies in blocks that it reads whole; widened, everything it uses. */
+static void partial_reads_are_checked_by_block(void **state)
+{
+    struct sample sample;
+    struct metadata metadata;
+    struct shard_reader *reader;
+    enum storage_form form;
+    save_one(&sample, *state, 7);
+    const struct sample_item *item = item_of(&sample, "tensor.0");
+    uint64_t data = item->order.offset + item->order.data_offset;
+    int64_t row = item->box.sizes[1];
+    scratch_flip(*state, SHARD, data + (uint64_t)(row * 4 * 10 + 3), 1);
+    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
+                     DCP_OK);
+    const struct metadata_entry *entry = metadata_find(&metadata, "tensor.0");
+    const struct metadata_piece *piece = NULL;
+    for (size_t i = 0; i < entry->piece_count; i++) {
+        if (entry->pieces[i].offset == item->order.offset)
+            piece = &entry->pieces[i];
+    }
+    assert_non_null(piece);
+    float *memory = calloc((size_t)(piece->sizes[0] * row), sizeof *memory);
+    int64_t strides[] = {row, 1};
+    struct box_storage rows = {{piece->offsets[0] + 20, piece->offsets[1]}, {2, row}};
+    struct box few = box_of(2, &rows);
+    assert_int_equal(shard_read_tensor(reader, entry, piece, few, DCP_F32, few, strides, memory,
+                                       DCP_VERIFY_READ),
+                     DCP_OK);
+    assert_int_equal(shard_read_tensor(reader, entry, piece, few, DCP_F32, few, strides, memory,
+                                       DCP_VERIFY_WIDEN),
+                     DCP_ERR_CHECKSUM);
+    /* All but the first row is not the record, but has whole blocks in it, if the file has a first
+     * block that ends in it. */
+    struct box_storage most = {{piece->offsets[0] + 1, piece->offsets[1]},
+                               {piece->sizes[0] - 1, row}};
+    struct box many = box_of(2, &most);
+    scratch_flip(*state, SHARD, data + (uint64_t)(row * 4 * 10 + 3), 1);
+    scratch_flip(*state, SHARD, (data / (1 << 20) + 1) * (1 << 20) + 77, 1);
+    dcp_status status = shard_read_tensor(reader, entry, piece, many, DCP_F32, many, strides,
+                                          memory, DCP_VERIFY_READ);
+    if ((uint64_t)(piece->sizes[0] * row * 4) > 3u << 20)
+        assert_int_equal(status, DCP_ERR_CHECKSUM);
+    assert_int_equal(shard_read_tensor(reader, entry, piece, many, DCP_F32, many, strides, memory,
+                                       DCP_VERIFY_NONE),
+                     DCP_OK);
+    free(memory);
+    shard_reader_free(reader);
+    metadata_free(&metadata);
+    sample_free(&sample);
+}
+
+static void damaged_footers_matter_only_with_verification(void **state)
+{
+    struct sample sample;
+    size_t size;
+    save_one(&sample, *state, 8);
+    free(scratch_read(*state, SHARD, &size));
+    scratch_flip(*state, SHARD, size - 60, 1);
+    assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_OK);
+    assert_says(SHARD);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_NONE), DCP_OK);
+    struct faults faults = verify(*state);
+    assert_true(faults.count >= 1);
+    assert_string_equal(faults.file, SHARD);
+    sample_free(&sample);
+}
+
+static void a_missing_file_is_named(void **state)
+{
+    struct sample sample;
+    save_one(&sample, *state, 9);
+    scratch_remove(*state, SHARD);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_ERR_NOT_FOUND);
+    assert_says(SHARD);
+    assert_says("tensor.0");
+    struct faults faults = verify(*state);
+    assert_int_equal(faults.count, 1);
+    assert_string_equal(faults.file, SHARD);
+    sample_free(&sample);
+}
+
+static void cut_files_are_errors(void **state)
+{
+    struct sample sample;
+    size_t size;
+    save_one(&sample, *state, 10);
+    unsigned char *bytes = scratch_read(*state, SHARD, &size);
+    for (size_t cut = 0; cut < size; cut += 1 + size / 50) {
+        scratch_write(*state, SHARD, bytes, cut);
+        assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_OK);
+        assert_says(SHARD);
+        assert_true(verify(*state).count > 0);
+    }
+    scratch_write(*state, SHARD, bytes, size - 1);
+    assert_true(verify(*state).count > 0);
+    free(bytes);
+    sample_free(&sample);
+}
+
+/* The same rank's file of another save of the same state fits in every way but one. */
+static void a_shard_of_another_save_is_foreign(void **state)
+{
+    struct sample sample;
+    char *other = scratch_path(*state, "other"), *mine = scratch_path(*state, "mine");
+    save_one(&sample, other, 11);
+    sample_free(&sample);
+    save_one(&sample, mine, 11);
+    size_t size;
+    unsigned char *bytes = scratch_read(other, SHARD, &size);
+    scratch_write(mine, SHARD, bytes, size);
+    assert_int_equal(read_with(&sample, mine, DCP_VERIFY_READ), DCP_ERR_FOREIGN);
+    assert_says(SHARD);
+    assert_int_equal(read_with(&sample, mine, DCP_VERIFY_NONE), DCP_ERR_FOREIGN);
+    struct faults faults = verify(mine);
+    assert_int_equal(faults.count, 1);
+    assert_non_null(strstr(faults.text, "save"));
+    free(bytes);
+    free(other);
+    free(mine);
+    sample_free(&sample);
+}
+
+static void what_is_no_file_is_refused(void **state)
+{
+    struct sample sample;
+    char *path = scratch_path(*state, "c"), *shard = scratch_path(path, SHARD);
+    char *outside = scratch_path(*state, "outside");
+    save_one(&sample, path, 12);
+    assert_int_equal(rename(shard, outside), 0);
+    assert_int_equal(mkdir(shard, 0777), 0);
+    assert_int_equal(read_with(&sample, path, DCP_VERIFY_READ), DCP_ERR_FORMAT);
+    assert_int_equal(verify(path).count, 1);
+    assert_int_equal(rmdir(shard), 0);
+    assert_int_equal(mkfifo(shard, 0666), 0);
+    assert_int_equal(read_with(&sample, path, DCP_VERIFY_READ), DCP_ERR_FORMAT);
+    assert_int_equal(verify(path).count, 1);
+    assert_int_equal(unlink(shard), 0);
+    assert_int_equal(symlink(outside, shard), 0);
+    assert_int_not_equal(read_with(&sample, path, DCP_VERIFY_READ), DCP_OK);
+    assert_int_equal(verify(path).count, 1);
+    free(outside);
+    free(shard);
+    free(path);
+    sample_free(&sample);
+}
+
+static void what_was_looked_for_is_said(void **state)
+{
+    struct metadata metadata;
+    struct shard_reader *reader;
+    enum storage_form form;
+    uint64_t faults;
+    char *path = scratch_path(*state, "nowhere");
+    assert_int_equal(storage_read_metadata(&file_ops_system, path, &form, &metadata, &reader),
+                     DCP_ERR_NOT_FOUND);
+    assert_null(reader);
+    assert_says("nowhere");
+    assert_int_equal(storage_verify(&file_ops_system, path, NULL, NULL, &faults),
+                     DCP_ERR_NOT_FOUND);
+    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
+                     DCP_ERR_NOT_FOUND);
+    assert_says(".metadata");
+    assert_says("*.safetensors");
+    assert_int_equal(storage_verify(&file_ops_system, *state, NULL, NULL, &faults),
+                     DCP_ERR_NOT_FOUND);
+
+    struct sample sample;
+    save_one(&sample, *state, 13);
+    scratch_remove(*state, ".metadata");
+    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
+                     DCP_ERR_NOT_FOUND);
+    assert_says("interrupted");
+    assert_int_equal(verify(*state).count, 1);
+    scratch_flip(*state, SHARD, 100, 1);
+    assert_int_equal(verify(*state).count, 2);
+    sample_free(&sample);
+    free(path);
+}
+
+static void unreadable_metadata_is_one_fault(void **state)
+{
+    struct sample sample;
+    save_one(&sample, *state, 14);
+    scratch_write(*state, ".metadata", "not a pickle", 12);
+    struct faults faults = verify(*state);
+    assert_int_equal(faults.count, 1);
+    assert_string_equal(faults.file, ".metadata");
+    scratch_flip(*state, SHARD, 100, 1);
+    assert_int_equal(verify(*state).count, 2);
+    sample_free(&sample);
+}
+
+/* Metadata that leaves out what the file says it holds. */
+static void footers_are_held_against_the_metadata(void **state)
+{
+    struct sample sample;
+    struct save_session session = {.ops = &file_ops_system, .path = *state};
+    struct metadata metadata;
+    struct buffer encoded;
+    save_one(&sample, *state, 15);
+    sample_metadata(&sample, &session, &metadata);
+    metadata.count--;
+    buffer_init(&encoded, 0);
+    assert_int_equal(metadata_encode(&metadata, &encoded), DCP_OK);
+    scratch_write(*state, ".metadata", encoded.data, encoded.size);
+    struct faults faults = verify(*state);
+    assert_int_equal(faults.count, 2);
+    assert_string_equal(faults.name, "object.0");
+    buffer_free(&encoded);
+    metadata_free(&metadata);
+    sample_free(&sample);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(flipped_bits_are_found),
+        TEST(a_mismatch_names_file_offset_name_and_sums),
+        TEST(partial_reads_are_checked_by_block),
+        TEST(damaged_footers_matter_only_with_verification),
+        TEST(a_missing_file_is_named),
+        TEST(cut_files_are_errors),
+        TEST(a_shard_of_another_save_is_foreign),
+        TEST(what_is_no_file_is_refused),
+        TEST(what_was_looked_for_is_said),
+        TEST(unreadable_metadata_is_one_fault),
+        TEST(footers_are_held_against_the_metadata),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

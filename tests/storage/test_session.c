@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Beginning, committing, sweeping and abandoning saves, on real files. What is committed here is
+ * just bytes: sessions do not look into the metadata. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fault/failing_allocator.h"
+#include "sample.h"
+#include "scratch.h"
+
+static struct save_session begin(const char *path, dcp_overwrite overwrite)
+{
+    struct save_session session;
+    assert_int_equal(save_session_begin(&session, &file_ops_system, path, overwrite, true), DCP_OK);
+    return session;
+}
+
+static void commit(struct save_session *session, const char *metadata, const char *json)
+{
+    bool visible;
+    assert_int_equal(save_session_commit(session, metadata, strlen(metadata), json, &visible),
+                     DCP_OK);
+    assert_true(visible);
+}
+
+static void assert_content(const char *directory, const char *name, const char *expected)
+{
+    size_t size;
+    unsigned char *bytes = scratch_read(directory, name, &size);
+    assert_string_equal((const char *)bytes, expected);
+    free(bytes);
+}
+
+static void a_fresh_directory_is_made_with_its_parents(void **state)
+{
+    char *path = scratch_path(*state, "a/b/c");
+    struct save_session session = begin(path, DCP_OVERWRITE_REFUSE);
+    struct save_session other = begin(path, DCP_OVERWRITE_REFUSE);
+    assert_true(session.made_directory);
+    assert_false(other.made_directory);
+    assert_false(session.replaces);
+    assert_int_equal(session.generation, 0);
+    assert_int_equal(strlen(session.save_id), 36);
+    assert_int_equal(session.save_id[14], '4');
+    assert_string_not_equal(session.save_id, other.save_id);
+    commit(&session, "contents", "{}");
+    assert_string_equal(scratch_list(path), ".metadata metadata.json");
+    assert_content(path, ".metadata", "contents");
+    save_session_free(&session);
+    save_session_free(&other);
+    free(path);
+}
+
+static void an_abandoned_save_leaves_nothing(void **state)
+{
+    char *path = scratch_path(*state, "fresh");
+    struct save_session session = begin(path, DCP_OVERWRITE_REFUSE);
+    save_session_abandon(&session);
+    save_session_free(&session);
+    assert_string_equal(scratch_list(*state), "");
+
+    /* A directory that was there, or that something else is in by now, stays. */
+    assert_int_equal(mkdir(path, 0777), 0);
+    session = begin(path, DCP_OVERWRITE_REFUSE);
+    save_session_abandon(&session);
+    save_session_free(&session);
+    assert_string_equal(scratch_list(*state), "fresh");
+    scratch_remove(*state, "fresh");
+    session = begin(path, DCP_OVERWRITE_REFUSE);
+    scratch_write(path, "notes.txt", "mine", 4);
+    save_session_abandon(&session);
+    save_session_free(&session);
+    assert_string_equal(scratch_list(path), "notes.txt");
+    free(path);
+}
+
+static void an_existing_checkpoint_is_refused_untouched(void **state)
+{
+    static const char *const names[] = {".metadata", "__0.metadata", "__3.metadata",
+                                        "model.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct save_session session;
+        scratch_write(*state, names[i], "old", 3);
+        assert_int_equal(
+            save_session_begin(&session, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true),
+            DCP_ERR_EXISTS);
+        assert_null(session.path);
+        assert_non_null(strstr(dcp_error_message(), names[i]));
+        assert_string_equal(scratch_list(*state), names[i]);
+        session = begin(*state, DCP_OVERWRITE_REPLACE);
+        assert_true(session.replaces);
+        save_session_free(&session);
+        scratch_remove(*state, names[i]);
+    }
+}
+
+static void what_is_no_checkpoint_is_not_in_the_way(void **state)
+{
+    static const char *const names[] = {
+        "metadata.json", ".metadata.tmp",    "__.metadata",
+        "__01.metadata", "__1.metadatas",    "__-1.metadata",
+        ".safetensors",  "__0.metadata.tmp", "__99999999999.metadata"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        scratch_write(*state, names[i], "", 0);
+    struct save_session session = begin(*state, DCP_OVERWRITE_REFUSE);
+    assert_false(session.replaces);
+    assert_int_equal(session.generation, 0);
+    save_session_free(&session);
+}
+
+static void generations_pass_over_everything_that_is_there(void **state)
+{
+    scratch_write(*state, "__0_0.distcp", "debris", 6);
+    struct save_session session = begin(*state, DCP_OVERWRITE_REFUSE);
+    assert_int_equal(session.generation, 1);
+    save_session_free(&session);
+    scratch_write(*state, "__2_7.g41.distcp", "", 0);
+    scratch_write(*state, "__2_7.g5.distcp", "", 0);
+    scratch_write(*state, "__2_7.gx.distcp", "", 0);
+    session = begin(*state, DCP_OVERWRITE_REFUSE);
+    assert_int_equal(session.generation, 42);
+    save_session_free(&session);
+    scratch_write(*state, "__0_0.g4294967295.distcp", "", 0);
+    assert_int_equal(
+        save_session_begin(&session, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true),
+        DCP_ERR_UNSUPPORTED);
+}
+
+static void a_file_in_place_of_the_directory_is_an_error(void **state)
+{
+    struct save_session session;
+    scratch_write(*state, "file", "", 0);
+    char *path = scratch_path(*state, "file");
+    assert_int_equal(
+        save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REPLACE, true),
+        DCP_ERR_ARGUMENT);
+    free(path);
+    path = scratch_path(*state, "file/below");
+    assert_int_not_equal(
+        save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REPLACE, true), DCP_OK);
+    free(path);
+    assert_string_equal(scratch_list(*state), "file");
+}
+
+static void stale_temporary_files_do_not_stop_a_commit(void **state)
+{
+    scratch_write(*state, ".metadata.tmp", "stale", 5);
+    scratch_write(*state, "metadata.json.tmp", "stale", 5);
+    struct save_session session = begin(*state, DCP_OVERWRITE_REFUSE);
+    commit(&session, "new", "{}");
+    assert_string_equal(scratch_list(*state), ".metadata metadata.json");
+    assert_content(*state, ".metadata", "new");
+    save_session_free(&session);
+}
+
+static void a_commit_without_json_leaves_the_old_one(void **state)
+{
+    struct save_session session = begin(*state, DCP_OVERWRITE_REFUSE);
+    commit(&session, "new", NULL);
+    assert_string_equal(scratch_list(*state), ".metadata");
+    save_session_free(&session);
+}
+
+static void replacing_sweeps_what_the_old_save_left(void **state)
+{
+    scratch_write(*state, ".metadata", "old", 3);
+    scratch_write(*state, "metadata.json", "old", 3);
+    scratch_write(*state, "__0_0.distcp", "old", 3);
+    scratch_write(*state, "__1_0.g3.distcp", "old", 3);
+    scratch_write(*state, "__1.metadata", "old", 3);
+    scratch_write(*state, "notes.distcp", "mine", 4);
+    scratch_write(*state, "__1.metadata.txt", "mine", 4);
+    struct save_session session = begin(*state, DCP_OVERWRITE_REPLACE);
+    assert_int_equal(session.generation, 4);
+    scratch_write(*state, "__0_0.g4.distcp", "new", 3);
+    scratch_write(*state, "__0_1.g4.distcp", "new and empty", 13);
+    commit(&session, "new", "{\"new\": 1}");
+    const char *files[] = {"__0_0.g4.distcp"};
+    struct metadata metadata;
+    metadata_init(&metadata);
+    metadata.files = files;
+    metadata.file_count = 1;
+    save_session_sweep(&session, &metadata);
+    assert_string_equal(scratch_list(*state),
+                        ".metadata __0_0.g4.distcp __0_1.g4.distcp __1.metadata.txt metadata.json "
+                        "notes.distcp");
+    assert_content(*state, ".metadata", "new");
+    assert_content(*state, "metadata.json", "{\"new\": 1}");
+    save_session_free(&session);
+}
+
+/* ---- file operations that fail at one point ---- */
+
+enum failing { FAIL_NOTHING, FAIL_RENAME, FAIL_RENAME_AFTERWARDS, FAIL_SYNC_DIRECTORY, FAIL_SYNC };
+
+static enum failing failing;
+static const char *failing_at; /* substring of the path */
+
+static int failing_rename(void *context, const char *from, const char *to)
+{
+    if (failing == FAIL_RENAME && strstr(from, failing_at))
+        return EIO;
+    int result = file_ops_system.rename(context, from, to);
+    return failing == FAIL_RENAME_AFTERWARDS && strstr(from, failing_at) ? EIO : result;
+}
+
+static int failing_sync_directory(void *context, const char *path)
+{
+    return failing == FAIL_SYNC_DIRECTORY ? EIO : file_ops_system.sync_directory(context, path);
+}
+
+static int failing_sync(void *context, int descriptor)
+{
+    return failing == FAIL_SYNC ? EIO : file_ops_system.sync(context, descriptor);
+}
+
+static struct save_session begin_failing(const char *path)
+{
+    static struct file_ops ops;
+    struct save_session session;
+    ops = file_ops_system;
+    ops.rename = failing_rename;
+    ops.sync_directory = failing_sync_directory;
+    ops.sync = failing_sync;
+    failing = FAIL_NOTHING;
+    assert_int_equal(save_session_begin(&session, &ops, path, DCP_OVERWRITE_REPLACE, true), DCP_OK);
+    return session;
+}
+
+/* What a failed commit says and leaves. */
+static void check_failed_commit(const char *path, enum failing how, const char *where,
+                                bool expect_visible, const char *left)
+{
+    struct save_session session = begin_failing(path);
+    bool visible = !expect_visible;
+    failing = how;
+    failing_at = where;
+    assert_int_equal(save_session_commit(&session, "new", 3, "{}", &visible), DCP_ERR_IO);
+    assert_int_equal(visible, expect_visible);
+    assert_string_equal(scratch_list(path), left);
+    save_session_free(&session);
+}
+
+static void a_failed_commit_leaves_no_checkpoint(void **state)
+{
+    check_failed_commit(*state, FAIL_SYNC, "", false, "");
+    check_failed_commit(*state, FAIL_RENAME, ".metadata.tmp", false, "");
+    check_failed_commit(*state, FAIL_RENAME, "metadata.json.tmp", false, "");
+    /* Renamed, and perhaps durable: files must stay, though nothing is to be seen. */
+    check_failed_commit(*state, FAIL_RENAME_AFTERWARDS, "/.metadata.tmp", true, "");
+    check_failed_commit(*state, FAIL_SYNC_DIRECTORY, "", true, "");
+}
+
+static void a_failed_commit_leaves_the_old_checkpoint(void **state)
+{
+    scratch_write(*state, ".metadata", "old", 3);
+    scratch_write(*state, "metadata.json", "old", 3);
+    check_failed_commit(*state, FAIL_SYNC, "", false, ".metadata metadata.json");
+    check_failed_commit(*state, FAIL_RENAME, ".metadata.tmp", false, ".metadata metadata.json");
+    assert_content(*state, ".metadata", "old");
+    assert_content(*state, "metadata.json", "old");
+    check_failed_commit(*state, FAIL_SYNC_DIRECTORY, "", true, ".metadata metadata.json");
+    assert_content(*state, ".metadata", "new");
+}
+
+static void a_failure_after_the_commit_is_none(void **state)
+{
+    bool visible;
+    scratch_write(*state, ".metadata", "old", 3);
+    struct save_session session = begin_failing(*state);
+    failing = FAIL_RENAME;
+    failing_at = "metadata.json.tmp";
+    assert_int_equal(save_session_commit(&session, "new", 3, "{}", &visible), DCP_OK);
+    assert_true(visible);
+    assert_string_equal(scratch_list(*state), ".metadata");
+    save_session_free(&session);
+}
+
+static void missing_memory_is_an_error(void **state)
+{
+    char *path = scratch_path(*state, "fresh");
+    for (long n = 1;; n++) {
+        struct save_session session;
+        bool visible = false;
+        failing_allocator_install(n, false);
+        dcp_status status =
+            save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REFUSE, false);
+        if (status == DCP_OK) {
+            status = save_session_commit(&session, "new", 3, "{}", &visible);
+            if (status != DCP_OK)
+                save_session_abandon(&session);
+            save_session_free(&session);
+        }
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        if (!reached) {
+            assert_int_equal(status, DCP_OK);
+            break;
+        }
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+        assert_string_equal(scratch_list(*state), "");
+    }
+    free(path);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_fresh_directory_is_made_with_its_parents),
+        TEST(an_abandoned_save_leaves_nothing),
+        TEST(an_existing_checkpoint_is_refused_untouched),
+        TEST(what_is_no_checkpoint_is_not_in_the_way),
+        TEST(generations_pass_over_everything_that_is_there),
+        TEST(a_file_in_place_of_the_directory_is_an_error),
+        TEST(stale_temporary_files_do_not_stop_a_commit),
+        TEST(a_commit_without_json_leaves_the_old_one),
+        TEST(replacing_sweeps_what_the_old_save_left),
+        TEST(a_failed_commit_leaves_no_checkpoint),
+        TEST(a_failed_commit_leaves_the_old_checkpoint),
+        TEST(a_failure_after_the_commit_is_none),
+        TEST(missing_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
