@@ -85,7 +85,13 @@ static dcp_status read_target(dcp_checkpoint *checkpoint, const char *name)
         return status;
     if (!entry.is_tensor) {
         dcp_state *root = dcp_state_new();
+        char *json = NULL;
         status = dcp_read_object(checkpoint, index, root, "value");
+        /* A small object may be large as text; the limit holds. */
+        if (status == DCP_OK && dcp_state_to_json(root, 1 << 20, &json) == DCP_OK &&
+            strlen(json) > 1 << 20)
+            status = dcp_error_set(DCP_ERR_INTERNAL, "more text than asked for");
+        dcp_text_free(json);
         dcp_state_free(root);
         return status;
     }
