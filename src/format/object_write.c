@@ -25,13 +25,20 @@ static bool batch_is_single(const dcp_state *node, size_t first)
 
 static void end_last_batch(struct encoder *encoder, const dcp_state *node)
 {
-    if (node->as.children.count == 0)
+    size_t count = node->as.children.count;
+    if (count == 0)
         return;
-    bool single = batch_is_single(node, (node->as.children.count - 1) / BATCH * BATCH);
-    if (node_is_dict(node))
-        pickle_put_op(encoder->out, single ? OP_SETITEM : OP_SETITEMS);
-    else
+    bool single = batch_is_single(node, (count - 1) / BATCH * BATCH);
+    if (!node_is_dict(node)) {
         pickle_put_op(encoder->out, single ? OP_APPEND : OP_APPENDS);
+        return;
+    }
+    pickle_put_op(encoder->out, single ? OP_SETITEM : OP_SETITEMS);
+    /* Python's pickler finds out that an exact dict has ended by an empty batch. */
+    if (node->kind == DCP_KIND_DICT && count % BATCH == 0) {
+        pickle_put_op(encoder->out, OP_MARK);
+        pickle_put_op(encoder->out, OP_SETITEMS);
+    }
 }
 
 /* What stands in front of child number index. */
