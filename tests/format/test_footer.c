@@ -360,18 +360,15 @@ static void test_wrong_arguments(void **state)
     buffer_free(&out);
 }
 
-static void test_no_memory(void **state)
+/* Encodes and decodes with every allocation failing in turn; returns how many there are. */
+static size_t fail_allocations(const struct sample *sample)
 {
-    (void)state;
-    struct sample sample;
-    struct buffer file;
-    sample_make(&sample);
-    size_t failed = 0;
-    for (;; failed++) {
-        struct footer footer = {0};
+    for (size_t failed = 0;; failed++) {
+        struct buffer file;
+        struct footer footer;
         bool found = false;
         failing_allocator_install(failed);
-        dcp_status status = sample_encode(&sample, &file);
+        dcp_status status = sample_encode(sample, &file);
         if (status == DCP_OK)
             status = decode(&file, &footer, &found);
         if (status == DCP_OK)
@@ -379,10 +376,69 @@ static void test_no_memory(void **state)
         buffer_free(&file);
         failing_allocator_remove();
         if (status == DCP_OK)
-            break;
+            return failed;
         assert_int_equal(status, DCP_ERR_NO_MEMORY);
     }
-    assert_true(failed >= 3);
+}
+
+static void test_no_memory(void **state)
+{
+    (void)state;
+    enum { LONG_NAME = 20000 };
+    struct sample sample;
+    sample_make(&sample);
+    assert_true(fail_allocations(&sample) >= 3);
+
+    /* With a name that makes the footer larger than what is read at first. */
+    char *name = malloc(LONG_NAME);
+    assert_non_null(name);
+    memset(name, 'n', LONG_NAME - 1);
+    name[LONG_NAME - 1] = '\0';
+    sample.entries[2].name = name;
+    sample.metadata.has_paths = false;
+    assert_true(fail_allocations(&sample) >= 6);
+    free(name);
+}
+
+/* Replaces the body by bytes of our own. */
+static void expect_body_refused(const void *body, size_t size, uint64_t content_length,
+                                const char *words)
+{
+    struct buffer file;
+    struct footer footer;
+    bool found = false;
+    buffer_init(&file, 0);
+    buffer_append_zeros(&file, (size_t)content_length);
+    buffer_append(&file, body, size);
+    buffer_append_u64(&file, content_length);
+    buffer_append_u64(&file, size);
+    buffer_append_u64(&file, 1);
+    buffer_append_u64(&file, 0);
+    buffer_append(&file, "\211DCPEND\n", 8);
+    seal(&file);
+    assert_int_equal(decode(&file, &footer, &found), DCP_ERR_FORMAT);
+    if (strstr(dcp_error_message(), words) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", words, dcp_error_message());
+    buffer_free(&file);
+}
+
+static void test_impossible_bodies(void **state)
+{
+    (void)state;
+#define REFUSED(words, content_length, body)                                                       \
+    expect_body_refused(body, sizeof(body) - 1, content_length, words)
+    REFUSED("cut short", 0, "");
+    REFUSED("cut short", 0, "\100");
+    REFUSED("save id", 0, "\50a save id that is longer than any can be.");
+    REFUSED("NUL", 0, "\1\0");
+    REFUSED("no size of blocks", 0, "\0\0\0\0\0");
+    REFUSED("no size of blocks", 0, "\0\1\0");
+    REFUSED("too few checksums", 17, "\0\1\0\0\0 and not 17 * 8 bytes of checksums");
+    REFUSED("cut short", 0, "\0\1\0\0\0");
+    REFUSED("a count", 0, "\0\1\0\0\0\1f\0\377\377\377\377\377\377\377\377\177");
+    REFUSED("a count", 0, "\0\1\0\0\0\1f\0\2ABCDEFGHIJ");
+    REFUSED("unknown kind", 0, "\0\1\0\0\0\1f\0\1\1n\377\0\0\0\0\0");
+#undef REFUSED
 }
 
 int main(void)
@@ -392,7 +448,7 @@ int main(void)
         cmocka_unit_test(test_large_footer),        cmocka_unit_test(test_no_footer),
         cmocka_unit_test(test_cut_and_flipped),     cmocka_unit_test(test_sealed_lies),
         cmocka_unit_test(test_impossible_contents), cmocka_unit_test(test_wrong_arguments),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_impossible_bodies),   cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -343,6 +343,71 @@ static void test_refused(void **state)
             recipe.after = "K\1}tR");
 }
 
+static dcp_status parse_text(const char *text, size_t size)
+{
+    struct pickle_document document;
+    struct tensor_pickle tensor;
+    struct arena arena;
+    arena_init(&arena, 0);
+    assert_int_equal(pickle_read(text, size, true, &document), DCP_OK);
+    dcp_status status = tensor_pickle_parse(document.root, &arena, &tensor);
+    assert_true(status != DCP_OK || tensor_pickle_is_tensor(document.root));
+    pickle_free(&document);
+    arena_free(&arena);
+    return status;
+}
+
+#define PARSES(text) assert_int_equal(parse_text(text, sizeof(text) - 1), DCP_OK)
+#define PARSE_FAILS(words, text)                                                                   \
+    do {                                                                                           \
+        assert_int_equal(parse_text(text, sizeof(text) - 1), DCP_ERR_FORMAT);                      \
+        if (strstr(dcp_error_message(), words) == NULL)                                            \
+            fail_msg("\"%s\" is not in \"%s\"", words, dcp_error_message());                       \
+    } while (0)
+
+#define FROM_TYPE                                                                                  \
+    "\x80\2ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_tensor_v2\n"
+#define STORAGE                                                                                    \
+    "(U\7storagectorch\nFloatStorage\nU\1"                                                         \
+    "0U\3cpuK\2tQ"
+#define REST      "K\0(K\2t(K\1t\x89N"
+#define PARAMETER "ctorch._utils\n_rebuild_parameter\n("
+
+static void test_wrapped(void **state)
+{
+    (void)state;
+    PARSES(FROM_TYPE "ctorch\nTensor\n(" STORAGE REST "tU\5statetR.");
+    PARSES(FROM_TYPE "ctorch.nn.parameter\nParameter\n(" STORAGE REST "tU\5statetR.");
+    PARSE_FAILS("no tensor", FROM_TYPE "cposix\nsystem\n(" STORAGE REST "tU\5statetR.");
+    PARSE_FAILS("no tensor", FROM_TYPE "ctorch\nTensor\nK\1U\5statetR.");
+    PARSES("\x80\2" PARAMETER PARAMETER "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE REST
+           "tR\x88NtR\x88NtR.");
+    PARSE_FAILS("no tensor", "\x80\2" PARAMETER PARAMETER PARAMETER PARAMETER
+                             "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE REST
+                             "tR\x88NtR\x88NtR\x88NtR\x88NtR.");
+    PARSE_FAILS("no tensor", "\x80\2" PARAMETER "K\1\x88NtR.");
+}
+
+#define V2 "\x80\2ctorch._utils\n_rebuild_tensor_v2\n("
+
+static void test_wrong_kinds(void **state)
+{
+    (void)state;
+    PARSES(V2 STORAGE REST "tR.");
+    PARSE_FAILS("no persistent id", V2 "K\1" REST "tR.");
+    PARSE_FAILS("no persistent id", V2 "K\1Q" REST "tR.");
+    PARSE_FAILS("no persistent id", V2 "(U\7storagetQ" REST "tR.");
+    PARSE_FAILS("unknown class", V2 "(U\7storageU\1xU\0010U\3cpuK\2tQ" REST "tR.");
+    PARSE_FAILS("no string", V2 "(U\7storagectorch\nFloatStorage\nK\0U\3cpuK\2tQ" REST "tR.");
+    PARSE_FAILS("no size", V2 "(U\7storagectorch\nFloatStorage\nU\0010U\3cpuU\0012tQ" REST "tR.");
+    PARSE_FAILS("no offset", V2 STORAGE "N(K\2t(K\1t\x89NtR.");
+    PARSE_FAILS("shape is no tuple", V2 STORAGE "K\0](K\1t\x89NtR.");
+    PARSE_FAILS("strides is no tuple", V2 STORAGE "K\0(K\2tN\x89NtR.");
+    PARSE_FAILS("at place 0", V2 STORAGE "K\0(\x88t(K\1t\x89NtR.");
+    PARSE_FAILS("requires_grad", V2 STORAGE "K\0(K\2t(K\1tK\1NtR.");
+    PARSE_FAILS("hooks", V2 STORAGE "K\0(K\2t(K\1t\x89K\1tR.");
+}
+
 static void test_no_pickle(void **state)
 {
     (void)state;
@@ -435,6 +500,8 @@ int main(void)
         cmocka_unit_test(test_forms),
         cmocka_unit_test(test_flags_and_requires_grad),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_wrapped),
+        cmocka_unit_test(test_wrong_kinds),
         cmocka_unit_test(test_no_pickle),
         cmocka_unit_test(test_check_view),
         cmocka_unit_test(test_own_streams),

@@ -111,8 +111,60 @@ static void test_zip64_fields(void **state)
     begin(&builder);
     builder.zip64 = true;
     builder.records[1].zip64 = true;
-    zip_builder_add(&builder, "archive/empty", "", 0)->zip64 = true;
+    struct zip_builder_record *record = zip_builder_add(&builder, "archive/empty", "", 0);
+    record->zip64 = true;
+    record->disk = UINT16_MAX;
     expect_built(&builder, DCP_OK, NULL);
+}
+
+/* A directory that is larger than what is read at first. */
+static void many_records(struct zip_builder *builder, char names[40][100])
+{
+    begin(builder);
+    for (int i = 0; i < 40; i++) {
+        snprintf(names[i], sizeof names[i], "archive/%060d", i);
+        zip_builder_add(builder, names[i], pickle, sizeof pickle);
+    }
+    zip_builder_finish(builder);
+}
+
+static void test_many_records(void **state)
+{
+    (void)state;
+    struct zip_builder builder;
+    struct zip_archive archive;
+    char names[40][100];
+    many_records(&builder, names);
+    expect(source_of(&builder), DCP_OK, NULL);
+    assert_int_equal(zip_open(source_of(&builder), &archive), DCP_OK);
+    assert_int_equal(archive.count, 43);
+    assert_ptr_equal(zip_find(&archive, names[39] + 8), &archive.records[42]);
+    char too_long[ZIP_NAME_MAX + 2];
+    memset(too_long, 'x', sizeof too_long);
+    too_long[sizeof too_long - 1] = '\0';
+    assert_null(zip_find(&archive, too_long));
+    zip_close(&archive);
+    zip_builder_free(&builder);
+}
+
+static dcp_status read_end_of_zeros(void *context, uint64_t offset, void *bytes, size_t size)
+{
+    memset(bytes, 0, size);
+    if (offset == 0)
+        memcpy(bytes, "PK\3\4", 4);
+    else
+        memcpy((char *)bytes + size - 22, context, 22);
+    return DCP_OK;
+}
+
+static void test_huge_directory(void **state)
+{
+    (void)state;
+    unsigned char end[22] = "PK\5\6\0\0\0\0\1\0\1\0";
+    store_u32(end + 12, 0x40000000);
+    struct byte_source source = {
+        .read = read_end_of_zeros, .context = end, .size = 0x40000000 + sizeof end};
+    expect(source, DCP_ERR_UNSUPPORTED, "directory of 1073741824 bytes");
 }
 
 static void test_lies_of_the_directory(void **state)
@@ -376,6 +428,25 @@ static void test_cut_and_flipped(void **state)
     zip_builder_free(&builder);
 }
 
+/* Opens and reads one record with every allocation failing in turn; returns how many there are. */
+static size_t fail_allocations(const struct zip_builder *builder, const char *name)
+{
+    for (size_t failed = 0;; failed++) {
+        failing_allocator_install(failed);
+        struct zip_archive archive;
+        void *bytes = NULL;
+        dcp_status status = zip_open(source_of(builder), &archive);
+        if (status == DCP_OK)
+            status = zip_read(&archive, zip_find(&archive, name), 4096, &bytes);
+        memory_release(bytes);
+        zip_close(&archive);
+        failing_allocator_remove();
+        if (status == DCP_OK)
+            return failed;
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+    }
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -384,22 +455,12 @@ static void test_no_memory(void **state)
     zip_builder_add_deflated(&builder, "archive/data/0", pickle, sizeof pickle);
     zip_builder_add(&builder, "archive/data/1", pickle, sizeof pickle);
     zip_builder_finish(&builder);
-    size_t failed = 0;
-    for (;; failed++) {
-        failing_allocator_install(failed);
-        struct zip_archive archive;
-        void *bytes = NULL;
-        dcp_status status = zip_open(source_of(&builder), &archive);
-        if (status == DCP_OK)
-            status = zip_read(&archive, zip_find(&archive, "data/0"), 4096, &bytes);
-        memory_release(bytes);
-        zip_close(&archive);
-        failing_allocator_remove();
-        if (status == DCP_OK)
-            break;
-        assert_int_equal(status, DCP_ERR_NO_MEMORY);
-    }
-    assert_true(failed >= 5);
+    assert_true(fail_allocations(&builder, "data/0") >= 5);
+    zip_builder_free(&builder);
+
+    char names[40][100];
+    many_records(&builder, names);
+    assert_true(fail_allocations(&builder, "data.pkl") >= 8);
     zip_builder_free(&builder);
 }
 
@@ -504,6 +565,8 @@ int main(void)
         cmocka_unit_test(test_archives_of_pytorch),
         cmocka_unit_test(test_finds_and_reads),
         cmocka_unit_test(test_zip64_fields),
+        cmocka_unit_test(test_many_records),
+        cmocka_unit_test(test_huge_directory),
         cmocka_unit_test(test_lies_of_the_directory),
         cmocka_unit_test(test_zip64_lies),
         cmocka_unit_test(test_lies_of_the_end),

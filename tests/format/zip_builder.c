@@ -84,18 +84,19 @@ static void put_entry(struct buffer *out, const struct zip_builder_record *recor
     buffer_append_u32(out, record->zip64 ? UINT32_MAX : (uint32_t)record->stored_size);
     buffer_append_u32(out, record->zip64 ? UINT32_MAX : (uint32_t)record->size);
     buffer_append_u16(out, (uint16_t)record->name_length);
-    buffer_append_u16(out, record->zip64 ? 4 + 5 + 4 + 24 : 0);
+    buffer_append_u16(out, record->zip64 ? 4 + 5 + 4 + 28 : 0);
     buffer_append_u16(out, 0);
-    buffer_append_u16(out, record->disk);
+    buffer_append_u16(out, record->disk); /* all ones: in the zip64 field, too */
     buffer_append_zeros(out, 6);
     buffer_append_u32(out, record->zip64 ? UINT32_MAX : (uint32_t)record->header_offset);
     buffer_append(out, record->name, strlen(record->name));
     if (!record->zip64)
         return;
-    buffer_append(out, "UT\5\0time!\1\0\30\0", 13); /* a field of another kind, and ours */
+    buffer_append(out, "UT\5\0time!\1\0\34\0", 13); /* a field of another kind, and ours */
     buffer_append_u64(out, record->size);
     buffer_append_u64(out, record->stored_size);
     buffer_append_u64(out, record->header_offset);
+    buffer_append_u32(out, 0); /* disk */
 }
 
 static void put_end64(struct zip_builder *builder, size_t directory_size)
