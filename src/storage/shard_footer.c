@@ -10,27 +10,28 @@
 /* One block is held in memory when reads are widened. */
 #define BLOCK_SIZE_MAX (UINT32_C(64) << 20)
 
-dcp_status shard_footer_check(const struct shard_file *file, const struct footer *footer)
+/* What decoding does not know: the footer describes a file of this length, in blocks that can be
+ * held. */
+static dcp_status check_footer(const struct shard_file *file, const struct footer *footer)
 {
     uint64_t length = footer->content_length;
     uint64_t size = footer->block_size;
     if (length > file->size)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "%s: the footer covers %" PRIu64 " bytes, the file has %" PRIu64,
-                             file->file.path, length, file->size);
+                             "the footer covers %" PRIu64 " bytes, the file has %" PRIu64, length,
+                             file->size);
     if (size == 0 || size > BLOCK_SIZE_MAX)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: the footer has blocks of %" PRIu64 " bytes",
-                             file->file.path, size);
+        return dcp_error_set(DCP_ERR_FORMAT, "the footer has blocks of %" PRIu64 " bytes", size);
     uint64_t expected = length / size + (length % size != 0);
     if (footer->block_count != expected)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "%s: the footer has %zu block checksums, expected %" PRIu64,
-                             file->file.path, footer->block_count, expected);
+                             "the footer has %zu block checksums, expected %" PRIu64,
+                             footer->block_count, expected);
     return DCP_OK;
 }
 
-dcp_status shard_footer_check_save(const struct shard_file *file, const struct footer *footer,
-                                   const char *save_id)
+static dcp_status check_save(const struct shard_file *file, const struct footer *footer,
+                             const char *save_id)
 {
     if (save_id[0] == '\0' || footer->save_id[0] == '\0' || strcmp(save_id, footer->save_id) == 0)
         return DCP_OK;
@@ -66,7 +67,7 @@ static dcp_status decode(struct shard_file *file, struct footer *footer, bool *f
         *found = false;
     if (!*found)
         return status;
-    return shard_footer_check(file, footer);
+    return check_footer(file, footer);
 }
 
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id)
@@ -78,7 +79,7 @@ dcp_status shard_footer_read(struct shard_file *file, const char *save_id)
         file->footer = FOOTER_DAMAGED;
         status = DCP_OK;
     } else if (status == DCP_OK && found) {
-        status = shard_footer_check_save(file, &footer, save_id);
+        status = check_save(file, &footer, save_id);
         if (status == DCP_OK)
             status = take_blocks(file, &footer);
     }
@@ -94,5 +95,5 @@ dcp_status shard_footer_blame(struct shard_file *file)
     dcp_status status = decode(file, &footer, &found);
     if (found)
         footer_free(&footer);
-    return status;
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", file->file.path);
 }

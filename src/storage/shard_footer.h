@@ -12,11 +12,5 @@
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id);
 /* Decodes a damaged footer again, for its story. */
 dcp_status shard_footer_blame(struct shard_file *file);
-/* What decoding does not know: the footer describes a file of this length, in blocks that can be
- * held. */
-dcp_status shard_footer_check(const struct shard_file *file, const struct footer *footer);
-/* DCP_ERR_FOREIGN, naming both, if both are known and differ. */
-dcp_status shard_footer_check_save(const struct shard_file *file, const struct footer *footer,
-                                   const char *save_id);
 
 #endif

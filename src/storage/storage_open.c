@@ -40,7 +40,7 @@ static dcp_status decode_pickle(const struct file_ops *ops, const char *path,
     buffer_init(&bytes, 0);
     dcp_status status = append_file(ops, path, &bytes);
     if (status == DCP_OK) {
-        status = metadata_decode(bytes.data, bytes.size, metadata);
+        status = metadata_decode_part(bytes.data, bytes.size, metadata);
         if (status != DCP_OK)
             error_prefix(status, "%s", path);
     }
@@ -108,8 +108,8 @@ static dcp_status open_pt(struct shard_reader *reader, const char *name, struct 
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", reader->pinned->file.path);
 }
 
-static dcp_status open_place(const struct file_ops *ops, const struct storage_place *place,
-                             struct metadata *metadata, struct shard_reader *reader)
+static dcp_status decode_place(const struct file_ops *ops, const struct storage_place *place,
+                               struct metadata *metadata, struct shard_reader *reader)
 {
     dcp_status status = DCP_OK;
     switch (place->form) {
@@ -142,21 +142,35 @@ static dcp_status hand_out(dcp_status status, struct metadata *metadata, struct 
     return status;
 }
 
+dcp_status storage_open_place(const struct file_ops *ops, const struct storage_place *place,
+                              bool lenient, struct metadata *metadata, struct shard_reader **reader)
+{
+    struct shard_reader *made = NULL;
+    metadata_init(metadata);
+    *reader = NULL;
+    dcp_status status = shard_reader_new(ops, place->directory, place->form, &made);
+    if (status == DCP_OK)
+        status = decode_place(ops, place, metadata, made);
+    if (status == DCP_OK && place->form == STORAGE_DCP && !lenient) {
+        status = metadata_check_chunks(metadata);
+        if (status != DCP_OK)
+            error_prefix(status, "%s/" METADATA_NAME, place->directory);
+    }
+    return hand_out(status, metadata, made, reader);
+}
+
 dcp_status storage_read_metadata(const struct file_ops *ops, const char *path,
                                  enum storage_form *form, struct metadata *metadata,
                                  struct shard_reader **reader)
 {
     struct storage_place place;
-    struct shard_reader *made = NULL;
     metadata_init(metadata);
     *reader = NULL;
     RETURN_IF_ERROR(storage_place_find(ops, path, &place));
     *form = place.form;
-    dcp_status status = shard_reader_new(ops, place.directory, place.form, &made);
-    if (status == DCP_OK)
-        status = open_place(ops, &place, metadata, made);
+    dcp_status status = storage_open_place(ops, &place, false, metadata, reader);
     storage_place_free(&place);
-    return hand_out(status, metadata, made, reader);
+    return status;
 }
 
 dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct buffer *raw)

@@ -20,8 +20,13 @@ dcp_status storage_place_find(const struct file_ops *ops, const char *path,
                               struct storage_place *place);
 void storage_place_free(struct storage_place *place);
 
-/* Reads and decodes one part by itself: of rank-local metadata a whole struct metadata, of
- * safetensors an addition to it. */
+/* As storage_read_metadata(), of a place. lenient: how chunks fit their tensors and each other is
+ * not checked where the form allows for it. */
+dcp_status storage_open_place(const struct file_ops *ops, const struct storage_place *place,
+                              bool lenient, struct metadata *metadata,
+                              struct shard_reader **reader);
+/* Reads and decodes one part by itself: of .metadata and rank-local metadata a whole struct
+ * metadata, leniently; of safetensors an addition to it. */
 dcp_status storage_decode_part(const struct file_ops *ops, const struct storage_place *place,
                                const char *part, struct metadata *metadata);
 

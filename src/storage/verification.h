@@ -14,6 +14,8 @@ struct verification {
     uint64_t faults;
     const struct metadata *metadata;
     struct shard_reader *reader;
+    bool *bare;        /* by file: without a footer */
+    bool some_footers; /* files of one save have them all, or none has */
 };
 
 /* Where one piece of the metadata lies; sorted by file, then offset. */
@@ -31,9 +33,11 @@ dcp_status verification_judge(struct verification *verification, dcp_status stat
 /* A file by itself: there, whole, its footer and all blocks right. *usable: its pieces can be
  * looked at. */
 dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable);
-/* A file's footer against the metadata's pieces in that file. */
-dcp_status verify_footer_contents(struct verification *verification, struct shard_file *file,
-                                  uint32_t index, const struct footer *footer, size_t piece_count);
+/* What a file says of itself, or is silent about, against the metadata's pieces in it. */
+dcp_status verify_account(struct verification *verification, uint32_t index,
+                          const struct placed_piece *placed, size_t count);
+/* After all files: those that lack the footer that others have. */
+void verify_bare_files(struct verification *verification);
 /* Every record of a zip archive that starts at offset of the file. *sound: no fault was found. */
 dcp_status verify_records(struct verification *verification, struct byte_source source,
                           const char *file, uint64_t offset, const char *name, bool *sound);

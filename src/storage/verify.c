@@ -63,28 +63,12 @@ static dcp_status place_pieces(const struct metadata *metadata, struct placed_pi
     return DCP_OK;
 }
 
-/* What the file says of itself, against the metadata; and of a .pt file, all its records, which no
- * single piece answers for. */
-static dcp_status verify_whole(struct verification *verification, uint32_t index,
-                               size_t piece_count)
+/* All records of a .pt file, which no single piece answers for. */
+static dcp_status verify_pt(struct verification *verification)
 {
-    struct shard_file *file;
-    struct footer footer;
-    bool found = false;
-    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
-    dcp_status status = DCP_OK;
-    if (verification->reader->form == STORAGE_PT) {
-        status = verify_records(verification, shard_file_source(file), file->name, 0, "", &found);
-    } else if (file->footer == FOOTER_GOOD) {
-        status = footer_decode(shard_file_source(file), &footer, &found);
-        if (status == DCP_OK && found) {
-            status = verify_footer_contents(verification, file, index, &footer, piece_count);
-            footer_free(&footer);
-        }
-    }
-    status = verification_judge(verification, status, file->name, 0, "");
-    shard_file_release(verification->reader, file);
-    return status;
+    struct shard_file *file = verification->reader->pinned;
+    bool sound;
+    return verify_records(verification, shard_file_source(file), file->name, 0, "", &sound);
 }
 
 static dcp_status verify_one_file(struct verification *verification, uint32_t index,
@@ -92,35 +76,48 @@ static dcp_status verify_one_file(struct verification *verification, uint32_t in
 {
     bool usable;
     RETURN_IF_ERROR(verify_file(verification, index, &usable));
-    if (!usable)
-        return DCP_OK;
-    RETURN_IF_ERROR(verify_whole(verification, index, count));
-    for (size_t i = 0; i < count; i++)
+    if (usable && verification->reader->form == STORAGE_PT)
+        RETURN_IF_ERROR(verify_pt(verification));
+    if (usable && verification->reader->form == STORAGE_DCP)
+        RETURN_IF_ERROR(verify_account(verification, index, placed, count));
+    for (size_t i = 0; i < count && usable; i++)
         RETURN_IF_ERROR(verify_piece(verification, &placed[i]));
     return DCP_OK;
 }
 
-static dcp_status verify_contents(struct verification *verification)
+static dcp_status verify_files(struct verification *verification)
 {
     const struct metadata *metadata = verification->metadata;
     struct placed_piece *placed;
     size_t count, next = 0;
     RETURN_IF_ERROR(place_pieces(metadata, &placed, &count));
-    dcp_status status = DCP_OK;
+    verification->bare = memory_allocate_zeroed(metadata->file_count, sizeof(bool));
+    dcp_status status =
+        verification->bare ? DCP_OK : error_no_memory(metadata->file_count, "a list of files");
     for (uint32_t file = 0; file < metadata->file_count && status == DCP_OK; file++) {
         size_t first = next;
         while (next < count && placed[next].piece->file == file)
             next++;
         status = verify_one_file(verification, file, placed + first, next - first);
     }
-    for (size_t i = 0; i < metadata->count && status == DCP_OK; i++) {
-        const struct metadata_entry *entry = &metadata->entries[i];
-        if (entry->is_tensor)
-            status =
-                verification_judge(verification, metadata_check_entry(entry), "", 0, entry->name);
-    }
+    if (status == DCP_OK)
+        verify_bare_files(verification);
+    memory_release(verification->bare);
     memory_release(placed);
     return status;
+}
+
+static dcp_status verify_contents(struct verification *verification)
+{
+    const struct metadata *metadata = verification->metadata;
+    RETURN_IF_ERROR(verify_files(verification));
+    for (size_t i = 0; i < metadata->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        if (entry->is_tensor)
+            RETURN_IF_ERROR(
+                verification_judge(verification, metadata_check_entry(entry), "", 0, entry->name));
+    }
+    return DCP_OK;
 }
 
 /* Without metadata, files that describe themselves can still be checked by themselves. */
@@ -195,11 +192,10 @@ static dcp_status verify_nothing(struct verification *verification, const struct
 }
 
 static dcp_status verify_place(struct verification *verification, const struct file_ops *ops,
-                               const char *path, const struct storage_place *place)
+                               const struct storage_place *place)
 {
     struct metadata metadata;
-    enum storage_form form;
-    dcp_status status = storage_read_metadata(ops, path, &form, &metadata, &verification->reader);
+    dcp_status status = storage_open_place(ops, place, true, &metadata, &verification->reader);
     if (status == DCP_ERR_NO_MEMORY)
         return status;
     if (status != DCP_OK) {
@@ -221,7 +217,7 @@ dcp_status storage_verify(const struct file_ops *ops, const char *path, dcp_faul
     struct storage_place place;
     dcp_status status = storage_place_find(ops, path, &place);
     if (status == DCP_OK) {
-        status = verify_place(&verification, ops, path, &place);
+        status = verify_place(&verification, ops, &place);
         storage_place_free(&place);
     } else if (status == DCP_ERR_NOT_FOUND) {
         status = verify_nothing(&verification, ops, path);

@@ -85,8 +85,8 @@ static bool entry_has_piece(const struct metadata_entry *entry, uint32_t file,
     return false;
 }
 
-dcp_status verify_footer_contents(struct verification *verification, struct shard_file *file,
-                                  uint32_t index, const struct footer *footer, size_t piece_count)
+static void verify_contents(struct verification *verification, const struct shard_file *file,
+                            uint32_t index, const struct footer *footer, size_t piece_count)
 {
     size_t listed = 0;
     for (size_t i = 0; i < footer->contents.count; i++) {
@@ -112,5 +112,56 @@ dcp_status verify_footer_contents(struct verification *verification, struct shar
         verification_fault(verification, file->name, footer->content_length, "",
                            "the metadata has %zu pieces in this file, its footer %zu", piece_count,
                            listed);
-    return DCP_OK;
+}
+
+/* Bytes that neither a piece nor a footer accounts for are what is left of a footer. */
+static void verify_end(struct verification *verification, uint32_t index,
+                       const struct shard_file *file, const struct placed_piece *placed,
+                       size_t count)
+{
+    uint64_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct metadata_piece *piece = placed[i].piece;
+        if (piece->offset <= file->size && piece->length <= file->size - piece->offset &&
+            piece->offset + piece->length > end)
+            end = piece->offset + piece->length;
+    }
+    verification->bare[index] = end == file->size;
+    if (end < file->size)
+        verification_fault(verification, file->name, end, "",
+                           "%" PRIu64 " bytes behind the last piece are no footer",
+                           file->size - end);
+}
+
+dcp_status verify_account(struct verification *verification, uint32_t index,
+                          const struct placed_piece *placed, size_t count)
+{
+    struct shard_file *file;
+    struct footer footer;
+    bool found = false;
+    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
+    dcp_status status = DCP_OK;
+    if (file->footer == FOOTER_GOOD) {
+        verification->some_footers = true;
+        status = footer_decode(shard_file_source(file), &footer, &found);
+        if (status == DCP_OK && found) {
+            verify_contents(verification, file, index, &footer, count);
+            footer_free(&footer);
+        }
+    } else if (file->footer == FOOTER_NONE) {
+        verify_end(verification, index, file, placed, count);
+    }
+    status = verification_judge(verification, status, file->name, 0, "");
+    shard_file_release(verification->reader, file);
+    return status;
+}
+
+void verify_bare_files(struct verification *verification)
+{
+    const struct metadata *metadata = verification->metadata;
+    for (size_t i = 0; i < metadata->file_count && verification->some_footers; i++) {
+        if (verification->bare[i])
+            verification_fault(verification, metadata->files[i], 0, "",
+                               "no footer, which other files of the checkpoint have");
+    }
 }

@@ -227,6 +227,30 @@ static void cut_files_are_errors(void **state)
     sample_free(&sample);
 }
 
+/* Cut exactly where the footer begins, a file looks as PyTorch's do, but beside ours. */
+static void a_file_without_the_footer_that_others_have_is_a_fault(void **state)
+{
+    struct sample sample;
+    uint64_t end = 0;
+    size_t size;
+    sample_make(&sample,
+                &(struct sample_options){.seed = 16, .ranks = 2, .files = 1, .tensors = 20});
+    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+                     DCP_OK);
+    for (size_t i = 0; i < sample.item_count; i++) {
+        if (sample.items[i].rank == 0)
+            end = sample.items[i].order.offset + sample.items[i].order.length;
+    }
+    unsigned char *bytes = scratch_read(*state, SHARD, &size);
+    scratch_write(*state, SHARD, bytes, end);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_OK);
+    struct faults faults = verify(*state);
+    assert_int_equal(faults.count, 1);
+    assert_string_equal(faults.file, SHARD);
+    free(bytes);
+    sample_free(&sample);
+}
+
 /* The same rank's file of another save of the same state fits in every way but one. */
 static void a_shard_of_another_save_is_foreign(void **state)
 {
@@ -352,6 +376,7 @@ int main(void)
         TEST(damaged_footers_matter_only_with_verification),
         TEST(a_missing_file_is_named),
         TEST(cut_files_are_errors),
+        TEST(a_file_without_the_footer_that_others_have_is_a_fault),
         TEST(a_shard_of_another_save_is_foreign),
         TEST(what_is_no_file_is_refused),
         TEST(what_was_looked_for_is_said),
