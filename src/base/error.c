@@ -94,7 +94,7 @@ static void story_take(dcp_status status, char *text, size_t length)
     current.status = status;
 }
 
-dcp_status dcp_error_set(dcp_status status, const char *format, ...)
+dcp_status(dcp_error_set)(dcp_status status, const char *format, ...)
 {
     char text[ERROR_TEXT_MAX];
     va_list arguments;
@@ -146,7 +146,7 @@ dcp_status error_prefix(dcp_status status, const char *format, ...)
     return status;
 }
 
-dcp_status error_no_memory(size_t bytes, const char *what)
+dcp_status(error_no_memory)(size_t bytes, const char *what)
 {
     return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of %s", bytes, what);
 }

@@ -25,7 +25,18 @@ dcp_status error_prefix(dcp_status status, const char *format, ...) DCP_PRINTF(2
 /* Whether a value from outside (a callback, another rank) is a status at all. */
 bool error_is_status(dcp_status status);
 /* DCP_ERR_NO_MEMORY with its story. */
-dcp_status error_no_memory(size_t bytes, const char *what);
+dcp_status(error_no_memory)(size_t bytes, const char *what);
+
+/* Shows the compiler and the analyzers, which cannot look into the calls, that these fail: else
+ * they take "returned an error" for "may have succeeded", and see values used that were never set.
+ */
+static inline dcp_status error_known(dcp_status set, dcp_status status)
+{
+    (void)set;
+    return status;
+}
+#define dcp_error_set(status, ...) error_known(dcp_error_set((status), __VA_ARGS__), (status))
+#define error_no_memory(...)       error_known(error_no_memory(__VA_ARGS__), DCP_ERR_NO_MEMORY)
 
 /* Returns from the enclosing function unless the call succeeds; only where nothing needs cleaning
  * up. */
