@@ -44,7 +44,7 @@ static dcp_status check_place(const dcp_state *parent, const char *key)
         return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\": the parent is NULL",
                              key ? key : "(an element)");
     if (!node_is_dict(parent) && parent->kind != DCP_KIND_LIST && parent->kind != DCP_KIND_TUPLE)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\" to a %s",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\": the parent is of kind %s",
                              key ? key : "(an element)", node_kind_name(parent->kind));
     if (!node_is_dict(parent)) {
         if (key)
@@ -264,7 +264,7 @@ dcp_status dcp_state_add_chunk_sized(dcp_state *tensor_node, const dcp_tensor *c
         return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add a chunk: the tensor's node is NULL");
     dcp_status status = DCP_OK;
     if (tensor_node->kind != DCP_KIND_TENSOR)
-        status = dcp_error_set(DCP_ERR_ARGUMENT, "cannot add a chunk to a %s",
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "cannot add a chunk: the node is of kind %s",
                                node_kind_name(tensor_node->kind));
     if (status == DCP_OK)
         status = read_tensor(&ours, chunk, tensor_size);

@@ -43,10 +43,10 @@ dcp_state *dcp_state_get(const dcp_state *node, const char *key)
 static dcp_status check_kind(const dcp_state *node, dcp_kind kind, const void *result)
 {
     if (!node || !result)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "reading a %s: the %s is NULL", node_kind_name(kind),
-                             node ? "result" : "node");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "reading a node of kind %s: the %s is NULL",
+                             node_kind_name(kind), node ? "result" : "node");
     if (node->kind != kind)
-        return dcp_error_set(DCP_ERR_KIND, "expected a %s, found a %s", node_kind_name(kind),
+        return dcp_error_set(DCP_ERR_KIND, "expected %s, found %s", node_kind_name(kind),
                              node_kind_name(node->kind));
     return DCP_OK;
 }
@@ -118,7 +118,7 @@ dcp_status dcp_state_as_text(const dcp_state *node, const char **text, size_t *l
     if (!node || node->kind != DCP_KIND_DEVICE)
         RETURN_IF_ERROR(check_kind(node, DCP_KIND_STRING, text));
     if (!text)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "reading a text: the result is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "reading a string: the result is NULL");
     *text = node->as.text.bytes;
     if (length)
         *length = node->as.text.length;

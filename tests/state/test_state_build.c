@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dcp/state.h"
+#include "fault/failing_allocator.h"
+
+static int root_new(void **state)
+{
+    *state = dcp_state_new();
+    return *state ? 0 : -1;
+}
+
+static int root_free(void **state)
+{
+    dcp_state_free(*state);
+    return 0;
+}
+
+static void expect_story(const char *story)
+{
+    if (!strstr(dcp_error_message(), story))
+        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), story);
+}
+
+static float memory[64];
+
+static dcp_tensor matrix(int64_t rows, int64_t columns)
+{
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 2, .data = memory};
+    tensor.global_shape[0] = rows;
+    tensor.global_shape[1] = columns;
+    return tensor;
+}
+
+static dcp_tensor chunk_of(int64_t rows, int64_t columns, int64_t row, int64_t column,
+                           int64_t height, int64_t width)
+{
+    dcp_tensor tensor = matrix(rows, columns);
+    tensor.sharded = true;
+    tensor.offsets[0] = row;
+    tensor.offsets[1] = column;
+    tensor.sizes[0] = height;
+    tensor.sizes[1] = width;
+    return tensor;
+}
+
+static void values_are_kept(void **state)
+{
+    dcp_state *root = *state;
+    dcp_state *train = dcp_state_dict(root, "train");
+    dcp_state *list = dcp_state_list(train, "");
+    assert_int_equal(dcp_state_none(list, NULL), DCP_OK);
+    assert_int_equal(dcp_state_bool(list, NULL, true), DCP_OK);
+    assert_int_equal(dcp_state_int(list, NULL, -5), DCP_OK);
+    assert_int_equal(dcp_state_uint(list, NULL, UINT64_MAX), DCP_OK);
+    assert_int_equal(dcp_state_float(list, NULL, 0.5), DCP_OK);
+    assert_int_equal(dcp_state_string(list, NULL, "a.b \xc3\xa9"), DCP_OK);
+    assert_int_equal(dcp_state_text(list, NULL, "x\0y", 3), DCP_OK);
+    assert_int_equal(dcp_state_bytes(list, NULL, "\xff\0", 2), DCP_OK);
+    assert_int_equal(dcp_state_bytes(list, NULL, NULL, 0), DCP_OK);
+    assert_non_null(dcp_state_tuple(list, NULL));
+    assert_int_equal(dcp_state_status(root), DCP_OK);
+
+    bool truth;
+    int64_t integer;
+    uint64_t natural;
+    double number;
+    const char *text;
+    const void *bytes;
+    size_t length;
+    assert_ptr_equal(dcp_state_get(train, ""), list);
+    assert_int_equal(dcp_state_kind(dcp_state_at(list, 0)), DCP_KIND_NONE);
+    assert_int_equal(dcp_state_as_bool(dcp_state_at(list, 1), &truth), DCP_OK);
+    assert_true(truth);
+    assert_int_equal(dcp_state_as_int(dcp_state_at(list, 2), &integer), DCP_OK);
+    assert_int_equal(integer, -5);
+    assert_int_equal(dcp_state_as_uint(dcp_state_at(list, 3), &natural), DCP_OK);
+    assert_int_equal(natural, UINT64_MAX);
+    assert_int_equal(dcp_state_as_float(dcp_state_at(list, 4), &number), DCP_OK);
+    assert_true(number == 0.5);
+    assert_int_equal(dcp_state_as_text(dcp_state_at(list, 5), &text, NULL), DCP_OK);
+    assert_string_equal(text, "a.b \xc3\xa9");
+    assert_int_equal(dcp_state_as_text(dcp_state_at(list, 6), &text, &length), DCP_OK);
+    assert_int_equal(length, 3);
+    assert_memory_equal(text, "x\0y", 4);
+    assert_int_equal(dcp_state_as_bytes(dcp_state_at(list, 7), &bytes, &length), DCP_OK);
+    assert_int_equal(length, 2);
+    assert_memory_equal(bytes, "\xff\0", 2);
+    assert_int_equal(dcp_state_kind(dcp_state_at(list, 9)), DCP_KIND_TUPLE);
+    assert_int_equal(dcp_state_count(list), 10);
+}
+
+static void keys_are_checked(void **state)
+{
+    dcp_state *root = *state;
+    dcp_state *list = dcp_state_list(root, "list");
+    assert_int_equal(dcp_state_int(root, "a", 1), DCP_OK);
+    assert_int_equal(dcp_state_int(root, "a", 2), DCP_ERR_DUPLICATE);
+    expect_story("\"a\" is in the dict already");
+    assert_int_equal(dcp_state_int(root, NULL, 2), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_int(root, "\xff", 2), DCP_ERR_ARGUMENT);
+    expect_story("UTF-8");
+    assert_int_equal(dcp_state_int(root, "\xed\xa0\x80", 2), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_int(list, "a", 2), DCP_ERR_ARGUMENT);
+    expect_story("elements of a list have no key");
+    assert_int_equal(dcp_state_int(NULL, "a", 2), DCP_ERR_ARGUMENT);
+    expect_story("the parent is NULL");
+    assert_int_equal(dcp_state_int(dcp_state_get(root, "a"), "b", 2), DCP_ERR_ARGUMENT);
+    expect_story("the parent is of kind int");
+    assert_null(dcp_state_dict(list, "a"));
+    assert_int_equal(dcp_state_count(list), 0);
+    assert_int_equal(dcp_state_count(root), 2);
+}
+
+static void values_are_checked(void **state)
+{
+    dcp_state *root = *state;
+    const dcp_stateful nothing = {0};
+    assert_int_equal(dcp_state_string(root, "a", NULL), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_string(root, "a", "\xc3"), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_bytes(root, "a", NULL, 1), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_stateful(root, "a", NULL), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_stateful(root, "a", &nothing), DCP_ERR_ARGUMENT);
+    assert_null(dcp_state_tensor(root, "a", NULL));
+    expect_story("tensor \"a\": the tensor is NULL");
+    assert_int_equal(dcp_state_count(root), 0);
+    assert_int_equal(dcp_state_status(NULL), DCP_ERR_ARGUMENT);
+}
+
+static dcp_status no_state(void *context, dcp_state *into)
+{
+    (void)context;
+    (void)into;
+    return DCP_OK;
+}
+
+static void stateful_entries_are_in_dicts(void **state)
+{
+    const dcp_stateful stateful = {.state_dict = no_state};
+    assert_int_equal(dcp_state_stateful(*state, "a", &stateful), DCP_OK);
+    assert_int_equal(dcp_state_stateful(dcp_state_list(*state, "list"), NULL, &stateful),
+                     DCP_ERR_ARGUMENT);
+    expect_story("not in a list");
+}
+
+static void the_first_failure_sticks(void **state)
+{
+    dcp_state *root = *state;
+    assert_int_equal(dcp_state_status(root), DCP_OK);
+    dcp_state *lost = dcp_state_dict(dcp_state_get(root, "nowhere"), "inner");
+    assert_null(lost);
+    assert_int_equal(dcp_state_status(root), DCP_OK); /* a NULL parent belongs to no tree */
+    assert_null(dcp_state_dict(root, "\xff"));
+    assert_int_equal(dcp_state_int(root, "fine", 1), DCP_OK);
+    assert_int_equal(dcp_state_int(root, "fine", 1), DCP_ERR_DUPLICATE);
+    dcp_error_set(DCP_ERR_IO, "something else");
+    assert_int_equal(dcp_state_status(dcp_state_get(root, "fine")), DCP_ERR_ARGUMENT);
+    expect_story("not valid UTF-8");
+}
+
+static void interned_keys_are_copies(void **state)
+{
+    char text[] = "layers.0.weight and more";
+    const char *key = dcp_state_intern(*state, text, 15);
+    text[0] = 'x';
+    assert_string_equal(key, "layers.0.weight");
+    assert_string_equal(dcp_state_intern(*state, NULL, 0), "");
+    assert_null(dcp_state_intern(*state, "a\0b", 3));
+    expect_story("NUL");
+    assert_null(dcp_state_intern(*state, "\xff", 1));
+    assert_null(dcp_state_intern(*state, NULL, 3));
+    assert_null(dcp_state_intern(NULL, "a", 1));
+    assert_int_equal(dcp_state_status(*state), DCP_ERR_ARGUMENT);
+}
+
+static void tensors_are_described_back(void **state)
+{
+    dcp_tensor tensor = chunk_of(8, 6, 2, 0, 4, 6);
+    dcp_tensor found;
+    tensor.strided = true;
+    tensor.strides[0] = 1;
+    tensor.strides[1] = 4;
+    tensor.requires_grad = true;
+    dcp_state *node = dcp_state_tensor(*state, "w", &tensor);
+    assert_non_null(node);
+    assert_int_equal(dcp_state_chunk_count(node), 1);
+    assert_int_equal(dcp_state_chunk(node, 0, &found), DCP_OK);
+    assert_memory_equal(&found, &tensor, sizeof tensor);
+
+    tensor = matrix(3, 5);
+    node = dcp_state_tensor(*state, "whole", &tensor);
+    assert_int_equal(dcp_state_chunk(node, 0, &found), DCP_OK);
+    assert_false(found.sharded || found.strided || found.requires_grad);
+    assert_int_equal(found.sizes[1], 5);
+    assert_int_equal(found.strides[0], 5);
+    assert_int_equal(dcp_state_chunk(node, 1, &found), DCP_ERR_ARGUMENT);
+}
+
+static void chunks_are_added(void **state)
+{
+    dcp_tensor chunk = chunk_of(8, 6, 0, 0, 4, 6);
+    dcp_state *node = dcp_state_tensor(*state, "w", &chunk);
+    for (int64_t row = 4; row < 8; row++) {
+        chunk = chunk_of(8, 6, row, 0, 1, 6);
+        assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_OK);
+    }
+    chunk = chunk_of(8, 6, 8, 0, 0, 6); /* nothing */
+    assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_OK);
+    assert_int_equal(dcp_state_chunk_count(node), 6);
+
+    chunk = chunk_of(8, 6, 3, 5, 1, 1);
+    assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_ERR_OVERLAP);
+    expect_story("[3:4, 5:6] overlaps the chunk [0:4, 0:6]");
+    chunk = chunk_of(8, 7, 3, 5, 1, 1);
+    assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_ERR_ARGUMENT);
+    expect_story("global shape is [8, 7], its tensor's is [8, 6]");
+    chunk = chunk_of(8, 6, 3, 5, 1, 1);
+    chunk.dtype = DCP_F16;
+    assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_ERR_ARGUMENT);
+    expect_story("float16");
+    assert_int_equal(dcp_state_add_chunk(node, NULL), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_add_chunk(NULL, &chunk), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_add_chunk(*state, &chunk), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_chunk_count(node), 6);
+    assert_int_equal(dcp_state_status(*state), DCP_ERR_OVERLAP);
+}
+
+static void refuse(dcp_state *root, const dcp_tensor *tensor, dcp_status status, const char *story)
+{
+    dcp_state *scratch = dcp_state_new();
+    (void)root;
+    assert_null(dcp_state_tensor(scratch, "w", tensor));
+    expect_story("tensor \"w\": ");
+    expect_story(story);
+    assert_int_equal(dcp_state_status(scratch), status);
+    dcp_state_free(scratch);
+}
+
+static void tensors_are_checked(void **state)
+{
+    dcp_tensor tensor = matrix(8, 6);
+    tensor.dtype = (dcp_dtype)99;
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "99 is not a dtype");
+    tensor = matrix(8, 6);
+    tensor.ndim = -1;
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "-1 dimensions");
+    tensor.ndim = DCP_MAX_DIMS + 1;
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "65 dimensions");
+    tensor = matrix(8, 6);
+    tensor.device.type = (dcp_device_type)3;
+    refuse(*state, &tensor, DCP_ERR_UNSUPPORTED, "device of type 3");
+    tensor = matrix(-8, 6);
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "[-8, 6] has a negative size in dimension 0");
+    tensor = matrix(INT64_MAX, 0);
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "64 bits");
+    tensor = chunk_of(8, 6, 5, 0, 4, 6);
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "chunk at [5, 0] of sizes [4, 6]");
+    tensor = chunk_of(8, 6, -1, 0, 4, 6);
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "not inside the global shape [8, 6]");
+    tensor = chunk_of(8, 6, INT64_MAX, 0, INT64_MAX, 6);
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "not inside");
+}
+
+static void strides_are_checked(void **state)
+{
+    dcp_tensor tensor = matrix(8, 6);
+    tensor.strided = true;
+    tensor.strides[0] = INT64_MIN;
+    tensor.strides[1] = 1;
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "leaves the address space");
+    tensor.strides[0] = INT64_MAX / 7;
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "dimension 0 of size 8");
+    tensor.strides[0] = -6;
+    tensor.strides[1] = 0;
+    assert_non_null(dcp_state_tensor(*state, "backwards", &tensor));
+    tensor = matrix(8, 0);
+    tensor.strided = true;
+    tensor.strides[0] = INT64_MAX;
+    assert_non_null(dcp_state_tensor(*state, "empty", &tensor));
+}
+
+static void tensors_without_dimensions_or_elements(void **state)
+{
+    dcp_tensor scalar = {.dtype = DCP_I64, .data = memory};
+    dcp_tensor none = matrix(0, 5);
+    dcp_tensor found;
+    dcp_state *node = dcp_state_tensor(*state, "scalar", &scalar);
+    assert_int_equal(dcp_state_chunk(node, 0, &found), DCP_OK);
+    assert_int_equal(found.ndim, 0);
+    assert_int_equal(dcp_state_add_chunk(node, &scalar), DCP_ERR_OVERLAP);
+    node = dcp_state_tensor(*state, "none", &none);
+    assert_int_equal(dcp_state_add_chunk(node, &none), DCP_OK);
+}
+
+/* As a caller compiled against a larger or a smaller struct passes it. */
+static void structs_travel_with_their_size(void **state)
+{
+    struct {
+        dcp_tensor tensor;
+        uint64_t later;
+    } larger = {matrix(2, 3), 0};
+    dcp_state *node = dcp_state_tensor_sized(*state, "larger", &larger.tensor, sizeof larger);
+    assert_non_null(node);
+    memset(&larger, 0xee, sizeof larger);
+    assert_int_equal(dcp_state_chunk_sized(node, 0, &larger.tensor, sizeof larger), DCP_OK);
+    assert_int_equal(larger.later, 0);
+    assert_int_equal(larger.tensor.global_shape[1], 3);
+
+    dcp_tensor smaller = matrix(2, 3);
+    size_t size = offsetof(dcp_tensor, offsets);
+    smaller.strides[0] = 77;
+    assert_non_null(dcp_state_tensor_sized(*state, "smaller", &smaller, size));
+    smaller.offsets[0] = 99;
+    assert_int_equal(dcp_state_chunk_sized(node, 0, &smaller, size), DCP_OK);
+    assert_int_equal(smaller.offsets[0], 99);
+
+    larger.later = 1;
+    assert_null(dcp_state_tensor_sized(*state, "unknown", &larger.tensor, sizeof larger));
+    expect_story("does not know");
+    assert_int_equal(dcp_state_status(*state), DCP_ERR_ARGUMENT);
+}
+
+static void build_everything(dcp_state *root)
+{
+    dcp_tensor chunk = chunk_of(8, 6, 0, 0, 4, 6);
+    dcp_state *model = dcp_state_dict(root, "model");
+    for (int i = 0; i < 40; i++) {
+        char key[100];
+        snprintf(key, sizeof key, "%080d", i);
+        dcp_state *node = dcp_state_tensor(model, key, &chunk);
+        dcp_tensor other = chunk_of(8, 6, 4, 0, 4, 6);
+        dcp_state_add_chunk(node, &other);
+    }
+    dcp_tensor whole = matrix(4, 16);
+    dcp_state_flat_range(model, "flat", &whole, 3, 40, memory);
+    dcp_state *list = dcp_state_list(root, "list");
+    dcp_state_string(list, NULL, "text");
+    dcp_state_bytes(list, NULL, memory, sizeof memory);
+    dcp_state_intern(root, "key", 3);
+    const dcp_stateful stateful = {.state_dict = no_state};
+    dcp_state_stateful(root, "stateful", &stateful);
+}
+
+static void memory_failures_stick(void **state)
+{
+    (void)state;
+    for (long n = 1;; n++) {
+        failing_allocator_install(n, false);
+        dcp_state *root = dcp_state_new();
+        dcp_status status = DCP_ERR_NO_MEMORY;
+        if (root) {
+            build_everything(root);
+            status = dcp_state_status(root);
+        }
+        dcp_state_free(root);
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        if (!reached) {
+            assert_int_equal(status, DCP_OK);
+            break;
+        }
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, root_new, root_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(values_are_kept),
+        TEST(keys_are_checked),
+        TEST(values_are_checked),
+        TEST(stateful_entries_are_in_dicts),
+        TEST(the_first_failure_sticks),
+        TEST(interned_keys_are_copies),
+        TEST(tensors_are_described_back),
+        TEST(chunks_are_added),
+        TEST(tensors_are_checked),
+        TEST(strides_are_checked),
+        TEST(tensors_without_dimensions_or_elements),
+        TEST(structs_travel_with_their_size),
+        cmocka_unit_test(memory_failures_stick),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
