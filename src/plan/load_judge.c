@@ -71,7 +71,8 @@ static void tell_line(struct story *story, const struct load_differences *merged
 }
 
 static dcp_status judge_kind(const struct load_differences *merged, dcp_difference difference,
-                             const struct metadata *metadata, dcp_status failure, const char *what)
+                             const struct metadata *metadata, dcp_status failure,
+                             const char *what_one, const char *what_many)
 {
     size_t count = 0;
     for (size_t i = 0; i < merged->count; i++)
@@ -79,7 +80,7 @@ static dcp_status judge_kind(const struct load_differences *merged, dcp_differen
     if (count == 0)
         return DCP_OK;
     struct story story = {.length = 0};
-    tell(&story, "%zu %s %s: ", count, count == 1 ? "name" : "names", what);
+    tell(&story, "%zu %s: ", count, count == 1 ? what_one : what_many);
     size_t told = 0;
     for (size_t i = 0; i < merged->count && told < NAMES_SHOWN; i++) {
         if (merged->lines[i].difference != difference)
@@ -96,12 +97,14 @@ dcp_status load_differences_judge(const struct load_differences *merged, dcp_str
                                   const struct metadata *metadata)
 {
     RETURN_IF_ERROR(judge_kind(merged, DCP_DIFFERENCE_MISMATCHED, metadata, merged->failure,
-                               "in the checkpoint do not fit"));
+                               "name in the checkpoint does not fit",
+                               "names in the checkpoint do not fit"));
     if (strictness != DCP_STRICT_PARTIAL)
         RETURN_IF_ERROR(judge_kind(merged, DCP_DIFFERENCE_MISSING, metadata, DCP_ERR_MISSING_KEY,
-                                   "not in the checkpoint"));
+                                   "name not in the checkpoint", "names not in the checkpoint"));
     if (strictness == DCP_STRICT_RAISE_ALL)
         RETURN_IF_ERROR(judge_kind(merged, DCP_DIFFERENCE_UNEXPECTED, metadata,
-                                   DCP_ERR_UNEXPECTED_KEY, "in the checkpoint, but not wanted"));
+                                   DCP_ERR_UNEXPECTED_KEY, "name in the checkpoint, but not wanted",
+                                   "names in the checkpoint, but not wanted"));
     return DCP_OK;
 }
