@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "transport.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { TAG_MESSAGE = 1, TAG_NOTICE = 2 };
+
+/* Slots of all ranks together, and each: large pieces where ranks are few. */
+enum { SLOTS_BYTES = 16 << 20, SLOT_BYTES_MIN = 4 << 10, SLOT_BYTES_MAX = 1 << 20 };
+
+/* How long a rank that gives up stays to see its notices off. */
+static const double farewell_seconds = 0.05;
+
+double transport_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+dcp_status transport_mpi_error(int code, const char *call)
+{
+    char text[MPI_MAX_ERROR_STRING + 1] = "";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return dcp_error_set(DCP_ERR_GROUP, "%s failed: %s", call, text);
+}
+
+static dcp_status hear_notices(struct transport *transport)
+{
+    int code = MPI_Irecv(&transport->heard, (int)sizeof transport->heard, MPI_BYTE, MPI_ANY_SOURCE,
+                         TAG_NOTICE, transport->communicator, &transport->hearing);
+    return code == MPI_SUCCESS ? DCP_OK : transport_mpi_error(code, "MPI_Irecv");
+}
+
+static dcp_status allocate(struct transport *transport)
+{
+    size_t size = (size_t)transport->size;
+    size_t slot = SLOTS_BYTES / size;
+    slot = slot < SLOT_BYTES_MIN ? SLOT_BYTES_MIN : slot > SLOT_BYTES_MAX ? SLOT_BYTES_MAX : slot;
+    transport->slot_size = slot;
+    transport->slots = calloc(size, slot);
+    transport->transfers = calloc(size, sizeof *transport->transfers);
+    transport->requests = calloc(2 * size, sizeof *transport->requests);
+    transport->statuses = calloc(size, sizeof *transport->statuses);
+    transport->indices = calloc(size, sizeof *transport->indices);
+    transport->neighbors = calloc(size, sizeof *transport->neighbors);
+    if (transport->slots == NULL || transport->transfers == NULL || transport->requests == NULL ||
+        transport->statuses == NULL || transport->indices == NULL || transport->neighbors == NULL)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of message slots",
+                             size * slot);
+    for (size_t i = 0; i < 2 * size; i++)
+        transport->requests[i] = MPI_REQUEST_NULL;
+    return DCP_OK;
+}
+
+static void release(struct transport *transport)
+{
+    free(transport->slots);
+    free(transport->transfers);
+    free(transport->requests);
+    free(transport->statuses);
+    free(transport->indices);
+    free(transport->neighbors);
+    free(transport);
+}
+
+dcp_status transport_open(MPI_Comm communicator, struct transport **transport)
+{
+    struct transport *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of a group", sizeof *made);
+    made->communicator = communicator;
+    made->hearing = MPI_REQUEST_NULL;
+    MPI_Comm_rank(communicator, &made->rank);
+    MPI_Comm_size(communicator, &made->size);
+    dcp_status status = allocate(made);
+    if (status == DCP_OK)
+        status = hear_notices(made);
+    if (status == DCP_OK)
+        *transport = made;
+    else
+        release(made);
+    return status;
+}
+
+/* Whether the receive of notices is off MPI's hands. */
+static bool stop_hearing(struct transport *transport)
+{
+    if (transport->hearing == MPI_REQUEST_NULL)
+        return true;
+    int done = MPI_Cancel(&transport->hearing) == MPI_SUCCESS;
+    return done && MPI_Wait(&transport->hearing, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+}
+
+void transport_close(struct transport *transport)
+{
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (!finalized && !stop_hearing(transport))
+        transport->abandoned = true;
+    if (!transport->abandoned)
+        release(transport);
+}
+
+/* ---- giving up */
+
+/* Whether a notice has come; there is at most one worth hearing. */
+static bool has_heard(struct transport *transport)
+{
+    int heard = 0;
+    if (transport->hearing == MPI_REQUEST_NULL)
+        return false;
+    if (MPI_Test(&transport->hearing, &heard, MPI_STATUS_IGNORE) != MPI_SUCCESS || !heard)
+        return false;
+    transport->heard.phase[sizeof transport->heard.phase - 1] = '\0';
+    transport->heard.text[sizeof transport->heard.text - 1] = '\0';
+    return true;
+}
+
+/* Waits a moment for what was cancelled or told; what MPI keeps longer keeps our memory. */
+static void see_off(struct transport *transport)
+{
+    int count = 2 * transport->size, done = 0;
+    double until = transport_now() + farewell_seconds;
+    while (MPI_Testall(count, transport->requests, &done, MPI_STATUSES_IGNORE) == MPI_SUCCESS &&
+           !done && transport_now() < until)
+        sched_yield();
+    for (int i = 0; i < count; i++)
+        if (transport->requests[i] != MPI_REQUEST_NULL) {
+            transport->abandoned = true;
+            MPI_Request_free(&transport->requests[i]);
+        }
+}
+
+static void give_up(struct transport *transport, const struct notice *notice)
+{
+    transport->broken = true;
+    transport->told = *notice;
+    for (int i = 0; i < transport->transfer_count; i++)
+        if (transport->requests[i] != MPI_REQUEST_NULL && transport->transfers[i].receiving)
+            MPI_Cancel(&transport->requests[i]);
+    for (int rank = 0; rank < transport->size; rank++)
+        if (transport->neighbors[rank])
+            MPI_Isend(&transport->told, (int)sizeof transport->told, MPI_BYTE, rank, TAG_NOTICE,
+                      transport->communicator, &transport->requests[transport->size + rank]);
+    see_off(transport);
+}
+
+/* Gives up with the calling thread's story. */
+static dcp_status fail(struct transport *transport, const dcp_collective *call, dcp_status status)
+{
+    struct notice notice = {.status = (uint32_t)status};
+    snprintf(notice.phase, sizeof notice.phase, "%s", call->phase);
+    snprintf(notice.text, sizeof notice.text, "%s", dcp_error_message());
+    give_up(transport, &notice);
+    return dcp_error_set(status, "%s", notice.text);
+}
+
+static dcp_status fail_as_heard(struct transport *transport)
+{
+    give_up(transport, &transport->heard);
+    return dcp_error_set((dcp_status)transport->heard.status, "%s", transport->heard.text);
+}
+
+static dcp_status fail_for_missing(struct transport *transport, const dcp_collective *call)
+{
+    enum { NAMED_MAX = 16 };
+    char names[256];
+    size_t length = 0;
+    int missing = 0;
+    for (int i = 0; i < transport->transfer_count; i++)
+        if (transport->requests[i] != MPI_REQUEST_NULL && missing++ < NAMED_MAX)
+            length += (size_t)snprintf(names + length, sizeof names - length, "%s %d",
+                                       missing > 1 ? "," : "", transport->transfers[i].peer);
+    if (missing > NAMED_MAX)
+        snprintf(names + length, sizeof names - length, " and %d more", missing - NAMED_MAX);
+    return fail(transport, call,
+                dcp_error_set(DCP_ERR_TIMEOUT, "%s%s did not come within %g s",
+                              missing == 1 ? "rank" : "ranks", names, call->timeout_seconds));
+}
+
+/* ---- moving messages */
+
+dcp_status transport_begin(struct transport *transport)
+{
+    memset(transport->neighbors, 0, (size_t)transport->size * sizeof *transport->neighbors);
+    transport->transfer_count = 0;
+    if (!transport->broken) {
+        if (!has_heard(transport))
+            return DCP_OK;
+        transport->broken = true;
+        transport->told = transport->heard;
+    }
+    return dcp_error_set(DCP_ERR_STATE, "the group is broken: %s: %s", transport->told.phase,
+                         transport->told.text);
+}
+
+void transport_add_neighbor(struct transport *transport, int rank)
+{
+    transport->neighbors[rank] = rank != transport->rank;
+}
+
+void transport_send(struct transport *transport, int peer, const void *bytes, size_t size)
+{
+    transport->transfers[transport->transfer_count++] =
+        (struct transfer){.peer = peer, .bytes = (unsigned char *)bytes, .left = size};
+}
+
+void transport_receive(struct transport *transport, int peer, void *bytes, size_t size)
+{
+    transport->transfers[transport->transfer_count++] =
+        (struct transfer){.peer = peer, .receiving = true, .bytes = bytes, .left = size};
+}
+
+static dcp_status start_piece(struct transport *transport, int index)
+{
+    struct transfer *transfer = &transport->transfers[index];
+    MPI_Request *request = &transport->requests[index];
+    unsigned char *slot = transport->slots + (size_t)transfer->peer * transport->slot_size;
+    size_t left = transfer->left;
+    transfer->piece = left < transport->slot_size ? left : transport->slot_size;
+    int code;
+    if (transfer->receiving) {
+        code = MPI_Irecv(slot, (int)transfer->piece, MPI_BYTE, transfer->peer, TAG_MESSAGE,
+                         transport->communicator, request);
+    } else {
+        if (transfer->piece != 0)
+            memcpy(slot, transfer->bytes, transfer->piece);
+        code = MPI_Isend(slot, (int)transfer->piece, MPI_BYTE, transfer->peer, TAG_MESSAGE,
+                         transport->communicator, request);
+    }
+    return code == MPI_SUCCESS
+               ? DCP_OK
+               : transport_mpi_error(code, transfer->receiving ? "MPI_Irecv" : "MPI_Isend");
+}
+
+/* A piece has passed: takes it out of its slot, and starts the next, if there is one. */
+static dcp_status finish_piece(struct transport *transport, int index, MPI_Status *mpi_status,
+                               int *unfinished)
+{
+    struct transfer *transfer = &transport->transfers[index];
+    if (transfer->receiving) {
+        int count = 0;
+        MPI_Get_count(mpi_status, MPI_BYTE, &count);
+        if ((size_t)count != transfer->piece)
+            return dcp_error_set(DCP_ERR_GROUP, "rank %d sent %d bytes, expected %zu",
+                                 transfer->peer, count, transfer->piece);
+        if (transfer->piece != 0)
+            memcpy(transfer->bytes,
+                   transport->slots + (size_t)transfer->peer * transport->slot_size,
+                   transfer->piece);
+    }
+    transfer->left -= transfer->piece;
+    if (transfer->left == 0) {
+        --*unfinished;
+        return DCP_OK;
+    }
+    transfer->bytes += transfer->piece;
+    return start_piece(transport, index);
+}
+
+/* Tests all transfers once. *progressed: whether a piece has passed. */
+static dcp_status poll_transfers(struct transport *transport, int *unfinished, bool *progressed)
+{
+    int done = 0;
+    int code = MPI_Testsome(transport->transfer_count, transport->requests, &done,
+                            transport->indices, transport->statuses);
+    if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
+        return transport_mpi_error(code, "MPI_Testsome");
+    *progressed = done > 0;
+    dcp_status status = DCP_OK;
+    for (int i = 0; i < done && status == DCP_OK; i++) {
+        MPI_Status *one = &transport->statuses[i];
+        if (code == MPI_ERR_IN_STATUS && one->MPI_ERROR != MPI_SUCCESS)
+            status = transport_mpi_error(one->MPI_ERROR, "a message");
+        else
+            status = finish_piece(transport, transport->indices[i], one, unfinished);
+    }
+    return status;
+}
+
+/* Others may need our core to get on, so waiting yields at once and soon sleeps, longer and longer
+ * up to a millisecond. */
+static void wait_a_little(unsigned idle_polls)
+{
+    enum { YIELDS = 2000, LONGEST_NS = 1000000 };
+    if (idle_polls < YIELDS) {
+        sched_yield();
+        return;
+    }
+    long duration = (long)(idle_polls - YIELDS + 1) * 10000;
+    struct timespec time = {.tv_nsec = duration < LONGEST_NS ? duration : LONGEST_NS};
+    nanosleep(&time, NULL);
+}
+
+dcp_status transport_run(struct transport *transport, const dcp_collective *call, double deadline)
+{
+    dcp_status status = DCP_OK;
+    for (int i = 0; i < transport->transfer_count && status == DCP_OK; i++)
+        status = start_piece(transport, i);
+    int unfinished = transport->transfer_count;
+    unsigned idle_polls = 0;
+    while (status == DCP_OK && unfinished > 0) {
+        bool progressed = false;
+        status = poll_transfers(transport, &unfinished, &progressed);
+        if (status != DCP_OK || unfinished == 0)
+            break;
+        idle_polls = progressed ? 0 : idle_polls + 1;
+        if (has_heard(transport))
+            return fail_as_heard(transport);
+        if (transport_now() >= deadline)
+            return fail_for_missing(transport, call);
+        wait_a_little(idle_polls);
+    }
+    if (status != DCP_OK)
+        return fail(transport, call, status);
+    transport->transfer_count = 0;
+    return DCP_OK;
+}
