@@ -140,8 +140,9 @@ static void add_placements(struct matrix_state *state)
     if (state->mesh.ndim == 2)
         add_placed(state, dict, "strided", shaped(DCP_BF16, 2, (int64_t[]){12, 3}),
                    (dcp_placement[]){dcp_strided_shard(0, state->mesh.shape[1]), dcp_shard(0)});
-    add_placed(state, dict, "scalar", shaped(DCP_F64, 0, NULL),
-               (dcp_placement[]){dcp_replicate(), dcp_replicate()});
+    if (state->mesh.rank >= 0)
+        add_placed(state, dict, "scalar", shaped(DCP_F64, 0, NULL),
+                   (dcp_placement[]){dcp_replicate(), dcp_replicate()});
 }
 
 /* Rows stored as columns, rows from the last to the first, and rows that lie apart. */

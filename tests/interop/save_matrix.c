@@ -128,6 +128,17 @@ static void save_one(const char *directory, const struct topology *topology,
     cJSON_Delete(manifest);
 }
 
+static void name_case(char *name, size_t size, const struct topology *topology,
+                      const struct form *form)
+{
+    int used = snprintf(name, size, "ranks%d_mesh", topology->ranks);
+
+    for (int32_t d = 0; d < topology->mesh.ndim; d++)
+        used += snprintf(name + used, size - (size_t)used, "%s%d", d > 0 ? "x" : "",
+                         (int)topology->mesh.shape[d]);
+    snprintf(name + used, size - (size_t)used, "_%s", form->name);
+}
+
 int main(int argc, char **argv)
 {
     cJSON *index = cJSON_CreateObject();
@@ -143,9 +154,7 @@ int main(int argc, char **argv)
         for (size_t f = t; f < t + 2; f++) {
             const struct topology *topology = &topologies[t];
             const struct form *form = &forms[f % form_count];
-            snprintf(name, sizeof name, "ranks%d_mesh%dx%d_%s", topology->ranks,
-                     (int)topology->mesh.shape[0],
-                     topology->mesh.ndim > 1 ? (int)topology->mesh.shape[1] : 1, form->name);
+            name_case(name, sizeof name, topology, form);
             snprintf(path, sizeof path, "%s/%s", argv[1], name);
             mkdir(path, 0777);
             save_one(path, topology, form);
