@@ -314,12 +314,12 @@ static dcp_status search_hole(struct division *division, bool *found)
 {
     while (division->part_count > 0) {
         struct part part = division->parts[division->part_count - 1];
-        const size_t *list = division->lists + part.first;
-        const struct interval *region = region_of(division, division->part_count - 1);
         if (part.count == 0) {
             *found = true;
             return DCP_OK;
         }
+        const size_t *list = division->lists + part.first;
+        const struct interval *region = region_of(division, division->part_count - 1);
         if (find_filling(division, list, part.count, region) < part.count)
             division->part_count--;
         else
