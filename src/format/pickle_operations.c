@@ -44,10 +44,11 @@ static bool note_nesting(struct pickle_machine *machine, struct pickle_value *ou
                          const struct pickle_value *inner)
 {
     uint16_t depth = nesting(inner);
-    if (depth < outer->tag || outer->tag == UINT16_MAX)
+    if (depth < outer->tag)
         return true;
     if (depth >= machine->nesting_max)
-        return machine_fail(machine, "nested more than %u deep", machine->nesting_max);
+        return machine->nesting_max == UINT16_MAX ||
+               machine_fail(machine, "nested more than %u deep", machine->nesting_max);
     outer->tag = (uint16_t)(depth + 1);
     return true;
 }

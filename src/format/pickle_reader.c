@@ -333,7 +333,7 @@ static dcp_status read_with(const void *bytes, size_t size, bool persistent_ids,
                             uint16_t nesting_max, const struct pickle_digester *digester,
                             struct pickle_document *document)
 {
-    const unsigned char *begin = bytes;
+    const unsigned char *begin = size != 0 ? bytes : (const void *)""; /* NULL has no end */
     *document = (struct pickle_document){0};
     arena_init(&document->arena, 0);
     dcp_status status = read_document(&(struct pickle_machine){.begin = begin,
