@@ -268,7 +268,7 @@ static void keeps_sharing_and_cycles(void **state)
         {"BININT1 1 BINPUT 0 BININT1 2 MEMOIZE BINGET 0 BINGET 1 TUPLE2 TUPLE3", "(1 2 (1 2))"},
         {"GLOBAL 'm' 'C' EMPTY_TUPLE NEWOBJ MEMOIZE EMPTY_DICT NONE BINGET 0 SETITEM BUILD",
          "object(m.C () state={None object(m.C () state={None object(m.C () state={None "
-         "...})})})"});
+         "object(... ... state=...)})})})"});
     struct read read;
     const struct pickle_value *root =
         read_script(&read, "PROTO 2 EMPTY_LIST BINPUT 0 BINGET 0 TUPLE2 STOP");
