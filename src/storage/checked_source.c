@@ -10,13 +10,12 @@
 /* Bytes that are read and then checksummed at a time: stay in a core's cache in between. */
 #define PIECE ((size_t)256 << 10)
 
-dcp_status checked_crc_error(const char *path, uint64_t offset, const char *name, uint32_t stored,
-                             uint32_t computed)
+dcp_status checked_crc_error(uint64_t offset, uint32_t stored, uint32_t computed)
 {
     return dcp_error_set(DCP_ERR_CHECKSUM,
-                         "%s: the data at %s:%" PRIu64 " has CRC-32 %08" PRIx32
+                         "the data at offset %" PRIu64 " has CRC-32 %08" PRIx32
                          ", expected %08" PRIx32,
-                         name, path, offset, computed, stored);
+                         offset, computed, stored);
 }
 
 /* End of block `index` in the file; the last one ends with the content. */
@@ -34,10 +33,9 @@ static dcp_status check_block(const struct checked_source *checked, uint64_t ind
     if (computed == file->blocks[index])
         return DCP_OK;
     return dcp_error_set(DCP_ERR_CHECKSUM,
-                         "%s: block %" PRIu64 " at %s:%" PRIu64 " has XXH3 %016" PRIx64
+                         "block %" PRIu64 " at offset %" PRIu64 " has XXH3 %016" PRIx64
                          ", expected %016" PRIx64,
-                         checked->name, index, file->file.path, index * file->block_size, computed,
-                         file->blocks[index]);
+                         index, index * file->block_size, computed, file->blocks[index]);
 }
 
 /* Carries the running block on over bytes that were read. */
@@ -89,8 +87,7 @@ static dcp_status crc_piece(struct checked_source *checked, uint64_t position,
     checked->watching = false;
     if (checked->crc == checked->stored_crc)
         return DCP_OK;
-    return checked_crc_error(checked->file->file.path, checked->record_start, checked->name,
-                             checked->stored_crc, checked->crc);
+    return checked_crc_error(checked->record_start, checked->stored_crc, checked->crc);
 }
 
 static dcp_status read_pieces(struct checked_source *checked, uint64_t position,
@@ -156,14 +153,11 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
 }
 
 dcp_status checked_source_open(struct checked_source *checked, struct shard_file *file,
-                               uint64_t offset, uint64_t length, const char *name,
-                               dcp_verification verification, struct byte_source *source)
+                               uint64_t offset, uint64_t length, dcp_verification verification,
+                               struct byte_source *source)
 {
-    *checked = (struct checked_source){.file = file,
-                                       .offset = offset,
-                                       .name = name,
-                                       .hash_position = UINT64_MAX,
-                                       .block_index = UINT64_MAX};
+    *checked = (struct checked_source){
+        .file = file, .offset = offset, .hash_position = UINT64_MAX, .block_index = UINT64_MAX};
     *source = (struct byte_source){.read = read_checked, .context = checked, .size = length};
     if (verification == DCP_VERIFY_NONE || file->footer != FOOTER_GOOD)
         return DCP_OK;

@@ -14,8 +14,7 @@
 
 struct checked_source {
     struct shard_file *file;
-    uint64_t offset;  /* of the part in the file */
-    const char *name; /* of the item, for messages */
+    uint64_t offset; /* of the part in the file */
 
     /* The block that is being read in pieces. NULL: blocks are not checked. */
     struct xxh3_stream *hash;
@@ -36,15 +35,14 @@ struct checked_source {
 /* source->read gives bytes offset + 0 to offset + length - 1 of the file. Both must stay where they
  * are. */
 dcp_status checked_source_open(struct checked_source *checked, struct shard_file *file,
-                               uint64_t offset, uint64_t length, const char *name,
-                               dcp_verification verification, struct byte_source *source);
+                               uint64_t offset, uint64_t length, dcp_verification verification,
+                               struct byte_source *source);
 /* Checks a record's CRC when it passes by as a whole. offset: in the part. */
 void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
                           uint32_t crc);
 void checked_source_close(struct checked_source *checked);
 
 /* The story of a CRC that differs. offset: of the record in the file. */
-dcp_status checked_crc_error(const char *path, uint64_t offset, const char *name, uint32_t stored,
-                             uint32_t computed);
+dcp_status checked_crc_error(uint64_t offset, uint32_t stored, uint32_t computed);
 
 #endif

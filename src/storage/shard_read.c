@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading one region of one stored tensor, or one object. */
+#include <inttypes.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/item.h"
@@ -64,8 +66,7 @@ static dcp_status check_record(const struct stored_item *item, const struct tens
     }
     memory_release(bytes);
     if (status == DCP_OK && crc != view->crc)
-        status = checked_crc_error(item->file->file.path, place_of(item, view), item->entry->name,
-                                   view->crc, crc);
+        status = checked_crc_error(place_of(item, view), view->crc, crc);
     return status;
 }
 
@@ -107,7 +108,18 @@ static dcp_status read_into(struct stored_item *item, struct box region,
         .element = (unsigned char *)destination + way * (int64_t)dcp_dtype_size(dtype),
         .strides = strides,
     };
-    return stored_item_blame(item, read_region(&item->source, view, offsets, region.sizes, &to));
+    return read_region(&item->source, view, offsets, region.sizes, &to);
+}
+
+/* Puts name and place in front of the story of what went wrong with a piece. */
+static dcp_status blame(const struct shard_reader *reader, const struct metadata_entry *entry,
+                        const struct metadata_piece *piece, dcp_status status)
+{
+    if (status == DCP_OK)
+        return DCP_OK;
+    const char *file =
+        piece->file < reader->file_count ? reader->metadata->files[piece->file] : "no file";
+    return error_prefix(status, "%s (%s:%" PRIu64 ")", entry->name, file, piece->offset);
 }
 
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
@@ -122,14 +134,16 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
         return DCP_OK;
     bool whole =
         box_volume(region) == box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
-    RETURN_IF_ERROR(stored_item_open(&item, reader, entry, piece, verification, whole));
-    dcp_status status = stored_item_view(&item, &view);
+    dcp_status status = stored_item_open(&item, reader, entry, piece, verification, whole);
+    if (status != DCP_OK)
+        return blame(reader, entry, piece, status);
+    status = stored_item_view(&item, &view);
     if (status == DCP_OK)
         status = arrange_check(&item, &view, verification, whole);
     if (status == DCP_OK)
         status = read_into(&item, region, &view, dtype, target, strides, destination);
     stored_item_close(&item);
-    return status;
+    return blame(reader, entry, piece, status);
 }
 
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
@@ -140,9 +154,11 @@ dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_
     if (entry->is_tensor)
         return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", entry->name);
     if (piece->encoding == PIECE_VIEW)
-        return pt_read_object(reader->metadata, piece, pool, object);
-    RETURN_IF_ERROR(stored_item_open(&item, reader, entry, piece, verification, true));
-    dcp_status status = stored_item_blame(&item, item_read_object(item.source, pool, object));
-    stored_item_close(&item);
-    return status;
+        return blame(reader, entry, piece, pt_read_object(reader->metadata, piece, pool, object));
+    dcp_status status = stored_item_open(&item, reader, entry, piece, verification, true);
+    if (status == DCP_OK) {
+        status = item_read_object(item.source, pool, object);
+        stored_item_close(&item);
+    }
+    return blame(reader, entry, piece, status);
 }

@@ -22,30 +22,20 @@
 /* Deflate cannot do better than this. */
 #define DEFLATE_EXPANDS 1032
 
-dcp_status stored_item_check_range(const struct shard_file *file,
-                                   const struct metadata_entry *entry,
-                                   const struct metadata_piece *piece)
+/* Inside what the file holds besides its footer. */
+static dcp_status check_range(const struct shard_file *file, const struct metadata_piece *piece)
 {
     /* A view of a storage has its own ranges; a tensor without elements may have no bytes. */
     if (piece->encoding != PIECE_STREAM)
         return DCP_OK;
     if (piece->length == 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: no bytes at %s:%" PRIu64, entry->name, file->name,
-                             piece->offset);
+        return dcp_error_set(DCP_ERR_FORMAT, "a stream of no bytes");
     if (piece->offset > file->content_length ||
         piece->length > file->content_length - piece->offset)
-        return dcp_error_set(
-            DCP_ERR_FORMAT, "%s: %" PRIu64 " bytes at %s:%" PRIu64 ", but the file has %" PRIu64,
-            entry->name, piece->length, file->name, piece->offset, file->content_length);
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "%" PRIu64 " bytes expected, but the file has %" PRIu64 " in all",
+                             piece->length, file->content_length);
     return DCP_OK;
-}
-
-dcp_status stored_item_blame(const struct stored_item *item, dcp_status status)
-{
-    if (status == DCP_OK || status == DCP_ERR_CHECKSUM)
-        return status; /* checksums tell their own story */
-    return error_prefix(status, "%s (%s:%" PRIu64 ")", item->entry->name, item->file->name,
-                        item->piece->offset);
 }
 
 /* Reads the whole stream into memory and makes that the source. */
@@ -102,17 +92,17 @@ dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reade
     dcp_status status = shard_file_acquire(reader, piece->file, verification, &item->file);
     if (status != DCP_OK) {
         item->file = NULL;
-        return error_prefix(status, "%s", entry->name);
+        return status;
     }
-    status = stored_item_check_range(item->file, entry, piece);
+    status = check_range(item->file, piece);
     if (status == DCP_OK)
         status = checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
-                                     is_stream ? piece->length : item->file->size, entry->name,
-                                     verification, &item->source);
+                                     is_stream ? piece->length : item->file->size, verification,
+                                     &item->source);
     if (status == DCP_OK && piece->zstd)
-        status = stored_item_blame(item, decompress_stream(item));
+        status = decompress_stream(item);
     else if (status == DCP_OK && is_stream && piece->length <= (whole ? SMALL_STREAM : TINY_STREAM))
-        status = stored_item_blame(item, load_stream(item));
+        status = load_stream(item);
     if (status != DCP_OK)
         stored_item_close(item);
     return status;
@@ -148,7 +138,7 @@ static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *
     return DCP_OK;
 }
 
-static dcp_status find_view(struct stored_item *item, struct tensor_view *view)
+dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
 {
     const struct metadata_entry *entry = item->entry;
     if (item->piece->encoding == PIECE_STREAM)
@@ -157,11 +147,6 @@ static dcp_status find_view(struct stored_item *item, struct tensor_view *view)
         *view = *item->piece->view;
     RETURN_IF_ERROR(item_check_view(view, entry->dtype, entry->ndim, item->piece->sizes));
     return view->deflated ? inflate_storage(item, view) : DCP_OK;
-}
-
-dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
-{
-    return stored_item_blame(item, find_view(item, view));
 }
 
 void stored_item_close(struct stored_item *item)

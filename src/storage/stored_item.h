@@ -19,20 +19,13 @@ struct stored_item {
 };
 
 /* Opens the file and checks the piece against its size. whole: all of the piece is wanted, so that
- * a small one is read at once. Errors name the item. */
+ * a small one is read at once. */
 dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reader,
                             const struct metadata_entry *entry, const struct metadata_piece *piece,
                             dcp_verification verification, bool whole);
 /* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
  * have been inflated. */
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);
-/* Puts the item's name and place in front of the story; returns status. */
-dcp_status stored_item_blame(const struct stored_item *item, dcp_status status);
 void stored_item_close(struct stored_item *item);
-
-/* Whether the piece lies inside what the file holds besides its footer. */
-dcp_status stored_item_check_range(const struct shard_file *file,
-                                   const struct metadata_entry *entry,
-                                   const struct metadata_piece *piece);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/item.h"
+#include "format/metadata_codec.h"
 #include "format/zip.h"
 #include "state/node.h"
 #include "storage/stored_item.h"
@@ -79,32 +80,32 @@ dcp_status verify_records(struct verification *verification, struct byte_source 
 }
 
 /* Decodes an object into a tree that is thrown away. */
-static dcp_status decode_object(const struct verification *verification,
-                                const struct placed_piece *placed)
+static dcp_status decode_object(const struct verification *verification, struct stored_item *item)
 {
     dcp_state *root = dcp_state_new(), *object;
     struct state_pool *pool = root ? state_pool_new(root->root) : NULL;
     dcp_status status = DCP_ERR_NO_MEMORY;
-    if (pool)
-        status = shard_read_object(verification->reader, placed->entry, placed->piece,
-                                   DCP_VERIFY_NONE, pool, &object);
+    if (pool && item->piece->encoding == PIECE_VIEW)
+        status = pt_read_object(verification->metadata, item->piece, pool, &object);
+    else if (pool)
+        status = item_read_object(item->source, pool, &object);
     state_pool_free(pool);
     dcp_state_free(root);
     return status;
 }
 
-static dcp_status verify_tensor(struct verification *verification, struct stored_item *item,
-                                uint64_t place)
+static dcp_status check_contents(const struct verification *verification, struct stored_item *item)
 {
     struct tensor_view view;
-    dcp_status status = stored_item_view(item, &view);
-    if (status != DCP_OK)
-        return verification_judge(verification, status, item->file->name, place, item->entry->name);
+    if (!item->entry->is_tensor)
+        return decode_object(verification, item);
+    RETURN_IF_ERROR(stored_item_view(item, &view));
     if (view.data_offset > item->source.size ||
         view.data_length > item->source.size - view.data_offset)
-        verification_fault(verification, item->file->name, place, item->entry->name,
-                           "%" PRIu64 " bytes of data, but the file ends at %" PRIu64,
-                           view.data_length, item->source.size);
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "%" PRIu64 " bytes of data expected, but the file has %" PRIu64
+                             " in all",
+                             view.data_length, item->source.size);
     return DCP_OK;
 }
 
@@ -121,11 +122,9 @@ dcp_status verify_piece(struct verification *verification, const struct placed_p
         return verification_judge(verification, status, file, piece->offset, name);
     if (piece->encoding == PIECE_STREAM)
         status = verify_records(verification, item.source, file, piece->offset, name, &sound);
-    if (status == DCP_OK && sound && placed->entry->is_tensor)
-        status = verify_tensor(verification, &item, piece->offset);
-    stored_item_close(&item);
-    if (status == DCP_OK && sound && !placed->entry->is_tensor)
-        status = verification_judge(verification, decode_object(verification, placed), file,
+    if (status == DCP_OK && sound)
+        status = verification_judge(verification, check_contents(verification, &item), file,
                                     piece->offset, name);
+    stored_item_close(&item);
     return status;
 }
