@@ -7,7 +7,6 @@ foreach(part MPI ZSTD)
     endif()
 endforeach()
 
-option(DCP_BUILD_LIBRARY "Build the libraries, the command and what stands on them" OFF)
 option(DCP_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(DCP_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(DCP_INSTALL "Make the install target" ${PROJECT_IS_TOP_LEVEL})

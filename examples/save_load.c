@@ -8,7 +8,7 @@
 
 #include <dcp.h>
 
-enum { ROWS = 6, COLUMNS = 4 };
+enum { ROWS = 6, COLUMNS = 5 };
 
 static int fail(const char *what, dcp_status status)
 {
@@ -104,8 +104,8 @@ static dcp_status load_shard(const char *path, int rank, int ranks)
     dcp_state_free(root);
     if (status != DCP_OK)
         return status;
-    printf("rank %d of %d: columns %" PRId64 " to %" PRId64 ", first row:", rank, ranks,
-           tensor.offsets[1], tensor.offsets[1] + tensor.sizes[1] - 1);
+    printf("rank %d of %d: %" PRId64 " columns from %" PRId64 ", first row:", rank, ranks,
+           tensor.sizes[1], tensor.offsets[1]);
     for (int64_t j = 0; j < tensor.sizes[1]; j++)
         printf(" %g", (double)columns[j]);
     putchar('\n');

@@ -11,7 +11,9 @@ launch() { # ranks, arguments of the trainer
     shift
     set -- -n "$ranks" "$trainer" --steps $steps --save-every $save_every "$@"
     if mpirun --version | grep -q 'Open MPI'; then
-        set -- --oversubscribe --mca btl_vader_single_copy_mechanism none "$@"
+        # More ranks than cores are fine, if a rank that waits lets the others run.
+        set -- --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
+            --mca btl_vader_single_copy_mechanism none "$@"
         [ "$(id -u)" != 0 ] || set -- --allow-run-as-root "$@"
     fi
     mpirun "$@"
@@ -40,7 +42,7 @@ while launch 4 --dir run --die-in-save $die_in_save "$@" >killed.log 2>killed.er
     rm -rf run
 done
 tail -n 3 killed.log
-grep -h 'exited on signal' killed.err || cat killed.err
+grep -h 'signal 9' killed.err || { cat killed.err; exit 1; }
 
 say "what the interrupted save left: data, but no .metadata, so it is no checkpoint"
 ls -A run/step_$doomed

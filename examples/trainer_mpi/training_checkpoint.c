@@ -84,7 +84,7 @@ dcp_status training_save(struct training *training, const char *directory)
     dcp_save_options options = {.group = training->group, .has_step = true, .step = training->step};
     char path[4096];
 
-    snprintf(path, sizeof path, "%s/step_{step}", directory);
+    snprintf(path, sizeof path, "%s/step_%" PRId64, directory, training->step);
     dcp_status status = dcp_save(state, path, &options);
     dcp_state_free(state);
     return status;

@@ -1,0 +1,80 @@
+#!/bin/bash
+# Everything that must hold, from a fresh Debian 12 on: installs what is missing, builds, and runs all tests.
+#
+# usage: tests/run.sh [STEP ...]      all steps in this order, or only those named:
+#   format     clang-format finds nothing to change
+#   docs       Doxygen finds nothing to complain of in the public headers
+#   clang      builds with clang, warnings are errors; clang-tidy and cppcheck find nothing
+#   all-off    builds and passes its tests without any optional part
+#   tsan       tests that use threads, under ThreadSanitizer
+#   asan       all tests that need no Python, under AddressSanitizer and UndefinedBehaviorSanitizer
+#   release    builds with gcc, warnings are errors; all tests, those against PyTorch included
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+jobs=$(nproc)
+venv=$PWD/build/venv
+
+install_packages() {
+    cmake/install_packages.sh build-essential cmake ninja-build pkg-config git \
+        libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev libopenmpi-dev openmpi-bin libcmocka-dev \
+        clang clang-tidy clang-format cppcheck doxygen python3-venv strace
+}
+
+build() { # preset, cmake options
+    cmake --preset "$@" >"build/$1.log" || { cat "build/$1.log"; return 1; }
+    cmake --build --preset "$1" -j "$jobs"
+}
+
+sources() {
+    git ls-files -- "$@" | grep -E '\.(c|h|cpp)$'
+}
+
+step_format() {
+    sources include src tests examples | xargs clang-format --dry-run -Werror
+}
+
+step_docs() {
+    doxygen cmake/Doxyfile
+}
+
+step_clang() {
+    build clang || return 1
+    sources src | grep '\.c$' | xargs run-clang-tidy -quiet -p build/clang -j "$jobs" >build/clang-tidy.log 2>&1 || {
+        grep -E 'error:|warning:' build/clang-tidy.log
+        return 1
+    }
+    cppcheck --quiet --std=c11 --enable=warning,portability,performance --inline-suppr --error-exitcode=1 \
+        --suppressions-list=cmake/cppcheck.txt -D_GNU_SOURCE -DDCP_HAVE_ZSTD=1 -I include -I src -j "$jobs" src
+}
+
+step_all-off() {
+    build all-off && ctest --preset all-off -j "$jobs"
+}
+
+step_tsan() {
+    build tsan && ctest --preset tsan -j "$jobs"
+}
+
+step_asan() {
+    build asan && ctest --preset asan -j "$jobs"
+}
+
+step_release() {
+    tests/interop/setup "$venv" && build release -DDCP_PYTHON="$venv/bin/python" && ctest --preset release -j "$jobs"
+}
+
+steps=("$@")
+[ $# -gt 0 ] || steps=(format docs clang all-off tsan asan release)
+mkdir -p build
+install_packages || exit 1
+failed=()
+for step in "${steps[@]}"; do
+    printf '\n==== %s\n' "$step"
+    started=$SECONDS
+    "step_$step" || failed+=("$step")
+    printf -- '---- %s: %d s\n' "$step" $((SECONDS - started))
+done
+if [ ${#failed[@]} -gt 0 ]; then
+    printf '\nFAILED: %s\n' "${failed[*]}"
+    exit 1
+fi
