@@ -45,8 +45,8 @@ static dcp_status place_nothing(const struct storage_place *place, const char *p
     size_t shards = directory_count(&place->listing, DIRECTORY_SHARD);
     if (shards > 0)
         return dcp_error_set(DCP_ERR_NOT_FOUND,
-                             "%s: a save was interrupted here: %zu shard files, but no .metadata",
-                             path, shards);
+                             "%s: a save was interrupted here: %zu shard file%s, but no .metadata",
+                             path, shards, shards == 1 ? "" : "s");
     return dcp_error_set(DCP_ERR_NOT_FOUND,
                          "%s: no checkpoint: looked for .metadata, __*.metadata and *.safetensors",
                          path);

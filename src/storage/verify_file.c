@@ -124,8 +124,9 @@ static void verify_end(struct verification *verification, const struct shard_fil
     for (size_t i = 0; i < count; i++) {
         const struct metadata_piece *piece = placed[i].piece;
         compressed |= piece->zstd;
-        if (piece->offset <= file->size && piece->length <= file->size - piece->offset &&
-            piece->offset + piece->length > end)
+        if (piece->offset > file->size || piece->length > file->size - piece->offset)
+            return; /* the file is cut, which each piece will say that is not in it */
+        if (piece->offset + piece->length > end)
             end = piece->offset + piece->length;
     }
     if (end < file->size && !compressed)

@@ -209,6 +209,31 @@ static void a_missing_file_is_named(void **state)
     sample_free(&sample);
 }
 
+/* The check goes on after a fault: every one has a line. */
+static void every_fault_is_reported(void **state)
+{
+    struct sample sample;
+    sample_make(&sample, &(struct sample_options){
+                             .seed = 17, .ranks = 3, .files = 1, .tensors = 40, .objects = 3});
+    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+                     DCP_OK);
+    uint64_t flipped = 0;
+    for (size_t i = 0; i < sample.item_count; i++) {
+        const struct sample_item *item = &sample.items[i];
+        if (item->rank == 2 || item->order.length < 100)
+            continue;
+        char name[SHARD_NAME_MAX];
+        shard_name(name, item->rank, 0, 0);
+        /* In the pickle, which every stream has. */
+        scratch_flip(*state, name, item->order.offset + 70, 0x55);
+        flipped++;
+    }
+    scratch_remove(*state, "__2_0.distcp");
+    /* One for each item, for the blocks of both files, and for the file that is gone. */
+    assert_true(verify(*state).count >= flipped + 2 + 1);
+    sample_free(&sample);
+}
+
 static void cut_files_are_errors(void **state)
 {
     struct sample sample;
@@ -375,6 +400,7 @@ int main(void)
         TEST(partial_reads_are_checked_by_block),
         TEST(damaged_footers_matter_only_with_verification),
         TEST(a_missing_file_is_named),
+        TEST(every_fault_is_reported),
         TEST(cut_files_are_errors),
         TEST(a_file_without_the_footer_that_others_have_is_a_fault),
         TEST(a_shard_of_another_save_is_foreign),
