@@ -207,6 +207,8 @@ static dcp_status verify_place(struct verification *verification, const struct f
     status = verify_contents(verification);
     shard_reader_free(verification->reader);
     metadata_free(&metadata);
+    verification->reader = NULL;
+    verification->metadata = NULL;
     return status;
 }
 
