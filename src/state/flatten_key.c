@@ -91,7 +91,7 @@ static dcp_status append_plain(struct buffer *out, const dcp_state *key)
         buffer_append(out, key->as.text.bytes, key->as.text.length);
         return DCP_OK;
     default:
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "a dict has a key that is a %s",
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "a dict has a key of kind %s",
                              node_kind_name(key->kind));
     }
 }
