@@ -61,15 +61,18 @@ static int sync_parent(const struct file_ops *ops, char *path, size_t length)
 }
 
 /* An entry that was there already is synced too: whoever made it may not have come that far. Then
- * a parent that may not be opened is not ours to care for. */
-static dcp_status make_durable(const struct file_ops *ops, char *path, size_t length, bool created)
+ * a parent that may not be opened is not ours to care for. An entry whose sync failed may never
+ * become durable, whatever later syncs say, so it is taken back. */
+static dcp_status make_durable(const struct file_ops *ops, char *path, size_t length, bool *created)
 {
     int result;
     do
         result = sync_parent(ops, path, length);
     while (result == EINTR);
-    if (result == 0 || (!created && (result == EACCES || result == EPERM)))
+    if (result == 0 || (!*created && (result == EACCES || result == EPERM)))
         return DCP_OK;
+    if (*created)
+        *created = ops->remove_directory(ops->context, path) != 0;
     return file_error(result, "sync the directory of", path);
 }
 
@@ -91,8 +94,8 @@ dcp_status file_make_directories(const struct file_ops *ops, const char *path, b
             continue;
         partial[end] = '\0';
         status = make_one(ops, partial, created);
-        if (status == DCP_OK && sync && (*created || end == length))
-            status = make_durable(ops, partial, end, *created);
+        if (status == DCP_OK && sync)
+            status = make_durable(ops, partial, end, created);
         partial[end] = after;
     }
     memory_release(partial);

@@ -99,11 +99,8 @@ static dcp_status share_metadata(struct load *load, dcp_status status)
     buffer_init(&received, 0);
     if (load->coordinates && status == DCP_OK)
         status = read_for_all(load, &message);
-    dcp_status shared =
-        group_broadcast(load->options.group, &call, load->options.coordinator,
-                        load->coordinates ? status : DCP_OK, message.data, message.size, &received);
-    if (shared != DCP_OK)
-        status = shared;
+    status = group_broadcast(load->options.group, &call, load->options.coordinator, status,
+                             message.data, message.size, &received);
     buffer_free(&message);
     if (status == DCP_OK)
         status = decode_for_me(load, &received);

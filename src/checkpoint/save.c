@@ -64,74 +64,44 @@ static dcp_status exchange_plans(struct save *save, dcp_status status)
     return status;
 }
 
-/* What the coordinator tells everyone at the end: how it went, and whether .metadata is in place.
- */
-static dcp_status tell_verdict(struct save *save, dcp_status status, bool visible, bool *keep_files)
+static dcp_status agree(const struct save *save, const char *phase, dcp_status status)
 {
-    struct dcp_collective telling = call_of(save, "waiting for the commit");
-    struct error_story story = {DCP_OK, ""};
-    struct buffer verdict, received;
-    struct reader reader;
-    size_t length = 0;
-
-    if (status != DCP_OK)
-        error_save(&story);
-    buffer_init(&verdict, 0);
-    buffer_init(&received, 0);
-    buffer_append_u8(&verdict, visible);
-    buffer_append_u32(&verdict, (uint32_t)status);
-    buffer_append_text(&verdict, story.text, strlen(story.text));
-    dcp_status told =
-        group_broadcast(save->options.group, &telling, save->options.coordinator,
-                        buffer_status(&verdict), verdict.data, verdict.size, &received);
-    /* A rank that was not told must leave its files alone: the commit may have happened. */
-    *keep_files = save->coordinates ? visible : true;
-    if (told == DCP_OK) {
-        reader_init(&reader, received.data, received.size);
-        *keep_files = reader_u8(&reader) != 0;
-        told = (dcp_status)reader_u32(&reader);
-        const char *text = reader_text(&reader, &length);
-        if (reader.failed)
-            told = dcp_error_set(DCP_ERR_GROUP, "the coordinator's verdict is cut short");
-        else if (told != DCP_OK)
-            dcp_error_set(told, "%.*s", (int)length, text);
-    } else if (status != DCP_OK) {
-        told = error_restore(&story);
-    }
-    buffer_free(&received);
-    buffer_free(&verdict);
-    return told;
+    struct dcp_collective call = call_of(save, phase);
+    return group_agree(save->options.group, &call, status);
 }
 
-/* After a failure that left nothing visible: takes away what this save wrote. Every rank's files go
- * before the coordinator tries to remove the directory; whether that works is of no consequence. */
-static void clean_up(struct save *save)
+/* After a failure: takes away what this save wrote, unless .metadata was renamed into place. A rank
+ * that cannot learn that must leave its files alone. Every rank's files go before the coordinator
+ * tries to remove the directory. */
+static void clean_up(struct save *save, bool visible)
 {
-    struct dcp_collective call = call_of(save, "cleaning up after a failed save");
     struct error_story story;
 
     error_save(&story);
-    if (save->assigned)
+    dcp_status vain = visible ? dcp_error_set(DCP_ERR_STATE, "the checkpoint is visible") : DCP_OK;
+    vain = agree(save, "asking whether a failed save is visible", vain);
+    if (vain == DCP_OK || (save->coordinates && !visible)) {
         shard_files_discard(&save->session, save->rank, save->orders.file_count);
-    group_agree(save->options.group, &call, DCP_OK);
-    if (save->coordinates && save->session.path)
-        save_session_abandon(&save->session);
+        agree(save, "cleaning up after a failed save", vain);
+        if (save->coordinates)
+            save_session_abandon(&save->session);
+    }
     error_restore(&story);
 }
 
-/* The checkpoint becomes visible only if every rank has written; every rank learns how it ended. */
+/* The checkpoint becomes visible only if every rank has written; every rank learns how it ended.
+ * From the commit on nothing allocates, so that no rank can fail where another has succeeded. */
 static dcp_status finish(struct save *save, dcp_status status)
 {
-    struct dcp_collective writing = call_of(save, "waiting for all ranks to have written");
-    bool visible = false, keep_files = false;
+    bool visible = false;
 
-    status = group_agree(save->options.group, &writing, status);
+    status = agree(save, "waiting for all ranks to have written", status);
     if (save->coordinates && status == DCP_OK)
         status =
             save_coordinator_commit(&save->coordinator, &save->session, &save->options, &visible);
-    status = tell_verdict(save, status, visible, &keep_files);
-    if (status != DCP_OK && !keep_files)
-        clean_up(save);
+    status = agree(save, "waiting for the commit", status);
+    if (status != DCP_OK)
+        clean_up(save, visible);
     return status;
 }
 

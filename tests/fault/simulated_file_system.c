@@ -31,7 +31,7 @@ struct simulated_file_system *simulated_new(void)
     *fs = (struct simulated_file_system){.ops = operations};
     fs->ops.context = fs;
     pthread_mutex_init(&fs->mutex, NULL);
-    fs->root = node_new(fs, FILE_DIRECTORY, "/");
+    fs->root = simulated_node_new(fs, FILE_DIRECTORY, "/");
     return fs;
 }
 

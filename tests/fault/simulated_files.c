@@ -142,7 +142,7 @@ int files_sync(void *context, int descriptor)
     if (file == NULL)
         return operation_end(fs, EBADF);
     if (error == 0 || (error != EINTR && error != SIMULATED_CRASHED))
-        node_sync(fs, file->node, error != 0);
+        simulated_node_sync(fs, file->node, error != 0);
     return operation_end(fs, error);
 }
 
@@ -155,6 +155,6 @@ int files_descriptor_information(void *context, int descriptor,
     if (error == 0 && file == NULL)
         error = EBADF;
     if (error == 0)
-        *information = node_information(file->node);
+        *information = simulated_node_information(file->node);
     return operation_end(fs, error);
 }

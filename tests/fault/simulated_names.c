@@ -91,7 +91,7 @@ int names_add(struct simulated_file_system *fs, const char *path, enum file_kind
         return error;
     if (name[0] == '\0' || entries_find(&parent->seen.entries, name) != NULL)
         return EEXIST;
-    *node = node_new(fs, kind, path);
+    *node = simulated_node_new(fs, kind, path);
     change_make(fs, (struct change){.kind = CHANGE_ADD,
                                     .node = parent,
                                     .name = simulated_copy_text(name),
@@ -109,7 +109,7 @@ int names_sync_directory(void *context, const char *path)
     if (error == 0 && node->kind != FILE_DIRECTORY)
         error = ENOTDIR;
     if (error == 0)
-        node_sync(fs, node, false);
+        simulated_node_sync(fs, node, false);
     return operation_end(fs, error);
 }
 
@@ -121,13 +121,13 @@ int names_information(void *context, const char *path, struct file_information *
     if (error == 0)
         error = names_find(fs, path, &node);
     if (error == 0)
-        *information = node_information(node);
+        *information = simulated_node_information(node);
     return operation_end(fs, error);
 }
 
 static bool is_durable(const struct simulated_file_system *fs, const struct node *node)
 {
-    return !node->lost_bytes && !node_is_pending(fs, node);
+    return !node->lost_bytes && !simulated_node_is_pending(fs, node);
 }
 
 static bool entry_is_durable(const struct node *directory, const struct entry *entry)

@@ -21,7 +21,8 @@ char *simulated_copy_text(const char *text)
     return memcpy(simulated_allocate(NULL, size, 1), text, size);
 }
 
-struct node *node_new(struct simulated_file_system *fs, enum file_kind kind, const char *path)
+struct node *simulated_node_new(struct simulated_file_system *fs, enum file_kind kind,
+                                const char *path)
 {
     struct node *node = simulated_allocate(NULL, 1, sizeof *node);
     *node = (struct node){.next = fs->nodes, .kind = kind, .path = simulated_copy_text(path)};
@@ -117,7 +118,7 @@ void change_make(struct simulated_file_system *fs, struct change change)
     fs->changes[fs->change_count++] = change;
 }
 
-void node_sync(struct simulated_file_system *fs, struct node *node, bool lose)
+void simulated_node_sync(struct simulated_file_system *fs, struct node *node, bool lose)
 {
     size_t kept = 0;
     for (size_t i = 0; i < fs->change_count; i++) {
@@ -135,12 +136,12 @@ void node_sync(struct simulated_file_system *fs, struct node *node, bool lose)
     fs->change_count = kept;
 }
 
-struct file_information node_information(const struct node *node)
+struct file_information simulated_node_information(const struct node *node)
 {
     return (struct file_information){.kind = node->kind, .size = node->seen.content.size};
 }
 
-bool node_is_pending(const struct simulated_file_system *fs, const struct node *node)
+bool simulated_node_is_pending(const struct simulated_file_system *fs, const struct node *node)
 {
     for (size_t i = 0; i < fs->change_count; i++)
         if (fs->changes[i].node == node)

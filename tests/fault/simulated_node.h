@@ -93,7 +93,8 @@ int operation_begin_file(struct simulated_file_system *fs, const char *what, int
 /* Releases the lock; returns result. */
 int operation_end(struct simulated_file_system *fs, int result);
 
-struct node *node_new(struct simulated_file_system *fs, enum file_kind kind, const char *path);
+struct node *simulated_node_new(struct simulated_file_system *fs, enum file_kind kind,
+                                const char *path);
 /* The entry of a name, or NULL. */
 struct entry *entries_find(const struct entries *entries, const char *name);
 /* Applies a change to one view of its node. */
@@ -103,9 +104,9 @@ void change_apply_name(const struct change *change, struct view *view);
 /* Makes a change seen, and pending. Takes the change's memory over. */
 void change_make(struct simulated_file_system *fs, struct change change);
 /* Makes everything pending of a node durable; lose: the bytes among it never will be. */
-void node_sync(struct simulated_file_system *fs, struct node *node, bool lose);
-bool node_is_pending(const struct simulated_file_system *fs, const struct node *node);
-struct file_information node_information(const struct node *node);
+void simulated_node_sync(struct simulated_file_system *fs, struct node *node, bool lose);
+bool simulated_node_is_pending(const struct simulated_file_system *fs, const struct node *node);
+struct file_information simulated_node_information(const struct node *node);
 void nodes_free(struct simulated_file_system *fs);
 
 /* Errno values. */

@@ -154,7 +154,8 @@ static void view_copy(const struct view *from, struct node *twin, struct view *t
 static void make_twins(const struct simulated_file_system *fs, struct simulated_file_system *copy)
 {
     for (struct node *node = fs->nodes; node != NULL; node = node->next)
-        node->twin = node == fs->root ? copy->root : node_new(copy, node->kind, node->path);
+        node->twin =
+            node == fs->root ? copy->root : simulated_node_new(copy, node->kind, node->path);
 }
 
 struct simulated_file_system *simulated_copy(const struct simulated_file_system *fs)
@@ -186,8 +187,9 @@ struct simulated_file_system *simulated_after_power_cut(const struct simulated_f
         change.child = change.child != NULL ? change.child->twin : NULL;
         apply_chosen(&choice, i, &change, &change.node->seen);
     }
-    for (struct node *node = left->nodes; node != NULL; node = node->next) {
+    for (struct node *node = left->nodes; node != NULL; node = node->next)
         node->twin = node;
+    for (struct node *node = left->nodes; node != NULL; node = node->next) {
         if (node->seen.content.stored > node->seen.content.size)
             node->seen.content.stored = node->seen.content.size;
         view_copy(&node->seen, node, &node->durable);
