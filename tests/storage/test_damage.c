@@ -82,7 +82,7 @@ static const struct sample_item *item_of(const struct sample *sample, const char
     return NULL;
 }
 
-/* Some thousand single bits over the whole file: each is noticed by the verification, and no read
+/* More than a thousand single bits over the whole file: each is noticed by the verification, and no read
  * gives other values than were written without saying so, unless it was told not to look. */
 static void flipped_bits_are_found(void **state)
 {
@@ -93,7 +93,7 @@ static void flipped_bits_are_found(void **state)
                      DCP_OK);
     size_t size;
     free(scratch_read(*state, SHARD, &size));
-    for (uint64_t at = 0; at < size; at += 1 + size / 3000) {
+    for (uint64_t at = 0; at < size; at += 1 + size / 1500) {
         unsigned char mask = (unsigned char)(1 << at % 8);
         scratch_flip(*state, SHARD, at, mask);
         struct faults faults = verify(*state);
