@@ -6,6 +6,13 @@
 #ifndef DCP_MPI_H
 #define DCP_MPI_H
 
+/* The C++ bindings that MPI dropped in 2012 would need yet another library. */
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
 #include <mpi.h>
 
 #include "group.h"
@@ -20,8 +27,15 @@ extern "C" {
  * initialized, at least with MPI_THREAD_FUNNELED if saves and loads run on the main thread, else
  * MPI_THREAD_SERIALIZED.
  *
- * Waits poll with a deadline; on a timeout the message names the ranks that did not come. MPI
- * itself is never aborted. The group must be freed by all ranks before MPI_Finalize.
+ * Waits poll with a deadline; on a timeout the message names the ranks that did not come, on every
+ * rank within a second after it. MPI itself is never aborted. Messages are copied: the caller's
+ * memory is its own again when a call returns, however it ends. The group must be freed by all
+ * ranks before MPI_Finalize; a broken one leaves its communicator, and some 16 MiB of messages
+ * that MPI may still hold on to, until the process ends.
+ *
+ * Errors: DCP_ERR_ARGUMENT (a null communicator, or an inter-communicator), DCP_ERR_STATE (MPI is
+ * not initialized, or not for this thread), DCP_ERR_NO_MEMORY, DCP_ERR_GROUP. If one rank
+ * lacks the memory, no rank gets a group.
  */
 DCP_API dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group);
 

@@ -247,6 +247,30 @@ static void directories_are_made_with_their_parents(void **state)
     assert_true(directory_survives("/e"));
 }
 
+static void directories_that_could_not_be_made_durable_are_taken_back(void **state)
+{
+    (void)state;
+    bool created;
+    struct file_information information;
+    /* Looks at /a, makes it, syncs its parent. */
+    simulated_set_fault(fs, &(struct simulated_fault){
+                                .operation = 3, .kind = SIMULATED_ERROR, .error_number = EIO});
+    assert_int_equal(file_make_directories(ops, "/a", true, &created), DCP_ERR_IO);
+    assert_string_equal(dcp_error_message(), "cannot sync the directory of /a: Input/output error");
+    assert_false(created);
+    assert_int_equal(file_look(ops, "/a", &information), DCP_ERR_NOT_FOUND);
+    /* One that was there stays; where it cannot even be looked at, it is not ours to care for. */
+    assert_int_equal(file_make_directories(ops, "/a", false, &created), DCP_OK);
+    for (int refused = 0; refused < 2; refused++) {
+        simulated_set_fault(fs, &(struct simulated_fault){.operation = 2,
+                                                          .kind = SIMULATED_ERROR,
+                                                          .error_number = refused ? EACCES : EIO});
+        assert_int_equal(file_make_directories(ops, "/a", true, &created),
+                         refused ? DCP_OK : DCP_ERR_IO);
+        assert_int_equal(file_look(ops, "/a", &information), DCP_OK);
+    }
+}
+
 static void paths_are_joined_by_one_slash(void **state)
 {
     (void)state;
@@ -271,6 +295,7 @@ int main(void)
         FILE_TEST(a_file_that_could_not_be_written_is_not_left),
         FILE_TEST(preallocation_may_be_refused),
         FILE_TEST(directories_are_made_with_their_parents),
+        FILE_TEST(directories_that_could_not_be_made_durable_are_taken_back),
         cmocka_unit_test(paths_are_joined_by_one_slash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
