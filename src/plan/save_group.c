@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/save_merge.h"
-#include "plan/wire.h"
 
 enum { ENTRIES_FIRST = 64, SHAPE_TEXT = 256 };
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/error.h"
 #include "plan/save_plan.h"
-#include "plan/wire.h"
 
 /* Items that a node makes: one per chunk. A tensor of which this rank holds nothing makes an empty
  * one, so that it is missed if no other rank holds it; a scalar has no empty chunk. */

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "plan/wire.h"
 
 dcp_status merge_count_length(struct merge *merge, const struct merge_piece *piece)
 {

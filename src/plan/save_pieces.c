@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/save_merge.h"
-#include "plan/wire.h"
 
 enum { BOX_TEXT = 256 };
 

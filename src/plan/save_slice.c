@@ -2,24 +2,25 @@
 /* One replicated piece, written in slices by the ranks that hold it.
  *
  * The bytes are poured over the holders like water over steps: those with the lowest load rise
- * first, to one common level. Each then gets a run of consecutive rows as long as its share. Rows
- * are those of the outermost dimension that divides finely enough; a run that crosses the end of an
- * outer row makes several boxes, so cuts that come near such an end are moved there. */
+ * first, to one common level. Each then gets a run of consecutive elements as long as its share,
+ * cut between slices of the outermost dimension that divides finely enough. A run that crosses the
+ * end of an outer row makes several boxes, so cuts that come near such an end are moved there. */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/save_merge.h"
 
-enum { SLICES_FIRST = 64, ROWS_PER_SHARE = 16 };
+enum { SLICES_FIRST = 64, UNITS_PER_SHARE = 16 };
 
-/* How a box is divided: into units, which are the rows of dimension dim. */
+/* How a box is divided: between units, preferably between rows. All three count elements. */
 struct slicing {
     struct box box;
     uint32_t entry;
-    int32_t dim;
-    int64_t unit_bytes;
-    int64_t units;
+    size_t element_size;
+    int64_t elements;
+    int64_t unit; /* a slice of the dimension in which it is cut */
+    int64_t row;  /* a slice of the dimension around that one */
 };
 
 static int compare_loads(const void *left, const void *right)
@@ -64,35 +65,41 @@ static size_t deal_shares(const struct merge *merge, const struct merge_piece *p
     return count;
 }
 
-static struct slicing choose_units(struct box box, uint32_t entry, uint64_t bytes, size_t shares)
+static struct slicing slicing_of(const struct merge *merge, const struct merge_piece *piece)
 {
     struct slicing slicing = {
-        .box = box, .entry = entry, .dim = -1, .unit_bytes = (int64_t)bytes, .units = 1};
-    uint64_t fine = bytes / shares / ROWS_PER_SHARE;
-    if (fine < SAVE_SLICE_MIN)
-        fine = SAVE_SLICE_MIN;
-    while ((uint64_t)slicing.unit_bytes > fine && slicing.dim + 1 < box.ndim) {
-        slicing.dim++;
-        slicing.unit_bytes /= box.sizes[slicing.dim];
-        slicing.units *= box.sizes[slicing.dim];
-    }
+        .box = merge_box(merge, piece),
+        .entry = piece->entry,
+        .element_size = dcp_dtype_size(merge->entries[piece->entry].item->dtype),
+    };
+    slicing.elements = box_volume(slicing.box);
+    slicing.unit = slicing.row = slicing.elements;
     return slicing;
 }
 
-/* The cut after so many bytes, in units. */
+/* Units are so small that shares can be cut well, but not smaller than makes sense. */
+static void refine_units(struct slicing *slicing, size_t shares)
+{
+    int64_t fine = slicing->elements / (int64_t)shares / UNITS_PER_SHARE;
+    int64_t least = SAVE_SLICE_MIN / (int64_t)slicing->element_size;
+    for (int32_t dim = 0; dim < slicing->box.ndim && slicing->unit > least && slicing->unit > fine;
+         dim++) {
+        slicing->row = slicing->unit;
+        slicing->unit /= slicing->box.sizes[dim];
+    }
+}
+
+/* The element before which to cut, so that about so many bytes come before. */
 static int64_t place_cut(const struct slicing *slicing, uint64_t bytes)
 {
-    int64_t cut = (int64_t)(bytes / (uint64_t)slicing->unit_bytes);
-    if (bytes % (uint64_t)slicing->unit_bytes >= ((uint64_t)slicing->unit_bytes + 1) / 2)
-        cut++;
-    if (cut > slicing->units)
-        cut = slicing->units;
-    int64_t row = slicing->box.sizes[slicing->dim];
-    int64_t near = SAVE_SLICE_MIN / slicing->unit_bytes;
-    int64_t past = cut % row;
-    if (past <= row / 2)
-        return past < near ? cut - past : cut;
-    return row - past < near ? cut + (row - past) : cut;
+    int64_t cut = (int64_t)(bytes / slicing->element_size);
+    int64_t past = cut % slicing->unit;
+    cut += past < slicing->unit - past ? -past : slicing->unit - past;
+    int64_t near = SAVE_SLICE_MIN / (int64_t)slicing->element_size;
+    past = cut % slicing->row;
+    if (past < near)
+        return cut - past;
+    return slicing->row - past < near ? cut + (slicing->row - past) : cut;
 }
 
 static struct merge_piece *add_slice(struct merge *merge)
@@ -109,48 +116,20 @@ static struct merge_piece *add_slice(struct merge *merge)
     return &merge->slices[merge->slice_count++];
 }
 
-/* The largest box that begins at unit start and ends at unit end or before: whole rows of the
- * outermost dimension possible. Returns the units in it. */
-static int64_t carve(const struct slicing *slicing, int64_t start, int64_t end, int64_t *offsets,
-                     int64_t *sizes)
-{
-    struct box box = slicing->box;
-    int64_t rest = start;
-    int64_t units = slicing->units; /* in one row of the dimension before */
-    int32_t dim = -1;
-    int64_t taken = 0;
-    for (int32_t i = 0; i < box.ndim; i++) {
-        offsets[i] = box.offsets[i];
-        sizes[i] = box.sizes[i];
-        if (dim >= 0 || i > slicing->dim)
-            continue;
-        units /= box.sizes[i];
-        int64_t index = rest / units;
-        rest %= units;
-        offsets[i] += index;
-        sizes[i] = 1;
-        if (rest != 0 || end - start < units)
-            continue;
-        dim = i;
-        sizes[i] = (end - start) / units;
-        if (sizes[i] > box.sizes[i] - index)
-            sizes[i] = box.sizes[i] - index;
-        taken = sizes[i] * units;
-    }
-    return taken;
-}
-
-/* The units from start to end, as boxes that one rank writes. */
+/* The elements from start to end, as boxes that one rank writes. */
 static dcp_status add_run(struct merge *merge, const struct slicing *slicing,
                           const struct held_item *writer, int64_t start, int64_t end)
 {
-    size_t ndim = (size_t)slicing->box.ndim;
+    struct box box = slicing->box;
+    size_t ndim = (size_t)box.ndim;
     while (start < end) {
         struct merge_piece *slice = add_slice(merge);
         int64_t *numbers = arena_allocate_array(&merge->arena, 2 * ndim, sizeof *numbers);
         if (slice == NULL || numbers == NULL)
             return error_no_memory(sizeof *slice, "slices of replicas");
-        start += carve(slicing, start, end, numbers, numbers + ndim);
+        start += shape_next_box(box.ndim, box.sizes, start, end, numbers, numbers + ndim);
+        for (size_t i = 0; i < ndim; i++)
+            numbers[i] += box.offsets[i];
         *slice = (struct merge_piece){.offsets = numbers,
                                       .sizes = numbers + ndim,
                                       .holders = writer,
@@ -165,23 +144,22 @@ static dcp_status add_run(struct merge *merge, const struct slicing *slicing,
 
 dcp_status merge_slice(struct merge *merge, struct merge_piece *piece, struct slice_share *shares)
 {
-    struct box box = merge_box(merge, piece);
-    dcp_dtype dtype = merge->entries[piece->entry].item->dtype;
-    uint64_t bytes = (uint64_t)box_volume(box) * dcp_dtype_size(dtype);
+    struct slicing slicing = slicing_of(merge, piece);
+    uint64_t bytes = (uint64_t)slicing.elements * slicing.element_size;
     size_t count = deal_shares(merge, piece, bytes, shares);
-    struct slicing slicing = choose_units(box, piece->entry, bytes, count);
-    if (count == 1 || slicing.dim < 0) {
+    if (count == 1) {
         piece->holders = shares[0].holder;
         piece->holder_count = 1;
         merge->loads[piece->holders->rank] += piece->length;
         return DCP_OK;
     }
+    refine_units(&slicing, count);
     piece->first_slice = merge->slice_count;
     uint64_t dealt = 0;
     int64_t start = 0;
     for (size_t i = 0; i < count; i++) {
         dealt += shares[i].bytes;
-        int64_t end = i + 1 < count ? place_cut(&slicing, dealt) : slicing.units;
+        int64_t end = i + 1 < count ? place_cut(&slicing, dealt) : slicing.elements;
         RETURN_IF_ERROR(add_run(merge, &slicing, shares[i].holder, start, end));
         start = end;
     }

@@ -69,12 +69,6 @@ dcp_status wire_text(struct reader *reader, const char *message, const char **te
     return DCP_OK;
 }
 
-struct box box_whole(int32_t ndim, const int64_t *shape)
-{
-    static const int64_t origin[DCP_MAX_DIMS];
-    return (struct box){ndim, origin, shape};
-}
-
 void wire_append_box(struct buffer *out, struct box outer, struct box box)
 {
     uint64_t differing = 0;

@@ -27,8 +27,6 @@ size_t wire_count(struct reader *reader);
 /* A text that is valid UTF-8 without NUL; borrowed, not NUL-terminated. */
 dcp_status wire_text(struct reader *reader, const char *message, const char **text, size_t *length);
 
-/* The whole of a shape as a box. */
-struct box box_whole(int32_t ndim, const int64_t *shape);
 /* A box by the dimensions in which it differs from an outer one. */
 void wire_append_box(struct buffer *out, struct box outer, struct box box);
 /* Lends outer's numbers if there is no difference. Does not check that it lies inside. */

@@ -98,6 +98,39 @@ struct box box_of(int32_t ndim, const struct box_storage *storage)
     return (struct box){ndim, storage->offsets, storage->sizes};
 }
 
+struct box box_whole(int32_t ndim, const int64_t *shape)
+{
+    static const int64_t origin[DCP_MAX_DIMS];
+    return (struct box){ndim, origin, shape};
+}
+
+int64_t shape_next_box(int32_t ndim, const int64_t *shape, int64_t from, int64_t end,
+                       int64_t *offsets, int64_t *sizes)
+{
+    int64_t slice = 1; /* elements of one slice of the dimension */
+    for (int32_t i = 0; i < ndim; i++)
+        slice *= shape[i];
+    int64_t taken = ndim == 0 ? 1 : 0;
+    int64_t rest = from;
+    for (int32_t i = 0; i < ndim; i++) {
+        offsets[i] = 0;
+        sizes[i] = shape[i];
+        if (taken != 0)
+            continue;
+        slice /= shape[i];
+        offsets[i] = rest / slice;
+        sizes[i] = 1;
+        rest %= slice;
+        if (rest != 0 || end - from < slice)
+            continue;
+        sizes[i] = (end - from) / slice;
+        if (sizes[i] > shape[i] - offsets[i])
+            sizes[i] = shape[i] - offsets[i];
+        taken = sizes[i] * slice;
+    }
+    return taken;
+}
+
 void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides)
 {
     int64_t stride = 1;

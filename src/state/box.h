@@ -36,12 +36,20 @@ bool box_equal(struct box a, struct box b);
 /* True and the common box if there is a common element; 0-d boxes always have one. */
 bool box_intersect(struct box a, struct box b, struct box_storage *common);
 struct box box_of(int32_t ndim, const struct box_storage *storage);
+/* The whole of a shape, which is borrowed. */
+struct box box_whole(int32_t ndim, const int64_t *shape);
 /* "[0:4, 3:9]", for messages; always NUL-terminated; returns text. */
 const char *box_format(struct box box, char *text, size_t size);
 /* "[4, 9]". */
 const char *shape_format(int32_t ndim, const int64_t *shape, char *text, size_t size);
 /* Row-major strides in elements (PyTorch's: sizes of zero count as one). */
 void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
+
+/* The next box of a range of elements of a row-major shape, from element `from` to `end` at most:
+ * whole slices of the outermost dimension whose slices begin at `from` and fit, as many as there
+ * are before that dimension ends. Returns the box's elements, which are consecutive. */
+int64_t shape_next_box(int32_t ndim, const int64_t *shape, int64_t from, int64_t end,
+                       int64_t *offsets, int64_t *sizes);
 
 /* Whether any two of count boxes share an element (false for boxes with a size of zero); cost near
  * that of sorting. first and second are the offending pair. DCP_ERR_NO_MEMORY is the only failure.

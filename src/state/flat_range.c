@@ -6,30 +6,6 @@
 #include "state/box.h"
 #include "state/node.h"
 
-/* The next box of a range, from element `from` to `end` at most: whole slices of the outermost
- * dimension whose slices begin at `from` and fit, as many as there are before that dimension ends.
- * volumes[i] is the volume of dimensions i and beyond. Returns the box's elements. */
-static int64_t next_box(int32_t ndim, const int64_t *volumes, int64_t from, int64_t end,
-                        int64_t *offsets, int64_t *sizes)
-{
-    int32_t dim = 0;
-    while (dim < ndim - 1 && (from % volumes[dim + 1] != 0 || end - from < volumes[dim + 1]))
-        dim++;
-    int64_t rest = from;
-    for (int32_t i = 0; i < ndim; i++) {
-        int64_t slice = volumes[i + 1];
-        int64_t slices = volumes[i] / slice;
-        offsets[i] = i <= dim ? rest / slice : 0;
-        sizes[i] = i < dim ? 1 : slices;
-        rest %= slice;
-        if (i == dim) {
-            int64_t fitting = (end - from) / slice;
-            sizes[i] = fitting < slices - offsets[i] ? fitting : slices - offsets[i];
-        }
-    }
-    return ndim == 0 ? 1 : sizes[dim] * volumes[dim + 1];
-}
-
 static dcp_status check_range(const dcp_tensor *whole, int64_t start, int64_t length)
 {
     int64_t end;
@@ -52,21 +28,20 @@ static dcp_status check_range(const dcp_tensor *whole, int64_t start, int64_t le
 static dcp_status add_boxes(dcp_state *node, const dcp_tensor *whole, int64_t start, int64_t length,
                             void *data)
 {
-    int64_t volumes[DCP_MAX_DIMS + 1];
+    int64_t elements = 0;
     size_t element_size = dcp_dtype_size(whole->dtype);
     dcp_tensor chunk = *whole;
     chunk.sharded = true;
-    volumes[whole->ndim] = 1;
-    for (int32_t i = whole->ndim - 1; i >= 0; i--)
-        volumes[i] = volumes[i + 1] * whole->global_shape[i];
-    if (volumes[0] == 0) {
+    shape_volume(whole->ndim, whole->global_shape, &elements);
+    if (elements == 0) {
         chunk.sharded = false;
         chunk.data = data;
         return node_add_chunk(node, &chunk);
     }
     for (int64_t from = start; from < start + length;) {
         chunk.data = data ? (char *)data + (size_t)(from - start) * element_size : NULL;
-        from += next_box(whole->ndim, volumes, from, start + length, chunk.offsets, chunk.sizes);
+        from += shape_next_box(whole->ndim, whole->global_shape, from, start + length,
+                               chunk.offsets, chunk.sizes);
         RETURN_IF_ERROR(node_add_chunk(node, &chunk));
     }
     node->as.tensor->sharded = true;

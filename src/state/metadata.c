@@ -108,8 +108,7 @@ static dcp_status check_disjoint(const struct metadata_entry *entry, const struc
 /* For disjoint boxes inside the shape. */
 static dcp_status check_coverage(const struct metadata_entry *entry, const struct box *boxes)
 {
-    static const int64_t zeros[DCP_MAX_DIMS];
-    struct box whole = {entry->ndim, zeros, entry->global_shape};
+    struct box whole = box_whole(entry->ndim, entry->global_shape);
     int64_t missing = box_volume(whole);
     for (size_t i = 0; i < entry->piece_count; i++)
         missing -= box_volume(boxes[i]);
