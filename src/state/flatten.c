@@ -13,8 +13,9 @@
 
 /* PyTorch recurses, and Python stops it at about this depth. */
 #define NESTING_MAX 1000
-/* Loaded objects may share containers so that visiting each way to them would take forever. */
-#define VISITS_MAX    (1u << 26)
+/* Loaded objects may share containers so that visiting each way to them would take forever: this is
+ * how often containers may be visited again. */
+#define REVISITS_MAX  (1u << 20)
 #define PATH_TEXT_MAX 256
 
 /* A container that is being visited; the part of the path that leads to its current child is
@@ -33,7 +34,7 @@ struct flattening {
     struct frame *frames;
     dcp_path_part *parts;
     size_t depth;
-    size_t visits;
+    size_t revisits;
     struct buffer name;
     struct buffer key;
     struct name_table names; /* name -> index of its entry */
@@ -122,10 +123,10 @@ static dcp_status enter(struct flattening *flattening, dcp_state *node, uint32_t
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "containers are nested more than %d deep at %s",
                              NESTING_MAX, text);
     }
-    if (++flattening->visits > VISITS_MAX)
+    if (node_mark(node, walk) == MARK_VISITED && ++flattening->revisits > REVISITS_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "more than %u dicts and lists, counting shared ones every time",
-                             VISITS_MAX);
+                             "dicts and lists are shared more than %u times in all", REVISITS_MAX);
+    node_set_mark(node, walk, MARK_VISITED);
     flattening->frames[flattening->depth++] = (struct frame){node, 0, flattening->name.size, walk};
     return DCP_OK;
 }

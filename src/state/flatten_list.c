@@ -3,8 +3,6 @@
 
 #include "base/memory.h"
 
-enum list_mark { LIST_UNKNOWN = 0, LIST_LEAF = 1, LIST_ENTERED = 2, LIST_OPEN = 3 };
-
 /* The lists that are being looked at, each inside the one before. */
 struct list_stack {
     struct open_list {
@@ -27,7 +25,7 @@ static dcp_status stack_push(struct list_stack *stack, dcp_state *list, uint32_t
         stack->capacity = capacity;
     }
     stack->items[stack->count++] = (struct open_list){list, 0};
-    node_set_mark(list, walk, LIST_OPEN);
+    node_set_mark(list, walk, MARK_OPEN);
     return DCP_OK;
 }
 
@@ -35,9 +33,9 @@ static dcp_status stack_push(struct list_stack *stack, dcp_state *list, uint32_t
 static void mark_entered(struct list_stack *stack, uint32_t walk)
 {
     for (size_t i = stack->count; i > 0; i--) {
-        if (node_mark(stack->items[i - 1].list, walk) == LIST_ENTERED)
+        if (node_mark(stack->items[i - 1].list, walk) == MARK_ENTERED)
             break;
-        node_set_mark(stack->items[i - 1].list, walk, LIST_ENTERED);
+        node_set_mark(stack->items[i - 1].list, walk, MARK_ENTERED);
     }
 }
 
@@ -46,17 +44,17 @@ static dcp_status stack_run(struct list_stack *stack, uint32_t walk)
     while (stack->count > 0) {
         struct open_list *top = &stack->items[stack->count - 1];
         if (top->next == top->list->as.children.count) {
-            if (node_mark(top->list, walk) == LIST_OPEN)
-                node_set_mark(top->list, walk, LIST_LEAF);
+            if (node_mark(top->list, walk) == MARK_OPEN)
+                node_set_mark(top->list, walk, MARK_LEAF);
             stack->count--;
             continue;
         }
         dcp_state *element = top->list->as.children.items[top->next++].value;
-        if (element->kind == DCP_KIND_TENSOR || node_is_dict(element))
+        unsigned mark = node_mark(element, walk);
+        if (element->kind == DCP_KIND_TENSOR || node_is_dict(element) || mark == MARK_ENTERED ||
+            mark == MARK_VISITED)
             mark_entered(stack, walk);
-        else if (element->kind == DCP_KIND_LIST && node_mark(element, walk) == LIST_ENTERED)
-            mark_entered(stack, walk);
-        else if (element->kind == DCP_KIND_LIST && node_mark(element, walk) == LIST_UNKNOWN)
+        else if (element->kind == DCP_KIND_LIST && mark == MARK_NONE)
             RETURN_IF_ERROR(stack_push(stack, element, walk));
     }
     return DCP_OK;
@@ -66,12 +64,12 @@ dcp_status list_is_entered(dcp_state *list, uint32_t walk, bool *entered)
 {
     struct list_stack stack = {0};
     dcp_status status = DCP_OK;
-    if (node_mark(list, walk) == LIST_UNKNOWN) {
+    if (node_mark(list, walk) == MARK_NONE) {
         status = stack_push(&stack, list, walk);
         if (status == DCP_OK)
             status = stack_run(&stack, walk);
         memory_release(stack.items);
     }
-    *entered = node_mark(list, walk) == LIST_ENTERED;
+    *entered = node_mark(list, walk) >= MARK_ENTERED;
     return status;
 }

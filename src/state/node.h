@@ -157,7 +157,7 @@ dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *o
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index);
 
 /* Walks over graphs that may share nodes and contain themselves. Each walk has marks of its own,
- * from 0 to 3: 0 for every node that the walk has not marked yet. */
+ * from 0 to 7: 0 for every node that the walk has not marked yet. */
 uint32_t node_walk_begin(dcp_state *node);
 unsigned node_mark(const dcp_state *node, uint32_t walk);
 void node_set_mark(dcp_state *node, uint32_t walk, unsigned mark);

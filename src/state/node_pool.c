@@ -147,10 +147,10 @@ uint32_t node_walk_begin(dcp_state *node)
 
 unsigned node_mark(const dcp_state *node, uint32_t walk)
 {
-    return node->mark >> 2 == (walk & (UINT32_MAX >> 2)) ? node->mark & 3 : 0;
+    return node->mark >> 3 == (walk & (UINT32_MAX >> 3)) ? node->mark & 7 : 0;
 }
 
 void node_set_mark(dcp_state *node, uint32_t walk, unsigned mark)
 {
-    node->mark = walk << 2 | mark;
+    node->mark = walk << 3 | mark;
 }
