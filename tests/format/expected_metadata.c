@@ -54,6 +54,18 @@ static void check_place(const struct metadata *metadata, const struct metadata_p
     assert_int_equal(piece->encoding, PIECE_STREAM);
 }
 
+/* Whether a lower rank has a chunk at the same place: saves without collectives keep them all. */
+static bool is_copy(const cJSON *chunk)
+{
+    const cJSON *offsets = member(chunk, "offsets");
+    for (const cJSON *other = chunk; other->prev->next != NULL;) {
+        other = other->prev;
+        if (cJSON_Compare(member(other, "offsets"), offsets, true))
+            return true;
+    }
+    return false;
+}
+
 static void check_tensor(const struct metadata *metadata, const struct metadata_entry *entry,
                          const cJSON *expected)
 {
@@ -61,8 +73,10 @@ static void check_tensor(const struct metadata *metadata, const struct metadata_
     assert_string_equal(dcp_dtype_name(entry->dtype), member(expected, "dtype")->valuestring);
     assert_true(numbers_are(entry->global_shape, entry->ndim, member(expected, "shape")));
     const cJSON *chunks = member(expected, "chunks");
-    assert_int_equal(entry->piece_count, cJSON_GetArraySize(chunks));
+    size_t count = 0;
     for (const cJSON *chunk = chunks->child; chunk != NULL; chunk = chunk->next) {
+        if (is_copy(chunk))
+            continue;
         size_t i = 0;
         while (i < entry->piece_count &&
                !numbers_are(entry->pieces[i].offsets, entry->ndim, member(chunk, "offsets")))
@@ -70,7 +84,9 @@ static void check_tensor(const struct metadata *metadata, const struct metadata_
         assert_true(i < entry->piece_count);
         assert_true(numbers_are(entry->pieces[i].sizes, entry->ndim, member(chunk, "sizes")));
         check_place(metadata, &entry->pieces[i], chunk);
+        count++;
     }
+    assert_int_equal(entry->piece_count, count);
 }
 
 void check_expected_metadata(const struct metadata *metadata, const cJSON *expected)
