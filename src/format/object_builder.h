@@ -41,7 +41,9 @@ dcp_status object_build(const struct pickle_value *root, const struct pickle_doc
 /* The node of a value, perhaps still without its children. */
 dcp_status builder_value(struct builder *builder, const struct pickle_value *value,
                          dcp_state **node);
-/* The node of a CALL or OBJECT. */
+/* Makes the node of a value that has none yet. */
+dcp_status builder_new(struct builder *builder, const struct pickle_value *value, dcp_state **node);
+/* Likewise, of a CALL or OBJECT. */
 dcp_status builder_call(struct builder *builder, const struct pickle_value *value,
                         dcp_state **node);
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/item.h"
 #include "format/object_builder.h"
-#include "format/object_integer.h"
 
 enum { FRAMES_FIRST = 16, PAGE_SIZE = 256 };
 
@@ -66,142 +64,6 @@ dcp_status builder_container(struct builder *builder, dcp_kind kind,
     return builder_fill(builder, *node, children);
 }
 
-/* ---- values without calls ---- */
-
-/* A value of Python that has no form here: its name, and its bytes as the only child. */
-static dcp_status build_foreign_text(struct builder *builder, const char *name,
-                                     const struct pickle_value *value, dcp_state **node)
-{
-    dcp_state *bytes =
-        node_text(builder->pool, DCP_KIND_BYTES, value->as.text.bytes, value->as.text.length);
-    *node = node_text(builder->pool, DCP_KIND_OPAQUE, name, strlen(name));
-    RETURN_IF_ERROR(builder_made(bytes));
-    RETURN_IF_ERROR(builder_made(*node));
-    return node_append(builder->pool, *node, NULL, bytes);
-}
-
-static dcp_status build_text(struct builder *builder, dcp_kind kind,
-                             const struct pickle_value *value, dcp_state **node)
-{
-    /* Python lets lone surrogates through. */
-    if (kind == DCP_KIND_STRING && !utf8_is_valid(value->as.text.bytes, value->as.text.length))
-        return build_foreign_text(builder, "builtins.str", value, node);
-    *node = node_text(builder->pool, kind, value->as.text.bytes, value->as.text.length);
-    return builder_made(*node);
-}
-
-static dcp_status build_long(struct builder *builder, const struct pickle_value *value,
-                             dcp_state **node)
-{
-    char *digits;
-    if (value->as.text.length > INTEGER_BYTES_MAX)
-        return build_foreign_text(builder, "builtins.int", value, node);
-    RETURN_IF_ERROR(integer_to_digits(value->as.text.bytes, value->as.text.length, &digits));
-    *node = node_digits(builder->pool, digits);
-    memory_release(digits);
-    return builder_made(*node);
-}
-
-static dcp_status build_scalar(struct builder *builder, const struct pickle_value *value,
-                               dcp_state **node)
-{
-    if (value->kind == PICKLE_INT) {
-        *node = node_int(builder->pool, value->as.integer);
-        return builder_made(*node);
-    }
-    dcp_kind kind = value->kind == PICKLE_NONE   ? DCP_KIND_NONE
-                    : value->kind == PICKLE_BOOL ? DCP_KIND_BOOL
-                                                 : DCP_KIND_FLOAT;
-    *node = node_new(builder->pool, kind);
-    RETURN_IF_ERROR(builder_made(*node));
-    if (kind == DCP_KIND_BOOL)
-        (*node)->as.boolean = value->as.boolean;
-    if (kind == DCP_KIND_FLOAT)
-        (*node)->as.number = value->as.number;
-    return DCP_OK;
-}
-
-/* "torch.float32" is a dtype; everything else is a name. */
-static dcp_status build_global(struct builder *builder, const struct pickle_value *value,
-                               dcp_state **node)
-{
-    size_t module_length = value->as.global.module_length;
-    size_t name_length = value->as.global.name_length, length = module_length + 1 + name_length;
-    char *text = memory_allocate(length + 1);
-    if (text == NULL)
-        return error_no_memory(length, "a name");
-    memcpy(text, value->as.global.module, module_length);
-    text[module_length] = '.';
-    memcpy(text + module_length + 1, value->as.global.name, name_length);
-    text[length] = '\0';
-
-    dcp_dtype dtype = DCP_DTYPE_NONE;
-    if (pickle_is_global(value, "torch", text + module_length + 1))
-        dtype = dcp_dtype_from_name(text + module_length + 1);
-    if (memchr(text, '\0', length) != NULL || !utf8_is_valid(text, length)) {
-        memory_release(text);
-        return dcp_error_set(DCP_ERR_FORMAT, "an object of a class whose name is no text");
-    }
-    *node = dtype != DCP_DTYPE_NONE ? node_new(builder->pool, DCP_KIND_DTYPE)
-                                    : node_text(builder->pool, DCP_KIND_OPAQUE, text, length);
-    memory_release(text);
-    RETURN_IF_ERROR(builder_made(*node));
-    if (dtype != DCP_DTYPE_NONE)
-        (*node)->as.dtype = dtype;
-    return DCP_OK;
-}
-
-/* A storage by itself: ('storage', class, key, location, elements) */
-static dcp_status build_persistent(struct builder *builder, struct pickle_value *const *id,
-                                   dcp_state **node)
-{
-    static const char name[] = "torch.storage.TypedStorage";
-    *node = node_text(builder->pool, DCP_KIND_OPAQUE, name, sizeof name - 1);
-    RETURN_IF_ERROR(builder_made(*node));
-    struct pickle_sequence children = {.items = (struct pickle_value **)id, .count = 1};
-    return builder_fill(builder, *node, children);
-}
-
-static dcp_status build_new(struct builder *builder, const struct pickle_value *value,
-                            dcp_state **node)
-{
-    switch ((enum pickle_kind)value->kind) {
-    case PICKLE_NONE:
-    case PICKLE_BOOL:
-    case PICKLE_INT:
-    case PICKLE_FLOAT:
-        return build_scalar(builder, value, node);
-    case PICKLE_LONG:
-        return build_long(builder, value, node);
-    case PICKLE_STRING:
-        return build_text(builder, DCP_KIND_STRING, value, node);
-    case PICKLE_BYTES:
-        return build_text(builder, DCP_KIND_BYTES, value, node);
-    case PICKLE_BYTEARRAY:
-        return build_text(builder, DCP_KIND_BYTEARRAY, value, node);
-    case PICKLE_TUPLE:
-        return builder_container(builder, DCP_KIND_TUPLE, value->as.sequence, node);
-    case PICKLE_LIST:
-        return builder_container(builder, DCP_KIND_LIST, value->as.sequence, node);
-    case PICKLE_DICT:
-        return builder_container(builder, DCP_KIND_DICT, value->as.sequence, node);
-    case PICKLE_SET:
-        return builder_container(builder, DCP_KIND_SET, value->as.sequence, node);
-    case PICKLE_FROZENSET:
-        return builder_container(builder, DCP_KIND_FROZENSET, value->as.sequence, node);
-    case PICKLE_GLOBAL:
-        return build_global(builder, value, node);
-    case PICKLE_CALL:
-    case PICKLE_OBJECT:
-        return builder_call(builder, value, node);
-    case PICKLE_PERSISTENT:
-        return build_persistent(builder, &value->as.id, node);
-    case PICKLE_DIGEST:
-        break;
-    }
-    return dcp_error_set(DCP_ERR_INTERNAL, "a digest where none is made");
-}
-
 /* Where the node of a value is kept. Of a large document an object may be a small part. */
 static dcp_status find_place(struct builder *builder, uint32_t serial, dcp_state ***place)
 {
@@ -222,12 +84,10 @@ dcp_status builder_value(struct builder *builder, const struct pickle_value *val
     dcp_state **place;
     RETURN_IF_ERROR(find_place(builder, value->serial, &place));
     if (*place == NULL)
-        RETURN_IF_ERROR(build_new(builder, value, place));
+        RETURN_IF_ERROR(builder_new(builder, value, place));
     *node = *place;
     return DCP_OK;
 }
-
-/* ---- the walk ---- */
 
 static bool is_hashable(const dcp_state *node)
 {

@@ -115,7 +115,7 @@ static void check_opaque(const struct fixture_piece *piece, void *context)
     } expected[] = {{"numpy.f64", "numpy._core.multiarray.scalar", 2},
                     {"numpy.arr", "numpy._core.multiarray._reconstruct", 4},
                     {"std.date", "datetime.datetime", 1},
-                    {"std.range", "__builtin__.xrange", 3}};
+                    {"std.range", "builtins.range", 3}};
     struct object object;
     size_t *found = context;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
