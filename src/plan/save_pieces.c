@@ -99,16 +99,40 @@ static dcp_status add_pieces(struct merge *merge, const struct merge_entry *entr
     return DCP_OK;
 }
 
+/* Whether boxes, in order, are slices of the whole in one dimension that follow each other from end
+ * to end: the common case, which needs no search. */
+static bool boxes_are_stacked(struct box whole, const struct box *boxes, size_t count)
+{
+    int32_t stacked = 0;
+    int64_t end = 0;
+    while (stacked < whole.ndim - 1 && boxes[0].sizes[stacked] == whole.sizes[stacked])
+        stacked++;
+    if (whole.ndim == 0)
+        return count == 1;
+    for (size_t i = 0; i < count; i++) {
+        for (int32_t dim = 0; dim < whole.ndim; dim++)
+            if (dim != stacked && boxes[i].sizes[dim] != whole.sizes[dim])
+                return false;
+        if (boxes[i].offsets[stacked] != end)
+            return false;
+        end += boxes[i].sizes[stacked];
+    }
+    return end == whole.sizes[stacked];
+}
+
 /* That the pieces from first on are disjoint and cover the tensor. boxes: scratch. */
 static dcp_status check_pieces(const struct merge *merge, const struct merge_entry *entry,
                                size_t first, int64_t elements, struct box *boxes)
 {
     const struct merge_piece *pieces = &merge->pieces[first];
+    struct box whole = box_whole(entry->item->ndim, entry->item->global_shape);
     size_t count = merge->piece_count - first;
     bool found;
     size_t a, b;
     for (size_t i = 0; i < count; i++)
         boxes[i] = merge_box(merge, &pieces[i]);
+    if (count > 0 && boxes_are_stacked(whole, boxes, count))
+        return DCP_OK;
     RETURN_IF_ERROR(box_find_overlap(boxes, count, &found, &a, &b));
     if (found)
         return refuse_overlap(pieces[a].holders, pieces[b].holders);
@@ -117,7 +141,6 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
     if (elements == 0)
         return DCP_OK;
     struct box_storage hole;
-    struct box whole = box_whole(entry->item->ndim, entry->item->global_shape);
     RETURN_IF_ERROR(box_find_hole(whole, boxes, count, &found, &hole));
     char box[BOX_TEXT], shape[BOX_TEXT];
     box_format(box_of(whole.ndim, &hole), box, sizeof box);
