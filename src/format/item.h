@@ -17,12 +17,14 @@ dcp_status item_check_view(const struct tensor_view *view, dcp_dtype dtype, int3
                            const int64_t *sizes);
 
 /* Decodes an object's stream into nodes of the pool; tensors inside are read into memory that the
- * pool owns. Sharing and cycles are kept. Unknown classes become opaque nodes. */
+ * pool owns. Sharing and cycles are kept. Unknown classes become opaque nodes, whose children are
+ * the arguments, then, where they are there, the state, a list of what was appended, a dict of what
+ * was set. */
 dcp_status item_read_object(struct byte_source stream, struct state_pool *pool, dcp_state **object);
 
 /* Encodes an object (anything flatten calls a leaf) as a protocol-2 pickle that PyTorch reads with
- * weights_only=True. Errors: DCP_ERR_UNSUPPORTED for nodes that have no such form (opaque),
- * DCP_ERR_ARGUMENT for cycles. */
+ * weights_only=True, frozensets excepted. Errors: DCP_ERR_UNSUPPORTED for nodes that have no such
+ * form (opaque ones, tensors), DCP_ERR_ARGUMENT for cycles; the story says where. */
 dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle);
 
 /* Decompresses all frames of a zstd-compressed item; never more than limit bytes. bytes:

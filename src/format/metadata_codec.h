@@ -20,15 +20,16 @@ dcp_status metadata_check_chunks(const struct metadata *metadata);
  * for equal offsets and for objects. The result is checked as by metadata_decode(). Takes nothing
  * from the parts; they can be freed afterwards. *whole is initialized by the call. */
 dcp_status metadata_unite(const struct metadata *parts, size_t count, struct metadata *whole);
-/* Appends the pickle of whole metadata: protocol 4, readable by PyTorch 2.4 to 2.15; version "1.0.0",
- * storage_meta with save_id, planner_data where has_paths. The same metadata gives the same bytes.
- * Errors: DCP_ERR_ARGUMENT for names that are not UTF-8, DCP_ERR_UNSUPPORTED for pieces that are no
- * streams. */
+/* Appends the pickle of whole metadata: protocol 4, readable by PyTorch 2.4 to 2.15; version
+ * "1.0.0", storage_meta with save_id, planner_data where has_paths. The same metadata gives the
+ * same bytes. Errors: DCP_ERR_ARGUMENT for names that are not UTF-8, DCP_ERR_UNSUPPORTED for pieces
+ * that are no streams. */
 dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
 
 /* Reads a torch.save zip file as a checkpoint of one file; source is borrowed for the metadata's
- * life (it is read when objects with tensors inside are asked for). Legacy, tar and TorchScript
- * files are refused by name. */
+ * life (it is read when objects with tensors inside are asked for). Names are those of flattening,
+ * but dicts with keys other than strings stay one object. Legacy, tar and TorchScript files are
+ * refused by name. *metadata is initialized by the call, and empty on failure. */
 dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata);
 /* Gives an object entry of a .pt checkpoint as nodes. */
 dcp_status pt_read_object(const struct metadata *metadata, const struct metadata_piece *piece,
