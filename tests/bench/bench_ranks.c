@@ -90,11 +90,11 @@ static size_t tensor_bytes(const struct rank *rank)
 static double plain(const struct rank *rank, const char *path, bool write)
 {
     size_t size = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
-    char *bytes = malloc(size);
+    void *bytes = NULL;
     char file[LINE + 20];
 
-    if (!bytes)
-        err(1, "no memory");
+    if (posix_memalign(&bytes, DISK_BLOCK, size) != 0)
+        errx(1, "no memory");
     memset(bytes, 1, size);
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
     shared_barrier(rank->shared);

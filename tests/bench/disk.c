@@ -10,19 +10,29 @@
 
 enum { PIECE = 8 << 20 };
 
-void disk_write(const char *path, const void *bytes, size_t size)
+static void write_pieces(int file, const char *path, const char *bytes, size_t size)
 {
-    int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
-
-    if (file < 0)
-        err(1, "%s", path);
     for (size_t done = 0; done < size;) {
         size_t length = size - done < PIECE ? size - done : PIECE;
-        ssize_t written = write(file, (const char *)bytes + done, length);
+        ssize_t written = write(file, bytes + done, length);
         if (written < 0)
             err(1, "%s", path);
         done += (size_t)written;
     }
+}
+
+void disk_write(const char *path, const void *bytes, size_t size)
+{
+    size_t whole = size / DISK_BLOCK * DISK_BLOCK;
+    int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+
+    if (file < 0)
+        err(1, "%s", path);
+    /* Past the page cache, where the file system lets us; what is left of a block through it. */
+    (void)fcntl(file, F_SETFL, O_DIRECT);
+    write_pieces(file, path, bytes, whole);
+    (void)fcntl(file, F_SETFL, 0);
+    write_pieces(file, path, (const char *)bytes + whole, size - whole);
     if (fsync(file) != 0 || close(file) != 0)
         err(1, "%s", path);
 }

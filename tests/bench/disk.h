@@ -5,7 +5,12 @@
 
 #include <stddef.h>
 
-/* Writes a file from memory in large pieces, and syncs it. Exits if it cannot. */
+/* What memory to write from must be aligned to. */
+enum { DISK_BLOCK = 4096 };
+
+/* Writes a file from memory in large pieces, directly if possible, and syncs it. Exits if it
+ * cannot.
+ */
 void disk_write(const char *path, const void *bytes, size_t size);
 /* Reads into `buffer` the part of all files of a directory that falls to one of several ranks. */
 void disk_read(const char *directory, void *buffer, size_t size, int rank, int ranks);

@@ -27,4 +27,5 @@ consume "$cc -std=c11" save_load.c dcp ""
 consume "$cxx -std=c++17" save_load.cpp dcp ""
 if [ "${5-}" ]; then
     consume "$cc -std=c11" save_load_mpi.c dcp-mpi "$5"
+    consume "$cxx -std=c++17" save_load_mpi.cpp dcp-mpi "$5"
 fi
