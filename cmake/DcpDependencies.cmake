@@ -35,6 +35,11 @@ if(NOT DCP_ZSTD STREQUAL "OFF")
 endif()
 dcp_decide(ZSTD "zstd_FOUND")
 
+if(NOT DCP_URING STREQUAL "OFF")
+    dcp_module(uring liburing)
+endif()
+dcp_decide(URING "uring_FOUND")
+
 if(NOT DCP_MPI STREQUAL "OFF")
     find_package(MPI COMPONENTS C)
 endif()

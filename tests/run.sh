@@ -16,7 +16,7 @@ venv=$PWD/build/venv
 
 install_packages() {
     cmake/install_packages.sh build-essential cmake ninja-build pkg-config git \
-        libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev libopenmpi-dev openmpi-bin libcmocka-dev \
+        libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev liburing-dev libopenmpi-dev openmpi-bin libcmocka-dev \
         clang clang-tidy clang-format cppcheck doxygen python3-venv strace
 }
 
@@ -44,7 +44,7 @@ step_clang() {
         return 1
     }
     cppcheck --quiet --std=c11 --enable=warning,portability,performance --inline-suppr --error-exitcode=1 \
-        --suppressions-list=cmake/cppcheck.txt -D_GNU_SOURCE -DDCP_HAVE_ZSTD=1 -I include -I src -j "$jobs" src
+        --suppressions-list=cmake/cppcheck.txt -D_GNU_SOURCE -DDCP_HAVE_ZSTD=1 -DDCP_HAVE_URING=1 -I include -I src -j "$jobs" src
 }
 
 step_all-off() {

@@ -50,6 +50,20 @@ typedef void (*dcp_log_function)(void *context, dcp_log_level level, const char 
  */
 DCP_API void dcp_set_log(dcp_log_function function, void *context, dcp_log_level most_verbose);
 
+/**
+ * How the bytes of files are moved: flags, at most one of each pair. What is not said is chosen:
+ * small files are written and read plainly, large ones by what is there, and a log line says once
+ * what is not. What is said holds for files of any size, and what cannot be had is then
+ * DCP_ERR_UNSUPPORTED. The files' bytes are the same.
+ */
+typedef enum dcp_io {
+    DCP_IO_AUTO = 0,
+    DCP_IO_RING = 1,    /**< several transfers at a time, by io_uring */
+    DCP_IO_POOL = 2,    /**< the same by a few threads */
+    DCP_IO_DIRECT = 4,  /**< around the page cache (O_DIRECT) */
+    DCP_IO_BUFFERED = 8 /**< through the page cache */
+} dcp_io;
+
 #ifdef __cplusplus
 }
 #endif

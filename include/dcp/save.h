@@ -6,6 +6,7 @@
 #ifndef DCP_SAVE_H
 #define DCP_SAVE_H
 
+#include "environment.h"
 #include "group.h"
 #include "state.h"
 
@@ -56,6 +57,8 @@ typedef struct dcp_save_options {
     /** The caller's own fields for metadata.json (a dict of JSON-like values), read at the
      * coordinator; borrowed. */
     const dcp_state *info;
+
+    uint32_t io; /**< of dcp_io: how shard files are written */
 } dcp_save_options;
 
 /**

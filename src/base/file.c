@@ -36,9 +36,8 @@ dcp_status file_error(int error_number, const char *verb, const char *path)
                          strerror_r(error_number, reason, sizeof reason));
 }
 
-/* As file_error(), where in the file. */
-static dcp_status error_at(int error_number, const char *verb, const char *path, size_t size,
-                           uint64_t offset)
+dcp_status file_transfer_error(int error_number, const char *verb, const char *path, size_t size,
+                               uint64_t offset)
 {
     char reason[128];
     return dcp_error_set(status_of(error_number),
@@ -62,7 +61,7 @@ static dcp_status check_regular(struct file *file)
 dcp_status file_open(struct file *file, const struct file_ops *ops, const char *path,
                      unsigned flags)
 {
-    *file = (struct file){.ops = ops, .descriptor = -1};
+    *file = (struct file){.ops = ops, .descriptor = -1, .direct = -1};
     char *copy = memory_copy_text(path);
     if (copy == NULL)
         return error_no_memory(strlen(path) + 1, "a path");
@@ -86,13 +85,33 @@ dcp_status file_open(struct file *file, const struct file_ops *ops, const char *
     return status;
 }
 
+dcp_status file_open_direct(struct file *file, unsigned flags)
+{
+    int result;
+    do
+        result =
+            file->ops->open(file->ops->context, file->path, flags | FILE_DIRECT, &file->direct);
+    while (result == EINTR);
+    if (result == 0)
+        return DCP_OK;
+    file->direct = -1;
+    if (result == EINVAL || result == EOPNOTSUPP)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: the file system has no direct transfers",
+                             file->path);
+    return file_error(result, "open for direct transfers", file->path);
+}
+
 dcp_status file_close(struct file *file)
 {
     if (file->descriptor < 0)
         return DCP_OK;
-    int result = file->ops->close(file->ops->context, file->descriptor);
+    int result = 0;
+    if (file->direct >= 0)
+        result = file->ops->close(file->ops->context, file->direct);
+    int second = file->ops->close(file->ops->context, file->descriptor);
+    result = result != 0 ? result : second;
     dcp_status status = result != 0 ? file_error(result, "close", file->path) : DCP_OK;
-    file->descriptor = -1;
+    file->descriptor = file->direct = -1;
     memory_release(file->path);
     file->path = NULL;
     return status;
@@ -109,7 +128,7 @@ dcp_status file_read(struct file *file, void *bytes, size_t size, uint64_t offse
         if (result == EINTR)
             continue;
         if (result != 0)
-            return error_at(result, "read", file->path, size, offset);
+            return file_transfer_error(result, "read", file->path, size, offset);
         if (done == 0)
             return dcp_error_set(DCP_ERR_FORMAT,
                                  "%s ends at %" PRIu64 ", expected %zu bytes at offset %" PRIu64,
@@ -132,7 +151,7 @@ dcp_status file_write(struct file *file, const void *bytes, size_t size, uint64_
         if (result == 0 && done == 0)
             result = EIO; /* no progress and no reason: never loop on it */
         if (result != 0)
-            return error_at(result, "write", file->path, size, offset);
+            return file_transfer_error(result, "write", file->path, size, offset);
         total += done;
     }
     return DCP_OK;

@@ -25,7 +25,29 @@ struct file_information {
 enum file_open_flags {
     FILE_READ = 0,
     FILE_CREATE_NEW = 1, /* for writing; fails with EEXIST */
-    FILE_NO_FOLLOW = 2
+    FILE_NO_FOLLOW = 2,
+    FILE_WRITE = 4, /* a file that is there, for writing */
+    FILE_DIRECT = 8 /* around the page cache; EINVAL where there is no such way */
+};
+
+/* What direct transfers must be aligned to: address, size and offset. */
+#define FILE_PAGE ((size_t)4096)
+
+/* A transfer that a queue carries out on its own. The bytes must stay until it is complete. */
+struct file_transfer {
+    int descriptor;
+    bool write;
+    void *bytes;
+    size_t size;
+    uint64_t offset;
+    void *owner; /* comes back with the completion */
+};
+
+/* As what pread and pwrite give. */
+struct file_completion {
+    void *owner;
+    int error;
+    size_t done;
 };
 
 /* An errno value ends the walk and is its result. */
@@ -50,6 +72,17 @@ struct file_ops {
     int (*make_directory)(void *context, const char *path);
     int (*remove_directory)(void *context, const char *path);
     int (*list)(void *context, const char *path, file_visitor visitor, void *visitor_context);
+
+    /* Queues of transfers that are under way at the same time, each for one thread. queue_open is
+     * NULL, or fails, where there are none. */
+    int (*queue_open)(void *context, unsigned depth, void **queue);
+    /* Starts a transfer; on failure it has not begun. At most depth are under way. */
+    int (*queue_submit)(void *context, void *queue, const struct file_transfer *transfer);
+    /* Waits for at least one of those under way; takes up to room completions. */
+    size_t (*queue_wait)(void *context, void *queue, struct file_completion *completions,
+                         size_t room);
+    /* With nothing under way. */
+    void (*queue_close)(void *context, void *queue);
 };
 
 extern const struct file_ops file_ops_system;
@@ -58,12 +91,16 @@ extern const struct file_ops file_ops_system;
 struct file {
     const struct file_ops *ops;
     int descriptor;
+    int direct; /* a second one, around the page cache; -1: none */
     char *path;
 };
 
 /* What is opened for reading and is no regular file is refused with DCP_ERR_FORMAT. */
 dcp_status file_open(struct file *file, const struct file_ops *ops, const char *path,
                      unsigned flags);
+/* Opens the second descriptor of an open file, with the flags of the first but FILE_CREATE_NEW.
+ * DCP_ERR_UNSUPPORTED where the file system refuses. */
+dcp_status file_open_direct(struct file *file, unsigned flags);
 /* Reports a failed close; the file is closed in any case. Closing a closed file is fine. */
 dcp_status file_close(struct file *file);
 /* All of it or an error; reading past the end is DCP_ERR_FORMAT ("file ends at ..., expected ...").
@@ -99,5 +136,8 @@ dcp_status file_list(const struct file_ops *ops, const char *path, file_visitor 
 char *file_path_join(const char *directory, const char *name);
 /* Maps an errno value to a status and tells the story: "cannot VERB PATH: reason". */
 dcp_status file_error(int error_number, const char *verb, const char *path);
+/* As above, of a transfer. */
+dcp_status file_transfer_error(int error_number, const char *verb, const char *path, size_t size,
+                               uint64_t offset);
 
 #endif

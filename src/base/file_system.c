@@ -3,22 +3,39 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/file_ring.h"
+
+/* Whether a file has no place but the page cache: then O_DIRECT is taken and does nothing. */
+static bool is_memory(int descriptor)
+{
+    struct statfs status;
+    return fstatfs(descriptor, &status) == 0 && status.f_type == TMPFS_MAGIC;
+}
 
 static int system_open(void *context, const char *path, unsigned flags, int *descriptor)
 {
     (void)context;
     /* Without O_NONBLOCK, a FIFO in place of a file would hang the open. */
-    int mode = flags & FILE_CREATE_NEW ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY | O_NONBLOCK;
-    mode |= O_CLOEXEC | O_NOCTTY | (flags & FILE_NO_FOLLOW ? O_NOFOLLOW : 0);
+    int mode = flags & FILE_CREATE_NEW ? O_WRONLY | O_CREAT | O_EXCL
+               : flags & FILE_WRITE    ? O_WRONLY
+                                       : O_RDONLY | O_NONBLOCK;
+    mode |= O_CLOEXEC | O_NOCTTY | (flags & FILE_NO_FOLLOW ? O_NOFOLLOW : 0) |
+            (flags & FILE_DIRECT ? O_DIRECT : 0);
     int opened = open(path, mode, 0666);
     if (opened < 0)
         return errno;
+    if (flags & FILE_DIRECT && is_memory(opened)) {
+        close(opened);
+        return EINVAL;
+    }
     *descriptor = opened;
     return 0;
 }
@@ -61,6 +78,9 @@ static int system_allocate(void *context, int descriptor, uint64_t size)
     (void)context;
     if (size > INT64_MAX)
         return EFBIG;
+    /* There it would be half the work of writing, and not in the background. */
+    if (is_memory(descriptor))
+        return EOPNOTSUPP;
     return fallocate(descriptor, 0, 0, (off_t)size) == 0 ? 0 : errno;
 }
 
@@ -173,4 +193,10 @@ const struct file_ops file_ops_system = {
     .make_directory = system_make_directory,
     .remove_directory = system_remove_directory,
     .list = system_list,
+#if DCP_HAVE_URING
+    .queue_open = file_ring_open,
+    .queue_submit = file_ring_submit,
+    .queue_wait = file_ring_wait,
+    .queue_close = file_ring_close,
+#endif
 };

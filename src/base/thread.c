@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/thread.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 
@@ -51,17 +50,22 @@ static void *crew_member(void *argument)
     return NULL;
 }
 
-/* Starts up to wanted threads, fewer when the system refuses: the calling thread works as well. The
- * caller's signals are not for our threads. */
-static size_t start_members(struct crew *crew, pthread_t *threads, size_t wanted)
+int thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    size_t started = 0;
-    while (started < wanted && pthread_create(&threads[started], NULL, crew_member, crew) == 0)
-        started++;
+    int result = pthread_create(thread, NULL, run, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return result;
+}
+
+/* Starts up to wanted threads, fewer when the system refuses: the calling thread works as well. */
+static size_t start_members(struct crew *crew, pthread_t *threads, size_t wanted)
+{
+    size_t started = 0;
+    while (started < wanted && thread_start(&threads[started], crew_member, crew) == 0)
+        started++;
     return started;
 }
 

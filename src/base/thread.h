@@ -3,6 +3,7 @@
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 
+#include <pthread.h>
 #include <stddef.h>
 
 #include "dcp/status.h"
@@ -13,5 +14,9 @@ typedef dcp_status (*thread_work)(void *context, size_t index);
  * Returns the failure with the lowest index, with its story, after all work that was started has
  * ended; after a failure no new work starts. */
 dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context);
+
+/* Starts a thread that takes none of the process's signals, to be joined with pthread_join().
+ * Returns 0 or an errno value. */
+int thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
 
 #endif

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "storage/io_queue.h"
 
 static dcp_status check_group(const dcp_group *group, int32_t *coordinator, double *timeout_seconds)
 {
@@ -45,6 +46,7 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
                              options->thread_count, DCP_MAX_THREADS);
     if (options->thread_count == 0)
         options->thread_count = 1;
+    RETURN_IF_ERROR(io_check(options->io));
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
     return DCP_OK;

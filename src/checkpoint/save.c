@@ -121,7 +121,7 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
     if (save.assigned || (save.coordinates && status == DCP_OK)) {
         if (status == DCP_OK)
             status = shard_files_write(&save.session, save.rank, &save.orders, save.local.sources,
-                                       (uint32_t)save.options.thread_count);
+                                       (uint32_t)save.options.thread_count, save.options.io);
         status = finish(&save, status);
     } else if (save.coordinates && save.session.path) {
         save_session_abandon(&save.session);

@@ -7,31 +7,68 @@
 #include "base/memory.h"
 #include "format/footer.h"
 
-/* A buffer is small beside what it serves: eight of them are within a save's memory. */
-#define BUFFER_SIZE ((size_t)4 << 20)
-/* From here on, copying into the buffer costs more than another write. */
-#define DIRECT_SIZE ((size_t)64 << 10)
+#define BUFFER_SIZE    ((size_t)1 << 20)
+#define BUFFER_MINIMUM ((size_t)16 << 10)
+/* Bytes that are checksummed at a time: stay in a core's cache until they are copied or written. */
+#define PIECE ((size_t)256 << 10)
+/* From here on, copying into a buffer costs more than another transfer. */
+#define STRAIGHT_SIZE ((size_t)64 << 10)
+#define STRAIGHT_MOST ((size_t)1 << 20)
 /* Room for a footer beside the content of a small file. */
 #define FOOTER_ROOM ((size_t)64 << 10)
 
-dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
-                               const char *path, uint64_t content_length)
+static size_t round_to_pages(size_t size)
 {
-    *output = (struct shard_output){.file = {.descriptor = -1}};
-    output->capacity = BUFFER_SIZE;
-    if (content_length < BUFFER_SIZE - SHARD_OUTPUT_PIECE - FOOTER_ROOM)
-        output->capacity = (size_t)content_length + SHARD_OUTPUT_PIECE + FOOTER_ROOM;
-    uint64_t blocks = content_length / FOOTER_BLOCK_SIZE + 1;
-    output->buffer = memory_allocate(output->capacity);
-    output->blocks = memory_allocate_array((size_t)blocks, sizeof *output->blocks);
+    return (size + FILE_PAGE - 1) & ~(FILE_PAGE - 1);
+}
+
+/* A small file has one buffer, a large one all; none takes more than it has bytes. */
+static void choose_buffers(struct shard_output *output, const struct shard_output_options *options)
+{
+    size_t capacity = options->buffer_bytes / SHARD_OUTPUT_BUFFERS & ~(FILE_PAGE - 1);
+    capacity = capacity < BUFFER_MINIMUM ? BUFFER_MINIMUM : capacity;
+    capacity = capacity > BUFFER_SIZE ? BUFFER_SIZE : capacity;
+    output->capacity = capacity;
+    output->buffer_count = SHARD_OUTPUT_BUFFERS;
+    if (options->content_length < capacity - FILE_PAGE)
+        output->buffer_count = 1;
+    if (output->buffer_count == 1 && options->content_length + FOOTER_ROOM < capacity)
+        output->capacity = round_to_pages((size_t)options->content_length + FOOTER_ROOM);
+    output->piece = output->capacity - FILE_PAGE < PIECE ? output->capacity - FILE_PAGE : PIECE;
+}
+
+dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
+                               const char *path, const struct shard_output_options *options)
+{
+    *output = (struct shard_output){.file = {.descriptor = -1}, .sync = options->sync};
+    uint64_t length = options->content_length;
+    /* Who does not wait for the disk wants the page cache. */
+    uint32_t io = options->io;
+    if (!options->sync && !(io & DCP_IO_DIRECT))
+        io |= DCP_IO_BUFFERED;
+    choose_buffers(output, options);
+    output->memory = memory_allocate_aligned(FILE_PAGE, output->buffer_count * output->capacity);
+    output->blocks =
+        memory_allocate_array((size_t)(length / FOOTER_BLOCK_SIZE + 1), sizeof *output->blocks);
     output->hash = xxh3_stream_new();
     dcp_status status = DCP_OK;
-    if (!output->buffer || !output->blocks || !output->hash)
-        status = error_no_memory(output->capacity, "the buffer of a shard file");
+    if (!output->memory || !output->blocks || !output->hash)
+        status =
+            error_no_memory(output->buffer_count * output->capacity, "the buffers of a shard file");
+    if (status == DCP_OK)
+        status = io_queue_open(ops, io, length, &output->queue);
     if (status == DCP_OK)
         status = file_open(&output->file, ops, path, FILE_CREATE_NEW);
-    if (status != DCP_OK)
+    bool made = status == DCP_OK;
+    if (status == DCP_OK)
+        status = io_open_direct(&output->file, io, length, FILE_WRITE | FILE_NO_FOLLOW);
+    if (status == DCP_OK)
+        status = file_preallocate(&output->file, length);
+    if (status != DCP_OK) {
         shard_output_free(output);
+        if (made)
+            ops->unlink(ops->context, path);
+    }
     return status;
 }
 
@@ -59,23 +96,75 @@ static void checksum(struct shard_output *output, const unsigned char *bytes, si
     }
 }
 
-static dcp_status flush(struct shard_output *output, uint64_t end)
+static unsigned char *buffer_at(const struct shard_output *output, size_t index)
 {
-    size_t filled = output->filled;
-    output->filled = 0;
-    return filled > 0 ? file_write(&output->file, output->buffer, filled, end - filled) : DCP_OK;
+    return output->memory + index * output->capacity;
 }
 
-/* Puts bytes behind those that end at `at`. */
-static dcp_status place(struct shard_output *output, const void *bytes, size_t size, uint64_t at)
+/* Sends the current buffer's whole pages off, and goes on in the next buffer with the rest. */
+static dcp_status turn(struct shard_output *output)
 {
-    if (size >= DIRECT_SIZE || size > output->capacity - output->filled)
-        RETURN_IF_ERROR(flush(output, at));
-    if (size >= DIRECT_SIZE)
-        return file_write(&output->file, bytes, size, at);
-    if (size > 0)
-        memcpy(output->buffer + output->filled, bytes, size);
+    const unsigned char *from = buffer_at(output, output->current);
+    size_t whole = output->filled & ~(FILE_PAGE - 1);
+    size_t next = (output->current + 1) % output->buffer_count;
+    if (whole == 0)
+        return DCP_OK;
+    io_queue_write(output->queue, &output->buffered[output->current], &output->file, from, whole,
+                   output->start);
+    RETURN_IF_ERROR(io_queue_finish(output->queue, &output->buffered[next]));
+    memmove(buffer_at(output, next), from + whole, output->filled - whole);
+    output->current = next;
+    output->filled -= whole;
+    output->start += whole;
+    return DCP_OK;
+}
+
+dcp_status shard_output_reserve(struct shard_output *output, size_t size, unsigned char **space)
+{
+    if (size > output->capacity - output->filled)
+        RETURN_IF_ERROR(turn(output));
+    *space = buffer_at(output, output->current) + output->filled;
+    return DCP_OK;
+}
+
+void shard_output_commit(struct shard_output *output, size_t size, uint32_t *crc)
+{
+    checksum(output, buffer_at(output, output->current) + output->filled, size, crc);
     output->filled += size;
+}
+
+static dcp_status append_copied(struct shard_output *output, const unsigned char *bytes,
+                                uint64_t size, uint32_t *crc)
+{
+    while (size > 0) {
+        size_t piece = size < output->piece ? (size_t)size : output->piece;
+        unsigned char *space;
+        RETURN_IF_ERROR(shard_output_reserve(output, piece, &space));
+        memcpy(space, bytes, piece);
+        shard_output_commit(output, piece, crc);
+        bytes += piece;
+        size -= piece;
+    }
+    return DCP_OK;
+}
+
+/* Whole pages, when the current buffer holds whole pages. */
+static dcp_status append_straight(struct shard_output *output, const unsigned char *bytes,
+                                  uint64_t size, uint32_t *crc)
+{
+    RETURN_IF_ERROR(turn(output));
+    while (size > 0) {
+        size_t taken = size < STRAIGHT_MOST ? (size_t)size : STRAIGHT_MOST;
+        struct io_transfer *transfer = &output->straight[output->next_straight];
+        output->next_straight = (output->next_straight + 1) % SHARD_OUTPUT_STRAIGHT;
+        for (size_t done = 0; done < taken; done += PIECE)
+            checksum(output, bytes + done, taken - done < PIECE ? taken - done : PIECE, crc);
+        RETURN_IF_ERROR(io_queue_finish(output->queue, transfer));
+        io_queue_write(output->queue, transfer, &output->file, bytes, taken, output->start);
+        output->start += taken;
+        bytes += taken;
+        size -= taken;
+    }
     return DCP_OK;
 }
 
@@ -83,36 +172,24 @@ dcp_status shard_output_append(struct shard_output *output, const void *bytes, u
                                uint32_t *crc)
 {
     const unsigned char *next = bytes;
-    while (size > 0) {
-        size_t piece = size < SHARD_OUTPUT_PIECE ? (size_t)size : SHARD_OUTPUT_PIECE;
-        uint64_t at = output->position;
-        checksum(output, next, piece, crc);
-        RETURN_IF_ERROR(place(output, next, piece, at));
-        next += piece;
-        size -= piece;
+    /* What it takes to end the current page. Direct transfers need aligned memory behind it. */
+    size_t gap = round_to_pages(output->filled) - output->filled;
+    bool aligned = output->file.direct < 0 || ((uintptr_t)next + gap) % FILE_PAGE == 0;
+    if (aligned && size >= STRAIGHT_SIZE) {
+        uint64_t pages = (size - gap) & ~(uint64_t)(FILE_PAGE - 1);
+        RETURN_IF_ERROR(append_copied(output, next, gap, crc));
+        RETURN_IF_ERROR(append_straight(output, next + gap, pages, crc));
+        next += gap + pages;
+        size -= gap + pages;
     }
-    return DCP_OK;
-}
-
-dcp_status shard_output_reserve(struct shard_output *output, size_t size, unsigned char **space)
-{
-    if (size > output->capacity - output->filled)
-        RETURN_IF_ERROR(flush(output, output->position));
-    *space = output->buffer + output->filled;
-    return DCP_OK;
-}
-
-void shard_output_commit(struct shard_output *output, size_t size, uint32_t *crc)
-{
-    checksum(output, output->buffer + output->filled, size, crc);
-    output->filled += size;
+    return append_copied(output, next, size, crc);
 }
 
 dcp_status shard_output_skip(struct shard_output *output, uint64_t position)
 {
     while (output->position < position) {
         uint64_t left = position - output->position;
-        size_t piece = left < SHARD_OUTPUT_PIECE ? (size_t)left : SHARD_OUTPUT_PIECE;
+        size_t piece = left < output->piece ? (size_t)left : output->piece;
         unsigned char *space;
         RETURN_IF_ERROR(shard_output_reserve(output, piece, &space));
         memset(space, 0, piece);
@@ -127,12 +204,35 @@ void shard_output_end(struct shard_output *output)
         end_block(output);
 }
 
-dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size,
-                               bool sync)
+/* Sends off what is left and waits for everything. */
+static dcp_status drain(struct shard_output *output)
 {
-    RETURN_IF_ERROR(place(output, footer, size, output->position));
-    RETURN_IF_ERROR(flush(output, output->position + (size < DIRECT_SIZE ? size : 0)));
-    if (sync)
+    const unsigned char *from = buffer_at(output, output->current);
+    struct io_transfer *last = &output->buffered[output->current];
+    if (output->filled > 0)
+        io_queue_write(output->queue, last, &output->file, from, output->filled, output->start);
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < SHARD_OUTPUT_BUFFERS && status == DCP_OK; i++)
+        status = io_queue_finish(output->queue, &output->buffered[i]);
+    for (size_t i = 0; i < SHARD_OUTPUT_STRAIGHT && status == DCP_OK; i++)
+        status = io_queue_finish(output->queue, &output->straight[i]);
+    return status;
+}
+
+dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size)
+{
+    const unsigned char *next = footer;
+    while (size > 0) {
+        size_t piece = size < output->piece ? size : output->piece;
+        unsigned char *space;
+        RETURN_IF_ERROR(shard_output_reserve(output, piece, &space));
+        memcpy(space, next, piece);
+        output->filled += piece;
+        next += piece;
+        size -= piece;
+    }
+    RETURN_IF_ERROR(drain(output));
+    if (output->sync)
         RETURN_IF_ERROR(file_sync(&output->file));
     return file_close(&output->file);
 }
@@ -141,9 +241,10 @@ void shard_output_free(struct shard_output *output)
 {
     struct error_story story;
     error_save(&story);
+    io_queue_close(output->queue);
     file_close(&output->file);
     error_restore(&story);
     xxh3_stream_free(output->hash);
     memory_release(output->blocks);
-    memory_release(output->buffer);
+    memory_release_aligned(output->memory);
 }

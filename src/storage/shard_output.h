@@ -1,36 +1,53 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A new shard file, written from its beginning to its end: small things are gathered into large
- * writes, large ones go straight from where they are, and the checksums of the file's blocks are
- * computed while the bytes are in the cache. */
+ * writes, large ones go straight from where they are if they may, and the checksums of the file's
+ * blocks are computed while the bytes are in the cache. Writing goes on in the background. */
 #ifndef STORAGE_SHARD_OUTPUT_H
 #define STORAGE_SHARD_OUTPUT_H
 
 #include "base/checksum.h"
-#include "base/file.h"
+#include "storage/io_queue.h"
 
-/* Bytes that are checksummed and then written at a time: stay in a core's cache in between. */
-#define SHARD_OUTPUT_PIECE ((size_t)256 << 10)
+/* Buffers of a file, and transfers from the caller's memory that are under way at a time. */
+#define SHARD_OUTPUT_BUFFERS  8
+#define SHARD_OUTPUT_STRAIGHT (IO_QUEUE_DEPTH - SHARD_OUTPUT_BUFFERS)
+
+struct shard_output_options {
+    uint64_t content_length; /* bytes that will be appended, no more */
+    size_t buffer_bytes;     /* that may be taken, if more than 128 KiB */
+    uint32_t io;             /* flags of dcp_io */
+    bool sync;
+};
 
 struct shard_output {
     struct file file;
-    unsigned char *buffer;
-    size_t capacity;
+    struct io_queue *queue;
+    bool sync;
+    unsigned char *memory; /* the buffers, one behind the other */
+    size_t buffer_count;
+    size_t capacity; /* of a buffer */
+    size_t piece;    /* bytes that are checksummed and then passed on at a time */
+    size_t current;  /* the buffer that is being filled */
     size_t filled;
+    uint64_t start; /* of the current buffer in the file, at a page */
+    struct io_transfer buffered[SHARD_OUTPUT_BUFFERS];
+    struct io_transfer straight[SHARD_OUTPUT_STRAIGHT];
+    size_t next_straight;
     uint64_t position; /* bytes appended */
     struct xxh3_stream *hash;
     uint64_t *blocks; /* XXH3-64 of each finished block of FOOTER_BLOCK_SIZE bytes */
     size_t block_count;
 };
 
-/* Creates the file (DCP_ERR_EXISTS if there is one). content_length: bytes that will be appended,
- * no more. */
+/* Creates the file (DCP_ERR_EXISTS if there is one), with space for its content. */
 dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
-                               const char *path, uint64_t content_length);
-/* crc may be NULL; else it is carried on over the bytes. */
+                               const char *path, const struct shard_output_options *options);
+/* Bytes of more than 64 KiB must stay until the end. crc may be NULL; else it is carried on over
+ * the bytes. */
 dcp_status shard_output_append(struct shard_output *output, const void *bytes, uint64_t size,
                                uint32_t *crc);
-/* Space for up to SHARD_OUTPUT_PIECE bytes, to be filled and then appended with
- * shard_output_commit(). */
+/* Space for up to output->piece bytes, to be filled and then appended with shard_output_commit().
+ */
 dcp_status shard_output_reserve(struct shard_output *output, size_t size, unsigned char **space);
 void shard_output_commit(struct shard_output *output, size_t size, uint32_t *crc);
 /* Zeros up to a position. */
@@ -39,9 +56,8 @@ dcp_status shard_output_skip(struct shard_output *output, uint64_t position);
 void shard_output_end(struct shard_output *output);
 /* Adds the footer, which no block covers, and makes the file durable. Only once: a file whose sync
  * failed is given up. */
-dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size,
-                               bool sync);
-/* Closes the file if it is open, and frees. The story is kept. */
+dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size);
+/* Waits for what is under way, closes the file if it is open, and frees. The story is kept. */
 void shard_output_free(struct shard_output *output);
 
 #endif

@@ -15,12 +15,17 @@
 #include "storage/shard_output.h"
 #include "storage/shard_writer.h"
 
+/* What all buffers of a rank take. */
+#define BUFFER_BYTES ((size_t)32 << 20)
+
 /* The files of a rank; shared by its threads. */
 struct shard_files {
     const struct save_session *session;
     int rank;
     const struct write_orders *orders;
     const struct shard_source *sources;
+    uint32_t thread_count;
+    uint32_t io;
     bool *made; /* by file: created here, so ours to remove */
 };
 
@@ -39,8 +44,7 @@ static dcp_status write_strided(struct shard_output *output, const unsigned char
 {
     struct box_blocks blocks;
     struct box_storage block;
-    box_blocks_start_bounded(&blocks, box.ndim, box.sizes,
-                             (int64_t)(SHARD_OUTPUT_PIECE / element_size));
+    box_blocks_start_bounded(&blocks, box.ndim, box.sizes, (int64_t)(output->piece / element_size));
     while (box_blocks_next(&blocks, &block)) {
         int64_t dense[DCP_MAX_DIMS], start = 0;
         for (int32_t i = 0; i < box.ndim; i++)
@@ -127,7 +131,7 @@ static dcp_status write_footer(struct shard_output *output, const struct shard_f
         footer_encode(&footer, session->save_id, output->position, FOOTER_BLOCK_SIZE,
                       output->blocks, output->block_count, &contents);
     if (status == DCP_OK)
-        status = shard_output_finish(output, footer.data, footer.size, session->sync);
+        status = shard_output_finish(output, footer.data, footer.size);
     buffer_free(&footer);
     metadata_free(&contents);
     return status;
@@ -162,13 +166,17 @@ static dcp_status write_file(void *context, size_t index)
     char *path = file_path_join(session->path, name);
     if (!path)
         return error_no_memory(strlen(session->path) + sizeof name, "a path");
-    dcp_status status = shard_output_create(&output, session->ops, path, length);
+    struct shard_output_options options = {
+        .content_length = length,
+        .buffer_bytes = BUFFER_BYTES / files->thread_count,
+        .io = files->io,
+        .sync = session->sync,
+    };
+    dcp_status status = shard_output_create(&output, session->ops, path, &options);
     memory_release(path);
     RETURN_IF_ERROR(status);
     files->made[index] = true;
-    status = file_preallocate(&output.file, length);
-    if (status == DCP_OK)
-        status = write_streams(&output, files, orders, count);
+    status = write_streams(&output, files, orders, count);
     if (status == DCP_OK)
         status = write_footer(&output, files, name, orders, count);
     shard_output_free(&output);
@@ -195,9 +203,9 @@ static void remove_made(const struct shard_files *files)
 
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
-                             uint32_t thread_count)
+                             uint32_t thread_count, uint32_t io)
 {
-    struct shard_files files = {session, rank, orders, sources, NULL};
+    struct shard_files files = {session, rank, orders, sources, thread_count, io, NULL};
     files.made = memory_allocate_zeroed(orders->file_count, sizeof *files.made);
     if (!files.made)
         return error_no_memory(orders->file_count, "the files of a rank");

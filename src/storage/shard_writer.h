@@ -38,12 +38,13 @@ struct shard_source {
 };
 
 /* Every rank: writes and syncs its files and the directory, footers included, on at most
- * thread_count threads, each with one bounded buffer. sources[i] belongs to plan item i; orders
+ * thread_count threads, by the ways that io (flags of dcp_io) allows. Their buffers take at most
+ * 32 MiB together. sources[i] belongs to plan item i; orders
  * have been checked against the plan when they were decoded. A file without orders holds a footer
  * alone. On failure the files made here are removed again. */
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
-                             uint32_t thread_count);
+                             uint32_t thread_count, uint32_t io);
 /* Every rank, when the save failed elsewhere: removes its complete files, those whose footer has
  * this save's id; the story is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);

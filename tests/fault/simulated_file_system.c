@@ -23,6 +23,10 @@ static const struct file_ops operations = {
     .make_directory = names_make_directory,
     .remove_directory = names_remove_directory,
     .list = names_list,
+    .queue_open = files_queue_open,
+    .queue_submit = files_queue_submit,
+    .queue_wait = files_queue_wait,
+    .queue_close = files_queue_close,
 };
 
 struct simulated_file_system *simulated_new(void)
@@ -76,7 +80,12 @@ int simulated_open_descriptors(const struct simulated_file_system *fs)
     int count = 0;
     for (size_t i = 0; i < fs->open_capacity; i++)
         count += fs->open_files[i].node != NULL;
-    return count;
+    return count + fs->open_queues;
+}
+
+void simulated_refuse_direct(struct simulated_file_system *fs)
+{
+    fs->refuse_direct = true;
 }
 
 void simulated_set_capacity(struct simulated_file_system *fs, uint64_t bytes)

@@ -11,7 +11,9 @@
  * that it names, sizes without bytes (they read as zeros), some sectors of a write and not others,
  * later changes without earlier ones.
  *
- * Faults. Operations (every call of a file_ops function, reads included) are counted from 1. One
+ * Faults. Operations (every call of a file_ops function, reads included) are counted from 1; a
+ * transfer of a queue counts when it is submitted ("queue_submit") and when it is carried out, on
+ * completion ("pread" or "pwrite"). Queues complete what was submitted last first. One
  * fault can be set, for the n-th operation, or for that and all after it:
  *
  *     struct simulated_file_system *fs = simulated_new();
@@ -89,8 +91,11 @@ bool simulated_fault_reached(const struct simulated_file_system *fs);
 long simulated_operation_count(const struct simulated_file_system *fs);
 /* What the n-th operation was, for messages: "rename /c/.metadata.tmp". */
 const char *simulated_operation_name(const struct simulated_file_system *fs, long n);
-/* Descriptors not yet closed. */
+/* Descriptors and queues not yet closed. */
 int simulated_open_descriptors(const struct simulated_file_system *fs);
+/* Direct transfers fail with EINVAL, although files can be opened for them. Without this they fail
+ * so if they are not aligned. */
+void simulated_refuse_direct(struct simulated_file_system *fs);
 /* Bytes of all files together, beyond which writes are short and then fail with ENOSPC; 0: any. */
 void simulated_set_capacity(struct simulated_file_system *fs, uint64_t bytes);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Operations on open files. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "fault/simulated_node.h"
@@ -18,7 +19,7 @@ static size_t transfer_size(const struct simulated_file_system *fs, size_t size)
     return fault->kind == SIMULATED_SHORT_BY_ONE ? size - 1 : size;
 }
 
-static int descriptor_new(struct simulated_file_system *fs, struct node *node, bool writable)
+static int descriptor_new(struct simulated_file_system *fs, struct open_file file)
 {
     size_t free_one = 0;
     while (free_one < fs->open_capacity && fs->open_files[free_one].node != NULL)
@@ -26,7 +27,7 @@ static int descriptor_new(struct simulated_file_system *fs, struct node *node, b
     if (free_one == fs->open_capacity)
         fs->open_files =
             simulated_allocate(fs->open_files, ++fs->open_capacity, sizeof *fs->open_files);
-    fs->open_files[free_one] = (struct open_file){.node = node, .writable = writable};
+    fs->open_files[free_one] = file;
     return (int)free_one;
 }
 
@@ -39,7 +40,10 @@ int files_open(void *context, const char *path, unsigned flags, int *descriptor)
     if (error == 0)
         error = create ? names_add(fs, path, FILE_REGULAR, &node) : names_find(fs, path, &node);
     if (error == 0)
-        *descriptor = descriptor_new(fs, node, create);
+        *descriptor =
+            descriptor_new(fs, (struct open_file){.node = node,
+                                                  .writable = create || flags & FILE_WRITE,
+                                                  .direct = flags & FILE_DIRECT});
     return operation_end(fs, error);
 }
 
@@ -54,6 +58,14 @@ int files_close(void *context, int descriptor)
     return operation_end(fs, error);
 }
 
+/* What the file system refuses of direct transfers. */
+static bool is_refused(const struct simulated_file_system *fs, const struct open_file *file,
+                       const void *bytes, size_t size, uint64_t offset)
+{
+    bool aligned = (((uintptr_t)bytes | size | offset) & (FILE_PAGE - 1)) == 0;
+    return file->direct && (fs->refuse_direct || !aligned);
+}
+
 int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
                 size_t *done)
 {
@@ -64,6 +76,8 @@ int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_
         error = EBADF;
     if (error == 0 && file->node->kind != FILE_REGULAR)
         error = EISDIR;
+    if (error == 0 && is_refused(fs, file, bytes, size, offset))
+        error = EINVAL;
     if (error != 0)
         return operation_end(fs, error);
     const struct content *content = &file->node->seen.content;
@@ -93,6 +107,8 @@ int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, 
     int error = operation_begin_file(fs, "pwrite", descriptor, &file);
     if (error == 0 && (file == NULL || !file->writable))
         error = EBADF;
+    if (error == 0 && is_refused(fs, file, bytes, size, offset))
+        error = EINVAL;
     if (error != 0)
         return operation_end(fs, error);
     *done = size = transfer_size(fs, size);
@@ -157,4 +173,61 @@ int files_descriptor_information(void *context, int descriptor,
     if (error == 0)
         *information = simulated_node_information(file->node);
     return operation_end(fs, error);
+}
+
+int files_queue_open(void *context, unsigned depth, void **queue)
+{
+    struct simulated_file_system *fs = context;
+    int error = operation_begin(fs, "queue_open", "");
+    if (error == 0) {
+        struct simulated_queue *made = simulated_allocate(NULL, 1, sizeof *made);
+        *made = (struct simulated_queue){.depth = depth};
+        made->under_way = simulated_allocate(NULL, depth, sizeof *made->under_way);
+        *queue = made;
+        fs->open_queues++;
+    }
+    return operation_end(fs, error);
+}
+
+int files_queue_submit(void *context, void *queue, const struct file_transfer *transfer)
+{
+    struct simulated_file_system *fs = context;
+    struct simulated_queue *to = queue;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "queue_submit", transfer->descriptor, &file);
+    if (error == 0 && to->count == to->depth)
+        error = EAGAIN;
+    if (error == 0)
+        to->under_way[to->count++] = *transfer;
+    return operation_end(fs, error);
+}
+
+size_t files_queue_wait(void *context, void *queue, struct file_completion *completions,
+                        size_t room)
+{
+    struct simulated_queue *from = queue;
+    if (from->count == 0 || room == 0)
+        abort(); /* nothing will ever complete */
+    const struct file_transfer *transfer = &from->under_way[--from->count];
+    *completions = (struct file_completion){.owner = transfer->owner};
+    if (transfer->write)
+        completions->error = files_pwrite(context, transfer->descriptor, transfer->bytes,
+                                          transfer->size, transfer->offset, &completions->done);
+    else
+        completions->error = files_pread(context, transfer->descriptor, transfer->bytes,
+                                         transfer->size, transfer->offset, &completions->done);
+    return 1;
+}
+
+void files_queue_close(void *context, void *queue)
+{
+    struct simulated_file_system *fs = context;
+    struct simulated_queue *closed = queue;
+    if (closed->count != 0)
+        abort(); /* the transfers' memory may be gone by now */
+    operation_begin(fs, "queue_close", "");
+    fs->open_queues--;
+    operation_end(fs, 0);
+    free(closed->under_way);
+    free(closed);
 }

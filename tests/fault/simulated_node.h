@@ -59,6 +59,14 @@ struct change {
 struct open_file {
     struct node *node; /* NULL: free */
     bool writable;
+    bool direct;
+};
+
+/* Transfers that were submitted to a queue and are not complete. */
+struct simulated_queue {
+    struct file_transfer *under_way;
+    size_t count;
+    size_t depth;
 };
 
 struct simulated_file_system {
@@ -79,6 +87,8 @@ struct simulated_file_system {
     uint64_t capacity;
     bool allow_early_commits;
     char *early_commit;
+    bool refuse_direct;
+    int open_queues;
 };
 
 /* Of a test: they abort rather than fail. */
@@ -125,6 +135,11 @@ int files_allocate(void *context, int descriptor, uint64_t size);
 int files_sync(void *context, int descriptor);
 int files_descriptor_information(void *context, int descriptor,
                                  struct file_information *information);
+int files_queue_open(void *context, unsigned depth, void **queue);
+int files_queue_submit(void *context, void *queue, const struct file_transfer *transfer);
+size_t files_queue_wait(void *context, void *queue, struct file_completion *completions,
+                        size_t room);
+void files_queue_close(void *context, void *queue);
 int names_sync_directory(void *context, const char *path);
 int names_information(void *context, const char *path, struct file_information *information);
 int names_rename(void *context, const char *from, const char *to);

@@ -39,6 +39,7 @@ struct sample_item {
 struct sample {
     int ranks;
     uint32_t files;
+    uint32_t io; /* flags of dcp_io for writing; 0 after sample_make() */
     struct sample_tensor *tensors;
     size_t tensor_count;
     struct sample_object *objects;

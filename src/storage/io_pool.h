@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A few threads that carry out transfers by pread and pwrite, in the order in which they come. */
+#ifndef STORAGE_IO_POOL_H
+#define STORAGE_IO_POOL_H
+
+#include "storage/io_queue.h"
+
+struct io_pool;
+
+dcp_status io_pool_open(const struct file_ops *ops, struct io_pool **pool);
+void io_pool_submit(struct io_pool *pool, struct io_transfer *transfer);
+void io_pool_wait(struct io_pool *pool, const struct io_transfer *transfer);
+/* After all that was submitted is done. NULL is fine. */
+void io_pool_close(struct io_pool *pool);
+
+/* One attempt at a transfer, here and now. */
+void io_transfer_run(const struct file_ops *ops, struct io_transfer *transfer);
+
+#endif

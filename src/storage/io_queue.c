@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/io_queue.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "storage/io_pool.h"
+
+/* Where transfers go: to a ring, else to a pool, else nowhere. */
+struct io_queue {
+    const struct file_ops *ops;
+    bool demands_direct;
+    bool direct_refused; /* by the file system, when it came to it */
+    void *ring;
+    struct io_pool *pool;
+    size_t under_way; /* in the ring */
+};
+
+dcp_status io_check(uint32_t io)
+{
+    uint32_t known = DCP_IO_RING | DCP_IO_POOL | DCP_IO_DIRECT | DCP_IO_BUFFERED;
+    uint32_t ways = DCP_IO_RING | DCP_IO_POOL, caches = DCP_IO_DIRECT | DCP_IO_BUFFERED;
+    if ((io & ~known) != 0 || (io & ways) == ways || (io & caches) == caches)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "io is %u, which are no flags that go together",
+                             (unsigned)io);
+    return DCP_OK;
+}
+
+/* What is missing is missing for all saves: it is said once. */
+static void say_once(atomic_flag *said, const char *what, const char *why)
+{
+    if (!atomic_flag_test_and_set(said))
+        log_line(DCP_LOG_INFO, "%s: %s", what, why);
+}
+
+static void say_not_direct(const char *why)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    say_once(&said, "writing through the page cache", why);
+}
+
+/* DCP_ERR_UNSUPPORTED if there is no ring. */
+static dcp_status open_ring(struct io_queue *queue)
+{
+    char reason[128];
+    int result = ENOSYS;
+    if (queue->ops->queue_open)
+        result = queue->ops->queue_open(queue->ops->context, IO_QUEUE_DEPTH, &queue->ring);
+    if (result == 0)
+        return DCP_OK;
+    queue->ring = NULL;
+    return dcp_error_set(DCP_ERR_UNSUPPORTED, "there is no io_uring: %s",
+                         strerror_r(result, reason, sizeof reason));
+}
+
+static dcp_status choose_way(struct io_queue *queue, uint32_t io, uint64_t size)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    dcp_status status = DCP_ERR_UNSUPPORTED;
+    if (!(io & (DCP_IO_RING | DCP_IO_POOL)) && size < IO_LARGE_FILE)
+        return DCP_OK;
+    if (!(io & DCP_IO_POOL))
+        status = open_ring(queue);
+    if (status == DCP_OK || io & DCP_IO_RING)
+        return status;
+    if (!(io & DCP_IO_POOL))
+        say_once(&said, "files are written by threads", dcp_error_message());
+    return io_pool_open(queue->ops, &queue->pool);
+}
+
+dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size,
+                         struct io_queue **opened)
+{
+    struct io_queue *queue = memory_allocate_zeroed(1, sizeof *queue);
+    if (!queue)
+        return error_no_memory(sizeof *queue, "a queue of transfers");
+    queue->ops = ops;
+    queue->demands_direct = io & DCP_IO_DIRECT;
+    dcp_status status = choose_way(queue, io, size);
+    if (status == DCP_OK)
+        *opened = queue;
+    else
+        io_queue_close(queue);
+    return status;
+}
+
+dcp_status io_open_direct(struct file *file, uint32_t io, uint64_t size, unsigned flags)
+{
+    if (io & DCP_IO_BUFFERED || (!(io & DCP_IO_DIRECT) && size < IO_LARGE_FILE))
+        return DCP_OK;
+    dcp_status status = file_open_direct(file, flags);
+    if (status != DCP_ERR_UNSUPPORTED || io & DCP_IO_DIRECT)
+        return status;
+    say_not_direct(dcp_error_message());
+    return DCP_OK;
+}
+
+static bool is_aligned(const void *bytes, size_t size, uint64_t offset)
+{
+    return (((uintptr_t)bytes | size | offset) & (FILE_PAGE - 1)) == 0;
+}
+
+void io_queue_write(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
+                    const void *bytes, size_t size, uint64_t offset)
+{
+    const struct file_ops *ops = queue->ops;
+    bool direct = file->direct >= 0 && !queue->direct_refused && is_aligned(bytes, size, offset);
+    *transfer = (struct io_transfer){.file = file, .pending = true};
+    transfer->what = (struct file_transfer){.descriptor = direct ? file->direct : file->descriptor,
+                                            .write = true,
+                                            .bytes = (void *)bytes,
+                                            .size = size,
+                                            .offset = offset,
+                                            .owner = transfer};
+    if (queue->pool) {
+        io_pool_submit(queue->pool, transfer);
+    } else if (queue->ring && ops->queue_submit(ops->context, queue->ring, &transfer->what) == 0) {
+        queue->under_way++;
+    } else {
+        /* Also what the ring does not take. */
+        io_transfer_run(ops, transfer);
+        transfer->pending = false;
+    }
+}
+
+/* Takes what the ring has completed. */
+static void reap(struct io_queue *queue)
+{
+    struct file_completion completions[IO_QUEUE_DEPTH];
+    size_t count =
+        queue->ops->queue_wait(queue->ops->context, queue->ring, completions, IO_QUEUE_DEPTH);
+    for (size_t i = 0; i < count; i++) {
+        struct io_transfer *transfer = completions[i].owner;
+        transfer->error = completions[i].error;
+        transfer->done = completions[i].done;
+        transfer->pending = false;
+    }
+    queue->under_way -= count;
+}
+
+/* Does plainly what the first attempt has left undone: the end of a short transfer, what was
+ * interrupted or refused for the moment, and what cannot be direct after all. */
+static dcp_status settle(struct io_queue *queue, const struct io_transfer *transfer)
+{
+    const struct file_transfer *what = &transfer->what;
+    struct file *file = transfer->file;
+    bool direct = what->descriptor != file->descriptor;
+    if (transfer->error == EINVAL && direct && !queue->demands_direct) {
+        queue->direct_refused = true;
+        say_not_direct("the file system refuses direct transfers");
+    } else if (transfer->error != 0 && transfer->error != EINTR && transfer->error != EAGAIN) {
+        return file_transfer_error(transfer->error, "write", file->path, what->size, what->offset);
+    }
+    size_t done = transfer->error == 0 ? transfer->done : 0;
+    return file_write(file, (const unsigned char *)what->bytes + done, what->size - done,
+                      what->offset + done);
+}
+
+dcp_status io_queue_finish(struct io_queue *queue, struct io_transfer *transfer)
+{
+    if (!transfer->file)
+        return DCP_OK;
+    if (queue->pool)
+        io_pool_wait(queue->pool, transfer);
+    while (!queue->pool && transfer->pending)
+        reap(queue);
+    dcp_status status = settle(queue, transfer);
+    transfer->file = NULL;
+    return status;
+}
+
+void io_queue_close(struct io_queue *queue)
+{
+    if (!queue)
+        return;
+    while (queue->under_way > 0)
+        reap(queue);
+    if (queue->ring)
+        queue->ops->queue_close(queue->ops->context, queue->ring);
+    io_pool_close(queue->pool);
+    memory_release(queue);
+}
