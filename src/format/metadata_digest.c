@@ -12,27 +12,18 @@ enum digest_kind { DIGEST_CHUNK = 0x100, DIGEST_INDEX = 0x200, DIGEST_STORAGE = 
 
 bool metadata_is_class(const struct pickle_value *callable, const char *name)
 {
-#define MODULE(name)                                                                               \
-    {                                                                                              \
-        name, sizeof name - 1                                                                      \
-    }
-    static const struct {
-        const char *name;
-        uint32_t length;
-    } modules[] = {
-        MODULE("torch.distributed.checkpoint.metadata"),
-        MODULE("torch.distributed.checkpoint.filesystem"),
-        MODULE("torch.distributed._shard.sharded_tensor.metadata"), /* TensorProperties until 2.2 */
-        MODULE("torch.distributed._shard.checkpoint.metadata"),     /* 1.13 */
-        MODULE("torch.distributed._shard.checkpoint.filesystem"),
+    static const char *const modules[] = {
+        "torch.distributed.checkpoint.metadata",
+        "torch.distributed.checkpoint.filesystem",
+        "torch.distributed._shard.sharded_tensor.metadata", /* TensorProperties until 2.2 */
+        "torch.distributed._shard.checkpoint.metadata",     /* 1.13 */
+        "torch.distributed._shard.checkpoint.filesystem",
     };
-#undef MODULE
     if (callable->kind != PICKLE_GLOBAL || callable->as.global.name_length != strlen(name) ||
         memcmp(callable->as.global.name, name, callable->as.global.name_length) != 0)
         return false;
     for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
-        if (callable->as.global.module_length == modules[i].length &&
-            memcmp(callable->as.global.module, modules[i].name, modules[i].length) == 0)
+        if (pickle_is_global(callable, modules[i], name))
             return true;
     return false;
 }

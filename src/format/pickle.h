@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/buffer.h"
@@ -116,14 +117,35 @@ dcp_status pickle_read_digested(const void *bytes, size_t size,
                                 struct pickle_document *document);
 
 /* Small questions that all decoders ask. Names that Python 2 and 3 spell differently (__builtin__
- * and builtins) are the caller's to ask for. */
-bool pickle_is_global(const struct pickle_value *value, const char *module, const char *name);
+ * and builtins) are the caller's to ask for. Lengths of literals are known to the compiler: what is
+ * asked millions of times should not count letters. */
+bool pickle_global_is(const struct pickle_value *value, const char *module, size_t module_length,
+                      const char *name, size_t name_length);
+struct pickle_value *pickle_dict_find(const struct pickle_value *dict, const char *key,
+                                      size_t length);
+
+static inline bool pickle_is_global(const struct pickle_value *value, const char *module,
+                                    const char *name)
+{
+    return pickle_global_is(value, module, strlen(module), name, strlen(name));
+}
+
 /* A CALL (or OBJECT) of that global. */
-bool pickle_is_call(const struct pickle_value *value, const char *module, const char *name);
+static inline bool pickle_is_call(const struct pickle_value *value, const char *module,
+                                  const char *name)
+{
+    return value != NULL && (value->kind == PICKLE_CALL || value->kind == PICKLE_OBJECT) &&
+           pickle_is_global(value->as.call->callable, module, name);
+}
+
 bool pickle_text_is(const struct pickle_value *value, const char *text);
+
 /* The value under a string key of a dict; the last one if it is there several times, as in Python;
  * NULL if none. */
-struct pickle_value *pickle_dict_get(const struct pickle_value *dict, const char *key);
+static inline struct pickle_value *pickle_dict_get(const struct pickle_value *dict, const char *key)
+{
+    return pickle_dict_find(dict, key, strlen(key));
+}
 
 /* "a string", for stories; "nothing" for NULL. */
 const char *pickle_kind_name(const struct pickle_value *value);

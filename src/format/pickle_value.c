@@ -4,11 +4,6 @@
 
 #include "format/pickle.h"
 
-static bool same_text(const char *bytes, size_t length, const char *text)
-{
-    return strlen(text) == length && memcmp(bytes, text, length) == 0;
-}
-
 const char *pickle_kind_name(const struct pickle_value *value)
 {
     static const char *const names[] = {[PICKLE_NONE] = "None",
@@ -32,31 +27,28 @@ const char *pickle_kind_name(const struct pickle_value *value)
     return value != NULL ? names[value->kind] : "nothing";
 }
 
-bool pickle_is_global(const struct pickle_value *value, const char *module, const char *name)
+bool pickle_global_is(const struct pickle_value *value, const char *module, size_t module_length,
+                      const char *name, size_t name_length)
 {
     return value != NULL && value->kind == PICKLE_GLOBAL &&
-           same_text(value->as.global.name, value->as.global.name_length, name) &&
-           same_text(value->as.global.module, value->as.global.module_length, module);
-}
-
-bool pickle_is_call(const struct pickle_value *value, const char *module, const char *name)
-{
-    return value != NULL && (value->kind == PICKLE_CALL || value->kind == PICKLE_OBJECT) &&
-           pickle_is_global(value->as.call->callable, module, name);
+           value->as.global.name_length == name_length &&
+           value->as.global.module_length == module_length &&
+           memcmp(value->as.global.name, name, name_length) == 0 &&
+           memcmp(value->as.global.module, module, module_length) == 0;
 }
 
 bool pickle_text_is(const struct pickle_value *value, const char *text)
 {
-    return value != NULL && value->kind == PICKLE_STRING &&
-           same_text(value->as.text.bytes, value->as.text.length, text);
+    return value != NULL && value->kind == PICKLE_STRING && value->as.text.length == strlen(text) &&
+           memcmp(value->as.text.bytes, text, value->as.text.length) == 0;
 }
 
-struct pickle_value *pickle_dict_get(const struct pickle_value *dict, const char *key)
+struct pickle_value *pickle_dict_find(const struct pickle_value *dict, const char *key,
+                                      size_t length)
 {
     if (dict == NULL || dict->kind != PICKLE_DICT)
         return NULL;
     struct pickle_value **items = dict->as.sequence.items;
-    size_t length = strlen(key);
     for (uint32_t i = dict->as.sequence.count; i >= 2; i -= 2) {
         const struct pickle_value *candidate = items[i - 2];
         if (candidate->kind == PICKLE_STRING && candidate->as.text.length == length &&
