@@ -35,8 +35,7 @@ extern "C" {
 /** A node of a state tree. */
 typedef struct dcp_state dcp_state;
 
-/** What a node is. Nodes from OPAQUE on come from checkpoints only; they cannot be built by hand.
- */
+/** What a node is. Kinds that no building call makes come from checkpoints. */
 typedef enum dcp_kind {
     DCP_KIND_NONE = 0,
     DCP_KIND_BOOL = 1,
@@ -65,8 +64,7 @@ typedef enum dcp_kind {
         40 /**< a Python object that has no form here; never run, see dcp_state_opaque_name() */
 } dcp_kind;
 
-/* ---- making and freeing
- * ---------------------------------------------------------------------------------------- */
+/* ---- making and freeing ---- */
 
 /** @return a new root, an empty dict; NULL if there is no memory. */
 DCP_API dcp_state *dcp_state_new(void);
@@ -78,8 +76,7 @@ DCP_API void dcp_state_free(dcp_state *root);
  * the message. */
 DCP_API dcp_status dcp_state_status(const dcp_state *node);
 
-/* ---- building: containers return the new node, NULL on failure
- * -------------------------------------------------- */
+/* ---- building: containers return the new node, NULL on failure ---- */
 
 DCP_API dcp_state *dcp_state_dict(dcp_state *parent, const char *key);
 DCP_API dcp_state *dcp_state_list(dcp_state *parent, const char *key);
@@ -92,8 +89,7 @@ DCP_API dcp_state *dcp_state_tuple(dcp_state *parent, const char *key);
  */
 DCP_API const char *dcp_state_intern(dcp_state *node, const char *key, size_t length);
 
-/* ---- building: leaves
- * ------------------------------------------------------------------------------------------- */
+/* ---- building: leaves ---- */
 
 DCP_API dcp_status dcp_state_none(dcp_state *parent, const char *key);
 DCP_API dcp_status dcp_state_bool(dcp_state *parent, const char *key, bool value);
@@ -169,7 +165,7 @@ typedef struct dcp_stateful {
     void *context;
 } dcp_stateful;
 
-/** @param stateful copied. */
+/** Adds a stateful entry to a dict. @param stateful copied. */
 DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
                                       const dcp_stateful *stateful);
 
@@ -180,9 +176,7 @@ typedef struct dcp_path_part {
     int64_t position;
 } dcp_path_part;
 
-/* ---- looking
- * -----------------------------------------------------------------------------------------------------
- */
+/* ---- looking ---- */
 
 DCP_API dcp_kind dcp_state_kind(const dcp_state *node);
 
@@ -236,12 +230,25 @@ static inline dcp_status dcp_state_chunk(const dcp_state *node, size_t index, dc
 DCP_API const char *dcp_state_opaque_name(const dcp_state *node);
 
 /**
- * Renders a node as JSON text, for people and programs. What JSON lacks is marked: non-finite
- * floats, bytes, complex, sets, dtypes, opaque nodes and dicts with keys that are no strings become
- * objects with one key that starts with "$"
- * ("$bytes": hex, "$float": "nan", "$opaque": "module.name", ...); tuples become arrays; a value
- * that contains itself becomes {"$cycle": true}; shared values are repeated until the text reaches
- * @p limit bytes.
+ * Renders a node as JSON text, for people and programs. Ints have all their digits, floats are the
+ * shortest text that gives the same float back ("1.0" stays a float). Tuples become arrays. What
+ * JSON lacks becomes an object whose first key starts with "$":
+ *
+ * | node | text |
+ * | --- | --- |
+ * | float that is not finite | `{"$float": "nan"}`, "inf", "-inf" |
+ * | complex | `{"$complex": [1.0, -2.0]}` |
+ * | bytes, bytearray | `{"$bytes": "00ff"}`, `{"$bytearray": "00ff"}`, in hex |
+ * | set, frozenset, torch.Size | `{"$set": [...]}`, `{"$frozenset": [...]}`, `{"$size": [...]}` |
+ * | torch.dtype, torch.device | `{"$dtype": "bfloat16"}`, `{"$device": "cuda:0"}` |
+ * | tensor | `{"$tensor": {"dtype": "float32", "shape": [2, 3]}}` |
+ * | dict with a key that is no string or starts with "$" | `{"$dict": [[key, value], ...]}` |
+ * | opaque, with children if it has any | `{"$opaque": "module.name", "children": [...]}` |
+ * | stateful entry | `{"$stateful": true}` |
+ * | value that contains itself | `{"$cycle": true}` where it does |
+ *
+ * Shared values are repeated. Lone surrogates in strings are escaped, other bytes that are not
+ * UTF-8 become U+FFFD.
  *
  * @param text owned by the caller; freed with dcp_text_free().
  * @param limit most bytes of text; beyond it DCP_ERR_UNSUPPORTED. 0 means 64 MiB.

@@ -92,8 +92,9 @@ typedef struct dcp_tensor {
     int64_t global_shape[DCP_MAX_DIMS];
     int64_t offsets[DCP_MAX_DIMS]; /**< of the chunk's first element in the tensor */
     int64_t sizes[DCP_MAX_DIMS]; /**< extent of the chunk; 0 is allowed: this rank holds nothing */
-    int64_t strides[DCP_MAX_DIMS]; /**< may be 0 or negative for saving; a destination must not
-                                      overlap itself */
+    /** May be 0 or negative for saving. The elements of a destination must not share memory, and
+       its dimensions must nest, as those of slices and permutations of a dense array do. */
+    int64_t strides[DCP_MAX_DIMS];
 } dcp_tensor;
 
 #ifdef __cplusplus

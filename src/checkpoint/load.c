@@ -113,6 +113,7 @@ static dcp_status plan_mine(struct load *load, dcp_state *state)
     if (!state)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state to load into is NULL");
     RETURN_IF_ERROR(flatten_state(state, &load->flat));
+    RETURN_IF_ERROR(flatten_check_destinations(&load->flat));
     return load_plan_make(&load->flat, &load->metadata, load->options.convert, &load->plan,
                           &load->mine);
 }

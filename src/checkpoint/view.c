@@ -147,6 +147,8 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     dcp_state_tensor(root, entry->name, destination);
     status = flatten_state(root, &flat);
     if (status == DCP_OK)
+        status = flatten_check_destinations(&flat);
+    if (status == DCP_OK)
         status = load_plan_make(&flat, &checkpoint->metadata, false, &plan, &differences);
     if (status == DCP_OK)
         status = load_differences_judge(&differences, DCP_STRICT_MISSING, &checkpoint->metadata);

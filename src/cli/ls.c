@@ -6,6 +6,9 @@
 
 #define VALUE_COLUMNS 72
 
+/* Names are padded to the longest one, up to this. */
+#define NAME_COLUMNS 56
+
 /* Most bytes of one object's value in the JSON listing. */
 #define VALUE_LIMIT ((size_t)1 << 30)
 
@@ -30,9 +33,39 @@ static void print_numbers(const int64_t *numbers, int32_t count)
 
 /* ---- for people ---- */
 
+/* Columns of a name as print_plain() shows it, continuation bytes of UTF-8 not counted. */
+static int name_columns(const char *name)
+{
+    int columns = 0;
+    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
+        columns += *c < 0x20 || *c == 0x7f ? 4 : (*c & 0xc0) != 0x80;
+    return columns;
+}
+
+static int widest_name(const dcp_checkpoint *checkpoint)
+{
+    int widest = 0;
+    dcp_entry entry;
+    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
+        if (dcp_entry_at(checkpoint, i, &entry) != DCP_OK)
+            continue;
+        int columns = name_columns(entry.name);
+        if (columns > widest && columns <= NAME_COLUMNS)
+            widest = columns;
+    }
+    return widest;
+}
+
+static void print_name(const char *name, int width)
+{
+    int padding = width - name_columns(name);
+    print_plain(stdout, name);
+    printf("%*s", padding > 0 ? padding : 0, "");
+}
+
 static void print_tensor(const dcp_entry *entry)
 {
-    printf("  %s ", dcp_dtype_name(entry->dtype));
+    printf("  %-8s ", dcp_dtype_name(entry->dtype));
     print_numbers(entry->global_shape, entry->ndim);
     printf("  %" PRIu64 " bytes in %zu chunk%s", entry->bytes, entry->chunk_count,
            entry->chunk_count == 1 ? "" : "s");
@@ -58,12 +91,13 @@ static int list_plain(dcp_checkpoint *checkpoint)
     int status = EXIT_FINE;
     uint64_t bytes = 0;
     size_t tensors = 0, count = dcp_entry_count(checkpoint);
+    int width = widest_name(checkpoint);
 
     for (size_t i = 0; i < count; i++) {
         dcp_entry entry;
         if (dcp_entry_at(checkpoint, i, &entry) != DCP_OK)
             return command_fail("ls");
-        print_plain(stdout, entry.name);
+        print_name(entry.name, width);
         if (entry.is_tensor) {
             print_tensor(&entry);
             tensors++;

@@ -28,26 +28,37 @@ static bool is_python_text(const unsigned char *text, size_t length)
     return utf8_is_valid((const char *)from, (size_t)(end - from));
 }
 
-/* The argument of the opcode at hand, into number and text. */
+static bool fail_end(struct pickle_machine *machine, size_t needed)
+{
+    return machine_fail(machine, "needs %zu bytes more, but the input ends after %zu", needed,
+                        (size_t)(machine->end - machine->next));
+}
+
+static bool fail_length(struct pickle_machine *machine)
+{
+    if ((*machine->opcode == OP_LONG4 || *machine->opcode == OP_BINSTRING) &&
+        machine->number > INT32_MAX)
+        return machine_fail(machine, "negative length");
+    return machine_fail(machine, "claims %llu bytes, but the input ends after %zu",
+                        (unsigned long long)machine->number,
+                        (size_t)(machine->end - machine->next));
+}
+
+/* The argument behind the opcode at hand, into number and text. */
 static bool read_argument(struct pickle_machine *machine, const struct pickle_opcode_form *form)
 {
-    size_t left = (size_t)(machine->end - machine->next);
-    size_t size = form->fixed != 0 ? form->fixed : form->prefix;
-    if (size > left)
-        return machine_fail(machine, "needs %zu bytes more, but the input ends after %zu", size,
-                            left);
+    size_t size = form->size != 0 ? (size_t)form->size - 1 : form->prefix;
+    if (size > (size_t)(machine->end - machine->next))
+        return fail_end(machine, size);
+    if (size == 0)
+        return true;
     machine->number = pickle_number(machine->next, size);
-    machine->text = machine->next += size;
+    machine->next += size;
     if (form->prefix == 0)
         return true;
-    left -= size;
-    if (machine->number > left) {
-        if ((*machine->opcode == OP_LONG4 || *machine->opcode == OP_BINSTRING) &&
-            machine->number > INT32_MAX)
-            return machine_fail(machine, "negative length");
-        return machine_fail(machine, "claims %llu bytes, but the input ends after %zu",
-                            (unsigned long long)machine->number, left);
-    }
+    if (machine->number > (size_t)(machine->end - machine->next))
+        return fail_length(machine);
+    machine->text = machine->next;
     machine->next += machine->number;
     return true;
 }
@@ -298,7 +309,7 @@ static bool run(struct pickle_machine *machine)
         const struct pickle_opcode_form *form = &pickle_opcode_forms[*machine->next++];
         if (*machine->opcode == OP_STOP)
             break;
-        if ((form->fixed != 0 || form->prefix != 0) && !read_argument(machine, form))
+        if (form->size != 1 && !read_argument(machine, form))
             return false;
         if (!execute(machine))
             return false;

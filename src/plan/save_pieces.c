@@ -56,11 +56,14 @@ static dcp_status check_boxes(struct merge_entry *entry)
     for (size_t i = 0; i < entry->held_count; i++) {
         const struct write_item *item = entry->held[i].item;
         if (!box_check(item->box, entry->item->global_shape)) {
-            char box[BOX_TEXT], shape[BOX_TEXT];
-            box_format(item->box, box, sizeof box);
+            char offsets[BOX_TEXT], sizes[BOX_TEXT], shape[BOX_TEXT];
+            shape_format(item->ndim, item->box.offsets, offsets, sizeof offsets);
+            shape_format(item->ndim, item->box.sizes, sizes, sizeof sizes);
             shape_format(item->ndim, item->global_shape, shape, sizeof shape);
-            return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": %s of rank %u is outside of the shape %s",
-                                 item->name, box, entry->held[i].rank, shape);
+            return dcp_error_set(
+                DCP_ERR_SHAPE,
+                "\"%s\": chunk at %s of sizes %s of rank %u is not inside the shape %s", item->name,
+                offsets, sizes, entry->held[i].rank, shape);
         }
         if (box_volume(item->box) != 0)
             entry->held[kept++] = entry->held[i];

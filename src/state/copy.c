@@ -106,3 +106,20 @@ bool copy_is_dense(int32_t ndim, const int64_t *sizes, const int64_t *strides)
     }
     return dense;
 }
+
+bool copy_may_overlap(int32_t ndim, const int64_t *sizes, const int64_t *strides)
+{
+    static const int64_t origin[DCP_MAX_DIMS];
+    struct copy_walk walk;
+    int64_t reach = 0;
+    if (!copy_walk_make(&walk, ndim, sizes, 1, origin, 1, strides))
+        return false;
+    for (int32_t i = walk.ndim - 1; i >= 0; i--) {
+        int64_t stride = walk.destination_strides[i] < 0 ? -walk.destination_strides[i]
+                                                         : walk.destination_strides[i];
+        if (walk.sizes[i] > 1 && stride <= reach)
+            return true;
+        reach += stride * (walk.sizes[i] - 1);
+    }
+    return false;
+}

@@ -30,6 +30,10 @@ void copy_convert(int32_t ndim, const int64_t *sizes, dcp_dtype from, const void
  * half). */
 void copy_swap_bytes(dcp_dtype dtype, void *elements, size_t count);
 
+/* Whether two elements share memory, or might: dimensions whose strides do not nest (each at least
+ * as long as all shorter ones reach) count as overlapping. */
+bool copy_may_overlap(int32_t ndim, const int64_t *sizes, const int64_t *strides);
+
 /* Whether the strides lay the elements out row-major and dense. */
 bool copy_is_dense(int32_t ndim, const int64_t *sizes, const int64_t *strides);
 

@@ -36,6 +36,8 @@ struct flat_state {
  * DCP_ERR_ARGUMENT for containers that contain themselves, the tree's sticky error, whatever a
  * callback returns (prefixed with its name). On failure flat is empty. */
 dcp_status flatten_state(dcp_state *root, struct flat_state *flat);
+/* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT). */
+dcp_status flatten_check_destinations(const struct flat_state *flat);
 /* After a load: tells each stateful entry, in order, what was filled in. */
 dcp_status flatten_notify(const struct flat_state *flat);
 void flatten_free(struct flat_state *flat);

@@ -243,7 +243,13 @@ static void wrong_boxes_are_named(void **state)
     samples_init(&samples, 2);
     sample_tensor(&samples, 0, "w", DCP_F32, BOX(2, DIMS(0, 0), DIMS(2, 4)), DIMS(4, 4));
     sample_tensor(&samples, 1, "w", DCP_F32, BOX(2, DIMS(2, 0), DIMS(3, 4)), DIMS(4, 4));
-    expect_failure(&samples, DCP_ERR_SHAPE, "[2:5, 0:4] of rank 1 is outside of the shape [4, 4]");
+    expect_failure(&samples, DCP_ERR_SHAPE,
+                   "chunk at [2, 0] of sizes [3, 4] of rank 1 is not inside the shape [4, 4]");
+    samples_free(&samples);
+
+    samples_init(&samples, 1);
+    sample_tensor(&samples, 0, "w", DCP_F32, BOX(1, DIMS(INT64_MAX), DIMS(INT64_MAX)), DIMS(4));
+    expect_failure(&samples, DCP_ERR_SHAPE, "is not inside the shape [4]");
     samples_free(&samples);
 
     samples_init(&samples, 2);

@@ -168,6 +168,61 @@ static void density_is_told(void **state)
     assert_true(copy_is_dense(0, NULL, NULL));
 }
 
+static bool overlaps(int64_t rows, int64_t columns, int64_t row_stride, int64_t column_stride)
+{
+    return copy_may_overlap(2, (const int64_t[]){rows, columns},
+                            (const int64_t[]){row_stride, column_stride});
+}
+
+static void overlaps_are_found(void **state)
+{
+    (void)state;
+    assert_false(overlaps(3, 4, 4, 1));
+    assert_false(overlaps(3, 4, 1, 3));
+    assert_false(overlaps(3, 4, -4, 1));
+    assert_false(overlaps(3, 4, 9, -2));
+    assert_false(overlaps(1, 4, 0, 1));
+    assert_false(overlaps(0, 4, 0, 0));
+    assert_false(overlaps(3, 4, 4, -1));
+    assert_true(overlaps(3, 4, 0, 1));
+    assert_true(overlaps(3, 4, 3, 1));
+    assert_true(overlaps(3, 4, 1, 1));
+    assert_true(overlaps(3, 4, -3, 1));
+    assert_true(overlaps(3, 3, 2, 3)); /* interleaved */
+    assert_false(copy_may_overlap(0, NULL, NULL));
+    assert_false(copy_may_overlap(1, (const int64_t[]){1}, (const int64_t[]){0}));
+    assert_true(copy_may_overlap(1, (const int64_t[]){2}, (const int64_t[]){0}));
+}
+
+/* What is called free of overlap is. */
+static void overlaps_are_not_missed(void **state)
+{
+    (void)state;
+    struct random random = {37};
+    int nested = 0;
+    for (int round = 0; round < 20000; round++) {
+        int64_t sizes[3], strides[3];
+        bool used[512] = {false};
+        bool overlapping = false;
+        for (int d = 0; d < 3; d++) {
+            sizes[d] = random_between(&random, 1, 4);
+            strides[d] = random_between(&random, -12, 20);
+        }
+        for (int64_t i = 0; i < sizes[0]; i++)
+            for (int64_t j = 0; j < sizes[1]; j++)
+                for (int64_t k = 0; k < sizes[2]; k++) {
+                    int64_t at = 256 + i * strides[0] + j * strides[1] + k * strides[2];
+                    overlapping = overlapping || used[at];
+                    used[at] = true;
+                }
+        if (!copy_may_overlap(3, sizes, strides)) {
+            assert_false(overlapping);
+            nested++;
+        }
+    }
+    assert_true(nested > 1000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +231,8 @@ int main(void)
         cmocka_unit_test(all_dimensions_may_be_used),
         cmocka_unit_test(bytes_are_swapped_by_component),
         cmocka_unit_test(density_is_told),
+        cmocka_unit_test(overlaps_are_found),
+        cmocka_unit_test(overlaps_are_not_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

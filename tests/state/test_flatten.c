@@ -255,6 +255,24 @@ static void shared_containers_do_not_take_forever(void **state)
     expect_failure(*state, DCP_ERR_UNSUPPORTED, "shared more than 1048576 times");
 }
 
+static void destinations_must_not_overlap_themselves(void **state)
+{
+    struct flat_state flat;
+    dcp_tensor repeated = {.dtype = DCP_F32, .ndim = 2, .strided = true, .global_shape = {3, 4}};
+    repeated.strides[1] = 1;
+    add_tensor(*state, "fine");
+    dcp_state_tensor(*state, "without memory", &repeated);
+    assert_int_equal(flatten_state(*state, &flat), DCP_OK);
+    assert_int_equal(flatten_check_destinations(&flat), DCP_OK);
+    flatten_free(&flat);
+    repeated.data = memory;
+    dcp_state_tensor(dcp_state_dict(*state, "model"), "w", &repeated);
+    assert_int_equal(flatten_state(*state, &flat), DCP_OK);
+    assert_int_equal(flatten_check_destinations(&flat), DCP_ERR_ARGUMENT);
+    expect_story("model.w: a chunk of sizes [3, 4] and strides [0, 1] overlaps itself in memory");
+    flatten_free(&flat);
+}
+
 /* ---- stateful entries ---- */
 
 struct counter {
@@ -428,6 +446,7 @@ int main(void)
         TEST(containers_in_themselves_are_refused),
         TEST(deep_nesting_is_refused_or_a_leaf),
         TEST(shared_containers_do_not_take_forever),
+        TEST(destinations_must_not_overlap_themselves),
         TEST(stateful_entries_are_asked_and_told),
         TEST(failing_stateful_entries_are_named),
         TEST(badly_built_subtrees_are_named),

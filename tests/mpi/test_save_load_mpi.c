@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Saves and loads of real MPI ranks: what is saved comes back on another sharding; a file operation
+ * that fails on one rank, whichever and wherever, is the same error on all; a rank that never comes
+ * is a timeout that names it. */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "checkpoint/conductor.h"
+#include "dcp.h"
+#include "dcp/mpi.h"
+#include "mpi/check.h"
+
+#define ROWS    12
+#define COLUMNS 5
+
+int world_rank, world_size;
+
+static char directory[256];
+
+/* ---- the system's file operations, of which the n-th changing one fails ---- */
+
+static long operations, failing;
+
+static int count(void)
+{
+    return ++operations == failing ? EIO : 0;
+}
+
+#define FAILING(name, parameters, arguments)                                                       \
+    static int failing_##name parameters                                                           \
+    {                                                                                              \
+        int error = count();                                                                       \
+        return error ? error : file_ops_system.name arguments;                                     \
+    }
+
+FAILING(open, (void *context, const char *path, unsigned flags, int *descriptor),
+        (context, path, flags, descriptor))
+FAILING(pwrite,
+        (void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
+         size_t *done),
+        (context, descriptor, bytes, size, offset, done))
+FAILING(pread,
+        (void *context, int descriptor, void *bytes, size_t size, uint64_t offset, size_t *done),
+        (context, descriptor, bytes, size, offset, done))
+FAILING(sync, (void *context, int descriptor), (context, descriptor))
+FAILING(sync_directory, (void *context, const char *path), (context, path))
+FAILING(rename, (void *context, const char *from, const char *to), (context, from, to))
+FAILING(make_directory, (void *context, const char *path), (context, path))
+
+static struct file_ops failing_ops(long n)
+{
+    struct file_ops ops = file_ops_system;
+    operations = 0;
+    failing = n;
+    ops.open = failing_open;
+    ops.pwrite = failing_pwrite;
+    ops.pread = failing_pread;
+    ops.sync = failing_sync;
+    ops.sync_directory = failing_sync_directory;
+    ops.rename = failing_rename;
+    ops.make_directory = failing_make_directory;
+    return ops;
+}
+
+/* ---- a matrix whose elements tell where they belong ---- */
+
+struct part {
+    dcp_state *root;
+    dcp_tensor tensor;
+    int32_t data[ROWS * COLUMNS];
+};
+
+static int32_t element(const dcp_tensor *tensor, int64_t row, int64_t column)
+{
+    return (int32_t)((tensor->offsets[0] + row) * 100 + tensor->offsets[1] + column + 7);
+}
+
+static void part_init(struct part *part, dcp_group *group, int32_t dim, bool filled)
+{
+    dcp_mesh mesh = {1, {dcp_group_size(group)}, dcp_group_rank(group)};
+    dcp_placement placement = dcp_shard(dim);
+    part->tensor = (dcp_tensor){
+        .dtype = DCP_I32, .ndim = 2, .global_shape = {ROWS, COLUMNS}, .data = part->data};
+    CHECK_STATUS(dcp_mesh_shard(&mesh, &part->tensor, &placement), DCP_OK);
+    memset(part->data, 0, sizeof part->data);
+    for (int64_t r = 0; filled && r < part->tensor.sizes[0]; r++)
+        for (int64_t c = 0; c < part->tensor.sizes[1]; c++)
+            part->data[r * part->tensor.sizes[1] + c] = element(&part->tensor, r, c);
+    part->root = dcp_state_new();
+    CHECK(dcp_state_tensor(part->root, "w", &part->tensor) != NULL);
+    CHECK_STATUS(dcp_state_int(part->root, "step", filled ? 5 : 0), DCP_OK);
+}
+
+static void part_check(const struct part *part)
+{
+    int64_t step = 0;
+    for (int64_t r = 0; r < part->tensor.sizes[0]; r++)
+        for (int64_t c = 0; c < part->tensor.sizes[1]; c++)
+            CHECK(part->data[r * part->tensor.sizes[1] + c] == element(&part->tensor, r, c));
+    CHECK_STATUS(dcp_state_as_int(dcp_state_get(part->root, "step"), &step), DCP_OK);
+    CHECK(step == 5);
+}
+
+static dcp_status save(const struct file_ops *ops, dcp_group *group, const char *path,
+                       double timeout)
+{
+    struct part part;
+    dcp_save_options options = {
+        .group = group, .overwrite = DCP_OVERWRITE_REPLACE, .timeout_seconds = timeout};
+    part_init(&part, group, 0, true);
+    dcp_status status = checkpoint_save(ops, part.root, path, &options);
+    dcp_state_free(part.root);
+    return status;
+}
+
+static dcp_status load(const struct file_ops *ops, dcp_group *group, const char *path,
+                       double timeout)
+{
+    struct part part;
+    dcp_load_options options = {.group = group, .timeout_seconds = timeout};
+    part_init(&part, group, 1, false);
+    dcp_status status = checkpoint_load(ops, part.root, path, &options, NULL);
+    if (status == DCP_OK)
+        part_check(&part);
+    dcp_state_free(part.root);
+    return status;
+}
+
+static const char *path_of(const char *name, long number)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s-%ld", directory, name, number);
+    return path;
+}
+
+/* Every rank ended alike, with the same story. */
+static void check_agreement(dcp_status status)
+{
+    char mine[1024], first[1024];
+    int own = (int)status, lowest, highest;
+    snprintf(mine, sizeof mine, "%s", dcp_error_message());
+    memcpy(first, mine, sizeof first);
+    MPI_Bcast(first, sizeof first, MPI_CHAR, 0, MPI_COMM_WORLD);
+    MPI_Allreduce(&own, &lowest, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    MPI_Allreduce(&own, &highest, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    CHECK(lowest == highest);
+    if (status != DCP_OK)
+        CHECK(strcmp(mine, first) == 0);
+}
+
+static void test_reshard(dcp_group *group)
+{
+    CHECK_STATUS(save(&file_ops_system, group, path_of("whole", 0), 30), DCP_OK);
+    CHECK_STATUS(load(&file_ops_system, group, path_of("whole", 0), 30), DCP_OK);
+}
+
+/* Halves of the world save at the same time, and each loads what the other has saved. */
+static void test_sub_communicators(void)
+{
+    MPI_Comm half;
+    dcp_group *group;
+    int color = world_rank % 2, other = world_size > 1 ? 1 - color : 0;
+    MPI_Comm_split(MPI_COMM_WORLD, color, world_rank, &half);
+    CHECK_STATUS(dcp_group_new_mpi(half, &group), DCP_OK);
+    CHECK_STATUS(save(&file_ops_system, group, path_of("half", color), 30), DCP_OK);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK_STATUS(load(&file_ops_system, group, path_of("half", other), 30), DCP_OK);
+    dcp_group_free(group);
+    MPI_Comm_free(&half);
+}
+
+/* Each operation of one rank fails in turn: all ranks fail alike and nothing is visible, or all
+ * succeed. */
+static void test_failing_rank(dcp_group *group, int odd, bool loads)
+{
+    int reached = 1;
+    for (long n = 1; reached; n++) {
+        const char *path = loads ? path_of("whole", 0) : path_of("failing", odd * 1000 + n);
+        struct file_ops ops = failing_ops(world_rank == odd ? n : 0);
+        dcp_status status = loads ? load(&ops, group, path, 30) : save(&ops, group, path, 30);
+        check_agreement(status);
+        reached = operations >= n;
+        MPI_Bcast(&reached, 1, MPI_INT, odd, MPI_COMM_WORLD);
+        if (!reached)
+            CHECK(status == DCP_OK);
+        if (!loads)
+            CHECK_STATUS(load(&file_ops_system, group, path, 30),
+                         status == DCP_OK ? DCP_OK : DCP_ERR_NOT_FOUND);
+    }
+}
+
+static void test_absent_rank(int absent, bool loads)
+{
+    dcp_group *group;
+    char name[32];
+    double start = MPI_Wtime();
+    CHECK_STATUS(dcp_group_new_mpi(MPI_COMM_WORLD, &group), DCP_OK);
+    if (world_rank != absent) {
+        dcp_status status = loads ? load(&file_ops_system, group, path_of("whole", 0), 0.5)
+                                  : save(&file_ops_system, group, path_of("absent", absent), 0.5);
+        CHECK(status == DCP_ERR_TIMEOUT);
+        snprintf(name, sizeof name, "%d", absent);
+        CHECK(strstr(dcp_error_message(), name) != NULL);
+        CHECK(MPI_Wtime() - start < 1.5);
+        CHECK(access(path_of("absent", absent), F_OK) != 0);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    dcp_group_free(group);
+}
+
+int main(int argc, char **argv)
+{
+    dcp_group *group;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    if (world_rank == 0) {
+        const char *base = getenv("TMPDIR");
+        snprintf(directory, sizeof directory, "%s/dcp-mpi-XXXXXX", base ? base : "/tmp");
+        CHECK(mkdtemp(directory) != NULL);
+    }
+    MPI_Bcast(directory, sizeof directory, MPI_CHAR, 0, MPI_COMM_WORLD);
+    CHECK_STATUS(dcp_group_new_mpi(MPI_COMM_WORLD, &group), DCP_OK);
+
+    test_reshard(group);
+    test_sub_communicators();
+    for (int odd = 0; odd < world_size; odd++) {
+        test_failing_rank(group, odd, false);
+        test_failing_rank(group, odd, true);
+    }
+    dcp_group_free(group);
+    for (int absent = 0; world_size > 1 && absent < world_size; absent++) {
+        test_absent_rank(absent, false);
+        test_absent_rank(absent, true);
+    }
+    if (world_rank == 0) {
+        char command[300];
+        snprintf(command, sizeof command, "rm -rf '%s'", directory);
+        CHECK(system(command) == 0);
+    }
+    MPI_Finalize();
+    return 0;
+}
