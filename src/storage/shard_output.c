@@ -204,9 +204,11 @@ void shard_output_end(struct shard_output *output)
         end_block(output);
 }
 
-/* Sends off what is left and waits for everything. */
+/* Sends off what is left, directly but for the end of a page, and waits for everything. */
 static dcp_status drain(struct shard_output *output)
 {
+    if (output->file.direct >= 0)
+        RETURN_IF_ERROR(turn(output));
     const unsigned char *from = buffer_at(output, output->current);
     struct io_transfer *last = &output->buffered[output->current];
     if (output->filled > 0)

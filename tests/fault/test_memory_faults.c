@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
+#include "fault/io_ways.h"
 #include "fault/versions.h"
 
 static void expect(dcp_status status, bool reached, long n, const char *what)
@@ -66,8 +67,11 @@ static void loop_over_loads(bool from_then_on)
 static void test_saves(void **state)
 {
     (void)state;
-    loop_over_saves(false);
-    loop_over_saves(true);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_save_by(io_ways[i]);
+        loop_over_saves(false);
+        loop_over_saves(true);
+    }
 }
 
 static void test_loads(void **state)

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "fault/io_ways.h"
 #include "fault/versions.h"
 
 static const struct simulated_fault ways[] = {
@@ -25,7 +26,7 @@ static const struct simulated_fault ways[] = {
 /* Short reads and writes always are; interruptions where the system call says that they happen. */
 static bool is_harmless(const struct simulated_fault *way, const char *operation)
 {
-    static const char *const interrupted[] = {"open", "pread", "pwrite", "sync"};
+    static const char *const interrupted[] = {"open", "pread", "pwrite", "queue_submit", "sync"};
     if (way->kind != SIMULATED_ERROR)
         return true;
     for (size_t i = 0; i < sizeof interrupted / sizeof *interrupted; i++)
@@ -95,19 +96,28 @@ static void loop_over_faults(int old, int size)
 static void test_fresh_save(void **state)
 {
     (void)state;
-    loop_over_faults(VERSION_NONE, 1);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_save_by(io_ways[i]);
+        loop_over_faults(VERSION_NONE, 1);
+    }
 }
 
 static void test_overwrite(void **state)
 {
     (void)state;
-    loop_over_faults(1, 1);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_save_by(io_ways[i]);
+        loop_over_faults(1, 1);
+    }
 }
 
 static void test_fresh_save_of_ranks(void **state)
 {
     (void)state;
-    loop_over_faults(VERSION_NONE, 3);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_save_by(io_ways[i]);
+        loop_over_faults(VERSION_NONE, 3);
+    }
 }
 
 /* What is found after a crash, and that saving again works there, also if that fails once more. */
@@ -168,13 +178,19 @@ static void loop_over_crashes(int old)
 static void test_crash_in_fresh_save(void **state)
 {
     (void)state;
-    loop_over_crashes(VERSION_NONE);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_save_by(io_ways[i]);
+        loop_over_crashes(VERSION_NONE);
+    }
 }
 
 static void test_crash_in_overwrite(void **state)
 {
     (void)state;
-    loop_over_crashes(1);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_save_by(io_ways[i]);
+        loop_over_crashes(1);
+    }
 }
 
 static void test_load(void **state)

@@ -48,6 +48,13 @@ static void content_init(struct content *content, int version, int rank, int siz
     dcp_state_string(content->root, "name", "a name of some length");
 }
 
+static uint32_t save_io;
+
+void version_save_by(uint32_t io)
+{
+    save_io = io;
+}
+
 struct saver {
     const struct file_ops *ops;
     dcp_group *group;
@@ -59,8 +66,10 @@ static void *run_saver(void *argument)
 {
     struct saver *saver = argument;
     struct content content = {.root = NULL};
-    dcp_save_options options = {
-        .group = saver->group, .overwrite = DCP_OVERWRITE_REPLACE, .timeout_seconds = 20};
+    dcp_save_options options = {.group = saver->group,
+                                .overwrite = DCP_OVERWRITE_REPLACE,
+                                .timeout_seconds = 20,
+                                .io = save_io};
     content_init(&content, saver->version, saver->rank, saver->size);
     saver->status = content.root
                         ? checkpoint_save(saver->ops, content.root, VERSIONS_PATH, &options)

@@ -13,6 +13,8 @@
 #define VERSION_NONE    0  /* there is no checkpoint */
 #define VERSION_CORRUPT -1 /* there is something, and it is no version: always a bug */
 
+/* How the saves that follow write: flags of dcp_io. */
+void version_save_by(uint32_t io);
 /* Saves a version over any that is there. On ranks of a thread group if size is more than 1: all
  * must end alike. */
 dcp_status version_save(struct simulated_file_system *fs, int version, int size);

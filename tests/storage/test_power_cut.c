@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fault/io_ways.h"
 #include "fault/simulated_file_system.h"
 #include "sample.h"
 #include "storage/verify.h"
@@ -116,7 +117,10 @@ static void a_crash_in_a_first_save_leaves_all_or_nothing(void **state)
     (void)state;
     struct samples samples;
     make_samples(&samples);
-    crash_everywhere(&samples, NULL);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        samples.new.io = io_ways[i];
+        crash_everywhere(&samples, NULL);
+    }
     free_samples(&samples);
 }
 
@@ -125,7 +129,10 @@ static void a_crash_in_an_overwrite_leaves_the_old_or_the_new(void **state)
     (void)state;
     struct samples samples;
     make_samples(&samples);
-    crash_everywhere(&samples, &samples.old);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        samples.new.io = io_ways[i];
+        crash_everywhere(&samples, &samples.old);
+    }
     free_samples(&samples);
 }
 
@@ -134,15 +141,16 @@ static void a_failed_operation_leaves_the_old_or_the_new(void **state)
     (void)state;
     struct samples samples;
     make_samples(&samples);
-    for (int round = 0; round < 4; round++) {
+    for (int round = 0; round < 4 * IO_WAY_COUNT; round++) {
         const struct sample *before = round % 2 ? &samples.old : NULL;
+        samples.new.io = io_ways[round / 4];
         struct simulated_file_system *disk = disk_with(before);
         for (long n = 1;; n++) {
             struct simulated_file_system *fs = simulated_copy(disk);
             simulated_set_fault(fs, &(struct simulated_fault){.operation = n,
                                                               .kind = SIMULATED_ERROR,
                                                               .error_number = ENOSPC,
-                                                              .from_then_on = round >= 2});
+                                                              .from_then_on = round % 4 >= 2});
             dcp_status status =
                 sample_save(&samples.new, simulated_ops(fs), PATH, DCP_OVERWRITE_REPLACE, true);
             bool reached = simulated_fault_reached(fs);
