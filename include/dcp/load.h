@@ -13,6 +13,9 @@
 extern "C" {
 #endif
 
+/** Most threads that one rank may read with. */
+#define DCP_MAX_LOAD_THREADS 16
+
 /** Which differences between the names wanted and the names stored are errors. All of them are in
  * the report. */
 typedef enum dcp_strictness {
@@ -40,6 +43,9 @@ typedef struct dcp_load_options {
     bool convert; /**< convert between real dtypes where stored and wanted differ; else that is an
                      error */
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
+    int32_t thread_count;   /**< threads of this rank that read tensors, at most
+                               DCP_MAX_LOAD_THREADS; 0 means up to 4, as the load is large and
+                               processors are at hand */
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

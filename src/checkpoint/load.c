@@ -190,7 +190,7 @@ static dcp_status fill(struct load *load, dcp_status status)
     RETURN_IF_ERROR(agree(load, "reading objects", status));
 
     status = load_read_tensors(&load->flat, &load->metadata, &load->plan, load->reader,
-                               load->options.verification);
+                               load->options.verification, load->options.thread_count);
     status = agree(load, "reading tensors", status);
     if (status != DCP_OK)
         return error_prefix(status, "tensors may be partly filled");

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/load_fill.h"
 
+#include <sched.h>
+
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
+
+/* From here on a load is worth more than one thread, and so many if nothing is said. */
+#define THREADED_SIZE  ((uint64_t)16 << 20)
+#define THREADS_CHOSEN 4
 
 static size_t count_objects(const struct metadata *metadata, const struct load_plan *plan)
 {
@@ -49,23 +56,46 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
     return DCP_OK;
 }
 
+struct tensor_reading {
+    const struct flat_state *flat;
+    const struct metadata *metadata;
+    const struct load_plan *plan;
+    struct shard_reader *reader;
+    dcp_verification verification;
+};
+
+static dcp_status read_tensor(void *context, size_t index)
+{
+    const struct tensor_reading *reading = context;
+    const struct read_item *item = &reading->plan->items[index];
+    const struct metadata_entry *entry = &reading->metadata->entries[item->entry];
+    if (!entry->is_tensor)
+        return DCP_OK;
+    const struct state_tensor *tensor = reading->flat->entries[item->wanted].node->as.tensor;
+    const struct state_chunk *chunk = &tensor->chunks[item->chunk];
+    struct box target = {tensor->ndim, chunk->offsets, chunk->sizes};
+    return shard_read_tensor(reading->reader, entry, &entry->pieces[item->piece], item->region,
+                             tensor->dtype, target, chunk->strides, chunk->data,
+                             reading->verification);
+}
+
+/* Other ranks may run beside this one, so half of the processors that it may use. */
+static size_t choose_threads(uint64_t bytes)
+{
+    cpu_set_t processors;
+    if (bytes < THREADED_SIZE || sched_getaffinity(0, sizeof processors, &processors) != 0)
+        return 1;
+    int half = CPU_COUNT(&processors) / 2;
+    return half < 1 ? 1 : half > THREADS_CHOSEN ? THREADS_CHOSEN : (size_t)half;
+}
+
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
                              const struct load_plan *plan, struct shard_reader *reader,
-                             dcp_verification verification)
+                             dcp_verification verification, int32_t thread_count)
 {
-    for (size_t i = 0; i < plan->count; i++) {
-        const struct read_item *item = &plan->items[i];
-        const struct metadata_entry *entry = &metadata->entries[item->entry];
-        if (!entry->is_tensor)
-            continue;
-        const struct state_tensor *tensor = flat->entries[item->wanted].node->as.tensor;
-        const struct state_chunk *chunk = &tensor->chunks[item->chunk];
-        struct box target = {tensor->ndim, chunk->offsets, chunk->sizes};
-        RETURN_IF_ERROR(shard_read_tensor(reader, entry, &entry->pieces[item->piece], item->region,
-                                          tensor->dtype, target, chunk->strides, chunk->data,
-                                          verification));
-    }
-    return DCP_OK;
+    struct tensor_reading reading = {flat, metadata, plan, reader, verification};
+    size_t threads = thread_count > 0 ? (size_t)thread_count : choose_threads(plan->bytes_wanted);
+    return thread_run(plan->count, threads, read_tensor, &reading);
 }
 
 dcp_status load_place_objects(struct loaded_objects *objects)

@@ -154,7 +154,7 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
         status = load_differences_judge(&differences, DCP_STRICT_MISSING, &checkpoint->metadata);
     if (status == DCP_OK)
         status = load_read_tensors(&flat, &checkpoint->metadata, &plan, checkpoint->reader,
-                                   verification);
+                                   verification, 1);
 done:
     load_differences_free(&differences);
     load_plan_free(&plan);

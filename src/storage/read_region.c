@@ -8,7 +8,7 @@
 #include "storage/box_blocks.h"
 #include "state/element_sign.h"
 
-#define BUFFER_SIZE ((int64_t)8 << 20)
+#define BUFFER_SIZE ((int64_t)2 << 20)
 /* Runs that are this long are worth a read each, straight to where they go. */
 #define DIRECT_SIZE ((int64_t)4 << 10)
 /* Gaps that are read along: so small that another read costs more, or hardly anything beside what

@@ -34,7 +34,7 @@ dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, cons
 /* Reads the region (in the tensor's coordinates) of one piece into memory: destination is element
  * (0, ..., 0) of the box target, laid out with strides in elements of dtype. Converts where dtypes
  * differ. Checks lengths against the file, the item against the metadata, the footer's save id, and
- * checksums as the verification says. Memory beside the destination: one buffer of at most 8 MiB,
+ * checksums as the verification says. Memory beside the destination: one buffer of at most 2 MiB,
  * and the whole piece if it is compressed. After a failure part of the region may be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
