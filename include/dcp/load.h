@@ -6,6 +6,7 @@
 #ifndef DCP_LOAD_H
 #define DCP_LOAD_H
 
+#include "environment.h"
 #include "group.h"
 #include "state.h"
 
@@ -46,6 +47,8 @@ typedef struct dcp_load_options {
     int32_t thread_count;   /**< threads of this rank that read tensors, at most
                                DCP_MAX_LOAD_THREADS; 0 means up to 4, as the load is large and
                                processors are at hand */
+    uint32_t io; /**< of dcp_io: how large tensors are read; DCP_IO_DIRECT is for memory that is
+                    aligned to 4096, and through the page cache where it is not demanded */
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

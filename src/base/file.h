@@ -78,9 +78,11 @@ struct file_ops {
     int (*queue_open)(void *context, unsigned depth, void **queue);
     /* Starts a transfer; on failure it has not begun. At most depth are under way. */
     int (*queue_submit)(void *context, void *queue, const struct file_transfer *transfer);
-    /* Waits for at least one of those under way; takes up to room completions. */
-    size_t (*queue_wait)(void *context, void *queue, struct file_completion *completions,
-                         size_t room);
+    /* Takes up to room completions; wait: of those under way, of which there are some, at least
+     * one.
+     */
+    size_t (*queue_take)(void *context, void *queue, struct file_completion *completions,
+                         size_t room, bool wait);
     /* With nothing under way. */
     void (*queue_close)(void *context, void *queue);
 };

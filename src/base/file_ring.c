@@ -78,14 +78,15 @@ int file_ring_submit(void *context, void *queue, const struct file_transfer *tra
     return result != 0 ? -result : EAGAIN;
 }
 
-size_t file_ring_wait(void *context, void *queue, struct file_completion *completions, size_t room)
+size_t file_ring_take(void *context, void *queue, struct file_completion *completions, size_t room,
+                      bool wait)
 {
     (void)context;
     size_t count = 0;
-    while (count == 0) {
+    do {
         struct io_uring_cqe *entry;
         /* When waiting fails, completions still come. */
-        int result = io_uring_wait_cqe(queue, &entry);
+        int result = wait ? io_uring_wait_cqe(queue, &entry) : 0;
         if (result != 0 && result != -EINTR)
             pause_briefly();
         while (count < room && io_uring_peek_cqe(queue, &entry) == 0) {
@@ -97,7 +98,7 @@ size_t file_ring_wait(void *context, void *queue, struct file_completion *comple
                                              .done = entry->res < 0 ? 0 : (size_t)entry->res};
             io_uring_cqe_seen(queue, entry);
         }
-    }
+    } while (wait && count == 0);
     return count;
 }
 

@@ -8,7 +8,8 @@
 /* ENOSYS, EPERM and others where the kernel or its settings refuse. */
 int file_ring_open(void *context, unsigned depth, void **queue);
 int file_ring_submit(void *context, void *queue, const struct file_transfer *transfer);
-size_t file_ring_wait(void *context, void *queue, struct file_completion *completions, size_t room);
+size_t file_ring_take(void *context, void *queue, struct file_completion *completions, size_t room,
+                      bool wait);
 void file_ring_close(void *context, void *queue);
 
 #endif

@@ -196,7 +196,7 @@ const struct file_ops file_ops_system = {
 #if DCP_HAVE_URING
     .queue_open = file_ring_open,
     .queue_submit = file_ring_submit,
-    .queue_wait = file_ring_wait,
+    .queue_take = file_ring_take,
     .queue_close = file_ring_close,
 #endif
 };

@@ -87,6 +87,8 @@ static dcp_status decode_for_me(struct load *load, const struct buffer *message)
                                      reader_left(&reader), &load->metadata, &load->reader)
                 : storage_read_metadata(load->ops, path, &form, &load->metadata, &load->reader);
     memory_release(path);
+    if (status == DCP_OK)
+        shard_reader_set_io(load->reader, load->options.io);
     return status;
 }
 

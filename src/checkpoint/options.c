@@ -60,6 +60,7 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
         return out_of_range("strictness", (int)options->strictness);
     if ((unsigned)options->verification > DCP_VERIFY_NONE)
         return out_of_range("verification", (int)options->verification);
+    RETURN_IF_ERROR(io_check(options->io));
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
                              options->thread_count, DCP_MAX_LOAD_THREADS);

@@ -9,6 +9,8 @@
 
 /* Bytes that are read and then checksummed at a time: stay in a core's cache in between. */
 #define PIECE ((size_t)256 << 10)
+/* From here on it is worth reading ahead. */
+#define LARGE ((size_t)8 << 20)
 
 dcp_status checked_crc_error(uint64_t offset, uint32_t stored, uint32_t computed)
 {
@@ -90,15 +92,24 @@ static dcp_status crc_piece(struct checked_source *checked, uint64_t position,
     return checked_crc_error(checked->record_start, checked->stored_crc, checked->crc);
 }
 
+static dcp_status check_piece(void *context, uint64_t position, const unsigned char *bytes,
+                              size_t size)
+{
+    struct checked_source *checked = context;
+    if (checked->hash)
+        RETURN_IF_ERROR(hash_piece(checked, position, bytes, size));
+    return crc_piece(checked, position, bytes, size);
+}
+
 static dcp_status read_pieces(struct checked_source *checked, uint64_t position,
                               unsigned char *bytes, size_t size)
 {
+    if (size >= LARGE)
+        return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked);
     while (size > 0) {
         size_t piece = size < PIECE ? size : PIECE;
         RETURN_IF_ERROR(shard_file_read(checked->file, bytes, piece, position));
-        if (checked->hash)
-            RETURN_IF_ERROR(hash_piece(checked, position, bytes, piece));
-        RETURN_IF_ERROR(crc_piece(checked, position, bytes, piece));
+        RETURN_IF_ERROR(check_piece(checked, position, bytes, piece));
         position += piece;
         bytes += piece;
         size -= piece;

@@ -40,7 +40,7 @@ static void say_once(atomic_flag *said, const char *what, const char *why)
 static void say_not_direct(const char *why)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    say_once(&said, "writing through the page cache", why);
+    say_once(&said, "files go through the page cache", why);
 }
 
 /* DCP_ERR_UNSUPPORTED if there is no ring. */
@@ -68,7 +68,7 @@ static dcp_status choose_way(struct io_queue *queue, uint32_t io, uint64_t size)
     if (status == DCP_OK || io & DCP_IO_RING)
         return status;
     if (!(io & DCP_IO_POOL))
-        say_once(&said, "files are written by threads", dcp_error_message());
+        say_once(&said, "several transfers at a time go by threads", dcp_error_message());
     return io_pool_open(queue->ops, &queue->pool);
 }
 
@@ -104,18 +104,15 @@ static bool is_aligned(const void *bytes, size_t size, uint64_t offset)
     return (((uintptr_t)bytes | size | offset) & (FILE_PAGE - 1)) == 0;
 }
 
-void io_queue_write(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
-                    const void *bytes, size_t size, uint64_t offset)
+static void start(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
+                  const struct file_transfer *what)
 {
     const struct file_ops *ops = queue->ops;
-    bool direct = file->direct >= 0 && !queue->direct_refused && is_aligned(bytes, size, offset);
-    *transfer = (struct io_transfer){.file = file, .pending = true};
-    transfer->what = (struct file_transfer){.descriptor = direct ? file->direct : file->descriptor,
-                                            .write = true,
-                                            .bytes = (void *)bytes,
-                                            .size = size,
-                                            .offset = offset,
-                                            .owner = transfer};
+    bool direct = file->direct >= 0 && !queue->direct_refused &&
+                  is_aligned(what->bytes, what->size, what->offset);
+    *transfer = (struct io_transfer){.file = file, .what = *what, .pending = true};
+    transfer->what.descriptor = direct ? file->direct : file->descriptor;
+    transfer->what.owner = transfer;
     if (queue->pool) {
         io_pool_submit(queue->pool, transfer);
     } else if (queue->ring && ops->queue_submit(ops->context, queue->ring, &transfer->what) == 0) {
@@ -127,12 +124,27 @@ void io_queue_write(struct io_queue *queue, struct io_transfer *transfer, struct
     }
 }
 
+void io_queue_write(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
+                    const void *bytes, size_t size, uint64_t offset)
+{
+    struct file_transfer what = {
+        .write = true, .bytes = (void *)bytes, .size = size, .offset = offset};
+    start(queue, transfer, file, &what);
+}
+
+void io_queue_read(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
+                   void *bytes, size_t size, uint64_t offset)
+{
+    struct file_transfer what = {.bytes = bytes, .size = size, .offset = offset};
+    start(queue, transfer, file, &what);
+}
+
 /* Takes what the ring has completed. */
-static void reap(struct io_queue *queue)
+static void reap(struct io_queue *queue, bool wait)
 {
     struct file_completion completions[IO_QUEUE_DEPTH];
     size_t count =
-        queue->ops->queue_wait(queue->ops->context, queue->ring, completions, IO_QUEUE_DEPTH);
+        queue->ops->queue_take(queue->ops->context, queue->ring, completions, IO_QUEUE_DEPTH, wait);
     for (size_t i = 0; i < count; i++) {
         struct io_transfer *transfer = completions[i].owner;
         transfer->error = completions[i].error;
@@ -153,11 +165,22 @@ static dcp_status settle(struct io_queue *queue, const struct io_transfer *trans
         queue->direct_refused = true;
         say_not_direct("the file system refuses direct transfers");
     } else if (transfer->error != 0 && transfer->error != EINTR && transfer->error != EAGAIN) {
-        return file_transfer_error(transfer->error, "write", file->path, what->size, what->offset);
+        return file_transfer_error(transfer->error, what->write ? "write" : "read", file->path,
+                                   what->size, what->offset);
     }
     size_t done = transfer->error == 0 ? transfer->done : 0;
-    return file_write(file, (const unsigned char *)what->bytes + done, what->size - done,
-                      what->offset + done);
+    unsigned char *rest = (unsigned char *)what->bytes + done;
+    return what->write ? file_write(file, rest, what->size - done, what->offset + done)
+                       : file_read(file, rest, what->size - done, what->offset + done);
+}
+
+bool io_queue_is_complete(struct io_queue *queue, const struct io_transfer *transfer)
+{
+    if (queue->pool)
+        return io_pool_is_complete(queue->pool, transfer);
+    if (transfer->pending)
+        reap(queue, false);
+    return !transfer->pending;
 }
 
 dcp_status io_queue_finish(struct io_queue *queue, struct io_transfer *transfer)
@@ -167,7 +190,7 @@ dcp_status io_queue_finish(struct io_queue *queue, struct io_transfer *transfer)
     if (queue->pool)
         io_pool_wait(queue->pool, transfer);
     while (!queue->pool && transfer->pending)
-        reap(queue);
+        reap(queue, true);
     dcp_status status = settle(queue, transfer);
     transfer->file = NULL;
     return status;
@@ -178,7 +201,7 @@ void io_queue_close(struct io_queue *queue)
     if (!queue)
         return;
     while (queue->under_way > 0)
-        reap(queue);
+        reap(queue, true);
     if (queue->ring)
         queue->ops->queue_close(queue->ops->context, queue->ring);
     io_pool_close(queue->pool);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/footer.h"
+#include "storage/io_queue.h"
 #include "storage/shard_footer.h"
 
 /* Files that are kept open at a time; more are open only while more are in use. */
@@ -14,7 +15,7 @@
 
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset)
 {
-    atomic_fetch_add_explicit(file->bytes_read, size, memory_order_relaxed);
+    atomic_fetch_add_explicit(&file->reader->bytes_read, size, memory_order_relaxed);
     return file_read(&file->file, bytes, size, offset);
 }
 
@@ -69,8 +70,12 @@ static dcp_status open_name(const struct shard_reader *reader, const char *name,
     dcp_status status = DCP_OK;
     if (!follow)
         status = check_way(reader->ops, path, strlen(path) - strlen(name));
+    unsigned flags = follow ? FILE_READ : FILE_NO_FOLLOW;
     if (status == DCP_OK)
-        status = file_open(file, reader->ops, path, follow ? FILE_READ : FILE_NO_FOLLOW);
+        status = file_open(file, reader->ops, path, flags);
+    /* What is in the page cache is faster read from there, so only on demand. */
+    if (status == DCP_OK && reader->io & DCP_IO_DIRECT)
+        status = io_open_direct(file, reader->io, 0, flags);
     memory_release(path);
     return status;
 }
@@ -91,7 +96,7 @@ static dcp_status file_new(struct shard_reader *reader, const char *name, struct
     if (!file)
         return error_no_memory(sizeof *file, "an open file");
     file->name = name;
-    file->bytes_read = &reader->bytes_read;
+    file->reader = reader;
     file->file.descriptor = -1;
     dcp_status status = open_name(reader, name, &file->file);
     if (status == DCP_OK)
@@ -122,6 +127,11 @@ dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
     pthread_mutex_init(&reader->mutex, NULL);
     *made = reader;
     return DCP_OK;
+}
+
+void shard_reader_set_io(struct shard_reader *reader, uint32_t io)
+{
+    reader->io = io;
 }
 
 dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata)

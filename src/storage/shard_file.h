@@ -17,7 +17,7 @@ struct shard_file {
     struct file file;
     const char *name; /* relative to the checkpoint's directory; borrowed from the metadata */
     uint64_t size;
-    atomic_uint_fast64_t *bytes_read; /* the reader's */
+    struct shard_reader *reader;
     enum footer_state footer;
     uint64_t content_length; /* what pieces may lie in: up to the footer, or the whole file */
     uint32_t block_size;     /* the rest only with a good footer */
@@ -31,6 +31,7 @@ struct shard_file {
 struct shard_reader {
     const struct file_ops *ops;
     char *directory;
+    uint32_t io; /* flags of dcp_io */
     enum storage_form form;
     const struct metadata *metadata; /* where the caller keeps it */
     pthread_mutex_t mutex;           /* over what follows */
@@ -58,6 +59,11 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file);
 
 /* Reads, and counts what was read. Threads need no lock. */
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
+/* Calls visit for piece after piece of a large range, of which it gets the next ones meanwhile. */
+typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
+                                          const unsigned char *bytes, size_t size);
+dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
+                                 shard_piece_visitor visit, void *context);
 /* The whole file, footer and all. */
 struct byte_source shard_file_source(struct shard_file *file);
 

@@ -31,6 +31,9 @@ dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct
 dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
 
+/* How files are read that are opened from now on: flags of dcp_io. */
+void shard_reader_set_io(struct shard_reader *reader, uint32_t io);
+
 /* Reads the region (in the tensor's coordinates) of one piece into memory: destination is element
  * (0, ..., 0) of the box target, laid out with strides in elements of dtype. Converts where dtypes
  * differ. Checks lengths against the file, the item against the metadata, the footer's save id, and

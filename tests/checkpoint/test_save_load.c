@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ranks.h"
+#include "fault/io_ways.h"
 
 static dcp_tensor matrix(dcp_dtype dtype, int64_t rows, int64_t columns, void *data)
 {
@@ -313,6 +314,48 @@ static void test_metadata_json(void **state)
     dcp_state_free(root);
 }
 
+#define LARGE_ROWS    4
+#define LARGE_COLUMNS 600000
+
+static dcp_state *large_state(float *large, float *small)
+{
+    dcp_state *root = dcp_state_new();
+    dcp_tensor matrices[] = {matrix(DCP_F32, LARGE_ROWS, LARGE_COLUMNS, large),
+                             matrix(DCP_F32, 2, 3, small)};
+    dcp_state_tensor(root, "large", &matrices[0]);
+    dcp_state_tensor(root, "small", &matrices[1]);
+    must(dcp_state_status(root));
+    return root;
+}
+
+/* Large enough for every way of moving bytes, by several threads on either side. */
+static void test_ways_of_moving_bytes(void **state)
+{
+    size_t count = (size_t)LARGE_ROWS * LARGE_COLUMNS;
+    float *saved = calloc(count, sizeof *saved), *loaded = calloc(count, sizeof *loaded);
+    float few[6] = {1, 2, 3, 4, 5, 6}, found[6] = {0};
+    assert_true(saved && loaded);
+    fill(saved, (int)count);
+    dcp_state *source = large_state(saved, few), *target = large_state(loaded, found);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        dcp_save_options save = {
+            .overwrite = DCP_OVERWRITE_REPLACE, .io = io_ways[i], .thread_count = 1 + (int)i % 2};
+        dcp_load_options load = {.io = io_ways[i], .thread_count = (int)i};
+        dcp_status status = dcp_save(source, path_in(state, "c"), &save);
+        if (status == DCP_ERR_UNSUPPORTED)
+            continue;
+        must(status);
+        memset(loaded, 0, count * sizeof *loaded);
+        must(dcp_load(target, path_in(state, "c"), &load, NULL));
+        assert_memory_equal(saved, loaded, count * sizeof *saved);
+        assert_memory_equal(few, found, sizeof few);
+    }
+    dcp_state_free(source);
+    dcp_state_free(target);
+    free(saved);
+    free(loaded);
+}
+
 static void test_wrong_arguments(void **state)
 {
     float saved[24];
@@ -324,6 +367,12 @@ static void test_wrong_arguments(void **state)
     must_fail(dcp_save(root, path_in(state, "c"), &options), DCP_ERR_ARGUMENT, "coordinator");
     options = (dcp_save_options){.thread_count = -1};
     must_fail(dcp_save(root, path_in(state, "c"), &options), DCP_ERR_ARGUMENT, "thread_count");
+    options = (dcp_save_options){.io = DCP_IO_RING | DCP_IO_POOL};
+    must_fail(dcp_save(root, path_in(state, "c"), &options), DCP_ERR_ARGUMENT, "io");
+    dcp_load_options load = {.io = 16};
+    must_fail(dcp_load(root, path_in(state, "c"), &load, NULL), DCP_ERR_ARGUMENT, "io");
+    load = (dcp_load_options){.thread_count = DCP_MAX_LOAD_THREADS + 1};
+    must_fail(dcp_load(root, path_in(state, "c"), &load, NULL), DCP_ERR_ARGUMENT, "thread_count");
     must_fail(dcp_load(root, path_in(state, "nowhere"), NULL, NULL), DCP_ERR_NOT_FOUND, "nowhere");
     must_fail(dcp_load(NULL, path_in(state, "c"), NULL, NULL), DCP_ERR_NOT_FOUND, "");
 
@@ -355,6 +404,7 @@ int main(void)
         directory_test(test_refuses_then_replaces),
         directory_test(test_stateful),
         directory_test(test_metadata_json),
+        directory_test(test_ways_of_moving_bytes),
         directory_test(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,7 +25,7 @@ static const struct file_ops operations = {
     .list = names_list,
     .queue_open = files_queue_open,
     .queue_submit = files_queue_submit,
-    .queue_wait = files_queue_wait,
+    .queue_take = files_queue_take,
     .queue_close = files_queue_close,
 };
 

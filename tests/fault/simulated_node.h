@@ -137,8 +137,8 @@ int files_descriptor_information(void *context, int descriptor,
                                  struct file_information *information);
 int files_queue_open(void *context, unsigned depth, void **queue);
 int files_queue_submit(void *context, void *queue, const struct file_transfer *transfer);
-size_t files_queue_wait(void *context, void *queue, struct file_completion *completions,
-                        size_t room);
+size_t files_queue_take(void *context, void *queue, struct file_completion *completions,
+                        size_t room, bool wait);
 void files_queue_close(void *context, void *queue);
 int names_sync_directory(void *context, const char *path);
 int names_information(void *context, const char *path, struct file_information *information);

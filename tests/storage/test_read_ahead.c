@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A large range, read on every way: visited piece after piece, in order, whatever goes wrong with
+ * the reads under way. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "fault/failing_allocator.h"
+#include "fault/io_ways.h"
+#include "fault/simulated_file_system.h"
+#include "scratch.h"
+#include "storage/io_queue.h"
+#include "storage/shard_file.h"
+
+#define NAME "file"
+#define SIZE (((size_t)9 << 20) + 12345)
+
+struct visit {
+    uint64_t position;
+    uint64_t refuse; /* the piece with this byte; 0: none */
+    const unsigned char *content;
+};
+
+static unsigned char *make_content(void)
+{
+    uint64_t random = 3;
+    unsigned char *content = malloc(SIZE);
+    assert_non_null(content);
+    for (size_t i = 0; i < SIZE; i++)
+        content[i] = (unsigned char)scratch_random(&random);
+    return content;
+}
+
+static dcp_status visit_piece(void *context, uint64_t position, const unsigned char *bytes,
+                              size_t size)
+{
+    struct visit *visit = context;
+    assert_int_equal(position, visit->position);
+    assert_memory_equal(bytes, visit->content + position, size);
+    visit->position += size;
+    if (visit->refuse && visit->position > visit->refuse)
+        return dcp_error_set(DCP_ERR_CHECKSUM, "refused");
+    return DCP_OK;
+}
+
+/* way: where the range begins, in the file and beyond a page of memory. */
+static dcp_status read_range(const struct file_ops *ops, const char *path, uint32_t io, size_t way,
+                             struct visit visit, size_t size)
+{
+    unsigned char *memory = aligned_alloc(FILE_PAGE, SIZE / FILE_PAGE * FILE_PAGE + 2 * FILE_PAGE);
+    struct shard_reader reader = {.ops = ops, .io = io};
+    struct shard_file file = {.reader = &reader};
+    assert_non_null(memory);
+    visit.position = way;
+    dcp_status status = file_open(&file.file, ops, path, FILE_READ);
+    if (status == DCP_OK && io & DCP_IO_DIRECT)
+        status = io_open_direct(&file.file, io, SIZE, FILE_READ);
+    if (status == DCP_OK)
+        status = shard_file_read_ahead(&file, memory + way, size - way, way, visit_piece, &visit);
+    if (status == DCP_OK)
+        assert_memory_equal(memory + way, visit.content + way, size - way);
+    struct error_story story;
+    error_save(&story);
+    file_close(&file.file);
+    free(memory);
+    return status == DCP_OK ? DCP_OK : error_restore(&story);
+}
+
+static void every_way_reads_the_same_bytes(void **state)
+{
+    static const size_t ways[] = {0, 4096, 64, 12345};
+    struct visit visit = {.content = make_content()};
+    char *path = scratch_path(*state, NAME);
+    scratch_write(*state, NAME, visit.content, SIZE);
+    for (size_t i = 0; i < IO_WAY_COUNT * 4; i++) {
+        dcp_status status =
+            read_range(&file_ops_system, path, io_ways[i / 4], ways[i % 4], visit, SIZE);
+        if (status == DCP_ERR_UNSUPPORTED)
+            print_message("not tested: %s\n", dcp_error_message());
+        else
+            assert_int_equal(status, DCP_OK);
+    }
+    assert_int_equal(read_range(&file_ops_system, path, DCP_IO_AUTO, 1, visit, SIZE + 1),
+                     DCP_ERR_FORMAT);
+    free(path);
+    free((void *)visit.content);
+}
+
+static struct simulated_file_system *disk_with(const unsigned char *content)
+{
+    struct simulated_file_system *fs = simulated_new();
+    assert_int_equal(file_write_whole(simulated_ops(fs), NAME, content, SIZE, true), DCP_OK);
+    return fs;
+}
+
+/* Whether the fault was reached. */
+static bool read_with_fault(struct simulated_file_system *fs, const struct simulated_fault *fault,
+                            uint32_t io, struct visit visit)
+{
+    simulated_set_fault(fs, fault);
+    dcp_status status = read_range(simulated_ops(fs), NAME, io, 0, visit, SIZE);
+    const char *name = simulated_operation_name(fs, fault->operation);
+    bool read = strncmp(name, "pread", 5) == 0, submit = strncmp(name, "queue_submit", 12) == 0;
+    bool lasting = fault->kind == SIMULATED_ERROR && fault->error_number == EIO;
+    if ((read || submit) && !lasting && status != DCP_OK)
+        fail_msg("operation %ld (%s): %s", fault->operation, name, dcp_error_message());
+    if (read && lasting && status != DCP_ERR_IO)
+        fail_msg("operation %ld (%s) failed unnoticed", fault->operation, name);
+    assert_int_equal(simulated_open_descriptors(fs), 0);
+    return simulated_fault_reached(fs);
+}
+
+static void reads_end_that_were_cut_short(void **state)
+{
+    static const struct simulated_fault faults[] = {
+        {0, SIMULATED_SHORT_ONE, 0, false}, {0, SIMULATED_SHORT_BY_ONE, 0, true},
+        {0, SIMULATED_ERROR, EINTR, false}, {0, SIMULATED_ERROR, EAGAIN, false},
+        {0, SIMULATED_ERROR, EIO, false},   {0, SIMULATED_ERROR, EIO, true},
+    };
+    (void)state;
+    struct visit visit = {.content = make_content()};
+    struct simulated_file_system *fs = disk_with(visit.content);
+    for (size_t i = 0; i < IO_WAY_COUNT * (sizeof faults / sizeof *faults); i++) {
+        struct simulated_fault fault = faults[i / IO_WAY_COUNT];
+        fault.operation = 1;
+        while (read_with_fault(fs, &fault, io_ways[i % IO_WAY_COUNT], visit))
+            fault.operation += 1 + fault.operation / 8;
+        assert_true(fault.operation > 8);
+    }
+    simulated_free(fs);
+    free((void *)visit.content);
+}
+
+/* Nothing is under way any more when a piece has been refused. */
+static void a_refused_piece_ends_the_reading(void **state)
+{
+    (void)state;
+    struct visit visit = {.content = make_content()};
+    struct simulated_file_system *fs = disk_with(visit.content);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        for (visit.refuse = 1; visit.refuse < SIZE; visit.refuse += 1 << 20) {
+            assert_int_equal(read_range(simulated_ops(fs), NAME, io_ways[i], 0, visit, SIZE),
+                             DCP_ERR_CHECKSUM);
+            assert_int_equal(simulated_open_descriptors(fs), 0);
+        }
+    }
+    simulated_free(fs);
+    free((void *)visit.content);
+}
+
+static void missing_memory_is_an_error(void **state)
+{
+    (void)state;
+    struct visit visit = {.content = make_content()};
+    struct simulated_file_system *fs = disk_with(visit.content);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        bool reached = true;
+        for (long n = 1; reached; n++) {
+            failing_allocator_install(n, false);
+            dcp_status status = read_range(simulated_ops(fs), NAME, io_ways[i], 0, visit, SIZE);
+            reached = failing_allocator_reached();
+            assert_int_equal(failing_allocator_remove(), 0);
+            assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+        }
+    }
+    simulated_free(fs);
+    free((void *)visit.content);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_way_reads_the_same_bytes, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test(reads_end_that_were_cut_short),
+        cmocka_unit_test(a_refused_piece_ends_the_reading),
+        cmocka_unit_test(missing_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
