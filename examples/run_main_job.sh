@@ -11,4 +11,4 @@ build=${1:-$tree/build/main_job}
     libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev libopenmpi-dev openmpi-bin
 cmake -S "$tree" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DDCP_BUILD_TESTS=OFF -DDCP_MPI=ON
 cmake --build "$build" --target trainer_mpi dcp_command
-"$tree/examples/trainer_mpi/show_resume.sh" "$build/bin/trainer_mpi" "$build/bin/dcp" "$build/run"
+"$tree/examples/trainer_mpi/show_resume.sh" "$build/bin/trainer_mpi" "$build/bin/dcp" "$build/training"
