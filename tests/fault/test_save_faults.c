@@ -22,6 +22,8 @@ static const struct simulated_fault ways[] = {
 };
 
 #define WAY_COUNT (sizeof ways / sizeof *ways)
+/* Of writing: chosen, and directly by a ring. The others differ below what is looked at here. */
+#define FEW_WAYS 2
 
 /* Short reads and writes always are; interruptions where the system call says that they happen. */
 static bool is_harmless(const struct simulated_fault *way, const char *operation)
@@ -105,7 +107,7 @@ static void test_fresh_save(void **state)
 static void test_overwrite(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+    for (size_t i = 0; i < FEW_WAYS; i++) {
         version_save_by(io_ways[i]);
         loop_over_faults(1, 1);
     }
@@ -114,7 +116,7 @@ static void test_overwrite(void **state)
 static void test_fresh_save_of_ranks(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+    for (size_t i = 0; i < FEW_WAYS; i++) {
         version_save_by(io_ways[i]);
         loop_over_faults(VERSION_NONE, 3);
     }
@@ -178,7 +180,7 @@ static void loop_over_crashes(int old)
 static void test_crash_in_fresh_save(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+    for (size_t i = 0; i < FEW_WAYS; i++) {
         version_save_by(io_ways[i]);
         loop_over_crashes(VERSION_NONE);
     }
@@ -187,7 +189,7 @@ static void test_crash_in_fresh_save(void **state)
 static void test_crash_in_overwrite(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+    for (size_t i = 0; i < FEW_WAYS; i++) {
         version_save_by(io_ways[i]);
         loop_over_crashes(1);
     }
