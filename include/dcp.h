@@ -9,6 +9,7 @@
 #define DCP_H
 
 #include "dcp/checkpoint.h"
+#include "dcp/device.h"
 #include "dcp/environment.h"
 #include "dcp/group.h"
 #include "dcp/load.h"

@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "device/device_copy.h"
 #include "format/footer.h"
 #include "format/stream.h"
 #include "state/copy.h"
+#include "state/device_memory.h"
 #include "storage/box_blocks.h"
 #include "storage/shard_contents.h"
 #include "storage/shard_output.h"
@@ -31,11 +33,11 @@ static dcp_status refuse_order(const struct write_order *order, const char *why)
                          order->item, order->file, order->offset, why);
 }
 
-/* Elements that do not lie row-major in memory are brought into that order in the output's own
- * buffer. */
-static dcp_status write_strided(struct shard_output *output, const unsigned char *data,
-                                const int64_t *strides, struct box box, size_t element_size,
-                                uint32_t *crc)
+/* Elements that do not lie row-major in host memory are brought there, in that order, in the
+ * output's own buffer. */
+static dcp_status write_gathered(struct shard_output *output, const dcp_device *device,
+                                 const unsigned char *data, const int64_t *strides, struct box box,
+                                 size_t element_size, uint32_t *crc)
 {
     struct box_blocks blocks;
     struct box_storage block;
@@ -49,8 +51,12 @@ static dcp_status write_strided(struct shard_output *output, const unsigned char
         unsigned char *space;
         RETURN_IF_ERROR(shard_output_reserve(output, size, &space));
         shape_strides(box.ndim, block.sizes, dense);
-        copy_strided(box.ndim, block.sizes, element_size, data + start * (int64_t)element_size,
-                     strides, space, dense);
+        const unsigned char *first = data + start * (int64_t)element_size;
+        if (device_is_host(device))
+            copy_strided(box.ndim, block.sizes, element_size, first, strides, space, dense);
+        else
+            RETURN_IF_ERROR(device_copy_to_host(device, box.ndim, block.sizes, element_size, first,
+                                                strides, space, dense));
         shard_output_commit(output, size, crc);
     }
     return DCP_OK;
@@ -67,9 +73,9 @@ static dcp_status write_elements(struct shard_output *output, const struct shard
     for (int32_t i = 0; i < box.ndim; i++)
         start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
     const unsigned char *data = (const unsigned char *)chunk->data + start * (int64_t)element_size;
-    if (copy_is_dense(box.ndim, box.sizes, chunk->strides))
+    if (device_is_host(&chunk->device) && copy_is_dense(box.ndim, box.sizes, chunk->strides))
         return shard_output_append(output, data, size, crc);
-    return write_strided(output, data, chunk->strides, box, element_size, crc);
+    return write_gathered(output, &chunk->device, data, chunk->strides, box, element_size, crc);
 }
 
 /* scratch: for what surrounds the data. */
