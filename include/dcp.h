@@ -3,7 +3,8 @@
  * @file dcp.h
  * @brief The front door: everything of libdcp that needs no other library.
  *
- * `dcp/mpi.h` (libdcp_mpi) is apart, because it pulls in the header of MPI.
+ * `dcp/cuda.h` (libdcp_cuda) and `dcp/mpi.h` (libdcp_mpi) are apart, because they pull in the headers
+ * of CUDA and of MPI.
  */
 #ifndef DCP_H
 #define DCP_H
