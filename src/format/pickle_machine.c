@@ -113,33 +113,13 @@ bool machine_pop(struct pickle_machine *machine)
     return true;
 }
 
-bool machine_memo_put(struct pickle_machine *machine, uint64_t number)
+bool machine_fail_memo_put(struct pickle_machine *machine, uint64_t number)
 {
-    struct pickle_slot *slot = machine_top(machine, 1);
-    if (slot == NULL)
-        return false;
-    struct pickle_memo *memo = &machine->memo;
-    if (number >= (uint64_t)(machine->end - machine->begin))
-        return machine_fail(machine, "memo number %llu is more than %zu bytes of pickle can store",
-                            (unsigned long long)number, (size_t)(machine->end - machine->begin));
-    if (number > memo->end)
-        memo->has_gaps = true;
-    if (number >= memo->end)
-        memo->end = number + 1;
-    struct pickle_value **place = pickle_memo_place(memo, number);
-    if (place != NULL) {
-        *place = slot->value;
-        slot->value->flags |= VALUE_RETAINED;
-        machine->floor = (uintptr_t)machine->bump;
-    }
-    return true;
+    return machine_fail(machine, "memo number %llu is more than %zu bytes of pickle can store",
+                        (unsigned long long)number, (size_t)(machine->end - machine->begin));
 }
 
-bool machine_memo_get(struct pickle_machine *machine, uint64_t number)
+bool machine_fail_memo_get(struct pickle_machine *machine, uint64_t number)
 {
-    struct pickle_value **place = pickle_memo_place(&machine->memo, number);
-    if (place == NULL || *place == NULL)
-        return machine_fail(machine, "memo number %llu was never stored",
-                            (unsigned long long)number);
-    return machine_push(machine, *place, (uintptr_t)machine->bump);
+    return machine_fail(machine, "memo number %llu was never stored", (unsigned long long)number);
 }

@@ -119,6 +119,38 @@ static inline struct pickle_slot *machine_top(struct pickle_machine *machine, si
 bool machine_pop_mark(struct pickle_machine *machine, struct pickle_slot **slots, size_t *count);
 bool machine_push_mark(struct pickle_machine *machine);
 
+bool machine_fail_memo_put(struct pickle_machine *machine, uint64_t number);
+bool machine_fail_memo_get(struct pickle_machine *machine, uint64_t number);
+
+static inline bool machine_memo_put(struct pickle_machine *machine, uint64_t number)
+{
+    struct pickle_memo *memo = &machine->memo;
+    struct pickle_slot *slot = machine_top(machine, 1);
+    if (slot == NULL)
+        return false;
+    if (number >= (uint64_t)(machine->end - machine->begin))
+        return machine_fail_memo_put(machine, number);
+    if (number > memo->end)
+        memo->has_gaps = true;
+    if (number >= memo->end)
+        memo->end = number + 1;
+    struct pickle_value **place = pickle_memo_place(memo, number);
+    if (place != NULL) {
+        *place = slot->value;
+        slot->value->flags |= VALUE_RETAINED;
+        machine->floor = (uintptr_t)machine->bump;
+    }
+    return true;
+}
+
+static inline bool machine_memo_get(struct pickle_machine *machine, uint64_t number)
+{
+    struct pickle_value **place = pickle_memo_place(&machine->memo, number);
+    if (place == NULL || *place == NULL)
+        return machine_fail_memo_get(machine, number);
+    return machine_push(machine, *place, (uintptr_t)machine->bump);
+}
+
 /* What the opcodes do that take values from the stack. */
 bool machine_tuple(struct pickle_machine *machine, size_t count);
 bool machine_tuple_to_mark(struct pickle_machine *machine);
@@ -134,7 +166,5 @@ bool machine_reduce(struct pickle_machine *machine);
 bool machine_new_object(struct pickle_machine *machine, bool keywords); /* NEWOBJ, NEWOBJ_EX */
 bool machine_build(struct pickle_machine *machine);
 bool machine_persistent(struct pickle_machine *machine);
-bool machine_memo_put(struct pickle_machine *machine, uint64_t number);
-bool machine_memo_get(struct pickle_machine *machine, uint64_t number);
 
 #endif

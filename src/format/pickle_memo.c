@@ -18,16 +18,15 @@ static void mark_fetched(struct pickle_memo *memo, const unsigned char *bytes, s
 {
     const unsigned char *end = bytes + size;
     const unsigned char *at = bytes;
-    while (at != NULL && at != end && *at != OP_STOP) {
-        const struct pickle_opcode_form *form = &pickle_opcode_forms[*at];
-        if (form->name != NULL && (form->fixed | form->prefix | form->lines) == 0) {
+    while (at != NULL && at < end && *at != OP_STOP) {
+        if (pickle_opcode_forms[*at].size == 1) {
             at += 1;
+        } else if (*at == OP_LONG_BINGET && end - at >= 5) {
+            note_fetch(memo, pickle_number(at + 1, 4));
+            at += 5;
         } else if (*at == OP_BINGET && end - at >= 2) {
             note_fetch(memo, at[1]);
             at += 2;
-        } else if (*at == OP_LONG_BINGET && end - at >= 5) {
-            note_fetch(memo, load_u32(at + 1));
-            at += 5;
         } else {
             at = pickle_opcode_skip(at, end);
         }

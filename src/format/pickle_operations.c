@@ -67,19 +67,29 @@ static bool extend(struct pickle_machine *machine, struct pickle_value *owner,
     return true;
 }
 
-/* A tuple or frozenset of slots that were just taken off the stack, pushed in their place. */
+/* A tuple or frozenset of slots that were just taken off the stack, pushed in their place. Its
+ * items lie right behind it, as they never change. */
 static bool push_sequence(struct pickle_machine *machine, enum pickle_kind kind,
                           const struct pickle_slot *slots, size_t count)
 {
     uintptr_t start = count != 0 ? slots[0].at.start : (uintptr_t)machine->bump;
-    struct pickle_value *value = machine_value(machine, kind, sizeof value->as.sequence);
+    struct pickle_value *value;
+    if (count > UINT32_MAX)
+        return machine_fail(machine, "a container of more than 2^32 elements");
+    value = machine_value(machine, kind,
+                          sizeof value->as.sequence + count * sizeof *value->as.sequence.items);
     if (value == NULL)
         return false;
-    value->as.sequence = (struct pickle_sequence){0};
-    if (!extend(machine, value, &value->as.sequence, slots, count))
-        return false;
-    for (size_t i = 0; i < count && kind == PICKLE_TUPLE; i++)
+    struct pickle_sequence *sequence = &value->as.sequence;
+    *sequence = (struct pickle_sequence){.items = (struct pickle_value **)(sequence + 1),
+                                         .count = (uint32_t)count,
+                                         .capacity = (uint32_t)count};
+    for (size_t i = 0; i < count; i++) {
+        sequence->items[i] = slots[i].value;
         value->flags |= slots[i].value->flags & VALUE_UNHASHABLE;
+        if (!note_nesting(machine, value, slots[i].value))
+            return false;
+    }
     return machine_push(machine, value, start);
 }
 

@@ -12,27 +12,34 @@
 
 enum { LENGTH_SIZE = 8, HEADER_MAX = 100 * 1000 * 1000 };
 
+static dcp_status read_pair(struct json_reader *json, struct safetensors_parser *parser,
+                            struct name_table *keys, struct json_text key)
+{
+    struct json_text value;
+    uint64_t unused = 0;
+    bool existing;
+    RETURN_IF_ERROR(name_table_add(keys, key.bytes, key.length, &unused, &existing));
+    if (existing)
+        return dcp_error_set(DCP_ERR_DUPLICATE, "%s: __metadata__ has two of '%.*s'", json->what,
+                             (int)key.length, key.bytes);
+    RETURN_IF_ERROR(json_string(json, &value));
+    if (json_text_is(key, "DCP_SHARDING_INFO"))
+        parser->sharding_info = value;
+    return DCP_OK;
+}
+
 /* "__metadata__": strings alone, of which one is ours to understand. */
 static dcp_status read_file_metadata(struct json_reader *json, struct safetensors_parser *parser)
 {
     struct name_table keys;
-    bool more = true, existing;
+    struct json_text key;
+    bool more = true;
     name_table_init(&keys);
     dcp_status status = json_enter_object(json);
     while (status == DCP_OK && more) {
-        struct json_text key, value;
-        uint64_t unused = 0;
         status = json_next_member(json, &more, &key);
-        if (status != DCP_OK || !more)
-            break;
-        status = name_table_add(&keys, key.bytes, key.length, &unused, &existing);
-        if (status == DCP_OK && existing)
-            status = dcp_error_set(DCP_ERR_DUPLICATE, "%s: __metadata__ has two of '%.*s'",
-                                   json->what, (int)key.length, key.bytes);
-        if (status == DCP_OK)
-            status = json_string(json, &value);
-        if (status == DCP_OK && json_text_is(key, "DCP_SHARDING_INFO"))
-            parser->sharding_info = value;
+        if (status == DCP_OK && more)
+            status = read_pair(json, parser, &keys, key);
     }
     name_table_free(&keys);
     return status;

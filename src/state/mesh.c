@@ -12,8 +12,8 @@
 #include "base/sized.h"
 #include "state/node.h"
 
-/* Strided shards may leave a rank that many runs before later placements thin them out. */
-#define RUNS_MAX (1 << 20)
+/* Strided shards may leave a rank so many runs, before later placements thin them out. */
+#define SPLIT_FACTOR_MAX (1 << 20)
 
 /* Consecutive positions of a tensor dimension. */
 struct run {
@@ -52,10 +52,6 @@ static dcp_status runs_append(struct runs *runs, struct run run)
         last->length += run.length;
         return DCP_OK;
     }
-    if (runs->count == RUNS_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "strided placements divide a dimension into more than %d pieces",
-                             RUNS_MAX);
     if (runs->count == runs->capacity) {
         size_t capacity = runs->capacity * 2 + 4;
         struct run *items = memory_reallocate_array(runs->items, capacity, sizeof *items);
@@ -134,11 +130,11 @@ static dcp_status check_mesh(const dcp_mesh *mesh, const dcp_placement *placemen
                                  " of a tensor of %" PRId32,
                                  i, placement->dim, ndim);
         if (placement->kind == DCP_STRIDED_SHARD &&
-            (placement->split_factor < 1 || placement->split_factor > RUNS_MAX))
+            (placement->split_factor < 1 || placement->split_factor > SPLIT_FACTOR_MAX))
             return dcp_error_set(DCP_ERR_ARGUMENT,
                                  "placement %" PRId32 " has the split factor %" PRId64
                                  ", expected 1 to %d",
-                                 i, placement->split_factor, RUNS_MAX);
+                                 i, placement->split_factor, SPLIT_FACTOR_MAX);
     }
     return DCP_OK;
 }

@@ -62,12 +62,12 @@ static const char *put_argument(struct buffer *out, uint8_t opcode, const char *
         put_number(out, __builtin_bswap64(bits), 8);
         return end;
     }
-    if (form->fixed != 0) {
+    if (form->size > 1) {
         char *end;
         long long number = strtoll(at, &end, 0);
         if (end == at)
             fail_msg("%s needs a number at %.40s", form->name, at);
-        put_number(out, (uint64_t)number, form->fixed);
+        put_number(out, (uint64_t)number, (size_t)form->size - 1);
         return end;
     }
     if (form->prefix != 0) {

@@ -167,7 +167,7 @@ static void test_strings(void **state)
     assert_true(json_text_is(text, "plain"));
     assert_false(json_text_is(text, "plai"));
     assert_ptr_equal(text.bytes, json.text + 2); /* borrowed */
-    BEGIN(&json, "\"\\u0061\\u00e9\\u4e16\\ud83d\\ude00\\u0000\\n\"");
+    BEGIN(&json, "\"\\u0061\\u00E9\\u4e16\\ud83d\\ude00\\u0000\\n\"");
     assert_int_equal(json_string(&json, &text), DCP_OK);
     static const char expected[] = "a\xc3\xa9\xe4\xb8\x96\xf0\x9f\x98\x80\0\n";
     assert_int_equal(text.length, sizeof expected - 1);

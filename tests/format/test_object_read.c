@@ -403,6 +403,28 @@ static void test_forms_of_calls(void **state)
         FORM("\x80\x02"
              "ctorch\nload\n.",
              DCP_KIND_OPAQUE, 0, ""),
+        FORM("\x80\x02"
+             "cbuiltins\nbytes\nK\4\x85R.",
+             DCP_KIND_OPAQUE, 1, ""),
+        FORM("\x80\x02"
+             "cbuiltins\nbytearray\n)RK\1a.",
+             DCP_KIND_OPAQUE, 1, ""),
+        FORM("\x80\x02"
+             "cbuiltins\nset\n]]\x86R.",
+             DCP_KIND_OPAQUE, 2, ""),
+        FORM("\x80\x02"
+             "ccollections\nOrderedDict\n]\x85R.",
+             DCP_KIND_OPAQUE, 1, ""),
+        FORM("\x80\x02"
+             "ccollections\ndefaultdict\nNN\x86R.",
+             DCP_KIND_OPAQUE, 2, ""),
+        FORM("\x80\x02"
+             "ctorch\nSize\n]\x85R.",
+             DCP_KIND_OPAQUE, 1, ""),
+        FORM("\x80\x02"
+             "ctorch\nSize\n("
+             "NNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNNt\x85R.",
+             DCP_KIND_OPAQUE, 1, ""),
         FORM("\x80\x02X\3\0\0\0\xed\xa0\x80.", DCP_KIND_OPAQUE, 1, ""),
 #undef FORM
     };
@@ -531,6 +553,32 @@ static void test_flags_are_resolved(void **state)
     object_close(&object);
 }
 
+static void test_byte_order(void **state)
+{
+    (void)state;
+    struct object object;
+    struct zip_builder builder;
+    dcp_tensor chunk;
+    static const unsigned char big[] = {0, 0, 0, 1, 0x3f, 0x80, 0, 0};
+    static const uint32_t expected[] = {1, 0x3f800000};
+    static const char pickle[] =
+        "\x80\x02"
+        "ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nIntStorage\nX\1\0\0\0"
+        "0X\3\0\0\0cpuK\2tQK\0K\2\x85K\1\x85\x89"
+        "ccollections\nOrderedDict\n)RtR.";
+    zip_builder_init(&builder);
+    zip_builder_add(&builder, "archive/data.pkl", pickle, sizeof pickle - 1);
+    zip_builder_add(&builder, "archive/byteorder", "big", 3);
+    zip_builder_add(&builder, "archive/version", "3\n", 2);
+    zip_builder_add(&builder, "archive/data/0", big, sizeof big);
+    zip_builder_finish(&builder);
+    assert_int_equal(object_open(&object, byte_source_memory(builder.out.data, builder.out.size)),
+                     DCP_OK);
+    assert_memory_equal(chunk_of(object.node, &chunk)->data, expected, sizeof expected);
+    object_close(&object);
+    zip_builder_free(&builder);
+}
+
 static void test_damaged_tensors_are_refused(void **state)
 {
     (void)state;
@@ -542,6 +590,8 @@ static void test_damaged_tensors_are_refused(void **state)
         "\x80\x02" TENSOR("torch\nFloatStorage", "\6", "K\1K\6\x85K\1\x85") "tR\x85.";
     static const char huge[] =
         "\x80\x02" TENSOR("torch\nFloatStorage", "\6", "K\0J\0\0\0\x40K\1\x86K\0K\0\x86") "tR\x85.";
+    static const char negative[] = "\x80\x02" TENSOR(
+        "torch\nBoolStorage", "\x18", "K\0K\x18\x85K\1\x85") "}X\3\0\0\0neg\x88stR\x85.";
     struct record record = {"archive/data/0", floats, sizeof floats, false};
     struct record shorter = {"archive/data/0", floats, sizeof floats - 4, false};
     struct record elsewhere = {"archive/data/1", floats, sizeof floats, false};
@@ -562,6 +612,7 @@ static void test_damaged_tensors_are_refused(void **state)
     } cases[] = {{pickle, sizeof pickle, &shorter},
                  {pickle, sizeof pickle, &elsewhere},
                  {outside, sizeof outside, &record},
+                 {negative, sizeof negative, &record},
                  {huge, sizeof huge, &record}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(
@@ -692,6 +743,7 @@ int main(void)
         cmocka_unit_test(test_integers_beyond_all_use_stay_bytes),
         cmocka_unit_test(test_tensors_are_read_row_major),
         cmocka_unit_test(test_flags_are_resolved),
+        cmocka_unit_test(test_byte_order),
         cmocka_unit_test(test_damaged_tensors_are_refused),
         cmocka_unit_test(test_bare_storages_and_foreign_tensors_are_opaque),
         cmocka_unit_test(test_hostile_objects),

@@ -236,6 +236,11 @@ static void test_containers(void **state)
     EXPECT(writing, size,
            "\x80\x02"
            "ctorch\nSize\nq\0K\3\x85q\1\x85q\2Rq\3.");
+    for (int64_t i = 4; i < 7; i++)
+        append(writing, size, node_int(pool, i));
+    EXPECT(writing, size,
+           "\x80\x02"
+           "ctorch\nSize\nq\0(K\3K\4K\5K\6tq\1\x85q\2Rq\3.");
 }
 
 /* Python's pickler writes in batches of a thousand, and ends exact dicts in a way of its own. */

@@ -220,6 +220,12 @@ static void test_malformed_headers(void **state)
     expect(format, "contains NUL", "{" TENSOR("a\\u0000b", "4", 0, 16) "}", NULL);
     expect(DCP_ERR_UNSUPPORTED, "unknown dtype 'F33'",
            "{\"a\":{\"dtype\":\"F33\",\"shape\":[4],\"data_offsets\":[0,16]}}", NULL);
+    expect(format, "more than 64 dimensions",
+           "{" TENSOR("a",
+                      "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,"
+                      "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,4",
+                      0, 16) "}",
+           NULL);
     expect(format, "expected a whole number", "{" TENSOR("a", "-4", 0, 16) "}", NULL);
     expect(format, "expected a whole number", "{" TENSOR("a", "4.0", 0, 16) "}", NULL);
     expect(format, "exceeds 2^63 - 1", "{" TENSOR("a", "9223372036854775808", 0, 16) "}", NULL);

@@ -12,6 +12,7 @@
 #include "dcp/environment.h"
 #include "fault/failing_allocator.h"
 #include "state/node.h"
+#include "state/random.h"
 
 /* ---- an allocator that knows how many bytes are in use ---- */
 
@@ -171,11 +172,14 @@ static void siblings_are_replaced_in_any_order(void **state)
     dcp_state *list = dcp_state_list(root, "list");
     for (int i = 0; i < PLACES; i++)
         dcp_state_none(list, NULL);
-    for (int round = 0; round < 40; round++) {
+    struct random random = {41};
+    for (int round = 0; round < 60; round++) {
         dcp_state *object;
         struct state_pool *pool = object_make(root, 3, &object);
         assert_int_equal(
-            node_replace(dcp_state_at(list, (size_t)(round * 3 % PLACES)), pool, object), DCP_OK);
+            node_replace(dcp_state_at(list, (size_t)random_between(&random, 0, PLACES - 1)), pool,
+                         object),
+            DCP_OK);
     }
     dcp_state_free(root);
 }

@@ -345,9 +345,16 @@ static void build_everything(dcp_state *root)
     dcp_tensor whole = matrix(4, 16);
     dcp_state_flat_range(model, "flat", &whole, 3, 40, memory);
     dcp_state *list = dcp_state_list(root, "list");
-    dcp_state_string(list, NULL, "text");
-    dcp_state_bytes(list, NULL, memory, sizeof memory);
-    dcp_state_intern(root, "key", 3);
+    for (int i = 0; i < 200; i++) {
+        dcp_state_none(list, NULL);
+        dcp_state_bool(list, NULL, true);
+        dcp_state_int(list, NULL, i);
+        dcp_state_uint(list, NULL, UINT64_MAX);
+        dcp_state_float(list, NULL, 0.5);
+        dcp_state_string(list, NULL, "text");
+        dcp_state_bytes(list, NULL, memory, sizeof memory);
+        dcp_state_intern(root, "a key of some length", 20);
+    }
     const dcp_stateful stateful = {.state_dict = no_state};
     dcp_state_stateful(root, "stateful", &stateful);
 }

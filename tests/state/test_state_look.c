@@ -148,6 +148,11 @@ static void other_leaves_are_read(void **state)
     assert_int_equal(dcp_state_as_text(node_text(pool, DCP_KIND_DEVICE, "cuda:1", 6), &text, NULL),
                      DCP_OK);
     assert_string_equal(text, "cuda:1");
+    assert_int_equal(dcp_state_as_text(node_text(pool, DCP_KIND_DEVICE, "cpu", 3), NULL, NULL),
+                     DCP_ERR_ARGUMENT);
+    const void *bytes;
+    assert_int_equal(dcp_state_as_bytes(node_text(pool, DCP_KIND_BYTEARRAY, "", 0), &bytes, NULL),
+                     DCP_ERR_ARGUMENT);
 }
 
 static void digits_need_memory(void **state)
