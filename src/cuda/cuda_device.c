@@ -1,73 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Devices over the CUDA runtime: copies on the caller's stream, waited for. */
-#include <cuda.h>
-
 #include "dcp/cuda.h"
-
-/* The first version of CUDA that had the driver's functions for the current context. */
-enum { CURRENT_CONTEXT_VERSION = 4000 };
-
-typedef CUresult (*get_current_function)(CUcontext *context);
-typedef CUresult (*set_current_function)(CUcontext context);
-
-/* A visit to a device: the context that was current before, if any, is so again afterwards.
- * cudaSetDevice() would instead make one on a device that the caller may never have used. */
-struct visit {
-    set_current_function set_current;
-    CUcontext before;
-};
-
-/* Clears what a failed call leaves behind in the runtime. */
-static dcp_status cuda_error(cudaError_t code, const char *call)
-{
-    cudaGetLastError();
-    return dcp_error_set(code == cudaErrorMemoryAllocation ? DCP_ERR_NO_MEMORY : DCP_ERR_DEVICE,
-                         "%s failed: %s", call, cudaGetErrorString(code));
-}
-
-static dcp_status find_driver_function(const char *name, void **function)
-{
-    enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-    *function = NULL;
-    cudaError_t code = cudaGetDriverEntryPointByVersion(name, function, CURRENT_CONTEXT_VERSION,
-                                                        cudaEnableDefault, &found);
-    if (code != cudaSuccess)
-        return cuda_error(code, "looking into the CUDA driver");
-    if (found != cudaDriverEntryPointSuccess || *function == NULL)
-        return dcp_error_set(DCP_ERR_DEVICE, "the CUDA driver lacks %s", name);
-    return DCP_OK;
-}
-
-static void visit_end(const struct visit *visit)
-{
-    visit->set_current(visit->before);
-}
-
-static dcp_status visit_begin(struct visit *visit, const dcp_device *device)
-{
-    get_current_function get_current;
-    void *get = NULL, *set = NULL;
-    dcp_status status = find_driver_function("cuCtxGetCurrent", &get);
-    if (status == DCP_OK)
-        status = find_driver_function("cuCtxSetCurrent", &set);
-    if (status != DCP_OK)
-        return status;
-    get_current = (get_current_function)get;
-    visit->set_current = (set_current_function)set;
-    visit->before = NULL;
-    if (get_current(&visit->before) != CUDA_SUCCESS)
-        visit->before = NULL;
-    cudaError_t code = cudaSetDevice(device->index);
-    if (code == cudaSuccess)
-        return DCP_OK;
-    visit_end(visit);
-    return cuda_error(code, "cudaSetDevice");
-}
+#include "visit.h"
 
 static dcp_status cuda_allocate(const dcp_device *device, size_t bytes, void **memory)
 {
     struct visit visit;
-    dcp_status status = visit_begin(&visit, device);
+    dcp_status status = visit_begin(&visit, device->index);
     if (status != DCP_OK)
         return status;
     cudaError_t code = cudaMalloc(memory, bytes);
@@ -80,7 +19,7 @@ static dcp_status cuda_allocate(const dcp_device *device, size_t bytes, void **m
 static void cuda_release(const dcp_device *device, void *memory)
 {
     struct visit visit;
-    if (visit_begin(&visit, device) != DCP_OK)
+    if (visit_begin(&visit, device->index) != DCP_OK)
         return;
     cudaFree(memory);
     cudaGetLastError();
@@ -117,7 +56,7 @@ static dcp_status copy(const dcp_device *device, const struct rows *rows)
 {
     cudaStream_t stream = (cudaStream_t)device->queue;
     struct visit visit;
-    dcp_status status = visit_begin(&visit, device);
+    dcp_status status = visit_begin(&visit, device->index);
     if (status != DCP_OK)
         return status;
     cudaError_t enqueued = enqueue(rows, device->index, stream);
