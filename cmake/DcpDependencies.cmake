@@ -45,3 +45,8 @@ if(NOT DCP_CUDA STREQUAL "OFF")
     find_package(CUDAToolkit 12.5 QUIET)
 endif()
 dcp_decide(CUDA "TARGET;CUDA::cudart_static")
+
+if(NOT DCP_NCCL STREQUAL "OFF")
+    find_package(NCCL 2.14)
+endif()
+dcp_decide(NCCL "NCCL_FOUND;AND;DCP_HAVE_CUDA")

@@ -27,7 +27,7 @@ dcp_install_library(dcp "")
 dcp_install_pkg_config(dcp)
 install(FILES include/dcp.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/dcp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} 
-    PATTERN cuda.h EXCLUDE PATTERN mpi.h EXCLUDE)
+    PATTERN cuda.h EXCLUDE PATTERN mpi.h EXCLUDE PATTERN nccl.h EXCLUDE)
 install(TARGETS dcp_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 if(DCP_HAVE_MPI)
@@ -46,6 +46,13 @@ if(DCP_HAVE_CUDA)
     get_target_property(dcp_pc_cuda_links CUDA::cudart_static IMPORTED_LOCATION)
     dcp_install_pkg_config(dcp-cuda)
     install(FILES include/dcp/cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dcp)
+endif()
+
+if(DCP_HAVE_NCCL)
+    dcp_install_library(dcp_nccl Nccl)
+    dcp_install_pkg_config(dcp-nccl)
+    install(FILES include/dcp/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dcp)
+    install(FILES cmake/FindNCCL.cmake DESTINATION ${dcp_package_dir})
 endif()
 
 configure_package_config_file(cmake/dcpConfig.cmake.in ${PROJECT_BINARY_DIR}/dcpConfig.cmake

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "visit.h"
+#include "cuda/visit.h"
 
 /* The first version of CUDA that had the driver's functions for the current context. */
 enum { CURRENT_CONTEXT_VERSION = 4000 };

@@ -3,6 +3,7 @@
 
 #include <cuda.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,49 @@ static int max_pitch;
 static char handles[STAND_IN_DEVICES]; /* a context is the address of one of these */
 static _Thread_local CUcontext current;
 static _Thread_local cudaError_t last_error;
+
+/* ---- host memory that only CUDA frees ---- */
+
+struct host_memory {
+    _Alignas(max_align_t) struct host_memory *next;
+};
+
+static struct host_memory *host_memory;
+
+static void *host_memory_new(size_t size)
+{
+    struct host_memory *block = calloc(1, sizeof *block + size);
+    if (!block)
+        abort();
+    pthread_mutex_lock(&lock);
+    block->next = host_memory;
+    host_memory = block;
+    pthread_mutex_unlock(&lock);
+    return block + 1;
+}
+
+static void host_memory_free(void *memory)
+{
+    if (!memory)
+        return;
+    struct host_memory *block = (struct host_memory *)memory - 1, **link = &host_memory;
+    pthread_mutex_lock(&lock);
+    while (*link != block)
+        link = &(*link)->next;
+    *link = block->next;
+    pthread_mutex_unlock(&lock);
+    free(block);
+}
+
+long stand_in_cuda_host_blocks(void)
+{
+    long count = 0;
+    pthread_mutex_lock(&lock);
+    for (struct host_memory *block = host_memory; block; block = block->next)
+        count++;
+    pthread_mutex_unlock(&lock);
+    return count;
+}
 
 /* ---- what tests ask ---- */
 
@@ -88,7 +132,17 @@ void stand_in_cuda_end(void)
 
 bool stand_in_has_context(int device)
 {
-    return contexts[device];
+    pthread_mutex_lock(&lock);
+    bool has = contexts[device];
+    pthread_mutex_unlock(&lock);
+    return has;
+}
+
+static void make_context(int device)
+{
+    pthread_mutex_lock(&lock);
+    contexts[device] = true;
+    pthread_mutex_unlock(&lock);
 }
 
 int stand_in_current(void)
@@ -194,7 +248,7 @@ static struct CUstream_st *stream_of(cudaStream_t stream)
     int device = stand_in_current();
     if (device < 0)
         device = 0;
-    contexts[device] = true;
+    make_context(device);
     if (stream && stream->device != device) {
         fprintf(stderr, "stand-in CUDA: a stream of device %d on device %d\n", stream->device,
                 device);
@@ -221,14 +275,71 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     return code;
 }
 
-cudaError_t cudaStreamQuery(cudaStream_t handle)
+/* ---- events ---- */
+
+struct CUevent_st {
+    bool pending;
+};
+
+static void event_reached(void *argument)
+{
+    struct CUevent_st *event = argument;
+    pthread_mutex_lock(&lock);
+    event->pending = false;
+    pthread_mutex_unlock(&lock);
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
     cudaError_t code = enter(__func__);
-    struct CUstream_st *stream = stream_of(handle);
-    pthread_mutex_lock(&stream->lock);
-    bool ready = !stream->first && !stream->busy;
-    pthread_mutex_unlock(&stream->lock);
-    return code != cudaSuccess ? code : ready ? cudaSuccess : cudaErrorNotReady;
+    (void)flags;
+    if (code == cudaSuccess)
+        *event = host_memory_new(sizeof **event);
+    return code;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    cudaError_t code = enter(__func__);
+    host_memory_free(event);
+    return code;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    cudaError_t code = enter(__func__);
+    if (code != cudaSuccess)
+        return code;
+    pthread_mutex_lock(&lock);
+    event->pending = true;
+    pthread_mutex_unlock(&lock);
+    stand_in_stream_run(stream_of(stream), event_reached, event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    cudaError_t code = enter(__func__);
+    pthread_mutex_lock(&lock);
+    bool pending = event->pending;
+    pthread_mutex_unlock(&lock);
+    return code != cudaSuccess ? code : pending ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned int flags)
+{
+    cudaError_t code = enter(__func__);
+    (void)flags;
+    if (code == cudaSuccess)
+        *memory = host_memory_new(size);
+    return code;
+}
+
+cudaError_t cudaFreeHost(void *memory)
+{
+    cudaError_t code = enter(__func__);
+    host_memory_free(memory);
+    return code;
 }
 
 /* ---- memory ---- */
@@ -315,7 +426,7 @@ cudaError_t cudaSetDevice(int device)
         return code;
     if (device < 0 || device >= STAND_IN_DEVICES)
         return last_error = cudaErrorInvalidDevice;
-    contexts[device] = true;
+    make_context(device);
     stand_in_set_current(device);
     return cudaSuccess;
 }

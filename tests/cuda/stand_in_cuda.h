@@ -32,6 +32,8 @@ void stand_in_set_current(int device);
 void stand_in_cuda_fail(const char *function, long n, cudaError_t code);
 /* Largest distance of rows that a 2-D copy takes. */
 void stand_in_cuda_max_pitch(int bytes);
+/* Page-locked blocks and events that were not freed. */
+long stand_in_cuda_host_blocks(void);
 /* How often a function was called. */
 long stand_in_cuda_calls(const char *function);
 
