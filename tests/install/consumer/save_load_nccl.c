@@ -7,6 +7,8 @@
 int main(int argc, char **argv)
 {
     dcp_group *group = NULL;
-    return argc != 2 || dcp_group_new_nccl(NULL, NULL, &group) != DCP_ERR_ARGUMENT ||
+    int version = 0;
+    return argc != 2 || ncclGetVersion(&version) != ncclSuccess || version <= 0 ||
+           dcp_group_new_nccl(NULL, NULL, &group) != DCP_ERR_ARGUMENT ||
            save_and_load(argv[1], group) != 0;
 }
