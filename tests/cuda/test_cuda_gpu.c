@@ -85,7 +85,7 @@ int main(void)
 
     size_t bytes = (size_t)ROWS * COLUMNS * sizeof *values;
     cudaStream_t stream;
-    void *memory;
+    void *memory = NULL;
     check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess &&
               cudaMalloc(&memory, bytes) == cudaSuccess,
           "device memory");
