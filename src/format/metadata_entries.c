@@ -143,7 +143,7 @@ dcp_status metadata_decode_entries(struct metadata_decoding *decoding,
     if (metadata->entries == NULL || decoding->chunks == NULL)
         return error_no_memory(count * sizeof *metadata->entries, "the entries of a checkpoint");
     for (size_t i = 0; i < count; i++) {
-        uint64_t place;
+        uint64_t place = 0;
         RETURN_IF_ERROR(place_entry(metadata, pairs->items[2 * i], &place));
         struct metadata_entry *entry = &metadata->entries[place];
         dcp_status status =

@@ -188,8 +188,8 @@ dcp_status object_tensor_read(struct object_tensors *tensors, const struct pickl
     if (status == DCP_OK)
         status = make_node(&view, tensor.requires_grad, pool, node);
     if (status == DCP_OK && size > 0)
-        status =
-            read_elements(tensors, &tensor, &view, &(*node)->as.tensor->chunks[0], (size_t)size);
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is a node, or a failure */
+        status = read_elements(tensors, &tensor, &view, (*node)->as.tensor->chunks, (size_t)size);
     arena_free(&arena);
     return status;
 }

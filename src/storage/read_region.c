@@ -7,8 +7,8 @@
 #include "device/device_copy.h"
 #include "state/copy.h"
 #include "state/device_memory.h"
-#include "storage/box_blocks.h"
 #include "state/element_sign.h"
+#include "storage/box_blocks.h"
 
 #define BUFFER_SIZE ((int64_t)8 << 20)
 /* What goes to a device may need further buffers, for conversion and for packing. */
