@@ -3,8 +3,8 @@
  * @file dcp.h
  * @brief The front door: everything of libdcp that needs no other library.
  *
- * `dcp/cuda.h`, `dcp/mpi.h` and `dcp/nccl.h` (libdcp_cuda, libdcp_mpi, libdcp_nccl) are apart, because
- * they pull in the headers of others.
+ * `dcp/cuda.h`, `dcp/mpi.h` and `dcp/nccl.h` (libdcp_cuda, libdcp_mpi, libdcp_nccl) are apart,
+ * because they pull in the headers of others.
  */
 #ifndef DCP_H
 #define DCP_H
