@@ -12,5 +12,6 @@
  * wrong arguments can tell the others. */
 dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options);
 dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options);
+dcp_status options_check_verification(dcp_verification verification);
 
 #endif
