@@ -60,10 +60,8 @@ dcp_status load_read_tensors(const struct flat_state *flat, const struct metadat
             continue;
         const struct state_tensor *tensor = flat->entries[item->wanted].node->as.tensor;
         const struct state_chunk *chunk = &tensor->chunks[item->chunk];
-        struct box target = {tensor->ndim, chunk->offsets, chunk->sizes};
         RETURN_IF_ERROR(shard_read_tensor(reader, entry, &entry->pieces[item->piece], item->region,
-                                          tensor->dtype, target, chunk->strides, chunk->data,
-                                          verification));
+                                          tensor->dtype, chunk, verification));
     }
     return DCP_OK;
 }
