@@ -1,16 +1,78 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether differences are an error, and the story of it. */
+/* Whether differences are an error or worth a log line, and the story of them. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "plan/load_differences.h"
 #include "plan/name_distance.h"
 
 enum { NAMES_SHOWN = 5 };
 /* Suggestions are worth no more than this. */
 enum { CANDIDATES_MAX = 4096, DISTANCE_MIN = 3 };
+
+enum verdict { IGNORED = 0, LOGGED, RAISED };
+
+/* What each strictness makes of each kind of difference; conversion was asked for. */
+static const struct policy {
+    dcp_strictness strictness;
+    enum verdict missing, unexpected, unused;
+} policies[] = {
+    {DCP_STRICT_MISSING, RAISED, IGNORED, IGNORED},
+    {DCP_STRICT_RAISE_ALL, RAISED, RAISED, RAISED},
+    {DCP_STRICT_LOG_MISSING, LOGGED, IGNORED, IGNORED},
+    {DCP_STRICT_LOG_ALL, LOGGED, LOGGED, LOGGED},
+    {DCP_STRICT_PARTIAL, IGNORED, IGNORED, IGNORED},
+};
+
+/* Kinds of differences in the order in which they are judged, and how they are told of. */
+static const struct kind {
+    dcp_difference difference;
+    const char *one;
+    const char *many;
+} kinds[] = {
+    {DCP_DIFFERENCE_MISMATCHED, "name in the checkpoint does not fit",
+     "names in the checkpoint do not fit"},
+    {DCP_DIFFERENCE_MISSING, "name not in the checkpoint", "names not in the checkpoint"},
+    {DCP_DIFFERENCE_UNEXPECTED, "name in the checkpoint, but not wanted",
+     "names in the checkpoint, but not wanted"},
+    {DCP_DIFFERENCE_UNUSED, "option matches no name", "options match no name"},
+};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static const struct policy *find_policy(dcp_strictness strictness)
+{
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
+        if (policies[i].strictness == strictness)
+            return &policies[i];
+    return NULL;
+}
+
+bool strictness_is_known(dcp_strictness strictness)
+{
+    return find_policy(strictness) != NULL;
+}
+
+static enum verdict judge_kind(dcp_strictness strictness, dcp_difference difference)
+{
+    const struct policy *policy = find_policy(strictness);
+    switch (difference) {
+    case DCP_DIFFERENCE_MISSING:
+        return policy->missing;
+    case DCP_DIFFERENCE_UNEXPECTED:
+        return policy->unexpected;
+    case DCP_DIFFERENCE_UNUSED:
+        return policy->unused;
+    case DCP_DIFFERENCE_CONVERTED:
+        return IGNORED;
+    case DCP_DIFFERENCE_MISMATCHED:
+        break;
+    }
+    return RAISED;
+}
 
 /* Longer than what an error keeps, so that dcp_error_set() does the cutting. */
 struct story {
@@ -57,54 +119,82 @@ static const char *find_closest(const struct load_differences *merged,
     return closest;
 }
 
+/* What is to be said of a name stands in brackets behind it. */
 static void tell_line(struct story *story, const struct load_differences *merged,
                       const struct metadata *metadata, const struct load_difference *line)
 {
+    const char *before = " (";
     tell(story, "\"%s\"", line->name);
+    if (strcmp(line->stored_name, line->name) != 0) {
+        tell(story, "%slooked for as \"%s\"", before, line->stored_name);
+        before = "; ";
+    }
+    const char *closest = NULL;
+    if (line->difference == DCP_DIFFERENCE_MISSING && line->detail[0] == '\0')
+        closest = find_closest(merged, metadata, line->stored_name);
     if (line->detail[0] != '\0')
-        tell(story, " (%s)", line->detail);
-    if (line->difference != DCP_DIFFERENCE_MISSING || line->detail[0] != '\0')
-        return;
-    const char *closest = find_closest(merged, metadata, line->name);
-    if (closest != NULL)
-        tell(story, " (did you mean \"%s\"?)", closest);
+        tell(story, "%s%s)", before, line->detail);
+    else if (closest != NULL)
+        tell(story, "%sdid you mean \"%s\"?)", before, closest);
+    else if (before[0] == ';')
+        tell(story, ")");
 }
 
-static dcp_status judge_kind(const struct load_differences *merged, dcp_difference difference,
-                             const struct metadata *metadata, dcp_status failure,
-                             const char *what_one, const char *what_many)
+/* How many differences of a kind there are, and the first few; false: none. */
+static bool tell_kind(struct story *story, const struct load_differences *merged,
+                      const struct metadata *metadata, const struct kind *kind)
 {
-    size_t count = 0;
+    size_t count = 0, told = 0;
     for (size_t i = 0; i < merged->count; i++)
-        count += merged->lines[i].difference == difference;
+        count += merged->lines[i].difference == kind->difference;
     if (count == 0)
-        return DCP_OK;
-    struct story story = {.length = 0};
-    tell(&story, "%zu %s: ", count, count == 1 ? what_one : what_many);
-    size_t told = 0;
+        return false;
+    story->length = 0;
+    tell(story, "%zu %s: ", count, count == 1 ? kind->one : kind->many);
     for (size_t i = 0; i < merged->count && told < NAMES_SHOWN; i++) {
-        if (merged->lines[i].difference != difference)
+        if (merged->lines[i].difference != kind->difference)
             continue;
-        tell(&story, "%s", told++ != 0 ? ", " : "");
-        tell_line(&story, merged, metadata, &merged->lines[i]);
+        tell(story, "%s", told++ != 0 ? ", " : "");
+        tell_line(story, merged, metadata, &merged->lines[i]);
     }
     if (count > told)
-        tell(&story, ", and %zu more", count - told);
-    return dcp_error_set(failure, "%s", story.text);
+        tell(story, ", and %zu more", count - told);
+    return true;
+}
+
+static dcp_status failure_of(const struct load_differences *merged, dcp_difference difference)
+{
+    switch (difference) {
+    case DCP_DIFFERENCE_MISSING:
+        return DCP_ERR_MISSING_KEY;
+    case DCP_DIFFERENCE_UNEXPECTED:
+        return DCP_ERR_UNEXPECTED_KEY;
+    case DCP_DIFFERENCE_MISMATCHED:
+        return merged->failure;
+    case DCP_DIFFERENCE_UNUSED:
+    case DCP_DIFFERENCE_CONVERTED:
+        break;
+    }
+    return DCP_ERR_ARGUMENT;
 }
 
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
                                   const struct metadata *metadata)
 {
-    RETURN_IF_ERROR(judge_kind(merged, DCP_DIFFERENCE_MISMATCHED, metadata, merged->failure,
-                               "name in the checkpoint does not fit",
-                               "names in the checkpoint do not fit"));
-    if (strictness != DCP_STRICT_PARTIAL)
-        RETURN_IF_ERROR(judge_kind(merged, DCP_DIFFERENCE_MISSING, metadata, DCP_ERR_MISSING_KEY,
-                                   "name not in the checkpoint", "names not in the checkpoint"));
-    if (strictness == DCP_STRICT_RAISE_ALL)
-        RETURN_IF_ERROR(judge_kind(merged, DCP_DIFFERENCE_UNEXPECTED, metadata,
-                                   DCP_ERR_UNEXPECTED_KEY, "name in the checkpoint, but not wanted",
-                                   "names in the checkpoint, but not wanted"));
+    struct story story;
+    for (size_t i = 0; i < KINDS; i++)
+        if (judge_kind(strictness, kinds[i].difference) == RAISED &&
+            tell_kind(&story, merged, metadata, &kinds[i]))
+            return dcp_error_set(failure_of(merged, kinds[i].difference), "%s", story.text);
     return DCP_OK;
+}
+
+void load_differences_log(const struct load_differences *merged, dcp_strictness strictness,
+                          const struct metadata *metadata, const char *path)
+{
+    struct story story;
+    for (size_t i = 0; i < KINDS; i++)
+        if (judge_kind(strictness, kinds[i].difference) == LOGGED &&
+            tell_kind(&story, merged, metadata, &kinds[i]))
+            log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, story.text);
 }
