@@ -15,30 +15,41 @@ enum { CANDIDATES_MAX = 4096, DISTANCE_MIN = 3 };
 
 enum verdict { IGNORED = 0, LOGGED, RAISED };
 
-/* What each strictness makes of each kind of difference; conversion was asked for. */
+/* What each strictness makes of each kind of difference. */
 static const struct policy {
     dcp_strictness strictness;
-    enum verdict missing, unexpected, unused;
+    enum verdict verdicts[DCP_DIFFERENCE_UNUSED + 1];
 } policies[] = {
-    {DCP_STRICT_MISSING, RAISED, IGNORED, IGNORED},
-    {DCP_STRICT_RAISE_ALL, RAISED, RAISED, RAISED},
-    {DCP_STRICT_LOG_MISSING, LOGGED, IGNORED, IGNORED},
-    {DCP_STRICT_LOG_ALL, LOGGED, LOGGED, LOGGED},
-    {DCP_STRICT_PARTIAL, IGNORED, IGNORED, IGNORED},
+    {DCP_STRICT_MISSING, {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_MISSING] = RAISED}},
+    {DCP_STRICT_RAISE_ALL,
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
+      [DCP_DIFFERENCE_MISSING] = RAISED,
+      [DCP_DIFFERENCE_UNEXPECTED] = RAISED,
+      [DCP_DIFFERENCE_UNUSED] = RAISED}},
+    {DCP_STRICT_LOG_MISSING,
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_MISSING] = LOGGED}},
+    {DCP_STRICT_LOG_ALL,
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
+      [DCP_DIFFERENCE_MISSING] = LOGGED,
+      [DCP_DIFFERENCE_UNEXPECTED] = LOGGED,
+      [DCP_DIFFERENCE_UNUSED] = LOGGED}},
+    {DCP_STRICT_PARTIAL, {[DCP_DIFFERENCE_MISMATCHED] = RAISED}},
 };
 
-/* Kinds of differences in the order in which they are judged, and how they are told of. */
+/* Kinds of differences in the order in which they are judged; conversion was asked for. */
 static const struct kind {
     dcp_difference difference;
-    const char *one;
-    const char *many;
+    dcp_status failure; /* DCP_OK: that of the first one */
+    const char *one, *many;
 } kinds[] = {
-    {DCP_DIFFERENCE_MISMATCHED, "name in the checkpoint does not fit",
+    {DCP_DIFFERENCE_MISMATCHED, DCP_OK, "name in the checkpoint does not fit",
      "names in the checkpoint do not fit"},
-    {DCP_DIFFERENCE_MISSING, "name not in the checkpoint", "names not in the checkpoint"},
-    {DCP_DIFFERENCE_UNEXPECTED, "name in the checkpoint, but not wanted",
+    {DCP_DIFFERENCE_MISSING, DCP_ERR_MISSING_KEY, "name not in the checkpoint",
+     "names not in the checkpoint"},
+    {DCP_DIFFERENCE_UNEXPECTED, DCP_ERR_UNEXPECTED_KEY, "name in the checkpoint, but not wanted",
      "names in the checkpoint, but not wanted"},
-    {DCP_DIFFERENCE_UNUSED, "option matches no name", "options match no name"},
+    {DCP_DIFFERENCE_UNUSED, DCP_ERR_ARGUMENT, "pattern or rule applies to no name",
+     "patterns and rules apply to no name"},
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -54,24 +65,6 @@ static const struct policy *find_policy(dcp_strictness strictness)
 bool strictness_is_known(dcp_strictness strictness)
 {
     return find_policy(strictness) != NULL;
-}
-
-static enum verdict judge_kind(dcp_strictness strictness, dcp_difference difference)
-{
-    const struct policy *policy = find_policy(strictness);
-    switch (difference) {
-    case DCP_DIFFERENCE_MISSING:
-        return policy->missing;
-    case DCP_DIFFERENCE_UNEXPECTED:
-        return policy->unexpected;
-    case DCP_DIFFERENCE_UNUSED:
-        return policy->unused;
-    case DCP_DIFFERENCE_CONVERTED:
-        return IGNORED;
-    case DCP_DIFFERENCE_MISMATCHED:
-        break;
-    }
-    return RAISED;
 }
 
 /* Longer than what an error keeps, so that dcp_error_set() does the cutting. */
@@ -162,39 +155,27 @@ static bool tell_kind(struct story *story, const struct load_differences *merged
     return true;
 }
 
-static dcp_status failure_of(const struct load_differences *merged, dcp_difference difference)
-{
-    switch (difference) {
-    case DCP_DIFFERENCE_MISSING:
-        return DCP_ERR_MISSING_KEY;
-    case DCP_DIFFERENCE_UNEXPECTED:
-        return DCP_ERR_UNEXPECTED_KEY;
-    case DCP_DIFFERENCE_MISMATCHED:
-        return merged->failure;
-    case DCP_DIFFERENCE_UNUSED:
-    case DCP_DIFFERENCE_CONVERTED:
-        break;
-    }
-    return DCP_ERR_ARGUMENT;
-}
-
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
                                   const struct metadata *metadata)
 {
+    const enum verdict *verdicts = find_policy(strictness)->verdicts;
     struct story story;
     for (size_t i = 0; i < KINDS; i++)
-        if (judge_kind(strictness, kinds[i].difference) == RAISED &&
-            tell_kind(&story, merged, metadata, &kinds[i]))
-            return dcp_error_set(failure_of(merged, kinds[i].difference), "%s", story.text);
+        if (verdicts[kinds[i].difference] == RAISED &&
+            tell_kind(&story, merged, metadata, &kinds[i])) {
+            dcp_status failure = kinds[i].failure;
+            return dcp_error_set(failure != DCP_OK ? failure : merged->failure, "%s", story.text);
+        }
     return DCP_OK;
 }
 
 void load_differences_log(const struct load_differences *merged, dcp_strictness strictness,
                           const struct metadata *metadata, const char *path)
 {
+    const enum verdict *verdicts = find_policy(strictness)->verdicts;
     struct story story;
     for (size_t i = 0; i < KINDS; i++)
-        if (judge_kind(strictness, kinds[i].difference) == LOGGED &&
+        if (verdicts[kinds[i].difference] == LOGGED &&
             tell_kind(&story, merged, metadata, &kinds[i]))
             log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, story.text);
 }

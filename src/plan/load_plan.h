@@ -72,8 +72,8 @@ dcp_status load_differences_merge(const struct load_differences *ranks, int rank
                                   const struct metadata *metadata, const struct load_names *names,
                                   struct load_differences *merged);
 bool strictness_is_known(dcp_strictness strictness);
-/* DCP_OK, or the failure that the strictness makes of them; the story names the first few names,
- * and for a missing name the closest stored one. */
+/* DCP_OK, or the failure that the strictness, which must be known, makes of them; the story names
+ * the first few names, and for a missing name the closest stored one. */
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
                                   const struct metadata *metadata);
 /* Logs what the strictness wants logged, in the same words. path: of the checkpoint. */

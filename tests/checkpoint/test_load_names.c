@@ -315,7 +315,7 @@ static void differences_are_logged_once(void **state)
              "20 load of \"%s\": 1 name not in the checkpoint: \"absent\"\n"
              "20 load of \"%s\": 2 names in the checkpoint, but not wanted: \"optimizer.m\", "
              "\"step\"\n"
-             "20 load of \"%s\": 1 option matches no name: \"steps\" (exclude[1])\n",
+             "20 load of \"%s\": 1 pattern or rule applies to no name: \"steps\" (exclude[1])\n",
              path, path, path);
     assert_string_equal(lines.text, expected);
 

@@ -193,7 +193,7 @@ static void each_strictness_does_as_it_says(void **state)
     static const char all[] =
         "load of \"c\": 1 name not in the checkpoint: \"b\" (did you mean \"a\"?)\n"
         "load of \"c\": 1 name in the checkpoint, but not wanted: \"a\"\n"
-        "load of \"c\": 1 option matches no name: \"x\" (exclude[0])\n";
+        "load of \"c\": 1 pattern or rule applies to no name: \"x\" (exclude[0])\n";
     static const struct {
         dcp_strictness strictness;
         dcp_status status_missing, status_unexpected, status_unused;
