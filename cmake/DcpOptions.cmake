@@ -15,6 +15,6 @@ set(DCP_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them: address
 option(DCP_COVERAGE "Instrument for coverage" OFF)
 set(DCP_PYTHON "" CACHE FILEPATH "Python with torch for the tests against PyTorch; empty: they are left out")
 
-if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
     set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()

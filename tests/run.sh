@@ -47,34 +47,45 @@ step_clang() {
         --suppressions-list=cmake/cppcheck.txt -D_GNU_SOURCE -DDCP_HAVE_ZSTD=1 -I include -I src -j "$jobs" src
 }
 
+# Tests of a preset, whose output is kept for the summary at the end.
+run_tests() {
+    ctest --preset "$1" -j "$jobs" | tee "build/$1.tests"
+}
+
 step_all-off() {
-    build all-off && ctest --preset all-off -j "$jobs"
+    build all-off && run_tests all-off
 }
 
 step_tsan() {
-    build tsan && ctest --preset tsan -j "$jobs"
+    build tsan && run_tests tsan
 }
 
 step_asan() {
-    build asan && ctest --preset asan -j "$jobs"
+    build asan && run_tests asan
 }
 
 step_release() {
-    tests/interop/setup "$venv" && build release -DDCP_PYTHON="$venv/bin/python" && ctest --preset release -j "$jobs"
+    tests/interop/setup "$venv" && build release -DDCP_PYTHON="$venv/bin/python" && run_tests release
 }
 
 steps=("$@")
 [ $# -gt 0 ] || steps=(format docs clang all-off tsan asan release)
 mkdir -p build
+rm -f build/*.tests
 install_packages || exit 1
-failed=()
+
+failed=() times=()
 for step in "${steps[@]}"; do
     printf '\n==== %s\n' "$step"
     started=$SECONDS
     "step_$step" || failed+=("$step")
-    printf -- '---- %s: %d s\n' "$step" $((SECONDS - started))
+    times+=("$step $((SECONDS - started)) s")
 done
-if [ ${#failed[@]} -gt 0 ]; then
-    printf '\nFAILED: %s\n' "${failed[*]}"
-    exit 1
-fi
+
+printf '\n==== '
+printf '%s, ' "${times[@]}"
+printf '%s failed\n' "${failed[*]:-nothing}"
+for step in "${steps[@]}"; do
+    [ ! -f "build/$step.tests" ] || { echo "$step:" && sed -n '/tests passed/,$p' "build/$step.tests"; }
+done
+[ ${#failed[@]} = 0 ]

@@ -10,22 +10,22 @@
 /* Tags: the kind of a digest, for chunks with the number of dimensions below it. */
 enum digest_kind { DIGEST_CHUNK = 0x100, DIGEST_INDEX = 0x200, DIGEST_STORAGE = 0x300 };
 
+#define METADATA   "torch.distributed.checkpoint.metadata"
+#define FILESYSTEM "torch.distributed.checkpoint.filesystem"
+/* PyTorch 1.13 */
+#define OLD_METADATA   "torch.distributed._shard.checkpoint.metadata"
+#define OLD_FILESYSTEM "torch.distributed._shard.checkpoint.filesystem"
+
 bool metadata_is_class(const struct pickle_value *callable, const char *name)
 {
-    static const char *const modules[] = {
-        "torch.distributed.checkpoint.metadata",
-        "torch.distributed.checkpoint.filesystem",
-        "torch.distributed._shard.sharded_tensor.metadata", /* TensorProperties until 2.2 */
-        "torch.distributed._shard.checkpoint.metadata",     /* 1.13 */
-        "torch.distributed._shard.checkpoint.filesystem",
-    };
-    if (callable->kind != PICKLE_GLOBAL || callable->as.global.name_length != strlen(name) ||
-        memcmp(callable->as.global.name, name, callable->as.global.name_length) != 0)
-        return false;
-    for (size_t i = 0; i < sizeof modules / sizeof modules[0]; i++)
-        if (pickle_is_global(callable, modules[i], name))
-            return true;
-    return false;
+    return pickle_is_global(callable, METADATA, name) ||
+           pickle_is_global(callable, OLD_METADATA, name);
+}
+
+static bool is_storage_class(const struct pickle_value *callable)
+{
+    return pickle_is_global(callable, FILESYSTEM, "_StorageInfo") ||
+           pickle_is_global(callable, OLD_FILESYSTEM, "_StorageInfo");
 }
 
 static const struct pickle_sequence *numbers_of(const struct pickle_value *value)
@@ -208,7 +208,7 @@ dcp_status metadata_digest(void *context, const struct pickle_value *value, uint
         status = parse_index(digester, object->state, &index);
         *tag = DIGEST_INDEX;
         *digest = index;
-    } else if (metadata_is_class(object->callable, "_StorageInfo")) {
+    } else if (is_storage_class(object->callable)) {
         const struct digested_storage *storage = NULL;
         status = parse_storage(digester, object->state, &storage);
         *tag = DIGEST_STORAGE;
@@ -221,12 +221,12 @@ dcp_status metadata_digest(void *context, const struct pickle_value *value, uint
     return status == DCP_ERR_NO_MEMORY ? status : DCP_OK;
 }
 
-/* The state of an object that should have been digested. */
-static dcp_status undigested_state(const struct pickle_value *value, const char *name,
+/* The state of an object of the right class that should have been digested. */
+static dcp_status undigested_state(const struct pickle_value *value, bool right, const char *name,
                                    const struct pickle_value **state)
 {
-    if (value->kind != PICKLE_OBJECT || !metadata_is_class(value->as.call->callable, name))
-        return dcp_error_set(DCP_ERR_FORMAT, "not a %s", name);
+    if (!right)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s, expected a %s", pickle_kind_name(value), name);
     *state = value->as.call->state;
     if (*state == NULL || (*state)->kind != PICKLE_DICT)
         return dcp_error_set(DCP_ERR_FORMAT, "a %s without fields", name);
@@ -243,7 +243,9 @@ dcp_status metadata_chunk(const struct metadata_digester *digester,
         chunk->sizes = chunk->offsets + chunk->ndim;
         return DCP_OK;
     }
-    RETURN_IF_ERROR(undigested_state(value, "ChunkStorageMetadata", &state));
+    bool right = value->kind == PICKLE_OBJECT &&
+                 metadata_is_class(value->as.call->callable, "ChunkStorageMetadata");
+    RETURN_IF_ERROR(undigested_state(value, right, "ChunkStorageMetadata", &state));
     return parse_chunk(digester, state, chunk);
 }
 
@@ -255,7 +257,9 @@ dcp_status metadata_index_key(const struct metadata_digester *digester,
         *index = value->as.digest;
         return DCP_OK;
     }
-    RETURN_IF_ERROR(undigested_state(value, "MetadataIndex", &state));
+    bool right = value->kind == PICKLE_OBJECT &&
+                 metadata_is_class(value->as.call->callable, "MetadataIndex");
+    RETURN_IF_ERROR(undigested_state(value, right, "MetadataIndex", &state));
     return parse_index(digester, state, index);
 }
 
@@ -268,6 +272,7 @@ dcp_status metadata_storage(const struct metadata_digester *digester,
         *storage = value->as.digest;
         return DCP_OK;
     }
-    RETURN_IF_ERROR(undigested_state(value, "_StorageInfo", &state));
+    bool right = value->kind == PICKLE_OBJECT && is_storage_class(value->as.call->callable);
+    RETURN_IF_ERROR(undigested_state(value, right, "_StorageInfo", &state));
     return parse_storage(digester, state, storage);
 }

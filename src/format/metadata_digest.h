@@ -58,7 +58,7 @@ dcp_status metadata_storage(const struct metadata_digester *digester,
                             const struct pickle_value *value,
                             const struct digested_storage **storage);
 
-/* Whether a callable is one of PyTorch's metadata classes, in the modules of any version. */
+/* Whether a callable is a class of PyTorch's metadata module, where any version has it. */
 bool metadata_is_class(const struct pickle_value *callable, const char *name);
 /* The numbers of a torch.Size, tuple or list: at most DCP_MAX_DIMS integers >= 0. what: for the
  * story. */

@@ -32,11 +32,20 @@ static dcp_status decode_dtype(const struct pickle_value *value, dcp_dtype *dtyp
     return DCP_OK;
 }
 
+static bool is_properties(const struct pickle_value *value)
+{
+    return value != NULL && value->kind == PICKLE_OBJECT &&
+           (metadata_is_class(value->as.call->callable, "TensorProperties") ||
+            /* until 2.2 */
+            pickle_is_global(value->as.call->callable,
+                             "torch.distributed._shard.sharded_tensor.metadata",
+                             "TensorProperties"));
+}
+
 /* A tuple of 5 values, or more from 2.15 on; all but the dtype only inform. */
 static dcp_status decode_properties(const struct pickle_value *value, struct metadata_entry *entry)
 {
-    if (value == NULL || value->kind != PICKLE_OBJECT ||
-        !metadata_is_class(value->as.call->callable, "TensorProperties"))
+    if (!is_properties(value))
         return dcp_error_set(DCP_ERR_FORMAT, "properties: %s, expected TensorProperties",
                              pickle_kind_name(value));
     const struct pickle_value *state = value->as.call->state;
@@ -134,7 +143,7 @@ dcp_status metadata_decode_entries(struct metadata_decoding *decoding,
     if (metadata->entries == NULL || decoding->chunks == NULL)
         return error_no_memory(count * sizeof *metadata->entries, "the entries of a checkpoint");
     for (size_t i = 0; i < count; i++) {
-        uint64_t place;
+        uint64_t place = 0;
         RETURN_IF_ERROR(place_entry(metadata, pairs->items[2 * i], &place));
         struct metadata_entry *entry = &metadata->entries[place];
         dcp_status status =

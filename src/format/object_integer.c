@@ -71,6 +71,7 @@ static void magnitude_read(struct magnitude *m, const unsigned char *bytes, size
         increment(absolute, size + 1);
     m->count = LIMBS_MAX;
     for (size_t i = 0; i < LIMBS_MAX; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): all bytes are set */
         m->limbs[i] = (uint32_t)absolute[4 * i] | (uint32_t)absolute[4 * i + 1] << 8 |
                       (uint32_t)absolute[4 * i + 2] << 16 | (uint32_t)absolute[4 * i + 3] << 24;
     magnitude_trim(m);

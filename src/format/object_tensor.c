@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "state/copy.h"
+#include "state/element_sign.h"
 
 /* Tensors may share storages and repeat elements, but not without end. */
 #define ALLOWANCE_BASE  (UINT64_C(64) << 20)
@@ -121,34 +122,16 @@ static dcp_status find_storage(struct object_tensors *tensors, const struct tens
     return DCP_OK;
 }
 
-/* Bytes of one floating-point component; 0 for dtypes without a sign bit of their own. */
-static size_t component_size(dcp_dtype dtype, bool *is_complex)
+/* Carries out the flags on dense little-endian elements. */
+static dcp_status resolve_flags(const struct tensor_view *view, void *elements, size_t count)
 {
-    *is_complex =
-        dtype == DCP_C128 || dtype == DCP_C64 || dtype == DCP_C32 || dtype == DCP_BCOMPLEX32;
-    if (*is_complex)
-        return dcp_dtype_size(dtype) / 2;
-    return dtype == DCP_F64 || dtype == DCP_F32 || dtype == DCP_F16 || dtype == DCP_BF16
-               ? dcp_dtype_size(dtype)
-               : 0;
-}
-
-/* Carries out the flags on dense little-endian elements by turning sign bits. */
-static dcp_status resolve_flags(const struct tensor_view *view, unsigned char *bytes, size_t size)
-{
-    bool is_complex;
-    size_t component = component_size(view->dtype, &is_complex);
-    bool conjugate = view->conjugate && is_complex;
-    if (view->negative && component == 0)
+    if (view->negative && !element_has_sign(view->dtype))
         return dcp_error_set(DCP_ERR_FORMAT, "tensor of %s that is flagged as negative",
                              dcp_dtype_name(view->dtype));
-    if (!conjugate && !view->negative)
-        return DCP_OK;
-    for (size_t i = 0; i < size / component; i++) {
-        bool imaginary = is_complex && i % 2 == 1;
-        if (view->negative != (conjugate && imaginary))
-            bytes[(i + 1) * component - 1] ^= 0x80;
-    }
+    if (view->conjugate)
+        element_conjugate(view->dtype, elements, count);
+    if (view->negative)
+        element_negate(view->dtype, elements, count);
     return DCP_OK;
 }
 
@@ -169,7 +152,7 @@ static dcp_status read_elements(struct object_tensors *tensors, const struct ten
     }
     if (view->swapped)
         copy_swap_bytes(view->dtype, chunk->data, size / element_size);
-    return resolve_flags(view, chunk->data, size);
+    return resolve_flags(view, chunk->data, size / element_size);
 }
 
 static dcp_status make_node(const struct tensor_view *view, bool requires_grad,
@@ -205,8 +188,8 @@ dcp_status object_tensor_read(struct object_tensors *tensors, const struct pickl
     if (status == DCP_OK)
         status = make_node(&view, tensor.requires_grad, pool, node);
     if (status == DCP_OK && size > 0)
-        status =
-            read_elements(tensors, &tensor, &view, &(*node)->as.tensor->chunks[0], (size_t)size);
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is a node, or a failure */
+        status = read_elements(tensors, &tensor, &view, (*node)->as.tensor->chunks, (size_t)size);
     arena_free(&arena);
     return status;
 }

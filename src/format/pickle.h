@@ -117,17 +117,16 @@ dcp_status pickle_read_digested(const void *bytes, size_t size,
                                 struct pickle_document *document);
 
 /* Small questions that all decoders ask. Names that Python 2 and 3 spell differently (__builtin__
- * and builtins) are the caller's to ask for. Lengths of literals are known to the compiler: what is
- * asked millions of times should not count letters. */
-bool pickle_global_is(const struct pickle_value *value, const char *module, size_t module_length,
-                      const char *name, size_t name_length);
-struct pickle_value *pickle_dict_find(const struct pickle_value *dict, const char *key,
-                                      size_t length);
-
+ * and builtins) are the caller's to ask for. Inline, so that comparing with literals costs a few
+ * instructions: some are asked millions of times. */
 static inline bool pickle_is_global(const struct pickle_value *value, const char *module,
                                     const char *name)
 {
-    return pickle_global_is(value, module, strlen(module), name, strlen(name));
+    return value != NULL && value->kind == PICKLE_GLOBAL &&
+           value->as.global.name_length == strlen(name) &&
+           value->as.global.module_length == strlen(module) &&
+           memcmp(value->as.global.name, name, strlen(name)) == 0 &&
+           memcmp(value->as.global.module, module, strlen(module)) == 0;
 }
 
 /* A CALL (or OBJECT) of that global. */
@@ -138,13 +137,23 @@ static inline bool pickle_is_call(const struct pickle_value *value, const char *
            pickle_is_global(value->as.call->callable, module, name);
 }
 
-bool pickle_text_is(const struct pickle_value *value, const char *text);
+static inline bool pickle_text_is(const struct pickle_value *value, const char *text)
+{
+    return value != NULL && value->kind == PICKLE_STRING && value->as.text.length == strlen(text) &&
+           memcmp(value->as.text.bytes, text, strlen(text)) == 0;
+}
 
 /* The value under a string key of a dict; the last one if it is there several times, as in Python;
  * NULL if none. */
 static inline struct pickle_value *pickle_dict_get(const struct pickle_value *dict, const char *key)
 {
-    return pickle_dict_find(dict, key, strlen(key));
+    if (dict == NULL || dict->kind != PICKLE_DICT)
+        return NULL;
+    struct pickle_value **items = dict->as.sequence.items;
+    for (uint32_t i = dict->as.sequence.count; i >= 2; i -= 2)
+        if (pickle_text_is(items[i - 2], key))
+            return items[i - 1];
+    return NULL;
 }
 
 /* "a string", for stories; "nothing" for NULL. */

@@ -50,7 +50,7 @@ static bool read_argument(struct pickle_machine *machine, const struct pickle_op
     size_t size = form->size != 0 ? (size_t)form->size - 1 : form->prefix;
     if (size > (size_t)(machine->end - machine->next))
         return fail_end(machine, size);
-    if (size == 0)
+    if (size == 0) /* lines of text, or no opcode at all */
         return true;
     machine->number = pickle_number(machine->next, size);
     machine->next += size;
@@ -201,19 +201,14 @@ static bool memoize(struct pickle_machine *machine)
     return machine_memo_put(machine, machine->memo.end);
 }
 
-static bool execute(struct pickle_machine *machine)
+/* The opcodes that are followed by an argument. */
+static bool execute_with_argument(struct pickle_machine *machine)
 {
-    switch ((enum pickle_opcode) * machine->opcode) {
+    switch (*machine->opcode) {
     case OP_PROTO:
         return check_protocol(machine);
     case OP_FRAME:
         return check_frame(machine);
-    case OP_NONE:
-        return push_none(machine);
-    case OP_NEWTRUE:
-        return push_bool(machine, true);
-    case OP_NEWFALSE:
-        return push_bool(machine, false);
     case OP_BININT:
         return push_int(machine, (int32_t)machine->number);
     case OP_BININT1:
@@ -237,6 +232,29 @@ static bool execute(struct pickle_machine *machine)
         return push_text(machine, PICKLE_BYTES);
     case OP_BYTEARRAY8:
         return push_bytearray(machine);
+    case OP_BINPUT:
+    case OP_LONG_BINPUT:
+        return machine_memo_put(machine, machine->number);
+    case OP_BINGET:
+    case OP_LONG_BINGET:
+        return machine_memo_get(machine, machine->number);
+    case OP_GLOBAL:
+        return push_global(machine);
+    default:
+        return machine_fail(machine, "unknown opcode");
+    }
+}
+
+/* Those that are not. */
+static bool execute_plain(struct pickle_machine *machine)
+{
+    switch (*machine->opcode) {
+    case OP_NONE:
+        return push_none(machine);
+    case OP_NEWTRUE:
+        return push_bool(machine, true);
+    case OP_NEWFALSE:
+        return push_bool(machine, false);
     case OP_EMPTY_LIST:
         return push_container(machine, PICKLE_LIST);
     case OP_EMPTY_DICT:
@@ -269,16 +287,8 @@ static bool execute(struct pickle_machine *machine)
         return machine_push_mark(machine);
     case OP_POP:
         return machine_pop(machine);
-    case OP_BINPUT:
-    case OP_LONG_BINPUT:
-        return machine_memo_put(machine, machine->number);
     case OP_MEMOIZE:
         return memoize(machine);
-    case OP_BINGET:
-    case OP_LONG_BINGET:
-        return machine_memo_get(machine, machine->number);
-    case OP_GLOBAL:
-        return push_global(machine);
     case OP_STACK_GLOBAL:
         return machine_stack_global(machine);
     case OP_REDUCE:
@@ -291,10 +301,9 @@ static bool execute(struct pickle_machine *machine)
         return machine_build(machine);
     case OP_BINPERSID:
         return machine_persistent(machine);
-    case OP_STOP:
-        break;
+    default:
+        return machine_fail(machine, "unknown opcode");
     }
-    return machine_fail(machine, "unknown opcode");
 }
 
 static bool run(struct pickle_machine *machine)
@@ -309,9 +318,10 @@ static bool run(struct pickle_machine *machine)
         const struct pickle_opcode_form *form = &pickle_opcode_forms[*machine->next++];
         if (*machine->opcode == OP_STOP)
             break;
-        if (form->size != 1 && !read_argument(machine, form))
-            return false;
-        if (!execute(machine))
+        bool done = form->size == 1
+                        ? execute_plain(machine)
+                        : read_argument(machine, form) && execute_with_argument(machine);
+        if (!done)
             return false;
     }
     if (machine->count != 1 || machine->fence != 0)

@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "state/copy.h"
+#include "state/element_sign.h"
 #include "storage/box_blocks.h"
-#include "storage/element_sign.h"
 
 #define BUFFER_SIZE ((int64_t)8 << 20)
 /* Runs that are this long are worth a read each, straight to where they go. */

@@ -82,6 +82,7 @@ static void file_free(struct shard_file *file)
     file_close(&file->file);
     error_restore(&story);
     memory_release(file->blocks);
+    memory_release(file->pieces);
     memory_release(file);
 }
 

@@ -23,6 +23,8 @@ struct shard_file {
     uint32_t block_size;     /* the rest only with a good footer */
     uint64_t *blocks;
     size_t block_count;
+    uint64_t *pieces; /* digests of the pieces that the footer lists, ascending */
+    size_t piece_count;
     size_t users; /* the rest is guarded by the reader's mutex */
     uint32_t index;
     struct shard_file *newer, *older; /* open files in order of use */

@@ -2,8 +2,10 @@
 #include "storage/shard_footer.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -53,6 +55,60 @@ static dcp_status take_blocks(struct shard_file *file, const struct footer *foot
     return DCP_OK;
 }
 
+/* What the metadata and the footer must agree on for a piece to be the one that is meant. */
+static uint64_t piece_digest(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    int64_t told[5 + 2 * DCP_MAX_DIMS] = {(int64_t)xxh3_64(entry->name, strlen(entry->name)),
+                                          (int64_t)piece->offset, (int64_t)piece->length};
+    size_t count = 5, ndim = entry->is_tensor ? (size_t)entry->ndim : 0;
+    told[3] = entry->is_tensor ? entry->ndim : -1;
+    told[4] = entry->is_tensor ? entry->dtype : 0;
+    for (size_t i = 0; i < ndim; i++) {
+        told[count++] = piece->offsets[i];
+        told[count++] = piece->sizes[i];
+    }
+    return xxh3_64(told, count * sizeof *told);
+}
+
+static int compare_digests(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static dcp_status take_pieces(struct shard_file *file, const struct metadata *contents)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < contents->count; i++)
+        total += contents->entries[i].piece_count;
+    file->pieces = memory_allocate_array(total, sizeof *file->pieces);
+    if (!file->pieces)
+        return error_no_memory(total * sizeof *file->pieces, "a list of pieces");
+    for (size_t i = 0; i < contents->count; i++) {
+        const struct metadata_entry *entry = &contents->entries[i];
+        for (size_t p = 0; p < entry->piece_count; p++)
+            file->pieces[file->piece_count++] = piece_digest(entry, &entry->pieces[p]);
+    }
+    if (total > 1)
+        qsort(file->pieces, total, sizeof *file->pieces, compare_digests);
+    return DCP_OK;
+}
+
+dcp_status shard_footer_check_piece(const struct shard_file *file,
+                                    const struct metadata_entry *entry,
+                                    const struct metadata_piece *piece)
+{
+    if (file->footer != FOOTER_GOOD)
+        return DCP_OK;
+    uint64_t digest = piece_digest(entry, piece);
+    if (file->piece_count > 0 &&
+        bsearch(&digest, file->pieces, file->piece_count, sizeof *file->pieces, compare_digests))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT,
+                         "the footer of %s has no such piece of %" PRIu64 " bytes at this place",
+                         file->file.path, piece->length);
+}
+
 static bool is_damage(dcp_status status)
 {
     return status == DCP_ERR_FORMAT || status == DCP_ERR_CHECKSUM;
@@ -80,6 +136,8 @@ dcp_status shard_footer_read(struct shard_file *file, const char *save_id)
         status = DCP_OK;
     } else if (status == DCP_OK && found) {
         status = check_save(file, &footer, save_id);
+        if (status == DCP_OK)
+            status = take_pieces(file, &footer.contents);
         if (status == DCP_OK)
             status = take_blocks(file, &footer);
     }

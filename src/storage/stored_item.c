@@ -8,6 +8,7 @@
 #include "format/item.h"
 #include "format/zip.h"
 #include "state/box.h"
+#include "storage/shard_footer.h"
 
 /* Streams up to here are read at once if all of them is wanted: one read instead of several. */
 #define SMALL_STREAM ((uint64_t)64 << 10)
@@ -95,6 +96,8 @@ dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reade
         return status;
     }
     status = check_range(item->file, piece);
+    if (status == DCP_OK && verification != DCP_VERIFY_NONE)
+        status = shard_footer_check_piece(item->file, entry, piece);
     if (status == DCP_OK)
         status = checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
                                      is_stream ? piece->length : item->file->size, verification,

@@ -79,7 +79,7 @@ static dcp_status trial_body(struct rank *self)
     const char *path = self->path;
 
     if (trial->oddity == ODD_ABSENT)
-        save.timeout_seconds = load.timeout_seconds = 0.3;
+        save.timeout_seconds = load.timeout_seconds = 1;
     if (oddity == ODD_BAD_OPTION) {
         save.thread_count = -3;
         load.verification = (dcp_verification)77;
@@ -156,7 +156,7 @@ static void test_absent_rank(void **state)
     clock_gettime(CLOCK_MONOTONIC, &start);
     expect_all(path_in(state, "c"), (struct trial){ODD_ABSENT, 0, false}, DCP_ERR_TIMEOUT, "rank");
     clock_gettime(CLOCK_MONOTONIC, &end);
-    assert_true(end.tv_sec - start.tv_sec < 3 * 2);
+    assert_true(end.tv_sec - start.tv_sec <= 3 * 2);
     assert_int_not_equal(access(path_in(state, "c/.metadata"), F_OK), 0);
 }
 

@@ -111,47 +111,45 @@ static void sample_make(struct sample *sample)
 #define SHARED(text) TEXT(text) "MEMOIZE "
 #define GET(number)  "BINGET " #number " "
 
+/* One line for each value that others refer to, with its number. */
+/* clang-format off */
 static const char sample_script[] =
     "PROTO 4 " SHARED("torch.distributed.checkpoint.metadata") /* 0 */
-    TEXT("Metadata") "STACK_GLOBAL EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " TEXT(
-        "state_dict_metadata") "EMPTY_DICT MARK " SHARED("model.w") /* 1 */
+    TEXT("Metadata") "STACK_GLOBAL EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK "
+    TEXT("state_dict_metadata") "EMPTY_DICT MARK " SHARED("model.w") /* 1 */
     GET(0) TEXT("TensorStorageMetadata") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT "
-                                         "MARK " SHARED("properties") /* 3 */
-    GET(0) TEXT("TensorProperties") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ MARK " SHARED(
-        "torch")                                                           /* 5 */
+    "MARK " SHARED("properties") /* 3 */
+    GET(0) TEXT("TensorProperties") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ MARK "
+    SHARED("torch") /* 5 */
     TEXT("bfloat16") "STACK_GLOBAL MEMOIZE " SHARED("torch.serialization") /* 7 */
-    TEXT("_get_layout") "STACK_GLOBAL MEMOIZE " SHARED("torch.strided")    /* 9 */
-    "TUPLE1 REDUCE NEWTRUE " GET(0)
-        TEXT("_MEM_FORMAT_ENCODING") "STACK_GLOBAL MEMOIZE BININT1 0 TUPLE1 REDUCE NEWFALSE "
-                                     "TUPLE BUILD " SHARED("size") /* 11 */
-    GET(5) TEXT("Size") "STACK_GLOBAL MEMOIZE BININT1 4 TUPLE1 TUPLE1 REDUCE " SHARED(
-        "chunks") /* 13 */
-    "EMPTY_LIST MARK " GET(0)
-        TEXT("ChunkStorageMetadata") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT "
-                                     "MARK " SHARED("offsets")
-                                         GET(12) "BININT1 0 TUPLE1 TUPLE1 REDUCE " /* 15 */
-    SHARED("sizes") GET(12) "BININT1 4 TUPLE1 TUPLE1 REDUCE "                      /* 16 */
-                            "SETITEMS BUILD APPENDS SETITEMS BUILD " SHARED("3")   /* 17 */
-    GET(0) TEXT("BytesStorageMetadata") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ SETITEMS " TEXT(
-        "planner_data") "EMPTY_DICT MARK " GET(1) SHARED("model") SHARED("w") "TUPLE2 " /* 19, 20 */
+    TEXT("_get_layout") "STACK_GLOBAL MEMOIZE " SHARED("torch.strided") /* 9 */
+    "TUPLE1 REDUCE NEWTRUE " GET(0) TEXT("_MEM_FORMAT_ENCODING")
+    "STACK_GLOBAL MEMOIZE BININT1 0 TUPLE1 REDUCE NEWFALSE " "TUPLE BUILD " SHARED("size") /* 11 */
+    GET(5) TEXT("Size") "STACK_GLOBAL MEMOIZE BININT1 4 TUPLE1 TUPLE1 REDUCE " SHARED("chunks") /* 13 */
+    "EMPTY_LIST MARK " GET(0) TEXT("ChunkStorageMetadata")
+    "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT " "MARK " SHARED("offsets") GET(12)
+    "BININT1 0 TUPLE1 TUPLE1 REDUCE " /* 15 */
+    SHARED("sizes") GET(12) "BININT1 4 TUPLE1 TUPLE1 REDUCE " /* 16 */
+    "SETITEMS BUILD APPENDS SETITEMS BUILD " SHARED("3") /* 17 */
+    GET(0) TEXT("BytesStorageMetadata") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ SETITEMS "
+    TEXT("planner_data") "EMPTY_DICT MARK " GET(1) SHARED("model") SHARED("w") "TUPLE2 " /* 19, 20 */
     GET(17) "BININT1 3 TUPLE1 SETITEMS " TEXT("storage_data") "EMPTY_DICT MARK " GET(0)
-        TEXT("MetadataIndex") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " /* 21 */
-    SHARED("fqn") GET(1) SHARED("index") "BININT1 0 " SHARED("offset")                   /* 24 */
-    GET(12) "BININT1 0 TUPLE1 TUPLE1 REDUCE SETITEMS BUILD " SHARED(
-        "torch.distributed.checkpoint.filesystem")                                  /* 25 */
+    TEXT("MetadataIndex") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " /* 21 */
+    SHARED("fqn") GET(1) SHARED("index") "BININT1 0 " SHARED("offset") /* 24 */
+    GET(12) "BININT1 0 TUPLE1 TUPLE1 REDUCE SETITEMS BUILD "
+    SHARED("torch.distributed.checkpoint.filesystem") /* 25 */
     TEXT("_StorageInfo") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " /* 26 */
-    SHARED("relative_path") SHARED("__1_0.distcp")
-        GET(24) "BININT2 1000 " SHARED("length") "BININT2 1577 SETITEMS BUILD " /* 29 */
-    GET(21) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(22) GET(17) GET(
-        23) "NONE SETITEMS BUILD " GET(26) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(27)
-        SHARED("__0_0.distcp") GET(24) "BININT1 0 " GET(29) "BININT2 1000 " SHARED("transform_"
-                                                                                   "descriptors") "EMPTY_LIST " SHARED(
-            "stream.zstd/1") "APPEND SETITEMS BUILD SETITEMS " TEXT("storage_meta") GET(0)
-            TEXT("StorageMeta") "STACK_GLOBAL EMPTY_TUPLE NEWOBJ EMPTY_DICT "
-                                "MARK " TEXT("checkpoint_id") "NONE " TEXT("save_id") TEXT("abc")
-                                    TEXT("load_id") "NONE " TEXT(
-                                        "modules") "EMPTY_LIST SETITEMS BUILD " TEXT("version")
-                                        TEXT("1.0.0") "SETITEMS BUILD STOP";
+    SHARED("relative_path") SHARED("__1_0.distcp") GET(24) "BININT2 1000 " SHARED("length")
+    "BININT2 1577 SETITEMS BUILD " /* 29 */
+    GET(21) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(22) GET(17) GET(23) "NONE SETITEMS BUILD "
+    GET(26) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(27) SHARED("__0_0.distcp") GET(24)
+    "BININT1 0 " GET(29) "BININT2 1000 " SHARED("transform_descriptors") "EMPTY_LIST "
+    SHARED("stream.zstd/1") "APPEND SETITEMS BUILD SETITEMS " TEXT("storage_meta") GET(0)
+    TEXT("StorageMeta") "STACK_GLOBAL EMPTY_TUPLE NEWOBJ EMPTY_DICT " "MARK "
+    TEXT("checkpoint_id") "NONE " TEXT("save_id") TEXT("abc") TEXT("load_id") "NONE "
+    TEXT("modules") "EMPTY_LIST SETITEMS BUILD " TEXT("version") TEXT("1.0.0")
+    "SETITEMS BUILD STOP";
+/* clang-format on */
 
 static void writes_what_pytorch_would(void **state)
 {

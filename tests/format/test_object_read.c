@@ -591,7 +591,7 @@ static void test_damaged_tensors_are_refused(void **state)
     static const char huge[] =
         "\x80\x02" TENSOR("torch\nFloatStorage", "\6", "K\0J\0\0\0\x40K\1\x86K\0K\0\x86") "tR\x85.";
     static const char negative[] = "\x80\x02" TENSOR(
-        "torch\nIntStorage", "\6", "K\0K\6\x85K\1\x85") "}X\3\0\0\0neg\x88stR\x85.";
+        "torch\nBoolStorage", "\x18", "K\0K\x18\x85K\1\x85") "}X\3\0\0\0neg\x88stR\x85.";
     struct record record = {"archive/data/0", floats, sizeof floats, false};
     struct record shorter = {"archive/data/0", floats, sizeof floats - 4, false};
     struct record elsewhere = {"archive/data/1", floats, sizeof floats, false};

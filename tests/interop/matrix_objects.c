@@ -41,7 +41,7 @@ static void add_numbers(dcp_state *dict)
 static void add_texts(dcp_state *dict)
 {
     char bytes[256];
-    static char text[70000];
+    char text[70000];
 
     for (int i = 0; i < 256; i++)
         bytes[i] = (char)i;

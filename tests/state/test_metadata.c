@@ -85,6 +85,26 @@ static void pieces_without_elements_are_allowed(void **state)
     expect(entry, DCP_OK, NULL);
 }
 
+static void slabs_in_order_need_no_sorting(void **state)
+{
+    (void)state;
+    struct tensor tensor;
+    struct metadata_entry *entry = tensor_of(&tensor, 5, 6, 3);
+    set_piece(&tensor, 0, 0, 0, 5, 1);
+    set_piece(&tensor, 1, 0, 1, 5, 5);
+    set_piece(&tensor, 2, 0, 6, 5, 0);
+    failing_allocator_install(1, true);
+    expect(entry, DCP_OK, NULL);
+    set_piece(&tensor, 1, 0, 2, 5, 4);
+    expect(entry, DCP_ERR_NO_MEMORY, NULL);
+    assert_int_equal(failing_allocator_remove(), 0);
+    expect(entry, DCP_ERR_COVERAGE, "[0:5, 1:2]");
+    set_piece(&tensor, 1, 0, 1, 4, 5);
+    expect(entry, DCP_ERR_COVERAGE, "[4:5, 1:6]");
+    set_piece(&tensor, 1, 0, 0, 5, 6);
+    expect(entry, DCP_ERR_OVERLAP, "overlap");
+}
+
 static void scalars_have_one_piece(void **state)
 {
     (void)state;
@@ -249,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(whole_tensors_pass),
         cmocka_unit_test(pieces_without_elements_are_allowed),
+        cmocka_unit_test(slabs_in_order_need_no_sorting),
         cmocka_unit_test(scalars_have_one_piece),
         cmocka_unit_test(holes_are_told),
         cmocka_unit_test(overlaps_are_told),

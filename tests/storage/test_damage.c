@@ -82,8 +82,8 @@ static const struct sample_item *item_of(const struct sample *sample, const char
     return NULL;
 }
 
-/* More than a thousand single bits over the whole file: each is noticed by the verification, and no read
- * gives other values than were written without saying so, unless it was told not to look. */
+/* More than a thousand single bits over the whole file: each is noticed by the verification, and no
+ * read gives other values than were written without saying so, unless it was told not to look. */
 static void flipped_bits_are_found(void **state)
 {
     struct sample sample;

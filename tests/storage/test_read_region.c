@@ -11,7 +11,7 @@
 #include "fault/failing_allocator.h"
 #include "layout.h"
 #include "scratch.h"
-#include "storage/element_sign.h"
+#include "state/element_sign.h"
 #include "storage/read_region.h"
 
 /* A source that counts what is read of it. */

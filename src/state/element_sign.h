@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The lazy flags of stored views: PyTorch stores conjugated and negated views as they lie in
  * memory, with a flag that says what is still to be done to the elements. */
-#ifndef STORAGE_ELEMENT_SIGN_H
-#define STORAGE_ELEMENT_SIGN_H
+#ifndef STATE_ELEMENT_SIGN_H
+#define STATE_ELEMENT_SIGN_H
 
 #include "dcp/tensor.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "storage/element_sign.h"
+#include "state/element_sign.h"
 
 enum sign_kind {
     SIGN_NONE,
