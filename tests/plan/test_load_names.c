@@ -172,6 +172,48 @@ static void renamed_mismatches_name_both(void **state)
     scene_free(&scene);
 }
 
+/* A dict that old versions stored whole is found under the name that a rule gives it. */
+static void objects_above_are_found_by_their_stored_name(void **state)
+{
+    (void)state;
+    static const char *const stored[] = {"old.group", NULL};
+    static const char *const wanted[] = {"new.group.lr", NULL};
+    static const dcp_rename renames[] = {{DCP_RENAME_PREFIX, "new.", "old."}};
+    dcp_load_options options = {.renames = renames, .rename_count = 1};
+    struct scene scene;
+    scene_make(&scene, stored, wanted);
+    assert_int_equal(scene_run(&scene, &options), DCP_OK);
+    expect_lines(&scene,
+                 "0 new.group.lr [the object \"old.group\" above it is stored whole] old.group.lr; "
+                 "1 old.group [] old.group; ");
+    scene_free(&scene);
+}
+
+/* What one rank used is used. */
+static void options_are_unused_if_no_rank_used_them(void **state)
+{
+    (void)state;
+    static const char *const stored[] = {"a", NULL};
+    static const dcp_rename renames[] = {{DCP_RENAME_EXACT, "x", "a"},
+                                         {DCP_RENAME_EXACT, "y", "a"}};
+    static const char *const wanted[2][2] = {{"x", NULL}, {"y", NULL}};
+    dcp_load_options options = {.renames = renames, .rename_count = 2};
+    struct scene scenes[2];
+    for (int i = 0; i < 2; i++) {
+        scene_make(&scenes[i], stored, wanted[i]);
+        assert_int_equal(scene_run(&scenes[i], &options), DCP_OK);
+        assert_int_equal(scenes[i].all.count, 1);
+    }
+    struct load_differences ranks[2] = {scenes[0].mine, scenes[1].mine}, merged;
+    assert_int_equal(
+        load_differences_merge(ranks, 2, &scenes[0].merged.metadata, &scenes[0].names, &merged),
+        DCP_OK);
+    assert_int_equal(merged.count, 0);
+    load_differences_free(&merged);
+    scene_free(&scenes[0]);
+    scene_free(&scenes[1]);
+}
+
 struct log_lines {
     char text[2048];
 };
@@ -317,6 +359,8 @@ int main(void)
         cmocka_unit_test(names_left_out_are_neither_missing_nor_unexpected),
         cmocka_unit_test(renamed_names_are_found),
         cmocka_unit_test(renamed_mismatches_name_both),
+        cmocka_unit_test(objects_above_are_found_by_their_stored_name),
+        cmocka_unit_test(options_are_unused_if_no_rank_used_them),
         cmocka_unit_test(each_strictness_does_as_it_says),
         cmocka_unit_test(values_are_pinned),
         cmocka_unit_test(ranks_with_other_options_are_found),
