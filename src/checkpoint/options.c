@@ -57,7 +57,12 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
     RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
     if (!strictness_is_known(options->strictness))
         return out_of_range("strictness", (int)options->strictness);
-    if ((unsigned)options->verification > DCP_VERIFY_NONE)
-        return out_of_range("verification", (int)options->verification);
+    return options_check_verification(options->verification);
+}
+
+dcp_status options_check_verification(dcp_verification verification)
+{
+    if ((unsigned)verification > DCP_VERIFY_NONE)
+        return out_of_range("verification", (int)verification);
     return DCP_OK;
 }

@@ -13,6 +13,7 @@
  * wrong arguments can tell the others. */
 dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options);
 dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options);
+dcp_status options_check_verification(dcp_verification verification);
 
 /* What all ranks must pass alike: the coordinator's message of it, and comparing one's own. A
  * difference is DCP_ERR_ARGUMENT, which names the option. Options must have been checked. */
