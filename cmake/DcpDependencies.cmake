@@ -44,3 +44,14 @@ if(NOT DCP_MPI STREQUAL "OFF")
     find_package(MPI COMPONENTS C)
 endif()
 dcp_decide(MPI "MPI_C_FOUND")
+
+# Since 12.5 the runtime gives functions of the driver by version.
+if(NOT DCP_CUDA STREQUAL "OFF")
+    find_package(CUDAToolkit 12.5 QUIET)
+endif()
+dcp_decide(CUDA "TARGET;CUDA::cudart_static")
+
+if(NOT DCP_NCCL STREQUAL "OFF")
+    find_package(NCCL 2.14)
+endif()
+dcp_decide(NCCL "NCCL_FOUND;AND;DCP_HAVE_CUDA")

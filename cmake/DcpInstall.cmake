@@ -26,7 +26,8 @@ string(REGEX REPLACE "/$" "" dcp_pc_prefix ${dcp_pc_prefix})
 dcp_install_library(dcp "")
 dcp_install_pkg_config(dcp)
 install(FILES include/dcp.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY include/dcp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN mpi.h EXCLUDE)
+install(DIRECTORY include/dcp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} 
+    PATTERN cuda.h EXCLUDE PATTERN mpi.h EXCLUDE PATTERN nccl.h EXCLUDE)
 install(TARGETS dcp_command RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 if(DCP_HAVE_MPI)
@@ -36,6 +37,22 @@ if(DCP_HAVE_MPI)
     list(JOIN MPI_C_LIBRARIES " " dcp_pc_mpi_links)
     dcp_install_pkg_config(dcp-mpi)
     install(FILES include/dcp/mpi.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dcp)
+endif()
+
+if(DCP_HAVE_CUDA)
+    dcp_install_library(dcp_cuda Cuda)
+    list(TRANSFORM CUDAToolkit_INCLUDE_DIRS PREPEND -I OUTPUT_VARIABLE dcp_pc_cuda_includes)
+    list(JOIN dcp_pc_cuda_includes " " dcp_pc_cuda_includes)
+    get_target_property(dcp_pc_cuda_links CUDA::cudart_static IMPORTED_LOCATION)
+    dcp_install_pkg_config(dcp-cuda)
+    install(FILES include/dcp/cuda.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dcp)
+endif()
+
+if(DCP_HAVE_NCCL)
+    dcp_install_library(dcp_nccl Nccl)
+    dcp_install_pkg_config(dcp-nccl)
+    install(FILES include/dcp/nccl.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/dcp)
+    install(FILES cmake/FindNCCL.cmake DESTINATION ${dcp_package_dir})
 endif()
 
 configure_package_config_file(cmake/dcpConfig.cmake.in ${PROJECT_BINARY_DIR}/dcpConfig.cmake

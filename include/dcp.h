@@ -3,12 +3,14 @@
  * @file dcp.h
  * @brief The front door: everything of libdcp that needs no other library.
  *
- * `dcp/mpi.h` (libdcp_mpi) is apart, because it pulls in the header of MPI.
+ * `dcp/cuda.h`, `dcp/mpi.h` and `dcp/nccl.h` (libdcp_cuda, libdcp_mpi, libdcp_nccl) are apart,
+ * because they pull in the headers of others.
  */
 #ifndef DCP_H
 #define DCP_H
 
 #include "dcp/checkpoint.h"
+#include "dcp/device.h"
 #include "dcp/environment.h"
 #include "dcp/group.h"
 #include "dcp/load.h"

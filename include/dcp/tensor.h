@@ -6,7 +6,7 @@
 #ifndef DCP_TENSOR_H
 #define DCP_TENSOR_H
 
-#include "status.h"
+#include "device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,15 +64,6 @@ DCP_API const char *dcp_dtype_name(dcp_dtype dtype);
  * if there is none. */
 DCP_API dcp_dtype dcp_dtype_from_name(const char *name);
 
-/** Kinds of memory. */
-typedef enum dcp_device_type { DCP_DEVICE_HOST = 0 } dcp_device_type;
-
-/** Where memory is. The zero value is host memory. */
-typedef struct dcp_device {
-    dcp_device_type type;
-    int32_t index; /**< which of several devices of that type; 0 for host memory */
-} dcp_device;
-
 /**
  * One chunk (an axis-aligned box) of one tensor, and the memory that holds it.
  *
@@ -86,7 +77,7 @@ typedef struct dcp_tensor {
     bool sharded; /**< `offsets` and `sizes` say which box of the tensor this is; else the whole */
     bool strided; /**< `strides` say how the chunk lies in memory; else row-major, dense */
     bool requires_grad; /**< informative; written to the metadata */
-    dcp_device device;
+    dcp_device device;  /**< where `data` is; chunks of one tensor may be on several devices */
     void *data; /**< element (0, ..., 0) of the chunk; borrowed. NULL on load: memory is allocated
                    for the caller. NULL on save: an error, unless the chunk has no elements */
     int64_t global_shape[DCP_MAX_DIMS];

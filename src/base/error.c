@@ -29,6 +29,8 @@ static const char *status_text(dcp_status status)
         return "not found";
     case DCP_ERR_EXISTS:
         return "already exists";
+    case DCP_ERR_DEVICE:
+        return "device error";
     case DCP_ERR_FORMAT:
         return "malformed data";
     case DCP_ERR_CHECKSUM:

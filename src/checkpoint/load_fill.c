@@ -73,10 +73,8 @@ static dcp_status read_tensor(void *context, size_t index)
         return DCP_OK;
     const struct state_tensor *tensor = reading->flat->entries[item->wanted].node->as.tensor;
     const struct state_chunk *chunk = &tensor->chunks[item->chunk];
-    struct box target = {tensor->ndim, chunk->offsets, chunk->sizes};
     return shard_read_tensor(reading->reader, entry, &entry->pieces[item->piece], item->region,
-                             tensor->dtype, target, chunk->strides, chunk->data,
-                             reading->verification);
+                             tensor->dtype, chunk, reading->verification);
 }
 
 /* Other ranks may run beside this one, so half of the processors that it may use. */

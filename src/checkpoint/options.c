@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "plan/load_plan.h"
 #include "storage/io_queue.h"
 
 static dcp_status check_group(const dcp_group *group, int32_t *coordinator, double *timeout_seconds)
@@ -56,13 +57,18 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
 {
     *options = *given;
     RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
-    if ((unsigned)options->strictness > DCP_STRICT_PARTIAL)
+    if (!strictness_is_known(options->strictness))
         return out_of_range("strictness", (int)options->strictness);
-    if ((unsigned)options->verification > DCP_VERIFY_NONE)
-        return out_of_range("verification", (int)options->verification);
     RETURN_IF_ERROR(io_check(options->io));
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
                              options->thread_count, DCP_MAX_LOAD_THREADS);
+    return options_check_verification(options->verification);
+}
+
+dcp_status options_check_verification(dcp_verification verification)
+{
+    if ((unsigned)verification > DCP_VERIFY_NONE)
+        return out_of_range("verification", (int)verification);
     return DCP_OK;
 }

@@ -7,6 +7,7 @@
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
+#include "checkpoint/options.h"
 #include "dcp/checkpoint.h"
 #include "plan/load_plan.h"
 #include "storage/shard_reader.h"
@@ -149,7 +150,7 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     if (status == DCP_OK)
         status = flatten_check_destinations(&flat);
     if (status == DCP_OK)
-        status = load_plan_make(&flat, &checkpoint->metadata, false, &plan, &differences);
+        status = load_plan_make(&flat, &checkpoint->metadata, NULL, false, &plan, &differences);
     if (status == DCP_OK)
         status = load_differences_judge(&differences, DCP_STRICT_MISSING, &checkpoint->metadata);
     if (status == DCP_OK)
@@ -163,6 +164,15 @@ done:
     return status;
 }
 
+static bool has_elements(const dcp_tensor *chunk)
+{
+    const int64_t *sizes = chunk->sharded ? chunk->sizes : chunk->global_shape;
+    for (int32_t d = 0; d < chunk->ndim && d < DCP_MAX_DIMS; d++)
+        if (sizes[d] == 0)
+            return false;
+    return true;
+}
+
 dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
                                  const dcp_tensor *destination, size_t tensor_size,
                                  dcp_verification verification)
@@ -174,8 +184,9 @@ dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
     if (!destination)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
-    if (!ours.data)
+    if (!ours.data && has_elements(&ours))
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination has no memory", found->name);
+    RETURN_IF_ERROR(options_check_verification(verification));
     return read_through_plan(checkpoint, found, &ours, verification);
 }
 

@@ -82,6 +82,7 @@ static void rename_global(struct name_part *module, struct name_part *name)
         {"__builtin__", "unicode", "builtins", "str"},
         {"__builtin__", NULL, "builtins", NULL},
         {"copy_reg", NULL, "copyreg", NULL},
+        {"exceptions", NULL, "builtins", NULL},
     };
     for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++) {
         if (!name_part_is(*module, renamed[i].old_module) ||

@@ -38,7 +38,8 @@ struct state_chunk {
     int64_t *sizes;
     int64_t *strides; /* always filled in */
     void *data;
-    bool owned; /* allocated by a load; freed with the root */
+    dcp_device device; /* where data is */
+    bool owned;        /* allocated by a load; freed with the root */
 };
 
 struct state_tensor {
@@ -47,7 +48,6 @@ struct state_tensor {
     int64_t *global_shape;
     bool requires_grad;
     bool sharded; /* some chunk may be less than the whole */
-    dcp_device device;
     struct state_chunk *chunks;
     size_t chunk_count;
     size_t chunk_capacity;
@@ -91,6 +91,7 @@ struct state_opaque {
 /* Memory of a chunk that the tree owns. */
 struct state_block {
     void *data;
+    dcp_device device;
     struct state_block *next;
 };
 
@@ -153,7 +154,7 @@ const char *node_kind_name(dcp_kind kind);
  * then. */
 dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *object);
 
-/* Gives a chunk memory (aligned to 64 bytes, dense) that the tree owns. */
+/* Gives a chunk dense memory that the tree owns, on its device; host memory aligned to 64 bytes. */
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index);
 
 /* Walks over graphs that may share nodes and contain themselves. Each walk has marks of its own,

@@ -2,9 +2,8 @@
 /* The memory of a tree: pools that nodes come from, and objects that take each other's place. */
 #include "base/memory.h"
 #include "state/box.h"
+#include "state/device_memory.h"
 #include "state/node.h"
-
-#define CHUNK_ALIGNMENT 64
 
 static void pool_init(struct state_pool *pool, struct state_root *root)
 {
@@ -38,7 +37,7 @@ static void pool_clear(struct state_pool *pool)
     for (struct state_index *index = pool->indexes; index; index = index->next)
         name_table_free(&index->names);
     for (struct state_block *block = pool->blocks; block; block = block->next)
-        memory_release_aligned(block->data);
+        device_memory_release(&block->device, block->data);
     arena_free(&pool->arena);
 }
 
@@ -129,9 +128,8 @@ dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index)
     struct state_block *block = arena_allocate(&pool->arena, sizeof *block);
     if (!block)
         return error_no_memory(sizeof *block, "a chunk's record");
-    block->data = memory_allocate_aligned(CHUNK_ALIGNMENT, (size_t)bytes);
-    if (!block->data)
-        return error_no_memory((size_t)bytes, "a chunk");
+    *block = (struct state_block){.device = chunk->device};
+    RETURN_IF_ERROR(device_memory_allocate(&block->device, (size_t)bytes, &block->data));
     block->next = pool->blocks;
     pool->blocks = block;
     shape_strides(tensor->ndim, chunk->sizes, chunk->strides);

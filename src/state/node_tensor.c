@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "state/box.h"
+#include "state/device_memory.h"
 #include "state/node.h"
 
 #define BOX_TEXT_MAX 160
@@ -18,10 +19,7 @@ dcp_status tensor_check_shape(const dcp_tensor *tensor)
     if (tensor->ndim < 0 || tensor->ndim > DCP_MAX_DIMS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%" PRId32 " dimensions, expected 0 to %d",
                              tensor->ndim, DCP_MAX_DIMS);
-    if (tensor->device.type != DCP_DEVICE_HOST)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "the tensor is on a device of type %d, only host memory (%d) is known",
-                             (int)tensor->device.type, (int)DCP_DEVICE_HOST);
+    RETURN_IF_ERROR(device_check(&tensor->device));
     for (int32_t i = 0; i < tensor->ndim; i++)
         if (tensor->global_shape[i] < 0)
             return dcp_error_set(
@@ -100,7 +98,6 @@ dcp_state *node_tensor_empty(struct state_pool *pool, const dcp_tensor *tensor)
         .ndim = tensor->ndim,
         .global_shape = shape,
         .requires_grad = tensor->requires_grad,
-        .device = tensor->device,
     };
     node->as.tensor = ours;
     return node;
@@ -114,7 +111,13 @@ static dcp_status chunk_init(struct state_pool *pool, struct state_chunk *chunk,
     int64_t *numbers = arena_allocate_array(&pool->arena, 3 * ndim, sizeof *numbers);
     if (!numbers)
         return error_no_memory(3 * ndim * sizeof *numbers, "a chunk's numbers");
-    *chunk = (struct state_chunk){numbers, numbers + ndim, numbers + 2 * ndim, tensor->data, false};
+    *chunk = (struct state_chunk){
+        .offsets = numbers,
+        .sizes = numbers + ndim,
+        .strides = numbers + 2 * ndim,
+        .data = tensor->data,
+        .device = tensor->device,
+    };
     for (size_t i = 0; i < ndim; i++) {
         chunk->offsets[i] = tensor->sharded ? tensor->offsets[i] : 0;
         chunk->sizes[i] = tensor->sharded ? tensor->sizes[i] : tensor->global_shape[i];
@@ -199,7 +202,7 @@ dcp_state *node_tensor(struct state_pool *pool, const dcp_tensor *tensor, bool o
             error_no_memory(sizeof *block, "a chunk's record");
             return NULL;
         }
-        *block = (struct state_block){tensor->data, pool->blocks};
+        *block = (struct state_block){.data = tensor->data, .next = pool->blocks};
         pool->blocks = block;
         node->as.tensor->chunks[0].owned = true;
     }

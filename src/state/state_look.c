@@ -183,7 +183,7 @@ dcp_status dcp_state_chunk_sized(const dcp_state *node, size_t index, dcp_tensor
         .sharded = tensor->sharded,
         .strided = !copy_is_dense(tensor->ndim, from->sizes, from->strides),
         .requires_grad = tensor->requires_grad,
-        .device = tensor->device,
+        .device = from->device,
         .data = from->data,
     };
     memcpy(ours.global_shape, tensor->global_shape, bytes);

@@ -4,11 +4,15 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "device/device_copy.h"
 #include "state/copy.h"
+#include "state/device_memory.h"
 #include "state/element_sign.h"
 #include "storage/box_blocks.h"
 
 #define BUFFER_SIZE ((int64_t)2 << 20)
+/* What goes to a device may need three further buffers as large, for conversion and for packing. */
+#define DEVICE_BUFFER_SIZE BUFFER_SIZE
 /* Runs that are this long are worth a read each, straight to where they go. */
 #define DIRECT_SIZE ((int64_t)4 << 10)
 /* Gaps that are read along: so small that another read costs more, or hardly anything beside what
@@ -122,7 +126,10 @@ static dcp_status read_direct(const struct region *region, int32_t split, int64_
  * in between and fit the buffer. Returns the stored elements that a block spans at most. */
 static int64_t choose_blocks(const struct region *region, int32_t *split, int64_t *step)
 {
-    int64_t most = BUFFER_SIZE / region->stored_size;
+    int64_t widest =
+        region->stored_size > region->wanted_size ? region->stored_size : region->wanted_size;
+    int64_t most = device_is_host(&region->target->device) ? BUFFER_SIZE / region->stored_size
+                                                           : DEVICE_BUFFER_SIZE / widest;
     int64_t span = 1;
     *split = -1;
     *step = 1;
@@ -155,6 +162,49 @@ static void settle(const struct region *region, void *elements, int64_t count)
         element_negate(view->dtype, elements, (size_t)count);
 }
 
+/* Conversion takes place on the host, in front of the copy. */
+static dcp_status convert_to_device(const struct region *region, const struct box_storage *block,
+                                    const void *elements)
+{
+    const struct region_target *target = region->target;
+    int64_t dense[DCP_MAX_DIMS];
+    size_t size = (size_t)(box_volume(box_of(region->ndim, block)) * region->wanted_size);
+    unsigned char *converted = memory_allocate(size);
+    if (!converted)
+        return error_no_memory(size, "converted elements for a device");
+    shape_strides(region->ndim, block->sizes, dense);
+    copy_convert(region->ndim, block->sizes, region->view->dtype, elements, region->stored,
+                 target->dtype, converted, dense);
+    dcp_status status = device_copy_from_host(&target->device, region->ndim, block->sizes,
+                                              (size_t)region->wanted_size, converted, dense,
+                                              target_of(region, block), region->wanted);
+    memory_release(converted);
+    return status;
+}
+
+/* Puts the elements of a block, which lie in host memory as they are stored, where they go. */
+static dcp_status scatter(const struct region *region, const struct box_storage *block,
+                          const void *elements)
+{
+    const struct region_target *target = region->target;
+    bool convert = target->dtype != region->view->dtype;
+    void *first = target_of(region, block);
+    if (!device_is_host(&target->device)) {
+        if (convert)
+            return convert_to_device(region, block, elements);
+        return device_copy_from_host(&target->device, region->ndim, block->sizes,
+                                     (size_t)region->stored_size, elements, region->stored, first,
+                                     region->wanted);
+    }
+    if (convert)
+        copy_convert(region->ndim, block->sizes, region->view->dtype, elements, region->stored,
+                     target->dtype, first, region->wanted);
+    else
+        copy_strided(region->ndim, block->sizes, (size_t)region->stored_size, elements,
+                     region->stored, first, region->wanted);
+    return DCP_OK;
+}
+
 static dcp_status read_buffered(const struct region *region)
 {
     struct box_blocks blocks;
@@ -176,12 +226,7 @@ static dcp_status read_buffered(const struct region *region)
         if (status != DCP_OK)
             break;
         settle(region, buffer, count);
-        if (region->target->dtype == region->view->dtype)
-            copy_strided(region->ndim, block.sizes, (size_t)region->stored_size, buffer,
-                         region->stored, target_of(region, &block), region->wanted);
-        else
-            copy_convert(region->ndim, block.sizes, region->view->dtype, buffer, region->stored,
-                         region->target->dtype, target_of(region, &block), region->wanted);
+        status = scatter(region, &block, buffer);
     }
     memory_release(buffer);
     return status;
@@ -219,6 +264,7 @@ dcp_status read_region(const struct byte_source *source, const struct tensor_vie
         view->dtype == target->dtype && !view->swapped && !view->conjugate && !view->negative;
     int32_t split;
     int64_t run = find_common_run(&region, &split);
+    as_it_is = as_it_is && device_is_host(&target->device);
     if (as_it_is && (split == 0 || run * region.stored_size >= DIRECT_SIZE))
         return read_direct(&region, split, run);
     return read_buffered(&region);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Moving a region of a stored tensor into memory: straight where the bytes lie alike on both sides,
- * through one bounded buffer where they have to be scattered, swapped or converted. */
+ * through one bounded buffer where they have to be scattered, swapped or converted, or go to a
+ * device. */
 #ifndef STORAGE_READ_REGION_H
 #define STORAGE_READ_REGION_H
 
@@ -10,6 +11,7 @@
 /* Where a region goes. */
 struct region_target {
     dcp_dtype dtype;
+    dcp_device device;
     void *element;          /* for the region's first element */
     const int64_t *strides; /* in elements of dtype */
 };

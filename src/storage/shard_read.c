@@ -30,11 +30,10 @@ static bool box_is_inside(struct box inner, int32_t ndim, const int64_t *offsets
 
 static dcp_status check_boxes(const struct metadata_entry *entry,
                               const struct metadata_piece *piece, struct box region,
-                              struct box target)
+                              const struct state_chunk *target)
 {
-    if (entry->is_tensor && target.ndim == entry->ndim &&
-        box_is_inside(region, entry->ndim, piece->offsets, piece->sizes) &&
-        box_is_inside(region, entry->ndim, target.offsets, target.sizes))
+    if (entry->is_tensor && box_is_inside(region, entry->ndim, piece->offsets, piece->sizes) &&
+        box_is_inside(region, entry->ndim, target->offsets, target->sizes))
         return DCP_OK;
     char text[256];
     return dcp_error_set(DCP_ERR_INTERNAL, "%s: region %s is not in both the piece and its target",
@@ -95,18 +94,19 @@ static dcp_status arrange_check(struct stored_item *item, const struct tensor_vi
 }
 
 static dcp_status read_into(struct stored_item *item, struct box region,
-                            const struct tensor_view *view, dcp_dtype dtype, struct box target,
-                            const int64_t *strides, void *destination)
+                            const struct tensor_view *view, dcp_dtype dtype,
+                            const struct state_chunk *target)
 {
     int64_t offsets[DCP_MAX_DIMS], way = 0;
     for (int32_t i = 0; i < region.ndim; i++) {
         offsets[i] = region.offsets[i] - item->piece->offsets[i];
-        way += (region.offsets[i] - target.offsets[i]) * strides[i];
+        way += (region.offsets[i] - target->offsets[i]) * target->strides[i];
     }
     struct region_target to = {
         .dtype = dtype,
-        .element = (unsigned char *)destination + way * (int64_t)dcp_dtype_size(dtype),
-        .strides = strides,
+        .device = target->device,
+        .element = (unsigned char *)target->data + way * (int64_t)dcp_dtype_size(dtype),
+        .strides = target->strides,
     };
     return read_region(&item->source, view, offsets, region.sizes, &to);
 }
@@ -124,8 +124,7 @@ static dcp_status blame(const struct shard_reader *reader, const struct metadata
 
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
-                             struct box target, const int64_t *strides, void *destination,
-                             dcp_verification verification)
+                             const struct state_chunk *target, dcp_verification verification)
 {
     struct stored_item item;
     struct tensor_view view;
@@ -141,7 +140,7 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
     if (status == DCP_OK)
         status = arrange_check(&item, &view, verification, whole);
     if (status == DCP_OK)
-        status = read_into(&item, region, &view, dtype, target, strides, destination);
+        status = read_into(&item, region, &view, dtype, target);
     stored_item_close(&item);
     return blame(reader, entry, piece, status);
 }

@@ -34,15 +34,14 @@ dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, cons
 /* How files are read that are opened from now on: flags of dcp_io. */
 void shard_reader_set_io(struct shard_reader *reader, uint32_t io);
 
-/* Reads the region (in the tensor's coordinates) of one piece into memory: destination is element
- * (0, ..., 0) of the box target, laid out with strides in elements of dtype. Converts where dtypes
- * differ. Checks lengths against the file, the item against the metadata, the footer's save id, and
- * checksums as the verification says. Memory beside the destination: one buffer of at most 2 MiB,
- * and the whole piece if it is compressed. After a failure part of the region may be filled. */
+/* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
+ * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item
+ * against the metadata, the footer's save id, and checksums as the verification says. Memory beside
+ * the target: one buffer of at most 2 MiB, for a device some more, 8 MiB together, and the whole
+ * piece if it is compressed. After a failure part of the region may be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
-                             struct box target, const int64_t *strides, void *destination,
-                             dcp_verification verification);
+                             const struct state_chunk *target, dcp_verification verification);
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, dcp_verification verification,
                              struct state_pool *pool, dcp_state **object);

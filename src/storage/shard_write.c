@@ -7,9 +7,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "device/device_copy.h"
 #include "format/footer.h"
 #include "format/stream.h"
 #include "state/copy.h"
+#include "state/device_memory.h"
 #include "storage/box_blocks.h"
 #include "storage/shard_contents.h"
 #include "storage/shard_output.h"
@@ -36,25 +38,40 @@ static dcp_status refuse_order(const struct write_order *order, const char *why)
                          order->item, order->file, order->offset, why);
 }
 
-/* Elements that do not lie row-major in memory are brought into that order in the output's own
- * buffer. */
-static dcp_status write_strided(struct shard_output *output, const unsigned char *data,
-                                const int64_t *strides, struct box box, size_t element_size,
-                                uint32_t *crc)
+/* One block of a chunk, row-major, to host memory. */
+static dcp_status gather(const struct shard_source *source, const unsigned char *data, int32_t ndim,
+                         const int64_t *sizes, unsigned char *space)
 {
+    const struct state_chunk *chunk = source->chunk;
+    size_t element_size = dcp_dtype_size(source->item->dtype);
+    int64_t dense[DCP_MAX_DIMS];
+    shape_strides(ndim, sizes, dense);
+    if (device_is_host(&chunk->device)) {
+        copy_strided(ndim, sizes, element_size, data, chunk->strides, space, dense);
+        return DCP_OK;
+    }
+    dcp_status status = device_copy_to_host(&chunk->device, ndim, sizes, element_size, data,
+                                            chunk->strides, space, dense);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", source->item->name);
+}
+
+/* Elements that do not lie row-major in host memory are brought there, in that order, in the
+ * output's own buffer. */
+static dcp_status write_gathered(struct shard_output *output, const struct shard_source *source,
+                                 const unsigned char *data, struct box box, uint32_t *crc)
+{
+    int64_t element_size = (int64_t)dcp_dtype_size(source->item->dtype);
     struct box_blocks blocks;
     struct box_storage block;
-    box_blocks_start_bounded(&blocks, box.ndim, box.sizes, (int64_t)(output->piece / element_size));
+    box_blocks_start_bounded(&blocks, box.ndim, box.sizes, (int64_t)output->piece / element_size);
     while (box_blocks_next(&blocks, &block)) {
-        int64_t dense[DCP_MAX_DIMS], start = 0;
+        int64_t start = 0;
         for (int32_t i = 0; i < box.ndim; i++)
-            start += block.offsets[i] * strides[i];
-        size_t size = (size_t)box_volume(box_of(box.ndim, &block)) * element_size;
+            start += block.offsets[i] * source->chunk->strides[i];
+        size_t size = (size_t)(box_volume(box_of(box.ndim, &block)) * element_size);
         unsigned char *space;
         RETURN_IF_ERROR(shard_output_reserve(output, size, &space));
-        shape_strides(box.ndim, block.sizes, dense);
-        copy_strided(box.ndim, block.sizes, element_size, data + start * (int64_t)element_size,
-                     strides, space, dense);
+        RETURN_IF_ERROR(gather(source, data + start * element_size, box.ndim, block.sizes, space));
         shard_output_commit(output, size, crc);
     }
     return DCP_OK;
@@ -71,9 +88,9 @@ static dcp_status write_elements(struct shard_output *output, const struct shard
     for (int32_t i = 0; i < box.ndim; i++)
         start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
     const unsigned char *data = (const unsigned char *)chunk->data + start * (int64_t)element_size;
-    if (copy_is_dense(box.ndim, box.sizes, chunk->strides))
+    if (device_is_host(&chunk->device) && copy_is_dense(box.ndim, box.sizes, chunk->strides))
         return shard_output_append(output, data, size, crc);
-    return write_strided(output, data, chunk->strides, box, element_size, crc);
+    return write_gathered(output, source, data, box, crc);
 }
 
 /* scratch: for what surrounds the data. */

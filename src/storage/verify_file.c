@@ -74,13 +74,18 @@ static bool entry_equal(const struct metadata_entry *a, const struct metadata_en
                                     (size_t)a->ndim * sizeof *a->global_shape) == 0));
 }
 
+/* Both list the pieces of a file in the same order, as a rule: *next is where the search begins. */
 static bool entry_has_piece(const struct metadata_entry *entry, uint32_t file,
-                            const struct metadata_piece *piece)
+                            const struct metadata_piece *piece, size_t *next)
 {
     for (size_t i = 0; i < entry->piece_count; i++) {
-        if (entry->pieces[i].file == file &&
-            piece_equal(&entry->pieces[i], piece, entry->is_tensor ? entry->ndim : 0))
-            return true;
+        size_t place = (*next + i) % entry->piece_count;
+        const struct metadata_piece *candidate = &entry->pieces[place];
+        if (candidate->file != file ||
+            !piece_equal(candidate, piece, entry->is_tensor ? entry->ndim : 0))
+            continue;
+        *next = place + 1;
+        return true;
     }
     return false;
 }
@@ -100,8 +105,8 @@ static void verify_contents(struct verification *verification, const struct shar
                                    : "in the footer, but not in the metadata");
             continue;
         }
-        for (size_t p = 0; p < told->piece_count; p++) {
-            if (!entry_has_piece(entry, index, &told->pieces[p]))
+        for (size_t p = 0, next = 0; p < told->piece_count; p++) {
+            if (!entry_has_piece(entry, index, &told->pieces[p], &next))
                 verification_fault(verification, file->name, told->pieces[p].offset, told->name,
                                    "a piece of %" PRIu64
                                    " bytes is in the footer, but not in the metadata",

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Compiles each installed header alone, as strict C and C++: check_headers.sh PREFIX CC CXX [flags ...]
+# Compiles each installed header alone, as strict C and C++; those of libraries on top of others with the folders of
+# these: check_headers.sh PREFIX CC CXX [FOLDER ...]
 set -eu
 include=$1/include cc=$2 cxx=$3
 shift 3
@@ -8,7 +9,9 @@ strict="-Wall -Wextra -Wpedantic -Werror -fsyntax-only"
 cd "$include"
 for header in dcp.h dcp/*.h; do
     flags=
-    [ "$header" != dcp/mpi.h ] || flags=$(printf ' -isystem %s' "$@")
+    case $header in
+        dcp/cuda.h | dcp/mpi.h | dcp/nccl.h) flags=$(printf ' -isystem %s' "$@") ;;
+    esac
     for standard in c11 c17; do
         # shellcheck disable=SC2086
         echo "#include <$header>" | "$cc" -std=$standard $strict -I. $flags -x c -

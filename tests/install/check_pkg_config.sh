@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds and runs the consumer by pkg-config: check_pkg_config.sh LIBDIR CC CXX BUILD [mpi]
+# Builds and runs the consumer by pkg-config: check_pkg_config.sh LIBDIR CC CXX BUILD [PART=LINKS ...]
 set -eu
 libdir=$1 cc=$2 cxx=$3 build=$4
+shift 4
 source=$(dirname "$0")/consumer
 export PKG_CONFIG_PATH="$libdir/pkgconfig" LD_LIBRARY_PATH="$libdir"
 mkdir -p "$build"
@@ -14,7 +15,7 @@ consume() { # compiler, source, package
     # Of our own libraries the archives, of all others what the machine has.
     # shellcheck disable=SC2046
     $1 -Wall -Wextra -Werror -o "${program}_static" "$source/$2" $(pkg-config --cflags "$3") \
-        $(pkg-config --static --libs "$3" | sed 's/-ldcp_mpi/-l:libdcp_mpi.a/; s/-ldcp /-l:libdcp.a /') $4
+        $(pkg-config --static --libs "$3" | sed 's/-ldcp_\([a-z]*\)/-l:libdcp_\1.a/; s/-ldcp /-l:libdcp.a /') $4
     if readelf -d "${program}_static" | grep -q 'NEEDED.*libdcp'; then
         echo "$program: not linked statically"
         exit 1
@@ -25,7 +26,7 @@ consume() { # compiler, source, package
 
 consume "$cc -std=c11" save_load.c dcp ""
 consume "$cxx -std=c++17" save_load.cpp dcp ""
-if [ "${5-}" ]; then
-    consume "$cc -std=c11" save_load_mpi.c dcp-mpi "$5"
-    consume "$cxx -std=c++17" save_load_mpi.cpp dcp-mpi "$5"
-fi
+for part; do
+    consume "$cc -std=c11" "save_load_${part%%=*}.c" "dcp-${part%%=*}" "${part#*=}"
+    consume "$cxx -std=c++17" "save_load_${part%%=*}.cpp" "dcp-${part%%=*}" "${part#*=}"
+done

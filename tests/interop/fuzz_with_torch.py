@@ -26,6 +26,7 @@ warnings.simplefilter("ignore")
 logging.disable(logging.CRITICAL)
 
 import torch.distributed.checkpoint as dcp  # noqa: E402
+import torch.utils.serialization  # noqa: E402
 from torch.distributed.checkpoint._extension import ZStandard  # noqa: E402
 
 from fuzz_states import Maker, as_json, comparable, encodable, flatten, tagged, tensor_bytes  # noqa: E402
@@ -82,6 +83,15 @@ def save_pt(rng, state, path):
     protocol = rng.randrange(2, 6)
     torch.save(state, path, pickle_protocol=protocol)
     return "pt of protocol %d" % protocol
+
+
+def set_container(rng):
+    """Every item of DCP, too, is what torch.save makes under these settings."""
+    crc = rng.random() < 0.8
+    alignment = rng.choice([64, 64, 64, 1, 128, 4096])
+    torch.serialization.set_crc32_options(crc)
+    torch.utils.serialization.config.save.storage_alignment = alignment
+    return "%s CRC, alignment %d" % ("with" if crc else "without", alignment)
 
 
 def save_safetensors(rng, state, path):
@@ -209,7 +219,8 @@ def run_case(tools, seed, directory):
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory)
     path = os.path.join(directory, "ckpt.pt" if form == "pt" else "ckpt")
-    how = {"dcp": save_dcp, "pt": save_pt, "safetensors": save_safetensors}[form](rng, state, path)
+    container = set_container(rng)
+    how = container + ", " + {"dcp": save_dcp, "pt": save_pt, "safetensors": save_safetensors}[form](rng, state, path)
     try:
         stored = stored_chunks(path) if form == "dcp" else None
         check_list(tools.dcp, path, parts, stored)

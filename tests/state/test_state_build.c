@@ -255,8 +255,11 @@ static void tensors_are_checked(void **state)
     tensor.ndim = DCP_MAX_DIMS + 1;
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "65 dimensions");
     tensor = matrix(8, 6);
-    tensor.device.type = (dcp_device_type)3;
-    refuse(*state, &tensor, DCP_ERR_UNSUPPORTED, "device of type 3");
+    tensor.device.operations = &(dcp_device_operations){.size_of = 8};
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "operations have 8 bytes");
+    tensor.device.operations =
+        &(dcp_device_operations){.size_of = sizeof(dcp_device_operations), .name = "none"};
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "lacks a required operation");
     tensor = matrix(-8, 6);
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "[-8, 6] has a negative size in dimension 0");
     tensor = matrix(INT64_MAX, 0);

@@ -69,3 +69,13 @@ void layout_fill(const struct layout *layout, size_t element_size, const unsigne
         dense += element_size;
     } while (layout_next(layout->ndim, layout->sizes, index));
 }
+
+struct state_chunk layout_target(struct box box, const int64_t *strides, void *memory)
+{
+    return (struct state_chunk){
+        .offsets = (int64_t *)box.offsets,
+        .sizes = (int64_t *)box.sizes,
+        .strides = (int64_t *)strides,
+        .data = memory,
+    };
+}

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "state/box.h"
+#include "state/node.h"
 
 struct layout {
     int32_t ndim;
@@ -25,6 +26,8 @@ void layout_random_box(uint64_t *random, int32_t ndim, const int64_t *shape,
 /* Steps through the indices of a box in row-major order; false at the end. */
 bool layout_next(int32_t ndim, const int64_t *sizes, int64_t *index);
 int64_t layout_offset(int32_t ndim, const int64_t *index, const int64_t *strides);
+/* Host memory as a destination; what the numbers point to is not changed. */
+struct state_chunk layout_target(struct box box, const int64_t *strides, void *memory);
 /* Fills the layout's memory from dense bytes. */
 void layout_fill(const struct layout *layout, size_t element_size, const unsigned char *dense,
                  unsigned char *memory);

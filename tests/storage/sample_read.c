@@ -39,6 +39,8 @@ static dcp_status read_box(struct shard_reader *reader, const struct metadata_en
     size_t element = dcp_dtype_size(tensor->dtype);
     unsigned char *memory = calloc((size_t)layout->total, element);
     struct box wanted = box_of(layout->ndim, box);
+    struct state_chunk target =
+        layout_target(wanted, layout->strides, memory + layout->first * (int64_t)element);
     dcp_status status = DCP_OK;
     assert_non_null(memory);
     for (size_t i = 0; i < entry->piece_count && status == DCP_OK; i++) {
@@ -46,8 +48,7 @@ static dcp_status read_box(struct shard_reader *reader, const struct metadata_en
         struct box_storage common;
         if (box_intersect((struct box){entry->ndim, piece->offsets, piece->sizes}, wanted, &common))
             status = shard_read_tensor(reader, entry, piece, box_of(entry->ndim, &common),
-                                       entry->dtype, wanted, layout->strides,
-                                       memory + layout->first * (int64_t)element, verification);
+                                       entry->dtype, &target, verification);
     }
     if (status == DCP_OK)
         compare_box(tensor, box, layout, memory);

@@ -153,26 +153,27 @@ static void partial_reads_are_checked_by_block(void **state)
     int64_t strides[] = {row, 1};
     struct box_storage rows = {{piece->offsets[0] + 20, piece->offsets[1]}, {2, row}};
     struct box few = box_of(2, &rows);
-    assert_int_equal(shard_read_tensor(reader, entry, piece, few, DCP_F32, few, strides, memory,
-                                       DCP_VERIFY_READ),
-                     DCP_OK);
-    assert_int_equal(shard_read_tensor(reader, entry, piece, few, DCP_F32, few, strides, memory,
-                                       DCP_VERIFY_WIDEN),
-                     DCP_ERR_CHECKSUM);
+    struct state_chunk target = layout_target(few, strides, memory);
+    assert_int_equal(
+        shard_read_tensor(reader, entry, piece, few, DCP_F32, &target, DCP_VERIFY_READ), DCP_OK);
+    assert_int_equal(
+        shard_read_tensor(reader, entry, piece, few, DCP_F32, &target, DCP_VERIFY_WIDEN),
+        DCP_ERR_CHECKSUM);
     /* All but the first row is not the record, but has whole blocks in it, if the file has a first
      * block that ends in it. */
     struct box_storage most = {{piece->offsets[0] + 1, piece->offsets[1]},
                                {piece->sizes[0] - 1, row}};
     struct box many = box_of(2, &most);
+    struct state_chunk most_target = layout_target(many, strides, memory);
     scratch_flip(*state, SHARD, data + (uint64_t)(row * 4 * 10 + 3), 1);
     scratch_flip(*state, SHARD, (data / (1 << 20) + 1) * (1 << 20) + 77, 1);
-    dcp_status status = shard_read_tensor(reader, entry, piece, many, DCP_F32, many, strides,
-                                          memory, DCP_VERIFY_READ);
+    dcp_status status =
+        shard_read_tensor(reader, entry, piece, many, DCP_F32, &most_target, DCP_VERIFY_READ);
     if ((uint64_t)(piece->sizes[0] * row * 4) > 3u << 20)
         assert_int_equal(status, DCP_ERR_CHECKSUM);
-    assert_int_equal(shard_read_tensor(reader, entry, piece, many, DCP_F32, many, strides, memory,
-                                       DCP_VERIFY_NONE),
-                     DCP_OK);
+    assert_int_equal(
+        shard_read_tensor(reader, entry, piece, many, DCP_F32, &most_target, DCP_VERIFY_NONE),
+        DCP_OK);
     free(memory);
     shard_reader_free(reader);
     metadata_free(&metadata);

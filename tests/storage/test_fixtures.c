@@ -44,13 +44,14 @@ static dcp_status read_box(const struct fixture *fixture, const struct metadata_
     struct box wanted = box_of(entry->ndim, box);
     int64_t strides[DCP_MAX_DIMS];
     dcp_status status = DCP_OK;
+    struct state_chunk target = layout_target(wanted, strides, memory);
     shape_strides(entry->ndim, box->sizes, strides);
     for (size_t i = 0; i < entry->piece_count && status == DCP_OK; i++) {
         const struct metadata_piece *piece = &entry->pieces[i];
         struct box_storage common;
         if (box_intersect((struct box){entry->ndim, piece->offsets, piece->sizes}, wanted, &common))
             status = shard_read_tensor(fixture->reader, entry, piece, box_of(entry->ndim, &common),
-                                       entry->dtype, wanted, strides, memory, verification);
+                                       entry->dtype, &target, verification);
     }
     return status;
 }

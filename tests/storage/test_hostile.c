@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fixtures.h"
+#include "layout.h"
 #include "scratch.h"
 #include "storage/shard_reader.h"
 #include "storage/verify.h"
@@ -39,9 +40,10 @@ static dcp_status read_pieces(struct shard_reader *reader, const struct metadata
                 none[d] = 1;
             region = first;
         }
-        status = shard_read_tensor(reader, entry, piece, region, entry->dtype,
-                                   bytes < SENSIBLE_BYTES ? box_of(entry->ndim, &whole) : first,
-                                   strides, memory, DCP_VERIFY_READ);
+        struct state_chunk target = layout_target(
+            bytes < SENSIBLE_BYTES ? box_of(entry->ndim, &whole) : first, strides, memory);
+        status =
+            shard_read_tensor(reader, entry, piece, region, entry->dtype, &target, DCP_VERIFY_READ);
     }
     free(memory);
     return status;

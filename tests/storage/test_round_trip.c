@@ -177,14 +177,14 @@ static dcp_status read_some(void *context, size_t index)
         int64_t strides[DCP_MAX_DIMS];
         struct box_storage whole = {{0}, {0}};
         memcpy(whole.sizes, tensor->layout.sizes, sizeof whole.sizes);
-        struct box target = box_of(entry->ndim, &whole);
+        struct state_chunk target = layout_target(box_of(entry->ndim, &whole), strides, memory);
         shape_strides(entry->ndim, whole.sizes, strides);
         dcp_status status = DCP_OK;
         for (size_t p = 0; p < entry->piece_count && status == DCP_OK; p++) {
             const struct metadata_piece *piece = &entry->pieces[p];
             status = shard_read_tensor(shared->reader, entry, piece,
                                        (struct box){entry->ndim, piece->offsets, piece->sizes},
-                                       entry->dtype, target, strides, memory, verifications[i % 3]);
+                                       entry->dtype, &target, verifications[i % 3]);
         }
         if (status == DCP_OK && memcmp(memory, tensor->dense, tensor->bytes) != 0)
             status = dcp_error_set(DCP_ERR_INTERNAL, "%s differs", tensor->name);
@@ -237,29 +237,29 @@ static void partial_reads_are_partial(void **state)
     int64_t sizes[] = {2, piece->sizes[1]}, strides[] = {piece->sizes[1], 1};
     struct box rows = {2, piece->offsets, sizes};
     float *memory = calloc((size_t)(2 * piece->sizes[1]), sizeof *memory);
-    assert_int_equal(shard_read_tensor(reader, entry, piece, rows, DCP_F32, rows, strides, memory,
-                                       DCP_VERIFY_READ),
-                     DCP_OK);
+    struct state_chunk target = layout_target(rows, strides, memory);
+    assert_int_equal(
+        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_READ), DCP_OK);
     shard_reader_figures(reader, &figures);
     assert_true(figures.bytes_read < (uint64_t)(2 * piece->sizes[1]) * 4 + 32768);
-    assert_int_equal(shard_read_tensor(reader, entry, piece, rows, DCP_F32, rows, strides, memory,
-                                       DCP_VERIFY_WIDEN),
-                     DCP_OK);
+    assert_int_equal(
+        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_WIDEN), DCP_OK);
     shard_reader_figures(reader, &figures);
     assert_true(figures.bytes_read > 1u << 20);
 
     /* On the way in, converted. */
     double *wide = calloc((size_t)(2 * piece->sizes[1]), sizeof *wide);
-    assert_int_equal(shard_read_tensor(reader, entry, piece, rows, DCP_F64, rows, strides, wide,
-                                       DCP_VERIFY_READ),
-                     DCP_OK);
+    struct state_chunk wide_target = layout_target(rows, strides, wide);
+    assert_int_equal(
+        shard_read_tensor(reader, entry, piece, rows, DCP_F64, &wide_target, DCP_VERIFY_READ),
+        DCP_OK);
     for (int64_t i = 0; i < 2 * piece->sizes[1]; i++)
         assert_true(wide[i] == (double)memory[i] || memory[i] != memory[i]);
 
     /* What does not fit together is refused, not written somewhere. */
     struct box_storage outside = {{0, 0}, {2, piece->sizes[1] + 1}};
-    assert_int_equal(shard_read_tensor(reader, entry, piece, box_of(2, &outside), DCP_F32, rows,
-                                       strides, memory, DCP_VERIFY_READ),
+    assert_int_equal(shard_read_tensor(reader, entry, piece, box_of(2, &outside), DCP_F32, &target,
+                                       DCP_VERIFY_READ),
                      DCP_ERR_INTERNAL);
     free(wide);
     free(memory);

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Working on a CUDA device for a moment: the context that was current before, if any, is so again
+ * afterwards. cudaSetDevice() would instead make one on a device that the caller may never have
+ * used. Part of each library that works with CUDA. */
+#ifndef CUDA_VISIT_H
+#define CUDA_VISIT_H
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include "dcp/status.h"
+
+struct visit {
+    CUresult (*set_current)(CUcontext context);
+    CUcontext before;
+};
+
+/* Only after DCP_OK is visit_end() called, on the same thread. */
+dcp_status visit_begin(struct visit *visit, int device);
+void visit_end(const struct visit *visit);
+
+/* The story of a failed call (DCP_ERR_NO_MEMORY, else DCP_ERR_DEVICE); the runtime forgets it. */
+dcp_status cuda_error(cudaError_t code, const char *call);
+
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "state/device_memory.h"
+
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#define HOST_ALIGNMENT 64
+
+/* A larger struct comes from a newer caller, whose further operations are of no use to us. */
+dcp_status device_check(const dcp_device *device)
+{
+    const dcp_device_operations *operations = device->operations;
+    if (!operations)
+        return DCP_OK;
+    if (operations->size_of < sizeof *operations)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "the device's operations have %zu bytes, expected at least %zu",
+                             operations->size_of, sizeof *operations);
+    if (!operations->name || !operations->allocate || !operations->release ||
+        !operations->copy_to_host || !operations->copy_from_host)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the device lacks a required operation");
+    return DCP_OK;
+}
+
+dcp_status device_end(const dcp_device *device, dcp_status status)
+{
+    if (status == DCP_OK)
+        return DCP_OK;
+    if (!error_is_status(status))
+        status = dcp_error_set(DCP_ERR_CALLBACK, "an operation returned %d, which is no dcp_status",
+                               (int)status);
+    return error_prefix(status, "%s:%" PRId32, device->operations->name, device->index);
+}
+
+dcp_status device_memory_allocate(const dcp_device *device, size_t bytes, void **memory)
+{
+    *memory = NULL;
+    if (device_is_host(device)) {
+        *memory = memory_allocate_aligned(HOST_ALIGNMENT, bytes);
+        return *memory ? DCP_OK : error_no_memory(bytes, "a chunk");
+    }
+    /* A chunk without elements has memory as well, but no device is asked for none. */
+    dcp_status status = device->operations->allocate(device, bytes > 0 ? bytes : 1, memory);
+    if (status == DCP_OK && !*memory)
+        status = dcp_error_set(DCP_ERR_DEVICE, "no memory came of allocating %zu bytes", bytes);
+    return device_end(device, status);
+}
+
+void device_memory_release(const dcp_device *device, void *memory)
+{
+    if (device_is_host(device))
+        memory_release_aligned(memory);
+    else
+        device->operations->release(device, memory);
+}

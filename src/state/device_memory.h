@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Devices as callers supply them: checked before their first use, and named in every story of
+ * theirs. */
+#ifndef STATE_DEVICE_MEMORY_H
+#define STATE_DEVICE_MEMORY_H
+
+#include <stdbool.h>
+
+#include "dcp/device.h"
+
+static inline bool device_is_host(const dcp_device *device)
+{
+    return !device->operations;
+}
+
+/* Whether all required operations are there. */
+dcp_status device_check(const dcp_device *device);
+
+/* What an operation returned, with the device's name and index in front of the story. */
+dcp_status device_end(const dcp_device *device, dcp_status status);
+
+/* Host memory is aligned to 64 bytes. */
+dcp_status device_memory_allocate(const dcp_device *device, size_t bytes, void **memory);
+void device_memory_release(const dcp_device *device, void *memory);
+
+#endif
