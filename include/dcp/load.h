@@ -13,14 +13,35 @@
 extern "C" {
 #endif
 
-/** Which differences between the names wanted and the names stored are errors. All of them are in
- * the report. */
+/**
+ * What becomes of differences between the names wanted and the names stored. "Missing" is wanted
+ * but not stored, "unexpected" is stored but not wanted, and "unused" is a pattern or rule of the
+ * options that no name matched. All of them are in the report in every mode; a missing entry that
+ * is no error keeps its value; a mismatch is always an error.
+ *
+ * Megatron-Core calls "unexpected" what is asked for but not stored, and "missing" what is stored
+ * but not asked for: the other way round. Its eight modes of StrictHandling are:
+ *
+ * | Megatron-Core | here |
+ * | --- | --- |
+ * | assume_ok_unexpected | #DCP_STRICT_MISSING: there the loading itself fails on such a name |
+ * | raise_unexpected | #DCP_STRICT_MISSING |
+ * | raise_all | #DCP_STRICT_RAISE_ALL |
+ * | log_unexpected | #DCP_STRICT_LOG_MISSING |
+ * | log_all | #DCP_STRICT_LOG_ALL |
+ * | return_unexpected | #DCP_STRICT_PARTIAL, and the report's missing lines |
+ * | return_all | #DCP_STRICT_PARTIAL, and the report |
+ * | ignore_all | #DCP_STRICT_PARTIAL, without a report |
+ *
+ * Logged is one warning for each kind of difference, by the coordinator, with the words and the few
+ * names that the error would have.
+ */
 typedef enum dcp_strictness {
-    DCP_STRICT_MISSING =
-        0, /**< wanted but not stored is an error; stored but not wanted is not (as PyTorch) */
-    DCP_STRICT_RAISE_ALL = 1, /**< both are errors */
-    DCP_STRICT_PARTIAL =
-        2 /**< neither is: missing entries keep their values (PyTorch's allow_partial_load) */
+    DCP_STRICT_MISSING = 0,    /**< missing names are an error, unexpected ones are not (PyTorch) */
+    DCP_STRICT_RAISE_ALL = 10, /**< missing and unexpected names and unused options are errors */
+    DCP_STRICT_LOG_MISSING = 20, /**< nothing is an error; missing names are logged */
+    DCP_STRICT_LOG_ALL = 21,     /**< nothing is an error; everything is logged */
+    DCP_STRICT_PARTIAL = 30      /**< nothing is an error (PyTorch's allow_partial_load) */
 } dcp_strictness;
 
 /** How much of what is read is checked against the checksums in the files. */
@@ -31,7 +52,31 @@ typedef enum dcp_verification {
     DCP_VERIFY_NONE = 2
 } dcp_verification;
 
-/** Options of a load. All zero is the sensible default. Every rank must pass the same values. */
+/** How a rule finds the names that it is about, and what it makes of them. */
+typedef enum dcp_rename_kind {
+    /** `wanted` is a whole name, and `stored` is its stored name. */
+    DCP_RENAME_EXACT = 0,
+    /** Names that begin with `wanted` begin with `stored` instead. With `wanted` "" all names get a
+     * prefix; with `stored` "" one is cut off. */
+    DCP_RENAME_PREFIX = 10,
+    /** `wanted` is a pattern, as in dcp_load_options::include. The n-th `*` of `stored` stands for
+     * what the n-th `*` of `wanted` matched, which is as little as possible, the leftmost first;
+     * all else of `stored` is literal. It may have fewer stars, not more. */
+    DCP_RENAME_GLOB = 20
+} dcp_rename_kind;
+
+/** A rule that says under which name a checkpoint holds what the tree has under another. The struct
+ * will not grow, as callers keep arrays of it. */
+typedef struct dcp_rename {
+    dcp_rename_kind kind;
+    const char *wanted; /**< in the tree */
+    const char *stored; /**< in the checkpoint */
+} dcp_rename;
+
+/**
+ * Options of a load. All zero is the sensible default. Every rank must pass the same values, which
+ * is checked of those that decide what is loaded. Arrays and texts are borrowed for the call.
+ */
 typedef struct dcp_load_options {
     dcp_group *group;    /**< the ranks that load together; NULL: this process alone */
     int32_t coordinator; /**< rank that reads the metadata */
@@ -40,6 +85,29 @@ typedef struct dcp_load_options {
     bool convert; /**< convert between real dtypes where stored and wanted differ; else that is an
                      error */
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
+
+    /**
+     * Patterns over flattened names: the load is about names that match one of `include` (none
+     * given: all names) and none of `exclude`. `*` matches any run of characters, dots too, `?` one
+     * character, `[abc]`, `[a-z]` and `[!abc]` one of a set or one that is not in it; the whole
+     * name must match.
+     *
+     * A name of the tree that is left out keeps its value and is not missing; a stateful entry of
+     * which everything is left out is not told of the load. A stored name that nothing in the tree
+     * asks for is compared as it is stored, and is not unexpected if it is left out.
+     */
+    const char *const *include;
+    size_t include_count;
+    const char *const *exclude;
+    size_t exclude_count;
+
+    /**
+     * Where to find names of the tree that are stored under other ones. The first rule that matches
+     * a name is applied, and no other; patterns above see the tree's name. Several names may find
+     * the same stored one (tied weights): each is filled from it.
+     */
+    const dcp_rename *renames;
+    size_t rename_count;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */
@@ -50,14 +118,16 @@ typedef enum dcp_difference {
     DCP_DIFFERENCE_MISSING = 0,    /**< wanted by some rank, not stored */
     DCP_DIFFERENCE_UNEXPECTED = 1, /**< stored, wanted by no rank */
     DCP_DIFFERENCE_CONVERTED = 2,  /**< stored in another dtype and converted */
-    DCP_DIFFERENCE_MISMATCHED = 3  /**< stored with another shape, dtype or kind; always an error */
+    DCP_DIFFERENCE_MISMATCHED = 3, /**< stored with another shape, dtype or kind; always an error */
+    DCP_DIFFERENCE_UNUSED = 4      /**< pattern or rule that applied to no name of any rank */
 } dcp_difference;
 
 /** One line of a report; borrowed from it. */
 typedef struct dcp_report_line {
     dcp_difference difference;
-    const char *name;   /**< flattened name */
+    const char *name;   /**< flattened name; of what is unused, the pattern or rule's `wanted` */
     const char *detail; /**< in words: "float32 -> bfloat16"; "" if the name says it all */
+    const char *stored_name; /**< what was looked for: other than the name if a rule renamed it */
 } dcp_report_line;
 
 /**

@@ -19,6 +19,7 @@ struct load {
     const char *path;
     dcp_load_options options;
     bool coordinates;
+    struct load_names names;
     struct metadata metadata;
     struct shard_reader *reader;
     struct flat_state flat;
@@ -40,8 +41,8 @@ static dcp_status agree(const struct load *load, const char *phase, dcp_status s
     return group_agree(load->options.group, &call, status);
 }
 
-/* The coordinator's message: the path, and the bytes of .metadata if it has that form; the other
- * forms every rank reads by itself. */
+/* The coordinator's message: its options, the path, and the bytes of .metadata if it has that form;
+ * the other forms every rank reads by itself. */
 static dcp_status read_for_all(const struct load *load, struct buffer *message)
 {
     struct buffer raw;
@@ -49,6 +50,7 @@ static dcp_status read_for_all(const struct load *load, struct buffer *message)
 
     if (!load->path || !*load->path)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to load from");
+    RETURN_IF_ERROR(options_append_load(&load->options, message));
     buffer_init(&raw, 0);
     dcp_status status = storage_read_raw(load->ops, load->path, &raw);
     if (status == DCP_ERR_NOT_FOUND) {
@@ -69,6 +71,7 @@ static dcp_status decode_for_me(struct load *load, const struct buffer *message)
     enum storage_form form;
 
     reader_init(&reader, message->data, message->size);
+    RETURN_IF_ERROR(options_compare_load(&load->options, &reader));
     const char *text = reader_text(&reader, &length);
     bool has_raw = reader_u8(&reader) != 0;
     if (reader.failed)
@@ -113,9 +116,9 @@ static dcp_status plan_mine(struct load *load, dcp_state *state)
     if (!state)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state to load into is NULL");
     RETURN_IF_ERROR(flatten_state(state, &load->flat));
-    RETURN_IF_ERROR(flatten_check_destinations(&load->flat));
-    return load_plan_make(&load->flat, &load->metadata, load->options.convert, &load->plan,
-                          &load->mine);
+    RETURN_IF_ERROR(load_plan_make(&load->flat, &load->metadata, &load->names,
+                                   load->options.convert, &load->plan, &load->mine));
+    return flatten_check_destinations(&load->flat);
 }
 
 static dcp_status merge_differences(struct load *load, const struct group_messages *messages,
@@ -136,7 +139,8 @@ static dcp_status merge_differences(struct load *load, const struct group_messag
             error_prefix(status, "rank %zu", rank);
     }
     if (status == DCP_OK)
-        status = load_differences_merge(ranks, messages->count, &load->metadata, &all);
+        status =
+            load_differences_merge(ranks, messages->count, &load->metadata, &load->names, &all);
     if (status == DCP_OK)
         status = load_differences_encode(&all, merged);
     if (status == DCP_OK)
@@ -215,6 +219,8 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     dcp_status reported = report ? load_report_new(&load->all, report) : DCP_OK;
     /* The same on every rank, so it needs no agreement. */
     RETURN_IF_ERROR(load_differences_judge(&load->all, load->options.strictness, &load->metadata));
+    if (load->coordinates)
+        load_differences_log(&load->all, load->options.strictness, &load->metadata, load->path);
     return fill(load, reported);
 }
 
@@ -227,6 +233,8 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
         *report = NULL;
     metadata_init(&load.metadata);
     dcp_status status = options_check_load(given, &load.options);
+    if (status == DCP_OK)
+        status = load_names_init(&load.names, &load.options);
     load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;
     status = run(&load, state, status, report);
 
@@ -237,6 +245,7 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
     flatten_free(&load.flat);
     shard_reader_free(load.reader);
     metadata_free(&load.metadata);
+    load_names_free(&load.names);
     return status;
 }
 

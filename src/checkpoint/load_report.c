@@ -24,7 +24,11 @@ static dcp_status copy_lines(const struct load_differences *differences, dcp_loa
         copy->difference = line->difference;
         copy->name = arena_copy_text(&report->arena, line->name, strlen(line->name));
         copy->detail = arena_copy_text(&report->arena, line->detail, strlen(line->detail));
-        if (!copy->name || !copy->detail)
+        copy->stored_name = copy->name;
+        if (strcmp(line->stored_name, line->name) != 0)
+            copy->stored_name =
+                arena_copy_text(&report->arena, line->stored_name, strlen(line->stored_name));
+        if (!copy->name || !copy->detail || !copy->stored_name)
             return error_no_memory(strlen(line->name) + strlen(line->detail), "load report");
     }
     report->count = differences->count;
@@ -52,7 +56,7 @@ size_t dcp_load_report_count(const dcp_load_report *report)
 
 dcp_report_line dcp_load_report_line(const dcp_load_report *report, size_t index)
 {
-    static const dcp_report_line empty = {DCP_DIFFERENCE_MISSING, "", ""};
+    static const dcp_report_line empty = {DCP_DIFFERENCE_MISSING, "", "", ""};
     return report && index < report->count ? report->lines[index] : empty;
 }
 

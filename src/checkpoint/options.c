@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "plan/load_plan.h"
 
 static dcp_status check_group(const dcp_group *group, int32_t *coordinator, double *timeout_seconds)
 {
@@ -54,7 +55,7 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
 {
     *options = *given;
     RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
-    if ((unsigned)options->strictness > DCP_STRICT_PARTIAL)
+    if (!strictness_is_known(options->strictness))
         return out_of_range("strictness", (int)options->strictness);
     return options_check_verification(options->verification);
 }

@@ -3,6 +3,7 @@
 #ifndef CHECKPOINT_OPTIONS_H
 #define CHECKPOINT_OPTIONS_H
 
+#include "base/buffer.h"
 #include "dcp/load.h"
 #include "dcp/save.h"
 
@@ -13,5 +14,10 @@
 dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options);
 dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options);
 dcp_status options_check_verification(dcp_verification verification);
+
+/* What all ranks must pass alike: the coordinator's message of it, and comparing one's own. A
+ * difference is DCP_ERR_ARGUMENT, which names the option. Options must have been checked. */
+dcp_status options_append_load(const dcp_load_options *options, struct buffer *message);
+dcp_status options_compare_load(const dcp_load_options *options, struct reader *message);
 
 #endif

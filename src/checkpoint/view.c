@@ -150,7 +150,7 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     if (status == DCP_OK)
         status = flatten_check_destinations(&flat);
     if (status == DCP_OK)
-        status = load_plan_make(&flat, &checkpoint->metadata, false, &plan, &differences);
+        status = load_plan_make(&flat, &checkpoint->metadata, NULL, false, &plan, &differences);
     if (status == DCP_OK)
         status = load_differences_judge(&differences, DCP_STRICT_MISSING, &checkpoint->metadata);
     if (status == DCP_OK)

@@ -14,7 +14,8 @@ static size_t bitmap_size(size_t entry_count)
     return entry_count / 8 + (entry_count % 8 != 0);
 }
 
-dcp_status differences_init(struct load_differences *differences, size_t entry_count)
+dcp_status differences_init(struct load_differences *differences, size_t entry_count,
+                            size_t used_count)
 {
     *differences = (struct load_differences){0};
     arena_init(&differences->arena, 0);
@@ -24,6 +25,11 @@ dcp_status differences_init(struct load_differences *differences, size_t entry_c
         return error_no_memory(size, "names wanted");
     memset(differences->wanted, 0, size);
     differences->entry_count = entry_count;
+    differences->used = arena_allocate_array(&differences->arena, used_count, sizeof(bool));
+    if (differences->used == NULL)
+        return error_no_memory(used_count, "rules and patterns used");
+    memset(differences->used, 0, used_count * sizeof(bool));
+    differences->used_count = used_count;
     return DCP_OK;
 }
 
@@ -56,7 +62,19 @@ dcp_status differences_add(struct load_differences *differences, dcp_difference 
     line->detail = arena_copy_text(&differences->arena, detail, detail_length);
     if (line->name == NULL || line->detail == NULL)
         return error_no_memory(name_length + detail_length, "differences of a load");
+    line->stored_name = line->name;
     differences->count++;
+    return DCP_OK;
+}
+
+dcp_status differences_set_stored(struct load_differences *differences, const char *stored_name,
+                                  size_t length)
+{
+    struct load_difference *line = &differences->lines[differences->count - 1];
+    const char *copy = arena_copy_text(&differences->arena, stored_name, length);
+    if (copy == NULL)
+        return error_no_memory(length, "differences of a load");
+    line->stored_name = copy;
     return DCP_OK;
 }
 
@@ -82,11 +100,13 @@ static int compare_lines(const void *left, const void *right)
     if (a->difference != b->difference)
         return a->difference < b->difference ? -1 : 1;
     int order = strcmp(a->name, b->name);
-    return order != 0 ? order : strcmp(a->detail, b->detail);
+    if (order == 0)
+        order = strcmp(a->detail, b->detail);
+    return order != 0 ? order : strcmp(a->stored_name, b->stored_name);
 }
 
-static dcp_status unite_wanted(const struct load_differences *ranks, int rank_count,
-                               struct load_differences *merged)
+static dcp_status unite_marks(const struct load_differences *ranks, int rank_count,
+                              struct load_differences *merged)
 {
     size_t size = bitmap_size(merged->entry_count);
     for (int rank = 0; rank < rank_count; rank++) {
@@ -94,19 +114,35 @@ static dcp_status unite_wanted(const struct load_differences *ranks, int rank_co
             return dcp_error_set(DCP_ERR_FORMAT,
                                  "rank %d sees a checkpoint of %zu names, the coordinator of %zu",
                                  rank, ranks[rank].entry_count, merged->entry_count);
+        if (ranks[rank].used_count != merged->used_count)
+            return dcp_error_set(DCP_ERR_FORMAT,
+                                 "rank %d has %zu rules and patterns, the coordinator %zu", rank,
+                                 ranks[rank].used_count, merged->used_count);
         for (size_t i = 0; i < size; i++)
             merged->wanted[i] |= ranks[rank].wanted[i];
+        for (size_t i = 0; i < merged->used_count; i++)
+            merged->used[i] |= ranks[rank].used[i];
         if (merged->failure == DCP_OK)
             merged->failure = ranks[rank].failure;
     }
     return DCP_OK;
 }
 
-/* All ranks' lines and one for each entry that nobody wants, sorted; count_all: how many. */
+/* Nobody asks for it, and it is not left out. */
+static bool is_unexpected(struct load_differences *merged, const struct metadata *metadata,
+                          const struct load_names *names, size_t entry)
+{
+    if (differences_is_wanted(merged, entry))
+        return false;
+    return names == NULL || name_filter_passes(&names->filter, metadata->entries[entry].name,
+                                               merged->used + names->rules.count);
+}
+
+/* All ranks' lines and one for each unexpected entry, sorted; count_all: how many. */
 static struct load_difference *gather_lines(const struct load_differences *ranks, int rank_count,
                                             const struct metadata *metadata,
-                                            const struct load_differences *merged,
-                                            size_t *count_all)
+                                            const struct load_names *names,
+                                            struct load_differences *merged, size_t *count_all)
 {
     size_t capacity = metadata->count, count = 0;
     for (int rank = 0; rank < rank_count; rank++)
@@ -120,27 +156,42 @@ static struct load_difference *gather_lines(const struct load_differences *ranks
         for (size_t i = 0; i < ranks[rank].count; i++)
             lines[count++] = ranks[rank].lines[i];
     for (size_t i = 0; i < metadata->count; i++)
-        if (!differences_is_wanted(merged, i))
-            lines[count++] =
-                (struct load_difference){DCP_DIFFERENCE_UNEXPECTED, metadata->entries[i].name, ""};
+        if (is_unexpected(merged, metadata, names, i)) {
+            const char *name = metadata->entries[i].name;
+            lines[count++] = (struct load_difference){DCP_DIFFERENCE_UNEXPECTED, name, "", name};
+        }
     qsort(lines, count, sizeof *lines, compare_lines);
     *count_all = count;
     return lines;
 }
 
-dcp_status load_differences_merge(const struct load_differences *ranks, int rank_count,
-                                  const struct metadata *metadata, struct load_differences *merged)
+static dcp_status copy_line(struct load_differences *merged, const struct load_difference *line)
 {
-    RETURN_IF_ERROR(differences_init(merged, metadata->count));
-    RETURN_IF_ERROR(unite_wanted(ranks, rank_count, merged));
+    RETURN_IF_ERROR(differences_add(merged, line->difference, line->name, strlen(line->name),
+                                    line->detail, strlen(line->detail)));
+    if (strcmp(line->stored_name, line->name) == 0)
+        return DCP_OK;
+    return differences_set_stored(merged, line->stored_name, strlen(line->stored_name));
+}
+
+dcp_status load_differences_merge(const struct load_differences *ranks, int rank_count,
+                                  const struct metadata *metadata, const struct load_names *names,
+                                  struct load_differences *merged)
+{
+    RETURN_IF_ERROR(differences_init(merged, metadata->count, load_names_count(names)));
+    RETURN_IF_ERROR(unite_marks(ranks, rank_count, merged));
     size_t count = 0;
-    struct load_difference *lines = gather_lines(ranks, rank_count, metadata, merged, &count);
+    struct load_difference *lines =
+        gather_lines(ranks, rank_count, metadata, names, merged, &count);
     dcp_status status = lines != NULL ? DCP_OK : DCP_ERR_NO_MEMORY;
     for (size_t i = 0; i < count && status == DCP_OK; i++)
         if (i == 0 || compare_lines(&lines[i - 1], &lines[i]) != 0)
-            status =
-                differences_add(merged, lines[i].difference, lines[i].name, strlen(lines[i].name),
-                                lines[i].detail, strlen(lines[i].detail));
+            status = copy_line(merged, &lines[i]);
     memory_release(lines);
+    size_t named = merged->count;
+    if (status == DCP_OK)
+        status = load_names_add_unused(names, merged);
+    if (merged->count - named > 1)
+        qsort(merged->lines + named, merged->count - named, sizeof *lines, compare_lines);
     return status;
 }

@@ -17,6 +17,7 @@ enum { BOX_TEXT = 256, DETAIL_MAX = 600, DETAIL_NAME_MAX = 512, ITEMS_FIRST = 64
 
 struct planner {
     const struct metadata *metadata;
+    struct load_names *names; /* NULL: as they are */
     bool convert;
     struct load_plan *plan;
     size_t capacity; /* of plan->items */
@@ -29,6 +30,7 @@ struct planner {
 struct match {
     const struct flat_entry *wanted;
     uint32_t wanted_index;
+    const char *stored_name; /* what to look for */
     const struct metadata_entry *stored;
     uint32_t stored_index;
 };
@@ -48,23 +50,35 @@ static dcp_status add_item(struct planner *planner, struct read_item item)
     return DCP_OK;
 }
 
+/* The last difference is about a name that a rule may have changed. */
+static dcp_status note_renaming(struct planner *planner, const struct match *match)
+{
+    if (match->stored_name == match->wanted->name)
+        return DCP_OK;
+    return differences_set_stored(planner->differences, match->stored_name,
+                                  strlen(match->stored_name));
+}
+
 static dcp_status mismatch(struct planner *planner, const struct match *match, dcp_status failure,
                            const char *stored, const char *wanted)
 {
     char detail[DETAIL_MAX];
     snprintf(detail, sizeof detail, "stored %s, wanted %s", stored, wanted);
-    return differences_add_mismatch(planner->differences, failure, match->wanted->name, detail);
+    RETURN_IF_ERROR(
+        differences_add_mismatch(planner->differences, failure, match->wanted->name, detail));
+    return note_renaming(planner, match);
 }
 
 /* Until PyTorch 2.4 a dict without tensors was stored whole, under the name that now only begins
  * the names of what is in it. */
-static dcp_status add_missing(struct planner *planner, const struct flat_entry *wanted)
+static dcp_status add_missing(struct planner *planner, const struct match *match)
 {
+    const char *stored = match->stored_name, *wanted = match->wanted->name;
     char detail[DETAIL_MAX] = "";
-    for (const char *dot = strchr(wanted->name, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
+    for (const char *dot = strchr(stored, '.'); dot != NULL; dot = strchr(dot + 1, '.')) {
         uint64_t above;
-        size_t length = (size_t)(dot - wanted->name);
-        if (!name_table_find(&planner->metadata->by_name, wanted->name, length, &above) ||
+        size_t length = (size_t)(dot - stored);
+        if (!name_table_find(&planner->metadata->by_name, stored, length, &above) ||
             planner->metadata->entries[above].is_tensor)
             continue;
         if (length < DETAIL_NAME_MAX)
@@ -74,8 +88,9 @@ static dcp_status add_missing(struct planner *planner, const struct flat_entry *
             snprintf(detail, sizeof detail, "an object above it is stored whole");
         break;
     }
-    return differences_add(planner->differences, DCP_DIFFERENCE_MISSING, wanted->name,
-                           strlen(wanted->name), detail, strlen(detail));
+    RETURN_IF_ERROR(differences_add(planner->differences, DCP_DIFFERENCE_MISSING, wanted,
+                                    strlen(wanted), detail, strlen(detail)));
+    return note_renaming(planner, match);
 }
 
 /* Kind, shape and dtype; *fits: the entry can be read. */
@@ -109,8 +124,10 @@ static dcp_status compare(struct planner *planner, const struct match *match, bo
         return mismatch(planner, match, DCP_ERR_DTYPE, from, to);
     *fits = true;
     int length = snprintf(stored_text, sizeof stored_text, "%s -> %s", from, to);
-    return differences_add(planner->differences, DCP_DIFFERENCE_CONVERTED, match->wanted->name,
-                           strlen(match->wanted->name), stored_text, (size_t)length);
+    RETURN_IF_ERROR(differences_add(planner->differences, DCP_DIFFERENCE_CONVERTED,
+                                    match->wanted->name, strlen(match->wanted->name), stored_text,
+                                    (size_t)length));
+    return note_renaming(planner, match);
 }
 
 static dcp_status add_region(struct planner *planner, const struct match *match, uint32_t chunk,
@@ -220,15 +237,35 @@ static dcp_status plan_tensor(struct planner *planner, const struct match *match
     return status;
 }
 
-static dcp_status plan_entry(struct planner *planner, const struct flat_state *flat, size_t index)
+/* What the options make of a name: which one to look for, and whether at all. */
+static dcp_status apply_names(struct planner *planner, struct flat_entry *entry,
+                              const char **stored_name)
+{
+    struct load_names *names = planner->names;
+    bool *used = planner->differences->used;
+    size_t rule;
+    *stored_name = entry->name;
+    if (names == NULL)
+        return DCP_OK;
+    RETURN_IF_ERROR(name_rules_apply(&names->rules, entry->name, stored_name, &rule));
+    if (rule < names->rules.count)
+        used[rule] = true;
+    entry->left_out = !name_filter_passes(&names->filter, entry->name, used + names->rules.count);
+    return DCP_OK;
+}
+
+static dcp_status plan_entry(struct planner *planner, struct flat_state *flat, size_t index)
 {
     struct match match = {.wanted = &flat->entries[index], .wanted_index = (uint32_t)index};
-    match.stored = metadata_find(planner->metadata, match.wanted->name);
+    bool fits;
+    RETURN_IF_ERROR(apply_names(planner, &flat->entries[index], &match.stored_name));
+    match.stored = metadata_find(planner->metadata, match.stored_name);
     if (match.stored == NULL)
-        return add_missing(planner, match.wanted);
+        return match.wanted->left_out ? DCP_OK : add_missing(planner, &match);
     match.stored_index = (uint32_t)(match.stored - planner->metadata->entries);
     differences_want(planner->differences, match.stored_index);
-    bool fits;
+    if (match.wanted->left_out)
+        return DCP_OK;
     RETURN_IF_ERROR(compare(planner, &match, &fits));
     if (!fits)
         return DCP_OK;
@@ -255,18 +292,21 @@ static int compare_items(const void *left, const void *right, void *context)
     return a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
-dcp_status load_plan_make(const struct flat_state *flat, const struct metadata *metadata,
-                          bool convert, struct load_plan *plan,
+dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metadata,
+                          struct load_names *names, bool convert, struct load_plan *plan,
                           struct load_differences *differences)
 {
     *plan = (struct load_plan){0};
     arena_init(&plan->arena, 0);
-    RETURN_IF_ERROR(differences_init(differences, metadata->count));
+    RETURN_IF_ERROR(differences_init(differences, metadata->count, load_names_count(names)));
     if (flat->count > UINT32_MAX || metadata->count > UINT32_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu names wanted of %zu stored", flat->count,
                              metadata->count);
-    struct planner planner = {
-        .metadata = metadata, .convert = convert, .plan = plan, .differences = differences};
+    struct planner planner = {.metadata = metadata,
+                              .names = names,
+                              .convert = convert,
+                              .plan = plan,
+                              .differences = differences};
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < flat->count && status == DCP_OK; i++)
         status = plan_entry(&planner, flat, i);

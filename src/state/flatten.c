@@ -144,7 +144,9 @@ static dcp_status ask(const struct flat_stateful *asked)
 static dcp_status enter_stateful(struct flattening *flattening, dcp_state *node)
 {
     struct flat_state *flat = flattening->flat;
-    struct flat_stateful asked = {.stateful = &node->as.stateful, .path_length = flattening->depth};
+    struct flat_stateful asked = {.stateful = &node->as.stateful,
+                                  .path_length = flattening->depth,
+                                  .first_entry = flat->count};
     void *statefuls = flat->statefuls;
     RETURN_IF_ERROR(reserve_one(&statefuls, flat->stateful_count, &flattening->stateful_capacity,
                                 sizeof asked));
@@ -239,20 +241,6 @@ dcp_status flatten_state(dcp_state *root, struct flat_state *flat)
     if (status != DCP_OK)
         flatten_free(flat);
     return status;
-}
-
-dcp_status flatten_notify(const struct flat_state *flat)
-{
-    for (size_t i = 0; i < flat->stateful_count; i++) {
-        const struct flat_stateful *told = &flat->statefuls[i];
-        if (!told->stateful->load_state_dict)
-            continue;
-        error_clear();
-        dcp_status status = told->stateful->load_state_dict(told->stateful->context, told->subtree);
-        if (status != DCP_OK)
-            return error_prefix(status, "%s", told->name);
-    }
-    return DCP_OK;
 }
 
 void flatten_free(struct flat_state *flat)

@@ -12,6 +12,7 @@ struct flat_entry {
     const dcp_path_part *path;
     size_t path_length;
     dcp_state *node; /* a tensor, or an object of any other kind */
+    bool left_out;   /* a load does not touch it */
 };
 
 /* One stateful entry that was asked: told again after a load. */
@@ -21,6 +22,7 @@ struct flat_stateful {
     const char *name;   /* path parts joined by "." */
     const dcp_path_part *path;
     size_t path_length;
+    size_t first_entry; /* the entries below it, if any, begin here and are together */
 };
 
 struct flat_state {
@@ -36,9 +38,11 @@ struct flat_state {
  * DCP_ERR_ARGUMENT for containers that contain themselves, the tree's sticky error, whatever a
  * callback returns (prefixed with its name). On failure flat is empty. */
 dcp_status flatten_state(dcp_state *root, struct flat_state *flat);
-/* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT). */
+/* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
+ * for what is left out. */
 dcp_status flatten_check_destinations(const struct flat_state *flat);
-/* After a load: tells each stateful entry, in order, what was filled in. */
+/* After a load: tells each stateful entry, in order, what was filled in; not those of which
+ * everything was left out. */
 dcp_status flatten_notify(const struct flat_state *flat);
 void flatten_free(struct flat_state *flat);
 

@@ -10,7 +10,7 @@ dcp_status flatten_check_destinations(const struct flat_state *flat)
 {
     for (size_t i = 0; i < flat->count; i++) {
         const dcp_state *node = flat->entries[i].node;
-        if (node->kind != DCP_KIND_TENSOR)
+        if (node->kind != DCP_KIND_TENSOR || flat->entries[i].left_out)
             continue;
         const struct state_tensor *tensor = node->as.tensor;
         for (size_t c = 0; c < tensor->chunk_count; c++) {

@@ -41,7 +41,7 @@ static void make_ranks(struct load_differences ranks[2])
 {
     for (int rank = 0; rank < 2; rank++) {
         struct load_differences *mine = &ranks[rank];
-        assert_int_equal(differences_init(mine, NAMES), DCP_OK);
+        assert_int_equal(differences_init(mine, NAMES, 0), DCP_OK);
         for (size_t i = 0; i < NAMES; i++)
             if (i % 2 == (size_t)rank && i != 3)
                 differences_want(mine, i);
@@ -126,14 +126,16 @@ static void lies_are_refused(void **state)
         unsigned char bytes[16];
         const char *story;
     } lies[] = {
-        {5, {0x31, 52, 0, 0, 0}, "more bytes than announced"},
-        {4, {0x31, 52, 0, 0}, "a failure that its lines do not explain"},
-        {4, {0x31, 20, 0, 0}, "a failure that its lines do not explain"},
-        {7, {0x31, 0, 0, 1, 3, 0, 0}, "a failure that its lines do not explain"},
-        {7, {0x31, 0, 0, 1, 4, 0, 0}, "unknown difference"},
-        {8, {0x31, 0, 0, 1, 0, 1, 0, 0}, "text that is not UTF-8 without NUL"},
-        {5, {0x31, 0, 3, 8, 0}, "more bits than entries"},
+        {6, {0x31, 52, 0, 0, 0, 0}, "more bytes than announced"},
+        {5, {0x31, 52, 0, 0, 0}, "a failure that its lines do not explain"},
+        {5, {0x31, 20, 0, 0, 0}, "a failure that its lines do not explain"},
+        {8, {0x31, 0, 0, 0, 1, 3, 0, 0}, "a failure that its lines do not explain"},
+        {8, {0x31, 0, 0, 0, 1, 5, 0, 0}, "unknown difference"},
+        {9, {0x31, 0, 0, 0, 1, 0, 1, 0, 0}, "text that is not UTF-8 without NUL"},
+        {10, {0x31, 0, 0, 0, 1, 0x80, 0, 0, 1, 0}, "text that is not UTF-8 without NUL"},
+        {6, {0x31, 0, 3, 8, 0, 0}, "more bits than entries"},
         {4, {0x31, 0, 9, 0}, "fewer bits than entries"},
+        {5, {0x31, 0, 0, 2, 0}, "fewer marks than rules and patterns"},
     };
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         struct load_differences differences;
@@ -148,18 +150,18 @@ static void lines_are_united_and_sorted(void **state)
 {
     (void)state;
     static const struct load_difference expected[] = {
-        {DCP_DIFFERENCE_MISSING, "a", ""},
-        {DCP_DIFFERENCE_MISSING, "z", ""},
-        {DCP_DIFFERENCE_UNEXPECTED, "n3", ""},
-        {DCP_DIFFERENCE_CONVERTED, "n4", "float32 -> bfloat16"},
-        {DCP_DIFFERENCE_MISMATCHED, "n5", "stored int8, wanted bool"},
-        {DCP_DIFFERENCE_MISMATCHED, "n7", "stored [1], wanted [2]"},
+        {DCP_DIFFERENCE_MISSING, "a", "", "a"},
+        {DCP_DIFFERENCE_MISSING, "z", "", "z"},
+        {DCP_DIFFERENCE_UNEXPECTED, "n3", "", "n3"},
+        {DCP_DIFFERENCE_CONVERTED, "n4", "float32 -> bfloat16", "n4"},
+        {DCP_DIFFERENCE_MISMATCHED, "n5", "stored int8, wanted bool", "n5"},
+        {DCP_DIFFERENCE_MISMATCHED, "n7", "stored [1], wanted [2]", "n7"},
     };
     struct load_differences ranks[2], merged;
     struct metadata metadata;
     make_metadata(&metadata, names, NAMES);
     make_ranks(ranks);
-    assert_int_equal(load_differences_merge(ranks, 2, &metadata, &merged), DCP_OK);
+    assert_int_equal(load_differences_merge(ranks, 2, &metadata, NULL, &merged), DCP_OK);
     assert_int_equal(merged.count, 6);
     for (size_t i = 0; i < 6; i++) {
         assert_int_equal(merged.lines[i].difference, expected[i].difference);
@@ -171,7 +173,7 @@ static void lines_are_united_and_sorted(void **state)
     assert_true(differences_is_wanted(&merged, 11));
     load_differences_free(&merged);
     metadata.count--;
-    assert_int_equal(load_differences_merge(ranks, 2, &metadata, &merged), DCP_ERR_FORMAT);
+    assert_int_equal(load_differences_merge(ranks, 2, &metadata, NULL, &merged), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(),
                         "rank 0 sees a checkpoint of 12 names, the coordinator of 11");
     load_differences_free(&merged);
@@ -191,7 +193,7 @@ static void memory_may_run_out_anywhere(void **state)
         struct buffer bytes;
         buffer_init(&bytes, 0);
         failing_allocator_install(n, false);
-        dcp_status status = load_differences_merge(ranks, 2, &metadata, &merged);
+        dcp_status status = load_differences_merge(ranks, 2, &metadata, NULL, &merged);
         if (status == DCP_OK)
             status = load_differences_encode(&merged, &bytes);
         if (status == DCP_OK)
@@ -226,9 +228,9 @@ static void strictness_decides(void **state)
     struct load_differences mine, merged;
     struct metadata metadata;
     make_metadata(&metadata, stored, 2);
-    assert_int_equal(differences_init(&mine, 2), DCP_OK);
+    assert_int_equal(differences_init(&mine, 2, 0), DCP_OK);
     differences_want(&mine, 1);
-    assert_int_equal(load_differences_merge(&mine, 1, &metadata, &merged), DCP_OK);
+    assert_int_equal(load_differences_merge(&mine, 1, &metadata, NULL, &merged), DCP_OK);
     expect_verdict(&merged, &metadata, DCP_STRICT_MISSING, DCP_OK, "");
     expect_verdict(&merged, &metadata, DCP_STRICT_PARTIAL, DCP_OK, "");
     expect_verdict(&merged, &metadata, DCP_STRICT_RAISE_ALL, DCP_ERR_UNEXPECTED_KEY,
@@ -237,14 +239,14 @@ static void strictness_decides(void **state)
 
     add(&mine, DCP_DIFFERENCE_MISSING, "model.w", "");
     add(&mine, DCP_DIFFERENCE_CONVERTED, "model.w2", "float32 -> bfloat16");
-    assert_int_equal(load_differences_merge(&mine, 1, &metadata, &merged), DCP_OK);
+    assert_int_equal(load_differences_merge(&mine, 1, &metadata, NULL, &merged), DCP_OK);
     expect_verdict(&merged, &metadata, DCP_STRICT_PARTIAL, DCP_OK, "");
     expect_verdict(&merged, &metadata, DCP_STRICT_MISSING, DCP_ERR_MISSING_KEY, missing);
     expect_verdict(&merged, &metadata, DCP_STRICT_RAISE_ALL, DCP_ERR_MISSING_KEY, missing);
     load_differences_free(&merged);
 
     differences_add_mismatch(&mine, DCP_ERR_SHAPE, "model.w2", "stored [1], wanted [2]");
-    assert_int_equal(load_differences_merge(&mine, 1, &metadata, &merged), DCP_OK);
+    assert_int_equal(load_differences_merge(&mine, 1, &metadata, NULL, &merged), DCP_OK);
     expect_verdict(&merged, &metadata, DCP_STRICT_PARTIAL, DCP_ERR_SHAPE,
                    "1 name in the checkpoint does not fit: \"model.w2\" (stored [1], wanted [2])");
     load_differences_free(&merged);
@@ -261,14 +263,14 @@ static void stories_are_short(void **state)
     memset(longest, 'x', sizeof longest);
     longest[sizeof longest - 1] = '\0';
     make_metadata(&metadata, names, 0);
-    assert_int_equal(differences_init(&merged, 0), DCP_OK);
+    assert_int_equal(differences_init(&merged, 0, 0), DCP_OK);
     for (size_t i = 0; i < NAMES; i++)
         add(&merged, DCP_DIFFERENCE_MISSING, names[i], i == 0 ? "why" : "");
     expect_verdict(&merged, &metadata, DCP_STRICT_MISSING, DCP_ERR_MISSING_KEY,
                    "12 names not in the checkpoint: \"n0\" (why), \"n1\", \"n2\", \"n3\", \"n4\", "
                    "and 7 more");
     load_differences_free(&merged);
-    assert_int_equal(differences_init(&merged, 0), DCP_OK);
+    assert_int_equal(differences_init(&merged, 0, 0), DCP_OK);
     for (int i = 0; i < 3; i++)
         add(&merged, DCP_DIFFERENCE_MISSING, longest, "");
     assert_int_equal(load_differences_judge(&merged, DCP_STRICT_MISSING, &metadata),

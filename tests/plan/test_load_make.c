@@ -39,7 +39,7 @@ static dcp_status scene_plan(struct scene *scene, bool convert)
 {
     assert_int_equal(dcp_state_status(scene->root), DCP_OK);
     assert_int_equal(flatten_state(scene->root, &scene->flat), DCP_OK);
-    return load_plan_make(&scene->flat, &scene->merged.metadata, convert, &scene->plan,
+    return load_plan_make(&scene->flat, &scene->merged.metadata, NULL, convert, &scene->plan,
                           &scene->differences);
 }
 
@@ -309,7 +309,7 @@ static void memory_may_run_out_anywhere(void **state)
         struct load_differences differences;
         failing_allocator_install(n, false);
         dcp_status status =
-            load_plan_make(&scene.flat, &scene.merged.metadata, true, &plan, &differences);
+            load_plan_make(&scene.flat, &scene.merged.metadata, NULL, true, &plan, &differences);
         size_t count = plan.count;
         load_plan_free(&plan);
         load_differences_free(&differences);

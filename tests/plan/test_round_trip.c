@@ -327,12 +327,12 @@ static void check_chunks(const struct world *world, const struct rank *rank, uin
     assert_int_equal(bytes, 0);
 }
 
-static void load(const struct world *world, const struct rank *rank,
-                 const struct metadata *metadata)
+static void load(const struct world *world, struct rank *rank, const struct metadata *metadata)
 {
     struct load_plan plan;
     struct load_differences differences;
-    assert_int_equal(load_plan_make(&rank->flat, metadata, false, &plan, &differences), DCP_OK);
+    assert_int_equal(load_plan_make(&rank->flat, metadata, NULL, false, &plan, &differences),
+                     DCP_OK);
     assert_int_equal(differences.count, 0);
     for (size_t i = 0; i < plan.count; i++) {
         const struct read_item *item = &plan.items[i];

@@ -270,6 +270,8 @@ static void destinations_must_not_overlap_themselves(void **state)
     assert_int_equal(flatten_state(*state, &flat), DCP_OK);
     assert_int_equal(flatten_check_destinations(&flat), DCP_ERR_ARGUMENT);
     expect_story("model.w: a chunk of sizes [3, 4] and strides [0, 1] overlaps itself in memory");
+    flat.entries[2].left_out = true;
+    assert_int_equal(flatten_check_destinations(&flat), DCP_OK);
     flatten_free(&flat);
 }
 
@@ -347,6 +349,42 @@ static void stateful_entries_are_asked_and_told(void **state)
     assert_int_equal(flatten_notify(&flat), DCP_ERR_CALLBACK);
     assert_string_equal(dcp_error_message(), "train.loader.inner: callback failed");
     flatten_free(&flat);
+}
+
+/* Told is who has something that was not left out, or nothing at all. */
+static void those_left_out_are_not_told(void **state)
+{
+    struct counter inner = {.value = 5};
+    dcp_stateful inner_entry = {counter_state, counter_filled, &inner};
+    struct counter outer = {.value = 7, .inner = &inner_entry};
+    const dcp_stateful entry = {counter_state, counter_filled, &outer};
+    struct counter next = {.value = 9};
+    const dcp_stateful next_entry = {counter_state, counter_filled, &next};
+    dcp_state_int(*state, "before", 1);
+    dcp_state_stateful(*state, "loader", &entry);
+    dcp_state_stateful(*state, "loaded", &next_entry);
+    static const struct {
+        size_t first, end; /* of the entries that are left out: 0, then loader's 1 2, inner's 3 4,
+                              loaded's 5 6 */
+        bool outer, inner, next;
+    } cases[] = {
+        {0, 0, true, true, true},    {0, 1, true, true, true},   {1, 5, false, false, true},
+        {3, 5, true, false, true},   {1, 3, true, true, true},   {5, 7, true, true, false},
+        {0, 7, false, false, false}, {2, 7, true, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct flat_state flat;
+        assert_int_equal(flatten_state(*state, &flat), DCP_OK);
+        assert_int_equal(flat.count, 7);
+        for (size_t k = cases[i].first; k < cases[i].end; k++)
+            flat.entries[k].left_out = true;
+        outer.told = inner.told = next.told = 0;
+        assert_int_equal(flatten_notify(&flat), DCP_OK);
+        assert_int_equal(outer.told != 0, cases[i].outer);
+        assert_int_equal(inner.told != 0, cases[i].inner);
+        assert_int_equal(next.told != 0, cases[i].next);
+        flatten_free(&flat);
+    }
 }
 
 static void failing_stateful_entries_are_named(void **state)
@@ -448,6 +486,7 @@ int main(void)
         TEST(shared_containers_do_not_take_forever),
         TEST(destinations_must_not_overlap_themselves),
         TEST(stateful_entries_are_asked_and_told),
+        TEST(those_left_out_are_not_told),
         TEST(failing_stateful_entries_are_named),
         TEST(badly_built_subtrees_are_named),
         TEST(stateful_entries_without_end_are_refused),
