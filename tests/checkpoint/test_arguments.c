@@ -161,9 +161,10 @@ static void tensors(void **state)
         root = dcp_state_new();
     }
     dcp_tensor elsewhere = matrix(2, 2);
-    elsewhere.device.type = (dcp_device_type)7;
-    NOT_BUILT(dcp_state_tensor(root, "w", &elsewhere), root, DCP_ERR_UNSUPPORTED,
-              "device of type 7");
+    dcp_device_operations incomplete = {.size_of = sizeof incomplete, .name = "odd"};
+    elsewhere.device.operations = &incomplete;
+    NOT_BUILT(dcp_state_tensor(root, "w", &elsewhere), root, DCP_ERR_ARGUMENT,
+              "lacks a required operation");
     NOT_BUILT(dcp_state_tensor(root, "weight", NULL), root, DCP_ERR_ARGUMENT, "NULL");
     dcp_tensor tensor = matrix(2, 2);
     NOT_BUILT(dcp_state_tensor(root, NULL, &tensor), root, DCP_ERR_ARGUMENT, "key");
