@@ -18,9 +18,12 @@ dcp_status device_check(const dcp_device *device)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "the device's operations have %zu bytes, expected at least %zu",
                              operations->size_of, sizeof *operations);
-    if (!operations->name || !operations->allocate || !operations->release ||
-        !operations->copy_to_host || !operations->copy_from_host)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the device lacks a required operation");
+    if (!operations->name)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the device has no name");
+    if (!operations->allocate || !operations->release || !operations->copy_to_host ||
+        !operations->copy_from_host)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the device \"%s\" lacks a required operation",
+                             operations->name);
     return DCP_OK;
 }
 

@@ -161,9 +161,10 @@ static void tensors(void **state)
         root = dcp_state_new();
     }
     dcp_tensor elsewhere = matrix(2, 2);
-    elsewhere.device.type = (dcp_device_type)7;
-    NOT_BUILT(dcp_state_tensor(root, "w", &elsewhere), root, DCP_ERR_UNSUPPORTED,
-              "device of type 7");
+    dcp_device_operations incomplete = {.size_of = sizeof incomplete, .name = "odd"};
+    elsewhere.device.operations = &incomplete;
+    NOT_BUILT(dcp_state_tensor(root, "w", &elsewhere), root, DCP_ERR_ARGUMENT,
+              "lacks a required operation");
     NOT_BUILT(dcp_state_tensor(root, "weight", NULL), root, DCP_ERR_ARGUMENT, "NULL");
     dcp_tensor tensor = matrix(2, 2);
     NOT_BUILT(dcp_state_tensor(root, NULL, &tensor), root, DCP_ERR_ARGUMENT, "key");
@@ -540,6 +541,57 @@ static void load_options(void **state)
     free(path);
 }
 
+static void choice_of_names(void **state)
+{
+    const char *const nothing[] = {NULL}, *const open[] = {"a[b"}, *const odd[] = {"\xff"};
+    const dcp_rename wrong[] = {
+        {(dcp_rename_kind)99, "a", "b"},      {DCP_RENAME_EXACT, NULL, "b"},
+        {DCP_RENAME_EXACT, "a", NULL},        {DCP_RENAME_PREFIX, NULL, NULL},
+        {DCP_RENAME_GLOB, "a*", "b*c*"},      {DCP_RENAME_GLOB, "[", "b"},
+        {DCP_RENAME_PREFIX, "a", "\xc3\x28"}, {(dcp_rename_kind)-1, "", ""},
+    };
+    const struct {
+        dcp_load_options options;
+        const char *part;
+    } lists[] = {
+        {{.include_count = 1}, "include"},
+        {{.exclude_count = SIZE_MAX}, "exclude"},
+        {{.include = nothing, .include_count = 1}, "include[0]"},
+        {{.exclude = nothing, .exclude_count = 1}, "exclude[0]"},
+        {{.include = open, .include_count = 1}, "include[0]"},
+        {{.exclude = odd, .exclude_count = 1}, "exclude[0]"},
+        {{.rename_count = 1}, "renames"},
+    };
+    char *path = save_small(*state);
+    dcp_state *root = dcp_state_new();
+
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        REFUSED(dcp_load(root, path, &lists[i].options, NULL), DCP_ERR_ARGUMENT, lists[i].part);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        dcp_load_options options = {.renames = &wrong[i], .rename_count = 1};
+        REFUSED(dcp_load(root, path, &options, NULL), DCP_ERR_ARGUMENT, "renames[0]");
+    }
+    dcp_state_free(root);
+    free(path);
+}
+
+/* Patterns that would take years if every way to match them were tried. */
+static void patterns_that_almost_match(void **state)
+{
+    char *path = save_small(*state), name[5001] = "";
+    const char *const include[] = {"*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b"};
+    const dcp_rename rule = {DCP_RENAME_GLOB, "*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b", "*"};
+    const dcp_load_options options = {
+        .include = include, .include_count = 1, .renames = &rule, .rename_count = 1};
+    dcp_state *root = dcp_state_new();
+
+    memset(name, 'a', sizeof name - 1);
+    dcp_state_int(root, name, 1);
+    assert_int_equal(dcp_load(root, path, &options, NULL), DCP_OK);
+    dcp_state_free(root);
+    free(path);
+}
+
 static void destinations(void **state)
 {
     char *path = save_small(*state);
@@ -637,12 +689,25 @@ static void views(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(places_and_keys), TEST(texts),           TEST(tensors),
-        TEST(chunks),          TEST(flat_ranges),     TEST(stateful_entries),
-        FILES(larger_structs), TEST(reading_leaves),  TEST(names_of_values),
-        TEST(meshes),          TEST(groups),          TEST(allocators),
-        FILES(save_options),   FILES(states_to_save), FILES(load_options),
-        FILES(destinations),   FILES(views),
+        TEST(places_and_keys),
+        TEST(texts),
+        TEST(tensors),
+        TEST(chunks),
+        TEST(flat_ranges),
+        TEST(stateful_entries),
+        FILES(larger_structs),
+        TEST(reading_leaves),
+        TEST(names_of_values),
+        TEST(meshes),
+        TEST(groups),
+        TEST(allocators),
+        FILES(save_options),
+        FILES(states_to_save),
+        FILES(load_options),
+        FILES(choice_of_names),
+        FILES(patterns_that_almost_match),
+        FILES(destinations),
+        FILES(views),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
