@@ -219,11 +219,13 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     RETURN_IF_ERROR(share_differences(load, status));
 
     dcp_status reported = report ? load_report_new(&load->all, report) : DCP_OK;
-    /* The same on every rank, so it needs no agreement. */
-    RETURN_IF_ERROR(load_differences_judge(&load->all, load->options.strictness, &load->metadata));
+    status = load_differences_judge(&load->all, load->options.strictness, &load->metadata);
+    /* A verdict is the same on every rank and needs no agreement; a lack of memory does. */
+    if (status != DCP_OK && status != DCP_ERR_NO_MEMORY)
+        return status;
     if (load->coordinates)
         load_differences_log(&load->all, load->options.strictness, &load->metadata, load->path);
-    return fill(load, reported);
+    return fill(load, status != DCP_OK ? status : reported);
 }
 
 dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const char *path,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Devices over the CUDA runtime: copies on the caller's stream, waited for. */
-#include "dcp/cuda.h"
 #include "cuda/visit.h"
+#include "dcp/cuda.h"
 
 static dcp_status cuda_allocate(const dcp_device *device, size_t bytes, void **memory)
 {
