@@ -58,6 +58,9 @@ dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_r
  * More than limit bytes is an error before anything is allocated. bytes: memory_release(). */
 dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *record,
                     uint64_t limit, void **bytes);
+/* Deflate cannot do better than this. */
+#define ZIP_DEFLATE_EXPANDS 1032
+
 /* Inflates stored bytes that must give exactly size bytes. */
 dcp_status zip_inflate(const void *stored, size_t stored_size, void *bytes, size_t size);
 /* Compares and tells the story; verification by whoever read the bytes itself. */

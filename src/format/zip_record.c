@@ -93,6 +93,10 @@ dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *
                              "zip record \"%s\" has %" PRIu64 " bytes, at most %" PRIu64
                              " are expected",
                              record->name, record->size, limit);
+    if (record->deflated && record->size / ZIP_DEFLATE_EXPANDS > record->stored_size)
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "record %s: %" PRIu64 " deflated bytes cannot become %" PRIu64,
+                             record->name, record->stored_size, record->size);
     uint64_t offset = 0;
     RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
     void *block = memory_allocate((size_t)record->size);

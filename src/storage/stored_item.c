@@ -20,8 +20,6 @@
 #define CONTAINER_SIZE ((uint64_t)64 << 10)
 #define OBJECT_SIZE    ((uint64_t)64 << 20)
 #define OBJECT_EXPANDS 64
-/* Deflate cannot do better than this. */
-#define DEFLATE_EXPANDS 1032
 
 /* Inside what the file holds besides its footer. */
 static dcp_status check_range(const struct shard_file *file, const struct metadata_piece *piece)
@@ -115,7 +113,7 @@ dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reade
  * what deflate can make of the stored bytes. */
 static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *view)
 {
-    if (view->storage_bytes / DEFLATE_EXPANDS > view->data_length)
+    if (view->storage_bytes / ZIP_DEFLATE_EXPANDS > view->data_length)
         return dcp_error_set(DCP_ERR_FORMAT, "%" PRIu64 " deflated bytes cannot become %" PRIu64,
                              view->data_length, view->storage_bytes);
     if (view->data_offset > item->source.size ||

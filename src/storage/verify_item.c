@@ -12,8 +12,6 @@
 #include "storage/verification.h"
 
 #define PIECE_SIZE ((size_t)1 << 20)
-/* Deflate cannot do better than this. */
-#define DEFLATE_EXPANDS 1032
 
 /* CRC-32 of a stored range, through a bounded buffer. */
 static dcp_status compute_crc(const struct byte_source *source, uint64_t offset, uint64_t length,
@@ -42,7 +40,7 @@ static dcp_status verify_record(const struct zip_archive *archive, const struct 
     if (record->deflated) {
         void *bytes;
         uint64_t limit;
-        if (__builtin_mul_overflow(record->stored_size, DEFLATE_EXPANDS, &limit))
+        if (__builtin_mul_overflow(record->stored_size, ZIP_DEFLATE_EXPANDS, &limit))
             limit = UINT64_MAX;
         RETURN_IF_ERROR(zip_read(archive, record, limit, &bytes));
         memory_release(bytes);
