@@ -14,30 +14,6 @@ uint32_t crc32_update(uint32_t crc, const void *bytes, size_t size)
     return size != 0 ? libdeflate_crc32(crc, bytes, size) : crc;
 }
 
-/* Product of two polynomials modulo the CRC's; bit 31 is the coefficient of x^0. */
-static uint32_t polynomial_multiply(uint32_t a, uint32_t b)
-{
-    uint32_t product = 0;
-    for (uint32_t bit = UINT32_C(1) << 31; bit != 0; bit >>= 1) {
-        if (a & bit)
-            product ^= b;
-        b = (b >> 1) ^ (b & 1 ? UINT32_C(0xedb88320) : 0);
-    }
-    return product;
-}
-
-/* Appending length_b bytes to a multiplies its CRC by x^(8 * length_b). */
-uint32_t crc32_combine(uint32_t crc_a, uint32_t crc_b, uint64_t length_b)
-{
-    uint32_t power = UINT32_C(1) << 23; /* x^8 */
-    for (uint64_t left = length_b; left != 0; left >>= 1) {
-        if (left & 1)
-            crc_a = polynomial_multiply(crc_a, power);
-        power = polynomial_multiply(power, power);
-    }
-    return crc_a ^ crc_b;
-}
-
 uint64_t xxh3_64(const void *bytes, size_t size)
 {
     return XXH3_64bits(bytes, size);

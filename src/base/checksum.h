@@ -7,8 +7,6 @@
 #include <stdint.h>
 
 uint32_t crc32_update(uint32_t crc, const void *bytes, size_t size); /* starts from 0 */
-/* CRC of a followed by b, from the CRCs of both and the length of b. */
-uint32_t crc32_combine(uint32_t crc_a, uint32_t crc_b, uint64_t length_b);
 uint64_t xxh3_64(const void *bytes, size_t size);
 
 struct xxh3_stream;                        /* a running hash */

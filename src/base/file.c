@@ -194,50 +194,29 @@ dcp_status file_preallocate(struct file *file, uint64_t size)
     return file_error(result, verb, file->path);
 }
 
-dcp_status file_read_whole(const struct file_ops *ops, const char *path, size_t limit, char **bytes,
-                           size_t *size)
+dcp_status file_read_whole(const struct file_ops *ops, const char *path, uint64_t limit,
+                           struct buffer *bytes)
 {
-    *bytes = NULL;
-    *size = 0;
     struct file file;
+    struct error_story story;
+    uint64_t size = 0;
     RETURN_IF_ERROR(file_open(&file, ops, path, FILE_READ));
-    char *data = NULL;
-    uint64_t stored = 0;
-    dcp_status status = file_size(&file, &stored);
-    if (status != DCP_OK)
-        goto done;
-    if (stored > limit || stored >= SIZE_MAX) {
-        status =
-            dcp_error_set(DCP_ERR_FORMAT, "%s has %" PRIu64 " bytes, more than the %zu allowed",
-                          path, stored, limit);
-        goto done;
+    dcp_status status = file_size(&file, &size);
+    if (status == DCP_OK && (size > limit || size > SIZE_MAX))
+        status = dcp_error_set(DCP_ERR_FORMAT,
+                               "%s has %" PRIu64 " bytes, more than the %" PRIu64 " allowed", path,
+                               size, limit);
+    if (status == DCP_OK)
+        status = buffer_reserve(bytes, (size_t)size);
+    if (status == DCP_OK)
+        status = file_read(&file, bytes->data + bytes->size, (size_t)size, 0);
+    if (status == DCP_OK) {
+        bytes->size += (size_t)size;
+        return file_close(&file);
     }
-    data = memory_allocate((size_t)stored + 1);
-    if (data == NULL) {
-        status = error_no_memory((size_t)stored + 1, path);
-        goto done;
-    }
-    status = file_read(&file, data, (size_t)stored, 0);
-    if (status != DCP_OK)
-        goto done;
-    data[stored] = '\0';
-    *bytes = data;
-    *size = (size_t)stored;
-    data = NULL;
-done:
-    memory_release(data);
-    if (status != DCP_OK) {
-        struct error_story story;
-        error_save(&story);
-        file_close(&file);
-        return error_restore(&story);
-    }
-    status = file_close(&file);
-    if (status != DCP_OK) {
-        memory_release(*bytes);
-        *bytes = NULL;
-    }
-    return status;
+    error_save(&story);
+    file_close(&file);
+    return error_restore(&story);
 }
 
 dcp_status file_write_whole(const struct file_ops *ops, const char *path, const void *bytes,

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "dcp/status.h"
 
 enum file_kind { FILE_REGULAR, FILE_DIRECTORY, FILE_OTHER };
@@ -112,9 +113,9 @@ dcp_status file_write(struct file *file, const void *bytes, size_t size, uint64_
 dcp_status file_sync(struct file *file);
 dcp_status file_size(struct file *file, uint64_t *size);
 dcp_status file_preallocate(struct file *file, uint64_t size);
-/* A small file as a whole, NUL-terminated for convenience; bigger than limit is DCP_ERR_FORMAT. */
-dcp_status file_read_whole(const struct file_ops *ops, const char *path, size_t limit, char **bytes,
-                           size_t *size);
+/* Appends a file as a whole; bigger than limit is DCP_ERR_FORMAT. */
+dcp_status file_read_whole(const struct file_ops *ops, const char *path, uint64_t limit,
+                           struct buffer *bytes);
 /* A new small file as a whole, durable when sync is set (its name is not); nothing is left of it on
  * failure. */
 dcp_status file_write_whole(const struct file_ops *ops, const char *path, const void *bytes,

@@ -100,10 +100,3 @@ dcp_status stream_object(struct buffer *out, const void *pickle, size_t size)
     stream_put_directory(out, &records);
     return buffer_status(out);
 }
-
-uint64_t stream_object_length(size_t pickle_size)
-{
-    struct stream_records records;
-    stream_records_place(&records, pickle_size, false, 0);
-    return records.length;
-}

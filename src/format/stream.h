@@ -28,6 +28,5 @@ dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
                               const int64_t *sizes, uint32_t crc);
 /* Appends a whole stream around an object's pickle. */
 dcp_status stream_object(struct buffer *out, const void *pickle, size_t size);
-uint64_t stream_object_length(size_t pickle_size);
 
 #endif

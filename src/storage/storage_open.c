@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "storage/storage_open.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -13,32 +12,12 @@
 /* More than any checkpoint's: a million chunks take a few hundred megabytes. */
 #define METADATA_SIZE_MAX ((uint64_t)8 << 30)
 
-static dcp_status append_file(const struct file_ops *ops, const char *path, struct buffer *bytes)
-{
-    struct file_source source;
-    RETURN_IF_ERROR(file_source_open(&source, ops, path));
-    uint64_t size = source.source.size;
-    dcp_status status = DCP_OK;
-    if (size > METADATA_SIZE_MAX || size > SIZE_MAX)
-        status = dcp_error_set(DCP_ERR_FORMAT,
-                               "%s has %" PRIu64 " bytes, at most %" PRIu64 " are read as metadata",
-                               path, size, METADATA_SIZE_MAX);
-    if (status == DCP_OK)
-        status = buffer_reserve(bytes, (size_t)size);
-    if (status == DCP_OK)
-        status = file_read(&source.file, bytes->data + bytes->size, (size_t)size, 0);
-    if (status == DCP_OK)
-        bytes->size += (size_t)size;
-    file_source_close(&source);
-    return status;
-}
-
 static dcp_status decode_pickle(const struct file_ops *ops, const char *path,
                                 struct metadata *metadata)
 {
     struct buffer bytes;
     buffer_init(&bytes, 0);
-    dcp_status status = append_file(ops, path, &bytes);
+    dcp_status status = file_read_whole(ops, path, METADATA_SIZE_MAX, &bytes);
     if (status == DCP_OK) {
         status = metadata_decode_part(bytes.data, bytes.size, metadata);
         if (status != DCP_OK)
@@ -180,7 +159,7 @@ dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct
     dcp_status status;
     if (place.form == STORAGE_DCP) {
         char *file = file_path_join(path, METADATA_NAME);
-        status = file ? append_file(ops, file, raw)
+        status = file ? file_read_whole(ops, file, METADATA_SIZE_MAX, raw)
                       : error_no_memory(strlen(path) + sizeof METADATA_NAME + 1, "a path");
         memory_release(file);
     } else {

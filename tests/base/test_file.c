@@ -36,11 +36,12 @@ static int teardown(void **state)
 /* Writes and reads back through every function; what it makes it closes. */
 static dcp_status write_and_read(void)
 {
-    char bytes[11] = {0}, *whole = NULL;
-    size_t size;
+    char bytes[11] = {0};
+    struct buffer whole;
     uint64_t length = 0;
     bool created;
     struct file file = {.descriptor = -1};
+    buffer_init(&whole, 0);
     dcp_status status = file_make_directories(ops, "/a/b", true, &created);
     if (status == DCP_OK)
         status = file_open(&file, ops, "/a/b/f", FILE_CREATE_NEW);
@@ -65,15 +66,16 @@ static dcp_status write_and_read(void)
     if (status == DCP_OK)
         status = file_close(&file);
     if (status == DCP_OK)
-        status = file_read_whole(ops, "/a/b/g", 100, &whole, &size);
-    if (status == DCP_OK && (length != 10 || size != 10 || strcmp(whole, bytes) != 0 ||
-                             strcmp(bytes, "0123456789") != 0))
-        status = dcp_error_set(DCP_ERR_INTERNAL, "read %s, whole %s", bytes, whole);
+        status = file_read_whole(ops, "/a/b/g", 100, &whole);
+    if (status == DCP_OK &&
+        (length != 10 || whole.size != 10 || memcmp(whole.data, bytes, 10) != 0 ||
+         strcmp(bytes, "0123456789") != 0))
+        status = dcp_error_set(DCP_ERR_INTERNAL, "read %s, whole %zu bytes", bytes, whole.size);
     if (status == DCP_OK)
-        status = file_write_whole(ops, "/a/b/h", whole, size, true);
+        status = file_write_whole(ops, "/a/b/h", whole.data, whole.size, true);
     if (status == DCP_OK)
         status = file_unlink(ops, "/a/b/h", false);
-    memory_release(whole);
+    buffer_free(&whole);
     struct error_story story;
     error_save(&story);
     file_close(&file);
@@ -161,8 +163,8 @@ static void stories_say_what_and_where(void **state)
 {
     (void)state;
     struct file file;
-    char bytes[16], *whole;
-    size_t size;
+    char bytes[16];
+    struct buffer whole;
     assert_int_equal(file_open(&file, ops, "/none", FILE_READ), DCP_ERR_NOT_FOUND);
     assert_string_equal(dcp_error_message(), "cannot open /none: No such file or directory");
     assert_int_equal(file.descriptor, -1);
@@ -174,9 +176,10 @@ static void stories_say_what_and_where(void **state)
     assert_string_equal(dcp_error_message(), "/f ends at 10, expected 8 bytes at offset 4");
     assert_int_equal(file_read(&file, bytes, 0, 400), DCP_OK);
     assert_int_equal(file_close(&file), DCP_OK);
-    assert_int_equal(file_read_whole(ops, "/f", 9, &whole, &size), DCP_ERR_FORMAT);
+    buffer_init(&whole, 0);
+    assert_int_equal(file_read_whole(ops, "/f", 9, &whole), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(), "/f has 10 bytes, more than the 9 allowed");
-    assert_null(whole);
+    assert_null(whole.data);
     assert_int_equal(file_unlink(ops, "/g", true), DCP_OK);
     assert_int_equal(file_unlink(ops, "/g", false), DCP_ERR_NOT_FOUND);
     assert_int_equal(file_rename(ops, "/g", "/h"), DCP_ERR_NOT_FOUND);

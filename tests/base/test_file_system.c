@@ -45,8 +45,6 @@ static void files_are_written_and_read(void **state)
 {
     (void)state;
     struct file file;
-    char *bytes;
-    size_t size;
     uint64_t length;
     struct file_information information;
     assert_int_equal(file_open(&file, ops, "f", FILE_CREATE_NEW), DCP_OK);
@@ -62,10 +60,12 @@ static void files_are_written_and_read(void **state)
     assert_int_equal(file_open(&file, ops, "f", FILE_CREATE_NEW), DCP_ERR_EXISTS);
     assert_int_equal(file_rename(ops, "f", "g"), DCP_OK);
     assert_int_equal(file_sync_directory(ops, "."), DCP_OK);
-    assert_int_equal(file_read_whole(ops, "g", 5000, &bytes, &size), DCP_OK);
-    assert_int_equal(size, 5000);
-    assert_string_equal(bytes + 4995, "hello");
-    memory_release(bytes);
+    struct buffer whole;
+    buffer_init(&whole, 0);
+    assert_int_equal(file_read_whole(ops, "g", 5000, &whole), DCP_OK);
+    assert_int_equal(whole.size, 5000);
+    assert_memory_equal(whole.data + 4995, "hello", 5);
+    buffer_free(&whole);
     assert_int_equal(file_open(&file, ops, "g", FILE_READ), DCP_OK);
     char byte;
     assert_int_equal(file_read(&file, &byte, 1, UINT64_MAX - 1), DCP_ERR_IO);

@@ -127,12 +127,12 @@ static dcp_status write_script(const struct script *script, const struct file_op
 
 static void check_file(const struct script *script, const struct file_ops *ops, const char *path)
 {
-    char *bytes;
-    size_t size;
-    assert_int_equal(file_read_whole(ops, path, SIZE_MAX - 1, &bytes, &size), DCP_OK);
-    assert_int_equal(size, script->length + sizeof footer);
-    assert_memory_equal(bytes, script->content, size);
-    memory_release(bytes);
+    struct buffer bytes;
+    buffer_init(&bytes, 0);
+    assert_int_equal(file_read_whole(ops, path, UINT64_MAX, &bytes), DCP_OK);
+    assert_int_equal(bytes.size, script->length + sizeof footer);
+    assert_memory_equal(bytes.data, script->content, bytes.size);
+    buffer_free(&bytes);
 }
 
 static size_t count_descriptors(void)
