@@ -7,6 +7,7 @@
 #define DCP_LOAD_H
 
 #include "environment.h"
+#include "figures.h"
 #include "group.h"
 #include "state.h"
 
@@ -119,6 +120,8 @@ typedef struct dcp_load_options {
      */
     const dcp_rename *renames;
     size_t rename_count;
+
+    dcp_figures *figures; /**< each rank's own; filled in when the load returns, if not NULL */
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -7,6 +7,7 @@
 #define DCP_SAVE_H
 
 #include "environment.h"
+#include "figures.h"
 #include "group.h"
 #include "state.h"
 
@@ -59,6 +60,8 @@ typedef struct dcp_save_options {
     const dcp_state *info;
 
     uint32_t io; /**< of dcp_io: how shard files are written */
+
+    dcp_figures *figures; /**< each rank's own; filled in when the save returns, if not NULL */
 } dcp_save_options;
 
 /**

@@ -9,6 +9,7 @@
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
 #include "checkpoint/load_report.h"
+#include "checkpoint/operation.h"
 #include "checkpoint/options.h"
 #include "group/group.h"
 #include "plan/load_plan.h"
@@ -19,6 +20,7 @@ struct load {
     const char *path;
     dcp_load_options options;
     bool coordinates;
+    struct operation operation;
     struct load_names names;
     struct metadata metadata;
     struct shard_reader *reader;
@@ -188,6 +190,7 @@ static dcp_status share_differences(struct load *load, dcp_status status)
  */
 static dcp_status fill(struct load *load, dcp_status status)
 {
+    operation_enter(&load->operation, PHASE_READING);
     if (status == DCP_OK)
         status = load_read_objects(&load->flat, &load->metadata, &load->plan, load->reader,
                                    load->options.verification, &load->objects);
@@ -196,8 +199,10 @@ static dcp_status fill(struct load *load, dcp_status status)
     RETURN_IF_ERROR(agree(load, "reading objects", status));
 
     status = load_read_tensors(&load->flat, &load->metadata, &load->plan, load->reader,
-                               load->options.verification, load->options.thread_count);
+                               load->options.verification, load->options.thread_count,
+                               &load->operation.figures.bytes_moved);
     status = agree(load, "reading tensors", status);
+    operation_enter(&load->operation, PHASE_COMMIT);
     if (status != DCP_OK)
         return error_prefix(status, "tensors may be partly filled");
 
@@ -228,11 +233,29 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     return fill(load, status != DCP_OK ? status : reported);
 }
 
+static void note_figures(struct load *load)
+{
+    struct shard_read_figures read;
+    dcp_figures *figures = &load->operation.figures;
+
+    figures->items = load->plan.count;
+    figures->bytes_wanted = load->plan.bytes_wanted;
+    if (!load->reader)
+        return;
+    shard_reader_figures(load->reader, &read);
+    figures->bytes_read = read.bytes_read;
+    figures->files = read.files_opened;
+    figures->direct = read.direct;
+    figures->ring = read.ring;
+}
+
 dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const char *path,
                            const dcp_load_options *given, dcp_load_report **report)
 {
     struct load load = {.ops = ops, .path = path};
 
+    operation_start(&load.operation);
+    operation_enter(&load.operation, PHASE_PLANNING);
     if (report)
         *report = NULL;
     metadata_init(&load.metadata);
@@ -241,6 +264,7 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
         status = load_names_init(&load.names, &load.options);
     load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;
     status = run(&load, state, status, report);
+    note_figures(&load);
 
     loaded_objects_free(&load.objects);
     load_differences_free(&load.all);
@@ -250,6 +274,7 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
     shard_reader_free(load.reader);
     metadata_free(&load.metadata);
     load_names_free(&load.names);
+    operation_finish(&load.operation, given->figures);
     return status;
 }
 

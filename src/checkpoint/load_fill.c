@@ -2,6 +2,7 @@
 #include "checkpoint/load_fill.h"
 
 #include <sched.h>
+#include <stdatomic.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -62,19 +63,23 @@ struct tensor_reading {
     const struct load_plan *plan;
     struct shard_reader *reader;
     dcp_verification verification;
+    atomic_uint_fast64_t moved;
 };
 
 static dcp_status read_tensor(void *context, size_t index)
 {
-    const struct tensor_reading *reading = context;
+    struct tensor_reading *reading = context;
     const struct read_item *item = &reading->plan->items[index];
     const struct metadata_entry *entry = &reading->metadata->entries[item->entry];
     if (!entry->is_tensor)
         return DCP_OK;
     const struct state_tensor *tensor = reading->flat->entries[item->wanted].node->as.tensor;
     const struct state_chunk *chunk = &tensor->chunks[item->chunk];
-    return shard_read_tensor(reading->reader, entry, &entry->pieces[item->piece], item->region,
-                             tensor->dtype, chunk, reading->verification);
+    RETURN_IF_ERROR(shard_read_tensor(reading->reader, entry, &entry->pieces[item->piece],
+                                      item->region, tensor->dtype, chunk, reading->verification));
+    uint64_t bytes = (uint64_t)box_volume(item->region) * dcp_dtype_size(tensor->dtype);
+    atomic_fetch_add_explicit(&reading->moved, bytes, memory_order_relaxed);
+    return DCP_OK;
 }
 
 /* Other ranks may run beside this one, so half of the processors that it may use. */
@@ -89,11 +94,13 @@ static size_t choose_threads(uint64_t bytes)
 
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
                              const struct load_plan *plan, struct shard_reader *reader,
-                             dcp_verification verification, int32_t thread_count)
+                             dcp_verification verification, int32_t thread_count, uint64_t *moved)
 {
-    struct tensor_reading reading = {flat, metadata, plan, reader, verification};
+    struct tensor_reading reading = {flat, metadata, plan, reader, verification, 0};
     size_t threads = thread_count > 0 ? (size_t)thread_count : choose_threads(plan->bytes_wanted);
-    return thread_run(plan->count, threads, read_tensor, &reading);
+    dcp_status status = thread_run(plan->count, threads, read_tensor, &reading);
+    *moved = reading.moved;
+    return status;
 }
 
 dcp_status load_place_objects(struct loaded_objects *objects)

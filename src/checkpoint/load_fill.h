@@ -22,10 +22,11 @@ dcp_status load_read_objects(const struct flat_state *flat, const struct metadat
                              dcp_verification verification, struct loaded_objects *objects);
 /* Gives memory to the wanted chunks that have none, without reading. */
 dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *plan);
-/* Reads the plan's regions into the chunks. thread_count 0: as many threads as are worth it. */
+/* Reads the plan's regions into the chunks. thread_count 0: as many threads as are worth it. moved:
+ * bytes that were put into chunks. */
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
                              const struct load_plan *plan, struct shard_reader *reader,
-                             dcp_verification verification, int32_t thread_count);
+                             dcp_verification verification, int32_t thread_count, uint64_t *moved);
 /* Puts the objects into the tree. */
 dcp_status load_place_objects(struct loaded_objects *objects);
 void loaded_objects_free(struct loaded_objects *objects);

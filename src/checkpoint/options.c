@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "checkpoint/operation.h"
 #include "plan/load_plan.h"
 #include "storage/io_queue.h"
 
@@ -50,7 +51,7 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
     RETURN_IF_ERROR(io_check(options->io));
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
-    return DCP_OK;
+    return operation_check_figures(options->figures);
 }
 
 dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options)
@@ -63,6 +64,7 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
                              options->thread_count, DCP_MAX_LOAD_THREADS);
+    RETURN_IF_ERROR(operation_check_figures(options->figures));
     return options_check_verification(options->verification);
 }
 

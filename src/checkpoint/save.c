@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
+#include "checkpoint/operation.h"
 #include "checkpoint/options.h"
 #include "checkpoint/save_coordinator.h"
 #include "checkpoint/save_local.h"
@@ -18,6 +19,7 @@ struct save {
     dcp_save_options options;
     int rank;
     bool coordinates;
+    struct operation operation;
     struct save_local local;
     struct save_session session;
     struct write_orders orders;
@@ -59,8 +61,28 @@ static dcp_status exchange_plans(struct save *save, dcp_status status)
         save->assigned = true;
         status = save_assignment_decode(save->ops, &assignment, &save->local.plan, &save->session,
                                         &save->orders);
+        save->operation.figures.items = save->orders.count;
+        save->operation.figures.bytes_wanted = save_local_bytes(&save->local, &save->orders);
     }
     buffer_free(&assignment);
+    return status;
+}
+
+/* Carries out this rank's orders. */
+static dcp_status write_files(struct save *save)
+{
+    struct shard_write_figures written;
+    dcp_figures *figures = &save->operation.figures;
+
+    operation_enter(&save->operation, PHASE_WRITING);
+    dcp_status status =
+        shard_files_write(&save->session, save->rank, &save->orders, save->local.sources,
+                          (uint32_t)save->options.thread_count, save->options.io, &written);
+    figures->syncing_seconds = written.syncing_seconds;
+    figures->bytes_moved = written.bytes_written;
+    figures->files = written.files;
+    figures->direct = written.direct;
+    figures->ring = written.ring;
     return status;
 }
 
@@ -110,18 +132,23 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
 {
     struct save save = {.ops = ops, .path = path};
 
+    operation_start(&save.operation);
     dcp_status status = options_check_save(given, &save.options);
     save.rank = dcp_group_rank(save.options.group);
     save.coordinates = save.rank == save.options.coordinator;
     metadata_init(&save.coordinator.metadata);
 
+    operation_enter(&save.operation, PHASE_STAGING);
     if (status == DCP_OK)
-        status = save_local_prepare(state, &save.local);
+        status = save_local_stage(state, &save.local);
+    operation_enter(&save.operation, PHASE_PLANNING);
+    if (status == DCP_OK)
+        status = save_local_plan(&save.local);
     status = exchange_plans(&save, status);
     if (save.assigned || (save.coordinates && status == DCP_OK)) {
         if (status == DCP_OK)
-            status = shard_files_write(&save.session, save.rank, &save.orders, save.local.sources,
-                                       (uint32_t)save.options.thread_count, save.options.io);
+            status = write_files(&save);
+        operation_enter(&save.operation, PHASE_COMMIT);
         status = finish(&save, status);
     } else if (save.coordinates && save.session.path) {
         save_session_abandon(&save.session);
@@ -130,6 +157,7 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
     save_session_free(&save.session);
     save_coordinator_free(&save.coordinator);
     save_local_free(&save.local);
+    operation_finish(&save.operation, given->figures);
     return status;
 }
 

@@ -68,7 +68,7 @@ static dcp_status find_sources(struct save_local *local)
     return DCP_OK;
 }
 
-dcp_status save_local_prepare(dcp_state *state, struct save_local *local)
+dcp_status save_local_stage(dcp_state *state, struct save_local *local)
 {
     memset(local, 0, sizeof *local);
     buffer_init(&local->streams, 0);
@@ -80,9 +80,25 @@ dcp_status save_local_prepare(dcp_state *state, struct save_local *local)
     local->stream_lengths = memory_allocate_zeroed(local->flat.count, sizeof(uint64_t));
     if (!local->stream_offsets || !local->stream_lengths)
         return error_no_memory(local->flat.count * sizeof(uint64_t), "lengths of objects");
-    RETURN_IF_ERROR(encode_objects(local));
+    return encode_objects(local);
+}
+
+dcp_status save_local_plan(struct save_local *local)
+{
     RETURN_IF_ERROR(save_plan_local(&local->flat, local->stream_lengths, &local->plan));
     return find_sources(local);
+}
+
+uint64_t save_local_bytes(const struct save_local *local, const struct write_orders *orders)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < orders->count; i++) {
+        const struct write_order *order = &orders->orders[i];
+        const struct write_item *item = &local->plan.items[order->item];
+        bytes += item->is_tensor ? (uint64_t)box_volume(order->box) * dcp_dtype_size(item->dtype)
+                                 : item->object_length;
+    }
+    return bytes;
 }
 
 void save_local_free(struct save_local *local)

@@ -17,8 +17,12 @@ struct save_local {
     struct shard_source *sources; /* per item of the plan */
 };
 
-/* Flattens, encodes the objects, and plans. On failure *local is safe to free. */
-dcp_status save_local_prepare(dcp_state *state, struct save_local *local);
+/* Flattens, and encodes the objects. On failure *local is safe to free. */
+dcp_status save_local_stage(dcp_state *state, struct save_local *local);
+/* Then plans. */
+dcp_status save_local_plan(struct save_local *local);
+/* Of the tensors and objects, as far as the orders are about them. */
+uint64_t save_local_bytes(const struct save_local *local, const struct write_orders *orders);
 void save_local_free(struct save_local *local);
 
 #endif

@@ -141,6 +141,7 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     struct load_plan plan = {0};
     struct load_differences differences = {0};
     dcp_state *root = dcp_state_new();
+    uint64_t moved;
     dcp_status status = DCP_ERR_NO_MEMORY;
 
     if (!root)
@@ -155,7 +156,7 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
         status = load_differences_judge(&differences, DCP_STRICT_MISSING, &checkpoint->metadata);
     if (status == DCP_OK)
         status = load_read_tensors(&flat, &checkpoint->metadata, &plan, checkpoint->reader,
-                                   verification, 1);
+                                   verification, 1, &moved);
 done:
     load_differences_free(&differences);
     load_plan_free(&plan);

@@ -88,6 +88,11 @@ dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size,
     return status;
 }
 
+bool io_queue_has_ring(const struct io_queue *queue)
+{
+    return queue->ring != NULL;
+}
+
 dcp_status io_open_direct(struct file *file, uint32_t io, uint64_t size, unsigned flags)
 {
     if (io & DCP_IO_BUFFERED || (!(io & DCP_IO_DIRECT) && size < IO_LARGE_FILE))

@@ -34,6 +34,8 @@ dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size,
 /* Opens the file for direct transfers as well, with the flags that it was opened with, if io
  * demands or allows it for a file of that size. */
 dcp_status io_open_direct(struct file *file, uint32_t io, uint64_t size, unsigned flags);
+/* Whether transfers go by io_uring. */
+bool io_queue_has_ring(const struct io_queue *queue);
 /* Starts to write all of the bytes, which must stay until the transfer is finished. */
 void io_queue_write(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
                     const void *bytes, size_t size, uint64_t offset);

@@ -105,10 +105,12 @@ static dcp_status file_new(struct shard_reader *reader, const char *name, struct
     file->content_length = file->size;
     if (status == DCP_OK && reader->form == STORAGE_DCP)
         status = shard_footer_read(file, reader->metadata->save_id);
-    if (status == DCP_OK)
+    if (status == DCP_OK) {
+        atomic_fetch_add_explicit(&reader->files_opened, 1, memory_order_relaxed);
         *made = file;
-    else
+    } else {
         file_free(file);
+    }
     return status;
 }
 
@@ -230,7 +232,12 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file)
 
 void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures)
 {
-    figures->bytes_read = atomic_load_explicit(&reader->bytes_read, memory_order_relaxed);
+    *figures = (struct shard_read_figures){
+        .bytes_read = atomic_load_explicit(&reader->bytes_read, memory_order_relaxed),
+        .files_opened = atomic_load_explicit(&reader->files_opened, memory_order_relaxed),
+        .direct = atomic_load_explicit(&reader->direct, memory_order_relaxed),
+        .ring = atomic_load_explicit(&reader->ring, memory_order_relaxed),
+    };
 }
 
 void shard_reader_free(struct shard_reader *reader)

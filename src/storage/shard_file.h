@@ -43,6 +43,9 @@ struct shard_reader {
     struct shard_file *newest, *oldest;
     struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */
     atomic_uint_fast64_t bytes_read;
+    atomic_uint_fast64_t files_opened;
+    atomic_bool direct;
+    atomic_bool ring;
 };
 
 dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,

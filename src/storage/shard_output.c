@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/footer.h"
@@ -221,6 +222,14 @@ static dcp_status drain(struct shard_output *output)
     return status;
 }
 
+static dcp_status make_durable(struct shard_output *output)
+{
+    int64_t began_ns = clock_monotonic_ns();
+    dcp_status status = output->sync ? file_sync(&output->file) : DCP_OK;
+    output->sync_ns = clock_monotonic_ns() - began_ns;
+    return status;
+}
+
 dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size)
 {
     const unsigned char *next = footer;
@@ -234,9 +243,13 @@ dcp_status shard_output_finish(struct shard_output *output, const void *footer, 
         size -= piece;
     }
     RETURN_IF_ERROR(drain(output));
-    if (output->sync)
-        RETURN_IF_ERROR(file_sync(&output->file));
+    RETURN_IF_ERROR(make_durable(output));
     return file_close(&output->file);
+}
+
+uint64_t shard_output_size(const struct shard_output *output)
+{
+    return output->start + output->filled;
 }
 
 void shard_output_free(struct shard_output *output)

@@ -37,6 +37,7 @@ struct shard_output {
     struct xxh3_stream *hash;
     uint64_t *blocks; /* XXH3-64 of each finished block of FOOTER_BLOCK_SIZE bytes */
     size_t block_count;
+    int64_t sync_ns; /* that waiting for the disk took */
 };
 
 /* Creates the file (DCP_ERR_EXISTS if there is one), with space for its content. */
@@ -57,6 +58,8 @@ void shard_output_end(struct shard_output *output);
 /* Adds the footer, which no block covers, and makes the file durable. Only once: a file whose sync
  * failed is given up. */
 dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size);
+/* Bytes in the file so far, footer included. */
+uint64_t shard_output_size(const struct shard_output *output);
 /* Waits for what is under way, closes the file if it is open, and frees. The story is kept. */
 void shard_output_free(struct shard_output *output);
 

@@ -50,8 +50,12 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
                                  shard_piece_visitor visit, void *context)
 {
     struct reading reading = {.file = file, .bytes = bytes, .size = size, .offset = offset};
-    const struct shard_reader *reader = file->reader;
+    struct shard_reader *reader = file->reader;
     RETURN_IF_ERROR(io_queue_open(reader->ops, reader->io, size, &reading.queue));
+    if (io_queue_has_ring(reading.queue))
+        atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
+    if (file->file.direct >= 0)
+        atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
     dcp_status status = DCP_OK;
     while (status == DCP_OK && reading.visited < size) {
         size_t at = reading.visited, piece = piece_at(&reading, at);
@@ -61,7 +65,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
             status = visit(context, offset + at, reading.bytes + at, piece);
         reading.visited += piece;
     }
-    atomic_fetch_add_explicit(&file->reader->bytes_read, reading.started, memory_order_relaxed);
+    atomic_fetch_add_explicit(&reader->bytes_read, reading.started, memory_order_relaxed);
     io_queue_close(reading.queue);
     return status;
 }

@@ -47,8 +47,10 @@ dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_
                              struct state_pool *pool, dcp_state **object);
 
 struct shard_read_figures {
-    uint64_t
-        bytes_read; /* from the files that the metadata names, containers and footers included */
+    uint64_t bytes_read;   /* from the files that the metadata names, footers included */
+    uint64_t files_opened; /* of these; again when closed in between */
+    bool direct;           /* some file was read around the page cache */
+    bool ring;
 };
 void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures);
 void shard_reader_free(struct shard_reader *reader);

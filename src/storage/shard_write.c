@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -29,6 +30,8 @@ struct shard_files {
     uint32_t thread_count;
     uint32_t io;
     bool *made; /* by file: created here, so ours to remove */
+    pthread_mutex_t mutex;
+    struct shard_write_figures *figures; /* guarded */
 };
 
 static dcp_status refuse_order(const struct write_order *order, const char *why)
@@ -168,9 +171,21 @@ static size_t first_order(const struct write_orders *orders, uint64_t file)
     return low;
 }
 
+static void note_file(struct shard_files *files, const struct shard_output *output)
+{
+    struct shard_write_figures *figures = files->figures;
+    pthread_mutex_lock(&files->mutex);
+    figures->files++;
+    figures->bytes_written += shard_output_size(output);
+    figures->syncing_seconds += (double)output->sync_ns * 1e-9;
+    figures->direct = figures->direct || output->file.direct >= 0;
+    figures->ring = figures->ring || io_queue_has_ring(output->queue);
+    pthread_mutex_unlock(&files->mutex);
+}
+
 static dcp_status write_file(void *context, size_t index)
 {
-    const struct shard_files *files = context;
+    struct shard_files *files = context;
     const struct save_session *session = files->session;
     size_t first = first_order(files->orders, index);
     size_t count = first_order(files->orders, (uint64_t)index + 1) - first;
@@ -196,6 +211,7 @@ static dcp_status write_file(void *context, size_t index)
     status = write_streams(&output, files, orders, count);
     if (status == DCP_OK)
         status = write_footer(&output, files, name, orders, count);
+    note_file(files, &output);
     shard_output_free(&output);
     return status;
 }
@@ -218,17 +234,39 @@ static void remove_made(const struct shard_files *files)
     error_restore(&story);
 }
 
+static dcp_status sync_directory(const struct save_session *session,
+                                 struct shard_write_figures *figures)
+{
+    int64_t began_ns = clock_monotonic_ns();
+    dcp_status status = file_sync_directory(session->ops, session->path);
+    figures->syncing_seconds += (double)(clock_monotonic_ns() - began_ns) * 1e-9;
+    return status;
+}
+
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
-                             uint32_t thread_count, uint32_t io)
+                             uint32_t thread_count, uint32_t io,
+                             struct shard_write_figures *figures)
 {
-    struct shard_files files = {session, rank, orders, sources, thread_count, io, NULL};
+    struct shard_files files = {
+        .session = session,
+        .rank = rank,
+        .orders = orders,
+        .sources = sources,
+        .thread_count = thread_count,
+        .io = io,
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .figures = figures,
+    };
+    *figures = (struct shard_write_figures){0};
     files.made = memory_allocate_zeroed(orders->file_count, sizeof *files.made);
     if (!files.made)
         return error_no_memory(orders->file_count, "the files of a rank");
     dcp_status status = thread_run(orders->file_count, thread_count, write_file, &files);
+    if (figures->files > 0)
+        figures->syncing_seconds /= thread_count < figures->files ? thread_count : figures->files;
     if (status == DCP_OK && session->sync)
-        status = file_sync_directory(session->ops, session->path);
+        status = sync_directory(session, figures);
     if (status != DCP_OK)
         remove_made(&files);
     memory_release(files.made);

@@ -37,6 +37,15 @@ struct shard_source {
     const void *stream;              /* objects: the whole stream */
 };
 
+/* What writing took, as far as it came. */
+struct shard_write_figures {
+    uint64_t bytes_written; /* footers included */
+    uint32_t files;         /* made */
+    double syncing_seconds; /* the mean of the threads, and of the directory */
+    bool direct;            /* some file went around the page cache */
+    bool ring;
+};
+
 /* Every rank: writes and syncs its files and the directory, footers included, on at most
  * thread_count threads, by the ways that io (flags of dcp_io) allows. Their buffers take at most
  * 32 MiB together. sources[i] belongs to plan item i; orders
@@ -44,7 +53,8 @@ struct shard_source {
  * alone. On failure the files made here are removed again. */
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
-                             uint32_t thread_count, uint32_t io);
+                             uint32_t thread_count, uint32_t io,
+                             struct shard_write_figures *figures);
 /* Every rank, when the save failed elsewhere: removes its complete files, those whose footer has
  * this save's id; the story is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);

@@ -221,8 +221,9 @@ static dcp_status write_rank(const struct sample *sample, const struct save_sess
         all[i].item = (uint32_t)i;
     }
     struct write_orders orders = {.orders = all, .count = count, .file_count = sample->files};
+    struct shard_write_figures figures;
     dcp_status status =
-        shard_files_write(session, rank, &orders, sources, sample->files, sample->io);
+        shard_files_write(session, rank, &orders, sources, sample->files, sample->io, &figures);
     free(sources);
     free(all);
     return status;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file figures.h
+ * @brief What a save or load took: time, bytes, files, memory.
+ */
+#ifndef DCP_FIGURES_H
+#define DCP_FIGURES_H
+
+#include "version.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Figures of one save or load, as this rank saw it: it asks for them by the field `figures` of its
+ * options, with size_of set, and has them when the call returns, also when the call failed: then
+ * they tell how far it came. What does not apply is 0.
+ *
+ * Seconds are by the monotonic clock. A phase includes waiting for other ranks in it.
+ */
+typedef struct dcp_figures {
+    size_t size_of; /**< sizeof(dcp_figures), set by the caller, so that the struct can grow */
+
+    double total_seconds;    /**< the whole call; the others are parts of it */
+    double planning_seconds; /**< save: agreeing on who writes what; load: reading the metadata and
+                                finding out what to read */
+    double staging_seconds;  /**< save: taking the state: walking the tree, stateful callbacks,
+                                encoding objects */
+    double writing_seconds;  /**< save: writing shard files */
+    double reading_seconds;  /**< load: reading objects and tensors */
+    double syncing_seconds;  /**< save: waiting for the disk; the mean of the threads that write */
+    double commit_seconds;   /**< save: waiting for all ranks, then making the checkpoint visible;
+                                load: putting objects into the tree, stateful callbacks */
+
+    uint64_t bytes_moved;  /**< save: written to shard files, with all that is around the data;
+                              load: put into tensors */
+    uint64_t bytes_wanted; /**< save: of the tensors and objects that this rank writes; load: of the
+                              stored elements that this rank's tensors need */
+    uint64_t bytes_read;   /**< load: from the files that hold data, with all that is around it */
+    uint64_t items;        /**< save: tensor chunks or slices of them, and objects, that were to be
+                              written; load: regions of tensors, and objects, that were to be read */
+    uint64_t files;        /**< save: shard files made; load: times that a file was opened */
+    bool direct;           /**< some file was written or read around the page cache */
+    bool ring;             /**< some bytes went by io_uring */
+} dcp_figures;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The figures of a save and a load: true, on every rank, and of failures too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "checkpoint/ranks.h"
+
+#define ROWS    64
+#define COLUMNS 1024
+
+/* A clock that advances by a millisecond whenever it is read, on whatever thread. */
+static atomic_int_fast64_t ticks;
+
+static int64_t tick(void *context)
+{
+    (void)context;
+    return atomic_fetch_add(&ticks, 1000000) + 1000000;
+}
+
+static void no_sleep(void *context, int64_t duration)
+{
+    (void)context;
+    (void)duration;
+}
+
+static const struct clock_source ticking = {tick, tick, no_sleep, NULL};
+
+/* This rank's rows of a matrix, and a number that all ranks have. */
+static dcp_state *sample(const struct rank *self, float *rows)
+{
+    dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
+    dcp_placement by_rows = dcp_shard(0);
+    dcp_tensor matrix = {.dtype = DCP_F32, .ndim = 2, .global_shape = {ROWS, COLUMNS}};
+    dcp_state *root = dcp_state_new();
+    must(dcp_mesh_shard(&mesh, &matrix, &by_rows));
+    matrix.data = rows;
+    dcp_state_tensor(root, "matrix", &matrix);
+    dcp_state_int(root, "step", 7);
+    must(dcp_state_status(root));
+    return root;
+}
+
+static uint64_t shard_size(const char *path, int rank)
+{
+    char name[1200];
+    struct stat status;
+    snprintf(name, sizeof name, "%s/__%d_0.distcp", path, rank);
+    assert_int_equal(stat(name, &status), 0);
+    return (uint64_t)status.st_size;
+}
+
+static double parts_of(const dcp_figures *figures)
+{
+    return figures->planning_seconds + figures->staging_seconds + figures->writing_seconds +
+           figures->reading_seconds + figures->syncing_seconds + figures->commit_seconds;
+}
+
+static dcp_status save_and_load(struct rank *self)
+{
+    static const uint64_t mine = (uint64_t)ROWS / 2 * COLUMNS * sizeof(float);
+    float *rows = test_calloc(ROWS * COLUMNS, sizeof *rows);
+    dcp_state *root = sample(self, rows);
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_save_options saving = {.group = self->group, .figures = &figures};
+    must(dcp_save(root, self->path, &saving));
+    assert_int_equal(figures.files, 1);
+    assert_int_equal(figures.items, self->rank == 0 ? 2 : 1);
+    assert_int_equal(figures.bytes_moved, shard_size(self->path, self->rank));
+    assert_in_range(figures.bytes_wanted, mine, figures.bytes_moved);
+    assert_true(figures.planning_seconds > 0 && figures.staging_seconds > 0);
+    assert_true(figures.writing_seconds > 0 && figures.syncing_seconds > 0);
+    assert_true(figures.commit_seconds > 0 && figures.reading_seconds == 0);
+    assert_true(parts_of(&figures) <= figures.total_seconds);
+    assert_true(!figures.direct && !figures.ring && figures.bytes_read == 0);
+
+    dcp_load_options loading = {.group = self->group, .figures = &figures};
+    must(dcp_load(root, self->path, &loading, NULL));
+    assert_int_equal(figures.size_of, sizeof figures);
+    assert_int_equal(figures.items, 2);
+    assert_int_equal(figures.bytes_moved, mine);
+    assert_int_equal(figures.bytes_wanted, mine);
+    assert_int_equal(figures.files, self->rank == 0 ? 1 : 2);
+    assert_in_range(figures.bytes_read, mine, 2 * mine);
+    assert_true(figures.planning_seconds > 0 && figures.reading_seconds > 0);
+    assert_true(figures.commit_seconds > 0 && figures.writing_seconds == 0);
+    assert_true(parts_of(&figures) <= figures.total_seconds);
+    dcp_state_free(root);
+    test_free(rows);
+    return DCP_OK;
+}
+
+static void test_every_rank_has_them(void **state)
+{
+    clock_replace(&ticking);
+    ranks_must(2, path_in(state, "c"), save_and_load, NULL);
+    clock_replace(NULL);
+}
+
+static void test_how_large_files_were_moved(void **state)
+{
+    static const size_t bytes = (size_t)32 << 20;
+    struct rank alone = {.size = 1};
+    float *rows = test_calloc(1, bytes);
+    dcp_tensor large = {.dtype = DCP_U8, .ndim = 1, .global_shape = {(int64_t)bytes}, .data = rows};
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_save_options saving = {.figures = &figures, .io = DCP_IO_POOL | DCP_IO_BUFFERED};
+    dcp_load_options loading = {.figures = &figures, .io = DCP_IO_RING};
+    dcp_state *root = sample(&alone, rows);
+    dcp_state_tensor(root, "large", &large);
+    must(dcp_save(root, path_in(state, "c"), &saving));
+    assert_true(!figures.ring && !figures.direct);
+    dcp_status status = dcp_load(root, path_in(state, "c"), &loading, NULL);
+    assert_true(status == DCP_OK ? figures.ring : status == DCP_ERR_UNSUPPORTED);
+    dcp_state_free(root);
+    test_free(rows);
+}
+
+static dcp_status fail_to_save(struct rank *self)
+{
+    static float rows[ROWS * COLUMNS];
+    dcp_state *root = sample(self, rows);
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_save_options saving = {.group = self->group, .figures = &figures};
+    must_fail(dcp_save(root, self->path, &saving), DCP_ERR_EXISTS, "overwriting is refused");
+    assert_true(figures.total_seconds > 0 && figures.staging_seconds > 0);
+    assert_true(figures.files == 0 && figures.bytes_moved == 0 && figures.commit_seconds == 0);
+    dcp_load_options loading = {.group = self->group, .figures = &figures};
+    must_fail(dcp_load(root, "/nowhere", &loading, NULL), DCP_ERR_NOT_FOUND, "/nowhere");
+    assert_true(figures.planning_seconds > 0 && figures.staging_seconds == 0);
+    assert_int_equal(figures.items, 0);
+    dcp_state_free(root);
+    return DCP_OK;
+}
+
+static void test_failures_have_them(void **state)
+{
+    struct rank alone = {.size = 1};
+    static float rows[ROWS * COLUMNS];
+    dcp_state *root = sample(&alone, rows);
+    must(dcp_save(root, path_in(state, "c"), NULL));
+    dcp_state_free(root);
+    ranks_must(2, path_in(state, "c"), fail_to_save, NULL);
+}
+
+/* What a caller has whose header knew fewer fields. */
+struct older {
+    size_t size_of;
+    double total_seconds;
+    char behind[8];
+};
+
+static dcp_status save_with_sizes(struct rank *self)
+{
+    static float rows[ROWS * COLUMNS];
+    struct older older = {.size_of = offsetof(struct older, behind), .behind = "mine"};
+    dcp_figures unsaid = {0};
+    dcp_state *root = sample(self, rows);
+    dcp_save_options saving = {.group = self->group, .figures = (dcp_figures *)&older};
+    must(dcp_save(root, self->path, &saving));
+    assert_true(older.total_seconds > 0);
+    assert_string_equal(older.behind, "mine");
+    assert_int_equal(older.size_of, offsetof(struct older, behind));
+    if (self->rank == 1)
+        saving.figures = &unsaid;
+    must_fail(dcp_save(root, self->path, &saving), DCP_ERR_ARGUMENT,
+              "rank 1: figures has size_of 0");
+    dcp_load_options loading = {.group = self->group, .figures = saving.figures};
+    must_fail(dcp_load(root, self->path, &loading, NULL), DCP_ERR_ARGUMENT,
+              "rank 1: figures has size_of 0");
+    dcp_state_free(root);
+    return DCP_OK;
+}
+
+static void test_they_travel_with_their_size(void **state)
+{
+    ranks_must(2, path_in(state, "c"), save_with_sizes, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_every_rank_has_them, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(test_how_large_files_were_moved, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(test_failures_have_them, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(test_they_travel_with_their_size, directory_setup,
+                                        directory_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
