@@ -169,6 +169,14 @@ typedef struct dcp_stateful {
 DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
                                       const dcp_stateful *stateful);
 
+/**
+ * Adds a copy of a node, of this tree or another one, with all that is below it. Values are copied;
+ * the memory of tensors and what stateful entries point to is borrowed, as it is by the node, so
+ * that a tree can be saved under other names without moving a byte.
+ * @return the copy; NULL on failure.
+ */
+DCP_API dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node);
+
 /** One step of the way from the root to an entry: a dict key, or a list position when `key` is
  * NULL. */
 typedef struct dcp_path_part {

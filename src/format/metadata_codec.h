@@ -21,9 +21,9 @@ dcp_status metadata_check_chunks(const struct metadata *metadata);
  * from the parts; they can be freed afterwards. *whole is initialized by the call. */
 dcp_status metadata_unite(const struct metadata *parts, size_t count, struct metadata *whole);
 /* Appends the pickle of whole metadata: protocol 4, readable by PyTorch 2.4 to 2.15; version
- * "1.0.0", storage_meta with save_id, planner_data where has_paths. The same metadata gives the
- * same bytes. Errors: DCP_ERR_ARGUMENT for names that are not UTF-8, DCP_ERR_UNSUPPORTED for pieces
- * that are no streams. */
+ * "1.0.0", storage_meta with save_id, planner_data if there is any, else the paths where has_paths.
+ * The same metadata gives the same bytes. Errors: DCP_ERR_ARGUMENT for names that are not UTF-8,
+ * DCP_ERR_UNSUPPORTED for pieces that are no streams. */
 dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
 
 /* Reads a torch.save zip file as a checkpoint of one file; source is borrowed for the metadata's

@@ -2,6 +2,7 @@
 /* Writing .metadata: the objects of PyTorch 2.13, protocol 4 without frames. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "format/item.h"
 #include "format/metadata_codec.h"
 #include "format/metadata_encoder.h"
 
@@ -99,6 +100,8 @@ static dcp_status put_planner_data(struct encoding *encoding)
     const struct metadata *metadata = encoding->metadata;
     struct metadata_encoder *encoder = &encoding->encoder;
     encoder_put_text(encoder, "planner_data");
+    if (metadata->planner_data != NULL)
+        return item_put_object(metadata->planner_data, &encoder->memo_count, encoding->out);
     if (!metadata->has_paths) {
         pickle_put_none(encoding->out);
         return DCP_OK;
@@ -194,7 +197,10 @@ static void put_storage_meta(struct encoding *encoding)
     encoder_put_object_once(encoder, "StorageMeta");
     encoder_begin_fields(encoder);
     encoder_put_text(encoder, "checkpoint_id");
-    pickle_put_none(encoding->out);
+    if (encoding->metadata->checkpoint_id != NULL)
+        encoder_put_text(encoder, encoding->metadata->checkpoint_id);
+    else
+        pickle_put_none(encoding->out);
     encoder_put_text(encoder, "save_id");
     if (save_id[0] != '\0')
         encoder_put_text(encoder, save_id);

@@ -35,6 +35,7 @@ struct encoder_frame {
 
 struct encoder {
     struct buffer *out;
+    bool modern; /* protocol 3 or later, which knows Python 3's name of the builtins */
     struct encoder_slot *slots;
     size_t slot_count, slot_capacity;
     struct encoder_frame *frames;

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/object_encoder.h"
@@ -77,7 +79,10 @@ static void put_global(struct encoder *encoder, size_t global, const char *modul
 
 void encoder_put_global(struct encoder *encoder, enum encoder_global global)
 {
-    put_global(encoder, global, globals[global].module, globals[global].name);
+    const char *module = globals[global].module;
+    if (encoder->modern && strcmp(module, "__builtin__") == 0)
+        module = "builtins";
+    put_global(encoder, global, module, globals[global].name);
 }
 
 void encoder_put_dtype(struct encoder *encoder, dcp_dtype dtype)

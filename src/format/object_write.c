@@ -222,15 +222,29 @@ static dcp_status put_children(struct encoder *encoder)
     return DCP_OK;
 }
 
+static dcp_status put_object(struct encoder *encoder, const dcp_state *object)
+{
+    dcp_status status = put_value(encoder, object);
+    if (status == DCP_OK)
+        status = put_children(encoder);
+    memory_release(encoder->slots);
+    memory_release(encoder->frames);
+    return status;
+}
+
 dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle)
 {
     struct encoder encoder = {.out = pickle};
     pickle_put_protocol(pickle, 2);
-    dcp_status status = put_value(&encoder, object);
-    if (status == DCP_OK)
-        status = put_children(&encoder);
+    RETURN_IF_ERROR(put_object(&encoder, object));
     pickle_put_op(pickle, OP_STOP);
-    memory_release(encoder.slots);
-    memory_release(encoder.frames);
-    return status == DCP_OK ? buffer_status(pickle) : status;
+    return buffer_status(pickle);
+}
+
+dcp_status item_put_object(const dcp_state *object, uint32_t *memo_count, struct buffer *pickle)
+{
+    struct encoder encoder = {.out = pickle, .modern = true, .memo_count = *memo_count};
+    RETURN_IF_ERROR(put_object(&encoder, object));
+    *memo_count = encoder.memo_count;
+    return buffer_status(pickle);
 }

@@ -21,6 +21,7 @@ void metadata_free(struct metadata *metadata)
 {
     if (metadata->free_attachment)
         metadata->free_attachment(metadata->attachment);
+    dcp_state_free(metadata->planner_root);
     name_table_free(&metadata->by_name);
     arena_free(&metadata->arena);
     metadata_init(metadata);

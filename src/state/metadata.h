@@ -71,9 +71,13 @@ struct metadata {
     size_t count;
     const char **files; /* relative to the checkpoint's directory; checked: no way out of it */
     size_t file_count;
-    struct name_table by_name; /* name -> index of entry */
-    bool has_paths;            /* planner_data was there: paths are more than [name] */
-    const char *save_id;       /* "" if unknown */
+    struct name_table by_name;     /* name -> index of entry */
+    bool has_paths;                /* planner_data was there: paths are more than [name] */
+    const char *save_id;           /* "" if unknown */
+    const dcp_state *planner_data; /* what a planner stored in the place of paths; NULL: nothing */
+    dcp_state *planner_root; /* the tree that planner_data is in, if it is the metadata's own */
+    /* What else storage_meta says; NULL: nothing. It is written, and not read. */
+    const char *checkpoint_id;
     struct arena arena;
     void *attachment; /* kept alive for PIECE_VIEW objects; private to format/ */
     void (*free_attachment)(void *attachment);

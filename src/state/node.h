@@ -140,6 +140,9 @@ dcp_state *node_flat_range(struct state_pool *pool, const dcp_tensor *whole, int
 dcp_status node_append(struct state_pool *pool, dcp_state *container, dcp_state *key,
                        dcp_state *value);
 
+/* A copy of a node with all below it; the memory of tensors is borrowed, see dcp_state_copy(). */
+dcp_status node_copy(struct state_pool *pool, const dcp_state *node, dcp_state **copy);
+
 /* The children of a container or an opaque node; NULL for leaves. */
 const struct state_children *node_children(const dcp_state *node);
 bool node_is_dict(const dcp_state *node);

@@ -290,3 +290,17 @@ dcp_status dcp_state_stateful(dcp_state *parent, const char *key, const dcp_stat
     node->as.stateful = *stateful;
     return DCP_OK;
 }
+
+dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node)
+{
+    dcp_state *copy = NULL;
+    dcp_status status = check_place(parent, key);
+    if (status == DCP_OK && !node)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the node to copy as \"%s\" is NULL",
+                               key ? key : "(an element)");
+    if (status == DCP_OK)
+        status = node_copy(pool_of(parent), node, &copy);
+    if (status == DCP_OK)
+        status = place(parent, key, copy) ? DCP_OK : told_status();
+    return keep_failure(parent, status) == DCP_OK ? copy : NULL;
+}

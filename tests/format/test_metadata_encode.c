@@ -14,6 +14,7 @@
 #include "fixture.h"
 #include "format/metadata_codec.h"
 #include "pickle_assembler.h"
+#include "state/node.h"
 
 /* ---- what PyTorch wrote, decoded and encoded again ---- */
 
@@ -200,6 +201,38 @@ static void writes_none_for_what_is_unknown(void **state)
     buffer_free(&out);
 }
 
+static void writes_what_planners_stored_in_the_place_of_paths(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct metadata again;
+    struct buffer out;
+    sample_make(&sample);
+    dcp_state *root = dcp_state_new();
+    dcp_state *data = dcp_state_list(root, "data");
+    dcp_state *shared = dcp_state_dict(data, NULL);
+    assert_int_equal(dcp_state_string(shared, "rank", "0"), DCP_OK);
+    /* Python 3's name of a builtin: others are not looked up from protocol 3 on. */
+    dcp_state *set = node_new(root->pool, DCP_KIND_SET);
+    assert_int_equal(node_append(root->pool, data, NULL, set), DCP_OK);
+    sample.metadata.planner_data = data;
+    buffer_init(&out, 0);
+    assert_int_equal(metadata_encode(&sample.metadata, &out), DCP_OK);
+    assert_non_null(memmem(out.data, out.size, "builtins", 8));
+    assert_null(memmem(out.data, out.size, "__builtin__", 11));
+    assert_int_equal(metadata_decode(out.data, out.size, &again), DCP_OK);
+    assert_int_equal(again.count, 2);
+    assert_string_equal(again.save_id, "abc");
+    assert_false(again.has_paths);
+    metadata_free(&again);
+
+    dcp_tensor tensor = {.dtype = DCP_F32, .data = &out};
+    assert_non_null(dcp_state_tensor(data, NULL, &tensor));
+    assert_int_equal(metadata_encode(&sample.metadata, &out), DCP_ERR_UNSUPPORTED);
+    buffer_free(&out);
+    dcp_state_free(root);
+}
+
 /* ---- many of everything ---- */
 
 enum { MANY = 2500, DIMENSIONS = 5 };
@@ -311,6 +344,7 @@ int main(void)
         cmocka_unit_test(writes_what_pytorch_would),
         cmocka_unit_test(appends_to_what_is_there),
         cmocka_unit_test(writes_none_for_what_is_unknown),
+        cmocka_unit_test(writes_what_planners_stored_in_the_place_of_paths),
         cmocka_unit_test(writes_long_containers_in_batches),
         cmocka_unit_test(refuses_what_pytorch_could_not_read),
         cmocka_unit_test(reports_every_failed_allocation),

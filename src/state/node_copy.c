@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Copying a part of a tree to another place, or another tree. Values that are shared, or contain
+ * themselves, stay so: each container is copied once. */
+#include <string.h>
+
+#include "base/memory.h"
+#include "state/node.h"
+
+/* A container whose children are still to be copied. */
+struct copied {
+    const dcp_state *source;
+    dcp_state *copy;
+    struct copied *next;
+};
+
+struct copying {
+    struct state_pool *pool;
+    struct arena arena;
+    struct name_table containers; /* address of the source -> struct copied */
+    struct copied *pending;
+};
+
+static dcp_status copy_tensor(struct state_pool *pool, const struct state_tensor *from,
+                              dcp_state *copy)
+{
+    size_t bytes = (size_t)from->ndim * sizeof(int64_t);
+    struct state_tensor *to = arena_copy(&pool->arena, from, sizeof *from);
+    struct state_chunk *chunks =
+        arena_copy(&pool->arena, from->chunks, from->chunk_count * sizeof *chunks);
+    int64_t *shape = arena_copy(&pool->arena, from->global_shape, bytes);
+    bool complete = to && chunks && shape;
+    for (size_t i = 0; i < from->chunk_count && complete; i++) {
+        chunks[i].offsets = arena_copy(&pool->arena, from->chunks[i].offsets, bytes);
+        chunks[i].sizes = arena_copy(&pool->arena, from->chunks[i].sizes, bytes);
+        chunks[i].strides = arena_copy(&pool->arena, from->chunks[i].strides, bytes);
+        chunks[i].owned = false;
+        complete = chunks[i].offsets && chunks[i].sizes && chunks[i].strides;
+    }
+    if (!complete)
+        return error_no_memory(sizeof *to + from->chunk_count * sizeof *chunks, "a tensor");
+    to->chunks = chunks;
+    to->chunk_capacity = to->chunk_count;
+    to->global_shape = shape;
+    copy->as.tensor = to;
+    return DCP_OK;
+}
+
+static bool is_text(const dcp_state *node)
+{
+    return node->kind == DCP_KIND_STRING || node->kind == DCP_KIND_BYTES ||
+           node->kind == DCP_KIND_BYTEARRAY || node->kind == DCP_KIND_DEVICE;
+}
+
+/* A node without children; NULL: no memory. */
+static dcp_state *copy_leaf(struct state_pool *pool, const dcp_state *node)
+{
+    if (is_text(node))
+        return node_text(pool, node->kind, node->as.text.bytes, node->as.text.length);
+    if (node->kind == DCP_KIND_OPAQUE)
+        return node_text(pool, node->kind, node->as.opaque->name, strlen(node->as.opaque->name));
+    if (node->kind == DCP_KIND_INT && node->as.integer.is_big)
+        return node_digits(pool, node->as.integer.digits);
+    if (node->kind == DCP_KIND_INT)
+        return node->as.integer.is_unsigned ? node_uint(pool, node->as.integer.bits)
+                                            : node_int(pool, (int64_t)node->as.integer.bits);
+    dcp_state *copy = node_new(pool, node->kind);
+    if (!copy || node_children(node))
+        return copy;
+    if (node->kind == DCP_KIND_TENSOR)
+        return copy_tensor(pool, node->as.tensor, copy) == DCP_OK ? copy : NULL;
+    copy->as = node->as;
+    return copy;
+}
+
+static dcp_status copy_node(struct copying *copying, const dcp_state *node, dcp_state **copy)
+{
+    *copy = NULL;
+    if (node_children(node)) {
+        struct copied *made = arena_allocate(&copying->arena, sizeof *made);
+        if (!made)
+            return error_no_memory(sizeof *made, "copying containers");
+        *made = (struct copied){.source = node, .next = copying->pending};
+        uint64_t value = (uint64_t)(uintptr_t)made;
+        bool existing;
+        RETURN_IF_ERROR(name_table_add(&copying->containers, (const char *)&made->source,
+                                       sizeof made->source, &value, &existing));
+        if (existing) {
+            *copy = ((const struct copied *)(uintptr_t)value)->copy;
+            return DCP_OK;
+        }
+        made->copy = copy_leaf(copying->pool, node);
+        *copy = made->copy;
+        copying->pending = made;
+    } else {
+        *copy = copy_leaf(copying->pool, node);
+    }
+    return *copy ? DCP_OK : DCP_ERR_NO_MEMORY;
+}
+
+static dcp_status copy_children(struct copying *copying, const struct copied *container)
+{
+    const struct state_children *children = node_children(container->source);
+    for (size_t i = 0; i < children->count; i++) {
+        dcp_state *key = NULL, *value;
+        if (children->items[i].key)
+            RETURN_IF_ERROR(copy_node(copying, children->items[i].key, &key));
+        RETURN_IF_ERROR(copy_node(copying, children->items[i].value, &value));
+        RETURN_IF_ERROR(node_append(copying->pool, container->copy, key, value));
+    }
+    return DCP_OK;
+}
+
+dcp_status node_copy(struct state_pool *pool, const dcp_state *node, dcp_state **copy)
+{
+    struct copying copying = {.pool = pool};
+    arena_init(&copying.arena, 0);
+    name_table_init(&copying.containers);
+    dcp_status status = copy_node(&copying, node, copy);
+    while (status == DCP_OK && copying.pending) {
+        const struct copied *container = copying.pending;
+        copying.pending = container->next;
+        status = copy_children(&copying, container);
+    }
+    name_table_free(&copying.containers);
+    arena_free(&copying.arena);
+    return status;
+}
