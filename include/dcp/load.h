@@ -9,6 +9,7 @@
 #include "environment.h"
 #include "figures.h"
 #include "group.h"
+#include "progress.h"
 #include "state.h"
 
 #ifdef __cplusplus
@@ -122,6 +123,9 @@ typedef struct dcp_load_options {
     size_t rename_count;
 
     dcp_figures *figures; /**< each rank's own; filled in when the load returns, if not NULL */
+
+    dcp_progress_function progress; /**< is told how far this rank has come; NULL: nobody is */
+    void *progress_context;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -9,6 +9,7 @@
 #include "environment.h"
 #include "figures.h"
 #include "group.h"
+#include "progress.h"
 #include "state.h"
 
 #ifdef __cplusplus
@@ -62,6 +63,9 @@ typedef struct dcp_save_options {
     uint32_t io; /**< of dcp_io: how shard files are written */
 
     dcp_figures *figures; /**< each rank's own; filled in when the save returns, if not NULL */
+
+    dcp_progress_function progress; /**< is told how far this rank has come; NULL: nobody is */
+    void *progress_context;
 } dcp_save_options;
 
 /**
@@ -74,8 +78,8 @@ typedef struct dcp_save_options {
  * inferred, all ranks take the coordinator's, like PyTorch's checkpoint_id.
  * @param options NULL: all defaults.
  * Errors: DCP_ERR_EXISTS, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE,
- * DCP_ERR_DUPLICATE, DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT, any that a stateful callback
- * returns, and others.
+ * DCP_ERR_DUPLICATE, DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT, DCP_ERR_CANCELLED, any that a
+ * stateful callback returns, and others.
  */
 DCP_API dcp_status dcp_save_sized(dcp_state *state, const char *path,
                                   const dcp_save_options *options, size_t options_size);

@@ -53,8 +53,9 @@ typedef enum dcp_status {
     DCP_ERR_TIMEOUT = 71, /**< a rank did not come within the deadline */
 
     DCP_ERR_CALLBACK =
-        80,               /**< a callback of the caller reported failure without a status of ours */
-    DCP_ERR_INTERNAL = 90 /**< the library contradicts itself; please report it */
+        80, /**< a callback of the caller reported failure without a status of ours */
+    DCP_ERR_CANCELLED = 81, /**< the caller's progress function said so */
+    DCP_ERR_INTERNAL = 90   /**< the library contradicts itself; please report it */
 } dcp_status;
 
 /** @return the status in words, such as "shape mismatch"; static storage, never NULL. */

@@ -59,6 +59,8 @@ static const char *status_text(dcp_status status)
         return "timed out";
     case DCP_ERR_CALLBACK:
         return "callback failed";
+    case DCP_ERR_CANCELLED:
+        return "cancelled";
     case DCP_ERR_INTERNAL:
         return "internal error";
     }

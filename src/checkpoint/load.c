@@ -93,7 +93,7 @@ static dcp_status decode_for_me(struct load *load, const struct buffer *message)
                 : storage_read_metadata(load->ops, path, &form, &load->metadata, &load->reader);
     memory_release(path);
     if (status == DCP_OK)
-        shard_reader_set_io(load->reader, load->options.io);
+        shard_reader_set_io(load->reader, load->options.io, &load->operation.progress);
     return status;
 }
 
@@ -190,7 +190,8 @@ static dcp_status share_differences(struct load *load, dcp_status status)
  */
 static dcp_status fill(struct load *load, dcp_status status)
 {
-    operation_enter(&load->operation, PHASE_READING);
+    status = operation_enter_moving(&load->operation, DCP_PHASE_READING, load->plan.bytes_wanted,
+                                    status);
     if (status == DCP_OK)
         status = load_read_objects(&load->flat, &load->metadata, &load->plan, load->reader,
                                    load->options.verification, &load->objects);
@@ -202,11 +203,12 @@ static dcp_status fill(struct load *load, dcp_status status)
                                load->options.verification, load->options.thread_count,
                                &load->operation.figures.bytes_moved);
     status = agree(load, "reading tensors", status);
-    operation_enter(&load->operation, PHASE_COMMIT);
     if (status != DCP_OK)
         return error_prefix(status, "tensors may be partly filled");
 
-    status = load_place_objects(&load->objects);
+    status = operation_enter(&load->operation, DCP_PHASE_COMMIT, status);
+    if (status == DCP_OK)
+        status = load_place_objects(&load->objects);
     if (status == DCP_OK)
         status = flatten_notify(&load->flat);
     status = agree(load, "finishing the load", status);
@@ -254,8 +256,7 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
 {
     struct load load = {.ops = ops, .path = path};
 
-    operation_start(&load.operation);
-    operation_enter(&load.operation, PHASE_PLANNING);
+    operation_start(&load.operation, given->progress, given->progress_context);
     if (report)
         *report = NULL;
     metadata_init(&load.metadata);
@@ -263,6 +264,7 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
     if (status == DCP_OK)
         status = load_names_init(&load.names, &load.options);
     load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;
+    status = operation_enter(&load.operation, DCP_PHASE_PLANNING, status);
     status = run(&load, state, status, report);
     note_figures(&load);
 

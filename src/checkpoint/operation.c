@@ -14,36 +14,58 @@ dcp_status operation_check_figures(const dcp_figures *theirs)
     return DCP_OK;
 }
 
-void operation_start(struct operation *operation)
+void operation_start(struct operation *operation, dcp_progress_function progress, void *context)
 {
     *operation = (struct operation){.began_ns = clock_monotonic_ns()};
+    operation->phase_seconds = &operation->figures.planning_seconds;
     operation->phase_began_ns = operation->began_ns;
+    progress_init(&operation->progress, progress, context);
 }
 
-void operation_enter(struct operation *operation, enum operation_phase phase)
+static double *seconds_of(dcp_figures *figures, dcp_phase phase)
+{
+    switch (phase) {
+    case DCP_PHASE_STAGING:
+        return &figures->staging_seconds;
+    case DCP_PHASE_WRITING:
+        return &figures->writing_seconds;
+    case DCP_PHASE_READING:
+        return &figures->reading_seconds;
+    case DCP_PHASE_COMMIT:
+        return &figures->commit_seconds;
+    case DCP_PHASE_PLANNING:
+        break;
+    }
+    return &figures->planning_seconds;
+}
+
+static void end_phase(struct operation *operation)
 {
     int64_t now = clock_monotonic_ns();
-    operation->phase_ns[operation->phase] += now - operation->phase_began_ns;
+    *operation->phase_seconds += (double)(now - operation->phase_began_ns) * 1e-9;
     operation->phase_began_ns = now;
-    operation->phase = phase;
 }
 
-static double seconds(int64_t ns)
+dcp_status operation_enter_moving(struct operation *operation, dcp_phase phase, uint64_t bytes,
+                                  dcp_status status)
 {
-    return (double)ns * 1e-9;
+    end_phase(operation);
+    operation->phase_seconds = seconds_of(&operation->figures, phase);
+    return status == DCP_OK ? progress_enter(&operation->progress, phase, bytes) : status;
+}
+
+dcp_status operation_enter(struct operation *operation, dcp_phase phase, dcp_status status)
+{
+    return operation_enter_moving(operation, phase, operation->progress.told.bytes_total, status);
 }
 
 void operation_finish(struct operation *operation, dcp_figures *theirs)
 {
     dcp_figures *figures = &operation->figures;
-    operation_enter(operation, PHASE_NONE);
-    figures->total_seconds = seconds(operation->phase_began_ns - operation->began_ns);
-    figures->planning_seconds = seconds(operation->phase_ns[PHASE_PLANNING]);
-    figures->staging_seconds = seconds(operation->phase_ns[PHASE_STAGING]);
-    figures->reading_seconds = seconds(operation->phase_ns[PHASE_READING]);
-    figures->commit_seconds = seconds(operation->phase_ns[PHASE_COMMIT]);
-    figures->writing_seconds =
-        seconds(operation->phase_ns[PHASE_WRITING]) - figures->syncing_seconds;
+    end_phase(operation);
+    progress_free(&operation->progress);
+    figures->total_seconds = (double)(operation->phase_began_ns - operation->began_ns) * 1e-9;
+    figures->writing_seconds -= figures->syncing_seconds;
     if (!theirs || theirs->size_of < sizeof theirs->size_of)
         return;
     figures->size_of = theirs->size_of;

@@ -74,10 +74,15 @@ static dcp_status write_files(struct save *save)
     struct shard_write_figures written;
     dcp_figures *figures = &save->operation.figures;
 
-    operation_enter(&save->operation, PHASE_WRITING);
-    dcp_status status =
-        shard_files_write(&save->session, save->rank, &save->orders, save->local.sources,
-                          (uint32_t)save->options.thread_count, save->options.io, &written);
+    RETURN_IF_ERROR(operation_enter_moving(&save->operation, DCP_PHASE_WRITING,
+                                           shard_files_content(&save->orders), DCP_OK));
+    struct shard_write_options options = {
+        .thread_count = (uint32_t)save->options.thread_count,
+        .io = save->options.io,
+        .progress = &save->operation.progress,
+    };
+    dcp_status status = shard_files_write(&save->session, save->rank, &save->orders,
+                                          save->local.sources, &options, &written);
     figures->syncing_seconds = written.syncing_seconds;
     figures->bytes_moved = written.bytes_written;
     figures->files = written.files;
@@ -132,23 +137,23 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
 {
     struct save save = {.ops = ops, .path = path};
 
-    operation_start(&save.operation);
+    operation_start(&save.operation, given->progress, given->progress_context);
     dcp_status status = options_check_save(given, &save.options);
     save.rank = dcp_group_rank(save.options.group);
     save.coordinates = save.rank == save.options.coordinator;
     metadata_init(&save.coordinator.metadata);
 
-    operation_enter(&save.operation, PHASE_STAGING);
+    status = operation_enter(&save.operation, DCP_PHASE_STAGING, status);
     if (status == DCP_OK)
         status = save_local_stage(state, &save.local);
-    operation_enter(&save.operation, PHASE_PLANNING);
+    status = operation_enter(&save.operation, DCP_PHASE_PLANNING, status);
     if (status == DCP_OK)
         status = save_local_plan(&save.local);
     status = exchange_plans(&save, status);
     if (save.assigned || (save.coordinates && status == DCP_OK)) {
         if (status == DCP_OK)
             status = write_files(&save);
-        operation_enter(&save.operation, PHASE_COMMIT);
+        status = operation_enter(&save.operation, DCP_PHASE_COMMIT, status);
         status = finish(&save, status);
     } else if (save.coordinates && save.session.path) {
         save_session_abandon(&save.session);

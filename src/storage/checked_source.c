@@ -96,6 +96,7 @@ static dcp_status check_piece(void *context, uint64_t position, const unsigned c
                               size_t size)
 {
     struct checked_source *checked = context;
+    RETURN_IF_ERROR(progress_part_add(&checked->part, size));
     if (checked->hash)
         RETURN_IF_ERROR(hash_piece(checked, position, bytes, size));
     return crc_piece(checked, position, bytes, size);
@@ -147,6 +148,7 @@ static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
             }
             memcpy(bytes, checked->block + (position - start), taken);
         }
+        RETURN_IF_ERROR(progress_part_add(&checked->part, taken));
         RETURN_IF_ERROR(crc_piece(checked, position, bytes, taken));
         position = stop;
         bytes += taken;

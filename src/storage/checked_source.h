@@ -14,7 +14,8 @@
 
 struct checked_source {
     struct shard_file *file;
-    uint64_t offset; /* of the part in the file */
+    uint64_t offset;           /* of the part in the file */
+    struct progress_part part; /* is told of what is read */
 
     /* The block that is being read in pieces. NULL: blocks are not checked. */
     struct xxh3_stream *hash;

@@ -132,8 +132,9 @@ dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
     return DCP_OK;
 }
 
-void shard_reader_set_io(struct shard_reader *reader, uint32_t io)
+void shard_reader_set_io(struct shard_reader *reader, uint32_t io, struct progress *progress)
 {
+    reader->progress = progress;
     reader->io = io;
 }
 

@@ -33,7 +33,8 @@ struct shard_file {
 struct shard_reader {
     const struct file_ops *ops;
     char *directory;
-    uint32_t io; /* flags of dcp_io */
+    uint32_t io;               /* flags of dcp_io */
+    struct progress *progress; /* NULL: nobody is told */
     enum storage_form form;
     const struct metadata *metadata; /* where the caller keeps it */
     pthread_mutex_t mutex;           /* over what follows */

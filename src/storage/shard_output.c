@@ -41,7 +41,8 @@ static void choose_buffers(struct shard_output *output, const struct shard_outpu
 dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
                                const char *path, const struct shard_output_options *options)
 {
-    *output = (struct shard_output){.file = {.descriptor = -1}, .sync = options->sync};
+    *output = (struct shard_output){
+        .file = {.descriptor = -1}, .sync = options->sync, .progress = options->progress};
     uint64_t length = options->content_length;
     /* Who does not wait for the disk wants the page cache. */
     uint32_t io = options->io;
@@ -97,6 +98,14 @@ static void checksum(struct shard_output *output, const unsigned char *bytes, si
     }
 }
 
+/* Tells how far the content has come. */
+static dcp_status tell(struct shard_output *output)
+{
+    uint64_t bytes = output->position - output->told;
+    output->told = output->position;
+    return progress_add(output->progress, bytes);
+}
+
 static unsigned char *buffer_at(const struct shard_output *output, size_t index)
 {
     return output->memory + index * output->capacity;
@@ -122,6 +131,7 @@ static dcp_status turn(struct shard_output *output)
 
 dcp_status shard_output_reserve(struct shard_output *output, size_t size, unsigned char **space)
 {
+    RETURN_IF_ERROR(tell(output));
     if (size > output->capacity - output->filled)
         RETURN_IF_ERROR(turn(output));
     *space = buffer_at(output, output->current) + output->filled;
@@ -165,6 +175,7 @@ static dcp_status append_straight(struct shard_output *output, const unsigned ch
         output->start += taken;
         bytes += taken;
         size -= taken;
+        RETURN_IF_ERROR(tell(output));
     }
     return DCP_OK;
 }

@@ -6,6 +6,7 @@
 #define STORAGE_SHARD_OUTPUT_H
 
 #include "base/checksum.h"
+#include "base/progress.h"
 #include "storage/io_queue.h"
 
 /* Buffers of a file, and transfers from the caller's memory that are under way at a time. */
@@ -17,6 +18,7 @@ struct shard_output_options {
     size_t buffer_bytes;     /* that may be taken, if more than 128 KiB */
     uint32_t io;             /* flags of dcp_io */
     bool sync;
+    struct progress *progress; /* NULL: nobody is told */
 };
 
 struct shard_output {
@@ -34,6 +36,8 @@ struct shard_output {
     struct io_transfer straight[SHARD_OUTPUT_STRAIGHT];
     size_t next_straight;
     uint64_t position; /* bytes appended */
+    uint64_t told;     /* of these */
+    struct progress *progress;
     struct xxh3_stream *hash;
     uint64_t *blocks; /* XXH3-64 of each finished block of FOOTER_BLOCK_SIZE bytes */
     size_t block_count;

@@ -139,8 +139,13 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
     status = stored_item_view(&item, &view);
     if (status == DCP_OK)
         status = arrange_check(&item, &view, verification, whole);
-    if (status == DCP_OK)
+    if (status == DCP_OK) {
+        uint64_t wanted = (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype);
+        item.checked.part = (struct progress_part){reader->progress, wanted};
         status = read_into(&item, region, &view, dtype, target);
+    }
+    if (status == DCP_OK)
+        status = progress_part_end(&item.checked.part);
     stored_item_close(&item);
     return blame(reader, entry, piece, status);
 }

@@ -5,6 +5,7 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/progress.h"
 #include "dcp/load.h"
 #include "state/metadata.h"
 #include "state/node.h"
@@ -31,8 +32,9 @@ dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct
 dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
 
-/* How files are read that are opened from now on: flags of dcp_io. */
-void shard_reader_set_io(struct shard_reader *reader, uint32_t io);
+/* How files are read that are opened from now on: flags of dcp_io; and who is told of the stored
+ * bytes of tensors as they are read. */
+void shard_reader_set_io(struct shard_reader *reader, uint32_t io, struct progress *progress);
 
 /* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
  * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item

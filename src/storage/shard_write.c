@@ -27,8 +27,7 @@ struct shard_files {
     int rank;
     const struct write_orders *orders;
     const struct shard_source *sources;
-    uint32_t thread_count;
-    uint32_t io;
+    const struct shard_write_options *options;
     bool *made; /* by file: created here, so ours to remove */
     pthread_mutex_t mutex;
     struct shard_write_figures *figures; /* guarded */
@@ -157,6 +156,17 @@ static dcp_status write_footer(struct shard_output *output, const struct shard_f
     return status;
 }
 
+uint64_t shard_files_content(const struct write_orders *orders)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < orders->count; i++) {
+        const struct write_order *order = &orders->orders[i];
+        if (i + 1 == orders->count || orders->orders[i + 1].file != order->file)
+            bytes += order->offset + order->length;
+    }
+    return bytes;
+}
+
 /* The first order of a file: they are sorted. */
 static size_t first_order(const struct write_orders *orders, uint64_t file)
 {
@@ -200,8 +210,9 @@ static dcp_status write_file(void *context, size_t index)
         return error_no_memory(strlen(session->path) + sizeof name, "a path");
     struct shard_output_options options = {
         .content_length = length,
-        .buffer_bytes = BUFFER_BYTES / files->thread_count,
-        .io = files->io,
+        .buffer_bytes = BUFFER_BYTES / files->options->thread_count,
+        .io = files->options->io,
+        .progress = files->options->progress,
         .sync = session->sync,
     };
     dcp_status status = shard_output_create(&output, session->ops, path, &options);
@@ -245,7 +256,7 @@ static dcp_status sync_directory(const struct save_session *session,
 
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
-                             uint32_t thread_count, uint32_t io,
+                             const struct shard_write_options *options,
                              struct shard_write_figures *figures)
 {
     struct shard_files files = {
@@ -253,8 +264,7 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
         .rank = rank,
         .orders = orders,
         .sources = sources,
-        .thread_count = thread_count,
-        .io = io,
+        .options = options,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
         .figures = figures,
     };
@@ -262,6 +272,7 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
     files.made = memory_allocate_zeroed(orders->file_count, sizeof *files.made);
     if (!files.made)
         return error_no_memory(orders->file_count, "the files of a rank");
+    uint32_t thread_count = options->thread_count;
     dcp_status status = thread_run(orders->file_count, thread_count, write_file, &files);
     if (figures->files > 0)
         figures->syncing_seconds /= thread_count < figures->files ? thread_count : figures->files;

@@ -8,6 +8,7 @@
 #define STORAGE_SHARD_WRITER_H
 
 #include "base/file.h"
+#include "base/progress.h"
 #include "dcp/save.h"
 #include "state/metadata.h"
 #include "state/node.h"
@@ -46,14 +47,22 @@ struct shard_write_figures {
     bool ring;
 };
 
-/* Every rank: writes and syncs its files and the directory, footers included, on at most
- * thread_count threads, by the ways that io (flags of dcp_io) allows. Their buffers take at most
- * 32 MiB together. sources[i] belongs to plan item i; orders
+struct shard_write_options {
+    uint32_t thread_count;     /* at most so many threads write */
+    uint32_t io;               /* flags of dcp_io */
+    struct progress *progress; /* is told of the content as it is written; NULL: nobody */
+};
+
+/* Bytes of a rank's files, each up to its footer. */
+uint64_t shard_files_content(const struct write_orders *orders);
+
+/* Every rank: writes and syncs its files and the directory, footers included. Their buffers take at
+ * most 32 MiB together. sources[i] belongs to plan item i; orders
  * have been checked against the plan when they were decoded. A file without orders holds a footer
  * alone. On failure the files made here are removed again. */
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
-                             uint32_t thread_count, uint32_t io,
+                             const struct shard_write_options *options,
                              struct shard_write_figures *figures);
 /* Every rank, when the save failed elsewhere: removes its complete files, those whose footer has
  * this save's id; the story is kept. */

@@ -222,8 +222,8 @@ static dcp_status write_rank(const struct sample *sample, const struct save_sess
     }
     struct write_orders orders = {.orders = all, .count = count, .file_count = sample->files};
     struct shard_write_figures figures;
-    dcp_status status =
-        shard_files_write(session, rank, &orders, sources, sample->files, sample->io, &figures);
+    struct shard_write_options options = {.thread_count = sample->files, .io = sample->io};
+    dcp_status status = shard_files_write(session, rank, &orders, sources, &options, &figures);
     free(sources);
     free(all);
     return status;

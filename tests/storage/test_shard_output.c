@@ -111,7 +111,8 @@ static dcp_status write_script(const struct script *script, const struct file_op
                                const char *path, uint32_t io, size_t buffer_bytes)
 {
     struct shard_output output;
-    struct shard_output_options options = {script->length, buffer_bytes, io, true};
+    struct shard_output_options options = {
+        .content_length = script->length, .buffer_bytes = buffer_bytes, .io = io, .sync = true};
     RETURN_IF_ERROR(shard_output_create(&output, ops, path, &options));
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < script->count && status == DCP_OK; i++)

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/progress.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+
+#define INTERVAL_NS INT64_C(10000000)
+
+void progress_init(struct progress *progress, dcp_progress_function function, void *context)
+{
+    *progress = (struct progress){.function = function, .context = context};
+    pthread_mutex_init(&progress->telling, NULL);
+}
+
+void progress_free(struct progress *progress)
+{
+    pthread_mutex_destroy(&progress->telling);
+}
+
+static dcp_status status_of(struct progress *progress)
+{
+    if (!atomic_load_explicit(&progress->cancelled, memory_order_relaxed))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_CANCELLED, "cancelled by the caller's progress function");
+}
+
+/* The lock is held. */
+static void tell(struct progress *progress, int64_t now)
+{
+    progress->told.bytes_done = atomic_load_explicit(&progress->done, memory_order_relaxed);
+    progress->told_ns = now;
+    if (!atomic_load_explicit(&progress->cancelled, memory_order_relaxed) &&
+        !progress->function(progress->context, &progress->told))
+        atomic_store_explicit(&progress->cancelled, true, memory_order_relaxed);
+}
+
+dcp_status progress_enter(struct progress *progress, dcp_phase phase, uint64_t total)
+{
+    if (!progress->function)
+        return DCP_OK;
+    pthread_mutex_lock(&progress->telling);
+    progress->told.phase = phase;
+    progress->told.bytes_total = total;
+    tell(progress, clock_monotonic_ns());
+    pthread_mutex_unlock(&progress->telling);
+    return status_of(progress);
+}
+
+dcp_status progress_add(struct progress *progress, uint64_t bytes)
+{
+    if (!progress || !progress->function)
+        return DCP_OK;
+    atomic_fetch_add_explicit(&progress->done, bytes, memory_order_relaxed);
+    /* Whoever comes while another tells need not: the next one will. */
+    if (pthread_mutex_trylock(&progress->telling) == 0) {
+        int64_t now = clock_monotonic_ns();
+        if (now - progress->told_ns >= INTERVAL_NS)
+            tell(progress, now);
+        pthread_mutex_unlock(&progress->telling);
+    }
+    return status_of(progress);
+}
+
+dcp_status progress_part_add(struct progress_part *part, uint64_t bytes)
+{
+    uint64_t told = bytes < part->left ? bytes : part->left;
+    part->left -= told;
+    return progress_add(part->progress, told);
+}
+
+dcp_status progress_part_end(struct progress_part *part)
+{
+    return progress_part_add(part, part->left);
+}
