@@ -5,7 +5,9 @@
  *
  * A group is an interface with a handful of collectives. In the library: one process (what a NULL
  * group means as well), several threads of one process, and one whose collectives the caller
- * supplies. libdcp_mpi adds MPI (dcp/mpi.h). Messages carry plans and statuses, never tensor data.
+ * supplies. libdcp_mpi adds MPI (dcp/mpi.h), libdcp_nccl adds NCCL (dcp/nccl.h). Messages carry
+ * plans and statuses; where ranks share the reading of a load (dcp_load_options::reading), those of
+ * `all_to_all` carry what was read as well.
  *
  * Every call has a deadline. A group in which a collective failed or timed out is broken: ranks may
  * be out of step, so every later call on it fails at once with DCP_ERR_STATE and tells of the first
@@ -63,6 +65,18 @@ typedef struct dcp_group_operations {
 
     /** Optional. Frees @p context; called by dcp_group_free(). */
     void (*close)(void *context);
+
+    /**
+     * Optional. Every rank has a message for every other: this one gives rank r the send_sizes[r]
+     * bytes at @p send + send_offsets[r], and gets receive_sizes[r] bytes from rank r, which go to
+     * @p receive + receive_offsets[r]. All four arrays have one value for each rank. Sizes are the
+     * same at both ends; 0 is no message, and so it is for the rank itself. Ranges of @p send may
+     * overlap, as several ranks may get the same bytes; those of @p receive do not. Where it is
+     * NULL, broadcasts do its work: right, but slower, as everything goes to everyone.
+     */
+    dcp_status (*all_to_all)(void *context, const dcp_collective *call, const void *send,
+                             const size_t *send_sizes, const size_t *send_offsets, void *receive,
+                             const size_t *receive_sizes, const size_t *receive_offsets);
 } dcp_group_operations;
 
 /**

@@ -134,3 +134,15 @@ dcp_status collective_scatter(dcp_group *group, const dcp_collective *call, int 
                                                     is_root ? sizes : NULL, receive,
                                                     sizes[group->rank]));
 }
+
+dcp_status collective_all_to_all(dcp_group *group, const dcp_collective *call, const void *send,
+                                 const size_t *send_sizes, const size_t *send_offsets,
+                                 void *receive, const size_t *receive_sizes,
+                                 const size_t *receive_offsets)
+{
+    RETURN_IF_ERROR(collective_begin(group));
+    return collective_end(group, call,
+                          group->operations.all_to_all(group->context, call, send, send_sizes,
+                                                       send_offsets, receive, receive_sizes,
+                                                       receive_offsets));
+}

@@ -19,6 +19,7 @@ struct dcp_group {
     struct error_story agreed; /* the last failure that all ranks share, which names its rank */
     unsigned char *table;      /* ROUND_ENTRY_SIZE bytes for each rank */
     size_t *sizes;             /* one for each rank */
+    size_t *routes;            /* four for each rank: what all_to_all is told */
 };
 
 enum { ROUND_ENTRY_SIZE = 20 };
@@ -36,5 +37,11 @@ dcp_status collective_gather(dcp_group *group, const dcp_collective *call, int r
                              const void *send, const size_t *sizes, void *scratch, void *receive);
 dcp_status collective_scatter(dcp_group *group, const dcp_collective *call, int root,
                               const void *send, const size_t *sizes, void *scratch, void *receive);
+
+/* The operation of this name, which the group must have. */
+dcp_status collective_all_to_all(dcp_group *group, const dcp_collective *call, const void *send,
+                                 const size_t *send_sizes, const size_t *send_offsets,
+                                 void *receive, const size_t *receive_sizes,
+                                 const size_t *receive_offsets);
 
 #endif

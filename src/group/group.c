@@ -32,9 +32,10 @@ dcp_status dcp_group_new(const dcp_group_operations *operations, void *context, 
         return error_no_memory(sizeof *made, "a group");
     made->table = memory_allocate_array((size_t)size, ROUND_ENTRY_SIZE);
     made->sizes = memory_allocate_array((size_t)size, sizeof *made->sizes);
-    if (made->table == NULL || made->sizes == NULL) {
+    made->routes = memory_allocate_array((size_t)size, 4 * sizeof *made->routes);
+    if (made->table == NULL || made->sizes == NULL || made->routes == NULL) {
         dcp_group_free(made);
-        return error_no_memory((size_t)size * (ROUND_ENTRY_SIZE + sizeof *made->sizes),
+        return error_no_memory((size_t)size * (ROUND_ENTRY_SIZE + 5 * sizeof *made->sizes),
                                "a group's tables");
     }
     made->operations = known;
@@ -53,6 +54,7 @@ void dcp_group_free(dcp_group *group)
         group->operations.close(group->context);
     memory_release(group->table);
     memory_release(group->sizes);
+    memory_release(group->routes);
     memory_release(group);
 }
 

@@ -38,6 +38,24 @@ dcp_status group_broadcast(dcp_group *group, const struct dcp_collective *call, 
                            dcp_status mine, const void *payload, size_t size,
                            struct buffer *received);
 
+/* One message of each rank, each of which goes to some of the others at the same time. Every rank
+ * knows the sizes of all. Moves bytes and nothing else: a rank that has failed takes part with the
+ * sizes that it had promised, and says so at the next group_agree(). */
+struct group_multicast {
+    const size_t *sizes; /* of every rank's message; 0: it has none */
+    const void *send;    /* this rank's */
+    const bool *to;      /* which ranks get it */
+    const bool *from;    /* whose messages this rank gets: at the ranks' places in received */
+    unsigned char *received;
+    const size_t *places;
+    void *scratch; /* group_multicast_scratch() bytes */
+};
+
+/* Bytes that a rank needs besides, where no message is larger than largest. */
+size_t group_multicast_scratch(const dcp_group *group, size_t largest);
+dcp_status group_multicast(dcp_group *group, const struct dcp_collective *call,
+                           const struct group_multicast *multicast);
+
 /* Nothing but the statuses. */
 dcp_status group_agree(dcp_group *group, const struct dcp_collective *call, dcp_status mine);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A group of threads of one process. Ranks meet in a room: each leaves word of what it sends and
  * where it receives, and the last to come moves everyone's bytes, under the lock, before anyone is
- * let go. So nobody's memory is touched after its call has returned, timeouts included. */
+ * let go; but of an all_to_all, which may be large, each takes its own once all have come, and
+ * nobody leaves before all have. So nobody's memory is touched after its call has returned,
+ * timeouts included. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,9 +14,16 @@
 #include "base/memory.h"
 #include "dcp/group.h"
 
-enum meeting_kind { MEETING_ALL_GATHER, MEETING_BROADCAST, MEETING_GATHER, MEETING_SCATTER };
+enum meeting_kind {
+    MEETING_ALL_GATHER,
+    MEETING_BROADCAST,
+    MEETING_GATHER,
+    MEETING_SCATTER,
+    MEETING_ALL_TO_ALL
+};
 
-static const char *const meeting_names[] = {"all_gather", "broadcast", "gather", "scatter"};
+static const char *const meeting_names[] = {"all_gather", "broadcast", "gather", "scatter",
+                                            "all_to_all"};
 
 /* What one rank came for. */
 struct visit {
@@ -24,7 +33,10 @@ struct visit {
     const void *send;
     void *receive;
     size_t bytes;
-    const size_t *sizes; /* at the root of a gather or scatter */
+    const size_t *sizes; /* at the root of a gather or scatter; of an all_to_all, what is sent */
+    const size_t *offsets;
+    const size_t *receive_sizes; /* these only of an all_to_all */
+    const size_t *receive_offsets;
 };
 
 struct meeting_room {
@@ -34,6 +46,7 @@ struct meeting_room {
     int handles; /* not yet closed */
     int arrived;
     uint64_t meetings; /* held so far */
+    int taking;        /* ranks that still take their own of an all_to_all */
     struct error_story broken;
     char broken_phase[128];
     struct visit visits[];
@@ -79,6 +92,21 @@ static dcp_status break_for_missing(struct meeting_room *room, const dcp_collect
                                     call->timeout_seconds));
 }
 
+/* What each rank sends is what the other expects. */
+static dcp_status check_messages(const struct meeting_room *room)
+{
+    for (int from = 0; from < room->size; from++)
+        for (int to = 0; to < room->size; to++) {
+            size_t sent = room->visits[from].sizes[to];
+            size_t expected = room->visits[to].receive_sizes[from];
+            if (sent != expected)
+                return dcp_error_set(DCP_ERR_GROUP,
+                                     "rank %d sends %zu bytes to rank %d, which expects %zu", from,
+                                     sent, to, expected);
+        }
+    return DCP_OK;
+}
+
 /* Ranks that are out of step would read and write past each other's memory. */
 static dcp_status check_in_step(const struct meeting_room *room)
 {
@@ -90,6 +118,8 @@ static dcp_status check_in_step(const struct meeting_room *room)
                                  "rank 0 came for %s with root %d, rank %d for %s with root %d",
                                  meeting_names[first->kind], first->root, rank,
                                  meeting_names[visit->kind], visit->root);
+        if (first->kind == MEETING_ALL_TO_ALL)
+            continue;
         bool same_size = first->kind == MEETING_ALL_GATHER || first->kind == MEETING_BROADCAST;
         const size_t *sizes = room->visits[first->root].sizes;
         size_t expected = same_size ? first->bytes : sizes[rank];
@@ -97,7 +127,7 @@ static dcp_status check_in_step(const struct meeting_room *room)
             return dcp_error_set(DCP_ERR_GROUP, "%s of %zu bytes at rank %d, expected %zu",
                                  meeting_names[visit->kind], visit->bytes, rank, expected);
     }
-    return DCP_OK;
+    return first->kind == MEETING_ALL_TO_ALL ? check_messages(room) : DCP_OK;
 }
 
 static void copy_bytes(void *to, const void *from, size_t size)
@@ -139,7 +169,10 @@ static dcp_status hold_meeting(struct meeting_room *room, const dcp_collective *
     dcp_status status = check_in_step(room);
     if (status != DCP_OK)
         return break_room(room, call, status);
-    move_bytes(room);
+    if (room->visits[0].kind == MEETING_ALL_TO_ALL)
+        room->taking = room->size;
+    else
+        move_bytes(room);
     for (int rank = 0; rank < room->size; rank++)
         room->visits[rank].here = false;
     room->arrived = 0;
@@ -244,6 +277,43 @@ static dcp_status thread_scatter(void *context, const dcp_collective *call, int 
                                 .sizes = sizes});
 }
 
+/* Others' visits stay as they are until nobody takes any more. */
+static void take_messages(struct meeting_room *room, int rank)
+{
+    const struct visit *own = &room->visits[rank];
+    for (int from = 0; from < room->size; from++) {
+        const struct visit *visit = &room->visits[from];
+        if (visit->sizes[rank] != 0)
+            memcpy((unsigned char *)own->receive + own->receive_offsets[from],
+                   (const unsigned char *)visit->send + visit->offsets[rank], visit->sizes[rank]);
+    }
+    pthread_mutex_lock(&room->mutex);
+    if (--room->taking == 0)
+        pthread_cond_broadcast(&room->changed);
+    while (room->taking != 0)
+        pthread_cond_wait(&room->changed, &room->mutex);
+    pthread_mutex_unlock(&room->mutex);
+}
+
+static dcp_status thread_all_to_all(void *context, const dcp_collective *call, const void *send,
+                                    const size_t *send_sizes, const size_t *send_offsets,
+                                    void *receive, const size_t *receive_sizes,
+                                    const size_t *receive_offsets)
+{
+    struct door *door = context;
+    RETURN_IF_ERROR(meet(door, call,
+                         &(struct visit){.here = true,
+                                         .kind = MEETING_ALL_TO_ALL,
+                                         .send = send,
+                                         .receive = receive,
+                                         .sizes = send_sizes,
+                                         .offsets = send_offsets,
+                                         .receive_sizes = receive_sizes,
+                                         .receive_offsets = receive_offsets}));
+    take_messages(door->room, door->rank);
+    return DCP_OK;
+}
+
 static void room_free(struct meeting_room *room)
 {
     pthread_cond_destroy(&room->changed);
@@ -298,6 +368,7 @@ static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **grou
         .gather = thread_gather,
         .scatter = thread_scatter,
         .close = thread_close,
+        .all_to_all = thread_all_to_all,
     };
     struct door *door = memory_allocate(sizeof *door);
     if (door == NULL)

@@ -184,6 +184,31 @@ static dcp_status mpi_scatter(void *context, const dcp_collective *call, int roo
     return transport_run(transport, call, deadline);
 }
 
+/* All at once: each pair of ranks has its own two slots, so that nobody waits for a third. */
+static dcp_status mpi_all_to_all(void *context, const dcp_collective *call, const void *send,
+                                 const size_t *send_sizes, const size_t *send_offsets,
+                                 void *receive, const size_t *receive_sizes,
+                                 const size_t *receive_offsets)
+{
+    struct transport *transport = context;
+    double deadline = deadline_of(call);
+    dcp_status status = transport_begin(transport);
+    if (status != DCP_OK)
+        return status;
+    for (int way = 1; way < transport->size; way++) {
+        int to = (transport->rank + way) % transport->size;
+        int from = (transport->rank - way + transport->size) % transport->size;
+        transport_add_neighbor(transport, to);
+        if (receive_sizes[from] != 0)
+            transport_receive(transport, from, (unsigned char *)receive + receive_offsets[from],
+                              receive_sizes[from]);
+        if (send_sizes[to] != 0)
+            transport_send(transport, to, (const unsigned char *)send + send_offsets[to],
+                           send_sizes[to]);
+    }
+    return transport_run(transport, call, deadline);
+}
+
 /* Notices may still be under way to a broken group: its communicator must not be taken for a newer
  * one, and is left to MPI_Finalize. */
 static void mpi_close(void *context)
@@ -231,6 +256,7 @@ static dcp_status make_group(MPI_Comm communicator, dcp_group **group)
         .gather = mpi_gather,
         .scatter = mpi_scatter,
         .close = mpi_close,
+        .all_to_all = mpi_all_to_all,
     };
     struct transport *transport;
     dcp_status status = transport_open(communicator, &transport);

@@ -40,20 +40,20 @@ static dcp_status hear_notices(struct transport *transport)
 static dcp_status allocate(struct transport *transport)
 {
     size_t size = (size_t)transport->size;
-    size_t slot = SLOTS_BYTES / size;
+    size_t slot = SLOTS_BYTES / (2 * size);
     slot = slot < SLOT_BYTES_MIN ? SLOT_BYTES_MIN : slot > SLOT_BYTES_MAX ? SLOT_BYTES_MAX : slot;
     transport->slot_size = slot;
-    transport->slots = calloc(size, slot);
-    transport->transfers = calloc(size, sizeof *transport->transfers);
-    transport->requests = calloc(2 * size, sizeof *transport->requests);
-    transport->statuses = calloc(size, sizeof *transport->statuses);
-    transport->indices = calloc(size, sizeof *transport->indices);
+    transport->slots = calloc(2 * size, slot);
+    transport->transfers = calloc(2 * size, sizeof *transport->transfers);
+    transport->requests = calloc(3 * size, sizeof *transport->requests);
+    transport->statuses = calloc(2 * size, sizeof *transport->statuses);
+    transport->indices = calloc(2 * size, sizeof *transport->indices);
     transport->neighbors = calloc(size, sizeof *transport->neighbors);
     if (transport->slots == NULL || transport->transfers == NULL || transport->requests == NULL ||
         transport->statuses == NULL || transport->indices == NULL || transport->neighbors == NULL)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of message slots",
-                             size * slot);
-    for (size_t i = 0; i < 2 * size; i++)
+                             2 * size * slot);
+    for (size_t i = 0; i < 3 * size; i++)
         transport->requests[i] = MPI_REQUEST_NULL;
     return DCP_OK;
 }
@@ -125,7 +125,7 @@ static bool has_heard(struct transport *transport)
 /* Waits a moment for what was cancelled or told; what MPI keeps longer keeps our memory. */
 static void see_off(struct transport *transport)
 {
-    int count = 2 * transport->size, done = 0;
+    int count = 3 * transport->size, done = 0;
     double until = transport_now() + farewell_seconds;
     while (MPI_Testall(count, transport->requests, &done, MPI_STATUSES_IGNORE) == MPI_SUCCESS &&
            !done && transport_now() < until)
@@ -147,7 +147,7 @@ static void give_up(struct transport *transport, const struct notice *notice)
     for (int rank = 0; rank < transport->size; rank++)
         if (transport->neighbors[rank])
             MPI_Isend(&transport->told, (int)sizeof transport->told, MPI_BYTE, rank, TAG_NOTICE,
-                      transport->communicator, &transport->requests[transport->size + rank]);
+                      transport->communicator, &transport->requests[2 * transport->size + rank]);
     see_off(transport);
 }
 
@@ -167,6 +167,16 @@ static dcp_status fail_as_heard(struct transport *transport)
     return dcp_error_set((dcp_status)transport->heard.status, "%s", transport->heard.text);
 }
 
+/* Whether an earlier message to or from the same peer did not pass either. */
+static bool is_named_before(const struct transport *transport, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (transport->requests[i] != MPI_REQUEST_NULL &&
+            transport->transfers[i].peer == transport->transfers[index].peer)
+            return true;
+    return false;
+}
+
 static dcp_status fail_for_missing(struct transport *transport, const dcp_collective *call)
 {
     enum { NAMED_MAX = 16 };
@@ -174,7 +184,8 @@ static dcp_status fail_for_missing(struct transport *transport, const dcp_collec
     size_t length = 0;
     int missing = 0;
     for (int i = 0; i < transport->transfer_count; i++)
-        if (transport->requests[i] != MPI_REQUEST_NULL && missing++ < NAMED_MAX)
+        if (transport->requests[i] != MPI_REQUEST_NULL && !is_named_before(transport, i) &&
+            missing++ < NAMED_MAX)
             length += (size_t)snprintf(names + length, sizeof names - length, "%s %d",
                                        missing > 1 ? "," : "", transport->transfers[i].peer);
     if (missing > NAMED_MAX)
@@ -217,11 +228,16 @@ void transport_receive(struct transport *transport, int peer, void *bytes, size_
         (struct transfer){.peer = peer, .receiving = true, .bytes = bytes, .left = size};
 }
 
+static unsigned char *slot_of(const struct transport *transport, int index)
+{
+    return transport->slots + (size_t)index * transport->slot_size;
+}
+
 static dcp_status start_piece(struct transport *transport, int index)
 {
     struct transfer *transfer = &transport->transfers[index];
     MPI_Request *request = &transport->requests[index];
-    unsigned char *slot = transport->slots + (size_t)transfer->peer * transport->slot_size;
+    unsigned char *slot = slot_of(transport, index);
     size_t left = transfer->left;
     transfer->piece = left < transport->slot_size ? left : transport->slot_size;
     int code;
@@ -251,9 +267,7 @@ static dcp_status finish_piece(struct transport *transport, int index, MPI_Statu
             return dcp_error_set(DCP_ERR_GROUP, "rank %d sent %d bytes, expected %zu",
                                  transfer->peer, count, transfer->piece);
         if (transfer->piece != 0)
-            memcpy(transfer->bytes,
-                   transport->slots + (size_t)transfer->peer * transport->slot_size,
-                   transfer->piece);
+            memcpy(transfer->bytes, slot_of(transport, index), transfer->piece);
     }
     transfer->left -= transfer->piece;
     if (transfer->left == 0) {

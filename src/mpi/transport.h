@@ -2,8 +2,8 @@
 /* Messages between ranks over a communicator of our own, with deadlines.
  *
  * Everything travels in pieces through slots of memory that belong to the transport, one for each
- * rank. MPI never sees the caller's memory, so a wait can be given up at any time: what MPI still
- * holds on to then is ours, and is kept for as long as the process lives.
+ * message under way. MPI never sees the caller's memory, so a wait can be given up at any time:
+ * what MPI still holds on to then is ours, and is kept for as long as the process lives.
  *
  * A rank that gives up tells its neighbours of the running collective why (a notice), and they pass
  * it on to theirs: nobody waits for a rank that has gone. */
@@ -40,7 +40,7 @@ struct transport {
     unsigned char *slots;
     struct transfer *transfers; /* of the running step */
     int transfer_count;
-    MPI_Request *requests; /* one for each transfer, then one for each notice to a neighbour */
+    MPI_Request *requests; /* two for each rank's transfers, then one for each notice to it */
     MPI_Status *statuses;
     int *indices;
     bool *neighbors; /* by rank */
@@ -63,7 +63,7 @@ dcp_status transport_mpi_error(int code, const char *call);
 dcp_status transport_begin(struct transport *transport);
 void transport_add_neighbor(struct transport *transport, int rank);
 
-/* Put a message on the list for transport_run(): at most one for each peer. */
+/* Put a message on the list for transport_run(): at most one to and one from each peer. */
 void transport_send(struct transport *transport, int peer, const void *bytes, size_t size);
 void transport_receive(struct transport *transport, int peer, void *bytes, size_t size);
 /* Moves all messages on the list. At the deadline it gives up with DCP_ERR_TIMEOUT, naming the

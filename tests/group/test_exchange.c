@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Exchanges: every rank returns the same, whatever goes wrong on whichever rank. Each test runs on
- * groups that offer all four collectives and on ones that offer only the two required. */
+ * groups that offer all collectives and on ones that offer only the two required. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -375,6 +375,63 @@ static void a_receiver_without_room_fails_for_all(void **state)
     assert_all(ranks, 4, DCP_ERR_UNSUPPORTED, "rank 2: more than 50 bytes of output");
 }
 
+/* In step s, rank r has (r + s) % 4 * 1000 bytes for the ranks d with (r + d + s) % 3 != 0. */
+static bool goes_to(int from, int to, int step)
+{
+    return from != to && (from + to + step) % 3 != 0;
+}
+
+static dcp_status multicast_once(struct thread_rank *self, int step, unsigned char *received)
+{
+    enum { MOST = 3000 };
+    unsigned char mine[MOST], scratch[MOST];
+    size_t sizes[RANKS_MAX], places[RANKS_MAX];
+    bool to[RANKS_MAX], from[RANKS_MAX];
+    for (int rank = 0; rank < self->size; rank++) {
+        sizes[rank] = (size_t)((rank + step) % 4) * 1000;
+        to[rank] = goes_to(self->rank, rank, step);
+        from[rank] = goes_to(rank, self->rank, step);
+        places[rank] = (size_t)rank * MOST;
+    }
+    memset(mine, 1 + self->rank, sizeof mine);
+    memset(received, 0, (size_t)self->size * MOST);
+    if (group_multicast_scratch(self->group, MOST) > sizeof scratch)
+        return dcp_error_set(DCP_ERR_INTERNAL, "needs more than the largest message");
+    const struct group_multicast multicast = {sizes, mine, to, from, received, places, scratch};
+    RETURN_IF_ERROR(group_multicast(self->group, &call, &multicast));
+    for (int rank = 0; rank < self->size; rank++)
+        for (size_t i = 0; i < MOST; i++) {
+            int expected = from[rank] && i < sizes[rank] ? 1 + rank : 0;
+            if (received[places[rank] + i] != expected)
+                return dcp_error_set(DCP_ERR_INTERNAL, "step %d: byte %zu from rank %d is %d", step,
+                                     i, rank, received[places[rank] + i]);
+        }
+    return DCP_OK;
+}
+
+static dcp_status multicast_body(struct thread_rank *self)
+{
+    static unsigned char received[RANKS_MAX][RANKS_MAX * 3000];
+    for (int step = 0; step < 12; step++) {
+        RETURN_IF_ERROR(multicast_once(self, step, received[self->rank]));
+        RETURN_IF_ERROR(group_agree(self->group, &call, DCP_OK));
+    }
+    return DCP_OK;
+}
+
+static void messages_for_some_reach_those_alone(void **state)
+{
+    (void)state;
+    struct thread_rank ranks[RANKS_MAX];
+    for (int size = 1; size <= RANKS_MAX; size++)
+        for (int derived = 0; derived < 2; derived++) {
+            thread_ranks_run(size, derived, multicast_body, NULL, ranks);
+            for (int rank = 0; rank < size; rank++)
+                if (ranks[rank].status != DCP_OK)
+                    fail_msg("rank %d of %d: %s", rank, size, ranks[rank].message);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +441,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_never_comes_is_named_by_all_others),
         cmocka_unit_test(a_broken_payload_is_the_roots_failure),
         cmocka_unit_test(a_receiver_without_room_fails_for_all),
+        cmocka_unit_test(messages_for_some_reach_those_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

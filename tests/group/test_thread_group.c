@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The meeting room itself: its four collectives, ranks that never come, come late or come for
+/* The meeting room itself: its collectives, ranks that never come, come late or come for
  * something else. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ static void handles_are_freed_in_any_order(void **state)
     assert_int_equal(failing_allocator_remove(), 0);
 }
 
-/* All four collectives with every root; rank r's message is r + 1 letters. */
+/* Every collective with every root; rank r's message is r + 1 letters. */
 static dcp_status exchange_letters(struct thread_rank *self)
 {
     static const dcp_collective call = {"exchanging letters", 20};
@@ -86,6 +86,74 @@ static void every_collective_moves_the_right_bytes(void **state)
         for (int rank = 0; rank < size; rank++)
             if (ranks[rank].status != DCP_OK)
                 fail_msg("rank %d of %d: %s", rank, size, ranks[rank].message);
+    }
+}
+
+/* Everyone's letters to everyone: rank r gives rank d the r + d letters from its d-th on. */
+static dcp_status exchange_letters_with_all(struct thread_rank *self)
+{
+    static const dcp_collective call = {"exchanging letters", 20};
+    enum { LETTERS = 2 * RANKS_MAX };
+    char mine[3 * RANKS_MAX], everyone[RANKS_MAX * LETTERS];
+    size_t sizes[2][RANKS_MAX], offsets[2][RANKS_MAX];
+    for (size_t i = 0; i < sizeof mine; i++)
+        mine[i] = (char)('a' + self->rank + (int)i);
+    for (int rank = 0; rank < self->size; rank++) {
+        sizes[0][rank] = sizes[1][rank] =
+            rank == self->rank ? 0 : (size_t)rank + (size_t)self->rank;
+        offsets[0][rank] = (size_t)rank;
+        offsets[1][rank] = (size_t)rank * LETTERS;
+    }
+    for (int times = 0; times < 3; times++) {
+        memset(everyone, 0, sizeof everyone);
+        RETURN_IF_ERROR(collective_all_to_all(self->group, &call, mine, sizes[0], offsets[0],
+                                              everyone, sizes[1], offsets[1]));
+        for (int rank = 0; rank < self->size; rank++)
+            for (size_t i = 0; i < sizes[1][rank]; i++)
+                if (everyone[rank * LETTERS + (int)i] != 'a' + rank + self->rank + (int)i)
+                    return dcp_error_set(DCP_ERR_INTERNAL, "letter %zu of rank %d is wrong", i,
+                                         rank);
+    }
+    return DCP_OK;
+}
+
+static void everyone_gets_what_is_for_it(void **state)
+{
+    (void)state;
+    struct thread_rank ranks[RANKS_MAX];
+    for (int size = 1; size <= RANKS_MAX; size++) {
+        thread_ranks_run(size, false, exchange_letters_with_all, NULL, ranks);
+        for (int rank = 0; rank < size; rank++)
+            if (ranks[rank].status != DCP_OK)
+                fail_msg("rank %d of %d: %s", rank, size, ranks[rank].message);
+    }
+}
+
+/* Rank 2 expects a byte more from rank 1 than that sends. */
+static dcp_status expect_too_much(struct thread_rank *self)
+{
+    static const dcp_collective call = {"exchanging letters", 20};
+    char mine[8] = "letters", everyone[RANKS_MAX * 8];
+    size_t sizes[2][RANKS_MAX], offsets[2][RANKS_MAX] = {{0}};
+    for (int rank = 0; rank < self->size; rank++) {
+        sizes[0][rank] = sizes[1][rank] = rank == self->rank ? 0 : 4;
+        offsets[1][rank] = (size_t)rank * 8;
+    }
+    if (self->rank == 2)
+        sizes[1][1]++;
+    return collective_all_to_all(self->group, &call, mine, sizes[0], offsets[0], everyone, sizes[1],
+                                 offsets[1]);
+}
+
+static void messages_that_do_not_fit_fail_for_all(void **state)
+{
+    (void)state;
+    struct thread_rank ranks[RANKS_MAX];
+    thread_ranks_run(3, false, expect_too_much, NULL, ranks);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(ranks[rank].status, DCP_ERR_GROUP);
+        assert_string_equal(ranks[rank].message,
+                            "exchanging letters: rank 1 sends 4 bytes to rank 2, which expects 5");
     }
 }
 
@@ -220,6 +288,8 @@ int main(void)
         cmocka_unit_test(wrong_arguments_are_refused),
         cmocka_unit_test(handles_are_freed_in_any_order),
         cmocka_unit_test(every_collective_moves_the_right_bytes),
+        cmocka_unit_test(everyone_gets_what_is_for_it),
+        cmocka_unit_test(messages_that_do_not_fit_fail_for_all),
         cmocka_unit_test(every_waiting_rank_names_the_missing),
         cmocka_unit_test(several_missing_ranks_are_all_named),
         cmocka_unit_test(a_late_rank_is_told_what_happened),

@@ -19,7 +19,7 @@ struct thread_rank {
 
 typedef dcp_status (*rank_body)(struct thread_rank *self);
 
-/* Runs body on all ranks at once; derived: the groups offer no gather and no scatter. */
+/* Runs body on all ranks at once; derived: the groups offer what is required and nothing else. */
 void thread_ranks_run(int size, bool derived, rank_body body, void *context,
                       struct thread_rank ranks[RANKS_MAX]);
 

@@ -108,6 +108,39 @@ static void collectives_move(dcp_group *group, size_t unit)
     free(mine);
 }
 
+/* Rank r's message to rank d is the (r + d) * unit bytes from its d-th on. */
+static void all_to_all_moves(dcp_group *group, size_t unit)
+{
+    size_t sizes[2][16] = {{0}}, offsets[2][16] = {{0}}, total = 0, most = 0;
+    for (int r = 0; r < world_size; r++) {
+        sizes[0][r] = sizes[1][r] = r == world_rank ? 0 : (size_t)(r + world_rank) * unit;
+        offsets[0][r] = (size_t)r;
+        offsets[1][r] = total;
+        total += sizes[1][r];
+        most = sizes[0][r] > most ? sizes[0][r] : most;
+    }
+    unsigned char *mine = message_of(world_rank, most + (size_t)world_size);
+    unsigned char *everyone = malloc(total + 1);
+    CHECK_STATUS(collective_all_to_all(group, &patient, mine, sizes[0], offsets[0], everyone,
+                                       sizes[1], offsets[1]),
+                 DCP_OK);
+    for (int r = 0; r < world_size; r++)
+        for (size_t i = 0; i < sizes[1][r]; i++)
+            CHECK(everyone[offsets[1][r] + i] == byte_of(r, i + (size_t)world_rank));
+    free(everyone);
+    free(mine);
+}
+
+static void everyone_sends_to_everyone(void)
+{
+    static const size_t units[] = {0, 1, 1000, 65537, 1500000};
+    dcp_group *group = new_group(MPI_COMM_WORLD);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        all_to_all_moves(group, units[i]);
+    collectives_move(group, 1000);
+    dcp_group_free(group);
+}
+
 static void collectives_move_the_right_bytes(void)
 {
     /* Empty, small, around a broadcast's change of ways, and in several pieces. */
@@ -258,6 +291,37 @@ static void a_missing_rank_is_named_in_time(void)
         miss_one(1, EXCHANGE_SCATTER, 1);
 }
 
+/* The same while bytes are exchanged among all: large messages of others are under way. */
+static void a_rank_missing_from_an_exchange_is_named(void)
+{
+    enum { UNIT = 2500000 };
+    static const dcp_collective hasty = {"sharing what was read", 0.5};
+    if (world_size < 2)
+        return;
+    dcp_group *group = new_group(MPI_COMM_WORLD);
+    int missing = world_size - 1;
+    size_t sizes[16], same[16] = {0}, places[16];
+    for (int r = 0; r < world_size; r++) {
+        sizes[r] = r == world_rank ? 0 : UNIT;
+        places[r] = (size_t)r * UNIT;
+    }
+    unsigned char *mine = calloc(1, UNIT), *everyone = calloc((size_t)world_size, UNIT);
+    if (world_rank != missing) {
+        double before = MPI_Wtime();
+        CHECK_STATUS(
+            collective_all_to_all(group, &hasty, mine, sizes, same, everyone, sizes, places),
+            DCP_ERR_TIMEOUT);
+        CHECK(MPI_Wtime() - before < 1.5);
+        char expected[80];
+        snprintf(expected, sizeof expected, "rank %d did not come within 0.5 s", missing);
+        CHECK(strstr(dcp_error_message(), expected) != NULL);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    free(everyone);
+    free(mine);
+    dcp_group_free(group);
+}
+
 static void several_missing_ranks_are_all_named(void)
 {
     static const dcp_collective hasty = {"planning", 0.2};
@@ -332,10 +396,12 @@ int main(int count, char **arguments)
         TEST(wrong_arguments_are_refused),
         TEST(one_rank_without_memory_fails_for_all),
         TEST(collectives_move_the_right_bytes),
+        TEST(everyone_sends_to_everyone),
         TEST(sub_communicators_work_side_by_side),
         TEST(messages_never_meet_the_callers),
         TEST(each_rank_failing_at_each_exchange_is_the_failure_of_all),
         TEST(a_missing_rank_is_named_in_time),
+        TEST(a_rank_missing_from_an_exchange_is_named),
         TEST(several_missing_ranks_are_all_named),
         TEST(what_is_left_of_a_large_message_is_harmless),
         TEST(sizes_out_of_step_are_a_failure),

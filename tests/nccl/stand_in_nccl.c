@@ -18,6 +18,11 @@ struct job {
     bool aborted;
     const unsigned char *sent[STAND_IN_RANKS_MAX];
     ncclComm_t communicators[STAND_IN_RANKS_MAX];
+    /* What a rank has posted for another and that has not taken yet. */
+    struct message {
+        const unsigned char *bytes;
+        size_t size;
+    } posted[STAND_IN_RANKS_MAX][STAND_IN_RANKS_MAX];
 };
 
 struct ncclComm {
@@ -167,6 +172,110 @@ ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDa
     if (type != ncclUint8)
         abort();
     return begin(communicator, __func__, send, receive, count, root, stream);
+}
+
+/* Sends and receives between ncclGroupStart and ncclGroupEnd, at most one to and one from each. */
+struct messages {
+    ncclComm_t communicator;
+    cudaStream_t stream;
+    struct message sent[STAND_IN_RANKS_MAX];
+    struct {
+        unsigned char *bytes;
+        size_t size;
+    } received[STAND_IN_RANKS_MAX];
+    ncclResult_t code;
+};
+
+static _Thread_local struct messages *grouped;
+
+static void post_messages(struct messages *messages)
+{
+    struct job *job = messages->communicator->job;
+    for (int r = 0; r < job->size; r++)
+        if (messages->sent[r].size != 0)
+            job->posted[messages->communicator->rank][r] = messages->sent[r];
+    pthread_cond_broadcast(&job->changed);
+}
+
+/* The kernel: takes what is posted for it, and stays until all of its own are taken. */
+static void run_messages(void *argument)
+{
+    struct messages *messages = argument;
+    struct job *job = messages->communicator->job;
+    int rank = messages->communicator->rank;
+    pthread_mutex_lock(&job->lock);
+    post_messages(messages);
+    for (int r = 0; r < job->size; r++) {
+        size_t size = messages->received[r].size;
+        while (size != 0 && job->posted[r][rank].size == 0 && !job->aborted)
+            pthread_cond_wait(&job->changed, &job->lock);
+        if (size == 0 || job->aborted)
+            continue;
+        if (job->posted[r][rank].size != size)
+            abort();
+        memcpy(messages->received[r].bytes, job->posted[r][rank].bytes, size);
+        job->posted[r][rank] = (struct message){0};
+        pthread_cond_broadcast(&job->changed);
+    }
+    for (int r = 0; r < job->size; r++)
+        while (job->posted[rank][r].size != 0 && !job->aborted)
+            pthread_cond_wait(&job->changed, &job->lock);
+    pthread_mutex_unlock(&job->lock);
+    free(messages);
+}
+
+/* The header declares these without a prototype. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+ncclResult_t ncclGroupStart(void)
+{
+    if (grouped)
+        abort();
+    grouped = calloc(1, sizeof *grouped);
+    if (!grouped)
+        abort();
+    return ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream)
+{
+    if (type != ncclUint8 || !grouped || count == 0 || stand_in_current() != communicator->rank)
+        abort();
+    grouped->communicator = communicator;
+    grouped->stream = stream;
+    grouped->sent[peer] = (struct message){stand_in_bytes((void *)send), count};
+    return grouped->code = enter(communicator, __func__);
+}
+
+ncclResult_t ncclRecv(void *receive, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t communicator, cudaStream_t stream)
+{
+    if (type != ncclUint8 || !grouped || count == 0 || stand_in_current() != communicator->rank)
+        abort();
+    grouped->communicator = communicator;
+    grouped->stream = stream;
+    grouped->received[peer].bytes = stand_in_bytes(receive);
+    grouped->received[peer].size = count;
+    return grouped->code = enter(communicator, __func__);
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    struct messages *messages = grouped;
+    grouped = NULL;
+    ncclComm_t communicator = messages->communicator;
+    ncclResult_t code = messages->code;
+    if (code == ncclSuccess && communicator)
+        code = enter(communicator, __func__);
+    if (code != ncclSuccess || !communicator) {
+        free(messages);
+        return code;
+    }
+    stand_in_stream_run(messages->stream, run_messages, messages);
+    communicator->lingering = communicator->linger;
+    return communicator->linger > 0 ? ncclInProgress : ncclSuccess;
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t communicator, ncclResult_t *state)

@@ -140,6 +140,53 @@ static void messages_of_all_sizes_arrive(void **state)
     }
 }
 
+/* Rank r's message to rank d has so many bytes; some have none. */
+static size_t size_between(int from, int to, size_t unit)
+{
+    return from == to || (from + 2 * to) % 3 == 2 ? 0 : unit * (size_t)(1 + from) + (size_t)to;
+}
+
+static void exchange_all(struct player *player)
+{
+    dcp_collective call = {"exchanging", 30};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        size_t counts[4][STAND_IN_RANKS_MAX] = {{0}}, most = 0, total = 0;
+        for (int r = 0; r < player->size; r++) {
+            counts[0][r] = size_between(player->rank, r, sizes[i]);
+            counts[1][r] = (size_t)r; /* overlapping */
+            counts[2][r] = size_between(r, player->rank, sizes[i]);
+            counts[3][r] = total;
+            total += counts[2][r];
+            most = counts[0][r] + counts[1][r] > most ? counts[0][r] + counts[1][r] : most;
+        }
+        unsigned char *own = malloc(most + 1), *all = malloc(total + 1);
+        for (size_t at = 0; at < most; at++)
+            own[at] = byte_of(player->rank, at);
+        must(collective_all_to_all(player->group, &call, own, counts[0], counts[1], all, counts[2],
+                                   counts[3]));
+        for (int r = 0; r < player->size; r++)
+            for (size_t at = 0; at < counts[2][r]; at++)
+                if (all[counts[3][r] + at] != byte_of(r, at + (size_t)player->rank))
+                    fail_msg("byte %zu from rank %d", at, r);
+        free(all);
+        free(own);
+    }
+    assert_int_equal(stand_in_current(), -1);
+}
+
+static void everyone_sends_to_everyone(void **state)
+{
+    struct player players[STAND_IN_RANKS_MAX];
+    for (int size = 1; size <= STAND_IN_RANKS_MAX; size++) {
+        job_begin(players, size, *state);
+        for (int r = 0; r < size && size == 3; r++)
+            stand_in_nccl_linger(players[r].communicator, r);
+        job_play(players, size, exchange_all);
+        job_end(players);
+        assert_int_equal(stand_in_figures().blocks, 0);
+    }
+}
+
 /* Rows of a matrix on the ranks' own devices. */
 static void save_and_load(struct player *player)
 {
@@ -181,6 +228,43 @@ static void gather_soon(struct player *player)
     dcp_collective call = {"gathering", 0.3};
     unsigned char own[16] = {1}, all[16 * STAND_IN_RANKS_MAX];
     player->status = collective_all_gather(player->group, &call, own, sizeof own, all);
+}
+
+static void exchange_soon(struct player *player)
+{
+    dcp_collective call = {"exchanging what was read", 0.3};
+    unsigned char own[16] = {1}, all[16 * STAND_IN_RANKS_MAX];
+    size_t counts[STAND_IN_RANKS_MAX] = {0}, places[STAND_IN_RANKS_MAX] = {0};
+    for (int r = 0; r < player->size; r++) {
+        counts[r] = r == player->rank ? 0 : sizeof own;
+        places[r] = (size_t)r * sizeof own;
+    }
+    size_t same[STAND_IN_RANKS_MAX] = {0};
+    player->status =
+        collective_all_to_all(player->group, &call, own, counts, same, all, counts, places);
+}
+
+static void an_exchange_can_fail(void **state)
+{
+    static const char *const calls[] = {"ncclSend", "ncclRecv", "ncclGroupEnd"};
+    struct player players[STAND_IN_RANKS_MAX];
+    job_begin(players, 3, *state);
+    job_play(players, 2, exchange_soon);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(players[r].status, DCP_ERR_TIMEOUT);
+        assert_non_null(strstr(players[r].message,
+                               "exchanging what was read: not all of 3 ranks came within 0.3"));
+    }
+    job_end(players);
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        job_begin(players, 2, *state);
+        stand_in_nccl_fail(players[0].communicator, calls[i], 1, ncclSystemError);
+        job_play(players, 2, exchange_soon);
+        assert_int_equal(players[0].status, DCP_ERR_GROUP);
+        assert_non_null(strstr(players[0].message, "sending and receiving failed: unhandled"));
+        assert_int_equal(players[1].status, DCP_ERR_TIMEOUT);
+        job_end(players);
+    }
 }
 
 /* The others give up in time, the group is broken, and nothing waits for what is stuck. */
@@ -285,9 +369,10 @@ static void making_a_group_can_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(messages_of_all_sizes_arrive), TEST(gpu_only_jobs_save_and_load),
-        TEST(a_rank_never_comes),           TEST(asynchronous_errors_end_the_wait),
-        TEST(every_call_can_fail),          TEST(making_a_group_can_fail),
+        TEST(messages_of_all_sizes_arrive),     TEST(everyone_sends_to_everyone),
+        TEST(gpu_only_jobs_save_and_load),      TEST(a_rank_never_comes),
+        TEST(asynchronous_errors_end_the_wait), TEST(every_call_can_fail),
+        TEST(making_a_group_can_fail),          TEST(an_exchange_can_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

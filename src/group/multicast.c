@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "group/collective.h"
+#include "group/group.h"
+
+/* All to all, as far as this rank is concerned. */
+static dcp_status exchange_directly(dcp_group *group, const dcp_collective *call,
+                                    const struct group_multicast *multicast)
+{
+    size_t size = (size_t)group->size, own = (size_t)group->rank;
+    size_t *send_sizes = group->routes, *send_offsets = send_sizes + size;
+    size_t *receive_sizes = send_offsets + size, *receive_offsets = receive_sizes + size;
+    for (size_t rank = 0; rank < size; rank++) {
+        send_sizes[rank] = rank != own && multicast->to[rank] ? multicast->sizes[own] : 0;
+        send_offsets[rank] = 0;
+        receive_sizes[rank] = rank != own && multicast->from[rank] ? multicast->sizes[rank] : 0;
+        receive_offsets[rank] = receive_sizes[rank] != 0 ? multicast->places[rank] : 0;
+    }
+    return collective_all_to_all(group, call, multicast->send, send_sizes, send_offsets,
+                                 multicast->received, receive_sizes, receive_offsets);
+}
+
+/* One broadcast by each rank that has something; who does not want it throws it away. */
+static dcp_status exchange_by_broadcasts(dcp_group *group, const dcp_collective *call,
+                                         const struct group_multicast *multicast)
+{
+    for (int rank = 0; rank < group->size; rank++) {
+        void *data = multicast->scratch;
+        if (multicast->sizes[rank] == 0)
+            continue;
+        if (rank == group->rank)
+            data = (void *)multicast->send; /* which a broadcast's own root only reads */
+        else if (multicast->from[rank])
+            data = multicast->received + multicast->places[rank];
+        RETURN_IF_ERROR(collective_broadcast(group, call, rank, data, multicast->sizes[rank]));
+    }
+    return DCP_OK;
+}
+
+size_t group_multicast_scratch(const dcp_group *group, size_t largest)
+{
+    return dcp_group_size(group) > 1 && group->operations.all_to_all == NULL ? largest : 0;
+}
+
+dcp_status group_multicast(dcp_group *group, const struct dcp_collective *call,
+                           const struct group_multicast *multicast)
+{
+    if (dcp_group_size(group) == 1)
+        return DCP_OK;
+    if (group->operations.all_to_all == NULL)
+        return exchange_by_broadcasts(group, call, multicast);
+    return exchange_directly(group, call, multicast);
+}
