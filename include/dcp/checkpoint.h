@@ -63,6 +63,13 @@ static inline dcp_status dcp_entry_at(const dcp_checkpoint *checkpoint, size_t i
 DCP_API dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name,
                                   size_t *index);
 
+/**
+ * @return what a save planner of the caller's own has stored for all of the checkpoint (PyTorch's
+ * Metadata.planner_data), as an object; borrowed from the checkpoint. NULL if there is nothing, or
+ * nothing but the paths that PyTorch and this library store there, which are dcp_entry::path.
+ */
+DCP_API const dcp_state *dcp_checkpoint_planner_data(const dcp_checkpoint *checkpoint);
+
 /** Describes stored piece @p chunk of entry @p entry. */
 DCP_API dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry,
                                          size_t chunk, dcp_stored_chunk *stored,

@@ -126,6 +126,14 @@ typedef struct dcp_load_options {
 
     dcp_progress_function progress; /**< is told how far this rank has come; NULL: nobody is */
     void *progress_context;
+
+    /**
+     * Every value of the root is one entry, whatever is in it (PyTorch's flatten_state_dict=False):
+     * a nested dict is replaced as a whole by the object that is stored under its key, tensors in
+     * it and all. Otherwise a nested dict without tensors is replaced as a whole if it is stored as
+     * one object, and entered else.
+     */
+    bool unflattened;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -115,11 +115,21 @@ static dcp_status share_metadata(struct load *load, dcp_status status)
     return status;
 }
 
+static bool is_stored_object(const void *context, const char *name, size_t length)
+{
+    const struct metadata *metadata = context;
+    uint64_t index;
+    return name_table_find(&metadata->by_name, name, length, &index) &&
+           !metadata->entries[index].is_tensor;
+}
+
 static dcp_status plan_mine(struct load *load, dcp_state *state)
 {
+    struct flatten_rules rules = {load->options.unflattened, is_stored_object, &load->metadata};
+
     if (!state)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state to load into is NULL");
-    RETURN_IF_ERROR(flatten_state(state, &load->flat));
+    RETURN_IF_ERROR(flatten_by_rules(state, &rules, &load->flat));
     RETURN_IF_ERROR(load_plan_make(&load->flat, &load->metadata, &load->names,
                                    load->options.convert, &load->plan, &load->mine));
     return flatten_check_destinations(&load->flat);

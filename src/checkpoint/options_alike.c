@@ -14,7 +14,7 @@ struct trait {
     uint64_t value;
 };
 
-enum { TRAITS = 6 };
+enum { TRAITS = 7 };
 
 static void append_text(struct buffer *bytes, const char *text)
 {
@@ -54,14 +54,15 @@ static dcp_status list_traits(const dcp_load_options *options, struct trait trai
         {"strictness", false, (uint64_t)options->strictness},
         {"verification", false, (uint64_t)options->verification},
         {"convert", false, options->convert},
+        {"unflattened", false, options->unflattened},
         {"include", true, 0},
         {"exclude", true, 0},
         {"renames", true, 0},
     };
     memcpy(traits, all, sizeof all);
-    RETURN_IF_ERROR(digest_patterns(options->include, options->include_count, &traits[3].value));
-    RETURN_IF_ERROR(digest_patterns(options->exclude, options->exclude_count, &traits[4].value));
-    return digest_renames(options->renames, options->rename_count, &traits[5].value);
+    RETURN_IF_ERROR(digest_patterns(options->include, options->include_count, &traits[4].value));
+    RETURN_IF_ERROR(digest_patterns(options->exclude, options->exclude_count, &traits[5].value));
+    return digest_renames(options->renames, options->rename_count, &traits[6].value);
 }
 
 dcp_status options_append_load(const dcp_load_options *options, struct buffer *message)

@@ -8,15 +8,11 @@
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
 #include "checkpoint/options.h"
+#include "checkpoint/view.h"
 #include "dcp/checkpoint.h"
 #include "plan/load_plan.h"
 #include "storage/shard_reader.h"
 #include "storage/verify.h"
-
-struct dcp_checkpoint {
-    struct metadata metadata;
-    struct shard_reader *reader;
-};
 
 dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
                            dcp_checkpoint **checkpoint)
@@ -30,8 +26,9 @@ dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
     dcp_checkpoint *made = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "checkpoint");
-    metadata_init(&made->metadata);
-    dcp_status status = storage_read_metadata(ops, path, &form, &made->metadata, &made->reader);
+    metadata_init(&made->own);
+    made->metadata = &made->own;
+    dcp_status status = storage_read_metadata(ops, path, &form, &made->own, &made->reader);
     if (status == DCP_OK)
         *checkpoint = made;
     else
@@ -49,13 +46,18 @@ void dcp_close(dcp_checkpoint *checkpoint)
     if (!checkpoint)
         return;
     shard_reader_free(checkpoint->reader);
-    metadata_free(&checkpoint->metadata);
+    metadata_free(&checkpoint->own);
     memory_release(checkpoint);
 }
 
 size_t dcp_entry_count(const dcp_checkpoint *checkpoint)
 {
-    return checkpoint ? checkpoint->metadata.count : 0;
+    return checkpoint ? checkpoint->metadata->count : 0;
+}
+
+const dcp_state *dcp_checkpoint_planner_data(const dcp_checkpoint *checkpoint)
+{
+    return checkpoint ? checkpoint->metadata->planner_data : NULL;
 }
 
 static dcp_status find_entry(const dcp_checkpoint *checkpoint, size_t index,
@@ -63,10 +65,10 @@ static dcp_status find_entry(const dcp_checkpoint *checkpoint, size_t index,
 {
     if (!checkpoint)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the checkpoint is NULL");
-    if (index >= checkpoint->metadata.count)
+    if (index >= checkpoint->metadata->count)
         return dcp_error_set(DCP_ERR_ARGUMENT, "entry %zu was asked for, the checkpoint has %zu",
-                             index, checkpoint->metadata.count);
-    *entry = &checkpoint->metadata.entries[index];
+                             index, checkpoint->metadata->count);
+    *entry = &checkpoint->metadata->entries[index];
     return DCP_OK;
 }
 
@@ -103,7 +105,7 @@ dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name, si
     if (!checkpoint || !name || !index)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "finding an entry needs a checkpoint, a name and a place");
-    if (!name_table_find(&checkpoint->metadata.by_name, name, strlen(name), &found))
+    if (!name_table_find(&checkpoint->metadata->by_name, name, strlen(name), &found))
         return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: not in the checkpoint", name);
     *index = (size_t)found;
     return DCP_OK;
@@ -124,7 +126,7 @@ dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry,
     dcp_stored_chunk ours = {
         .offsets = piece->offsets,
         .sizes = piece->sizes,
-        .file = checkpoint->metadata.files[piece->file],
+        .file = checkpoint->metadata->files[piece->file],
         .offset = piece->offset,
         .length = piece->length,
     };
@@ -151,11 +153,11 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     if (status == DCP_OK)
         status = flatten_check_destinations(&flat);
     if (status == DCP_OK)
-        status = load_plan_make(&flat, &checkpoint->metadata, NULL, false, &plan, &differences);
+        status = load_plan_make(&flat, checkpoint->metadata, NULL, false, &plan, &differences);
     if (status == DCP_OK)
-        status = load_differences_judge(&differences, DCP_STRICT_MISSING, &checkpoint->metadata);
+        status = load_differences_judge(&differences, DCP_STRICT_MISSING, checkpoint->metadata);
     if (status == DCP_OK)
-        status = load_read_tensors(&flat, &checkpoint->metadata, &plan, checkpoint->reader,
+        status = load_read_tensors(&flat, checkpoint->metadata, &plan, checkpoint->reader,
                                    verification, 1, &moved);
 done:
     load_differences_free(&differences);
@@ -163,6 +165,15 @@ done:
     flatten_free(&flat);
     dcp_state_free(root);
     return status;
+}
+
+static dcp_status check_readable(const dcp_checkpoint *checkpoint,
+                                 const struct metadata_entry *entry)
+{
+    if (checkpoint->reader)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_STATE, "%s: nothing can be read through what planners are shown",
+                         entry->name);
 }
 
 static bool has_elements(const dcp_tensor *chunk)
@@ -182,6 +193,7 @@ dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
     dcp_tensor ours;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
+    RETURN_IF_ERROR(check_readable(checkpoint, found));
     if (!destination)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
@@ -198,6 +210,7 @@ dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *
     dcp_state *object;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
+    RETURN_IF_ERROR(check_readable(checkpoint, found));
     if (found->is_tensor)
         return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", found->name);
     if (!parent)

@@ -46,7 +46,11 @@ static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, 
     RETURN_IF_ERROR(
         metadata_decode_entries(decoding, pickle_dict_get(fields, "state_dict_metadata")));
     RETURN_IF_ERROR(metadata_decode_pieces(decoding, pickle_dict_get(fields, "storage_data")));
-    RETURN_IF_ERROR(metadata_decode_paths(decoding, pickle_dict_get(fields, "planner_data")));
+    const struct pickle_value *planner_data = pickle_dict_get(fields, "planner_data");
+    bool only_paths;
+    RETURN_IF_ERROR(metadata_decode_paths(decoding, planner_data, &only_paths));
+    if (!only_paths)
+        RETURN_IF_ERROR(metadata_decode_planner(decoding, size, planner_data));
     return decode_save_id(decoding->metadata, pickle_dict_get(fields, "storage_meta"));
 }
 

@@ -18,9 +18,14 @@ struct metadata_decoding {
 /* The name, dtype, shape and undecoded chunks of each entry, from state_dict_metadata. */
 dcp_status metadata_decode_entries(struct metadata_decoding *decoding,
                                    const struct pickle_value *state_dict);
-/* The path of each entry, from planner_data. What is no path by PyTorch's rules is not used. */
+/* The path of each entry, from planner_data. What is no path by PyTorch's rules is not used;
+ * *only_paths: there is nothing else in it. */
 dcp_status metadata_decode_paths(struct metadata_decoding *decoding,
-                                 const struct pickle_value *planner_data);
+                                 const struct pickle_value *planner_data, bool *only_paths);
+/* planner_data as an object: what planners of the caller's own have stored there. pickle_size: of
+ * the document. What has no form here is not used, and logged. */
+dcp_status metadata_decode_planner(struct metadata_decoding *decoding, size_t pickle_size,
+                                   const struct pickle_value *planner_data);
 /* The pieces of each entry, and the files, from the chunks and storage_data. */
 dcp_status metadata_decode_pieces(struct metadata_decoding *decoding,
                                   const struct pickle_value *storage_data);

@@ -60,11 +60,13 @@ static dcp_status decode_path(struct arena *arena, const struct pickle_sequence 
 }
 
 dcp_status metadata_decode_paths(struct metadata_decoding *decoding,
-                                 const struct pickle_value *planner_data)
+                                 const struct pickle_value *planner_data, bool *only_paths)
 {
     struct metadata *metadata = decoding->metadata;
+    *only_paths = planner_data == NULL || planner_data->kind == PICKLE_NONE;
     if (planner_data == NULL || planner_data->kind != PICKLE_DICT)
         return DCP_OK;
+    size_t foreign = 0;
     const struct pickle_sequence *pairs = &planner_data->as.sequence;
     const struct pickle_value **values =
         arena_allocate_array(&decoding->scratch, metadata->count, sizeof *values);
@@ -77,13 +79,20 @@ dcp_status metadata_decode_paths(struct metadata_decoding *decoding,
         if (key->kind == PICKLE_STRING &&
             name_table_find(&metadata->by_name, key->as.text.bytes, key->as.text.length, &place))
             values[place] = pairs->items[i + 1];
+        else
+            foreign++;
     }
     for (size_t i = 0; i < metadata->count; i++) {
         struct metadata_entry *entry = &metadata->entries[i];
-        if (values[i] == NULL || !is_path(values[i], strlen(entry->name)))
+        if (values[i] == NULL)
             continue;
+        if (!is_path(values[i], strlen(entry->name))) {
+            foreign++;
+            continue;
+        }
         RETURN_IF_ERROR(decode_path(&metadata->arena, &values[i]->as.sequence, entry));
         metadata->has_paths = true;
     }
+    *only_paths = foreign == 0;
     return DCP_OK;
 }

@@ -185,5 +185,5 @@ dcp_status builder_new(struct builder *builder, const struct pickle_value *value
     case PICKLE_DIGEST:
         break;
     }
-    return dcp_error_set(DCP_ERR_INTERNAL, "a digest where none is made");
+    return dcp_error_set(DCP_ERR_UNSUPPORTED, "an object of the metadata's own among others");
 }

@@ -10,6 +10,7 @@
 #include "base/name_table.h"
 #include "state/flatten_key.h"
 #include "state/flatten_list.h"
+#include "state/flatten_whole.h"
 
 /* PyTorch recurses, and Python stops it at about this depth. */
 #define NESTING_MAX 1000
@@ -29,6 +30,7 @@ struct frame {
 
 struct flattening {
     struct flat_state *flat;
+    const struct flatten_rules *rules;
     size_t entry_capacity;
     size_t stateful_capacity;
     struct frame *frames;
@@ -135,7 +137,7 @@ static dcp_status enter(struct flattening *flattening, dcp_state *node, uint32_t
 static dcp_status ask(const struct flat_stateful *asked)
 {
     error_clear();
-    dcp_status status = asked->stateful->state_dict(asked->stateful->context, asked->subtree);
+    dcp_status status = asked->stateful->state_dict(asked->stateful->context, asked->dict);
     if (status == DCP_OK)
         status = dcp_state_status(asked->subtree);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", asked->name);
@@ -155,16 +157,30 @@ static dcp_status enter_stateful(struct flattening *flattening, dcp_state *node)
     asked.subtree = dcp_state_new();
     if (!asked.subtree)
         return DCP_ERR_NO_MEMORY;
+    /* What is loaded as a whole is replaced, which a root cannot be. */
+    bool whole = flattening->rules->top_only;
+    asked.dict = whole ? dcp_state_dict(asked.subtree, "state") : asked.subtree;
     flat->statefuls[flat->stateful_count++] = asked;
+    if (!asked.dict)
+        return dcp_state_status(asked.subtree);
     RETURN_IF_ERROR(ask(&asked));
+    if (whole)
+        return add_entry(flattening, asked.dict);
     return enter(flattening, asked.subtree, node_walk_begin(asked.subtree));
 }
 
 static dcp_status visit(struct flattening *flattening, dcp_state *node, uint32_t walk)
 {
+    const struct flatten_rules *rules = flattening->rules;
+    const char *name = (const char *)flattening->name.data;
     bool entered = node_is_dict(node);
     if (node->kind == DCP_KIND_STATEFUL)
         return enter_stateful(flattening, node);
+    if (rules->top_only)
+        return add_entry(flattening, node);
+    RETURN_IF_ERROR(buffer_status(&flattening->name));
+    if (entered && rules->is_whole && rules->is_whole(rules->context, name, flattening->name.size))
+        RETURN_IF_ERROR(dict_has_tensors(node, &entered));
     if (node->kind == DCP_KIND_LIST)
         RETURN_IF_ERROR(list_is_entered(node, walk, &entered));
     return entered ? enter(flattening, node, walk) : add_entry(flattening, node);
@@ -215,7 +231,8 @@ static dcp_status run(struct flattening *flattening)
     return DCP_OK;
 }
 
-dcp_status flatten_state(dcp_state *root, struct flat_state *flat)
+dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
+                            struct flat_state *flat)
 {
     *flat = (struct flat_state){0};
     arena_init(&flat->arena, 0);
@@ -223,7 +240,7 @@ dcp_status flatten_state(dcp_state *root, struct flat_state *flat)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state is %s, expected a dict",
                              root ? node_kind_name(root->kind) : "NULL");
     RETURN_IF_ERROR(dcp_state_status(root));
-    struct flattening flattening = {.flat = flat};
+    struct flattening flattening = {.flat = flat, .rules = rules};
     flattening.frames = memory_allocate_array(NESTING_MAX, sizeof *flattening.frames);
     flattening.parts = memory_allocate_array(NESTING_MAX, sizeof *flattening.parts);
     dcp_status status = DCP_OK;
@@ -241,6 +258,12 @@ dcp_status flatten_state(dcp_state *root, struct flat_state *flat)
     if (status != DCP_OK)
         flatten_free(flat);
     return status;
+}
+
+dcp_status flatten_state(dcp_state *root, struct flat_state *flat)
+{
+    static const struct flatten_rules rules = {0};
+    return flatten_by_rules(root, &rules, flat);
 }
 
 void flatten_free(struct flat_state *flat)

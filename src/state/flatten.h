@@ -19,6 +19,7 @@ struct flat_entry {
 struct flat_stateful {
     const dcp_stateful *stateful;
     dcp_state *subtree; /* a root of its own */
+    dcp_state *dict;    /* what was asked to be filled: the subtree, or a dict in it */
     const char *name;   /* path parts joined by "." */
     const dcp_path_part *path;
     size_t path_length;
@@ -33,11 +34,23 @@ struct flat_state {
     struct arena arena;
 };
 
+/* What else than tensors and plain values becomes one entry. */
+struct flatten_rules {
+    bool top_only; /* every value of the root, whatever is in it (flatten_state_dict=False) */
+    /* NULL, or whether a dict of this name without tensors is one object, as PyTorch stored them
+     * until 2.4. */
+    bool (*is_whole)(const void *context, const char *name, size_t length);
+    const void *context;
+};
+
 /* Asks stateful entries for their subtrees (at any depth of dicts) and flattens a dict. Paths and
  * nodes are borrowed from the tree. Errors: DCP_ERR_DUPLICATE for names that collide,
  * DCP_ERR_ARGUMENT for containers that contain themselves, the tree's sticky error, whatever a
  * callback returns (prefixed with its name). On failure flat is empty. */
 dcp_status flatten_state(dcp_state *root, struct flat_state *flat);
+/* The same by other rules. With top_only stateful entries of the root alone are asked. */
+dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
+                            struct flat_state *flat);
 /* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
  * for what is left out. */
 dcp_status flatten_check_destinations(const struct flat_state *flat);

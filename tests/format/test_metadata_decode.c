@@ -346,6 +346,47 @@ static void reads_paths_where_they_are_paths(void **state)
     check_path(PATHS(TUPLE(KEY("model") KEY("layer"))), "/model.l.0", false);
 }
 
+/* ---- what planners stored ---- */
+
+/* text: planner_data as JSON; NULL: none is kept. */
+static void check_planner_data(const char *paths, const char *text)
+{
+    struct metadata_variant variant = {.paths = paths};
+    struct metadata metadata;
+    struct buffer bytes;
+    metadata_variant_assemble(&bytes, &variant);
+    if (metadata_decode(bytes.data, bytes.size, &metadata) != DCP_OK)
+        fail_msg("%s: %s", paths, dcp_error_message());
+    buffer_free(&bytes);
+    if (text != NULL) {
+        char *found = NULL;
+        assert_non_null(metadata.planner_data);
+        assert_int_equal(dcp_state_to_json(metadata.planner_data, 0, &found), DCP_OK);
+        assert_string_equal(found, text);
+        dcp_text_free(found);
+    } else {
+        assert_null(metadata.planner_data);
+    }
+    metadata_free(&metadata);
+}
+
+static void planner_data_of_planners_is_kept(void **state)
+{
+    (void)state;
+    check_planner_data(NULL, NULL);
+    check_planner_data("", NULL);
+    check_planner_data(KEY("planner_data") "NONE ", NULL);
+    check_planner_data(KEY("planner_data") DICT(), NULL);
+    check_planner_data(KEY("planner_data") LIST(KEY("rank 0") KEY("rank 1")),
+                       "[\"rank 0\", \"rank 1\"]");
+    check_planner_data(KEY("planner_data") DICT(KEY("w") TUPLE(KEY("w")) KEY("extra") INT(7)),
+                       "{\"w\": [\"w\"], \"extra\": 7}");
+    check_planner_data(KEY("planner_data") DICT(KEY("w") INT(7)), "{\"w\": 7}");
+    check_planner_data(KEY("planner_data") NEW("mine", "Plan"), "{\"$opaque\": \"mine.Plan\"}");
+    /* What has no form here does not keep the rest from being loaded. */
+    check_planner_data(KEY("planner_data") LIST(CHUNK(SIZE(INT(0)), SIZE(INT(4)))), NULL);
+}
+
 /* ---- errors ---- */
 
 struct refusal {
@@ -548,24 +589,33 @@ static void decodes_parts_without_the_other_ranks(void **state)
     buffer_free(&pickle);
 }
 
-static void reports_every_failed_allocation(void **state)
+static void fail_every_allocation(const void *data, size_t size)
 {
-    (void)state;
-    struct bytes bytes = fixture_file("training_state/ckpt/.metadata");
     dcp_status status = DCP_ERR_NO_MEMORY;
     for (size_t n = 0; status != DCP_OK; n++) {
         struct metadata metadata;
         failing_allocator_install(n);
-        status = metadata_decode(bytes.data, bytes.size, &metadata);
+        status = metadata_decode(data, size, &metadata);
         if (status == DCP_OK)
             metadata_free(&metadata);
         else
             assert_int_equal(status, DCP_ERR_NO_MEMORY);
         assert_true(failing_allocator_remove() >= n);
     }
-    bytes_free(&bytes);
 }
 
+static void reports_every_failed_allocation(void **state)
+{
+    (void)state;
+    struct metadata_variant variant = {.paths = KEY("planner_data") LIST(DICT(KEY("a") INT(1)))};
+    struct bytes bytes = fixture_file("training_state/ckpt/.metadata");
+    struct buffer planned;
+    fail_every_allocation(bytes.data, bytes.size);
+    metadata_variant_assemble(&planned, &variant);
+    fail_every_allocation(planned.data, planned.size);
+    buffer_free(&planned);
+    bytes_free(&bytes);
+}
 static void refuses_every_truncation(void **state)
 {
     (void)state;
@@ -594,6 +644,7 @@ int main(void)
         cmocka_unit_test(does_not_expand_shared_chunks),
         cmocka_unit_test(decodes_parts_without_the_other_ranks),
         cmocka_unit_test(reports_every_failed_allocation),
+        cmocka_unit_test(planner_data_of_planners_is_kept),
         cmocka_unit_test(refuses_every_truncation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

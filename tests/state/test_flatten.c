@@ -423,6 +423,81 @@ static void stateful_entries_without_end_are_refused(void **state)
     expect_failure(*state, DCP_ERR_UNSUPPORTED, "nested more than 1000 deep");
 }
 
+static void expect_by_rules(dcp_state *root, const struct flatten_rules *rules,
+                            const char *expected)
+{
+    struct flat_state flat;
+    char text[4096];
+    assert_int_equal(flatten_by_rules(root, rules, &flat), DCP_OK);
+    describe(&flat, text, sizeof text);
+    assert_string_equal(text, expected);
+    flatten_free(&flat);
+}
+
+static dcp_status give_tensor(void *context, dcp_state *into)
+{
+    (void)context;
+    return dcp_state_tensor(into, "moment", &vector) ? DCP_OK : DCP_ERR_NO_MEMORY;
+}
+
+static dcp_status expect_moment(void *context, const dcp_state *filled)
+{
+    *(int *)context += dcp_state_get(filled, "moment") != NULL;
+    return DCP_OK;
+}
+
+static void the_top_alone_is_one_entry_each(void **state)
+{
+    const struct flatten_rules rules = {.top_only = true};
+    struct flat_state flat;
+    int told = 0;
+    dcp_stateful entry = {give_tensor, expect_moment, &told};
+    add_tensor(*state, "w");
+    add_tensor(dcp_state_dict(*state, "model"), "w");
+    dcp_state_dict(*state, "empty");
+    add_tensor(dcp_state_list(*state, "list"), NULL);
+    dcp_state_stateful(*state, "optimizer", &entry);
+    expect_by_rules(*state, &rules,
+                    "w:<w> tensor\nmodel:<model> dict\nempty:<empty> dict\nlist:<list> list\n"
+                    "optimizer:<optimizer> dict\n");
+    assert_int_equal(flatten_by_rules(*state, &rules, &flat), DCP_OK);
+    assert_int_equal(flatten_notify(&flat), DCP_OK);
+    assert_int_equal(told, 1);
+    flatten_free(&flat);
+}
+
+static bool is_stored_whole(const void *context, const char *name, size_t length)
+{
+    const char *const *names = context;
+    for (; *names; names++)
+        if (strlen(*names) == length && memcmp(*names, name, length) == 0)
+            return true;
+    return false;
+}
+
+static void dicts_that_are_stored_whole_are_entries(void **state)
+{
+    static const char *const names[] = {"plain",    "deep.below", "tensors",
+                                        "stateful", "empty",      NULL};
+    const struct flatten_rules rules = {.is_whole = is_stored_whole, .context = names};
+    const dcp_stateful entry = {.state_dict = give_tensor};
+    dcp_state_int(dcp_state_dict(*state, "plain"), "a", 1);
+    dcp_state_int(dcp_state_dict(dcp_state_dict(*state, "deep"), "below"), "a", 1);
+    dcp_state *tensors = dcp_state_dict(*state, "tensors");
+    dcp_state_int(tensors, "a", 1);
+    add_tensor(dcp_state_list(dcp_state_dict(tensors, "inner"), "list"), NULL);
+    dcp_state_stateful(dcp_state_dict(*state, "stateful"), "optimizer", &entry);
+    dcp_state_dict(*state, "empty");
+    dcp_state_dict(*state, "vanishes");
+    expect_by_rules(*state, &rules,
+                    "plain:<plain> dict\n"
+                    "deep.below:<deep><below> dict\n"
+                    "tensors.a:<tensors><a> int\n"
+                    "tensors.inner.list.0:<tensors><inner><list>[0] tensor\n"
+                    "stateful.optimizer.moment:<stateful><optimizer><moment> tensor\n"
+                    "empty:<empty> dict\n");
+}
+
 static dcp_status flatten_and_notify(dcp_state *root)
 {
     struct flat_state flat;
@@ -472,6 +547,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(dicts_are_entered),
+        TEST(the_top_alone_is_one_entry_each),
+        TEST(dicts_that_are_stored_whole_are_entries),
         TEST(an_empty_state_has_no_entries),
         TEST(a_part_of_a_tree_is_flattened_alone),
         TEST(lists_are_entered_for_what_they_contain),

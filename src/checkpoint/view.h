@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The inside of a view: dcp_open() makes one that reads files, and planners are shown the metadata
+ * of the save or load that they are part of, as one without a reader. */
+#ifndef CHECKPOINT_VIEW_H
+#define CHECKPOINT_VIEW_H
+
+#include "dcp/checkpoint.h"
+#include "storage/shard_reader.h"
+
+struct dcp_checkpoint {
+    const struct metadata *metadata;
+    struct shard_reader *reader; /* NULL: nothing can be read */
+    struct metadata own;         /* what metadata points to, unless it is somebody else's */
+};
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What PyTorch saved with flatten_state_dict=False, and what it saved whole until 2.4, loaded into
+ * trees that are flattened or not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+
+/* Of PyTorch 2.13: a tensor "plain" of 3, "n": 3, "tup": (1, tensor([1., 1.])). */
+#define NO_FLATTEN FIXTURES "/no_flatten/ckpt"
+
+static void plain_values_load_into_both(void **state)
+{
+    (void)state;
+    for (int unflattened = 0; unflattened < 2; unflattened++) {
+        dcp_load_options options = {.unflattened = unflattened != 0};
+        dcp_tensor plain = {.dtype = DCP_F32, .ndim = 1, .global_shape = {3}};
+        dcp_state *root = dcp_state_new();
+        dcp_state *node = dcp_state_tensor(root, "plain", &plain);
+        int64_t n = 0;
+        dcp_state_int(root, "n", 0);
+        dcp_state_tuple(root, "tup");
+        must(dcp_load(root, NO_FLATTEN, &options, NULL));
+        must(dcp_state_as_int(dcp_state_get(root, "n"), &n));
+        assert_int_equal(n, 3);
+        must(dcp_state_chunk(node, 0, &plain));
+        assert_non_null(plain.data);
+        const dcp_state *tuple = dcp_state_get(root, "tup");
+        assert_int_equal(dcp_state_count(tuple), 2);
+        must(dcp_state_chunk(dcp_state_at(tuple, 1), 0, &plain));
+        assert_true(((const float *)plain.data)[1] == 1);
+        dcp_state_free(root);
+    }
+}
+
+static void nested_dicts_are_replaced_by_what_is_stored(void **state)
+{
+    dcp_load_options options = {.unflattened = true};
+    (void)state;
+    float untouched[2] = {7, 7};
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .data = untouched, .global_shape = {2}};
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(dcp_state_dict(root, "tup"), "w", &tensor);
+    must(dcp_load(root, NO_FLATTEN, &options, NULL));
+    assert_int_equal(dcp_state_kind(dcp_state_get(root, "tup")), DCP_KIND_TUPLE);
+    assert_true(untouched[0] == 7);
+    options.unflattened = false;
+    dcp_state_free(root);
+
+    root = dcp_state_new();
+    dcp_state_tensor(dcp_state_dict(root, "tup"), "w", &tensor);
+    must_fail(dcp_load(root, NO_FLATTEN, &options, NULL), DCP_ERR_MISSING_KEY,
+              "the object \"tup\" above it is stored whole");
+    dcp_state_free(root);
+}
+
+static void a_dict_without_tensors_is_one_object_where_it_is_stored_so(void **state)
+{
+    (void)state;
+    dcp_state *root = dcp_state_new();
+    dcp_state_int(dcp_state_dict(root, "tup"), "a", 1);
+    must(dcp_load(root, NO_FLATTEN, NULL, NULL));
+    assert_int_equal(dcp_state_kind(dcp_state_get(root, "tup")), DCP_KIND_TUPLE);
+    dcp_state_free(root);
+}
+
+struct told {
+    int asked;
+    int64_t value;
+};
+
+static dcp_status give_value(void *context, dcp_state *into)
+{
+    ((struct told *)context)->asked++;
+    return dcp_state_int(into, "value", 0);
+}
+
+static dcp_status take_value(void *context, const dcp_state *filled)
+{
+    struct told *told = context;
+    return dcp_state_as_int(dcp_state_at(filled, 0), &told->value);
+}
+
+static void stateful_entries_are_told_of_the_whole(void **state)
+{
+    (void)state;
+    struct told told = {0};
+    dcp_stateful entry = {give_value, take_value, &told};
+    dcp_load_options options = {.unflattened = true};
+    dcp_state *root = dcp_state_new();
+    dcp_state_stateful(root, "tup", &entry);
+    must(dcp_load(root, NO_FLATTEN, &options, NULL));
+    assert_int_equal(told.asked, 1);
+    assert_int_equal(told.value, 1);
+    dcp_state_free(root);
+}
+
+static dcp_status load_otherwise(struct rank *self)
+{
+    dcp_load_options options = {.group = self->group, .unflattened = self->rank == 1};
+    dcp_state *root = dcp_state_new();
+    dcp_state_int(root, "n", 0);
+    dcp_status status = dcp_load(root, self->path, &options, NULL);
+    dcp_state_free(root);
+    return status;
+}
+
+static void ranks_that_disagree_are_told(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS_MAX];
+    ranks_run(ranks, 2, NO_FLATTEN, load_otherwise, NULL);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
+        assert_string_equal(ranks[r].message, "rank 1: unflattened is 1, the coordinator's is 0: "
+                                              "all ranks must pass the same");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plain_values_load_into_both),
+        cmocka_unit_test(nested_dicts_are_replaced_by_what_is_stored),
+        cmocka_unit_test(a_dict_without_tensors_is_one_object_where_it_is_stored_so),
+        cmocka_unit_test(stateful_entries_are_told_of_the_whole),
+        cmocka_unit_test(ranks_that_disagree_are_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
