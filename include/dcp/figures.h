@@ -41,6 +41,9 @@ typedef struct dcp_figures {
     uint64_t items;        /**< save: tensor chunks or slices of them, and objects, that were to be
                               written; load: regions of tensors, and objects, that were to be read */
     uint64_t files;        /**< save: shard files made; load: times that a file was opened */
+    uint64_t peak_memory;  /**< the most that the library took at a time for this call, beside the
+                              state: plans, buffers, stacks of threads; not the chunks and objects
+                              that a load puts into the tree */
     bool direct;           /**< some file was written or read around the page cache */
     bool ring;             /**< some bytes went by io_uring */
 } dcp_figures;

@@ -27,7 +27,9 @@ void arena_free(struct arena *arena)
         memory_release(block);
         block = next;
     }
+    bool unpaid = arena->unpaid;
     arena_init(arena, arena->limit);
+    arena->unpaid = unpaid;
 }
 
 static struct arena_block *block_new(struct arena *arena, size_t data_size)
@@ -37,7 +39,8 @@ static struct arena_block *block_new(struct arena *arena, size_t data_size)
         return NULL;
     if (arena->limit != 0 && size > arena->limit - arena->total)
         return NULL;
-    struct arena_block *block = memory_allocate(size);
+    struct arena_block *block =
+        arena->unpaid ? memory_allocate_unpaid(size) : memory_allocate(size);
     if (block == NULL)
         return NULL;
     block->size = data_size;

@@ -4,6 +4,7 @@
 #ifndef BASE_ARENA_H
 #define BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_block;
@@ -13,6 +14,7 @@ struct arena {
     size_t used;  /* of the newest block */
     size_t total; /* bytes taken from the allocator */
     size_t limit; /* most bytes to take; 0: none */
+    bool unpaid;  /* blocks are charged to nobody */
 };
 
 void arena_init(struct arena *arena, size_t limit);

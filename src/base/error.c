@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/error.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/memory_account.h"
 
 static _Thread_local struct error_story current;
 
@@ -152,5 +155,10 @@ dcp_status error_prefix(dcp_status status, const char *format, ...)
 
 dcp_status(error_no_memory)(size_t bytes, const char *what)
 {
+    uint64_t limit = memory_account_limit_reached();
+    if (limit != 0)
+        return dcp_error_set(DCP_ERR_NO_MEMORY,
+                             "no memory for %zu bytes of %s within a limit of %" PRIu64, bytes,
+                             what, limit);
     return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of %s", bytes, what);
 }

@@ -9,6 +9,8 @@
 
 /* What the system calls move at most. */
 #define MOST ((size_t)1 << 30)
+/* What the kernel and we share of a ring, at most: some pages. */
+#define RING_SIZE ((size_t)16 << 10)
 /* Times that a submission is tried while the kernel is short of something. */
 #define TRIES 100
 
@@ -27,7 +29,7 @@ static bool has_operations(struct io_uring *ring)
 int file_ring_open(void *context, unsigned depth, void **queue)
 {
     (void)context;
-    struct io_uring *ring = memory_allocate(sizeof *ring);
+    struct io_uring *ring = memory_allocate_beside(sizeof *ring, RING_SIZE);
     if (ring == NULL)
         return ENOMEM;
     int result = -io_uring_queue_init(depth, ring, 0);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory_account.h"
 #include "dcp/environment.h"
 
 static void *system_allocate(void *context, size_t size)
@@ -40,9 +41,49 @@ dcp_status dcp_set_allocator(const dcp_allocator *replacement)
     return DCP_OK;
 }
 
+/* In front of each block. */
+struct header {
+    _Alignas(max_align_t) struct memory_account *account; /* that pays */
+    size_t charged;
+};
+
+static struct header *header_of(void *block)
+{
+    return (struct header *)block - 1;
+}
+
+static void *allocate(size_t size, size_t beside)
+{
+    struct memory_account *account = memory_account_current();
+    size_t total, charged;
+    if (__builtin_add_overflow(size != 0 ? size : 1, sizeof(struct header), &total) ||
+        __builtin_add_overflow(total, beside, &charged) || !memory_account_charge(account, charged))
+        return NULL;
+    struct header *header = allocator.allocate(allocator.context, total);
+    if (header == NULL) {
+        memory_account_discharge(account, charged);
+        return NULL;
+    }
+    *header = (struct header){.account = account, .charged = charged};
+    return header + 1;
+}
+
 void *memory_allocate(size_t size)
 {
-    return allocator.allocate(allocator.context, size != 0 ? size : 1);
+    return allocate(size, 0);
+}
+
+void *memory_allocate_unpaid(size_t size)
+{
+    struct memory_account *before = memory_account_enter(NULL);
+    void *block = memory_allocate(size);
+    memory_account_enter(before);
+    return block;
+}
+
+void *memory_allocate_beside(size_t size, size_t beside)
+{
+    return allocate(size, beside);
 }
 
 void *memory_allocate_array(size_t count, size_t size)
@@ -61,18 +102,40 @@ void *memory_allocate_zeroed(size_t count, size_t size)
     return block;
 }
 
+/* The account that paid for the block goes on to pay. */
+static void *reallocate(struct header *header, size_t size)
+{
+    struct memory_account *account = header->account;
+    size_t before = header->charged, total;
+    if (__builtin_add_overflow(size, sizeof *header, &total) ||
+        !memory_account_charge(account, total > before ? total - before : 0))
+        return NULL;
+    struct header *moved = allocator.reallocate(allocator.context, header, total);
+    if (moved == NULL) {
+        memory_account_discharge(account, total > before ? total - before : 0);
+        return NULL;
+    }
+    memory_account_discharge(account, total < before ? before - total : 0);
+    moved->charged = total;
+    return moved + 1;
+}
+
 void *memory_reallocate_array(void *block, size_t count, size_t size)
 {
     size_t total;
     if (__builtin_mul_overflow(count, size, &total))
         return NULL;
-    return allocator.reallocate(allocator.context, block, total != 0 ? total : 1);
+    return block != NULL ? reallocate(header_of(block), total != 0 ? total : 1)
+                         : memory_allocate(total);
 }
 
 void memory_release(void *block)
 {
-    if (block != NULL)
-        allocator.release(allocator.context, block);
+    if (block == NULL)
+        return;
+    struct header header = *header_of(block);
+    allocator.release(allocator.context, header_of(block));
+    memory_account_discharge(header.account, header.charged);
 }
 
 /* The block that the allocator gave is remembered right before the aligned one. */

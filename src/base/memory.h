@@ -14,6 +14,11 @@ void *memory_reallocate_array(void *block, size_t count, size_t size);
 /* Aligned to a power of two; release with memory_release_aligned(). */
 void *memory_allocate_aligned(size_t alignment, size_t size);
 void memory_release_aligned(void *block);
+/* Charged to nobody: what becomes the caller's. */
+void *memory_allocate_unpaid(size_t size);
+/* A block that is charged as if it had so many bytes more: for memory that a library takes by
+ * itself meanwhile. */
+void *memory_allocate_beside(size_t size, size_t beside);
 void memory_release(void *block);
 char *memory_copy_text(const char *text);
 

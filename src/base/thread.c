@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/thread.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdbool.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+
+/* Enough for what runs here, progress functions and device copies of the caller included. */
+#define STACK_SIZE ((size_t)512 << 10)
 
 struct crew {
     thread_work work;
@@ -50,18 +54,50 @@ static void *crew_member(void *argument)
     return NULL;
 }
 
-int thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+static void *begin(void *argument)
+{
+    const struct thread *thread = argument;
+    memory_account_enter(thread->account);
+    return thread->run(thread->argument);
+}
+
+/* With a stack of the system's size where the program's own thread-local variables need more. */
+static int create(struct thread *thread)
+{
+    pthread_attr_t attributes;
+    int result = pthread_attr_init(&attributes);
+    if (result != 0)
+        return result;
+    pthread_attr_setstacksize(&attributes, STACK_SIZE);
+    result = pthread_create(&thread->id, &attributes, begin, thread);
+    pthread_attr_destroy(&attributes);
+    return result == EINVAL ? pthread_create(&thread->id, NULL, begin, thread) : result;
+}
+
+int thread_start(struct thread *thread, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
+    *thread =
+        (struct thread){.run = run, .argument = argument, .account = memory_account_current()};
+    if (!memory_account_charge(thread->account, STACK_SIZE))
+        return ENOMEM;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int result = pthread_create(thread, NULL, run, argument);
+    int result = create(thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (result != 0)
+        memory_account_discharge(thread->account, STACK_SIZE);
     return result;
 }
 
+void thread_join(struct thread *thread)
+{
+    pthread_join(thread->id, NULL);
+    memory_account_discharge(thread->account, STACK_SIZE);
+}
+
 /* Starts up to wanted threads, fewer when the system refuses: the calling thread works as well. */
-static size_t start_members(struct crew *crew, pthread_t *threads, size_t wanted)
+static size_t start_members(struct crew *crew, struct thread *threads, size_t wanted)
 {
     size_t started = 0;
     while (started < wanted && thread_start(&threads[started], crew_member, crew) == 0)
@@ -74,7 +110,7 @@ dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void 
     if (thread_count > count)
         thread_count = count;
     size_t helpers = thread_count > 1 ? thread_count - 1 : 0;
-    pthread_t *threads = NULL;
+    struct thread *threads = NULL;
     if (helpers != 0) {
         threads = memory_allocate_array(helpers, sizeof *threads);
         if (threads == NULL)
@@ -85,7 +121,7 @@ dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void 
     size_t started = start_members(&crew, threads, helpers);
     crew_member(&crew);
     for (size_t i = 0; i < started; i++)
-        pthread_join(threads[i], NULL);
+        thread_join(&threads[i]);
     pthread_mutex_destroy(&crew.mutex);
     memory_release(threads);
     return crew.failed != count ? error_restore(&crew.story) : DCP_OK;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
+#include "base/memory_account.h"
 #include "dcp/status.h"
 
 typedef dcp_status (*thread_work)(void *context, size_t index);
@@ -15,8 +16,16 @@ typedef dcp_status (*thread_work)(void *context, size_t index);
  * ended; after a failure no new work starts. */
 dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context);
 
-/* Starts a thread that takes none of the process's signals, to be joined with pthread_join().
- * Returns 0 or an errno value. */
-int thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
+struct thread {
+    pthread_t id;
+    void *(*run)(void *);
+    void *argument;
+    struct memory_account *account; /* that it works for, and that pays for its stack */
+};
+
+/* Starts a thread that takes none of the process's signals and has a small stack. *thread must stay
+ * where it is. Returns 0 or an errno value. */
+int thread_start(struct thread *thread, void *(*run)(void *), void *argument);
+void thread_join(struct thread *thread);
 
 #endif

@@ -266,11 +266,13 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
 {
     struct load load = {.ops = ops, .path = path};
 
-    operation_start(&load.operation, given->progress, given->progress_context);
+    dcp_status started =
+        operation_start(&load.operation, given->progress, given->progress_context, 0);
     if (report)
         *report = NULL;
     metadata_init(&load.metadata);
     dcp_status status = options_check_load(given, &load.options);
+    status = status == DCP_OK ? started : status;
     if (status == DCP_OK)
         status = load_names_init(&load.names, &load.options);
     load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;

@@ -14,12 +14,16 @@ dcp_status operation_check_figures(const dcp_figures *theirs)
     return DCP_OK;
 }
 
-void operation_start(struct operation *operation, dcp_progress_function progress, void *context)
+dcp_status operation_start(struct operation *operation, dcp_progress_function progress,
+                           void *context, uint64_t memory_limit)
 {
     *operation = (struct operation){.began_ns = clock_monotonic_ns()};
     operation->phase_seconds = &operation->figures.planning_seconds;
     operation->phase_began_ns = operation->began_ns;
     progress_init(&operation->progress, progress, context);
+    operation->account = memory_account_open(memory_limit);
+    operation->account_before = memory_account_enter(operation->account);
+    return operation->account ? DCP_OK : error_no_memory(0, "an account of memory");
 }
 
 static double *seconds_of(dcp_figures *figures, dcp_phase phase)
@@ -64,6 +68,10 @@ void operation_finish(struct operation *operation, dcp_figures *theirs)
     dcp_figures *figures = &operation->figures;
     end_phase(operation);
     progress_free(&operation->progress);
+    memory_account_enter(operation->account_before);
+    if (operation->account)
+        figures->peak_memory = memory_account_peak(operation->account);
+    memory_account_close(operation->account);
     figures->total_seconds = (double)(operation->phase_began_ns - operation->began_ns) * 1e-9;
     figures->writing_seconds -= figures->syncing_seconds;
     if (!theirs || theirs->size_of < sizeof theirs->size_of)

@@ -3,6 +3,7 @@
 #ifndef CHECKPOINT_OPERATION_H
 #define CHECKPOINT_OPERATION_H
 
+#include "base/memory_account.h"
 #include "base/progress.h"
 #include "dcp/figures.h"
 
@@ -12,11 +13,16 @@ struct operation {
     int64_t phase_began_ns;
     double *phase_seconds; /* where the running phase's are added up */
     struct progress progress;
+    struct memory_account *account;
+    struct memory_account *account_before;
 };
 
 /* Whether the caller said how large its struct is. NULL is fine. */
 dcp_status operation_check_figures(const dcp_figures *theirs);
-void operation_start(struct operation *operation, dcp_progress_function progress, void *context);
+/* The calling thread works for the operation's account until it is finished, also on failure.
+ * memory_limit: 0: none. */
+dcp_status operation_start(struct operation *operation, dcp_progress_function progress,
+                           void *context, uint64_t memory_limit);
 /* Ends the phase before. Returns status, or DCP_ERR_CANCELLED if there was no failure before. */
 dcp_status operation_enter(struct operation *operation, dcp_phase phase, dcp_status status);
 /* As above, and says how many bytes will be moved. */

@@ -137,8 +137,10 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
 {
     struct save save = {.ops = ops, .path = path};
 
-    operation_start(&save.operation, given->progress, given->progress_context);
+    dcp_status started =
+        operation_start(&save.operation, given->progress, given->progress_context, 0);
     dcp_status status = options_check_save(given, &save.options);
+    status = status == DCP_OK ? started : status;
     save.rank = dcp_group_rank(save.options.group);
     save.coordinates = save.rank == save.options.coordinator;
     metadata_init(&save.coordinator.metadata);

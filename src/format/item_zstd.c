@@ -75,8 +75,11 @@ dcp_status item_decompress(const void *compressed, size_t compressed_size, uint6
     *bytes = NULL;
     *size = 0;
     ZSTD_DCtx *context = ZSTD_createDCtx();
-    if (context == NULL)
+    void *charge = context ? memory_allocate_beside(0, ZSTD_sizeof_DCtx(context)) : NULL;
+    if (charge == NULL) {
+        ZSTD_freeDCtx(context);
         return error_no_memory(0, "decompressing an item");
+    }
     ZSTD_inBuffer input = {.src = compressed, .size = compressed_size};
     ZSTD_outBuffer output = {0};
     dcp_status status = DCP_OK;
@@ -85,6 +88,7 @@ dcp_status item_decompress(const void *compressed, size_t compressed_size, uint6
     if (status == DCP_OK)
         status = decompress_frames(context, &input, &output, limit);
     ZSTD_freeDCtx(context);
+    memory_release(charge);
     if (status != DCP_OK) {
         memory_release(output.dst);
         return status;

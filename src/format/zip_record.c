@@ -11,6 +11,9 @@
 #include "format/zip.h"
 #include "format/zip_directory.h"
 
+/* What libdeflate takes to inflate, at most. */
+#define DECOMPRESSOR_SIZE ((size_t)16 << 10)
+
 dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
                            uint64_t *offset)
 {
@@ -42,14 +45,18 @@ dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_r
 
 dcp_status zip_inflate(const void *stored, size_t stored_size, void *bytes, size_t size)
 {
-    struct libdeflate_decompressor *decompressor = libdeflate_alloc_decompressor();
-    if (decompressor == NULL)
-        return error_no_memory(0, "inflating");
+    void *charge = memory_allocate_beside(0, DECOMPRESSOR_SIZE);
+    struct libdeflate_decompressor *decompressor = charge ? libdeflate_alloc_decompressor() : NULL;
+    if (decompressor == NULL) {
+        memory_release(charge);
+        return error_no_memory(DECOMPRESSOR_SIZE, "inflating");
+    }
     size_t consumed = 0;
     size_t made = 0;
     enum libdeflate_result result = libdeflate_deflate_decompress_ex(
         decompressor, stored, stored_size, bytes, size, &consumed, &made);
     libdeflate_free_decompressor(decompressor);
+    memory_release(charge);
     if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
         return dcp_error_set(DCP_ERR_FORMAT, "deflated data gives more than the %zu bytes expected",
                              size);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory of a tree: pools that nodes come from, and objects that take each other's place. */
 #include "base/memory.h"
+#include "base/memory_account.h"
 #include "state/box.h"
 #include "state/device_memory.h"
 #include "state/node.h"
@@ -9,6 +10,7 @@ static void pool_init(struct state_pool *pool, struct state_root *root)
 {
     *pool = (struct state_pool){.root = root};
     arena_init(&pool->arena, 0);
+    pool->arena.unpaid = true; /* a tree is the caller's, also what a load puts into it */
 }
 
 static void pool_link(struct state_pool *pool, struct state_pool **list)
@@ -61,7 +63,7 @@ static void objects_free(struct state_pool *list)
 
 struct state_pool *state_pool_new(struct state_root *root)
 {
-    struct state_pool *pool = memory_allocate(sizeof *pool);
+    struct state_pool *pool = memory_allocate_unpaid(sizeof *pool);
     if (!pool) {
         error_no_memory(sizeof *pool, "an object");
         return NULL;
@@ -80,11 +82,12 @@ void state_pool_free(struct state_pool *pool)
 
 dcp_state *dcp_state_new(void)
 {
-    struct state_root *root = memory_allocate_zeroed(1, sizeof *root);
+    struct state_root *root = memory_allocate_unpaid(sizeof *root);
     if (!root) {
         error_no_memory(sizeof *root, "a state");
         return NULL;
     }
+    *root = (struct state_root){0};
     pool_init(&root->own, root);
     root->node.kind = DCP_KIND_DICT;
     root->node.root = root;
@@ -129,7 +132,10 @@ dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index)
     if (!block)
         return error_no_memory(sizeof *block, "a chunk's record");
     *block = (struct state_block){.device = chunk->device};
-    RETURN_IF_ERROR(device_memory_allocate(&block->device, (size_t)bytes, &block->data));
+    struct memory_account *account = memory_account_enter(NULL);
+    dcp_status status = device_memory_allocate(&block->device, (size_t)bytes, &block->data);
+    memory_account_enter(account);
+    RETURN_IF_ERROR(status);
     block->next = pool->blocks;
     pool->blocks = block;
     shape_strides(tensor->ndim, chunk->sizes, chunk->strides);

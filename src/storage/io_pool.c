@@ -13,7 +13,7 @@
 
 struct io_pool {
     const struct file_ops *ops;
-    pthread_t threads[THREADS];
+    struct thread threads[THREADS];
     size_t thread_count;
     pthread_mutex_t mutex; /* over what follows, and over the transfers */
     pthread_cond_t given;
@@ -121,7 +121,7 @@ void io_pool_close(struct io_pool *pool)
     pthread_cond_broadcast(&pool->given);
     pthread_mutex_unlock(&pool->mutex);
     for (size_t i = 0; i < pool->thread_count; i++)
-        pthread_join(pool->threads[i], NULL);
+        thread_join(&pool->threads[i]);
     pthread_cond_destroy(&pool->complete);
     pthread_cond_destroy(&pool->given);
     pthread_mutex_destroy(&pool->mutex);

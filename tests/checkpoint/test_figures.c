@@ -184,12 +184,145 @@ static void test_they_travel_with_their_size(void **state)
     ranks_must(2, path_in(state, "c"), save_with_sizes, NULL);
 }
 
+/* The library's memory as an allocator sees it. */
+struct watched {
+    atomic_size_t taken;
+    atomic_size_t most;
+};
+
+static void *watch(struct watched *watched, size_t *block, size_t before, size_t size)
+{
+    if (!block)
+        return NULL;
+    size_t taken = atomic_fetch_add(&watched->taken, size - before) + size - before;
+    if (taken > atomic_load(&watched->most))
+        atomic_store(&watched->most, taken);
+    *block = size;
+    return block + 2;
+}
+
+static void *watched_allocate(void *context, size_t size)
+{
+    return watch(context, malloc(size + 2 * sizeof(size_t)), 0, size);
+}
+
+static void *watched_reallocate(void *context, void *block, size_t size)
+{
+    size_t *start = block ? (size_t *)block - 2 : NULL;
+    size_t before = start ? *start : 0;
+    return watch(context, realloc(start, size + 2 * sizeof(size_t)), before, size);
+}
+
+static void watched_release(void *context, void *block)
+{
+    struct watched *watched = context;
+    size_t *start = block ? (size_t *)block - 2 : NULL;
+    atomic_fetch_sub(&watched->taken, start ? *start : 0);
+    free(start);
+}
+
+/* What a ring takes that does not come from the allocator, at most. */
+#define RING 70000
+
+/* As many tensors as asked for, of 4 KiB each, all of them with the same data. */
+static dcp_state *many(int count)
+{
+    static float data[1024];
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {1024}, .data = data};
+    dcp_state *root = dcp_state_new();
+    for (int i = 0; i < count; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "tensor %d", i);
+        dcp_state_tensor(root, name, &tensor);
+    }
+    must(dcp_state_status(root));
+    return root;
+}
+
+static void test_memory_is_what_the_allocator_gives(void **state)
+{
+    struct watched watched = {0};
+    dcp_allocator allocator = {watched_allocate, watched_reallocate, watched_release, &watched};
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_save_options saving = {.figures = &figures};
+    dcp_load_options loading = {.figures = &figures, .thread_count = 1};
+    must(dcp_set_allocator(&allocator));
+    dcp_state *root = many(3000);
+    size_t before = watched.taken;
+    watched.most = 0;
+    must(dcp_save(root, path_in(state, "c"), &saving));
+    assert_in_range(figures.peak_memory, watched.most - before - 100, watched.most - before + RING);
+    assert_in_range(figures.peak_memory, 100000, 20 << 20);
+    assert_int_equal(watched.taken, before);
+    watched.most = 0;
+    must(dcp_load(root, path_in(state, "c"), &loading, NULL));
+    assert_in_range(figures.peak_memory, watched.most - before - 100, watched.most - before + RING);
+    dcp_state_free(root);
+    assert_int_equal(watched.taken, 0);
+    must(dcp_set_allocator(NULL));
+}
+
+/* Rank 0 alone saves a lot, rank 1 at the same time a little; each has a group of its own. */
+static dcp_status save_alone(struct rank *self)
+{
+    char path[1200];
+    uint64_t *peaks = self->context;
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_save_options saving = {.figures = &figures, .overwrite = DCP_OVERWRITE_REPLACE};
+    dcp_load_options loading = {.figures = &figures};
+    dcp_state *root = many(self->rank == 0 ? 2000 : 2);
+    snprintf(path, sizeof path, "%s.%d", self->path, self->rank);
+    for (int i = 0; i < 20; i++) {
+        must(dcp_save(root, path, &saving));
+        must(dcp_load(root, path, &loading, NULL));
+        if (figures.peak_memory > peaks[self->rank])
+            peaks[self->rank] = figures.peak_memory;
+    }
+    dcp_state_free(root);
+    return DCP_OK;
+}
+
+static void test_memory_of_others_is_not_counted(void **state)
+{
+    uint64_t peaks[2] = {0};
+    ranks_must(2, path_in(state, "c"), save_alone, peaks);
+    assert_true(peaks[0] > 1000000);
+    assert_true(peaks[1] < 300000);
+}
+
+static void test_loaded_memory_is_not_counted(void **state)
+{
+    static const int64_t bytes = 24 << 20;
+    char *text = test_malloc((size_t)bytes);
+    memset(text, 'x', (size_t)bytes);
+    dcp_tensor large = {.dtype = DCP_U8, .ndim = 1, .global_shape = {bytes}, .data = text};
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(root, "large", &large);
+    must(dcp_save(root, path_in(state, "c"), NULL));
+    dcp_state_free(root);
+    root = dcp_state_new();
+    large.data = NULL;
+    dcp_state_tensor(root, "large", &large);
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_load_options loading = {.figures = &figures};
+    must(dcp_load(root, path_in(state, "c"), &loading, NULL));
+    assert_in_range(figures.peak_memory, 10000, 8 << 20);
+    dcp_state_free(root);
+    test_free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_every_rank_has_them, directory_setup,
                                         directory_teardown),
         cmocka_unit_test_setup_teardown(test_how_large_files_were_moved, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(test_memory_is_what_the_allocator_gives, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(test_memory_of_others_is_not_counted, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(test_loaded_memory_is_not_counted, directory_setup,
                                         directory_teardown),
         cmocka_unit_test_setup_teardown(test_failures_have_them, directory_setup,
                                         directory_teardown),

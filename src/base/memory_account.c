@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/memory_account.h"
+
+#include <stdatomic.h>
+
+#include "base/memory.h"
+
+struct memory_account {
+    atomic_uint_fast64_t taken; /* the account itself included: at 0 nobody knows it any more */
+    atomic_uint_fast64_t peak;
+    uint64_t limit;
+    atomic_bool limit_reached;
+};
+
+static _Thread_local struct memory_account *current;
+
+struct memory_account *memory_account_open(uint64_t limit)
+{
+    struct memory_account *account = memory_allocate_unpaid(sizeof *account);
+    if (account) {
+        *account = (struct memory_account){.limit = limit};
+        atomic_init(&account->taken, sizeof *account);
+        atomic_init(&account->peak, sizeof *account);
+    }
+    return account;
+}
+
+void memory_account_close(struct memory_account *account)
+{
+    if (account)
+        memory_account_discharge(account, sizeof *account);
+}
+
+struct memory_account *memory_account_enter(struct memory_account *account)
+{
+    struct memory_account *before = current;
+    current = account;
+    return before;
+}
+
+struct memory_account *memory_account_current(void)
+{
+    return current;
+}
+
+bool memory_account_charge(struct memory_account *account, size_t bytes)
+{
+    if (!account)
+        return true;
+    uint64_t taken =
+        atomic_fetch_add_explicit(&account->taken, bytes, memory_order_relaxed) + bytes;
+    if (account->limit != 0 && taken > account->limit) {
+        atomic_store_explicit(&account->limit_reached, true, memory_order_relaxed);
+        memory_account_discharge(account, bytes);
+        return false;
+    }
+    uint_fast64_t peak = atomic_load_explicit(&account->peak, memory_order_relaxed);
+    while (taken > peak &&
+           !atomic_compare_exchange_weak_explicit(&account->peak, &peak, taken,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return true;
+}
+
+void memory_account_discharge(struct memory_account *account, size_t bytes)
+{
+    /* Whoever takes away the last byte has to see what all others did before. */
+    if (account && atomic_fetch_sub_explicit(&account->taken, bytes, memory_order_acq_rel) == bytes)
+        memory_release(account);
+}
+
+uint64_t memory_account_peak(const struct memory_account *account)
+{
+    return atomic_load_explicit(&account->peak, memory_order_relaxed);
+}
+
+uint64_t memory_account_limit_reached(void)
+{
+    bool reached = current && atomic_load_explicit(&current->limit_reached, memory_order_relaxed);
+    return reached ? current->limit : 0;
+}
