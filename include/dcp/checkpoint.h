@@ -35,7 +35,7 @@ typedef struct dcp_entry {
 typedef struct dcp_stored_chunk {
     const int64_t *offsets; /**< tensors: the box; NULL for objects */
     const int64_t *sizes;
-    const char *file; /**< relative to the checkpoint's directory */
+    const char *file; /**< relative to the checkpoint's directory, or an absolute member's file */
     uint64_t offset;  /**< first byte of the stream in the file */
     uint64_t length;  /**< bytes of the stream as stored */
 } dcp_stored_chunk;
@@ -43,6 +43,16 @@ typedef struct dcp_stored_chunk {
 /** Opens what dcp_load() can load: reads and checks the metadata, not the data. @param checkpoint
  * owned by the caller. */
 DCP_API dcp_status dcp_open(const char *path, dcp_checkpoint **checkpoint);
+
+/**
+ * Opens the union of several checkpoint directories (`.metadata`, or `__*.metadata`) as one: see
+ * dcp_load_options::members. What several members hold is compared, which reads it, but for tensors
+ * whose records carry checksums.
+ *
+ * @param path what members that do not begin with "/" are relative to.
+ */
+DCP_API dcp_status dcp_open_union(const char *path, const char *const *members, size_t member_count,
+                                  dcp_checkpoint **checkpoint);
 
 DCP_API void dcp_close(dcp_checkpoint *checkpoint);
 
@@ -116,6 +126,11 @@ typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t off
  */
 DCP_API dcp_status dcp_verify(const char *path, dcp_fault_function report, void *context,
                               uint64_t *faults);
+
+/** As dcp_verify(), of a union: each member by itself, and then what they are together. */
+DCP_API dcp_status dcp_verify_union(const char *path, const char *const *members,
+                                    size_t member_count, dcp_fault_function report, void *context,
+                                    uint64_t *faults);
 
 #ifdef __cplusplus
 }

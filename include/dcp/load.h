@@ -134,6 +134,22 @@ typedef struct dcp_load_options {
      * one object, and entered else.
      */
     bool unflattened;
+
+    /**
+     * Several checkpoint directories that are one: the parts that groups of ranks saved by
+     * themselves, such as stages of a pipeline. Members that do not begin with "/" are relative to
+     * `path`, which need not hold anything else. Without members, a `path` that holds no checkpoint
+     * but the directories pp0, pp1 and so on, none missing and none a symbolic link, is their
+     * union; directories of other names never are, so that no two steps of a run are mixed up.
+     *
+     * Each name is in one member, or the same in several: as kind, dtype, global shape and value.
+     * That values are equal is checked, by the checksums that files carry where these allow for it,
+     * unless `verification` is #DCP_VERIFY_NONE; values are then the first member's. Chunks of one
+     * tensor may lie in several members. Conflicts are errors that name both members:
+     * DCP_ERR_KIND, DCP_ERR_DTYPE, DCP_ERR_SHAPE, DCP_ERR_OVERLAP, DCP_ERR_DUPLICATE (values).
+     */
+    const char *const *members;
+    size_t member_count;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */
@@ -167,7 +183,8 @@ typedef struct dcp_report_line {
  * already changed.
  *
  * @param path directory of a checkpoint (`.metadata`, or `__*.metadata` of a save without
- * collectives), directory of safetensors files, or a `.pt` file of torch.save.
+ * collectives), directory of safetensors files, directory of pipeline stages pp0, pp1 and so on
+ * that are such directories, or a `.pt` file of torch.save.
  * @param report if not NULL, receives a report, owned by the caller, also when the load failed
  * because of what is in it; NULL on other failures.
  */

@@ -54,7 +54,9 @@ static dcp_status read_for_all(const struct load *load, struct buffer *message)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to load from");
     RETURN_IF_ERROR(options_append_load(&load->options, message));
     buffer_init(&raw, 0);
-    dcp_status status = storage_read_raw(load->ops, load->path, &raw);
+    struct storage_location location = {load->path, load->options.members,
+                                        load->options.member_count};
+    dcp_status status = storage_read_raw(load->ops, location, &raw);
     if (status == DCP_ERR_NOT_FOUND) {
         has_raw = false;
         status = DCP_OK;
@@ -90,10 +92,14 @@ static dcp_status decode_for_me(struct load *load, const struct buffer *message)
     dcp_status status =
         has_raw ? storage_decode_raw(load->ops, path, message->data + reader.position,
                                      reader_left(&reader), &load->metadata, &load->reader)
-                : storage_read_metadata(load->ops, path, &form, &load->metadata, &load->reader);
+                : storage_read_metadata(load->ops, storage_at(path), &form, &load->metadata,
+                                        &load->reader);
     memory_release(path);
     if (status == DCP_OK)
         shard_reader_set_io(load->reader, load->options.io, &load->operation.progress);
+    /* One rank's look is enough, and its failure becomes everyone's. */
+    if (status == DCP_OK && load->coordinates && load->options.verification != DCP_VERIFY_NONE)
+        status = storage_check_replicas(load->reader);
     return status;
 }
 

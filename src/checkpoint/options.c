@@ -54,6 +54,15 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
     return operation_check_figures(options->figures);
 }
 
+static dcp_status check_members(const dcp_load_options *options)
+{
+    for (size_t i = 0; i < options->member_count; i++)
+        if (!options->members || !options->members[i] || !*options->members[i])
+            return dcp_error_set(DCP_ERR_ARGUMENT, "members: member %zu of %zu has no name", i,
+                                 options->member_count);
+    return DCP_OK;
+}
+
 dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options)
 {
     *options = *given;
@@ -65,6 +74,7 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
                              options->thread_count, DCP_MAX_LOAD_THREADS);
     RETURN_IF_ERROR(operation_check_figures(options->figures));
+    RETURN_IF_ERROR(check_members(options));
     return options_check_verification(options->verification);
 }
 

@@ -14,19 +14,19 @@ struct trait {
     uint64_t value;
 };
 
-enum { TRAITS = 7 };
+enum { TRAITS = 8 };
 
 static void append_text(struct buffer *bytes, const char *text)
 {
     buffer_append_text(bytes, text, strlen(text));
 }
 
-static dcp_status digest_patterns(const char *const *patterns, size_t count, uint64_t *digest)
+static dcp_status digest_texts(const char *const *texts, size_t count, uint64_t *digest)
 {
     struct buffer bytes;
     buffer_init(&bytes, 0);
     for (size_t i = 0; i < count; i++)
-        append_text(&bytes, patterns[i]);
+        append_text(&bytes, texts[i]);
     dcp_status status = buffer_status(&bytes);
     *digest = xxh3_64(bytes.data, bytes.size);
     buffer_free(&bytes);
@@ -58,10 +58,12 @@ static dcp_status list_traits(const dcp_load_options *options, struct trait trai
         {"include", true, 0},
         {"exclude", true, 0},
         {"renames", true, 0},
+        {"members", true, 0},
     };
     memcpy(traits, all, sizeof all);
-    RETURN_IF_ERROR(digest_patterns(options->include, options->include_count, &traits[4].value));
-    RETURN_IF_ERROR(digest_patterns(options->exclude, options->exclude_count, &traits[5].value));
+    RETURN_IF_ERROR(digest_texts(options->include, options->include_count, &traits[4].value));
+    RETURN_IF_ERROR(digest_texts(options->exclude, options->exclude_count, &traits[5].value));
+    RETURN_IF_ERROR(digest_texts(options->members, options->member_count, &traits[7].value));
     return digest_renames(options->renames, options->rename_count, &traits[6].value);
 }
 

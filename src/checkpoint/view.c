@@ -14,12 +14,12 @@
 #include "storage/shard_reader.h"
 #include "storage/verify.h"
 
-dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
-                           dcp_checkpoint **checkpoint)
+static dcp_status open_location(const struct file_ops *ops, struct storage_location location,
+                                dcp_checkpoint **checkpoint)
 {
     enum storage_form form;
 
-    if (!path || !*path || !checkpoint)
+    if (!location.path || !*location.path || !checkpoint)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "opening a checkpoint needs a path and a place for it");
     *checkpoint = NULL;
@@ -28,7 +28,9 @@ dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
         return error_no_memory(sizeof *made, "checkpoint");
     metadata_init(&made->own);
     made->metadata = &made->own;
-    dcp_status status = storage_read_metadata(ops, path, &form, &made->own, &made->reader);
+    dcp_status status = storage_read_metadata(ops, location, &form, &made->own, &made->reader);
+    if (status == DCP_OK)
+        status = storage_check_replicas(made->reader);
     if (status == DCP_OK)
         *checkpoint = made;
     else
@@ -36,9 +38,32 @@ dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
     return status;
 }
 
+dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
+                           dcp_checkpoint **checkpoint)
+{
+    return open_location(ops, storage_at(path), checkpoint);
+}
+
 dcp_status dcp_open(const char *path, dcp_checkpoint **checkpoint)
 {
     return checkpoint_open(&file_ops_system, path, checkpoint);
+}
+
+static dcp_status check_members(const char *const *members, size_t count)
+{
+    if (members && count > 0)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
+}
+
+dcp_status dcp_open_union(const char *path, const char *const *members, size_t member_count,
+                          dcp_checkpoint **checkpoint)
+{
+    struct storage_location location = {path, members, member_count};
+    if (checkpoint)
+        *checkpoint = NULL;
+    RETURN_IF_ERROR(check_members(members, member_count));
+    return open_location(&file_ops_system, location, checkpoint);
 }
 
 void dcp_close(dcp_checkpoint *checkpoint)
@@ -229,10 +254,24 @@ dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *
     return status;
 }
 
-dcp_status dcp_verify(const char *path, dcp_fault_function report, void *context, uint64_t *faults)
+static dcp_status verify_location(struct storage_location location, dcp_fault_function report,
+                                  void *context, uint64_t *faults)
 {
-    if (!path || !*path || !faults)
+    if (!location.path || !*location.path || !faults)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "verifying needs a path and a place for the number of faults");
-    return storage_verify(&file_ops_system, path, report, context, faults);
+    return storage_verify(&file_ops_system, location, report, context, faults);
+}
+
+dcp_status dcp_verify(const char *path, dcp_fault_function report, void *context, uint64_t *faults)
+{
+    return verify_location(storage_at(path), report, context, faults);
+}
+
+dcp_status dcp_verify_union(const char *path, const char *const *members, size_t member_count,
+                            dcp_fault_function report, void *context, uint64_t *faults)
+{
+    RETURN_IF_ERROR(check_members(members, member_count));
+    return verify_location((struct storage_location){path, members, member_count}, report, context,
+                           faults);
 }

@@ -125,10 +125,10 @@ int command_cat(int argc, char **argv)
     size_t index;
     int status;
 
-    if (argc != 3)
+    if (argc < 3)
         return EXIT_USAGE;
-    if (dcp_open(argv[1], &checkpoint) != DCP_OK ||
-        dcp_entry_find(checkpoint, argv[2], &index) != DCP_OK ||
+    if (command_open(argv + 1, argc - 2, &checkpoint) != DCP_OK ||
+        dcp_entry_find(checkpoint, argv[argc - 1], &index) != DCP_OK ||
         dcp_entry_at(checkpoint, index, &entry) != DCP_OK)
         status = command_fail("cat");
     else if (entry.is_tensor)

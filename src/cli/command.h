@@ -14,6 +14,8 @@ int command_ls(int argc, char **argv);
 int command_cat(int argc, char **argv);
 int command_verify(int argc, char **argv);
 
+/* Opens one checkpoint, or several as their union. */
+dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint);
 /* "dcp ls: MESSAGE" on standard error, from the library's story of the last failure. */
 int command_fail(const char *command);
 /* Flushes and checks standard output: a full disk or a closed pipe is a failure. */

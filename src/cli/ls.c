@@ -199,20 +199,20 @@ static int list_json(dcp_checkpoint *checkpoint)
 int command_ls(int argc, char **argv)
 {
     bool json = false;
-    const char *path = NULL;
+    int count = 0; /* of paths, which move to the front of argv */
     dcp_checkpoint *checkpoint;
 
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             json = true;
-        else if (!path && argv[i][0] != '-')
-            path = argv[i];
+        else if (argv[i][0] != '-')
+            argv[count++] = argv[i];
         else
             return EXIT_USAGE;
     }
-    if (!path)
+    if (count == 0)
         return EXIT_USAGE;
-    if (dcp_open(path, &checkpoint) != DCP_OK)
+    if (command_open(argv, count, &checkpoint) != DCP_OK)
         return command_fail("ls");
     int status = json ? list_json(checkpoint) : list_plain(checkpoint);
     dcp_close(checkpoint);

@@ -10,10 +10,10 @@ static const struct command {
     const char *usage;
     const char *purpose;
 } commands[] = {
-    {"ls", command_ls, "ls [--json] CHECKPOINT",
+    {"ls", command_ls, "ls [--json] CHECKPOINT...",
      "list names, dtypes, shapes, bytes, chunks, values"},
-    {"cat", command_cat, "cat CHECKPOINT NAME", "write a tensor's bytes, or an object as JSON"},
-    {"verify", command_verify, "verify CHECKPOINT", "check every file, checksum and chunk"},
+    {"cat", command_cat, "cat CHECKPOINT... NAME", "write a tensor's bytes, or an object as JSON"},
+    {"verify", command_verify, "verify CHECKPOINT...", "check every file, checksum and chunk"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
@@ -22,11 +22,21 @@ static int print_usage(FILE *out, int status)
 {
     fputs("usage: dcp COMMAND ...\n\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
-        fprintf(out, "  dcp %-26s %s\n", commands[i].usage, commands[i].purpose);
-    fputs("\nCHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files,\n"
-          "or a .pt file of torch.save. dcp --version prints the version.\n",
-          out);
+        fprintf(out, "  dcp %-29s %s\n", commands[i].usage, commands[i].purpose);
+    fputs(
+        "\nCHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files, "
+        "or\n"
+        "a .pt file of torch.save. Several directories are taken for parts of one checkpoint, as\n"
+        "are the directories pp0, pp1 and so on of one. dcp --version prints the version.\n",
+        out);
     return status;
+}
+
+dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
+{
+    if (count == 1)
+        return dcp_open(paths[0], checkpoint);
+    return dcp_open_union(".", (const char *const *)paths, (size_t)count, checkpoint);
 }
 
 int command_fail(const char *command)

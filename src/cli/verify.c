@@ -20,9 +20,12 @@ int command_verify(int argc, char **argv)
 {
     uint64_t faults = 0;
 
-    if (argc != 2)
+    if (argc < 2)
         return EXIT_USAGE;
-    if (dcp_verify(argv[1], print_fault, NULL, &faults) != DCP_OK)
+    dcp_status status = argc == 2 ? dcp_verify(argv[1], print_fault, NULL, &faults)
+                                  : dcp_verify_union(".", (const char *const *)argv + 1,
+                                                     (size_t)argc - 1, print_fault, NULL, &faults);
+    if (status != DCP_OK)
         return command_fail("verify");
     printf("%" PRIu64 " fault%s\n", faults, faults == 1 ? "" : "s");
     return faults == 0 ? EXIT_FINE : EXIT_FAULT;

@@ -16,10 +16,22 @@ dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *meta
 dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata);
 /* metadata_check_entry() for all entries. */
 dcp_status metadata_check_chunks(const struct metadata *metadata);
-/* Unites rank-local metadata: parts[r] is rank r's. Sizes and dtypes must agree; lowest rank wins
- * for equal offsets and for objects. The result is checked as by metadata_decode(). Takes nothing
- * from the parts; they can be freed afterwards. *whole is initialized by the call. */
+/* Makes what was decoded a member of a union: its files' names get the member's in front, and what
+ * is said of them later says which member it is. */
+dcp_status metadata_set_member(struct metadata *part, const char *name, bool chosen);
+/* Unites metadata of rank-local saves, parts[r] being rank r's, or of the members of a union.
+ * Kinds, sizes and dtypes must agree. Of a tensor's chunks at equal offsets and of objects, the
+ * first part's is taken; what another member has of the same becomes a replica, and so does a
+ * tensor that members hold whole in different chunks. The result is checked as by
+ * metadata_decode(), but not that replicas are equal. Takes nothing from the parts; they can be
+ * freed afterwards. *whole is initialized by the call. */
 dcp_status metadata_unite(const struct metadata *parts, size_t count, struct metadata *whole);
+/* The same without checking how chunks fit their tensors and each other. */
+dcp_status metadata_unite_unchecked(const struct metadata *parts, size_t count,
+                                    struct metadata *whole);
+/* The step in between, for what that gave: replicas in place of what members hold whole in
+ * different chunks. */
+dcp_status metadata_settle_members(struct metadata *whole);
 /* Appends the pickle of whole metadata: protocol 4, readable by PyTorch 2.4 to 2.15; version
  * "1.0.0", storage_meta with save_id, planner_data if there is any, else the paths where has_paths.
  * The same metadata gives the same bytes. Errors: DCP_ERR_ARGUMENT for names that are not UTF-8,

@@ -50,6 +50,11 @@ const struct metadata_entry *metadata_find(const struct metadata *metadata, cons
     return &metadata->entries[index];
 }
 
+const struct metadata_member *metadata_file_member(const struct metadata *metadata, uint32_t file)
+{
+    return metadata->member_count == 0 ? NULL : &metadata->members[metadata->file_members[file]];
+}
+
 static struct box piece_box(const struct metadata_entry *entry, size_t piece)
 {
     return (struct box){entry->ndim, entry->pieces[piece].offsets, entry->pieces[piece].sizes};

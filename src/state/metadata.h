@@ -66,11 +66,30 @@ struct metadata_entry {
     size_t piece_count;
 };
 
+/* One of the directories that a checkpoint is the union of. */
+struct metadata_member {
+    const char *name; /* what the names of its files begin with, before a slash */
+    bool chosen;      /* by the caller, who may name any directory; else found on disk */
+    const char *save_id;
+};
+
+/* What a member holds of an entry that another member holds as well, and that is read from there:
+ * both must be equal. */
+struct metadata_replica {
+    size_t entry;
+    struct metadata_piece piece;
+};
+
 struct metadata {
     struct metadata_entry *entries;
     size_t count;
     const char **files; /* relative to the checkpoint's directory; checked: no way out of it */
     size_t file_count;
+    struct metadata_member *members; /* of a union; none otherwise */
+    size_t member_count;
+    uint32_t *file_members; /* of a union: by file */
+    struct metadata_replica *replicas;
+    size_t replica_count;
     struct name_table by_name;     /* name -> index of entry */
     bool has_paths;                /* planner_data was there: paths are more than [name] */
     const char *save_id;           /* "" if unknown */
@@ -88,6 +107,8 @@ void metadata_free(struct metadata *metadata);
 /* Fills by_name; DCP_ERR_DUPLICATE on a name that is there twice. */
 dcp_status metadata_index(struct metadata *metadata);
 const struct metadata_entry *metadata_find(const struct metadata *metadata, const char *name);
+/* The member of a union that a file is in; NULL if the checkpoint is one directory. */
+const struct metadata_member *metadata_file_member(const struct metadata *metadata, uint32_t file);
 /* Chunks inside their tensor, disjoint, and covering it; the story names entry, chunk and box. One
  * entry. */
 dcp_status metadata_check_entry(const struct metadata_entry *entry);

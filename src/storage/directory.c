@@ -10,19 +10,22 @@
 #include "base/memory.h"
 #include "state/write_plan.h"
 
-/* "__R.metadata" with R as PyTorch writes it: decimal, no sign, no leading zeros. */
-static bool parse_rank_local(const char *name, int *rank)
+/* PREFIX, a number, SUFFIX, with the number as PyTorch writes it: decimal, no sign, no leading
+ * zeros. */
+static bool parse_numbered(const char *name, const char *prefix, const char *suffix, int *number)
 {
-    if (strncmp(name, "__", 2) != 0 || name[2] < '0' || name[2] > '9')
+    size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0)
         return false;
-    if (name[2] == '0' && name[3] != '.')
+    const char *digits = name + length;
+    if (*digits < '0' || *digits > '9' || (*digits == '0' && strcmp(digits + 1, suffix) != 0))
         return false;
     char *end;
     errno = 0;
-    long value = strtol(name + 2, &end, 10);
-    if (errno != 0 || value > INT_MAX || strcmp(end, ".metadata") != 0)
+    long value = strtol(digits, &end, 10);
+    if (errno != 0 || value > INT_MAX || strcmp(end, suffix) != 0)
         return false;
-    *rank = (int)value;
+    *number = (int)value;
     return true;
 }
 
@@ -38,12 +41,14 @@ static struct directory_name classify(const char *name)
     uint32_t file;
     if (strcmp(name, METADATA_NAME) == 0)
         entry.kind = DIRECTORY_METADATA;
-    else if (parse_rank_local(name, &entry.rank))
+    else if (parse_numbered(name, "__", ".metadata", &entry.rank))
         entry.kind = DIRECTORY_RANK_LOCAL;
     else if (shard_name_parse(name, &entry.rank, &file, &entry.generation))
         entry.kind = DIRECTORY_SHARD;
     else if (ends_in(name, ".safetensors"))
         entry.kind = DIRECTORY_SAFETENSORS;
+    else if (parse_numbered(name, "pp", "", &entry.rank))
+        entry.kind = DIRECTORY_STAGE;
     return entry;
 }
 
@@ -113,4 +118,22 @@ void directory_free(struct directory *directory)
     memory_release(directory->names);
     arena_free(&directory->arena);
     *directory = (struct directory){0};
+}
+
+dcp_status directory_check(const struct file_ops *ops, const char *path)
+{
+    int descriptor;
+    struct file_information information;
+    int result = ops->open(ops->context, path, FILE_READ | FILE_NO_FOLLOW, &descriptor);
+    if (result == ELOOP)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s is a symbolic link, which is not followed", path);
+    if (result != 0)
+        return file_error(result, "open", path);
+    result = ops->descriptor_information(ops->context, descriptor, &information);
+    ops->close(ops->context, descriptor);
+    if (result != 0)
+        return file_error(result, "look at", path);
+    if (information.kind != FILE_DIRECTORY)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s is not a directory", path);
+    return DCP_OK;
 }

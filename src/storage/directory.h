@@ -16,6 +16,7 @@ enum directory_kind {
     DIRECTORY_RANK_LOCAL,  /* __R.metadata */
     DIRECTORY_SHARD,       /* __R_N.distcp and those of later generations */
     DIRECTORY_SAFETENSORS, /* *.safetensors */
+    DIRECTORY_STAGE,       /* ppR, as pipeline stages are saved by themselves */
     DIRECTORY_OTHER,
     DIRECTORY_KINDS
 };
@@ -23,7 +24,7 @@ enum directory_kind {
 struct directory_name {
     enum directory_kind kind;
     const char *name;
-    int rank;            /* rank-local metadata, shards */
+    int rank;            /* rank-local metadata, shards; the number of a stage */
     uint32_t generation; /* shards */
 };
 
@@ -39,5 +40,7 @@ dcp_status directory_read(const struct file_ops *ops, const char *path,
                           struct directory *directory);
 size_t directory_count(const struct directory *directory, enum directory_kind kind);
 void directory_free(struct directory *directory);
+/* That path is a directory by itself: a symbolic link could lead anywhere. */
+dcp_status directory_check(const struct file_ops *ops, const char *path);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/footer.h"
+#include "storage/directory.h"
 #include "storage/io_queue.h"
 #include "storage/shard_footer.h"
 
@@ -29,47 +30,38 @@ struct byte_source shard_file_source(struct shard_file *file)
     return (struct byte_source){.read = read_source, .context = file, .size = file->size};
 }
 
-/* A directory on the way to a file must be one by itself: a symbolic link could lead anywhere. */
-static dcp_status check_directory(const struct file_ops *ops, const char *path)
-{
-    int descriptor;
-    struct file_information information;
-    int result = ops->open(ops->context, path, FILE_READ | FILE_NO_FOLLOW, &descriptor);
-    if (result == ELOOP)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s is a symbolic link, which is not followed", path);
-    if (result != 0)
-        return file_error(result, "open", path);
-    result = ops->descriptor_information(ops->context, descriptor, &information);
-    ops->close(ops->context, descriptor);
-    if (result != 0)
-        return file_error(result, "look at", path);
-    if (information.kind != FILE_DIRECTORY)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s is not a directory", path);
-    return DCP_OK;
-}
-
+/* Every directory on the way to a file, from the start on. */
 static dcp_status check_way(const struct file_ops *ops, char *path, size_t start)
 {
     for (char *slash = strchr(path + start, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        dcp_status status = check_directory(ops, path);
+        dcp_status status = directory_check(ops, path);
         *slash = '/';
         RETURN_IF_ERROR(status);
     }
     return DCP_OK;
 }
 
+/* Members that the caller names may be anywhere; other names are checked to stay inside. */
+static char *path_of(const struct shard_reader *reader, const char *name)
+{
+    return *name == '/' ? memory_copy_text(name) : file_path_join(reader->directory, name);
+}
+
 /* Names in .metadata come from whoever wrote it, so links are not followed; names of safetensors
- * and .pt files come from the caller's own directory, where download caches keep links. */
-static dcp_status open_name(const struct shard_reader *reader, const char *name, struct file *file)
+ * and .pt files come from the caller's own directory, where download caches keep links, and names
+ * of a union's chosen members from the caller. */
+static dcp_status open_name(const struct shard_reader *reader, const char *name,
+                            const struct metadata_member *member, struct file *file)
 {
     bool follow = reader->form == STORAGE_SAFETENSORS || reader->form == STORAGE_PT;
-    char *path = file_path_join(reader->directory, name);
+    size_t given = member && member->chosen ? strlen(member->name) + 1 : 0;
+    char *path = path_of(reader, name);
     if (!path)
         return error_no_memory(strlen(reader->directory) + strlen(name) + 2, "a path");
     dcp_status status = DCP_OK;
     if (!follow)
-        status = check_way(reader->ops, path, strlen(path) - strlen(name));
+        status = check_way(reader->ops, path, strlen(path) - strlen(name) + given);
     unsigned flags = follow ? FILE_READ : FILE_NO_FOLLOW;
     if (status == DCP_OK)
         status = file_open(file, reader->ops, path, flags);
@@ -91,7 +83,8 @@ static void file_free(struct shard_file *file)
     memory_release(file);
 }
 
-static dcp_status file_new(struct shard_reader *reader, const char *name, struct shard_file **made)
+static dcp_status file_new(struct shard_reader *reader, const char *name,
+                           const struct metadata_member *member, struct shard_file **made)
 {
     struct shard_file *file = memory_allocate_zeroed(1, sizeof *file);
     if (!file)
@@ -99,12 +92,12 @@ static dcp_status file_new(struct shard_reader *reader, const char *name, struct
     file->name = name;
     file->reader = reader;
     file->file.descriptor = -1;
-    dcp_status status = open_name(reader, name, &file->file);
+    dcp_status status = open_name(reader, name, member, &file->file);
     if (status == DCP_OK)
         status = file_size(&file->file, &file->size);
     file->content_length = file->size;
-    if (status == DCP_OK && reader->form == STORAGE_DCP)
-        status = shard_footer_read(file, reader->metadata->save_id);
+    if (status == DCP_OK && (reader->form == STORAGE_DCP || reader->form == STORAGE_UNION))
+        status = shard_footer_read(file, member ? member->save_id : reader->metadata->save_id);
     if (status == DCP_OK) {
         atomic_fetch_add_explicit(&reader->files_opened, 1, memory_order_relaxed);
         *made = file;
@@ -152,7 +145,7 @@ dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata 
 
 dcp_status shard_reader_pin(struct shard_reader *reader, const char *name)
 {
-    return file_new(reader, name, &reader->pinned);
+    return file_new(reader, name, NULL, &reader->pinned);
 }
 
 /* The list of open files; the mutex is held. */
@@ -195,7 +188,8 @@ static dcp_status find_open(struct shard_reader *reader, uint32_t index, struct 
         list_remove(reader, file);
     } else {
         close_idle(reader);
-        RETURN_IF_ERROR(file_new(reader, reader->metadata->files[index], &file));
+        RETURN_IF_ERROR(file_new(reader, reader->metadata->files[index],
+                                 metadata_file_member(reader->metadata, index), &file));
         file->index = index;
         reader->files[index] = file;
         reader->open_count++;

@@ -10,27 +10,53 @@
 #include "state/metadata.h"
 #include "state/node.h"
 
+/* What is to be opened. */
+struct storage_location {
+    const char *path;
+    const char *const *members; /* directories, relative to path, whose union it is; none: path */
+    size_t member_count;
+};
+
+static inline struct storage_location storage_at(const char *path)
+{
+    return (struct storage_location){.path = path};
+}
+
 /* What a path turned out to be. */
-enum storage_form { STORAGE_DCP, STORAGE_RANK_LOCAL, STORAGE_SAFETENSORS, STORAGE_PT };
+enum storage_form {
+    STORAGE_DCP,
+    STORAGE_RANK_LOCAL,
+    STORAGE_SAFETENSORS,
+    STORAGE_PT,
+    STORAGE_UNION /* of several directories of the first two forms */
+};
 
 /* An open checkpoint directory or file. Files are opened when first read and stay open; several
  * threads may read. */
 struct shard_reader;
 
 /* Reads and decodes the metadata of any form: .metadata, else __*.metadata united, else the
- * *.safetensors of a directory; of a file that ends in .safetensors, else of a .pt file. The reader
- * refers to *metadata, which must stay where it is and outlive it, but for objects of .pt files,
- * which need both. On failure metadata is empty and *reader NULL. Errors: DCP_ERR_NOT_FOUND says
- * what was looked for, and whether a save was interrupted there. */
-dcp_status storage_read_metadata(const struct file_ops *ops, const char *path,
+ * *.safetensors of a directory, else the union of its stages pp0, pp1 and so on; of a file that
+ * ends in .safetensors, else of a .pt file. The reader refers to *metadata, which must stay where
+ * it is and outlive it, but for objects of .pt files, which need both. On failure metadata is empty
+ * and *reader NULL. Errors: DCP_ERR_NOT_FOUND says what was looked for, and whether a save was
+ * interrupted there. */
+dcp_status storage_read_metadata(const struct file_ops *ops, struct storage_location location,
                                  enum storage_form *form, struct metadata *metadata,
                                  struct shard_reader **reader);
-/* The bytes of .metadata, to be passed on to other ranks; appended to raw. DCP_ERR_NOT_FOUND for
- * the other forms, which every rank reads by itself. */
-dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct buffer *raw);
+/* The bytes of .metadata, of all members of a union, to be passed on to other ranks; appended to
+ * raw. DCP_ERR_NOT_FOUND for the other forms, which every rank reads by itself. */
+dcp_status storage_read_raw(const struct file_ops *ops, struct storage_location location,
+                            struct buffer *raw);
 /* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
 dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
+/* Reads what several members of a union hold and compares it: DCP_ERR_DUPLICATE names the members
+ * that differ. Tensors whose records have checksums are compared by these. */
+dcp_status storage_check_replicas(struct shard_reader *reader);
+/* One of them; the story is the same. */
+dcp_status storage_check_replica(struct shard_reader *reader,
+                                 const struct metadata_replica *replica);
 
 /* How files are read that are opened from now on: flags of dcp_io; and who is told of the stored
  * bytes of tensors as they are read. */

@@ -8,6 +8,7 @@
 #include "format/metadata_codec.h"
 #include "storage/file_source.h"
 #include "storage/shard_file.h"
+#include "storage/union.h"
 
 /* More than any checkpoint's: a million chunks take a few hundred megabytes. */
 #define METADATA_SIZE_MAX ((uint64_t)8 << 30)
@@ -64,11 +65,18 @@ static dcp_status unite_parts(const struct file_ops *ops, const struct storage_p
         count++;
     }
     if (status == DCP_OK)
-        status = metadata_unite(parts, count, metadata);
+        status = metadata_unite_unchecked(parts, count, metadata);
     for (size_t i = 0; i < count; i++)
         metadata_free(&parts[i]);
     memory_release(parts);
     return status;
+}
+
+dcp_status storage_decode_directory(const struct file_ops *ops, const struct storage_place *place,
+                                    struct metadata *metadata)
+{
+    return place->form == STORAGE_DCP ? storage_decode_part(ops, place, METADATA_NAME, metadata)
+                                      : unite_parts(ops, place, metadata);
 }
 
 static dcp_status add_parts(const struct file_ops *ops, const struct storage_place *place,
@@ -93,16 +101,17 @@ static dcp_status decode_place(const struct file_ops *ops, const struct storage_
     dcp_status status = DCP_OK;
     switch (place->form) {
     case STORAGE_DCP:
-        status = storage_decode_part(ops, place, METADATA_NAME, metadata);
-        break;
     case STORAGE_RANK_LOCAL:
-        status = unite_parts(ops, place, metadata);
+        status = storage_decode_directory(ops, place, metadata);
         break;
     case STORAGE_SAFETENSORS:
         status = add_parts(ops, place, metadata);
         break;
     case STORAGE_PT:
         status = open_pt(reader, place->parts[0], metadata);
+        break;
+    case STORAGE_UNION:
+        status = union_decode(ops, place, metadata);
         break;
     }
     return status == DCP_OK ? shard_reader_bind(reader, metadata) : status;
@@ -130,41 +139,55 @@ dcp_status storage_open_place(const struct file_ops *ops, const struct storage_p
     dcp_status status = shard_reader_new(ops, place->directory, place->form, &made);
     if (status == DCP_OK)
         status = decode_place(ops, place, metadata, made);
-    if (status == DCP_OK && place->form == STORAGE_DCP && !lenient) {
+    if (status == DCP_OK && !lenient &&
+        (place->form == STORAGE_DCP || place->form == STORAGE_RANK_LOCAL)) {
         status = metadata_check_chunks(metadata);
         if (status != DCP_OK)
-            error_prefix(status, "%s/" METADATA_NAME, place->directory);
+            error_prefix(status, "%s%s", place->directory,
+                         place->form == STORAGE_DCP ? "/" METADATA_NAME : "");
     }
     return hand_out(status, metadata, made, reader);
 }
 
-dcp_status storage_read_metadata(const struct file_ops *ops, const char *path,
+dcp_status storage_read_metadata(const struct file_ops *ops, struct storage_location location,
                                  enum storage_form *form, struct metadata *metadata,
                                  struct shard_reader **reader)
 {
     struct storage_place place;
     metadata_init(metadata);
     *reader = NULL;
-    RETURN_IF_ERROR(storage_place_find(ops, path, &place));
+    RETURN_IF_ERROR(storage_place_find(ops, location, &place));
     *form = place.form;
     dcp_status status = storage_open_place(ops, &place, false, metadata, reader);
     storage_place_free(&place);
     return status;
 }
 
-dcp_status storage_read_raw(const struct file_ops *ops, const char *path, struct buffer *raw)
+dcp_status storage_append_pickle(const struct file_ops *ops, const char *directory,
+                                 struct buffer *bytes)
+{
+    char *file = file_path_join(directory, METADATA_NAME);
+    if (!file)
+        return error_no_memory(strlen(directory) + sizeof METADATA_NAME + 1, "a path");
+    dcp_status status = file_read_whole(ops, file, METADATA_SIZE_MAX, bytes);
+    memory_release(file);
+    return status;
+}
+
+/* What is passed on begins with the form, a byte. */
+dcp_status storage_read_raw(const struct file_ops *ops, struct storage_location location,
+                            struct buffer *raw)
 {
     struct storage_place place;
-    RETURN_IF_ERROR(storage_place_find(ops, path, &place));
+    RETURN_IF_ERROR(storage_place_find(ops, location, &place));
+    buffer_append_u8(raw, (uint8_t)place.form);
     dcp_status status;
-    if (place.form == STORAGE_DCP) {
-        char *file = file_path_join(path, METADATA_NAME);
-        status = file ? file_read_whole(ops, file, METADATA_SIZE_MAX, raw)
-                      : error_no_memory(strlen(path) + sizeof METADATA_NAME + 1, "a path");
-        memory_release(file);
-    } else {
-        status = dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no .metadata", path);
-    }
+    if (place.form == STORAGE_DCP)
+        status = storage_append_pickle(ops, place.directory, raw);
+    else if (place.form == STORAGE_UNION)
+        status = union_append_raw(ops, &place, raw);
+    else
+        status = dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no .metadata", place.directory);
     storage_place_free(&place);
     return status;
 }
@@ -173,13 +196,21 @@ dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, cons
                               size_t size, struct metadata *metadata, struct shard_reader **reader)
 {
     struct shard_reader *made = NULL;
+    struct reader message;
     metadata_init(metadata);
     *reader = NULL;
-    dcp_status status = metadata_decode(raw, size, metadata);
-    if (status != DCP_OK)
-        error_prefix(status, "%s/" METADATA_NAME, path);
-    else
-        status = shard_reader_new(ops, path, STORAGE_DCP, &made);
+    reader_init(&message, raw, size);
+    enum storage_form form = reader_u8(&message) == STORAGE_UNION ? STORAGE_UNION : STORAGE_DCP;
+    dcp_status status;
+    if (form == STORAGE_UNION) {
+        status = union_decode_raw(ops, path, &message, metadata);
+    } else {
+        status = metadata_decode(message.data + message.position, reader_left(&message), metadata);
+        if (status != DCP_OK)
+            error_prefix(status, "%s/" METADATA_NAME, path);
+    }
+    if (status == DCP_OK)
+        status = shard_reader_new(ops, path, form, &made);
     if (status == DCP_OK)
         status = shard_reader_bind(made, metadata);
     return hand_out(status, metadata, made, reader);

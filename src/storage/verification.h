@@ -12,6 +12,7 @@ struct verification {
     dcp_fault_function report;
     void *context;
     uint64_t faults;
+    const char *member; /* of a union, whose files are looked at; NULL: no union */
     const struct metadata *metadata;
     struct shard_reader *reader;
     bool *bare;        /* by file: without a footer */

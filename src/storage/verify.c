@@ -15,12 +15,16 @@
 void verification_fault(struct verification *verification, const char *file, uint64_t offset,
                         const char *name, const char *format, ...)
 {
-    char text[ERROR_TEXT_MAX];
+    char text[ERROR_TEXT_MAX], path[ERROR_TEXT_MAX];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     verification->faults++;
+    if (verification->member) {
+        snprintf(path, sizeof path, "%s%s%s", verification->member, *file ? "/" : "", file);
+        file = path;
+    }
     if (verification->report)
         verification->report(verification->context, file, offset, name, text);
 }
@@ -111,7 +115,8 @@ static dcp_status verify_contents(struct verification *verification)
 {
     const struct metadata *metadata = verification->metadata;
     RETURN_IF_ERROR(verify_files(verification));
-    for (size_t i = 0; i < metadata->count; i++) {
+    /* A member of a union may hold a part of a tensor. */
+    for (size_t i = 0; i < metadata->count && !verification->member; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];
         if (entry->is_tensor)
             RETURN_IF_ERROR(
@@ -192,10 +197,11 @@ static dcp_status verify_nothing(struct verification *verification, const struct
 }
 
 static dcp_status verify_place(struct verification *verification, const struct file_ops *ops,
-                               const struct storage_place *place)
+                               const struct storage_place *place, bool *readable)
 {
     struct metadata metadata;
     dcp_status status = storage_open_place(ops, place, true, &metadata, &verification->reader);
+    *readable = status == DCP_OK;
     if (status == DCP_ERR_NO_MEMORY)
         return status;
     if (status != DCP_OK) {
@@ -212,17 +218,69 @@ static dcp_status verify_place(struct verification *verification, const struct f
     return status;
 }
 
-dcp_status storage_verify(const struct file_ops *ops, const char *path, dcp_fault_function report,
-                          void *context, uint64_t *faults)
+/* A member by itself, but for how its chunks cover their tensors. */
+static dcp_status verify_member(struct verification *verification, const struct file_ops *ops,
+                                const struct storage_place *whole, const char *name, bool *readable)
+{
+    struct storage_place place;
+    verification->member = name;
+    *readable = false;
+    dcp_status status = storage_place_member(ops, whole->directory, name, whole->chosen, &place);
+    if (status == DCP_OK) {
+        status = verify_place(verification, ops, &place, readable);
+        storage_place_free(&place);
+    } else {
+        status = verification_judge(verification, status, "", 0, "");
+    }
+    verification->member = NULL;
+    return status;
+}
+
+/* What the members are together: conflicts, and what no member has. */
+static dcp_status verify_together(struct verification *verification, const struct file_ops *ops,
+                                  const struct storage_place *place)
+{
+    struct metadata metadata;
+    struct shard_reader *reader;
+    dcp_status status = storage_open_place(ops, place, false, &metadata, &reader);
+    if (status != DCP_OK)
+        return verification_judge(verification, status, "", 0, "");
+    for (size_t i = 0; i < metadata.replica_count && status == DCP_OK; i++) {
+        const struct metadata_replica *replica = &metadata.replicas[i];
+        status = verification_judge(verification, storage_check_replica(reader, replica),
+                                    metadata.files[replica->piece.file], replica->piece.offset,
+                                    metadata.entries[replica->entry].name);
+    }
+    shard_reader_free(reader);
+    metadata_free(&metadata);
+    return status;
+}
+
+static dcp_status verify_union(struct verification *verification, const struct file_ops *ops,
+                               const struct storage_place *place)
+{
+    bool all_readable = true;
+    for (size_t i = 0; i < place->part_count; i++) {
+        bool readable;
+        RETURN_IF_ERROR(verify_member(verification, ops, place, place->parts[i], &readable));
+        all_readable = all_readable && readable;
+    }
+    return all_readable ? verify_together(verification, ops, place) : DCP_OK;
+}
+
+dcp_status storage_verify(const struct file_ops *ops, struct storage_location location,
+                          dcp_fault_function report, void *context, uint64_t *faults)
 {
     struct verification verification = {.report = report, .context = context};
     struct storage_place place;
-    dcp_status status = storage_place_find(ops, path, &place);
+    bool readable;
+    dcp_status status = storage_place_find(ops, location, &place);
     if (status == DCP_OK) {
-        status = verify_place(&verification, ops, &place);
+        status = place.form == STORAGE_UNION ? verify_union(&verification, ops, &place)
+                                             : verify_place(&verification, ops, &place, &readable);
         storage_place_free(&place);
     } else if (status == DCP_ERR_NOT_FOUND) {
-        status = verify_nothing(&verification, ops, path);
+        status = verify_nothing(&verification, ops, location.path);
     }
     *faults = verification.faults;
     return status;

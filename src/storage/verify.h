@@ -5,8 +5,9 @@
 
 #include "base/file.h"
 #include "dcp/checkpoint.h"
+#include "storage/shard_reader.h"
 
-dcp_status storage_verify(const struct file_ops *ops, const char *path, dcp_fault_function report,
-                          void *context, uint64_t *faults);
+dcp_status storage_verify(const struct file_ops *ops, struct storage_location location,
+                          dcp_fault_function report, void *context, uint64_t *faults);
 
 #endif

@@ -196,17 +196,92 @@ static void refuses_ranks_that_disagree(void **state)
     struct part parts[3];
     make_three(parts);
     parts[1].numbers[0] = 13;
-    check_refused(parts, DCP_ERR_SHAPE, "\"w\" has the shape [13] on rank 1, but [12] on lower");
+    check_refused(parts, DCP_ERR_SHAPE, "\"w\" has the shape [13] on rank 1, but [12] on rank 0");
     make_three(parts);
     parts[2].entries[0].dtype = DCP_I32;
-    check_refused(parts, DCP_ERR_DTYPE, "\"w\" is int32 on rank 2, but float32 on lower ranks");
+    check_refused(parts, DCP_ERR_DTYPE, "\"w\" is int32 on rank 2, but float32 on rank 0");
     make_three(parts);
     parts[1].entries[1].name = "w";
     parts[1].entries[0].name = "list.7";
-    check_refused(parts, DCP_ERR_KIND, "\"list.7\" is a tensor on rank 1, but not on lower ranks");
+    check_refused(parts, DCP_ERR_KIND, "\"list.7\" is a tensor on rank 1, but an object on rank 0");
     make_three(parts);
     parts[1].numbers[1] = 3;
     check_refused(parts, DCP_ERR_OVERLAP, "\"w\": chunks 0 [0:4] and 1 [3:7] overlap");
+}
+
+/* The same parts as members of a union, whose files may have the same names. */
+static void make_members(struct part parts[3])
+{
+    static const char *const names[3] = {"pp0", "pp1", "pp2"};
+    make_three(parts);
+    for (int m = 0; m < 3; m++) {
+        snprintf(parts[m].file, sizeof parts[m].file, "file");
+        parts[m].metadata.save_id = names[m];
+        assert_int_equal(metadata_set_member(&parts[m].metadata, names[m], false), DCP_OK);
+    }
+}
+
+static void free_members(struct part parts[3])
+{
+    for (int m = 0; m < 3; m++)
+        arena_free(&parts[m].metadata.arena);
+}
+
+static void unites_members(void **state)
+{
+    (void)state;
+    struct part parts[3];
+    struct metadata whole;
+    make_members(parts);
+    assert_int_equal(unite_three(parts, &whole), DCP_OK);
+    free_members(parts);
+    const struct metadata_entry *w = metadata_find(&whole, "w");
+    assert_int_equal(w->piece_count, 3);
+    assert_string_equal(whole.files[w->pieces[2].file], "pp2/file");
+    assert_string_equal(metadata_file_member(&whole, w->pieces[1].file)->save_id, "pp1");
+    assert_string_equal(whole.save_id, "");
+    assert_int_equal(whole.replica_count, 2); /* the object in pp1 and pp2 */
+    for (size_t i = 0; i < 2; i++) {
+        assert_string_equal(whole.entries[whole.replicas[i].entry].name, "list.7");
+        assert_int_equal(whole.replicas[i].piece.length, 101 + i);
+    }
+    metadata_free(&whole);
+}
+
+static void members_that_overlap_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t offset, size;
+    } others[] = {{3, 4}, {0, 5}, {0, 12}, {11, 1}};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        struct part parts[3];
+        struct metadata whole;
+        make_members(parts);
+        parts[1].numbers[1] = others[i].offset;
+        parts[1].numbers[2] = others[i].size;
+        assert_int_equal(unite_three(parts, &whole), DCP_ERR_OVERLAP);
+        assert_non_null(strstr(dcp_error_message(), " in pp1"));
+        assert_non_null(strstr(dcp_error_message(), i < 3 ? "in pp0" : "in pp2"));
+        free_members(parts);
+    }
+}
+
+/* The first member has all of the tensor, the others parts of it. */
+static void what_the_first_member_has_whole_is_its(void **state)
+{
+    (void)state;
+    struct part parts[3];
+    struct metadata whole;
+    make_members(parts);
+    parts[0].numbers[2] = 12;
+    assert_int_equal(unite_three(parts, &whole), DCP_OK);
+    assert_int_equal(metadata_find(&whole, "w")->piece_count, 1);
+    assert_int_equal(whole.replica_count, 4);
+    metadata_free(&whole);
+    parts[1].numbers[1] = 9; /* beyond the end */
+    assert_int_equal(unite_three(parts, &whole), DCP_ERR_FORMAT);
+    free_members(parts);
 }
 
 int main(void)
@@ -218,6 +293,9 @@ int main(void)
         cmocka_unit_test(the_lowest_rank_wins),
         cmocka_unit_test(takes_names_that_only_some_ranks_have),
         cmocka_unit_test(refuses_ranks_that_disagree),
+        cmocka_unit_test(unites_members),
+        cmocka_unit_test(members_that_overlap_are_named),
+        cmocka_unit_test(what_the_first_member_has_whole_is_its),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

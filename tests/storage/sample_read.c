@@ -108,7 +108,7 @@ dcp_status sample_read(const struct sample *sample, const struct file_ops *ops, 
     struct metadata metadata;
     struct shard_reader *reader;
     enum storage_form form;
-    RETURN_IF_ERROR(storage_read_metadata(ops, path, &form, &metadata, &reader));
+    RETURN_IF_ERROR(storage_read_metadata(ops, storage_at(path), &form, &metadata, &reader));
     dcp_status status = DCP_OK;
     assert_int_equal(form, STORAGE_DCP);
     assert_int_equal(metadata.count, sample->tensor_count + sample->object_count);

@@ -55,7 +55,8 @@ static struct faults verify(const char *path)
 {
     struct faults faults = {0};
     uint64_t count;
-    assert_int_equal(storage_verify(&file_ops_system, path, take_fault, &faults, &count), DCP_OK);
+    assert_int_equal(
+        storage_verify(&file_ops_system, storage_at(path), take_fault, &faults, &count), DCP_OK);
     assert_int_equal(count, faults.count);
     return faults;
 }
@@ -140,8 +141,9 @@ static void partial_reads_are_checked_by_block(void **state)
     uint64_t data = item->order.offset + item->order.data_offset;
     int64_t row = item->box.sizes[1];
     scratch_flip(*state, SHARD, data + (uint64_t)(row * 4 * 10 + 3), 1);
-    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
-                     DCP_OK);
+    assert_int_equal(
+        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        DCP_OK);
     const struct metadata_entry *entry = metadata_find(&metadata, "tensor.0");
     const struct metadata_piece *piece = NULL;
     for (size_t i = 0; i < entry->piece_count; i++) {
@@ -331,24 +333,27 @@ static void what_was_looked_for_is_said(void **state)
     enum storage_form form;
     uint64_t faults;
     char *path = scratch_path(*state, "nowhere");
-    assert_int_equal(storage_read_metadata(&file_ops_system, path, &form, &metadata, &reader),
-                     DCP_ERR_NOT_FOUND);
+    assert_int_equal(
+        storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader),
+        DCP_ERR_NOT_FOUND);
     assert_null(reader);
     assert_says("nowhere");
-    assert_int_equal(storage_verify(&file_ops_system, path, NULL, NULL, &faults),
+    assert_int_equal(storage_verify(&file_ops_system, storage_at(path), NULL, NULL, &faults),
                      DCP_ERR_NOT_FOUND);
-    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
-                     DCP_ERR_NOT_FOUND);
+    assert_int_equal(
+        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        DCP_ERR_NOT_FOUND);
     assert_says(".metadata");
     assert_says("*.safetensors");
-    assert_int_equal(storage_verify(&file_ops_system, *state, NULL, NULL, &faults),
+    assert_int_equal(storage_verify(&file_ops_system, storage_at(*state), NULL, NULL, &faults),
                      DCP_ERR_NOT_FOUND);
 
     struct sample sample;
     save_one(&sample, *state, 13);
     scratch_remove(*state, ".metadata");
-    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
-                     DCP_ERR_NOT_FOUND);
+    assert_int_equal(
+        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        DCP_ERR_NOT_FOUND);
     assert_says("interrupted");
     assert_int_equal(verify(*state).count, 1);
     scratch_flip(*state, SHARD, 100, 1);

@@ -55,7 +55,8 @@ static const struct sample *find(const struct samples *samples, struct simulated
     struct metadata metadata;
     struct shard_reader *reader;
     enum storage_form form;
-    dcp_status status = storage_read_metadata(simulated_ops(fs), PATH, &form, &metadata, &reader);
+    dcp_status status =
+        storage_read_metadata(simulated_ops(fs), storage_at(PATH), &form, &metadata, &reader);
     size_t names = metadata.count;
     shard_reader_free(reader);
     metadata_free(&metadata);
@@ -190,7 +191,7 @@ static void a_failed_operation_is_no_result(void **state)
         if (reached && status == DCP_OK && strncmp(name, "close", 5) != 0)
             fail_msg("operation %ld (%s) failed unnoticed", n, name);
         simulated_set_fault(fs, &fault);
-        status = storage_verify(simulated_ops(fs), PATH, NULL, NULL, &faults);
+        status = storage_verify(simulated_ops(fs), storage_at(PATH), NULL, NULL, &faults);
         name = simulated_operation_name(fs, n);
         if (simulated_fault_reached(fs) && status == DCP_OK && faults == 0 &&
             strncmp(name, "close", 5) != 0)

@@ -32,7 +32,8 @@ static void print_fault(void *context, const char *file, uint64_t offset, const 
 static void assert_sound(const char *path)
 {
     uint64_t faults;
-    assert_int_equal(storage_verify(&file_ops_system, path, print_fault, NULL, &faults), DCP_OK);
+    assert_int_equal(storage_verify(&file_ops_system, storage_at(path), print_fault, NULL, &faults),
+                     DCP_OK);
     assert_int_equal(faults, 0);
 }
 
@@ -206,8 +207,9 @@ static void many_files_and_threads_share_a_reader(void **state)
                 &(struct sample_options){.seed = 9, .ranks = 2, .files = 150, .tensors = 300});
     assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
                      DCP_OK);
-    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
-                     DCP_OK);
+    assert_int_equal(
+        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        DCP_OK);
     struct shared_reading shared = {&sample, &metadata, reader};
     if (thread_run(16, 8, read_some, &shared) != DCP_OK)
         fail_msg("%s", dcp_error_message());
@@ -230,8 +232,9 @@ static void partial_reads_are_partial(void **state)
                              .seed = 31, .ranks = 1, .files = 1, .tensors = 1, .large = true});
     assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
                      DCP_OK);
-    assert_int_equal(storage_read_metadata(&file_ops_system, *state, &form, &metadata, &reader),
-                     DCP_OK);
+    assert_int_equal(
+        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        DCP_OK);
     const struct metadata_entry *entry = &metadata.entries[0];
     const struct metadata_piece *piece = &entry->pieces[0];
     int64_t sizes[] = {2, piece->sizes[1]}, strides[] = {piece->sizes[1], 1};
@@ -282,7 +285,7 @@ static void missing_memory_is_an_error(void **state)
         if (status == DCP_OK)
             status = sample_read(&sample, &file_ops_system, path, verifications[n % 3], 1);
         if (status == DCP_OK)
-            status = storage_verify(&file_ops_system, path, print_fault, NULL, &faults);
+            status = storage_verify(&file_ops_system, storage_at(path), print_fault, NULL, &faults);
         bool reached = failing_allocator_reached();
         long left = failing_allocator_remove();
         if (left != 0)

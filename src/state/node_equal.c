@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "state/node_equal.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "state/box.h"
+#include "state/copy.h"
+
+/* A value may share parts with itself so that walking it never ends; no value that people make has
+ * so many parts. */
+#define PAIRS_MAX ((size_t)1 << 24)
+
+struct pair {
+    const dcp_state *left, *right;
+};
+
+/* Pairs that are still to be compared. */
+struct pairs {
+    struct pair *items;
+    size_t count, capacity;
+    size_t seen;
+};
+
+static dcp_status push(struct pairs *pairs, const dcp_state *left, const dcp_state *right)
+{
+    if (++pairs->seen > PAIRS_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "values of more than %zu parts are not compared",
+                             PAIRS_MAX);
+    if (pairs->count == pairs->capacity) {
+        size_t capacity = pairs->capacity ? pairs->capacity * 2 : 64;
+        struct pair *items = memory_reallocate_array(pairs->items, capacity, sizeof *items);
+        if (!items)
+            return error_no_memory(capacity * sizeof *items, "values to compare");
+        pairs->items = items;
+        pairs->capacity = capacity;
+    }
+    pairs->items[pairs->count++] = (struct pair){left, right};
+    return DCP_OK;
+}
+
+static dcp_status push_children(struct pairs *pairs, const dcp_state *left, const dcp_state *right,
+                                bool *equal)
+{
+    const struct state_children *a = node_children(left), *b = node_children(right);
+    size_t count = a ? a->count : 0;
+    *equal = count == (b ? b->count : 0);
+    for (size_t i = 0; i < count && *equal; i++) {
+        const struct state_child *one = &a->items[i], *other = &b->items[i];
+        *equal = !one->key == !other->key;
+        if (one->key && other->key)
+            RETURN_IF_ERROR(push(pairs, one->key, other->key));
+        RETURN_IF_ERROR(push(pairs, one->value, other->value));
+    }
+    return DCP_OK;
+}
+
+static bool integers_equal(const dcp_state *left, const dcp_state *right)
+{
+    if (left->as.integer.is_big != right->as.integer.is_big)
+        return false;
+    if (left->as.integer.is_big)
+        return strcmp(left->as.integer.digits, right->as.integer.digits) == 0;
+    return left->as.integer.is_unsigned == right->as.integer.is_unsigned &&
+           left->as.integer.bits == right->as.integer.bits;
+}
+
+static bool chunks_alike(const struct state_tensor *a, const struct state_tensor *b)
+{
+    size_t shape_size = (size_t)a->ndim * sizeof *a->global_shape;
+    if (a->dtype != b->dtype || a->ndim != b->ndim || a->chunk_count != b->chunk_count ||
+        (shape_size > 0 && memcmp(a->global_shape, b->global_shape, shape_size) != 0))
+        return false;
+    for (size_t c = 0; c < a->chunk_count; c++)
+        if (!box_equal((struct box){a->ndim, a->chunks[c].offsets, a->chunks[c].sizes},
+                       (struct box){b->ndim, b->chunks[c].offsets, b->chunks[c].sizes}))
+            return false;
+    return true;
+}
+
+static dcp_status chunk_equal(const struct state_tensor *tensor, const struct state_chunk *a,
+                              const struct state_chunk *b, bool *equal)
+{
+    uint64_t bytes = 0;
+    int64_t strides[DCP_MAX_DIMS];
+    if (!shape_bytes(tensor->ndim, a->sizes, tensor->dtype, &bytes) || bytes == 0) {
+        *equal = bytes == 0;
+        return DCP_OK;
+    }
+    unsigned char *dense = memory_allocate_array((size_t)bytes, 2);
+    if (!dense)
+        return error_no_memory((size_t)bytes, "tensors to compare");
+    size_t element = dcp_dtype_size(tensor->dtype);
+    shape_strides(tensor->ndim, a->sizes, strides);
+    copy_strided(tensor->ndim, a->sizes, element, a->data, a->strides, dense, strides);
+    copy_strided(tensor->ndim, a->sizes, element, b->data, b->strides, dense + bytes, strides);
+    *equal = memcmp(dense, dense + bytes, (size_t)bytes) == 0;
+    memory_release(dense);
+    return DCP_OK;
+}
+
+static dcp_status tensors_equal(const struct state_tensor *a, const struct state_tensor *b,
+                                bool *equal)
+{
+    *equal = chunks_alike(a, b);
+    for (size_t c = 0; c < a->chunk_count && *equal; c++)
+        RETURN_IF_ERROR(chunk_equal(a, &a->chunks[c], &b->chunks[c], equal));
+    return DCP_OK;
+}
+
+/* What of a pair can be told without its children, which are put on the list. */
+static dcp_status compare(struct pairs *pairs, const dcp_state *left, const dcp_state *right,
+                          bool *equal)
+{
+    *equal = left->kind == right->kind;
+    if (!*equal || left == right)
+        return DCP_OK;
+    switch (left->kind) {
+    case DCP_KIND_NONE:
+        return DCP_OK;
+    case DCP_KIND_BOOL:
+        *equal = left->as.boolean == right->as.boolean;
+        return DCP_OK;
+    case DCP_KIND_INT:
+        *equal = integers_equal(left, right);
+        return DCP_OK;
+    case DCP_KIND_FLOAT:
+        *equal = memcmp(&left->as.number, &right->as.number, sizeof left->as.number) == 0;
+        return DCP_OK;
+    case DCP_KIND_COMPLEX:
+        *equal = memcmp(&left->as.complex, &right->as.complex, sizeof left->as.complex) == 0;
+        return DCP_OK;
+    case DCP_KIND_DTYPE:
+        *equal = left->as.dtype == right->as.dtype;
+        return DCP_OK;
+    case DCP_KIND_TENSOR:
+        return tensors_equal(left->as.tensor, right->as.tensor, equal);
+    case DCP_KIND_STRING:
+    case DCP_KIND_BYTES:
+    case DCP_KIND_BYTEARRAY:
+    case DCP_KIND_DEVICE:
+        *equal = left->as.text.length == right->as.text.length &&
+                 memcmp(left->as.text.bytes, right->as.text.bytes, left->as.text.length) == 0;
+        return DCP_OK;
+    case DCP_KIND_OPAQUE:
+        *equal = strcmp(left->as.opaque->name, right->as.opaque->name) == 0;
+        break;
+    case DCP_KIND_STATEFUL:
+        *equal = left->as.stateful.context == right->as.stateful.context &&
+                 left->as.stateful.state_dict == right->as.stateful.state_dict;
+        return DCP_OK;
+    default:
+        break;
+    }
+    return *equal ? push_children(pairs, left, right, equal) : DCP_OK;
+}
+
+dcp_status node_equal(const dcp_state *left, const dcp_state *right, bool *equal)
+{
+    struct pairs pairs = {0};
+    dcp_status status = push(&pairs, left, right);
+    *equal = true;
+    while (status == DCP_OK && *equal && pairs.count > 0) {
+        struct pair pair = pairs.items[--pairs.count];
+        status = compare(&pairs, pair.left, pair.right, equal);
+    }
+    memory_release(pairs.items);
+    return status;
+}

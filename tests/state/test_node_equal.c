@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "state/node_equal.h"
+
+enum { KINDS = 14 };
+
+/* Value number kind in one of two variants that differ. Equal arguments give equal values. */
+static dcp_state *make(dcp_state *root, int kind, int variant)
+{
+    static float elements[2][6] = {{1, 2, 3, 4, 5, 6}, {1, 3, 2, 4, 5, 7}};
+    struct state_pool *pool = &root->root->own;
+    dcp_state *list = dcp_state_list(root, "list");
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 2, .global_shape = {2, 3}};
+    tensor.data = elements[variant];
+    switch (kind) {
+    case 0:
+        variant ? dcp_state_none(list, NULL) : dcp_state_bool(list, NULL, false);
+        break;
+    case 1:
+        dcp_state_bool(list, NULL, variant);
+        break;
+    case 2:
+        dcp_state_int(list, NULL, variant ? -1 : 1);
+        break;
+    case 3:
+        variant ? dcp_state_uint(list, NULL, UINT64_MAX) : dcp_state_int(list, NULL, -1);
+        break;
+    case 4:
+        dcp_state_float(list, NULL, variant ? NAN : 0.0);
+        break;
+    case 5:
+        dcp_state_float(list, NULL, variant ? -0.0 : 0.0);
+        break;
+    case 6:
+        dcp_state_text(list, NULL, "a\0b", variant ? 3 : 1);
+        break;
+    case 7:
+        variant ? dcp_state_bytes(list, NULL, "a", 1) : dcp_state_string(list, NULL, "a");
+        break;
+    case 8:
+        dcp_state_tensor(list, NULL, &tensor);
+        break;
+    case 9: /* a transposed view against a dense tensor of the same shape */
+        tensor.data = elements[0];
+        tensor.strided = true;
+        tensor.strides[0] = variant ? 1 : 3;
+        tensor.strides[1] = variant ? 2 : 1;
+        dcp_state_tensor(list, NULL, &tensor);
+        break;
+    case 10:
+        dcp_state_int(dcp_state_dict(list, NULL), variant ? "a" : "b", 1);
+        break;
+    case 11:
+        dcp_state_int(variant ? dcp_state_tuple(list, NULL) : list, NULL, 1);
+        break;
+    case 12:
+        node_append(pool, list, NULL,
+                    node_digits(pool, variant ? "99999999999999999999" : "99999999999999999998"));
+        break;
+    default:
+        node_append(pool, list, NULL, node_text(pool, DCP_KIND_OPAQUE, variant ? "a.b" : "a.c", 3));
+    }
+    assert_int_equal(dcp_state_status(root), DCP_OK);
+    return list;
+}
+
+/* Some values are there twice: the first place of one. */
+static int first_of(int value)
+{
+    static const int twice[][2] = {{2, 0}, {6, 5}, {10, 8}, {14, 12}, {18, 16}, {22, 4}};
+    for (size_t i = 0; i < sizeof twice / sizeof *twice; i++)
+        if (value == twice[i][0])
+            return twice[i][1];
+    return value;
+}
+
+static void values_are_equal_to_themselves_and_no_others(void **state)
+{
+    (void)state;
+    for (int pair = 0; pair < 2 * KINDS * 2 * KINDS; pair++) {
+        int first = pair / (2 * KINDS), second = pair % (2 * KINDS);
+        dcp_state *roots[2] = {dcp_state_new(), dcp_state_new()};
+        const dcp_state *left = make(roots[0], first / 2, first % 2);
+        const dcp_state *right = make(roots[1], second / 2, second % 2);
+        bool equal = false;
+        assert_int_equal(node_equal(left, right, &equal), DCP_OK);
+        bool same = first_of(first) == first_of(second);
+        if (equal != same)
+            fail_msg("%d against %d", first, second);
+        dcp_state_free(roots[0]);
+        dcp_state_free(roots[1]);
+    }
+}
+
+static void what_contains_itself_ends(void **state)
+{
+    (void)state;
+    dcp_state *root = dcp_state_new();
+    struct state_pool *pool = &root->root->own;
+    dcp_state *nodes[2];
+    bool equal;
+    for (int i = 0; i < 2; i++) {
+        nodes[i] = node_new(pool, DCP_KIND_LIST);
+        assert_int_equal(node_append(pool, nodes[i], NULL, nodes[i]), DCP_OK);
+    }
+    assert_int_equal(node_equal(nodes[0], nodes[1], &equal), DCP_ERR_UNSUPPORTED);
+    assert_int_equal(node_equal(nodes[0], nodes[0], &equal), DCP_OK);
+    assert_true(equal);
+    dcp_state_free(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_equal_to_themselves_and_no_others),
+        cmocka_unit_test(what_contains_itself_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
