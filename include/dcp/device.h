@@ -10,6 +10,8 @@
 #ifndef DCP_DEVICE_H
 #define DCP_DEVICE_H
 
+#include <stdbool.h>
+
 #include "status.h"
 
 #ifdef __cplusplus
@@ -32,11 +34,13 @@ typedef struct dcp_device {
  * DCP_OK or a failure (DCP_ERR_DEVICE, DCP_ERR_NO_MEMORY), whose story it tells with
  * dcp_error_set(). They may be called from any thread, several at a time.
  *
- * A copy takes place after all work that the caller had put in the device's queue before the save
- * or load, and is done when the call returns. It moves @p height rows of @p width bytes, which
- * begin
- * @p pitch bytes apart on the device and follow each other without gaps on the host. None of them
- * is 0, and @p pitch is at least @p width.
+ * A copy moves @p height rows of @p width bytes, which begin @p pitch bytes apart on the device and
+ * follow each other without gaps on the host. None of them is 0, and @p pitch is at least @p width.
+ *
+ * The second half lets copies run beside the caller's own work and beside the writing of files. It
+ * is optional as a whole: a device has all of it from `page_lock` to `start_copy_from_host`, or
+ * none; without it every copy is waited for. There, "the device's queue" is dcp_device::queue of
+ * the device passed in, which is the caller's, or one that `queue_open` made.
  */
 struct dcp_device_operations {
     size_t size_of;   /**< sizeof(dcp_device_operations), so that the struct can grow */
@@ -47,12 +51,46 @@ struct dcp_device_operations {
     /** Frees what `allocate` gave; called when the tree is freed. */
     void (*release)(const dcp_device *device, void *memory);
 
-    /** Copies from the device. */
+    /** Copies from the device, after all work that was in the device's queue; done on return. */
     dcp_status (*copy_to_host)(const dcp_device *device, void *host, const void *memory,
                                size_t pitch, size_t width, size_t height);
-    /** Copies to the device. */
+    /** Copies to the device, after all work that was in the device's queue; done on return. */
     dcp_status (*copy_from_host)(const dcp_device *device, void *memory, size_t pitch,
                                  const void *host, size_t width, size_t height);
+
+    /** Optional. Whether @p memory lies on this device; with it, a pointer that does not is an
+     * error before anything is saved or loaded. */
+    dcp_status (*holds)(const dcp_device *device, const void *memory, bool *held);
+
+    /** Page-locks host memory, so that copies of it run beside other work and at full speed. */
+    dcp_status (*page_lock)(const dcp_device *device, void *host, size_t bytes);
+    void (*page_unlock)(const dcp_device *device, void *host);
+
+    /** A queue of the library's own, whose work yields to the caller's where the device can
+     * prefer. */
+    dcp_status (*queue_open)(const dcp_device *device, void **queue);
+    /** Frees a queue with nothing under way in it. */
+    void (*queue_close)(const dcp_device *device, void *queue);
+
+    /** A mark to be put into queues. */
+    dcp_status (*event_open)(const dcp_device *device, void **event);
+    void (*event_close)(const dcp_device *device, void *event);
+    /** Marks the end of what is in the device's queue now; an earlier mark is forgotten. */
+    dcp_status (*event_record)(const dcp_device *device, void *event);
+    /** Lets what is put into the device's queue from now on begin only when @p event is reached. */
+    dcp_status (*event_follow)(const dcp_device *device, void *event);
+    /** Waits until @p event is reached; also reports what failed in its queue before it. An event
+     * that was never recorded is reached. */
+    dcp_status (*event_wait)(const dcp_device *device, void *event);
+    /** Asks whether event_wait() would return at once. */
+    dcp_status (*event_reached)(const dcp_device *device, void *event, bool *reached);
+
+    /** As copy_to_host and copy_from_host, but put into the device's queue and not waited for.
+     * After a failure part of the copy may be under way. */
+    dcp_status (*start_copy_to_host)(const dcp_device *device, void *host, const void *memory,
+                                     size_t pitch, size_t width, size_t height);
+    dcp_status (*start_copy_from_host)(const dcp_device *device, void *memory, size_t pitch,
+                                       const void *host, size_t width, size_t height);
 };
 
 #ifdef __cplusplus

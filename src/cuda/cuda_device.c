@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices over the CUDA runtime: copies on the caller's stream, waited for. */
+/* Devices over the CUDA runtime: their memory, and the table of what they can do. */
+#include "cuda/cuda_device.h"
 #include "cuda/visit.h"
 #include "dcp/cuda.h"
 
@@ -26,62 +27,23 @@ static void cuda_release(const dcp_device *device, void *memory)
     visit_end(&visit);
 }
 
-/* One copy of many rows; of each its distance from the one before. */
-struct rows {
-    unsigned char *to;
-    const unsigned char *from;
-    size_t to_pitch, from_pitch, width, height;
-    enum cudaMemcpyKind kind;
-};
-
-/* Distances beyond what the device takes go row by row. */
-static cudaError_t enqueue(const struct rows *rows, int index, cudaStream_t stream)
+/* Memory that every device reaches counts as this one's. */
+static dcp_status cuda_holds(const dcp_device *device, const void *memory, bool *held)
 {
-    size_t pitch = rows->to_pitch > rows->from_pitch ? rows->to_pitch : rows->from_pitch;
-    if (rows->height == 1 || pitch == rows->width)
-        return cudaMemcpyAsync(rows->to, rows->from, rows->width * rows->height, rows->kind,
-                               stream);
-    int most = 0;
-    cudaError_t code = cudaDeviceGetAttribute(&most, cudaDevAttrMaxPitch, index);
-    if (code == cudaSuccess && pitch <= (size_t)most)
-        return cudaMemcpy2DAsync(rows->to, rows->to_pitch, rows->from, rows->from_pitch,
-                                 rows->width, rows->height, rows->kind, stream);
-    for (size_t i = 0; i < rows->height && code == cudaSuccess; i++)
-        code = cudaMemcpyAsync(rows->to + i * rows->to_pitch, rows->from + i * rows->from_pitch,
-                               rows->width, rows->kind, stream);
-    return code;
-}
-
-static dcp_status copy(const dcp_device *device, const struct rows *rows)
-{
-    cudaStream_t stream = (cudaStream_t)device->queue;
+    struct cudaPointerAttributes attributes;
     struct visit visit;
     dcp_status status = visit_begin(&visit, device->index);
     if (status != DCP_OK)
         return status;
-    cudaError_t enqueued = enqueue(rows, device->index, stream);
-    /* Even then: part of it may be under way to memory that the caller takes back. */
-    cudaError_t done = cudaStreamSynchronize(stream);
-    if (enqueued != cudaSuccess)
-        status = cuda_error(enqueued, "a CUDA copy");
-    else if (done != cudaSuccess)
-        status = cuda_error(done, "cudaStreamSynchronize");
+    cudaError_t code = cudaPointerGetAttributes(&attributes, memory);
+    if (code != cudaSuccess)
+        status = cuda_error(code, "cudaPointerGetAttributes");
+    else
+        *held =
+            attributes.type == cudaMemoryTypeManaged ||
+            (attributes.type == cudaMemoryTypeDevice && attributes.device == device->index);
     visit_end(&visit);
     return status;
-}
-
-static dcp_status cuda_copy_to_host(const dcp_device *device, void *host, const void *memory,
-                                    size_t pitch, size_t width, size_t height)
-{
-    struct rows rows = {host, memory, width, pitch, width, height, cudaMemcpyDeviceToHost};
-    return copy(device, &rows);
-}
-
-static dcp_status cuda_copy_from_host(const dcp_device *device, void *memory, size_t pitch,
-                                      const void *host, size_t width, size_t height)
-{
-    struct rows rows = {memory, host, pitch, width, width, height, cudaMemcpyHostToDevice};
-    return copy(device, &rows);
 }
 
 dcp_device dcp_cuda_stream(int index, cudaStream_t stream)
@@ -93,6 +55,19 @@ dcp_device dcp_cuda_stream(int index, cudaStream_t stream)
         .release = cuda_release,
         .copy_to_host = cuda_copy_to_host,
         .copy_from_host = cuda_copy_from_host,
+        .holds = cuda_holds,
+        .page_lock = cuda_page_lock,
+        .page_unlock = cuda_page_unlock,
+        .queue_open = cuda_queue_open,
+        .queue_close = cuda_queue_close,
+        .event_open = cuda_event_open,
+        .event_close = cuda_event_close,
+        .event_record = cuda_event_record,
+        .event_follow = cuda_event_follow,
+        .event_wait = cuda_event_wait,
+        .event_reached = cuda_event_reached,
+        .start_copy_to_host = cuda_start_copy_to_host,
+        .start_copy_from_host = cuda_start_copy_from_host,
     };
     return (dcp_device){.operations = &operations, .index = index, .queue = stream};
 }

@@ -8,6 +8,22 @@
 
 #define HOST_ALIGNMENT 64
 
+/* The half that lets copies overlap is there as a whole or not at all. */
+static bool overlap_is_whole(const dcp_device_operations *operations)
+{
+    bool all = operations->page_lock && operations->page_unlock && operations->queue_open &&
+               operations->queue_close && operations->event_open && operations->event_close &&
+               operations->event_record && operations->event_follow && operations->event_wait &&
+               operations->event_reached && operations->start_copy_to_host &&
+               operations->start_copy_from_host;
+    bool any = operations->page_lock || operations->page_unlock || operations->queue_open ||
+               operations->queue_close || operations->event_open || operations->event_close ||
+               operations->event_record || operations->event_follow || operations->event_wait ||
+               operations->event_reached || operations->start_copy_to_host ||
+               operations->start_copy_from_host;
+    return all == any;
+}
+
 /* A larger struct comes from a newer caller, whose further operations are of no use to us. */
 dcp_status device_check(const dcp_device *device)
 {
@@ -24,7 +40,29 @@ dcp_status device_check(const dcp_device *device)
         !operations->copy_from_host)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the device \"%s\" lacks a required operation",
                              operations->name);
+    if (!overlap_is_whole(operations))
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "the device \"%s\" has some of the operations for overlapping copies, "
+                             "and lacks others",
+                             operations->name);
     return DCP_OK;
+}
+
+bool device_overlaps(const dcp_device *device)
+{
+    return device->operations && device->operations->start_copy_to_host;
+}
+
+dcp_status device_check_memory(const dcp_device *device, const void *memory)
+{
+    bool held = true;
+    if (device_is_host(device) || !device->operations->holds || !memory)
+        return DCP_OK;
+    RETURN_IF_ERROR(device_end(device, device->operations->holds(device, memory, &held)));
+    if (held)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_ARGUMENT, "%s:%" PRId32 ": the memory at %p is not on this device",
+                         device->operations->name, device->index, memory);
 }
 
 dcp_status device_end(const dcp_device *device, dcp_status status)

@@ -13,8 +13,12 @@ static inline bool device_is_host(const dcp_device *device)
     return !device->operations;
 }
 
-/* Whether all required operations are there. */
+/* Whether all required operations are there, and of the optional half all or none. */
 dcp_status device_check(const dcp_device *device);
+/* Whether copies may run beside other work. */
+bool device_overlaps(const dcp_device *device);
+/* Whether memory of a chunk is where its tensor says, as far as the device can tell. */
+dcp_status device_check_memory(const dcp_device *device, const void *memory);
 
 /* What an operation returned, with the device's name and index in front of the story. */
 dcp_status device_end(const dcp_device *device, dcp_status status);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cuda/stand_in_order.h"
 #include "device/stand_in.h"
 
 struct work {
@@ -24,6 +25,7 @@ struct CUstream_st {
     struct work *first, *last;
     bool busy, ending;
     int device;
+    int number; /* of its order */
 };
 
 struct call {
@@ -32,7 +34,8 @@ struct call {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct call calls[32];
+static struct call calls[64];
+static long streams_made, hasty_streams;
 static bool contexts[STAND_IN_DEVICES];
 static cudaStream_t defaults[STAND_IN_DEVICES];
 static const char *failing_name = "";
@@ -50,6 +53,15 @@ struct host_memory {
 };
 
 static struct host_memory *host_memory;
+
+/* Host memory of others, page-locked. */
+struct locked {
+    void *memory;
+    size_t size;
+    struct locked *next;
+};
+
+static struct locked *locked;
 
 static void *host_memory_new(size_t size)
 {
@@ -82,8 +94,26 @@ long stand_in_cuda_host_blocks(void)
     pthread_mutex_lock(&lock);
     for (struct host_memory *block = host_memory; block; block = block->next)
         count++;
+    for (struct locked *range = locked; range; range = range->next)
+        count++;
+    count += streams_made;
     pthread_mutex_unlock(&lock);
     return count;
+}
+
+size_t stand_in_cuda_locked(void)
+{
+    size_t bytes = 0;
+    pthread_mutex_lock(&lock);
+    for (struct locked *range = locked; range; range = range->next)
+        bytes += range->size;
+    pthread_mutex_unlock(&lock);
+    return bytes;
+}
+
+long stand_in_hasty_streams(void)
+{
+    return hasty_streams;
 }
 
 /* ---- what tests ask ---- */
@@ -116,6 +146,8 @@ void stand_in_cuda_begin(void)
     memset(contexts, 0, sizeof contexts);
     failing_name = "";
     max_pitch = 1 << 30;
+    hasty_streams = 0;
+    order_begin();
     current = NULL;
     last_error = cudaSuccess;
     stand_in_reset(0, 0);
@@ -207,6 +239,7 @@ cudaStream_t stand_in_stream_new(int device)
     if (!stream)
         abort();
     stream->device = device;
+    stream->number = order_stream_new();
     pthread_mutex_init(&stream->lock, NULL);
     pthread_cond_init(&stream->changed, NULL);
     if (pthread_create(&stream->thread, NULL, run_stream, stream) != 0)
@@ -226,7 +259,7 @@ void stand_in_stream_free(cudaStream_t stream)
     free(stream);
 }
 
-void stand_in_stream_run(cudaStream_t stream, void (*function)(void *), void *argument)
+static void add_work(cudaStream_t stream, void (*function)(void *), void *argument)
 {
     struct work *work = malloc(sizeof *work);
     if (!work)
@@ -240,6 +273,18 @@ void stand_in_stream_run(cudaStream_t stream, void (*function)(void *), void *ar
     stream->last = work;
     pthread_cond_broadcast(&stream->changed);
     pthread_mutex_unlock(&stream->lock);
+}
+
+void stand_in_stream_write(cudaStream_t stream, void *memory, void (*function)(void *),
+                           void *argument)
+{
+    order_step(stream->number, memory, true);
+    add_work(stream, function, argument);
+}
+
+void stand_in_stream_run(cudaStream_t stream, void (*function)(void *), void *argument)
+{
+    stand_in_stream_write(stream, NULL, function, argument);
 }
 
 /* NULL is the default stream of the current device. */
@@ -272,20 +317,70 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle)
     while (stream->first || stream->busy)
         pthread_cond_wait(&stream->changed, &stream->lock);
     pthread_mutex_unlock(&stream->lock);
+    struct order order;
+    order_record(stream->number, &order);
+    order_wait(&order);
+    return code;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest)
+{
+    *lowest = 0;
+    *highest = -5;
+    return enter(__func__);
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+{
+    cudaError_t code = enter(__func__);
+    if (code != cudaSuccess)
+        return code;
+    if (flags != cudaStreamNonBlocking)
+        abort();
+    int device = stand_in_current();
+    make_context(device);
+    *stream = stand_in_stream_new(device);
+    pthread_mutex_lock(&lock);
+    streams_made++;
+    hasty_streams += priority != 0;
+    pthread_mutex_unlock(&lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    cudaError_t code = enter(__func__);
+    stand_in_stream_free(stream);
+    pthread_mutex_lock(&lock);
+    streams_made--;
+    pthread_mutex_unlock(&lock);
     return code;
 }
 
 /* ---- events ---- */
 
 struct CUevent_st {
-    bool pending;
+    long pending; /* records that streams have not come to */
+    struct order order;
 };
+
+static pthread_cond_t event_changed = PTHREAD_COND_INITIALIZER;
 
 static void event_reached(void *argument)
 {
     struct CUevent_st *event = argument;
     pthread_mutex_lock(&lock);
-    event->pending = false;
+    event->pending--;
+    pthread_cond_broadcast(&event_changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void event_await(void *argument)
+{
+    struct CUevent_st *event = argument;
+    pthread_mutex_lock(&lock);
+    while (event->pending > 0)
+        pthread_cond_wait(&event_changed, &lock);
     pthread_mutex_unlock(&lock);
 }
 
@@ -305,25 +400,83 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return code;
 }
 
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
 {
     cudaError_t code = enter(__func__);
     if (code != cudaSuccess)
         return code;
+    struct CUstream_st *stream = stream_of(handle);
+    order_step(stream->number, NULL, false);
+    order_record(stream->number, &event->order);
     pthread_mutex_lock(&lock);
-    event->pending = true;
+    event->pending++;
     pthread_mutex_unlock(&lock);
-    stand_in_stream_run(stream_of(stream), event_reached, event);
+    add_work(stream, event_reached, event);
     return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned int flags)
+{
+    cudaError_t code = enter(__func__);
+    if (code != cudaSuccess)
+        return code;
+    if (flags != 0)
+        abort();
+    struct CUstream_st *stream = stream_of(handle);
+    order_follow(stream->number, &event->order);
+    add_work(stream, event_await, event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    cudaError_t code = enter(__func__);
+    event_await(event);
+    order_wait(&event->order);
+    return code;
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t code = enter(__func__);
     pthread_mutex_lock(&lock);
-    bool pending = event->pending;
+    bool pending = event->pending > 0;
     pthread_mutex_unlock(&lock);
+    if (!pending)
+        order_wait(&event->order);
     return code != cudaSuccess ? code : pending ? cudaErrorNotReady : cudaSuccess;
+}
+
+cudaError_t cudaHostRegister(void *memory, size_t size, unsigned int flags)
+{
+    cudaError_t code = enter(__func__);
+    (void)flags;
+    if (code != cudaSuccess)
+        return code;
+    struct locked *range = malloc(sizeof *range);
+    if (!range)
+        abort();
+    pthread_mutex_lock(&lock);
+    *range = (struct locked){memory, size, locked};
+    locked = range;
+    pthread_mutex_unlock(&lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostUnregister(void *memory)
+{
+    cudaError_t code = enter(__func__);
+    pthread_mutex_lock(&lock);
+    struct locked **link = &locked;
+    while (*link && (*link)->memory != memory)
+        link = &(*link)->next;
+    struct locked *range = *link;
+    if (!range)
+        abort();
+    *link = range->next;
+    pthread_mutex_unlock(&lock);
+    free(range);
+    return code;
 }
 
 cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned int flags)
@@ -375,7 +528,9 @@ static cudaError_t enqueue(struct rows rows, cudaStream_t handle)
         abort();
     rows.device = stand_in(stream->device);
     *copy = rows;
-    stand_in_stream_run(stream, copy_rows, copy);
+    bool reads = rows.kind == cudaMemcpyDeviceToHost;
+    order_step(stream->number, reads ? rows.from : rows.to, !reads);
+    add_work(stream, copy_rows, copy);
     return cudaSuccess;
 }
 
@@ -414,6 +569,23 @@ cudaError_t cudaFree(void *memory)
     cudaError_t code = enter(__func__);
     if (memory)
         stand_in_free(memory);
+    return code;
+}
+
+cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *memory)
+{
+    cudaError_t code = enter(__func__);
+    memset(attributes, 0, sizeof *attributes);
+    attributes->type = cudaMemoryTypeUnregistered;
+    for (int i = 0; i < STAND_IN_DEVICES && code == cudaSuccess; i++) {
+        dcp_device device = stand_in(i);
+        bool held = false;
+        device.operations->holds(&device, memory, &held);
+        if (held) {
+            attributes->type = cudaMemoryTypeDevice;
+            attributes->device = i;
+        }
+    }
     return code;
 }
 

@@ -8,6 +8,7 @@
 #define CUDA_STAND_IN_CUDA_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include <cuda_runtime_api.h>
 
@@ -21,6 +22,12 @@ cudaStream_t stand_in_stream_new(int device);
 void stand_in_stream_free(cudaStream_t stream);
 /* Puts a function into the stream's work. */
 void stand_in_stream_run(cudaStream_t stream, void (*function)(void *), void *argument);
+/* The same, of one that writes to a block of the device: copies of it must be in a certain order
+ * with it, see stand_in_order.h. */
+void stand_in_stream_write(cudaStream_t stream, void *memory, void (*function)(void *),
+                           void *argument);
+/* How the priorities of streams that the library made compare: those not of the lowest. */
+long stand_in_hasty_streams(void);
 
 /* Whether there is a context on a device. */
 bool stand_in_has_context(int device);
@@ -32,8 +39,10 @@ void stand_in_set_current(int device);
 void stand_in_cuda_fail(const char *function, long n, cudaError_t code);
 /* Largest distance of rows that a 2-D copy takes. */
 void stand_in_cuda_max_pitch(int bytes);
-/* Page-locked blocks and events that were not freed. */
+/* Page-locked blocks, events and streams that were not freed, page-locked ranges not unlocked. */
 long stand_in_cuda_host_blocks(void);
+/* Bytes of the caller's host memory that are page-locked now. */
+size_t stand_in_cuda_locked(void);
 /* How often a function was called. */
 long stand_in_cuda_calls(const char *function);
 

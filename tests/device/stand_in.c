@@ -80,6 +80,14 @@ unsigned char *stand_in_bytes(void *memory)
     return bytes;
 }
 
+void *stand_in_block(const void *memory)
+{
+    pthread_mutex_lock(&lock);
+    void *address = find(memory)->address;
+    pthread_mutex_unlock(&lock);
+    return address;
+}
+
 struct stand_in_figures stand_in_figures(void)
 {
     pthread_mutex_lock(&lock);
@@ -151,6 +159,18 @@ static dcp_status allocate(const dcp_device *device, size_t bytes, void **memory
     return DCP_OK;
 }
 
+static dcp_status holds(const dcp_device *device, const void *memory, bool *held)
+{
+    uintptr_t at = (uintptr_t)memory;
+    *held = false;
+    pthread_mutex_lock(&lock);
+    for (struct block *block = blocks; block; block = block->next)
+        if (at >= (uintptr_t)block->address && at - (uintptr_t)block->address < block->size)
+            *held = block->index == device->index;
+    pthread_mutex_unlock(&lock);
+    return DCP_OK;
+}
+
 static void release(const dcp_device *device, void *memory)
 {
     (void)device;
@@ -166,6 +186,7 @@ dcp_device stand_in(int32_t index)
         .release = release,
         .copy_to_host = copy_to_host,
         .copy_from_host = copy_from_host,
+        .holds = holds,
     };
     return (dcp_device){.operations = &operations, .index = index};
 }

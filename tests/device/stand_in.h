@@ -16,6 +16,8 @@ void stand_in_free(void *memory);
 /* What lies on the device at an address; borrowed, for looking and changing behind the library's
  * back. */
 unsigned char *stand_in_bytes(void *memory);
+/* The block that an address is in. */
+void *stand_in_block(const void *memory);
 
 struct stand_in_figures {
     long copies; /* both ways, since the last reset */
