@@ -8,6 +8,7 @@
 #include "format/item.h"
 #include "format/stream.h"
 #include "plan/save_plan.h"
+#include "state/device_memory.h"
 
 static dcp_status check_tensor(const struct flat_entry *entry)
 {
@@ -20,6 +21,9 @@ static dcp_status check_tensor(const struct flat_entry *entry)
             return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %s has no memory to save from",
                                  entry->name, box_format(box, text, sizeof text));
         }
+        dcp_status status = device_check_memory(&chunk->device, chunk->data, box);
+        if (status != DCP_OK)
+            return error_prefix(status, "%s", entry->name);
     }
     return DCP_OK;
 }

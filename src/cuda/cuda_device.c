@@ -39,9 +39,8 @@ static dcp_status cuda_holds(const dcp_device *device, const void *memory, bool 
     if (code != cudaSuccess)
         status = cuda_error(code, "cudaPointerGetAttributes");
     else
-        *held =
-            attributes.type == cudaMemoryTypeManaged ||
-            (attributes.type == cudaMemoryTypeDevice && attributes.device == device->index);
+        *held = attributes.type == cudaMemoryTypeManaged ||
+                (attributes.type == cudaMemoryTypeDevice && attributes.device == device->index);
     visit_end(&visit);
     return status;
 }

@@ -53,10 +53,10 @@ bool device_overlaps(const dcp_device *device)
     return device->operations && device->operations->start_copy_to_host;
 }
 
-dcp_status device_check_memory(const dcp_device *device, const void *memory)
+dcp_status device_check_memory(const dcp_device *device, const void *memory, struct box box)
 {
     bool held = true;
-    if (device_is_host(device) || !device->operations->holds || !memory)
+    if (device_is_host(device) || !device->operations->holds || !memory || box_volume(box) == 0)
         return DCP_OK;
     RETURN_IF_ERROR(device_end(device, device->operations->holds(device, memory, &held)));
     if (held)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "dcp/device.h"
+#include "state/box.h"
 
 static inline bool device_is_host(const dcp_device *device)
 {
@@ -17,8 +18,8 @@ static inline bool device_is_host(const dcp_device *device)
 dcp_status device_check(const dcp_device *device);
 /* Whether copies may run beside other work. */
 bool device_overlaps(const dcp_device *device);
-/* Whether memory of a chunk is where its tensor says, as far as the device can tell. */
-dcp_status device_check_memory(const dcp_device *device, const void *memory);
+/* Whether the memory of a chunk is on its device, as far as the device can tell. */
+dcp_status device_check_memory(const dcp_device *device, const void *memory, struct box box);
 
 /* What an operation returned, with the device's name and index in front of the story. */
 dcp_status device_end(const dcp_device *device, dcp_status status);

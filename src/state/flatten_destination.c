@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "state/box.h"
 #include "state/copy.h"
+#include "state/device_memory.h"
 #include "state/flatten.h"
 
 #define NUMBERS_TEXT_MAX 160
@@ -24,6 +25,10 @@ dcp_status flatten_check_destinations(const struct flat_state *flat)
                     flat->entries[i].name,
                     shape_format(tensor->ndim, chunk->sizes, sizes, sizeof sizes),
                     shape_format(tensor->ndim, chunk->strides, strides, sizeof strides));
+            struct box box = {tensor->ndim, chunk->offsets, chunk->sizes};
+            dcp_status status = device_check_memory(&chunk->device, chunk->data, box);
+            if (status != DCP_OK)
+                return error_prefix(status, "%s", flat->entries[i].name);
         }
     }
     return DCP_OK;

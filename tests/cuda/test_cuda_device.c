@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* libdcp_cuda over the stand-in runtime: order, waiting, the caller's current device, failures. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -195,6 +199,168 @@ static void failures_are_told_in_words(void **state)
     stand_in_free(tensor.data);
 }
 
+/* A queue of our own, in order with the caller's through events alone. */
+static void queues_overlap_and_keep_order(void **state)
+{
+    int32_t values[COUNT], host[COUNT] = {0};
+    (void)state;
+    count_up(values);
+    cudaStream_t stream = stand_in_stream_new(1);
+    dcp_device theirs = dcp_cuda_stream(1, stream), ours = theirs;
+    const dcp_device_operations *cuda = theirs.operations;
+    void *memory = stand_in_new(1, NULL, sizeof values);
+    void *produced, *copied;
+    bool reached = true;
+    must(cuda->page_lock(&theirs, host, sizeof host));
+    assert_int_equal(stand_in_cuda_locked(), sizeof host);
+    must(cuda->queue_open(&theirs, &ours.queue));
+    assert_int_equal(stand_in_hasty_streams(), 0);
+    must(cuda->event_open(&theirs, &produced));
+    must(cuda->event_open(&theirs, &copied));
+    must(cuda->event_wait(&theirs, produced));
+
+    stand_in_stream_write(stream, memory, fill_late, stand_in_bytes(memory));
+    must(cuda->event_record(&theirs, produced));
+    must(cuda->event_follow(&ours, produced));
+    must(cuda->start_copy_to_host(&ours, host, memory, sizeof host, sizeof host, 1));
+    must(cuda->event_record(&ours, copied));
+    must(cuda->event_reached(&ours, copied, &reached));
+    assert_false(reached);
+    /* The caller's next step overwrites what is being copied, when that is over. */
+    must(cuda->event_follow(&theirs, copied));
+    must(cuda->start_copy_from_host(&theirs, memory, sizeof host, values, sizeof host, 1));
+    must(cuda->event_wait(&ours, copied));
+    must(cuda->event_reached(&ours, copied, &reached));
+    assert_true(reached);
+    assert_memory_equal(host, values, sizeof values);
+    assert_int_equal(stand_in_current(), -1);
+
+    assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
+    cuda->event_close(&theirs, produced);
+    cuda->event_close(&theirs, copied);
+    cuda->queue_close(&theirs, ours.queue);
+    cuda->page_unlock(&theirs, host);
+    assert_int_equal(stand_in_cuda_host_blocks(), 0);
+    stand_in_free(memory);
+    stand_in_stream_free(stream);
+}
+
+/* What the stand-in is for: without the event the same program ends. */
+static void a_missing_order_is_seen(void **state)
+{
+    (void)state;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int32_t host[COUNT];
+        cudaStream_t stream = stand_in_stream_new(1);
+        dcp_device theirs = dcp_cuda_stream(1, stream), ours = theirs;
+        void *memory = stand_in_new(1, NULL, sizeof host);
+        signal(SIGABRT, SIG_DFL);
+        close(2);
+        must(theirs.operations->queue_open(&theirs, &ours.queue));
+        stand_in_stream_write(stream, memory, fill_late, stand_in_bytes(memory));
+        ours.operations->start_copy_to_host(&ours, host, memory, sizeof host, sizeof host, 1);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
+static int32_t locked[COUNT];
+
+static dcp_status lock_memory(const dcp_device *device, void *memory, void *event)
+{
+    (void)memory, (void)event;
+    return device->operations->page_lock(device, locked, sizeof locked);
+}
+
+static dcp_status open_queue(const dcp_device *device, void *memory, void *event)
+{
+    void *queue;
+    (void)memory, (void)event;
+    return device->operations->queue_open(device, &queue);
+}
+
+static dcp_status open_event(const dcp_device *device, void *memory, void *event)
+{
+    void *made;
+    (void)memory, (void)event;
+    return device->operations->event_open(device, &made);
+}
+
+static dcp_status record(const dcp_device *device, void *memory, void *event)
+{
+    (void)memory;
+    return device->operations->event_record(device, event);
+}
+
+static dcp_status follow(const dcp_device *device, void *memory, void *event)
+{
+    (void)memory;
+    return device->operations->event_follow(device, event);
+}
+
+static dcp_status await(const dcp_device *device, void *memory, void *event)
+{
+    (void)memory;
+    return device->operations->event_wait(device, event);
+}
+
+static dcp_status ask(const dcp_device *device, void *memory, void *event)
+{
+    bool reached;
+    (void)memory;
+    return device->operations->event_reached(device, event, &reached);
+}
+
+static dcp_status start_copy(const dcp_device *device, void *memory, void *event)
+{
+    (void)event;
+    return device->operations->start_copy_to_host(device, locked, memory, sizeof locked,
+                                                  sizeof locked, 1);
+}
+
+static dcp_status locate(const dcp_device *device, void *memory, void *event)
+{
+    bool held;
+    (void)event;
+    return device->operations->holds(device, memory, &held);
+}
+
+static void overlap_fails_in_words(void **state)
+{
+    static const struct {
+        const char *function, *story;
+        dcp_status (*call)(const dcp_device *device, void *memory, void *event);
+    } calls[] = {
+        {"cudaHostRegister", "cudaHostRegister failed", lock_memory},
+        {"cudaStreamCreateWithPriority", "making a CUDA stream failed", open_queue},
+        {"cudaDeviceGetStreamPriorityRange", "making a CUDA stream failed", open_queue},
+        {"cudaEventCreateWithFlags", "cudaEventCreateWithFlags failed", open_event},
+        {"cudaEventRecord", "cudaEventRecord failed", record},
+        {"cudaStreamWaitEvent", "cudaStreamWaitEvent failed", follow},
+        {"cudaEventSynchronize", "cudaEventSynchronize failed", await},
+        {"cudaEventQuery", "cudaEventQuery failed", ask},
+        {"cudaMemcpyAsync", "a CUDA copy failed", start_copy},
+        {"cudaPointerGetAttributes", "cudaPointerGetAttributes failed", locate},
+    };
+    dcp_device device = dcp_cuda(1);
+    void *memory = stand_in_new(1, NULL, sizeof locked), *event;
+    (void)state;
+    must(device.operations->event_open(&device, &event));
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        stand_in_cuda_fail(calls[i].function, 1, cudaErrorIllegalAddress);
+        must_fail(calls[i].call(&device, memory, event), DCP_ERR_DEVICE, calls[i].story);
+        assert_int_equal(stand_in_current(), -1);
+    }
+    device.operations->event_close(&device, event);
+    assert_int_equal(stand_in_cuda_host_blocks(), 0);
+    stand_in_free(memory);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -202,7 +368,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(tensors_round_trip),         TEST(copies_wait_for_the_stream),
         TEST(the_current_device_stays),   TEST(memory_comes_from_cuda),
-        TEST(failures_are_told_in_words),
+        TEST(failures_are_told_in_words), TEST(queues_overlap_and_keep_order),
+        TEST(a_missing_order_is_seen),    TEST(overlap_fails_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

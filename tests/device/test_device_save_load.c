@@ -311,6 +311,28 @@ static void failing_copies_fail_everywhere(void **state)
     }
 }
 
+/* The device knows its own memory; nothing is written or read before that is asked. */
+static void memory_elsewhere_is_refused(void **state)
+{
+    float values[4] = {1, 2, 3, 4};
+    dcp_tensor tensor = matrix(DCP_F32, 2, 2, values);
+    dcp_state *root = dcp_state_new();
+    save_one(path_in(state, "c"), &tensor);
+    tensor.device = stand_in(1);
+    dcp_state_tensor(root, "w", &tensor);
+    must_fail(dcp_save(root, path_in(state, "d"), NULL), DCP_ERR_ARGUMENT,
+              "w: stand-in:1: the memory at ");
+    must_fail(dcp_load(root, path_in(state, "c"), NULL, NULL), DCP_ERR_ARGUMENT,
+              "w: stand-in:1: the memory at ");
+    dcp_state_free(root);
+    root = dcp_state_new();
+    tensor.data = stand_in_new(2, NULL, sizeof values);
+    dcp_state_tensor(root, "w", &tensor);
+    must_fail(dcp_save(root, path_in(state, "d"), NULL), DCP_ERR_ARGUMENT, "is not on this device");
+    dcp_state_free(root);
+    stand_in_free(tensor.data);
+}
+
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, directory_setup, directory_teardown)
 
@@ -325,6 +347,7 @@ int main(void)
         TEST(views_read_into_devices),
         TEST(shards_are_loaded_in_another_division),
         TEST(failing_copies_fail_everywhere),
+        TEST(memory_elsewhere_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,6 +244,37 @@ static void refuse(dcp_state *root, const dcp_tensor *tensor, dcp_status status,
     dcp_state_free(scratch);
 }
 
+static dcp_status allocate_nothing(const dcp_device *device, size_t bytes, void **place)
+{
+    (void)device, (void)bytes, (void)place;
+    return DCP_ERR_NO_MEMORY;
+}
+
+static void release_nothing(const dcp_device *device, void *place)
+{
+    (void)device, (void)place;
+}
+
+static dcp_status copy_nothing_out(const dcp_device *device, void *host, const void *place,
+                                   size_t pitch, size_t width, size_t height)
+{
+    (void)device, (void)host, (void)place, (void)pitch, (void)width, (void)height;
+    return DCP_ERR_DEVICE;
+}
+
+static dcp_status copy_nothing_in(const dcp_device *device, void *place, size_t pitch,
+                                  const void *host, size_t width, size_t height)
+{
+    (void)device, (void)host, (void)place, (void)pitch, (void)width, (void)height;
+    return DCP_ERR_DEVICE;
+}
+
+static dcp_status lock_nothing(const dcp_device *device, void *host, size_t bytes)
+{
+    (void)device, (void)host, (void)bytes;
+    return DCP_ERR_DEVICE;
+}
+
 static void tensors_are_checked(void **state)
 {
     dcp_tensor tensor = matrix(8, 6);
@@ -260,6 +291,15 @@ static void tensors_are_checked(void **state)
     tensor.device.operations =
         &(dcp_device_operations){.size_of = sizeof(dcp_device_operations), .name = "none"};
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "lacks a required operation");
+    dcp_device_operations half = {.size_of = sizeof half,
+                                  .name = "half",
+                                  .allocate = allocate_nothing,
+                                  .release = release_nothing,
+                                  .copy_to_host = copy_nothing_out,
+                                  .copy_from_host = copy_nothing_in,
+                                  .page_lock = lock_nothing};
+    tensor.device.operations = &half;
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "has some of the operations for overlapping");
     tensor = matrix(-8, 6);
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "[-8, 6] has a negative size in dimension 0");
     tensor = matrix(INT64_MAX, 0);
