@@ -235,6 +235,7 @@ static void queues_overlap_and_keep_order(void **state)
     assert_memory_equal(host, values, sizeof values);
     assert_int_equal(stand_in_current(), -1);
 
+    stand_in_set_current(1);
     assert_int_equal(cudaStreamSynchronize(stream), cudaSuccess);
     cuda->event_close(&theirs, produced);
     cuda->event_close(&theirs, copied);
