@@ -51,6 +51,7 @@ struct state_tensor {
     struct state_chunk *chunks;
     size_t chunk_count;
     size_t chunk_capacity;
+    struct chunk_index *index; /* of many chunks; NULL while they are few */
 };
 
 struct dcp_state {

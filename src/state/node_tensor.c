@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "state/box.h"
+#include "state/chunk_index.h"
 #include "state/device_memory.h"
 #include "state/node.h"
 
@@ -149,20 +150,19 @@ static dcp_status check_overlap(const struct state_tensor *tensor, const struct 
 {
     char first[BOX_TEXT_MAX];
     char second[BOX_TEXT_MAX];
-    struct box_storage common;
     struct box box = {tensor->ndim, added->offsets, added->sizes};
-    for (size_t i = 0; i < tensor->chunk_count; i++) {
-        struct box other = {tensor->ndim, tensor->chunks[i].offsets, tensor->chunks[i].sizes};
-        if (box_intersect(box, other, &common))
-            return dcp_error_set(DCP_ERR_OVERLAP, "the chunk %s overlaps the chunk %s",
-                                 box_format(box, first, sizeof first),
-                                 box_format(other, second, sizeof second));
-    }
-    return DCP_OK;
+    size_t chunk;
+    if (!chunk_index_find(tensor, box, &chunk))
+        return DCP_OK;
+    struct box other = {tensor->ndim, tensor->chunks[chunk].offsets, tensor->chunks[chunk].sizes};
+    return dcp_error_set(DCP_ERR_OVERLAP, "the chunk %s overlaps the chunk %s",
+                         box_format(box, first, sizeof first),
+                         box_format(other, second, sizeof second));
 }
 
 static dcp_status reserve_chunk(struct state_pool *pool, struct state_tensor *tensor)
 {
+    RETURN_IF_ERROR(chunk_index_reserve(&pool->arena, tensor));
     if (tensor->chunk_count < tensor->chunk_capacity)
         return DCP_OK;
     size_t capacity = tensor->chunk_capacity ? tensor->chunk_capacity * 2 : 1;
@@ -187,6 +187,7 @@ dcp_status node_add_chunk(dcp_state *tensor_node, const dcp_tensor *chunk)
     RETURN_IF_ERROR(check_overlap(tensor, &added));
     RETURN_IF_ERROR(reserve_chunk(pool, tensor));
     tensor->chunks[tensor->chunk_count++] = added;
+    chunk_index_added(tensor);
     tensor->sharded = tensor->sharded || chunk->sharded;
     return DCP_OK;
 }
