@@ -47,7 +47,6 @@ static dcp_status stream_layout(dcp_dtype dtype, int32_t ndim, const int64_t *si
 
 static dcp_status encode_assignments(struct save_coordinator *coordinator,
                                      const struct save_session *session,
-                                     const struct save_plan *plans,
                                      const struct write_orders *orders)
 {
     for (int rank = 0; rank < coordinator->rank_count; rank++) {
@@ -56,7 +55,7 @@ static dcp_status encode_assignments(struct save_coordinator *coordinator,
         buffer_append_text(out, session->save_id, strlen(session->save_id));
         buffer_append_u32(out, session->generation);
         buffer_append_u8(out, session->sync);
-        RETURN_IF_ERROR(write_orders_encode(&orders[rank], &plans[rank], out));
+        RETURN_IF_ERROR(write_orders_encode(&orders[rank], out));
         RETURN_IF_ERROR(buffer_status(out));
     }
     return DCP_OK;
@@ -81,7 +80,7 @@ static dcp_status merge_plans(struct save_coordinator *coordinator,
                                         &coordinator->metadata);
     coordinator->metadata.save_id = session->save_id;
     if (status == DCP_OK)
-        status = encode_assignments(coordinator, session, plans, orders);
+        status = encode_assignments(coordinator, session, orders);
     for (int rank = 0; rank < coordinator->rank_count; rank++)
         write_orders_free(&orders[rank]);
     memory_release(orders);

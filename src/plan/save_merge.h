@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of save_plan_merge(): what its steps hand to each other. Each step is a file.
+/* Inside of joint_plan_merge(): what its steps hand to each other. Each step is a file.
  *
- *   items of all ranks -> entries (one per name)           save_group.c
+ *   runs of holders -> entries with holders                save_holders.c
  *   entries -> pieces (one per distinct box, or object)    save_pieces.c
  *   pieces -> pieces that one rank writes                  save_replicas.c, save_slice.c
  *   pieces -> metadata, and orders with files and offsets  save_metadata.c, save_orders.c,
@@ -12,21 +12,20 @@
 #ifndef PLAN_SAVE_MERGE_H
 #define PLAN_SAVE_MERGE_H
 
-#include "base/name_table.h"
+#include "plan/joint_plan.h"
 #include "plan/save_plan.h"
 
-/* An item of a rank's plan. */
+/* A box or an object of a rank's plan. */
 struct held_item {
-    const struct write_item *item;
+    const int64_t *offsets; /* in the metadata's arena; objects: nothing there */
+    const int64_t *sizes;
     uint32_t rank;
     uint32_t index; /* in the rank's plan */
 };
 
 /* What all ranks hold under one name. */
 struct merge_entry {
-    const struct write_item *item; /* the first one: of the lowest rank */
-    uint32_t rank;
-    bool requires_grad;
+    const struct joint_entry *joint;
     struct held_item *held; /* by rank and item; after save_pieces.c by box, rank and item */
     size_t held_count;
 };
@@ -40,22 +39,20 @@ struct merge_piece {
     uint32_t holder_count;
     uint32_t entry;
     uint64_t data_offset; /* of the data in the stream; 0 for objects */
-    uint64_t length;      /* of the stream */
+    uint64_t length;      /* of the stream; objects: room for it */
     size_t first_slice;   /* in merge.slices */
     uint32_t slice_count; /* 0: written whole */
-    bool is_slice;
+    bool is_part;         /* not the whole box of the rank that writes it */
 };
 
 struct merge {
-    const struct save_plan *plans;
     uint32_t rank_count;
     const struct save_plan_options *options;
-    size_t item_count; /* of all plans */
+    struct metadata *metadata; /* its arena has the numbers of all boxes */
+    size_t item_count;         /* of all ranks */
 
-    struct name_table names; /* -> index of entry */
     struct merge_entry *entries;
     size_t entry_count;
-    size_t entry_capacity;
     struct held_item *held;
 
     struct merge_piece *pieces; /* by entry, then box; sliced ones are replaced by their slices */
@@ -73,25 +70,25 @@ struct merge {
         uint64_t data_offset;
         uint64_t length;
     } last_layout;
-    struct arena arena; /* numbers of sliced boxes */
 };
 
 /* Streams of data from this size on begin so that the data is at a multiple of SAVE_PAGE in the
  * file; others at a multiple of SAVE_ALIGNMENT. */
 enum { SAVE_ALIGNMENT = 64, SAVE_PAGE = 4096, SAVE_PAGED_SIZE = 64 * 1024 };
+/* What an object may grow by, and an eighth of itself, before it needs another plan. */
+enum { SAVE_OBJECT_ROOM = 128 };
 /* Replicas below this size are written whole; slices are not made smaller than the other. */
 enum { SAVE_SLICED_SIZE = 1024 * 1024, SAVE_SLICE_MIN = 256 * 1024 };
 
-dcp_status merge_group(struct merge *merge);
+dcp_status merge_expand(struct merge *merge, const struct joint_plan *joint);
 dcp_status merge_find_pieces(struct merge *merge);
 dcp_status merge_choose_writers(struct merge *merge);
 /* All of the metadata but files, and the files and offsets of its pieces, which are numbered like
  * merge.pieces. */
-dcp_status merge_make_metadata(const struct merge *merge, struct metadata *metadata,
-                               struct metadata_piece **pieces);
-/* Gives each rank its orders, and what is left to the metadata. */
-dcp_status merge_make_orders(struct merge *merge, struct write_orders *orders,
-                             struct metadata *metadata, struct metadata_piece *pieces);
+dcp_status merge_make_metadata(const struct merge *merge, struct metadata_piece **pieces);
+/* Makes each rank's orders, and what is left to the metadata. pieces: NULL without metadata. */
+dcp_status merge_make_orders(struct merge *merge, const struct order_sink *sink,
+                             struct metadata_piece *pieces);
 
 /* Divides a piece among its holders and counts the bytes to their loads. shares: room for as many
  * as there are holders. */

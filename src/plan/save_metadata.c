@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The metadata of a merge but for files and offsets. It is kept when the plans are gone, so that
- * everything is copied. */
+ * everything but numbers is copied. */
 #include <string.h>
 
 #include "base/error.h"
 #include "plan/save_merge.h"
 
-static dcp_status copy_path(struct arena *arena, const struct write_item *item,
+static dcp_status copy_path(struct arena *arena, const struct joint_entry *item,
                             struct metadata_entry *entry)
 {
     dcp_path_part *path = arena_allocate_array(arena, item->path_length, sizeof *path);
@@ -25,12 +25,12 @@ static dcp_status copy_path(struct arena *arena, const struct write_item *item,
 static dcp_status copy_entry(struct arena *arena, const struct merge_entry *merged,
                              struct metadata_entry *entry)
 {
-    const struct write_item *item = merged->item;
+    const struct joint_entry *item = merged->joint;
     size_t name_length = strlen(item->name);
     *entry = (struct metadata_entry){
         .name = arena_copy_text(arena, item->name, name_length),
         .is_tensor = item->is_tensor,
-        .requires_grad = merged->requires_grad,
+        .requires_grad = item->requires_grad,
         .dtype = item->dtype,
         .ndim = item->ndim,
     };
@@ -42,37 +42,27 @@ static dcp_status copy_entry(struct arena *arena, const struct merge_entry *merg
     return copy_path(arena, item, entry);
 }
 
-/* Pieces are in the order of their entries. */
-static dcp_status copy_pieces(const struct merge *merge, struct metadata *metadata,
-                              struct metadata_piece *pieces)
+/* Pieces are in the order of their entries; their numbers are in the metadata's arena already. */
+static void list_pieces(const struct merge *merge, struct metadata_piece *pieces)
 {
-    size_t numbers_count = 0;
-    for (size_t i = 0; i < merge->piece_count; i++)
-        numbers_count += 2 * (size_t)merge_box(merge, &merge->pieces[i]).ndim;
-    int64_t *numbers = arena_allocate_array(&metadata->arena, numbers_count, sizeof *numbers);
-    if (numbers == NULL)
-        return error_no_memory(numbers_count * sizeof *numbers, "pieces of a checkpoint");
     for (size_t i = 0; i < merge->piece_count; i++) {
         const struct merge_piece *piece = &merge->pieces[i];
-        struct metadata_entry *entry = &metadata->entries[piece->entry];
+        struct metadata_entry *entry = &merge->metadata->entries[piece->entry];
         if (entry->piece_count++ == 0)
             entry->pieces = &pieces[i];
         pieces[i] = (struct metadata_piece){.encoding = PIECE_STREAM, .length = piece->length};
-        if (!entry->is_tensor)
+        if (!entry->is_tensor) {
+            pieces[i].length = merge->entries[piece->entry].joint->object_length;
             continue;
-        pieces[i].offsets = numbers;
-        for (int32_t dim = 0; dim < entry->ndim; dim++)
-            *numbers++ = piece->offsets[dim];
-        pieces[i].sizes = numbers;
-        for (int32_t dim = 0; dim < entry->ndim; dim++)
-            *numbers++ = piece->sizes[dim];
+        }
+        pieces[i].offsets = piece->offsets;
+        pieces[i].sizes = piece->sizes;
     }
-    return DCP_OK;
 }
 
-dcp_status merge_make_metadata(const struct merge *merge, struct metadata *metadata,
-                               struct metadata_piece **pieces)
+dcp_status merge_make_metadata(const struct merge *merge, struct metadata_piece **pieces)
 {
+    struct metadata *metadata = merge->metadata;
     struct arena *arena = &metadata->arena;
     metadata->has_paths = true;
     metadata->entries = arena_allocate_array(arena, merge->entry_count, sizeof *metadata->entries);
@@ -83,6 +73,6 @@ dcp_status merge_make_metadata(const struct merge *merge, struct metadata *metad
         RETURN_IF_ERROR(copy_entry(arena, &merge->entries[i], &metadata->entries[i]));
         metadata->count++;
     }
-    RETURN_IF_ERROR(copy_pieces(merge, metadata, *pieces));
+    list_pieces(merge, *pieces);
     return metadata_index(metadata);
 }

@@ -14,8 +14,7 @@ struct dealing {
     size_t most;                   /* pieces of one rank */
     struct layout_stream *streams; /* scratch: most */
     uint32_t *sequence;            /* scratch: most */
-    struct metadata *metadata;
-    size_t file_capacity; /* of metadata->files */
+    struct write_order *orders;    /* scratch: most */
 };
 
 static void sort_by_rank(struct dealing *dealing)
@@ -46,7 +45,8 @@ static dcp_status prepare(struct dealing *dealing)
     sort_by_rank(dealing);
     dealing->streams = memory_allocate_array(dealing->most, sizeof *dealing->streams);
     dealing->sequence = memory_allocate_array(dealing->most, sizeof *dealing->sequence);
-    if (dealing->streams == NULL || dealing->sequence == NULL)
+    dealing->orders = memory_allocate_array(dealing->most, sizeof *dealing->orders);
+    if (dealing->streams == NULL || dealing->sequence == NULL || dealing->orders == NULL)
         return error_no_memory(dealing->most * sizeof *dealing->streams, "streams of a rank");
     return DCP_OK;
 }
@@ -63,14 +63,14 @@ static void gather_streams(const struct dealing *dealing, uint32_t rank, struct 
         layout->streams[i] = (struct layout_stream){
             .piece = *piece,
             .number = numbers[i],
-            .is_tensor = merge->entries[piece->entry].item->is_tensor,
+            .is_tensor = merge->entries[piece->entry].joint->is_tensor,
         };
     }
 }
 
 static dcp_status add_file(struct dealing *dealing, uint32_t rank, uint32_t file)
 {
-    struct metadata *metadata = dealing->metadata;
+    struct metadata *metadata = dealing->merge->metadata;
     char name[SHARD_NAME_MAX];
     shard_name(name, (int)rank, file, dealing->merge->options->generation);
     char *copy = arena_copy_text(&metadata->arena, name, strlen(name));
@@ -80,64 +80,76 @@ static dcp_status add_file(struct dealing *dealing, uint32_t rank, uint32_t file
     return DCP_OK;
 }
 
-/* Boxes are those of the plan, but slices, whose numbers die with the merge. */
-static dcp_status copy_box(const struct merge *merge, const struct merge_piece *piece,
-                           struct arena *arena, struct box *box)
+static struct write_order order_stream(const struct merge *merge,
+                                       const struct layout_stream *stream)
 {
-    *box = merge_box(merge, piece);
-    if (!piece->is_slice)
-        return DCP_OK;
-    size_t bytes = (size_t)box->ndim * sizeof(int64_t);
-    int64_t *numbers = arena_allocate(arena, 2 * bytes);
-    if (numbers == NULL)
-        return error_no_memory(2 * bytes, "the box of a slice");
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): slices have dimensions */
-    memcpy(numbers, box->offsets, bytes);
-    memcpy(numbers + box->ndim, box->sizes, bytes);
-    *box = (struct box){box->ndim, numbers, numbers + box->ndim};
+    const struct joint_entry *entry = merge->entries[stream->piece.entry].joint;
+    return (struct write_order){
+        .item = stream->piece.holders->index,
+        .file = stream->file,
+        .is_part = stream->piece.is_part,
+        .box = merge_box(merge, &stream->piece),
+        .offset = stream->offset,
+        .data_offset = stream->piece.data_offset,
+        .length = entry->is_tensor ? stream->piece.length : entry->object_length,
+        .room = stream->piece.length,
+    };
+}
+
+/* Tells the metadata where a rank's pieces are. */
+static dcp_status note_places(struct dealing *dealing, uint32_t rank,
+                              const struct rank_layout *layout, struct metadata_piece *pieces)
+{
+    const struct metadata *metadata = dealing->merge->metadata;
+    for (size_t i = 0; i < layout->count; i++) {
+        const struct layout_stream *stream = &layout->streams[layout->sequence[i]];
+        if (i == 0 || stream->file != layout->streams[layout->sequence[i - 1]].file)
+            RETURN_IF_ERROR(add_file(dealing, rank, stream->file));
+        pieces[stream->number].file = (uint32_t)(metadata->file_count - 1);
+        pieces[stream->number].offset = stream->offset;
+    }
     return DCP_OK;
 }
 
-static dcp_status order_rank(struct dealing *dealing, uint32_t rank, struct write_orders *orders,
+static dcp_status order_rank(struct dealing *dealing, uint32_t rank, const struct order_sink *sink,
                              struct metadata_piece *pieces)
 {
     struct rank_layout layout;
     gather_streams(dealing, rank, &layout);
     RETURN_IF_ERROR(layout_assign(&layout, dealing->merge->options));
-    orders->file_count = layout.file_count;
-    orders->orders = arena_allocate_array(&orders->arena, layout.count, sizeof *orders->orders);
-    if (orders->orders == NULL)
-        return error_no_memory(layout.count * sizeof *orders->orders, "write orders");
-    for (size_t i = 0; i < layout.count; i++) {
-        const struct layout_stream *stream = &layout.streams[layout.sequence[i]];
-        struct write_order *order = &orders->orders[i];
-        *order = (struct write_order){
-            .item = stream->piece.holders->index,
-            .file = stream->file,
-            .offset = stream->offset,
-            .data_offset = stream->piece.data_offset,
-            .length = stream->piece.length,
-        };
-        RETURN_IF_ERROR(copy_box(dealing->merge, &stream->piece, &orders->arena, &order->box));
-        if (i == 0 || order->file != order[-1].file)
-            RETURN_IF_ERROR(add_file(dealing, rank, order->file));
-        pieces[stream->number].file = (uint32_t)(dealing->metadata->file_count - 1);
-        pieces[stream->number].offset = stream->offset;
-        orders->count++;
-    }
+    struct write_orders orders = {.orders = dealing->orders, .file_count = layout.file_count};
+    for (; orders.count < layout.count; orders.count++)
+        orders.orders[orders.count] =
+            order_stream(dealing->merge, &layout.streams[layout.sequence[orders.count]]);
+    if (pieces != NULL)
+        RETURN_IF_ERROR(note_places(dealing, rank, &layout, pieces));
+    return sink->take(sink->context, rank, &orders);
+}
+
+/* Without metadata only one rank's orders are wanted. */
+static dcp_status order_ranks(struct dealing *dealing, const struct order_sink *sink,
+                              struct metadata_piece *pieces)
+{
+    const struct merge *merge = dealing->merge;
+    if (pieces == NULL)
+        return order_rank(dealing, sink->only_rank, sink, pieces);
+    merge->metadata->files =
+        arena_allocate_array(&merge->metadata->arena, merge->piece_count, sizeof(char *));
+    if (merge->metadata->files == NULL)
+        return error_no_memory(merge->piece_count * sizeof(char *), "files");
+    for (uint32_t rank = 0; rank < merge->rank_count; rank++)
+        RETURN_IF_ERROR(order_rank(dealing, rank, sink, pieces));
     return DCP_OK;
 }
 
-dcp_status merge_make_orders(struct merge *merge, struct write_orders *orders,
-                             struct metadata *metadata, struct metadata_piece *pieces)
+dcp_status merge_make_orders(struct merge *merge, const struct order_sink *sink,
+                             struct metadata_piece *pieces)
 {
-    struct dealing dealing = {.merge = merge, .metadata = metadata};
-    metadata->files = arena_allocate_array(&metadata->arena, merge->piece_count, sizeof(char *));
-    dcp_status status = metadata->files != NULL
-                            ? prepare(&dealing)
-                            : error_no_memory(merge->piece_count * sizeof(char *), "files");
-    for (uint32_t rank = 0; rank < merge->rank_count && status == DCP_OK; rank++)
-        status = order_rank(&dealing, rank, &orders[rank], pieces);
+    struct dealing dealing = {.merge = merge};
+    dcp_status status = prepare(&dealing);
+    if (status == DCP_OK)
+        status = order_ranks(&dealing, sink, pieces);
+    memory_release(dealing.orders);
     memory_release(dealing.sequence);
     memory_release(dealing.streams);
     memory_release(dealing.rank_start);

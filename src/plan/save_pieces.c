@@ -2,6 +2,7 @@
 /* Equal boxes of several ranks are replicas of one chunk. The chunks of a tensor must lie inside of
  * it, must not overlap, and must cover it. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -17,12 +18,13 @@ static int compare_numbers(int32_t count, const int64_t *a, const int64_t *b)
     return 0;
 }
 
-static int compare_held(const void *left, const void *right)
+static int compare_held(const void *left, const void *right, void *context)
 {
     const struct held_item *a = left, *b = right;
-    int order = compare_numbers(a->item->ndim, a->item->box.offsets, b->item->box.offsets);
+    int32_t ndim = *(const int32_t *)context;
+    int order = compare_numbers(ndim, a->offsets, b->offsets);
     if (order == 0)
-        order = compare_numbers(a->item->ndim, a->item->box.sizes, b->item->box.sizes);
+        order = compare_numbers(ndim, a->sizes, b->sizes);
     if (order == 0 && a->rank != b->rank)
         order = a->rank < b->rank ? -1 : 1;
     if (order == 0 && a->index != b->index)
@@ -31,22 +33,40 @@ static int compare_held(const void *left, const void *right)
 }
 
 /* Ranks often come in the order of their boxes. */
-static void sort_held(struct held_item *held, size_t count)
+static void sort_held(struct held_item *held, size_t count, int32_t ndim)
 {
     size_t i = 1;
-    while (i < count && compare_held(&held[i - 1], &held[i]) <= 0)
+    while (i < count && compare_held(&held[i - 1], &held[i], &ndim) <= 0)
         i++;
     if (i < count)
-        qsort(held, count, sizeof *held, compare_held);
+        qsort_r(held, count, sizeof *held, compare_held, &ndim);
 }
 
-static dcp_status refuse_overlap(const struct held_item *a, const struct held_item *b)
+static struct box held_box(const struct merge_entry *entry, const struct held_item *held)
+{
+    return (struct box){entry->joint->ndim, held->offsets, held->sizes};
+}
+
+static dcp_status refuse_overlap(const struct merge_entry *entry, const struct held_item *a,
+                                 const struct held_item *b)
 {
     char first[BOX_TEXT], second[BOX_TEXT];
-    box_format(a->item->box, first, sizeof first);
-    box_format(b->item->box, second, sizeof second);
+    box_format(held_box(entry, a), first, sizeof first);
+    box_format(held_box(entry, b), second, sizeof second);
     return dcp_error_set(DCP_ERR_OVERLAP, "\"%s\": %s of rank %u overlaps %s of rank %u",
-                         a->item->name, first, a->rank, second, b->rank);
+                         entry->joint->name, first, a->rank, second, b->rank);
+}
+
+static dcp_status refuse_place(const struct merge_entry *entry, const struct held_item *held)
+{
+    char offsets[BOX_TEXT], sizes[BOX_TEXT], shape[BOX_TEXT];
+    int32_t ndim = entry->joint->ndim;
+    shape_format(ndim, held->offsets, offsets, sizeof offsets);
+    shape_format(ndim, held->sizes, sizes, sizeof sizes);
+    shape_format(ndim, entry->joint->global_shape, shape, sizeof shape);
+    return dcp_error_set(DCP_ERR_SHAPE,
+                         "\"%s\": chunk at %s of sizes %s of rank %u is not inside the shape %s",
+                         entry->joint->name, offsets, sizes, held->rank, shape);
 }
 
 /* Drops boxes without elements, having checked all. */
@@ -54,18 +74,10 @@ static dcp_status check_boxes(struct merge_entry *entry)
 {
     size_t kept = 0;
     for (size_t i = 0; i < entry->held_count; i++) {
-        const struct write_item *item = entry->held[i].item;
-        if (!box_check(item->box, entry->item->global_shape)) {
-            char offsets[BOX_TEXT], sizes[BOX_TEXT], shape[BOX_TEXT];
-            shape_format(item->ndim, item->box.offsets, offsets, sizeof offsets);
-            shape_format(item->ndim, item->box.sizes, sizes, sizeof sizes);
-            shape_format(item->ndim, item->global_shape, shape, sizeof shape);
-            return dcp_error_set(
-                DCP_ERR_SHAPE,
-                "\"%s\": chunk at %s of sizes %s of rank %u is not inside the shape %s", item->name,
-                offsets, sizes, entry->held[i].rank, shape);
-        }
-        if (box_volume(item->box) != 0)
+        struct box box = held_box(entry, &entry->held[i]);
+        if (!box_check(box, entry->joint->global_shape))
+            return refuse_place(entry, &entry->held[i]);
+        if (box_volume(box) != 0)
             entry->held[kept++] = entry->held[i];
     }
     entry->held_count = kept;
@@ -76,8 +88,8 @@ static struct merge_piece *add_piece(struct merge *merge, const struct merge_ent
                                      size_t first, size_t count)
 {
     struct merge_piece *piece = &merge->pieces[merge->piece_count++];
-    *piece = (struct merge_piece){.offsets = entry->held[first].item->box.offsets,
-                                  .sizes = entry->held[first].item->box.sizes,
+    *piece = (struct merge_piece){.offsets = entry->held[first].offsets,
+                                  .sizes = entry->held[first].sizes,
                                   .holders = &entry->held[first],
                                   .holder_count = (uint32_t)count,
                                   .entry = (uint32_t)(entry - merge->entries)};
@@ -91,9 +103,10 @@ static dcp_status add_pieces(struct merge *merge, const struct merge_entry *entr
     size_t first = 0;
     while (first < entry->held_count) {
         size_t end = first + 1;
-        while (end < entry->held_count && box_equal(held[first].item->box, held[end].item->box)) {
+        while (end < entry->held_count &&
+               box_equal(held_box(entry, &held[first]), held_box(entry, &held[end]))) {
             if (held[end].rank == held[end - 1].rank)
-                return refuse_overlap(&held[end - 1], &held[end]);
+                return refuse_overlap(entry, &held[end - 1], &held[end]);
             end++;
         }
         add_piece(merge, entry, first, end - first);
@@ -128,7 +141,7 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
                                size_t first, int64_t elements, struct box *boxes)
 {
     const struct merge_piece *pieces = &merge->pieces[first];
-    struct box whole = box_whole(entry->item->ndim, entry->item->global_shape);
+    struct box whole = box_whole(entry->joint->ndim, entry->joint->global_shape);
     size_t count = merge->piece_count - first;
     bool found;
     size_t a, b;
@@ -138,7 +151,7 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
         return DCP_OK;
     RETURN_IF_ERROR(box_find_overlap(boxes, count, &found, &a, &b));
     if (found)
-        return refuse_overlap(pieces[a].holders, pieces[b].holders);
+        return refuse_overlap(entry, pieces[a].holders, pieces[b].holders);
     for (size_t i = 0; i < count; i++)
         elements -= box_volume(boxes[i]);
     if (elements == 0)
@@ -149,34 +162,42 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
     box_format(box_of(whole.ndim, &hole), box, sizeof box);
     shape_format(whole.ndim, whole.sizes, shape, sizeof shape);
     return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": no rank holds %s of the shape %s",
-                         entry->item->name, box, shape);
+                         entry->joint->name, box, shape);
 }
 
 /* A tensor without elements is one piece, which all that hold any of it could write. */
-static void add_empty_piece(struct merge *merge, const struct merge_entry *entry)
+static dcp_status add_empty_piece(struct merge *merge, const struct merge_entry *entry)
 {
-    struct box whole = box_whole(entry->item->ndim, entry->item->global_shape);
+    size_t ndim = (size_t)entry->joint->ndim;
+    int64_t *numbers = arena_allocate_array(&merge->metadata->arena, 2 * ndim, sizeof *numbers);
+    if (numbers == NULL)
+        return error_no_memory(2 * ndim * sizeof *numbers, "the box of a tensor without elements");
+    memset(numbers, 0, ndim * sizeof *numbers);
+    memcpy(numbers + ndim, entry->joint->global_shape, ndim * sizeof *numbers);
     struct held_item *held = entry->held;
     size_t count = 1;
     for (size_t i = 1; i < entry->held_count; i++)
         if (held[i].rank != held[count - 1].rank)
             held[count++] = held[i];
     struct merge_piece *piece = add_piece(merge, entry, 0, count);
-    piece->offsets = whole.offsets;
-    piece->sizes = whole.sizes;
+    piece->offsets = numbers;
+    piece->sizes = numbers + ndim;
+    piece->is_part = true;
+    return DCP_OK;
 }
 
 static dcp_status find_tensor(struct merge *merge, struct merge_entry *entry, struct box *boxes)
 {
     int64_t elements;
     size_t first = merge->piece_count;
-    if (!shape_volume(entry->item->ndim, entry->item->global_shape, &elements))
-        return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": a shape that is too large", entry->item->name);
+    if (!shape_volume(entry->joint->ndim, entry->joint->global_shape, &elements))
+        return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": a shape that is too large",
+                             entry->joint->name);
     if (elements == 0) {
-        add_empty_piece(merge, entry);
+        RETURN_IF_ERROR(add_empty_piece(merge, entry));
     } else {
         RETURN_IF_ERROR(check_boxes(entry));
-        sort_held(entry->held, entry->held_count);
+        sort_held(entry->held, entry->held_count, entry->joint->ndim);
         RETURN_IF_ERROR(add_pieces(merge, entry));
         RETURN_IF_ERROR(check_pieces(merge, entry, first, elements, boxes));
     }
@@ -185,15 +206,12 @@ static dcp_status find_tensor(struct merge *merge, struct merge_entry *entry, st
     return DCP_OK;
 }
 
-/* Objects of several ranks may differ; the lowest rank's is the one that is saved. */
 static dcp_status find_object(struct merge *merge, const struct merge_entry *entry)
 {
-    for (size_t i = 1; i < entry->held_count; i++)
-        if (entry->held[i].rank == entry->held[i - 1].rank)
-            return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": two objects on rank %u",
-                                 entry->item->name, entry->held[i].rank);
     struct merge_piece *piece = add_piece(merge, entry, 0, 1);
-    piece->length = entry->item->object_length;
+    piece->length = entry->joint->object_length;
+    if (merge->options->objects_may_grow && piece->length <= INT64_MAX / 2)
+        piece->length += piece->length / 8 + SAVE_OBJECT_ROOM;
     return merge_count_length(merge, piece);
 }
 
@@ -211,7 +229,7 @@ dcp_status merge_find_pieces(struct merge *merge)
     for (size_t i = 0; i < merge->entry_count && status == DCP_OK; i++) {
         struct merge_entry *entry = &merge->entries[i];
         status =
-            entry->item->is_tensor ? find_tensor(merge, entry, boxes) : find_object(merge, entry);
+            entry->joint->is_tensor ? find_tensor(merge, entry, boxes) : find_object(merge, entry);
     }
     memory_release(boxes);
     return status;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Save planning: pure functions from plans to plans. The conductor moves the bytes between ranks.
  *
- * rank: save_plan_local(), encode -> gather -> coordinator: decode, save_plan_merge(), encode
- * orders -> scatter -> rank: decode, write. The coordinator keeps the metadata. */
+ * rank: save_plan_local(), joint_plan_add() -> up the tree, united -> coordinator:
+ * joint_plan_merge(), encode orders -> scatter -> rank: decode, write. The coordinator keeps the
+ * metadata. */
 #ifndef PLAN_SAVE_PLAN_H
 #define PLAN_SAVE_PLAN_H
 
 #include "base/buffer.h"
 #include "dcp/save.h"
+#include "plan/joint_plan.h"
 #include "state/metadata.h"
 #include "state/write_plan.h"
 
@@ -20,7 +22,8 @@ struct save_plan_options {
     dcp_replicas replicas;
     dcp_file_layout files;
     uint32_t thread_count;
-    uint32_t generation; /* part of file names, see shard_name() */
+    uint32_t generation;   /* part of file names, see shard_name() */
+    bool objects_may_grow; /* the plan will be used again: objects get more room than they need */
     plan_stream_layout layout;
 };
 
@@ -33,20 +36,31 @@ dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object
 dcp_status save_plan_encode(const struct save_plan *plan, struct buffer *out);
 dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *plan);
 
-/* Deduplicates or slices replicas, checks that ranks agree on every tensor, that chunks cover and
- * do not overlap, balances bytes, assigns files and offsets (data of large tensors at multiples of
- * 4096 of the file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes.
- * orders: one per rank; their boxes point into the plans. metadata: complete but for save_id; it
- * owns all that it points to. A tensor without elements becomes one piece that is the whole of it,
- * even where the rank's own chunk is another empty box. */
+/* Where each rank's orders go, rank by rank, as soon as they are made; they are valid during the
+ * call, and their boxes as long as the metadata. */
+struct order_sink {
+    dcp_status (*take)(void *context, uint32_t rank, const struct write_orders *orders);
+    void *context;
+    uint32_t only_rank; /* whose orders are wanted when the metadata is not */
+};
+
+/* Deduplicates or slices replicas, checks that chunks cover and do not overlap, balances bytes,
+ * assigns files and offsets (data of large tensors at multiples of 4096 of the file, of all at
+ * multiples of 64). Errors name the tensor, the ranks and the boxes. The same joint plan gives the
+ * same orders on every rank. metadata: complete but for save_id; it owns all that it points to.
+ * NULL: only the orders of one rank are wanted. A tensor without elements becomes one piece that is
+ * the whole of it, even where the rank's own chunk is another empty box. */
+dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
+                            const struct order_sink *sink, struct metadata *metadata);
+
+/* The same for plans of single ranks. orders: one per rank; their boxes are the metadata's. */
 dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
                            const struct save_plan_options *options, struct write_orders *orders,
                            struct metadata *metadata);
 
 /* What the coordinator sends back to a rank: orders that refer to the plan which that rank sent,
  * and that are checked against it when decoded, and may point into it. */
-dcp_status write_orders_encode(const struct write_orders *orders, const struct save_plan *plan,
-                               struct buffer *out);
+dcp_status write_orders_encode(const struct write_orders *orders, struct buffer *out);
 dcp_status write_orders_decode(const void *bytes, size_t size, const struct save_plan *plan,
                                struct write_orders *orders);
 

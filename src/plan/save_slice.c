@@ -70,7 +70,7 @@ static struct slicing slicing_of(const struct merge *merge, const struct merge_p
     struct slicing slicing = {
         .box = merge_box(merge, piece),
         .entry = piece->entry,
-        .element_size = dcp_dtype_size(merge->entries[piece->entry].item->dtype),
+        .element_size = dcp_dtype_size(merge->entries[piece->entry].joint->dtype),
     };
     slicing.elements = box_volume(slicing.box);
     slicing.unit = slicing.row = slicing.elements;
@@ -124,7 +124,7 @@ static dcp_status add_run(struct merge *merge, const struct slicing *slicing,
     size_t ndim = (size_t)box.ndim;
     while (start < end) {
         struct merge_piece *slice = add_slice(merge);
-        int64_t *numbers = arena_allocate_array(&merge->arena, 2 * ndim, sizeof *numbers);
+        int64_t *numbers = arena_allocate_array(&merge->metadata->arena, 2 * ndim, sizeof *numbers);
         if (slice == NULL || numbers == NULL)
             return error_no_memory(sizeof *slice, "slices of replicas");
         start += shape_next_box(box.ndim, box.sizes, start, end, numbers, numbers + ndim);
@@ -135,7 +135,7 @@ static dcp_status add_run(struct merge *merge, const struct slicing *slicing,
                                       .holders = writer,
                                       .holder_count = 1,
                                       .entry = slicing->entry,
-                                      .is_slice = true};
+                                      .is_part = true};
         RETURN_IF_ERROR(merge_stream_layout(merge, slice));
         merge->loads[writer->rank] += slice->length;
     }

@@ -32,6 +32,17 @@ dcp_status wire_end(const struct reader *reader, const char *message)
     return DCP_OK;
 }
 
+void wire_append_signed(struct buffer *out, int64_t value)
+{
+    buffer_append_varint(out, (uint64_t)value << 1 ^ (value < 0 ? UINT64_MAX : 0));
+}
+
+int64_t wire_signed(struct reader *reader)
+{
+    uint64_t value = reader_varint(reader);
+    return (int64_t)(value >> 1 ^ ((value & 1) != 0 ? UINT64_MAX : 0));
+}
+
 int64_t wire_size(struct reader *reader)
 {
     uint64_t value = reader_varint(reader);

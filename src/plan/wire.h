@@ -9,7 +9,12 @@
 #include "base/buffer.h"
 #include "state/box.h"
 
-enum wire_tag { WIRE_SAVE_PLAN = 0x11, WIRE_WRITE_ORDERS = 0x21, WIRE_DIFFERENCES = 0x31 };
+enum wire_tag {
+    WIRE_SAVE_PLAN = 0x11,
+    WIRE_JOINT_PLAN = 0x12,
+    WIRE_WRITE_ORDERS = 0x22,
+    WIRE_DIFFERENCES = 0x31
+};
 
 /* DCP_ERR_FORMAT: "MESSAGE: FAULT at byte N". */
 dcp_status wire_fault(const struct reader *reader, const char *message, const char *fault);
@@ -17,6 +22,10 @@ dcp_status wire_fault(const struct reader *reader, const char *message, const ch
 dcp_status wire_begin(struct reader *reader, enum wire_tag tag, const char *message);
 /* Nothing failed and nothing is left. */
 dcp_status wire_end(const struct reader *reader, const char *message);
+
+/* Numbers of either sign, small ones in few bytes. */
+void wire_append_signed(struct buffer *out, int64_t value);
+int64_t wire_signed(struct reader *reader);
 
 /* Varints that must fit; reader->failed if they do not. */
 int64_t wire_size(struct reader *reader);

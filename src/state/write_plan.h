@@ -34,10 +34,12 @@ struct save_plan {
 struct write_order {
     uint32_t item;   /* index into the rank's plan */
     uint32_t file;   /* n of __{rank}_{n} */
+    bool is_part;    /* the box is not just the item's own */
     struct box box;  /* tensors: the part of the item's box to write, in the tensor's coordinates */
     uint64_t offset; /* of the stream in the file */
     uint64_t data_offset; /* of the data in the stream; 0 for objects */
     uint64_t length;      /* of the stream */
+    uint64_t room; /* that is kept for the stream: more than its length for objects that may grow */
 };
 
 struct write_orders {

@@ -161,7 +161,7 @@ static void merge_plans(int ranks, struct buffer *messages, struct metadata *met
     check(save_plan_merge(plans, ranks, &options, orders, metadata));
     for (int rank = 0; rank < ranks; rank++) {
         buffer_clear(&messages[rank]);
-        check(write_orders_encode(&orders[rank], &plans[rank], &messages[rank]));
+        check(write_orders_encode(&orders[rank], &messages[rank]));
     }
     report("coordinator", seconds_since(start), "s");
     report("items", (double)items, "items");

@@ -50,7 +50,7 @@ static void check_orders_again(const struct write_orders *orders, const struct s
     struct buffer bytes;
     struct write_orders again;
     buffer_init(&bytes, 0);
-    require(write_orders_encode(orders, plan, &bytes) == DCP_OK);
+    require(write_orders_encode(orders, &bytes) == DCP_OK);
     require(write_orders_decode(bytes.data, bytes.size, plan, &again) == DCP_OK);
     require(again.count == orders->count);
     write_orders_free(&again);

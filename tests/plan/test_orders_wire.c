@@ -38,9 +38,7 @@ static int make_orders(void **state)
     assert_int_equal(samples_merge(samples, &options, &fixture->merged), DCP_OK);
     check_merged(samples, &options, &fixture->merged);
     buffer_init(&fixture->bytes, 0);
-    assert_int_equal(
-        write_orders_encode(&fixture->merged.orders[1], &samples->plans[1], &fixture->bytes),
-        DCP_OK);
+    assert_int_equal(write_orders_encode(&fixture->merged.orders[1], &fixture->bytes), DCP_OK);
     *state = fixture;
     return 0;
 }
@@ -82,6 +80,8 @@ static void orders_survive_the_journey(void **state)
         assert_int_equal(a->offset, b->offset);
         assert_int_equal(a->data_offset, b->data_offset);
         assert_int_equal(a->length, b->length);
+        assert_int_equal(a->room, b->room);
+        assert_int_equal(a->is_part, b->is_part);
         assert_true(box_equal(a->box, b->box));
     }
     write_orders_free(&orders);
@@ -130,7 +130,7 @@ static void refuse(const struct fixture *fixture, struct write_order order, uint
     struct write_orders sent = {.orders = &order, .count = 1, .file_count = file_count}, orders;
     struct buffer bytes;
     buffer_init(&bytes, 0);
-    assert_int_equal(write_orders_encode(&sent, &fixture->samples.plans[1], &bytes), DCP_OK);
+    assert_int_equal(write_orders_encode(&sent, &bytes), DCP_OK);
     assert_int_equal(decode_copy(fixture, bytes.data, bytes.size, &orders), DCP_ERR_FORMAT);
     if (strstr(dcp_error_message(), story) == NULL)
         fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), story);
@@ -141,9 +141,12 @@ static void refuse(const struct fixture *fixture, struct write_order order, uint
 static void orders_for_what_was_not_offered_are_refused(void **state)
 {
     const struct fixture *fixture = *state;
-    struct write_order sharded = {
-        .item = 1, .box = BOX(2, DIMS(2, 0), DIMS(2, 3)), .data_offset = 640, .length = 2000};
-    struct write_order object = {.item = 4, .length = 1261};
+    struct write_order sharded = {.item = 1,
+                                  .is_part = true,
+                                  .box = BOX(2, DIMS(2, 0), DIMS(2, 3)),
+                                  .data_offset = 640,
+                                  .room = 2000};
+    struct write_order object = {.item = 4, .room = 1261};
     struct write_order changed;
     assert_string_equal(fixture->samples.plans[1].items[4].name, "object");
 
@@ -154,32 +157,57 @@ static void orders_for_what_was_not_offered_are_refused(void **state)
     changed = sharded, changed.box = BOX(2, DIMS(2, 0), DIMS(3, 3));
     refuse(fixture, changed, 1, "box outside of the item");
     changed = sharded, changed.data_offset = 1990;
-    refuse(fixture, changed, 1, "stream that cannot hold the item");
+    refuse(fixture, changed, 1, "room that cannot hold the item");
     changed = sharded, changed.data_offset = 2001;
-    refuse(fixture, changed, 1, "stream that cannot hold the item");
+    refuse(fixture, changed, 1, "room that cannot hold the item");
     changed = sharded, changed.offset = INT64_MAX;
-    refuse(fixture, changed, 1, "stream that cannot hold the item");
-    changed = object, changed.length = 1262;
-    refuse(fixture, changed, 1, "stream that cannot hold the item");
+    refuse(fixture, changed, 1, "room that cannot hold the item");
+    changed = object, changed.room = 1260;
+    refuse(fixture, changed, 1, "room that cannot hold the item");
     changed = object, changed.data_offset = 64;
-    refuse(fixture, changed, 1, "stream that cannot hold the item");
+    refuse(fixture, changed, 1, "room that cannot hold the item");
+
+    changed = object, changed.is_part = true;
+    refuse(fixture, changed, 1, "part of an object");
 
     struct write_order twice[2] = {object, object};
     struct write_orders sent = {.orders = twice, .count = 2, .file_count = 1}, orders;
     struct buffer bytes;
     twice[1].offset = 1260;
     buffer_init(&bytes, 0);
-    assert_int_equal(write_orders_encode(&sent, &fixture->samples.plans[1], &bytes), DCP_OK);
+    assert_int_equal(write_orders_encode(&sent, &bytes), DCP_OK);
     assert_int_equal(decode_copy(fixture, bytes.data, bytes.size, &orders), DCP_ERR_FORMAT);
-    assert_non_null(strstr(dcp_error_message(), "streams out of order"));
+    assert_non_null(strstr(dcp_error_message(), "room that cannot hold the item"));
     write_orders_free(&orders);
+    buffer_free(&bytes);
+}
+
+/* Orders that are used again fit objects that have grown or shrunk within their room. */
+static void objects_are_as_long_as_they_are(void **state)
+{
+    const struct fixture *fixture = *state;
+    struct write_item *item = &fixture->samples.plans[1].items[4];
+    uint64_t length = item->object_length;
+    struct write_order order = {.item = 4, .room = 1300};
+    struct write_orders sent = {.orders = &order, .count = 1, .file_count = 1}, orders;
+    struct buffer bytes;
+    buffer_init(&bytes, 0);
+    assert_int_equal(write_orders_encode(&sent, &bytes), DCP_OK);
+    for (item->object_length = 1299; item->object_length <= 1301; item->object_length++) {
+        dcp_status status = decode_copy(fixture, bytes.data, bytes.size, &orders);
+        assert_int_equal(status, item->object_length > 1300 ? DCP_ERR_FORMAT : DCP_OK);
+        if (status == DCP_OK)
+            assert_int_equal(orders.orders[0].length, item->object_length);
+        write_orders_free(&orders);
+    }
+    item->object_length = length;
     buffer_free(&bytes);
 }
 
 static void an_unknown_item_is_refused(void **state)
 {
     const struct fixture *fixture = *state;
-    const unsigned char bytes[] = {0x21, 1, 1, 200, 1, 0, 0, 0, 0};
+    const unsigned char bytes[] = {0x22, 1, 1, 200, 1, 0, 0, 0, 0};
     struct write_orders orders;
     assert_int_equal(decode_copy(fixture, bytes, sizeof bytes, &orders), DCP_ERR_FORMAT);
     assert_non_null(strstr(dcp_error_message(), "unknown item or file"));
@@ -210,6 +238,7 @@ int main(void)
         cmocka_unit_test(every_cut_is_refused),
         cmocka_unit_test(damage_is_refused_or_harmless),
         cmocka_unit_test(orders_for_what_was_not_offered_are_refused),
+        cmocka_unit_test(objects_are_as_long_as_they_are),
         cmocka_unit_test(an_unknown_item_is_refused),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

@@ -257,7 +257,7 @@ static void save(struct world *world, const struct rank *ranks, int count,
         struct write_orders orders;
         struct buffer message;
         buffer_init(&message, 0);
-        assert_int_equal(write_orders_encode(&merged.orders[r], &sent.plans[r], &message), DCP_OK);
+        assert_int_equal(write_orders_encode(&merged.orders[r], &message), DCP_OK);
         assert_int_equal(write_orders_decode(message.data, message.size, &local[r], &orders),
                          DCP_OK);
         for (size_t i = 0; i < orders.count; i++)

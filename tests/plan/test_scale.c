@@ -102,7 +102,7 @@ static void time_model(const struct model *model)
     start = clock_monotonic_ns();
     for (size_t rank = 0; rank < ranks; rank++) {
         buffer_clear(&messages[rank]);
-        require(write_orders_encode(&orders[rank], &plans[rank], &messages[rank]));
+        require(write_orders_encode(&orders[rank], &messages[rank]));
         returned += messages[rank].size;
     }
     double encoding = seconds_since(start);
