@@ -1,5 +1,6 @@
 # Finds what the library stands on. Sets DCP_HAVE_<PART> for the optional parts, and collects what a program that links
 # the static libraries has to link as well.
+include(CheckSymbolExists)
 include(FeatureSummary)
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
@@ -29,6 +30,11 @@ set(dcp_links Threads::Threads)
 dcp_module(libdeflate libdeflate REQUIRED)
 dcp_module(xxhash libxxhash REQUIRED)
 dcp_module(cjson libcjson REQUIRED)
+
+# Some builds of xxHash choose among vector instructions when they run.
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::xxhash)
+check_symbol_exists(XXH3_64bits_dispatch xxh_x86dispatch.h DCP_HAVE_XXHASH_DISPATCH)
+unset(CMAKE_REQUIRED_LIBRARIES)
 
 if(NOT DCP_ZSTD STREQUAL "OFF")
     dcp_module(zstd libzstd)

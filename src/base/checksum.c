@@ -5,13 +5,44 @@
 
 /* Its stream state is a plain struct only under this macro; we allocate it ourselves. */
 #define XXH_STATIC_LINKING_ONLY
+#if DCP_HAVE_XXHASH_DISPATCH
+/* Vectors as wide as the processor has, found out when first used. */
+#include <xxh_x86dispatch.h>
+#else
 #include <xxhash.h>
+#endif
 
 #include "base/memory.h"
 
 uint32_t crc32_update(uint32_t crc, const void *bytes, size_t size)
 {
     return size != 0 ? libdeflate_crc32(crc, bytes, size) : crc;
+}
+
+/* Polynomials over GF(2), reflected: the highest bit stands for 1. */
+#define CRC32_POLYNOMIAL 0xedb88320u
+#define CRC32_ONE        0x80000000u
+
+static uint32_t crc32_multiply(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+    for (uint32_t bit = CRC32_ONE; bit != 0; bit >>= 1) {
+        product ^= a & bit ? b : 0;
+        b = b >> 1 ^ (b & 1 ? CRC32_POLYNOMIAL : 0);
+    }
+    return product;
+}
+
+uint32_t crc32_join(uint32_t first, uint32_t second, uint64_t second_size)
+{
+    /* What so many zero bytes would do to the first: x^(8 * second_size), by squaring. */
+    uint32_t power = CRC32_ONE >> 8, shift = CRC32_ONE;
+    for (uint64_t left = second_size; left != 0; left >>= 1) {
+        if (left & 1)
+            shift = crc32_multiply(shift, power);
+        power = crc32_multiply(power, power);
+    }
+    return crc32_multiply(shift, first) ^ second;
 }
 
 uint64_t xxh3_64(const void *bytes, size_t size)

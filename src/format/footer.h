@@ -12,7 +12,7 @@
 #include "base/byte_source.h"
 #include "state/metadata.h"
 
-#define FOOTER_BLOCK_SIZE (1u << 20) /* bytes of the file under one checksum */
+#define FOOTER_BLOCK_SIZE (64u << 10) /* bytes of the file under one checksum */
 
 struct footer {
     char save_id[40];

@@ -40,6 +40,21 @@ static void crc_continues(void **state)
     assert_int_equal(crc32_update(crc, data + 17, sizeof data - 17), whole);
 }
 
+static void crcs_are_joined(void **state)
+{
+    (void)state;
+    uint32_t whole = crc32_update(0, data, sizeof data);
+    for (size_t cut = 0; cut <= sizeof data; cut += cut / 3 + 1) {
+        uint32_t first = crc32_update(0, data, cut);
+        uint32_t second = crc32_update(0, data + cut, sizeof data - cut);
+        assert_int_equal(crc32_join(first, second, sizeof data - cut), whole);
+    }
+    /* More zeros than would fit any memory, in two steps and in one. */
+    uint32_t zeros = crc32_join(0, 0, UINT64_MAX / 2);
+    assert_int_equal(crc32_join(crc32_join(1, 0, UINT64_MAX / 2), zeros, UINT64_MAX / 2),
+                     crc32_join(1, 0, UINT64_MAX / 2 * 2));
+}
+
 static void hash_in_pieces(void **state)
 {
     (void)state;
@@ -68,6 +83,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_values),
         cmocka_unit_test(crc_continues),
+        cmocka_unit_test(crcs_are_joined),
         cmocka_unit_test(hash_in_pieces),
         cmocka_unit_test(a_stream_without_memory),
     };
