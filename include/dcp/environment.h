@@ -53,8 +53,8 @@ DCP_API void dcp_set_log(dcp_log_function function, void *context, dcp_log_level
 /**
  * How the bytes of files are moved: flags, at most one of each pair. What is not said is chosen:
  * small files are written and read plainly, large ones by what is there, and a log line says once
- * what is not. What is said holds for files of any size, and what cannot be had is then
- * DCP_ERR_UNSUPPORTED. The files' bytes are the same.
+ * what is not; what the page cache holds is read from there. What is said holds for files of any
+ * size, and what cannot be had is then DCP_ERR_UNSUPPORTED. The files' bytes are the same.
  */
 typedef enum dcp_io {
     DCP_IO_AUTO = 0,

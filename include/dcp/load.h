@@ -96,8 +96,8 @@ typedef struct dcp_load_options {
     int32_t thread_count;   /**< threads of this rank that read tensors, at most
                                DCP_MAX_LOAD_THREADS; 0 means up to 4, as the load is large and
                                processors are at hand */
-    uint32_t io; /**< of dcp_io: how large tensors are read; DCP_IO_DIRECT is for memory that is
-                    aligned to 4096, and through the page cache where it is not demanded */
+    uint32_t io; /**< of dcp_io: how large tensors are read. What is not said is chosen by where
+                    the bytes are: from the page cache what it holds, else around it. */
 
     /**
      * Patterns over flattened names: the load is about names that match one of `include` (none

@@ -63,6 +63,8 @@ struct file_ops {
     int (*pwrite)(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
                   size_t *done);
     int (*allocate)(void *context, int descriptor, uint64_t size); /* EOPNOTSUPP is fine */
+    /* Whether a range lies in the page cache, as far as a few samples tell. NULL: nobody knows. */
+    int (*cached)(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
     int (*sync)(void *context, int descriptor);
     int (*sync_directory)(void *context, const char *path);
     int (*information)(void *context, const char *path, struct file_information *information);

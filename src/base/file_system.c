@@ -6,6 +6,7 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -82,6 +83,29 @@ static int system_allocate(void *context, int descriptor, uint64_t size)
     if (is_memory(descriptor))
         return EOPNOTSUPP;
     return fallocate(descriptor, 0, 0, (off_t)size) == 0 ? 0 : errno;
+}
+
+/* The mapping is only asked about and never touched, so that a file that shrinks does no harm. Of a
+ * file that is neither ours nor writable the kernel says that everything is there. */
+static int system_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached)
+{
+    enum { SAMPLES = 8 };
+    (void)context;
+    if (offset > INT64_MAX)
+        return EOVERFLOW;
+    unsigned char *range = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, (off_t)offset);
+    if (range == MAP_FAILED)
+        return errno;
+    int result = 0;
+    *cached = true;
+    for (size_t i = 0; i < SAMPLES && *cached && result == 0; i++) {
+        unsigned char resident = 0;
+        size_t at = size / SAMPLES * i & ~(FILE_PAGE - 1);
+        result = mincore(range + at, 1, &resident) == 0 ? 0 : errno;
+        *cached = resident & 1;
+    }
+    munmap(range, size);
+    return result;
 }
 
 static int system_sync(void *context, int descriptor)
@@ -184,6 +208,7 @@ const struct file_ops file_ops_system = {
     .pread = system_pread,
     .pwrite = system_pwrite,
     .allocate = system_allocate,
+    .cached = system_cached,
     .sync = system_sync,
     .sync_directory = system_sync_directory,
     .information = system_information,

@@ -7,11 +7,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Bytes that are read and then checksummed at a time: stay in a core's cache in between. */
-#define PIECE ((size_t)256 << 10)
-/* From here on it is worth reading ahead. */
-#define LARGE ((size_t)8 << 20)
-
 dcp_status checked_crc_error(uint64_t offset, uint32_t stored, uint32_t computed)
 {
     return dcp_error_set(DCP_ERR_CHECKSUM,
@@ -51,18 +46,21 @@ static dcp_status hash_piece(struct checked_source *checked, uint64_t position,
     while (position < end) {
         uint64_t index = position / file->block_size;
         uint64_t stop = block_end(file, index) < end ? block_end(file, index) : end;
-        if (position == index * file->block_size) {
-            checked->hash_valid = true;
-            xxh3_stream_reset(checked->hash);
+        bool begins = position == index * file->block_size, ends = stop == block_end(file, index);
+        if (begins && ends) {
+            RETURN_IF_ERROR(check_block(checked, index, xxh3_64(bytes, (size_t)(stop - position))));
+        } else {
+            if (begins)
+                xxh3_stream_reset(checked->hash);
+            checked->hash_valid = checked->hash_valid || begins;
+            if (checked->hash_valid)
+                xxh3_stream_update(checked->hash, bytes, (size_t)(stop - position));
+            if (checked->hash_valid && ends)
+                RETURN_IF_ERROR(check_block(checked, index, xxh3_stream_digest(checked->hash)));
         }
-        if (checked->hash_valid)
-            xxh3_stream_update(checked->hash, bytes, (size_t)(stop - position));
+        checked->hash_valid = checked->hash_valid && !ends;
         bytes += stop - position;
         position = stop;
-        if (checked->hash_valid && position == block_end(file, index)) {
-            checked->hash_valid = false;
-            RETURN_IF_ERROR(check_block(checked, index, xxh3_stream_digest(checked->hash)));
-        }
     }
     checked->hash_position = position;
     return DCP_OK;
@@ -102,22 +100,6 @@ static dcp_status check_piece(void *context, uint64_t position, const unsigned c
     return crc_piece(checked, position, bytes, size);
 }
 
-static dcp_status read_pieces(struct checked_source *checked, uint64_t position,
-                              unsigned char *bytes, size_t size)
-{
-    if (size >= LARGE)
-        return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked);
-    while (size > 0) {
-        size_t piece = size < PIECE ? size : PIECE;
-        RETURN_IF_ERROR(shard_file_read(checked->file, bytes, piece, position));
-        RETURN_IF_ERROR(check_piece(checked, position, bytes, piece));
-        position += piece;
-        bytes += piece;
-        size -= piece;
-    }
-    return DCP_OK;
-}
-
 /* Reads a block into memory of its size and checks it. */
 static dcp_status load_block(struct checked_source *checked, uint64_t index, unsigned char *bytes)
 {
@@ -127,31 +109,39 @@ static dcp_status load_block(struct checked_source *checked, uint64_t index, uns
     return check_block(checked, index, xxh3_64(bytes, size));
 }
 
-/* Whole blocks go straight to where they are wanted, parts of blocks through the block at hand. */
+/* A part of a block, through the block at hand. */
+static dcp_status read_in_block(struct checked_source *checked, uint64_t position,
+                                unsigned char *bytes, size_t size)
+{
+    uint64_t index = position / checked->file->block_size;
+    if (checked->block_index != index) {
+        checked->block_index = UINT64_MAX;
+        RETURN_IF_ERROR(load_block(checked, index, checked->block));
+        checked->block_index = index;
+    }
+    memcpy(bytes, checked->block + (position - index * checked->file->block_size), size);
+    return progress_part_add(&checked->part, size);
+}
+
+/* Whole blocks go straight to where they are wanted. */
 static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
                               unsigned char *bytes, size_t size)
 {
     const struct shard_file *file = checked->file;
     uint64_t end = position + size;
+    uint64_t last = end == file->content_length ? end : end / file->block_size * file->block_size;
     while (position < end) {
         uint64_t index = position / file->block_size;
-        uint64_t start = index * file->block_size;
         uint64_t stop = block_end(file, index) < end ? block_end(file, index) : end;
-        size_t taken = (size_t)(stop - position);
-        if (position == start && stop == block_end(file, index)) {
-            RETURN_IF_ERROR(load_block(checked, index, bytes));
+        if (position == index * file->block_size && position < last) {
+            stop = last;
+            RETURN_IF_ERROR(shard_file_read_ahead(checked->file, bytes, (size_t)(stop - position),
+                                                  position, check_piece, checked));
         } else {
-            if (checked->block_index != index) {
-                checked->block_index = UINT64_MAX;
-                RETURN_IF_ERROR(load_block(checked, index, checked->block));
-                checked->block_index = index;
-            }
-            memcpy(bytes, checked->block + (position - start), taken);
+            RETURN_IF_ERROR(read_in_block(checked, position, bytes, (size_t)(stop - position)));
         }
-        RETURN_IF_ERROR(progress_part_add(&checked->part, taken));
-        RETURN_IF_ERROR(crc_piece(checked, position, bytes, taken));
+        bytes += stop - position;
         position = stop;
-        bytes += taken;
     }
     return DCP_OK;
 }
@@ -162,7 +152,7 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
     uint64_t position = checked->offset + offset;
     if (checked->block && position + size <= checked->file->content_length)
         return read_blocks(checked, position, bytes, size);
-    return read_pieces(checked, position, bytes, size);
+    return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked);
 }
 
 dcp_status checked_source_open(struct checked_source *checked, struct shard_file *file,
@@ -172,14 +162,25 @@ dcp_status checked_source_open(struct checked_source *checked, struct shard_file
     *checked = (struct checked_source){
         .file = file, .offset = offset, .hash_position = UINT64_MAX, .block_index = UINT64_MAX};
     *source = (struct byte_source){.read = read_checked, .context = checked, .size = length};
-    if (verification == DCP_VERIFY_NONE || file->footer != FOOTER_GOOD)
+    return verification == DCP_VERIFY_WIDEN ? checked_source_widen(checked) : DCP_OK;
+}
+
+dcp_status checked_source_hash(struct checked_source *checked)
+{
+    if (checked->file->footer == FOOTER_GOOD && !checked->hash)
+        checked->hash = xxh3_stream_new();
+    return checked->hash || checked->file->footer != FOOTER_GOOD
+               ? DCP_OK
+               : error_no_memory(1024, "a running checksum");
+}
+
+dcp_status checked_source_widen(struct checked_source *checked)
+{
+    if (checked->file->footer != FOOTER_GOOD || checked->block)
         return DCP_OK;
-    if (verification == DCP_VERIFY_WIDEN) {
-        checked->block = memory_allocate(file->block_size);
-        return checked->block ? DCP_OK : error_no_memory(file->block_size, "a block");
-    }
-    checked->hash = xxh3_stream_new();
-    return checked->hash ? DCP_OK : error_no_memory(1024, "a running checksum");
+    checked->block = memory_allocate(checked->file->block_size);
+    return checked->block ? checked_source_hash(checked)
+                          : error_no_memory(checked->file->block_size, "a block");
 }
 
 void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A part of a shard file as a byte source that checks what is read through it: the blocks of the
- * file against its footer, and one record (the data of a tensor) against its CRC-32.
+/* A part of a shard file as a byte source that checks what is read through it. A byte is checked
+ * once: by the footer's checksum of its block where that is cheap, else by the CRC-32 of its record
+ * (the data of a tensor).
  *
- * With DCP_VERIFY_READ, whatever part of the checks the reads happen to cover is made as the bytes
- * pass by, in whatever pieces they are asked for, as long as they are asked for in order. With
- * DCP_VERIFY_WIDEN, whole blocks are read, so that every byte that is handed out has been checked,
- * before it is. For one thread. */
+ * Hashing checks the blocks that reads happen to cover, in whatever pieces they are asked for, as
+ * long as they are asked for in order. Widening reads whole blocks, so that every byte that is
+ * handed out has been checked, before it is. A watch checks a record that passes by as a whole. For
+ * one thread.
+ */
 #ifndef STORAGE_CHECKED_SOURCE_H
 #define STORAGE_CHECKED_SOURCE_H
 
@@ -34,10 +36,14 @@ struct checked_source {
 };
 
 /* source->read gives bytes offset + 0 to offset + length - 1 of the file. Both must stay where they
- * are. */
+ * are. DCP_VERIFY_WIDEN widens, and with any other verification nothing is checked until one of the
+ * following is called. */
 dcp_status checked_source_open(struct checked_source *checked, struct shard_file *file,
                                uint64_t offset, uint64_t length, dcp_verification verification,
                                struct byte_source *source);
+/* From now on; without a good footer these do nothing. */
+dcp_status checked_source_hash(struct checked_source *checked);
+dcp_status checked_source_widen(struct checked_source *checked);
 /* Checks a record's CRC when it passes by as a whole. offset: in the part. */
 void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
                           uint32_t crc);

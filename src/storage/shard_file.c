@@ -52,7 +52,7 @@ static char *path_of(const struct shard_reader *reader, const char *name)
  * and .pt files come from the caller's own directory, where download caches keep links, and names
  * of a union's chosen members from the caller. */
 static dcp_status open_name(const struct shard_reader *reader, const char *name,
-                            const struct metadata_member *member, struct file *file)
+                            const struct metadata_member *member, struct file *file, uint64_t *size)
 {
     bool follow = reader->form == STORAGE_SAFETENSORS || reader->form == STORAGE_PT;
     size_t given = member && member->chosen ? strlen(member->name) + 1 : 0;
@@ -65,9 +65,10 @@ static dcp_status open_name(const struct shard_reader *reader, const char *name,
     unsigned flags = follow ? FILE_READ : FILE_NO_FOLLOW;
     if (status == DCP_OK)
         status = file_open(file, reader->ops, path, flags);
-    /* What is in the page cache is faster read from there, so only on demand. */
-    if (status == DCP_OK && reader->io & DCP_IO_DIRECT)
-        status = io_open_direct(file, reader->io, 0, flags);
+    if (status == DCP_OK)
+        status = file_size(file, size);
+    if (status == DCP_OK)
+        status = io_open_direct(file, reader->io, *size, flags);
     memory_release(path);
     return status;
 }
@@ -92,9 +93,7 @@ static dcp_status file_new(struct shard_reader *reader, const char *name,
     file->name = name;
     file->reader = reader;
     file->file.descriptor = -1;
-    dcp_status status = open_name(reader, name, member, &file->file);
-    if (status == DCP_OK)
-        status = file_size(&file->file, &file->size);
+    dcp_status status = open_name(reader, name, member, &file->file, &file->size);
     file->content_length = file->size;
     if (status == DCP_OK && (reader->form == STORAGE_DCP || reader->form == STORAGE_UNION))
         status = shard_footer_read(file, member ? member->save_id : reader->metadata->save_id);
@@ -245,6 +244,7 @@ void shard_reader_free(struct shard_reader *reader)
     }
     if (reader->pinned)
         file_free(reader->pinned);
+    shard_reader_free_lanes(reader);
     pthread_mutex_destroy(&reader->mutex);
     memory_release(reader->files);
     memory_release(reader->directory);

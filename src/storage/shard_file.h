@@ -30,6 +30,8 @@ struct shard_file {
     struct shard_file *newer, *older; /* open files in order of use */
 };
 
+struct read_lane; /* what reading ahead takes */
+
 struct shard_reader {
     const struct file_ops *ops;
     char *directory;
@@ -42,6 +44,7 @@ struct shard_reader {
     size_t file_count;
     size_t open_count;
     struct shard_file *newest, *oldest;
+    struct read_lane *lanes;   /* that nobody uses at the moment */
     struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */
     atomic_uint_fast64_t bytes_read;
     atomic_uint_fast64_t files_opened;
@@ -65,11 +68,15 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file);
 
 /* Reads, and counts what was read. Threads need no lock. */
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
-/* Calls visit for piece after piece of a large range, of which it gets the next ones meanwhile. */
+/* Reads, and calls visit for piece after piece, in order. Of a large range that the page cache does
+ * not hold, the next pieces are got meanwhile, around the cache if there is a way, if need be
+ * through buffers of 4 MiB. Pieces but the last are of 512 KiB. */
 typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
                                           const unsigned char *bytes, size_t size);
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
                                  shard_piece_visitor visit, void *context);
+/* Frees what reading ahead has left for later reads. */
+void shard_reader_free_lanes(struct shard_reader *reader);
 /* The whole file, footer and all. */
 struct byte_source shard_file_source(struct shard_file *file);
 

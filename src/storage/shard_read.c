@@ -12,6 +12,8 @@
 #include "storage/stored_item.h"
 
 #define CHECK_SIZE ((size_t)1 << 20)
+/* Blocks that are read on top are at most two of so many. */
+#define WIDEN_BLOCKS 64
 
 /* Whether inner lies inside outer. */
 static bool box_is_inside(struct box inner, int32_t ndim, const int64_t *offsets,
@@ -77,19 +79,38 @@ static bool is_record(const struct tensor_view *view)
            bytes == view->storage_bytes && copy_is_dense(view->ndim, view->sizes, view->strides);
 }
 
-/* Sees to it that the record's CRC is checked: now if it is at hand, or if everything is to be
- * checked and nothing else will; otherwise if it happens to be read as a whole. */
-static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
-                                dcp_verification verification, bool whole)
+/* Whether the region is one run of so many blocks of the file that reading the first and the last
+ * one whole costs next to nothing. */
+static bool is_worth_widening(const struct stored_item *item, const struct tensor_view *view,
+                              struct box region)
 {
-    if (!view->has_crc || verification == DCP_VERIFY_NONE)
-        return DCP_OK;
+    uint64_t bytes;
+    return copy_is_dense(region.ndim, region.sizes, view->strides) &&
+           shape_bytes(region.ndim, region.sizes, view->dtype, &bytes) &&
+           bytes / WIDEN_BLOCKS >= item->file->block_size;
+}
+
+/* Sees to it that what is read is checked, each byte once: by its record's CRC if that is at hand,
+ * by whole blocks if there are many; else by the CRC if the record is read as a whole, or if
+ * everything is to be checked and nothing else can; otherwise by blocks that happen to be whole. */
+static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
+                                struct box region, dcp_verification verification, bool whole)
+{
+    bool footer = item->file->footer == FOOTER_GOOD;
     bool at_hand = item->memory || item->inflated;
-    bool other = verification == DCP_VERIFY_READ || item->file->footer == FOOTER_GOOD ||
-                 (whole && is_record(view));
-    if (at_hand || !other)
+    bool record = view->has_crc && whole && is_record(view);
+    if (verification == DCP_VERIFY_NONE || (at_hand && !view->has_crc))
+        return DCP_OK;
+    if (at_hand)
         return check_record(item, view);
-    checked_source_watch(&item->checked, view->data_offset, view->data_length, view->crc);
+    if (footer && (verification == DCP_VERIFY_WIDEN || is_worth_widening(item, view, region)))
+        return checked_source_widen(&item->checked);
+    if (footer && !record)
+        return checked_source_hash(&item->checked);
+    if (view->has_crc && !record && verification == DCP_VERIFY_WIDEN)
+        return check_record(item, view);
+    if (view->has_crc)
+        checked_source_watch(&item->checked, view->data_offset, view->data_length, view->crc);
     return DCP_OK;
 }
 
@@ -138,7 +159,7 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
         return blame(reader, entry, piece, status);
     status = stored_item_view(&item, &view);
     if (status == DCP_OK)
-        status = arrange_check(&item, &view, verification, whole);
+        status = arrange_check(&item, &view, region, verification, whole);
     if (status == DCP_OK) {
         uint64_t wanted = (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype);
         item.checked.part = (struct progress_part){reader->progress, wanted};

@@ -1,27 +1,56 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading a large range of a file with several reads under way. */
+/* Reading a range of a file piece by piece: what the page cache has is copied from there, and of
+ * what it has not several pieces are under way at a time, around it. */
+#include <string.h>
+
 #include "base/error.h"
+#include "base/memory.h"
 #include "storage/io_queue.h"
 #include "storage/shard_file.h"
 
 /* Stays in a core's cache from being read, if that is at once, until it has been visited. */
 #define PIECE ((size_t)512 << 10)
+/* Pieces that are under way at a time. */
+#define AHEAD ((size_t)8)
+/* From here on a range is worth asking where it is. */
+#define LARGE ((size_t)4 << 20)
+/* What is asked about at a time. */
+#define GROUP ((uint64_t)8 << 20)
+/* A piece may begin and end inside a page. */
+#define BUFFER_SIZE (PIECE + 2 * FILE_PAGE)
+
+/* What reading ahead takes; made when first needed, and reused by the reads that follow. */
+struct read_lane {
+    struct io_queue *queue;
+    unsigned char *buffers; /* of each piece that is under way; NULL until needed */
+    struct read_lane *next;
+};
+
+enum piece_way {
+    PIECE_AT_ITS_TURN, /* from the page cache */
+    PIECE_STRAIGHT,
+    PIECE_BUFFERED /* where it goes is not aligned as direct transfers must be */
+};
 
 /* A range that is read: the pieces from `visited` to `started` are under way. */
 struct reading {
-    struct io_queue *queue;
     struct shard_file *file;
+    struct read_lane *lane;
     unsigned char *bytes;
     size_t size;
     uint64_t offset;
     size_t started;
     size_t visited;
-    struct io_transfer transfers[IO_QUEUE_DEPTH];
+    bool demanded;        /* to go by a queue, wherever it is */
+    uint64_t group_start; /* the group that was last asked about */
+    bool group_cached;
+    enum piece_way ways[AHEAD];
+    struct io_transfer transfers[AHEAD];
 };
 
-static struct io_transfer *transfer_at(struct reading *reading, size_t position)
+static size_t slot_of(size_t position)
 {
-    return &reading->transfers[position / PIECE % IO_QUEUE_DEPTH];
+    return position / PIECE % AHEAD;
 }
 
 static size_t piece_at(const struct reading *reading, size_t position)
@@ -30,42 +59,183 @@ static size_t piece_at(const struct reading *reading, size_t position)
     return left < PIECE ? left : PIECE;
 }
 
-/* Fills the queue, unless the first piece is there already: then reading ahead would only drive it
- * out of the core's cache. */
-static void start_pieces(struct reading *reading)
+static dcp_status take_lane(struct reading *reading)
+{
+    struct shard_reader *reader = reading->file->reader;
+    pthread_mutex_lock(&reader->mutex);
+    struct read_lane *lane = reader->lanes;
+    if (lane)
+        reader->lanes = lane->next;
+    pthread_mutex_unlock(&reader->mutex);
+    if (!lane) {
+        lane = memory_allocate_zeroed(1, sizeof *lane);
+        if (!lane)
+            return error_no_memory(sizeof *lane, "reading ahead");
+        dcp_status status = io_queue_open(reader->ops, reader->io, IO_LARGE_FILE, &lane->queue);
+        if (status != DCP_OK) {
+            memory_release(lane);
+            return status;
+        }
+        if (io_queue_has_ring(lane->queue))
+            atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
+    }
+    reading->lane = lane;
+    return DCP_OK;
+}
+
+static void lane_free(struct read_lane *lane)
+{
+    io_queue_close(lane->queue);
+    memory_release_aligned(lane->buffers);
+    memory_release(lane);
+}
+
+/* One with transfers under way is of no further use. */
+static void give_lane(struct reading *reading)
+{
+    struct shard_reader *reader = reading->file->reader;
+    struct read_lane *lane = reading->lane;
+    if (!lane)
+        return;
+    if (reading->visited < reading->started) {
+        lane_free(lane);
+        return;
+    }
+    pthread_mutex_lock(&reader->mutex);
+    lane->next = reader->lanes;
+    reader->lanes = lane;
+    pthread_mutex_unlock(&reader->mutex);
+}
+
+void shard_reader_free_lanes(struct shard_reader *reader)
+{
+    while (reader->lanes) {
+        struct read_lane *lane = reader->lanes;
+        reader->lanes = lane->next;
+        lane_free(lane);
+    }
+}
+
+/* Whether the page cache has the piece, or nobody knows. */
+static bool is_cached(struct reading *reading, uint64_t position)
+{
+    const struct file *file = &reading->file->file;
+    uint64_t group = position / GROUP * GROUP, size = reading->file->size;
+    if (reading->size < LARGE || !file->ops->cached)
+        return true;
+    if (group != reading->group_start) {
+        uint64_t length = size - group < GROUP ? size - group : GROUP;
+        reading->group_start = group;
+        if (group >= size || file->ops->cached(file->ops->context, file->descriptor, group,
+                                               (size_t)length, &reading->group_cached) != 0)
+            reading->group_cached = true;
+    }
+    return reading->group_cached;
+}
+
+/* Direct transfers cannot reach into the page that the file ends in the middle of. */
+static enum piece_way choose_way(struct reading *reading, size_t at)
+{
+    const struct shard_file *file = reading->file;
+    uint64_t position = reading->offset + at;
+    if (!reading->demanded && is_cached(reading, position))
+        return PIECE_AT_ITS_TURN;
+    if (file->file.direct < 0 ||
+        (((uintptr_t)reading->bytes | (uintptr_t)reading->offset) & (FILE_PAGE - 1)) == 0)
+        return PIECE_STRAIGHT;
+    uint64_t end = position + piece_at(reading, at);
+    return end <= (file->size & ~(uint64_t)(FILE_PAGE - 1)) ? PIECE_BUFFERED : PIECE_STRAIGHT;
+}
+
+static dcp_status start_buffered(struct reading *reading, size_t at)
+{
+    struct read_lane *lane = reading->lane;
+    uint64_t page = FILE_PAGE - 1, position = reading->offset + at;
+    uint64_t start = position & ~page;
+    uint64_t end = (position + piece_at(reading, at) + page) & ~page;
+    if (!lane->buffers)
+        lane->buffers = memory_allocate_aligned(FILE_PAGE, AHEAD * BUFFER_SIZE);
+    if (!lane->buffers)
+        return error_no_memory(AHEAD * BUFFER_SIZE, "buffers for reading ahead");
+    io_queue_read(lane->queue, &reading->transfers[slot_of(at)], &reading->file->file,
+                  lane->buffers + slot_of(at) * BUFFER_SIZE, (size_t)(end - start), start);
+    return DCP_OK;
+}
+
+static dcp_status start_piece(struct reading *reading, size_t at)
+{
+    enum piece_way way = choose_way(reading, at);
+    reading->ways[slot_of(at)] = way;
+    if (way == PIECE_AT_ITS_TURN)
+        return DCP_OK;
+    if (!reading->lane)
+        RETURN_IF_ERROR(take_lane(reading));
+    if (way == PIECE_BUFFERED)
+        return start_buffered(reading, at);
+    io_queue_read(reading->lane->queue, &reading->transfers[slot_of(at)], &reading->file->file,
+                  reading->bytes + at, piece_at(reading, at), reading->offset + at);
+    return DCP_OK;
+}
+
+/* Whether the next piece to be visited is at hand: then reading ahead would only drive it out of
+ * the core's cache. */
+static bool is_at_hand(struct reading *reading)
+{
+    size_t slot = slot_of(reading->visited);
+    return reading->ways[slot] == PIECE_AT_ITS_TURN ||
+           io_queue_is_complete(reading->lane->queue, &reading->transfers[slot]);
+}
+
+static dcp_status start_pieces(struct reading *reading)
 {
     while (reading->started < reading->size &&
-           reading->started - reading->visited < IO_QUEUE_DEPTH * PIECE) {
-        size_t at = reading->started;
-        if (at > reading->visited &&
-            io_queue_is_complete(reading->queue, transfer_at(reading, reading->visited)))
+           reading->started - reading->visited < AHEAD * PIECE) {
+        if (reading->started > reading->visited && is_at_hand(reading))
             break;
-        io_queue_read(reading->queue, transfer_at(reading, at), &reading->file->file,
-                      reading->bytes + at, piece_at(reading, at), reading->offset + at);
-        reading->started += piece_at(reading, at);
+        RETURN_IF_ERROR(start_piece(reading, reading->started));
+        reading->started += piece_at(reading, reading->started);
     }
+    return DCP_OK;
+}
+
+static dcp_status finish_piece(struct reading *reading, size_t at)
+{
+    size_t slot = slot_of(at);
+    unsigned char *bytes = reading->bytes + at;
+    uint64_t position = reading->offset + at;
+    if (reading->ways[slot] == PIECE_AT_ITS_TURN)
+        return file_read(&reading->file->file, bytes, piece_at(reading, at), position);
+    RETURN_IF_ERROR(io_queue_finish(reading->lane->queue, &reading->transfers[slot]));
+    if (reading->ways[slot] == PIECE_BUFFERED)
+        memcpy(bytes, reading->lane->buffers + slot * BUFFER_SIZE + position % FILE_PAGE,
+               piece_at(reading, at));
+    return DCP_OK;
 }
 
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
                                  shard_piece_visitor visit, void *context)
 {
-    struct reading reading = {.file = file, .bytes = bytes, .size = size, .offset = offset};
     struct shard_reader *reader = file->reader;
-    RETURN_IF_ERROR(io_queue_open(reader->ops, reader->io, size, &reading.queue));
-    if (io_queue_has_ring(reading.queue))
-        atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
-    if (file->file.direct >= 0)
-        atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
+    struct reading reading = {.file = file,
+                              .bytes = bytes,
+                              .size = size,
+                              .offset = offset,
+                              .group_start = UINT64_MAX,
+                              .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
     dcp_status status = DCP_OK;
     while (status == DCP_OK && reading.visited < size) {
         size_t at = reading.visited, piece = piece_at(&reading, at);
-        start_pieces(&reading);
-        status = io_queue_finish(reading.queue, transfer_at(&reading, at));
+        status = start_pieces(&reading);
+        if (status == DCP_OK)
+            status = finish_piece(&reading, at);
         if (status == DCP_OK)
             status = visit(context, offset + at, reading.bytes + at, piece);
-        reading.visited += piece;
+        if (status == DCP_OK)
+            reading.visited += piece;
     }
+    if (reading.lane && file->file.direct >= 0)
+        atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&reader->bytes_read, reading.started, memory_order_relaxed);
-    io_queue_close(reading.queue);
+    give_lane(&reading);
     return status;
 }

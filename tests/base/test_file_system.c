@@ -137,6 +137,26 @@ static void what_is_no_file_is_refused_without_waiting(void **state)
     assert_int_equal(information.kind, FILE_OTHER);
 }
 
+static void what_the_page_cache_holds_is_told(void **state)
+{
+    (void)state;
+    enum { SIZE = 1 << 20 };
+    static const char bytes[SIZE];
+    struct file file;
+    bool cached = false;
+    assert_int_equal(file_write_whole(ops, "f", bytes, SIZE, true), DCP_OK);
+    assert_int_equal(file_open(&file, ops, "f", FILE_READ), DCP_OK);
+    assert_int_equal(ops->cached(ops->context, file.descriptor, 0, SIZE, &cached), 0);
+    assert_true(cached);
+    assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
+    assert_int_equal(ops->cached(ops->context, file.descriptor, 0, SIZE, &cached), 0);
+    if (cached)
+        print_message("not tested: a file that the page cache gives up\n");
+    assert_int_equal(ops->cached(ops->context, file.descriptor, UINT64_MAX, 1, &cached), EOVERFLOW);
+    assert_int_equal(ops->cached(ops->context, -1, 0, SIZE, &cached), EBADF);
+    assert_int_equal(file_close(&file), DCP_OK);
+}
+
 #define FILE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -145,6 +165,7 @@ int main(void)
         FILE_TEST(files_are_written_and_read),
         FILE_TEST(directories_are_made_and_listed),
         FILE_TEST(links_are_followed_only_where_allowed),
+        FILE_TEST(what_the_page_cache_holds_is_told),
         FILE_TEST(what_is_no_file_is_refused_without_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@ static const struct file_ops operations = {
     .pread = files_pread,
     .pwrite = files_pwrite,
     .allocate = files_allocate,
+    .cached = files_cached,
     .sync = files_sync,
     .sync_directory = names_sync_directory,
     .information = names_information,

@@ -132,6 +132,7 @@ int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_
 int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
                  size_t *done);
 int files_allocate(void *context, int descriptor, uint64_t size);
+int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
 int files_sync(void *context, int descriptor);
 int files_descriptor_information(void *context, int descriptor,
                                  struct file_information *information);

@@ -45,7 +45,7 @@ static void select_file(const struct metadata *whole, uint32_t file, struct meta
 /* What the footer of that file says of it, after it was written and read. */
 static void through_footer(const struct metadata *whole, uint32_t file, struct footer *footer)
 {
-    static const unsigned char zeros[FOOTER_BLOCK_SIZE];
+    static const unsigned char zeros[1 << 20];
     const uint64_t block = 7;
     struct metadata part;
     struct buffer bytes;
@@ -53,7 +53,7 @@ static void through_footer(const struct metadata *whole, uint32_t file, struct f
     select_file(whole, file, &part);
     buffer_init(&bytes, 0);
     buffer_append(&bytes, zeros, sizeof zeros);
-    assert_int_equal(footer_encode(&bytes, "id", sizeof zeros, FOOTER_BLOCK_SIZE, &block, 1, &part),
+    assert_int_equal(footer_encode(&bytes, "id", sizeof zeros, sizeof zeros, &block, 1, &part),
                      DCP_OK);
     assert_int_equal(footer_decode(byte_source_memory(bytes.data, bytes.size), footer, &found),
                      DCP_OK);

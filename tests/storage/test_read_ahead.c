@@ -54,12 +54,14 @@ static dcp_status read_range(const struct file_ops *ops, const char *path, uint3
                              struct visit visit, size_t size)
 {
     unsigned char *memory = aligned_alloc(FILE_PAGE, SIZE / FILE_PAGE * FILE_PAGE + 2 * FILE_PAGE);
-    struct shard_reader reader = {.ops = ops, .io = io};
+    struct shard_reader reader = {.ops = ops, .io = io, .mutex = PTHREAD_MUTEX_INITIALIZER};
     struct shard_file file = {.reader = &reader};
     assert_non_null(memory);
     visit.position = way;
     dcp_status status = file_open(&file.file, ops, path, FILE_READ);
-    if (status == DCP_OK && io & DCP_IO_DIRECT)
+    if (status == DCP_OK)
+        status = file_size(&file.file, &file.size);
+    if (status == DCP_OK)
         status = io_open_direct(&file.file, io, SIZE, FILE_READ);
     if (status == DCP_OK)
         status = shard_file_read_ahead(&file, memory + way, size - way, way, visit_piece, &visit);
@@ -67,6 +69,7 @@ static dcp_status read_range(const struct file_ops *ops, const char *path, uint3
         assert_memory_equal(memory + way, visit.content + way, size - way);
     struct error_story story;
     error_save(&story);
+    shard_reader_free_lanes(&reader);
     file_close(&file.file);
     free(memory);
     return status == DCP_OK ? DCP_OK : error_restore(&story);

@@ -247,8 +247,9 @@ static void partial_reads_are_partial(void **state)
     assert_true(figures.bytes_read < (uint64_t)(2 * piece->sizes[1]) * 4 + 32768);
     assert_int_equal(
         shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_WIDEN), DCP_OK);
+    uint64_t narrow = figures.bytes_read;
     shard_reader_figures(reader, &figures);
-    assert_true(figures.bytes_read > 1u << 20);
+    assert_true(figures.bytes_read - narrow >= FOOTER_BLOCK_SIZE);
 
     /* On the way in, converted. */
     double *wide = calloc((size_t)(2 * piece->sizes[1]), sizeof *wide);
