@@ -2,6 +2,7 @@
 #include "base/thread.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 
@@ -72,6 +73,15 @@ static int create(struct thread *thread)
     result = pthread_create(&thread->id, &attributes, begin, thread);
     pthread_attr_destroy(&attributes);
     return result == EINVAL ? pthread_create(&thread->id, NULL, begin, thread) : result;
+}
+
+size_t thread_processor_count(void)
+{
+    cpu_set_t processors;
+    if (sched_getaffinity(0, sizeof processors, &processors) != 0)
+        return 1;
+    int count = CPU_COUNT(&processors);
+    return count > 1 ? (size_t)count : 1;
 }
 
 int thread_start(struct thread *thread, void *(*run)(void *), void *argument)

@@ -16,6 +16,9 @@ typedef dcp_status (*thread_work)(void *context, size_t index);
  * ended; after a failure no new work starts. */
 dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context);
 
+/* Processors that the calling thread may run on; at least 1. */
+size_t thread_processor_count(void);
+
 struct thread {
     pthread_t id;
     void *(*run)(void *);

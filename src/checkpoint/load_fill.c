@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/load_fill.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "base/error.h"
@@ -85,11 +84,10 @@ static dcp_status read_tensor(void *context, size_t index)
 /* Other ranks may run beside this one, so half of the processors that it may use. */
 static size_t choose_threads(uint64_t bytes)
 {
-    cpu_set_t processors;
-    if (bytes < THREADED_SIZE || sched_getaffinity(0, sizeof processors, &processors) != 0)
+    size_t half = thread_processor_count() / 2;
+    if (bytes < THREADED_SIZE || half < 1)
         return 1;
-    int half = CPU_COUNT(&processors) / 2;
-    return half < 1 ? 1 : half > THREADS_CHOSEN ? THREADS_CHOSEN : (size_t)half;
+    return half > THREADS_CHOSEN ? THREADS_CHOSEN : half;
 }
 
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,

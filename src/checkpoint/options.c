@@ -4,7 +4,9 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "checkpoint/operation.h"
+#include "format/item_compress.h"
 #include "plan/load_plan.h"
 #include "storage/io_queue.h"
 
@@ -33,6 +35,27 @@ static dcp_status out_of_range(const char *field, int value)
     return dcp_error_set(DCP_ERR_ARGUMENT, "%s is %d, which is none of its values", field, value);
 }
 
+/* Threads that compress if nobody says how many. */
+static int32_t choose_compression_threads(void)
+{
+    size_t half = thread_processor_count() / 2;
+    return half < 1 ? 1 : half > 4 ? 4 : (int32_t)half;
+}
+
+static dcp_status check_compression(dcp_save_options *options)
+{
+    if ((unsigned)options->compression > DCP_COMPRESSION_ZSTD)
+        return out_of_range("compression", (int)options->compression);
+    if (options->compression_threads < 0 || options->compression_threads > DCP_MAX_THREADS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "compression_threads is %d, expected 0 to %d",
+                             options->compression_threads, DCP_MAX_THREADS);
+    if (options->compression_threads == 0)
+        options->compression_threads = choose_compression_threads();
+    return options->compression == DCP_COMPRESSION_NONE
+               ? DCP_OK
+               : item_compressor_check(options->compression_level);
+}
+
 dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options)
 {
     *options = *given;
@@ -49,6 +72,7 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
     if (options->thread_count == 0)
         options->thread_count = 1;
     RETURN_IF_ERROR(io_check(options->io));
+    RETURN_IF_ERROR(check_compression(options));
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
     return operation_check_figures(options->figures);

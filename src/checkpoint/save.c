@@ -23,6 +23,7 @@ struct save {
     struct save_local local;
     struct save_session session;
     struct write_orders orders;
+    struct write_results results;
     struct save_coordinator coordinator;
     bool assigned; /* session and orders hold what the coordinator decided */
 };
@@ -44,6 +45,7 @@ static dcp_status exchange_plans(struct save *save, dcp_status status)
     buffer_init(&message, 0);
     buffer_init(&assignment, 0);
     buffer_append_text(&message, save->path ? save->path : "", save->path ? strlen(save->path) : 0);
+    buffer_append_u8(&message, (uint8_t)save->options.compression);
     if (status == DCP_OK)
         status = save_plan_encode(&save->local.plan, &message);
     if (status == DCP_OK)
@@ -74,15 +76,21 @@ static dcp_status write_files(struct save *save)
     struct shard_write_figures written;
     dcp_figures *figures = &save->operation.figures;
 
+    const dcp_save_options *options = &save->options;
+    bool zstd = options->compression == DCP_COMPRESSION_ZSTD;
+
     RETURN_IF_ERROR(operation_enter_moving(&save->operation, DCP_PHASE_WRITING,
-                                           shard_files_content(&save->orders), DCP_OK));
-    struct shard_write_options options = {
-        .thread_count = (uint32_t)save->options.thread_count,
-        .io = save->options.io,
+                                           shard_files_content(&save->orders, zstd), DCP_OK));
+    struct shard_write_options how = {
+        .thread_count = (uint32_t)options->thread_count,
+        .io = options->io,
+        .zstd = zstd,
+        .zstd_level = options->compression_level,
+        .zstd_threads = (uint32_t)options->compression_threads,
         .progress = &save->operation.progress,
     };
     dcp_status status = shard_files_write(&save->session, save->rank, &save->orders,
-                                          save->local.sources, &options, &written);
+                                          save->local.sources, &how, &save->results, &written);
     figures->syncing_seconds = written.syncing_seconds;
     figures->bytes_moved = written.bytes_written;
     figures->files = written.files;
@@ -116,13 +124,35 @@ static void clean_up(struct save *save, bool visible)
     error_restore(&story);
 }
 
+/* Waits for all ranks to have written. What is compressed lies where only its writer knows: the
+ * coordinator is told. */
+static dcp_status gather_results(struct save *save, dcp_status status)
+{
+    struct dcp_collective call = call_of(save, "gathering write results");
+    struct group_messages results = {0};
+    struct buffer message;
+
+    buffer_init(&message, 0);
+    if (status == DCP_OK)
+        status = write_results_encode(&save->results, &message);
+    status = group_gather(save->options.group, &call, save->options.coordinator, status,
+                          message.data, message.size, &results);
+    buffer_free(&message);
+    if (save->coordinates && status == DCP_OK)
+        status = save_coordinator_place(&save->coordinator, &results);
+    group_messages_free(&results);
+    return status;
+}
+
 /* The checkpoint becomes visible only if every rank has written; every rank learns how it ended.
  * From the commit on nothing allocates, so that no rank can fail where another has succeeded. */
 static dcp_status finish(struct save *save, dcp_status status)
 {
     bool visible = false;
 
-    status = agree(save, "waiting for all ranks to have written", status);
+    status = save->options.compression == DCP_COMPRESSION_NONE
+                 ? agree(save, "waiting for all ranks to have written", status)
+                 : gather_results(save, status);
     if (save->coordinates && status == DCP_OK)
         status =
             save_coordinator_commit(&save->coordinator, &save->session, &save->options, &visible);
@@ -160,6 +190,7 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
     } else if (save.coordinates && save.session.path) {
         save_session_abandon(&save.session);
     }
+    write_results_free(&save.results);
     write_orders_free(&save.orders);
     save_session_free(&save.session);
     save_coordinator_free(&save.coordinator);

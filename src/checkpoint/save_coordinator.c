@@ -7,12 +7,13 @@
 #include "base/memory.h"
 #include "checkpoint/metadata_json.h"
 #include "format/metadata_codec.h"
+#include "format/relative_path.h"
 #include "format/stream.h"
 #include "plan/save_plan.h"
 
-/* A rank's message: the path that it was given, then its plan. */
-static dcp_status decode_plans(const char *path, const struct group_messages *messages,
-                               struct save_plan *plans)
+/* A rank's message: the path and the compression that it was given, then its plan. */
+static dcp_status decode_plans(const char *path, dcp_compression compression,
+                               const struct group_messages *messages, struct save_plan *plans)
 {
     for (int rank = 0; rank < messages->count; rank++) {
         struct reader reader;
@@ -20,12 +21,18 @@ static dcp_status decode_plans(const char *path, const struct group_messages *me
         reader_init(&reader, messages->bytes + messages->offsets[rank],
                     messages->offsets[rank + 1] - messages->offsets[rank]);
         const char *given = reader_text(&reader, &length);
+        uint8_t given_compression = reader_u8(&reader);
         if (reader.failed)
             return dcp_error_set(DCP_ERR_GROUP, "rank %d: its plan is cut short", rank);
         if (length > 0 && (length != strlen(path) || memcmp(given, path, length) != 0))
             return dcp_error_set(DCP_ERR_ARGUMENT,
                                  "rank %d: saves to \"%.*s\", the coordinator to \"%s\"", rank,
                                  (int)(length < 512 ? length : 512), given, path);
+        if (given_compression != compression)
+            return dcp_error_set(DCP_ERR_ARGUMENT,
+                                 "rank %d: compression is %d, the coordinator's is %d: all ranks "
+                                 "must pass the same",
+                                 rank, given_compression, (int)compression);
         dcp_status status =
             save_plan_decode(messages->bytes + messages->offsets[rank] + reader.position,
                              reader_left(&reader), &plans[rank]);
@@ -107,7 +114,7 @@ dcp_status save_coordinator_plan(const struct file_ops *ops, const char *path,
     coordinator->rank_count = messages->count;
     for (size_t rank = 0; rank < rank_count; rank++)
         buffer_init(&coordinator->assignments[rank], 0);
-    status = decode_plans(path, messages, plans);
+    status = decode_plans(path, options->compression, messages, plans);
     if (status == DCP_OK)
         status = save_session_begin(session, ops, path, options->overwrite, !options->skip_sync);
     if (status == DCP_OK)
@@ -116,6 +123,39 @@ done:
     for (size_t rank = 0; plans && rank < rank_count; rank++)
         save_plan_free(&plans[rank]);
     memory_release(plans);
+    return status;
+}
+
+/* Paths become names of the checkpoint, which readers do not take if they lead out of it. */
+static dcp_status decode_results(const struct group_messages *messages, int rank,
+                                 struct write_results *results)
+{
+    const unsigned char *bytes = messages->bytes + messages->offsets[rank];
+    dcp_status status =
+        write_results_decode(bytes, messages->offsets[rank + 1] - messages->offsets[rank], results);
+    for (size_t i = 0; i < results->count && status == DCP_OK; i++) {
+        const char *path = results->results[i].path;
+        if (i == 0 || path != results->results[i - 1].path)
+            status = relative_path_check(path, strlen(path));
+    }
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "rank %d", rank);
+}
+
+dcp_status save_coordinator_place(struct save_coordinator *coordinator,
+                                  const struct group_messages *messages)
+{
+    size_t rank_count = (size_t)messages->count;
+    struct write_results *results = memory_allocate_zeroed(rank_count, sizeof *results);
+    dcp_status status = DCP_OK;
+    if (!results)
+        return error_no_memory(rank_count * sizeof *results, "write results");
+    for (int rank = 0; rank < messages->count && status == DCP_OK; rank++)
+        status = decode_results(messages, rank, &results[rank]);
+    if (status == DCP_OK)
+        status = save_plan_place(results, messages->count, &coordinator->metadata);
+    for (size_t rank = 0; rank < rank_count; rank++)
+        write_results_free(&results[rank]);
+    memory_release(results);
     return status;
 }
 

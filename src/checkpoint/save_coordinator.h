@@ -21,6 +21,11 @@ dcp_status save_coordinator_plan(const struct file_ops *ops, const char *path,
                                  const struct group_messages *plans, struct save_session *session,
                                  struct save_coordinator *coordinator);
 
+/* When all ranks have written, and only then it is known where everything lies: takes their write
+ * results over into the metadata. */
+dcp_status save_coordinator_place(struct save_coordinator *coordinator,
+                                  const struct group_messages *results);
+
 /* Makes the checkpoint visible. *visible: whether .metadata was renamed into place, also when that
  * was followed by a failure; then the files must stay. */
 dcp_status save_coordinator_commit(struct save_coordinator *coordinator,

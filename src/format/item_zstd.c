@@ -4,10 +4,10 @@
 
 #if DCP_HAVE_ZSTD
 #include <inttypes.h>
-#include <zstd.h>
 
 #include "base/buffer.h"
 #include "base/memory.h"
+#include "format/zstd_memory.h"
 
 /* Most memory that a frame may ask for: 128 MiB, as PyTorch's reader allows. */
 #define WINDOW_LOG_MAX 27
@@ -26,6 +26,18 @@ static bool is_frame(const ZSTD_inBuffer *input)
     uint32_t signature = load_u32((const unsigned char *)input->src + input->pos);
     return signature == FRAME_SIGNATURE ||
            (signature & SKIPPABLE_SIGNATURE_MASK) == SKIPPABLE_SIGNATURE;
+}
+
+static void *allocate(void *context, size_t size)
+{
+    (void)context;
+    return memory_allocate(size);
+}
+
+static void release(void *context, void *block)
+{
+    (void)context;
+    memory_release(block);
 }
 
 /* Doubles the room for output, up to the limit. The limit itself leaves a byte of room, so that
@@ -58,6 +70,8 @@ static dcp_status decompress_frames(ZSTD_DCtx *context, ZSTD_inBuffer *input,
         if (output->pos == output->size)
             RETURN_IF_ERROR(grow(output, limit));
         wanted = ZSTD_decompressStream(context, output, input);
+        if (zstd_lacks_memory(wanted))
+            return error_no_memory(0, "decompressing an item");
         if (ZSTD_isError(wanted))
             return dcp_error_set(DCP_ERR_FORMAT, "zstd-compressed item, byte %zu: %s", input->pos,
                                  ZSTD_getErrorName(wanted));
@@ -74,12 +88,10 @@ dcp_status item_decompress(const void *compressed, size_t compressed_size, uint6
 {
     *bytes = NULL;
     *size = 0;
-    ZSTD_DCtx *context = ZSTD_createDCtx();
-    void *charge = context ? memory_allocate_beside(0, ZSTD_sizeof_DCtx(context)) : NULL;
-    if (charge == NULL) {
-        ZSTD_freeDCtx(context);
+    static const ZSTD_customMem memory = {allocate, release, NULL};
+    ZSTD_DCtx *context = ZSTD_createDCtx_advanced(memory);
+    if (context == NULL)
         return error_no_memory(0, "decompressing an item");
-    }
     ZSTD_inBuffer input = {.src = compressed, .size = compressed_size};
     ZSTD_outBuffer output = {0};
     dcp_status status = DCP_OK;
@@ -88,7 +100,6 @@ dcp_status item_decompress(const void *compressed, size_t compressed_size, uint6
     if (status == DCP_OK)
         status = decompress_frames(context, &input, &output, limit);
     ZSTD_freeDCtx(context);
-    memory_release(charge);
     if (status != DCP_OK) {
         memory_release(output.dst);
         return status;

@@ -3,7 +3,8 @@
  *
  * rank: save_plan_local(), joint_plan_add() -> up the tree, united -> coordinator:
  * joint_plan_merge(), encode orders -> scatter -> rank: decode, write. The coordinator keeps the
- * metadata. */
+ * metadata. Where places are known only when all is written, rank: encode results -> gather ->
+ * coordinator: decode, save_plan_place(). */
 #ifndef PLAN_SAVE_PLAN_H
 #define PLAN_SAVE_PLAN_H
 
@@ -48,8 +49,10 @@ struct order_sink {
  * assigns files and offsets (data of large tensors at multiples of 4096 of the file, of all at
  * multiples of 64). Errors name the tensor, the ranks and the boxes. The same joint plan gives the
  * same orders on every rank. metadata: complete but for save_id; it owns all that it points to.
- * NULL: only the orders of one rank are wanted. A tensor without elements becomes one piece that is
- * the whole of it, even where the rank's own chunk is another empty box. */
+ * Its
+ * files are in the order of the ranks, then of their files. NULL: only the orders of one rank are
+ * wanted. A tensor without elements becomes one piece that is the whole of it, even where the
+ * rank's own chunk is another empty box. */
 dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
                             const struct order_sink *sink, struct metadata *metadata);
 
@@ -63,5 +66,15 @@ dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
 dcp_status write_orders_encode(const struct write_orders *orders, struct buffer *out);
 dcp_status write_orders_decode(const void *bytes, size_t size, const struct save_plan *plan,
                                struct write_orders *orders);
+
+/* What a rank sends back when it has written: as many results as it had orders. */
+dcp_status write_results_encode(const struct write_results *results, struct buffer *out);
+/* results: write_results_free(), also on failure. Paths are text, and not checked further; places
+ * are. */
+dcp_status write_results_decode(const void *bytes, size_t size, struct write_results *results);
+/* Puts the results of all ranks into the metadata of the merge, in place of what was planned. Too
+ * few or too many are DCP_ERR_GROUP. */
+dcp_status save_plan_place(const struct write_results *results, int rank_count,
+                           struct metadata *metadata);
 
 #endif

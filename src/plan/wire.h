@@ -13,6 +13,7 @@ enum wire_tag {
     WIRE_SAVE_PLAN = 0x11,
     WIRE_JOINT_PLAN = 0x12,
     WIRE_WRITE_ORDERS = 0x22,
+    WIRE_WRITE_RESULTS = 0x23,
     WIRE_DIFFERENCES = 0x31
 };
 

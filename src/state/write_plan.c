@@ -18,6 +18,12 @@ void write_orders_free(struct write_orders *orders)
     *orders = (struct write_orders){0};
 }
 
+void write_results_free(struct write_results *results)
+{
+    arena_free(&results->arena);
+    *results = (struct write_results){0};
+}
+
 void shard_name(char name[SHARD_NAME_MAX], int rank, uint32_t file, uint32_t generation)
 {
     if (generation == 0)

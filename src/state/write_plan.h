@@ -49,8 +49,25 @@ struct write_orders {
     struct arena arena;
 };
 
+/* Where something has come to lie after all: what compression and a storage of somebody else's do
+ * not know beforehand. */
+struct write_result {
+    const char *path; /* relative to the checkpoint's directory */
+    uint64_t offset;
+    uint64_t length; /* as stored */
+    bool zstd;
+};
+
+/* Of a rank: result i is that of order i. */
+struct write_results {
+    struct write_result *results;
+    size_t count;
+    struct arena arena;
+};
+
 void save_plan_free(struct save_plan *plan);
 void write_orders_free(struct write_orders *orders);
+void write_results_free(struct write_results *results);
 
 /* "__0_0.distcp"; in a later generation of the same directory "__0_0.g2.distcp". */
 #define SHARD_NAME_MAX 64

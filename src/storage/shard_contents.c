@@ -38,7 +38,8 @@ static dcp_status number_entries(struct metadata *contents, const struct write_o
 
 /* Deals one array of pieces out to the entries. */
 static void place_pieces(struct metadata *contents, struct metadata_piece *pieces,
-                         const struct write_order *orders, size_t count, const size_t *entry_of)
+                         const struct write_order *orders, const struct write_result *results,
+                         size_t count, const size_t *entry_of)
 {
     for (size_t i = 0; i < contents->count; i++) {
         contents->entries[i].pieces = pieces;
@@ -51,15 +52,16 @@ static void place_pieces(struct metadata *contents, struct metadata_piece *piece
             .offsets = entry->is_tensor ? orders[i].box.offsets : NULL,
             .sizes = entry->is_tensor ? orders[i].box.sizes : NULL,
             .encoding = PIECE_STREAM,
-            .offset = orders[i].offset,
-            .length = orders[i].length,
+            .zstd = results && results[i].zstd,
+            .offset = results ? results[i].offset : orders[i].offset,
+            .length = results ? results[i].length : orders[i].length,
         };
     }
 }
 
 dcp_status shard_contents_make(const char *file_name, const struct write_order *orders,
-                               size_t count, const struct shard_source *sources,
-                               struct metadata *contents)
+                               const struct write_result *results, size_t count,
+                               const struct shard_source *sources, struct metadata *contents)
 {
     metadata_init(contents);
     contents->has_paths = true;
@@ -77,7 +79,7 @@ dcp_status shard_contents_make(const char *file_name, const struct write_order *
         status = number_entries(contents, orders, count, sources, entry_of);
     }
     if (status == DCP_OK)
-        place_pieces(contents, pieces, orders, count, entry_of);
+        place_pieces(contents, pieces, orders, results, count, entry_of);
     else
         metadata_free(contents);
     return status;

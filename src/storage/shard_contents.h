@@ -6,9 +6,10 @@
 
 #include "storage/shard_writer.h"
 
-/* orders: those of the file. contents borrows from orders and sources. */
+/* orders: those of the file. results: theirs, NULL if all lies as it was ordered. contents borrows
+ * from orders and sources. */
 dcp_status shard_contents_make(const char *file_name, const struct write_order *orders,
-                               size_t count, const struct shard_source *sources,
-                               struct metadata *contents);
+                               const struct write_result *results, size_t count,
+                               const struct shard_source *sources, struct metadata *contents);
 
 #endif

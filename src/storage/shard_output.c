@@ -64,7 +64,7 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
     bool made = status == DCP_OK;
     if (status == DCP_OK)
         status = io_open_direct(&output->file, io, length, FILE_WRITE | FILE_NO_FOLLOW);
-    if (status == DCP_OK)
+    if (status == DCP_OK && !options->estimated)
         status = file_preallocate(&output->file, length);
     if (status != DCP_OK) {
         shard_output_free(output);
@@ -157,6 +157,11 @@ static dcp_status append_copied(struct shard_output *output, const unsigned char
         size -= piece;
     }
     return DCP_OK;
+}
+
+dcp_status shard_output_append_copy(struct shard_output *output, const void *bytes, uint64_t size)
+{
+    return append_copied(output, bytes, size, NULL);
 }
 
 /* Whole pages, when the current buffer holds whole pages. */

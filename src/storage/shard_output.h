@@ -15,6 +15,7 @@
 
 struct shard_output_options {
     uint64_t content_length; /* bytes that will be appended, no more */
+    bool estimated;          /* it may be far less, so that no space is taken beforehand */
     size_t buffer_bytes;     /* that may be taken, if more than 128 KiB */
     uint32_t io;             /* flags of dcp_io */
     bool sync;
@@ -51,6 +52,8 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
  * the bytes. */
 dcp_status shard_output_append(struct shard_output *output, const void *bytes, uint64_t size,
                                uint32_t *crc);
+/* Bytes of any size that need not stay. */
+dcp_status shard_output_append_copy(struct shard_output *output, const void *bytes, uint64_t size);
 /* Space for up to output->piece bytes, to be filled and then appended with shard_output_commit().
  */
 dcp_status shard_output_reserve(struct shard_output *output, size_t size, unsigned char **space);

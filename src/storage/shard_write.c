@@ -8,13 +8,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "device/device_copy.h"
 #include "format/footer.h"
 #include "format/stream.h"
-#include "state/copy.h"
-#include "state/device_memory.h"
-#include "storage/box_blocks.h"
+#include "storage/shard_compress.h"
 #include "storage/shard_contents.h"
+#include "storage/shard_elements.h"
 #include "storage/shard_output.h"
 #include "storage/shard_writer.h"
 
@@ -28,7 +26,8 @@ struct shard_files {
     const struct write_orders *orders;
     const struct shard_source *sources;
     const struct shard_write_options *options;
-    bool *made; /* by file: created here, so ours to remove */
+    struct write_result *results; /* by order; NULL without compression */
+    bool *made;                   /* by file: created here, so ours to remove */
     pthread_mutex_t mutex;
     struct shard_write_figures *figures; /* guarded */
 };
@@ -40,41 +39,18 @@ static dcp_status refuse_order(const struct write_order *order, const char *why)
                          order->item, order->file, order->offset, why);
 }
 
-/* One block of a chunk, row-major, to host memory. */
-static dcp_status gather(const struct shard_source *source, const unsigned char *data, int32_t ndim,
-                         const int64_t *sizes, unsigned char *space)
-{
-    const struct state_chunk *chunk = source->chunk;
-    size_t element_size = dcp_dtype_size(source->item->dtype);
-    int64_t dense[DCP_MAX_DIMS];
-    shape_strides(ndim, sizes, dense);
-    if (device_is_host(&chunk->device)) {
-        copy_strided(ndim, sizes, element_size, data, chunk->strides, space, dense);
-        return DCP_OK;
-    }
-    dcp_status status = device_copy_to_host(&chunk->device, ndim, sizes, element_size, data,
-                                            chunk->strides, space, dense);
-    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", source->item->name);
-}
-
 /* Elements that do not lie row-major in host memory are brought there, in that order, in the
  * output's own buffer. */
 static dcp_status write_gathered(struct shard_output *output, const struct shard_source *source,
-                                 const unsigned char *data, struct box box, uint32_t *crc)
+                                 struct box box, uint32_t *crc)
 {
-    int64_t element_size = (int64_t)dcp_dtype_size(source->item->dtype);
-    struct box_blocks blocks;
-    struct box_storage block;
-    box_blocks_start_bounded(&blocks, box.ndim, box.sizes, (int64_t)output->piece / element_size);
-    while (box_blocks_next(&blocks, &block)) {
-        int64_t start = 0;
-        for (int32_t i = 0; i < box.ndim; i++)
-            start += block.offsets[i] * source->chunk->strides[i];
-        size_t size = (size_t)(box_volume(box_of(box.ndim, &block)) * element_size);
+    struct shard_elements elements;
+    shard_elements_start(&elements, source, box, output->piece);
+    while (shard_elements_next(&elements)) {
         unsigned char *space;
-        RETURN_IF_ERROR(shard_output_reserve(output, size, &space));
-        RETURN_IF_ERROR(gather(source, data + start * element_size, box.ndim, block.sizes, space));
-        shard_output_commit(output, size, crc);
+        RETURN_IF_ERROR(shard_output_reserve(output, elements.size, &space));
+        RETURN_IF_ERROR(shard_elements_gather(&elements, space));
+        shard_output_commit(output, elements.size, crc);
     }
     return DCP_OK;
 }
@@ -82,17 +58,11 @@ static dcp_status write_gathered(struct shard_output *output, const struct shard
 static dcp_status write_elements(struct shard_output *output, const struct shard_source *source,
                                  struct box box, uint64_t size, uint32_t *crc)
 {
-    const struct state_chunk *chunk = source->chunk;
-    size_t element_size = dcp_dtype_size(source->item->dtype);
     if (size == 0)
         return DCP_OK;
-    int64_t start = 0;
-    for (int32_t i = 0; i < box.ndim; i++)
-        start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
-    const unsigned char *data = (const unsigned char *)chunk->data + start * (int64_t)element_size;
-    if (device_is_host(&chunk->device) && copy_is_dense(box.ndim, box.sizes, chunk->strides))
-        return shard_output_append(output, data, size, crc);
-    return write_gathered(output, source, data, box, crc);
+    const void *data = shard_elements_dense(source, box);
+    return data ? shard_output_append(output, data, size, crc)
+                : write_gathered(output, source, box, crc);
 }
 
 /* scratch: for what surrounds the data. */
@@ -119,32 +89,60 @@ static dcp_status write_tensor(struct shard_output *output, const struct write_o
     return shard_output_append(output, scratch->data, scratch->size, NULL);
 }
 
-static dcp_status write_streams(struct shard_output *output, const struct shard_files *files,
-                                const struct write_order *orders, size_t count)
+/* The orders of one file. */
+struct file_orders {
+    const struct write_order *orders;
+    struct write_result *results; /* NULL without compression */
+    size_t count;
+    const char *name;
+};
+
+static dcp_status write_plain(struct shard_output *output, const struct shard_files *files,
+                              const struct file_orders *file)
 {
     struct buffer scratch;
     dcp_status status = DCP_OK;
     buffer_init(&scratch, 0);
-    for (size_t i = 0; i < count && status == DCP_OK; i++) {
-        const struct shard_source *source = &files->sources[orders[i].item];
-        status = shard_output_skip(output, orders[i].offset);
+    for (size_t i = 0; i < file->count && status == DCP_OK; i++) {
+        const struct write_order *order = &file->orders[i];
+        const struct shard_source *source = &files->sources[order->item];
+        status = shard_output_skip(output, order->offset);
         if (status == DCP_OK)
             status = source->item->is_tensor
-                         ? write_tensor(output, &orders[i], source, &scratch)
-                         : shard_output_append(output, source->stream, orders[i].length, NULL);
+                         ? write_tensor(output, order, source, &scratch)
+                         : shard_output_append(output, source->stream, order->length, NULL);
     }
     buffer_free(&scratch);
     return status;
 }
 
+/* The threads that compress are divided among the files that are written side by side. */
+static dcp_status write_compressed(struct shard_output *output, const struct shard_files *files,
+                                   const struct file_orders *file)
+{
+    const struct shard_write_options *options = files->options;
+    uint32_t side_by_side = files->orders->file_count < options->thread_count
+                                ? files->orders->file_count
+                                : options->thread_count;
+    uint32_t threads = options->zstd_threads / side_by_side;
+    struct shard_compress_options how = {
+        .level = options->zstd_level,
+        .thread_count = threads > 0 ? threads : 1,
+        .progress = options->progress,
+    };
+    return shard_compress_streams(output, file->orders, file->count, files->sources, &how,
+                                  file->results);
+}
+
 static dcp_status write_footer(struct shard_output *output, const struct shard_files *files,
-                               const char *name, const struct write_order *orders, size_t count)
+                               const struct file_orders *file)
 {
     const struct save_session *session = files->session;
     struct metadata contents;
     struct buffer footer;
     shard_output_end(output);
-    RETURN_IF_ERROR(shard_contents_make(name, orders, count, files->sources, &contents));
+    RETURN_IF_ERROR(shard_contents_make(file->name, file->orders, file->results, file->count,
+                                        files->sources, &contents));
     buffer_init(&footer, 0);
     dcp_status status =
         footer_encode(&footer, session->save_id, output->position, FOOTER_BLOCK_SIZE,
@@ -156,12 +154,14 @@ static dcp_status write_footer(struct shard_output *output, const struct shard_f
     return status;
 }
 
-uint64_t shard_files_content(const struct write_orders *orders)
+uint64_t shard_files_content(const struct write_orders *orders, bool zstd)
 {
     uint64_t bytes = 0;
     for (size_t i = 0; i < orders->count; i++) {
         const struct write_order *order = &orders->orders[i];
-        if (i + 1 == orders->count || orders->orders[i + 1].file != order->file)
+        if (zstd)
+            bytes += order->length;
+        else if (i + 1 == orders->count || orders->orders[i + 1].file != order->file)
             bytes += order->offset + order->length;
     }
     return bytes;
@@ -193,35 +193,51 @@ static void note_file(struct shard_files *files, const struct shard_output *outp
     pthread_mutex_unlock(&files->mutex);
 }
 
+static void find_orders(const struct shard_files *files, size_t index, struct file_orders *file)
+{
+    size_t first = first_order(files->orders, index);
+    file->count = first_order(files->orders, (uint64_t)index + 1) - first;
+    file->orders = file->count > 0 ? &files->orders->orders[first] : NULL;
+    file->results = files->results ? &files->results[first] : NULL;
+}
+
+static uint64_t content_length(const struct file_orders *file)
+{
+    const struct write_order *last = file->count > 0 ? &file->orders[file->count - 1] : NULL;
+    if (file->results)
+        return shard_compressed_bound(file->orders, file->count);
+    return last ? last->offset + last->length : 0;
+}
+
 static dcp_status write_file(void *context, size_t index)
 {
     struct shard_files *files = context;
     const struct save_session *session = files->session;
-    size_t first = first_order(files->orders, index);
-    size_t count = first_order(files->orders, (uint64_t)index + 1) - first;
-    const struct write_order *orders = count > 0 ? &files->orders->orders[first] : NULL;
-    uint64_t length = count > 0 ? orders[count - 1].offset + orders[count - 1].length : 0;
     char name[SHARD_NAME_MAX];
+    struct file_orders file = {.name = name};
     struct shard_output output;
 
     shard_name(name, files->rank, (uint32_t)index, session->generation);
+    find_orders(files, index, &file);
     char *path = file_path_join(session->path, name);
     if (!path)
         return error_no_memory(strlen(session->path) + sizeof name, "a path");
     struct shard_output_options options = {
-        .content_length = length,
+        .content_length = content_length(&file),
+        .estimated = file.results != NULL,
         .buffer_bytes = BUFFER_BYTES / files->options->thread_count,
         .io = files->options->io,
-        .progress = files->options->progress,
+        .progress = file.results ? NULL : files->options->progress,
         .sync = session->sync,
     };
     dcp_status status = shard_output_create(&output, session->ops, path, &options);
     memory_release(path);
     RETURN_IF_ERROR(status);
     files->made[index] = true;
-    status = write_streams(&output, files, orders, count);
+    status =
+        file.results ? write_compressed(&output, files, &file) : write_plain(&output, files, &file);
     if (status == DCP_OK)
-        status = write_footer(&output, files, name, orders, count);
+        status = write_footer(&output, files, &file);
     note_file(files, &output);
     shard_output_free(&output);
     return status;
@@ -245,6 +261,30 @@ static void remove_made(const struct shard_files *files)
     error_restore(&story);
 }
 
+/* Results that say as much as is known beforehand: the file of each. */
+static dcp_status prepare_results(const struct shard_files *files, struct write_results *results)
+{
+    const struct write_orders *orders = files->orders;
+    results->results =
+        arena_allocate_array(&results->arena, orders->count, sizeof *results->results);
+    if (!results->results)
+        return error_no_memory(orders->count * sizeof *results->results, "write results");
+    results->count = orders->count;
+    const char *path = NULL;
+    for (size_t i = 0; i < orders->count; i++) {
+        const struct write_order *order = &orders->orders[i];
+        if (i == 0 || order->file != order[-1].file) {
+            char name[SHARD_NAME_MAX];
+            shard_name(name, files->rank, order->file, files->session->generation);
+            path = arena_copy_text(&results->arena, name, strlen(name));
+            if (!path)
+                return error_no_memory(sizeof name, "write results");
+        }
+        results->results[i] = (struct write_result){.path = path};
+    }
+    return DCP_OK;
+}
+
 static dcp_status sync_directory(const struct save_session *session,
                                  struct shard_write_figures *figures)
 {
@@ -254,10 +294,29 @@ static dcp_status sync_directory(const struct save_session *session,
     return status;
 }
 
+static dcp_status write_files(struct shard_files *files)
+{
+    const struct save_session *session = files->session;
+    struct shard_write_figures *figures = files->figures;
+    uint32_t file_count = files->orders->file_count, thread_count = files->options->thread_count;
+    files->made = memory_allocate_zeroed(file_count, sizeof *files->made);
+    if (!files->made)
+        return error_no_memory(file_count, "the files of a rank");
+    dcp_status status = thread_run(file_count, thread_count, write_file, files);
+    if (figures->files > 0)
+        figures->syncing_seconds /= thread_count < figures->files ? thread_count : figures->files;
+    if (status == DCP_OK && session->sync)
+        status = sync_directory(session, figures);
+    if (status != DCP_OK)
+        remove_made(files);
+    memory_release(files->made);
+    return status;
+}
+
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
                              const struct shard_write_options *options,
-                             struct shard_write_figures *figures)
+                             struct write_results *results, struct shard_write_figures *figures)
 {
     struct shard_files files = {
         .session = session,
@@ -269,17 +328,11 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
         .figures = figures,
     };
     *figures = (struct shard_write_figures){0};
-    files.made = memory_allocate_zeroed(orders->file_count, sizeof *files.made);
-    if (!files.made)
-        return error_no_memory(orders->file_count, "the files of a rank");
-    uint32_t thread_count = options->thread_count;
-    dcp_status status = thread_run(orders->file_count, thread_count, write_file, &files);
-    if (figures->files > 0)
-        figures->syncing_seconds /= thread_count < figures->files ? thread_count : figures->files;
-    if (status == DCP_OK && session->sync)
-        status = sync_directory(session, figures);
-    if (status != DCP_OK)
-        remove_made(&files);
-    memory_release(files.made);
-    return status;
+    *results = (struct write_results){0};
+    arena_init(&results->arena, 0);
+    if (options->zstd) {
+        RETURN_IF_ERROR(prepare_results(&files, results));
+        files.results = results->results;
+    }
+    return write_files(&files);
 }

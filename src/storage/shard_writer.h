@@ -47,23 +47,28 @@ struct shard_write_figures {
     bool ring;
 };
 
+/* How a rank writes its files. */
 struct shard_write_options {
-    uint32_t thread_count;     /* at most so many threads write */
+    uint32_t thread_count;     /* files that are written side by side, each by a thread */
     uint32_t io;               /* flags of dcp_io */
+    bool zstd;                 /* compress every stream by itself */
+    int32_t zstd_level;        /* which format/item_compress.h has checked */
+    uint32_t zstd_threads;     /* of all files together, at least 1 */
     struct progress *progress; /* is told of the content as it is written; NULL: nobody */
 };
 
-/* Bytes of a rank's files, each up to its footer. */
-uint64_t shard_files_content(const struct write_orders *orders);
+/* Bytes of a rank's files, each up to its footer; if they are to be compressed, before that. */
+uint64_t shard_files_content(const struct write_orders *orders, bool zstd);
 
 /* Every rank: writes and syncs its files and the directory, footers included. Their buffers take at
- * most 32 MiB together. sources[i] belongs to plan item i; orders
- * have been checked against the plan when they were decoded. A file without orders holds a footer
- * alone. On failure the files made here are removed again. */
+ * most 32 MiB together, compression as shard_compress.h says. sources[i] belongs to plan item i;
+ * orders have been checked against the plan when they were decoded. A file without orders holds a
+ * footer alone. results: write_results_free(); where compressed streams lie, as that is known only
+ * now; without compression none. On failure the files made here are removed again. */
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
                              const struct shard_write_options *options,
-                             struct shard_write_figures *figures);
+                             struct write_results *results, struct shard_write_figures *figures);
 /* Every rank, when the save failed elsewhere: removes its complete files, those whose footer has
  * this save's id; the story is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);

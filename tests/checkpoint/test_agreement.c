@@ -24,6 +24,7 @@ enum oddity {
     ODD_HOLE,
     ODD_OTHER_PATH,
     ODD_BAD_OPTION,
+    ODD_COMPRESSION,
     ODD_STATEFUL,
     ODD_ABSENT
 };
@@ -84,6 +85,8 @@ static dcp_status trial_body(struct rank *self)
         save.thread_count = -3;
         load.verification = (dcp_verification)77;
     }
+    if (oddity == ODD_COMPRESSION)
+        save.compression = DCP_COMPRESSION_ZSTD;
     if (oddity == ODD_OTHER_PATH) {
         snprintf(other, sizeof other, "%s-other", path);
         path = other;
@@ -128,6 +131,12 @@ static void test_save(void **state)
     expect_all(path, (struct trial){ODD_HOLE, 0, false}, DCP_ERR_COVERAGE, "w");
     expect_all(path, (struct trial){ODD_OTHER_PATH, 0, false}, DCP_ERR_ARGUMENT, "-other");
     expect_all(path, (struct trial){ODD_BAD_OPTION, 0, false}, DCP_ERR_ARGUMENT, "thread_count");
+#if DCP_HAVE_ZSTD
+    expect_all(path, (struct trial){ODD_COMPRESSION, 0, false}, DCP_ERR_ARGUMENT,
+               "all ranks must pass the same");
+#else
+    expect_all(path, (struct trial){ODD_COMPRESSION, 0, false}, DCP_ERR_UNSUPPORTED, "DCP_ZSTD");
+#endif
     expect_all(path, (struct trial){ODD_STATEFUL, 0, false}, DCP_ERR_CALLBACK, "no state today");
 }
 

@@ -441,6 +441,14 @@ static void save_options(void **state)
         {{.files = (dcp_file_layout)100}, "files"},
         {{.thread_count = -1}, "thread_count"},
         {{.thread_count = DCP_MAX_THREADS + 1}, "thread_count"},
+        {{.compression = (dcp_compression)2}, "compression"},
+        {{.compression_threads = -1}, "compression_threads"},
+        {{.compression_threads = DCP_MAX_THREADS + 1}, "compression_threads"},
+#if DCP_HAVE_ZSTD
+        {{.compression = DCP_COMPRESSION_ZSTD, .compression_level = 23}, "compression_level"},
+        {{.compression = DCP_COMPRESSION_ZSTD, .compression_level = INT32_MIN},
+         "compression_level"},
+#endif
         {{.timeout_seconds = -1}, "timeout"},
         {{.timeout_seconds = (double)NAN}, "timeout"},
         {{.timeout_seconds = (double)INFINITY}, "timeout"},
@@ -457,6 +465,10 @@ static void save_options(void **state)
     REFUSED(dcp_save(root, NULL, NULL), DCP_ERR_ARGUMENT, "path");
     REFUSED(dcp_save(root, "", NULL), DCP_ERR_ARGUMENT, "path");
     REFUSED(dcp_save(dcp_state_get(root, "step"), path, NULL), DCP_ERR_ARGUMENT, "int");
+#if !DCP_HAVE_ZSTD
+    options = (dcp_save_options){.compression = DCP_COMPRESSION_ZSTD};
+    REFUSED(dcp_save(root, path, &options), DCP_ERR_UNSUPPORTED, "DCP_ZSTD");
+#endif
     assert_false(scratch_exists(*state, "saved"));
     free(path);
     dcp_state_free(root);

@@ -74,6 +74,17 @@ static void test_saves(void **state)
     }
 }
 
+static void test_compressed(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_compress(true);
+    loop_over_saves(false);
+    loop_over_saves(true);
+    loop_over_loads(false);
+    version_compress(false);
+}
+
 static void test_loads(void **state)
 {
     (void)state;
@@ -83,6 +94,12 @@ static void test_loads(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_saves), cmocka_unit_test(test_loads)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_saves),
+        cmocka_unit_test(test_loads),
+#if DCP_HAVE_ZSTD
+        cmocka_unit_test(test_compressed),
+#endif
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,6 +55,13 @@ void version_save_by(uint32_t io)
     save_io = io;
 }
 
+static bool save_compressed;
+
+void version_compress(bool compress)
+{
+    save_compressed = compress;
+}
+
 struct saver {
     const struct file_ops *ops;
     dcp_group *group;
@@ -70,6 +77,10 @@ static void *run_saver(void *argument)
                                 .overwrite = DCP_OVERWRITE_REPLACE,
                                 .timeout_seconds = 20,
                                 .io = save_io};
+    if (save_compressed) {
+        options.compression = DCP_COMPRESSION_ZSTD;
+        options.compression_threads = 2;
+    }
     content_init(&content, saver->version, saver->rank, saver->size);
     saver->status = content.root
                         ? checkpoint_save(saver->ops, content.root, VERSIONS_PATH, &options)

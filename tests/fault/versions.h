@@ -15,6 +15,8 @@
 
 /* How the saves that follow write: flags of dcp_io. */
 void version_save_by(uint32_t io);
+/* Whether they compress. */
+void version_compress(bool compress);
 /* Saves a version over any that is there. On ranks of a thread group if size is more than 1: all
  * must end alike. */
 dcp_status version_save(struct simulated_file_system *fs, int version, int size);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "format/item.h"
+#include "format/item_compress.h"
 
 static void test_names_the_option(void **state)
 {
@@ -23,8 +24,20 @@ static void test_names_the_option(void **state)
     assert_non_null(strstr(dcp_error_message(), "DCP_ZSTD"));
 }
 
+static void test_refuses_to_compress(void **state)
+{
+    (void)state;
+    struct item_compressor *compressor;
+    assert_int_equal(item_compressor_check(0), DCP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(dcp_error_message(), "DCP_ZSTD"));
+    assert_int_equal(item_compressor_new(0, 0, &compressor), DCP_ERR_UNSUPPORTED);
+    assert_null(compressor);
+    item_compressor_free(compressor);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_the_option)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_names_the_option),
+                                       cmocka_unit_test(test_refuses_to_compress)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@ import warnings
 
 import torch
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint._extension import ZStandard
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
@@ -87,6 +88,8 @@ def read_objects(checkpoint, report):
         with open(os.path.join(checkpoint, info.relative_path), "rb") as file:
             file.seek(info.offset)
             data = file.read(info.length)
+        if getattr(info, "transform_descriptors", None):
+            data = ZStandard().transform_from(io.BytesIO(data)).read()
         try:
             torch.load(io.BytesIO(data), weights_only=True)
             report.ok()

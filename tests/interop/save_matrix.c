@@ -36,6 +36,23 @@ static const struct form {
      {.replicas = DCP_REPLICAS_LOWEST, .files = DCP_FILE_PER_ITEM, .skip_sync = true},
      false},
     {"replaced", {.overwrite = DCP_OVERWRITE_REPLACE, .coordinator = -1, .thread_count = 2}, true},
+#if DCP_HAVE_ZSTD
+    {"compressed", {.compression = DCP_COMPRESSION_ZSTD}, false},
+    {"compressed_3_files",
+     {.compression = DCP_COMPRESSION_ZSTD,
+      .compression_level = 12,
+      .compression_threads = 7,
+      .thread_count = 3,
+      .replicas = DCP_REPLICAS_WHOLE},
+     false},
+    {"compressed_replaced",
+     {.compression = DCP_COMPRESSION_ZSTD,
+      .compression_level = -5,
+      .overwrite = DCP_OVERWRITE_REPLACE,
+      .files = DCP_FILE_PER_ITEM,
+      .coordinator = -1},
+     true},
+#endif
 };
 
 struct rank {

@@ -221,9 +221,23 @@ static dcp_status write_rank(const struct sample *sample, const struct save_sess
         all[i].item = (uint32_t)i;
     }
     struct write_orders orders = {.orders = all, .count = count, .file_count = sample->files};
+    struct shard_write_options options = {
+        .thread_count = sample->files,
+        .io = sample->io,
+        .zstd = sample->zstd,
+        .zstd_threads = sample->zstd_threads ? sample->zstd_threads : 1,
+    };
+    struct write_results results;
     struct shard_write_figures figures;
-    struct shard_write_options options = {.thread_count = sample->files, .io = sample->io};
-    dcp_status status = shard_files_write(session, rank, &orders, sources, &options, &figures);
+    dcp_status status =
+        shard_files_write(session, rank, &orders, sources, &options, &results, &figures);
+    for (size_t i = 0; i < count && status == DCP_OK; i++)
+        sample->items[first + i].stored =
+            sample->zstd ? (struct write_result){.offset = results.results[i].offset,
+                                                 .length = results.results[i].length,
+                                                 .zstd = results.results[i].zstd}
+                         : (struct write_result){.offset = all[i].offset, .length = all[i].length};
+    write_results_free(&results);
     free(sources);
     free(all);
     return status;
@@ -290,8 +304,9 @@ static dcp_status fill_metadata(const struct sample *sample, const struct save_s
             pieces->offsets = item->object ? NULL : item->box.offsets;
             pieces->sizes = item->object ? NULL : item->box.sizes;
             pieces->file = (uint32_t)item->rank * sample->files + item->file;
-            pieces->offset = item->order.offset;
-            pieces->length = item->order.length;
+            pieces->zstd = item->stored.zstd;
+            pieces->offset = item->stored.offset;
+            pieces->length = item->stored.length;
             pieces++;
             entry->piece_count++;
         }
@@ -314,10 +329,11 @@ dcp_status sample_save(const struct sample *sample, const struct file_ops *ops, 
     bool visible = false;
     RETURN_IF_ERROR(save_session_begin(&session, ops, path, overwrite, sync));
     buffer_init(&encoded, 0);
-    dcp_status status = fill_metadata(sample, &session, &metadata);
-    if (status == DCP_OK)
-        status = sample_write(sample, &session);
+    metadata_init(&metadata);
+    dcp_status status = sample_write(sample, &session);
     bool wrote = status == DCP_OK;
+    if (status == DCP_OK)
+        status = fill_metadata(sample, &session, &metadata);
     if (status == DCP_OK)
         status = metadata_encode(&metadata, &encoded);
     if (status == DCP_OK)

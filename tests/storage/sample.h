@@ -34,12 +34,15 @@ struct sample_item {
     struct box_storage box;
     const struct sample_object *object;
     struct write_order order;
+    struct write_result stored; /* without path; where writing has put it */
 };
 
 struct sample {
     int ranks;
     uint32_t files;
-    uint32_t io; /* flags of dcp_io for writing; 0 after sample_make() */
+    uint32_t io; /* flags of dcp_io for writing; 0 after sample_make(), as what follows */
+    bool zstd;
+    uint32_t zstd_threads; /* 0: 1 */
     struct sample_tensor *tensors;
     size_t tensor_count;
     struct sample_object *objects;

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The streams of a shard file, compressed by several threads: small ones side by side, large ones
+ * one after the other with all threads on each. */
+#ifndef STORAGE_SHARD_COMPRESS_H
+#define STORAGE_SHARD_COMPRESS_H
+
+#include "storage/shard_output.h"
+#include "storage/shard_writer.h"
+
+/* Bytes that the streams of the orders take at most. */
+uint64_t shard_compressed_bound(const struct write_order *orders, size_t count);
+
+struct shard_compress_options {
+    int32_t level;
+    uint32_t thread_count;     /* at least 1 */
+    struct progress *progress; /* is told of bytes before they are compressed; NULL: nobody */
+};
+
+/* Appends the streams in the order of orders, whatever thread is first, and tells in results where
+ * each has come to lie. Memory, whatever the streams' size: what zstd takes for each thread at the
+ * level, and 3 MiB. */
+dcp_status shard_compress_streams(struct shard_output *output, const struct write_order *orders,
+                                  size_t count, const struct shard_source *sources,
+                                  const struct shard_compress_options *options,
+                                  struct write_result *results);
+
+#endif
