@@ -90,7 +90,8 @@ typedef struct dcp_save_options {
  * Saves @p state as the checkpoint @p path, a directory. Collective over the group. Returns on
  * every rank only when the checkpoint is durable and visible, or with the same failure on every
  * rank; a failed save leaves nothing that looks like a checkpoint, and an earlier checkpoint
- * untouched.
+ * untouched. A disk that has no room for it, beside what is there, is DCP_ERR_NO_SPACE before
+ * anything is written, unless it is compressed: then its size is not known before.
  *
  * @param path the checkpoint's directory; created with its parents. NULL or "" on some ranks:
  * inferred, all ranks take the coordinator's, like PyTorch's checkpoint_id.

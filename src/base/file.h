@@ -74,6 +74,8 @@ struct file_ops {
     int (*unlink)(void *context, const char *path);
     int (*make_directory)(void *context, const char *path);
     int (*remove_directory)(void *context, const char *path);
+    /* Bytes that may still be written to where path is; UINT64_MAX: unknown. */
+    int (*free_space)(void *context, const char *path, uint64_t *bytes);
     int (*list)(void *context, const char *path, file_visitor visitor, void *visitor_context);
 
     /* Queues of transfers that are under way at the same time, each for one thread. queue_open is
@@ -137,6 +139,8 @@ dcp_status file_make_directories(const struct file_ops *ops, const char *path, b
                                  bool *created);
 dcp_status file_list(const struct file_ops *ops, const char *path, file_visitor visitor,
                      void *context);
+/* UINT64_MAX where the file system does not say. */
+dcp_status file_free_space(const struct file_ops *ops, const char *path, uint64_t *bytes);
 /* "directory/name", owned by the caller; NULL: no memory. */
 char *file_path_join(const char *directory, const char *name);
 /* Maps an errno value to a status and tells the story: "cannot VERB PATH: reason". */

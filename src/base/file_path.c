@@ -22,6 +22,19 @@ char *file_path_join(const char *directory, const char *name)
     return path;
 }
 
+dcp_status file_free_space(const struct file_ops *ops, const char *path, uint64_t *bytes)
+{
+    int result;
+    do
+        result = ops->free_space(ops->context, path, bytes);
+    while (result == EINTR);
+    if (result == ENOSYS || result == EOPNOTSUPP) {
+        *bytes = UINT64_MAX;
+        return DCP_OK;
+    }
+    return result == 0 ? DCP_OK : file_error(result, "ask for free space at", path);
+}
+
 /* Makes one directory whose parent is there, unless it is there as well. */
 static dcp_status make_one(const struct file_ops *ops, const char *path, bool *created)
 {

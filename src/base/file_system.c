@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -181,6 +182,19 @@ static int system_remove_directory(void *context, const char *path)
     return rmdir(path) == 0 ? 0 : errno;
 }
 
+static int system_free_space(void *context, const char *path, uint64_t *bytes)
+{
+    (void)context;
+    struct statvfs status;
+    if (statvfs(path, &status) != 0)
+        return errno;
+    /* File systems without a size of their own say that they have none. */
+    if (status.f_blocks == 0 ||
+        __builtin_mul_overflow((uint64_t)status.f_bavail, (uint64_t)status.f_frsize, bytes))
+        *bytes = UINT64_MAX;
+    return 0;
+}
+
 static int system_list(void *context, const char *path, file_visitor visitor, void *visitor_context)
 {
     (void)context;
@@ -217,6 +231,7 @@ const struct file_ops file_ops_system = {
     .unlink = system_unlink,
     .make_directory = system_make_directory,
     .remove_directory = system_remove_directory,
+    .free_space = system_free_space,
     .list = system_list,
 #if DCP_HAVE_URING
     .queue_open = file_ring_open,

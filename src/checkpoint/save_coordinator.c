@@ -68,6 +68,17 @@ static dcp_status encode_assignments(struct save_coordinator *coordinator,
     return DCP_OK;
 }
 
+/* What all ranks together will write, if that is known, but for footers and metadata, which are
+ * small. */
+static dcp_status check_space(const struct save_session *session, const struct write_orders *orders,
+                              int rank_count)
+{
+    uint64_t bytes = 0;
+    for (int rank = 0; rank < rank_count; rank++)
+        bytes += shard_files_content(&orders[rank], false);
+    return save_session_check_space(session, bytes);
+}
+
 static dcp_status merge_plans(struct save_coordinator *coordinator,
                               const struct save_session *session, const dcp_save_options *options,
                               const struct save_plan *plans)
@@ -86,6 +97,10 @@ static dcp_status merge_plans(struct save_coordinator *coordinator,
     dcp_status status = save_plan_merge(plans, coordinator->rank_count, &plan_options, orders,
                                         &coordinator->metadata);
     coordinator->metadata.save_id = session->save_id;
+    if (status == DCP_OK)
+        status = options->compression == DCP_COMPRESSION_NONE
+                     ? check_space(session, orders, coordinator->rank_count)
+                     : DCP_OK;
     if (status == DCP_OK)
         status = encode_assignments(coordinator, session, orders);
     for (int rank = 0; rank < coordinator->rank_count; rank++)

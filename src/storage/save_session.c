@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -100,6 +101,17 @@ dcp_status save_session_begin(struct save_session *session, const struct file_op
         save_session_free(session);
     }
     return status;
+}
+
+dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes)
+{
+    uint64_t room;
+    RETURN_IF_ERROR(file_free_space(session->ops, session->path, &room));
+    if (bytes <= room)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_NO_SPACE,
+                         "%s: the save needs %" PRIu64 " bytes, but the disk has room for %" PRIu64,
+                         session->path, bytes, room);
 }
 
 void save_session_abandon(const struct save_session *session)

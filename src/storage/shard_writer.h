@@ -31,6 +31,10 @@ struct save_session {
 dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
                               const char *path, dcp_overwrite overwrite, bool sync);
 
+/* Coordinator, before anything is written: DCP_ERR_NO_SPACE if the disk has no room for so many
+ * bytes beside what is there, as far as the file system says. */
+dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes);
+
 /* Where the data of an order comes from. */
 struct shard_source {
     const struct write_item *item;

@@ -23,6 +23,7 @@ static const struct file_ops operations = {
     .unlink = names_unlink,
     .make_directory = names_make_directory,
     .remove_directory = names_remove_directory,
+    .free_space = files_free_space,
     .list = names_list,
     .queue_open = files_queue_open,
     .queue_submit = files_queue_submit,
@@ -87,6 +88,11 @@ int simulated_open_descriptors(const struct simulated_file_system *fs)
 void simulated_refuse_direct(struct simulated_file_system *fs)
 {
     fs->refuse_direct = true;
+}
+
+void simulated_hide_free_space(struct simulated_file_system *fs)
+{
+    fs->hide_free_space = true;
 }
 
 void simulated_set_capacity(struct simulated_file_system *fs, uint64_t bytes)

@@ -96,8 +96,11 @@ int simulated_open_descriptors(const struct simulated_file_system *fs);
 /* Direct transfers fail with EINVAL, although files can be opened for them. Without this they fail
  * so if they are not aligned. */
 void simulated_refuse_direct(struct simulated_file_system *fs);
-/* Bytes of all files together, beyond which writes are short and then fail with ENOSPC; 0: any. */
+/* Bytes of all files together, beyond which writes are short and then fail with ENOSPC; 0: any, and
+ * free_space says that it does not know. */
 void simulated_set_capacity(struct simulated_file_system *fs, uint64_t bytes);
+/* free_space is not there, as if the capacity were a quota. */
+void simulated_hide_free_space(struct simulated_file_system *fs);
 
 /* A rename onto ".metadata" is a commit: by then the bytes and the name of every shard file
  * (*.distcp) in that directory, the bytes of the renamed file, and the directory's own entry and

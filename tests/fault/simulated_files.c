@@ -88,7 +88,7 @@ int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_
     return operation_end(fs, 0);
 }
 
-/* Bytes that all files may still grow by. */
+/* Bytes that all files may still grow by; UINT64_MAX: any. */
 static uint64_t space_left(const struct simulated_file_system *fs)
 {
     if (fs->capacity == 0)
@@ -130,6 +130,17 @@ int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, 
     memcpy(change.bytes, bytes, size);
     change_make(fs, change);
     return operation_end(fs, 0);
+}
+
+int files_free_space(void *context, const char *path, uint64_t *bytes)
+{
+    struct simulated_file_system *fs = context;
+    struct node *node;
+    int error = operation_begin(fs, "free_space", path);
+    if (error == 0)
+        error = fs->hide_free_space ? ENOSYS : names_find(fs, path, &node);
+    *bytes = error == 0 ? space_left(fs) : 0;
+    return operation_end(fs, error);
 }
 
 int files_allocate(void *context, int descriptor, uint64_t size)

@@ -88,6 +88,7 @@ struct simulated_file_system {
     bool allow_early_commits;
     char *early_commit;
     bool refuse_direct;
+    bool hide_free_space;
     int open_queues;
 };
 
@@ -131,6 +132,7 @@ int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_
                 size_t *done);
 int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
                  size_t *done);
+int files_free_space(void *context, const char *path, uint64_t *bytes);
 int files_allocate(void *context, int descriptor, uint64_t size);
 int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
 int files_sync(void *context, int descriptor);

@@ -28,7 +28,8 @@ static const struct simulated_fault ways[] = {
 /* Short reads and writes always are; interruptions where the system call says that they happen. */
 static bool is_harmless(const struct simulated_fault *way, const char *operation)
 {
-    static const char *const interrupted[] = {"open", "pread", "pwrite", "queue_submit", "sync"};
+    static const char *const interrupted[] = {"open",         "pread", "pwrite",
+                                              "queue_submit", "sync",  "free_space"};
     if (way->kind != SIMULATED_ERROR)
         return true;
     for (size_t i = 0; i < sizeof interrupted / sizeof *interrupted; i++)
@@ -236,6 +237,7 @@ static void test_full_disk(void **state)
     for (uint64_t capacity = 512; capacity < 1 << 20; capacity = capacity * 5 / 4) {
         struct simulated_file_system *fs = simulated_copy(before);
         simulated_set_capacity(fs, capacity);
+        simulated_hide_free_space(fs);
         dcp_status status = version_save(fs, 2, 1);
         if (status != DCP_OK)
             assert_int_equal(status, DCP_ERR_NO_SPACE);

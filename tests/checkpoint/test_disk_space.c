@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A disk that cannot hold a save refuses it before the first byte, on every rank. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/conductor.h"
+#include "checkpoint/ranks.h"
+#include "fault/simulated_file_system.h"
+
+#define ELEMENTS 65536
+#define BYTES    ((uint64_t)ELEMENTS * sizeof(float))
+
+static dcp_state *sample(const struct rank *self, float *data)
+{
+    dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
+    dcp_placement divided = dcp_shard(0);
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {ELEMENTS}};
+    dcp_state *root = dcp_state_new();
+    must(dcp_mesh_shard(&mesh, &tensor, &divided));
+    tensor.data = data;
+    dcp_state_tensor(root, "weights", &tensor);
+    must(dcp_state_status(root));
+    return root;
+}
+
+static dcp_status save(struct rank *self)
+{
+    static float data[ELEMENTS];
+    dcp_state *root = sample(self, data);
+    dcp_save_options options = {.group = self->group, .overwrite = DCP_OVERWRITE_REPLACE};
+    dcp_status status = checkpoint_save(simulated_ops(self->context), root, "/c", &options);
+    dcp_state_free(root);
+    return status;
+}
+
+static long count_opens(const struct simulated_file_system *fs)
+{
+    long opens = 0;
+    for (long n = 1; n <= simulated_operation_count(fs); n++)
+        opens += strncmp(simulated_operation_name(fs, n), "open ", 5) == 0;
+    return opens;
+}
+
+static void expect_refused(struct simulated_file_system *fs, uint64_t room)
+{
+    struct rank ranks[RANKS_MAX];
+    char expected[100];
+    uint64_t needed = 0;
+    simulated_set_fault(fs, NULL);
+    ranks_run(ranks, 2, NULL, save, fs);
+    snprintf(expected, sizeof expected, "but the disk has room for %llu", (unsigned long long)room);
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(ranks[r].status, DCP_ERR_NO_SPACE);
+        assert_non_null(strstr(ranks[r].message, "rank 0: /c: the save needs "));
+        assert_non_null(strstr(ranks[r].message, expected));
+        needed = strtoull(strstr(ranks[r].message, "needs ") + 6, NULL, 10);
+        assert_in_range(needed, BYTES, BYTES + 100000);
+    }
+    assert_int_equal(count_opens(fs), 0);
+}
+
+static void test_refused_before_the_first_byte(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = simulated_new();
+    struct file_information information;
+    simulated_set_capacity(fs, BYTES);
+    expect_refused(fs, BYTES);
+    assert_int_equal(file_look(simulated_ops(fs), "/c", &information), DCP_ERR_NOT_FOUND);
+    simulated_set_capacity(fs, 2 * BYTES);
+    ranks_must(2, NULL, save, fs);
+    simulated_free(fs);
+}
+
+static void test_both_generations_need_room(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = simulated_new();
+    ranks_must(2, NULL, save, fs);
+    simulated_set_capacity(fs, BYTES * 15 / 8);
+    uint64_t room;
+    must(file_free_space(simulated_ops(fs), "/c", &room));
+    expect_refused(fs, room);
+    /* The one before is still there, and with enough room the new one takes its place. */
+    struct file_information information;
+    must(file_look(simulated_ops(fs), "/c/.metadata", &information));
+    simulated_set_capacity(fs, 3 * BYTES);
+    ranks_must(2, NULL, save, fs);
+    simulated_free(fs);
+}
+
+static void test_the_unknown_is_not_refused(void **state)
+{
+    (void)state;
+    static float data[ELEMENTS];
+    struct rank alone = {.size = 1};
+    struct simulated_file_system *fs = simulated_new();
+    dcp_save_options options = {0};
+    simulated_hide_free_space(fs);
+    simulated_set_capacity(fs, BYTES / 2);
+    dcp_state *root = sample(&alone, data);
+    must_fail(checkpoint_save(simulated_ops(fs), root, "/c", &options), DCP_ERR_NO_SPACE,
+              "__0_0.distcp");
+    simulated_set_capacity(fs, 0);
+    must(checkpoint_save(simulated_ops(fs), root, "/c", &options));
+    dcp_state_free(root);
+    simulated_free(fs);
+}
+
+/* Of a shape that no disk holds; memory that is never touched is not needed for it. */
+static void test_a_real_disk(void **state)
+{
+    char path[64] = "/dev/shm";
+    struct statvfs disk;
+    if (statvfs(path, &disk) != 0 || disk.f_blocks == 0 ||
+        (uint64_t)disk.f_bavail * disk.f_frsize > (uint64_t)1 << 46)
+        skip();
+    (void)state;
+    static char byte;
+    dcp_tensor huge = {.dtype = DCP_U8,
+                       .ndim = 1,
+                       .global_shape = {INT64_C(1) << 50},
+                       .data = &byte,
+                       .strided = true,
+                       .strides = {0}};
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(root, "huge", &huge);
+    snprintf(path, sizeof path, "/dev/shm/dcp-test-disk-space-%ld", (long)getpid());
+    must_fail(dcp_save(root, path, NULL), DCP_ERR_NO_SPACE, "the disk has room for");
+    dcp_state_free(root);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused_before_the_first_byte),
+        cmocka_unit_test(test_both_generations_need_room),
+        cmocka_unit_test(test_the_unknown_is_not_refused),
+        cmocka_unit_test(test_a_real_disk),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
