@@ -77,6 +77,14 @@ typedef struct dcp_group_operations {
     dcp_status (*all_to_all)(void *context, const dcp_collective *call, const void *send,
                              const size_t *send_sizes, const size_t *send_offsets, void *receive,
                              const size_t *receive_sizes, const size_t *receive_offsets);
+
+    /**
+     * Optional. Gives the context of another group of the same ranks, which another thread may use
+     * while this one is in use as well; it is closed by itself. NULL with DCP_OK: there can be none
+     * just now (MPI without MPI_THREAD_MULTIPLE). With it, asynchronous saves commit in the
+     * background; without, when they are next waited for.
+     */
+    dcp_status (*duplicate)(void *context, const dcp_collective *call, void **copy);
 } dcp_group_operations;
 
 /**
@@ -92,6 +100,15 @@ DCP_API dcp_status dcp_group_new(const dcp_group_operations *operations, void *c
  * @param groups array of @p size handles, each freed by itself; the last one frees what they share.
  */
 DCP_API dcp_status dcp_group_new_threads(int size, dcp_group **groups);
+
+/**
+ * Makes another group of the same ranks, for use by another thread at the same time. Collective.
+ *
+ * @param timeout_seconds of waits for other ranks; 0 means 1800.
+ * @param copy owned by the caller; of a NULL group, NULL.
+ * Errors: DCP_ERR_UNSUPPORTED, on all ranks, if the group is of a kind that cannot; others.
+ */
+DCP_API dcp_status dcp_group_duplicate(dcp_group *group, double timeout_seconds, dcp_group **copy);
 
 /** Frees a group. NULL is allowed. */
 DCP_API void dcp_group_free(dcp_group *group);

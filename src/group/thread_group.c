@@ -359,6 +359,33 @@ static dcp_status room_new(int size, struct meeting_room **room)
     return DCP_OK;
 }
 
+/* Rank 0 makes the other room, with a handle for each rank, and tells where it is. */
+static dcp_status thread_duplicate(void *context, const dcp_collective *call, void **copy)
+{
+    const struct door *door = context;
+    struct meeting_room *room = NULL;
+    struct door *made = memory_allocate(sizeof *made);
+    dcp_status status = made ? DCP_OK : error_no_memory(sizeof *made, "a group of threads");
+    if (door->rank == 0 && status == DCP_OK)
+        status = room_new(door->room->size, &room);
+    if (room)
+        room->handles = room->size;
+    dcp_status met = thread_broadcast(context, call, 0, &room, sizeof room);
+    status = status != DCP_OK ? status : met;
+    if (status == DCP_OK && !room)
+        status = dcp_error_set(DCP_ERR_NO_MEMORY, "rank 0 has no memory for another group");
+    if (made && room && (met == DCP_OK || door->rank == 0)) {
+        *made = (struct door){.room = room, .rank = door->rank};
+        if (status == DCP_OK)
+            *copy = made;
+        else
+            thread_close(made);
+    } else {
+        memory_release(made);
+    }
+    return status;
+}
+
 static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **group)
 {
     static const dcp_group_operations operations = {
@@ -369,6 +396,7 @@ static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **grou
         .scatter = thread_scatter,
         .close = thread_close,
         .all_to_all = thread_all_to_all,
+        .duplicate = thread_duplicate,
     };
     struct door *door = memory_allocate(sizeof *door);
     if (door == NULL)

@@ -246,6 +246,8 @@ static dcp_status check_mpi(MPI_Comm communicator)
     return DCP_OK;
 }
 
+static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void **copy);
+
 /* This rank's part in making a group, which owns the communicator then. */
 static dcp_status make_group(MPI_Comm communicator, dcp_group **group)
 {
@@ -257,6 +259,7 @@ static dcp_status make_group(MPI_Comm communicator, dcp_group **group)
         .scatter = mpi_scatter,
         .close = mpi_close,
         .all_to_all = mpi_all_to_all,
+        .duplicate = mpi_duplicate,
     };
     struct transport *transport;
     dcp_status status = transport_open(communicator, &transport);
@@ -284,6 +287,48 @@ static dcp_status agree(MPI_Comm communicator, dcp_status mine)
         return DCP_OK;
     return dcp_error_set((dcp_status)worst.status, "rank %d could not make its group: %s",
                          worst.rank, dcp_status_string((dcp_status)worst.status));
+}
+
+/* Whether every rank may call MPI on several threads at the same time. */
+static dcp_status all_are_multiple(struct transport *transport, const dcp_collective *call,
+                                   bool *multiple)
+{
+    int level = 0;
+    MPI_Query_thread(&level);
+    int *levels = calloc((size_t)transport->size, sizeof *levels);
+    if (levels == NULL)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for the levels of %d ranks",
+                             transport->size);
+    dcp_status status = mpi_all_gather(transport, call, &level, sizeof level, levels);
+    *multiple = true;
+    for (int rank = 0; rank < transport->size; rank++)
+        *multiple = *multiple && levels[rank] == MPI_THREAD_MULTIPLE;
+    free(levels);
+    return status;
+}
+
+/* All ranks have just met, so that MPI's own collectives are not left waiting. */
+static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void **copy)
+{
+    struct transport *transport = context, *made = NULL;
+    bool multiple = false;
+    MPI_Comm duplicate;
+    dcp_status status = all_are_multiple(transport, call, &multiple);
+    if (status != DCP_OK || !multiple)
+        return status;
+    int code = MPI_Comm_dup(transport->communicator, &duplicate);
+    if (code != MPI_SUCCESS)
+        return transport_mpi_error(code, "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
+    status = agree(duplicate, transport_open(duplicate, &made));
+    if (status == DCP_OK) {
+        *copy = made;
+        return DCP_OK;
+    }
+    if (made != NULL)
+        transport_close(made);
+    MPI_Comm_free(&duplicate);
+    return status;
 }
 
 dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group)

@@ -386,6 +386,16 @@ static void sizes_out_of_step_are_a_failure(void)
     }
 }
 
+/* MPI_Init() promises calls from one thread only. */
+static void no_copies_without_threads(void)
+{
+    dcp_group *group = new_group(MPI_COMM_WORLD), *copy;
+    CHECK_STATUS(dcp_group_duplicate(group, 20, &copy), DCP_ERR_UNSUPPORTED);
+    CHECK(copy == NULL);
+    CHECK_STATUS(group_agree(group, &patient, DCP_OK), DCP_OK);
+    dcp_group_free(group);
+}
+
 int main(int count, char **arguments)
 {
     static const struct {
@@ -397,6 +407,7 @@ int main(int count, char **arguments)
         TEST(one_rank_without_memory_fails_for_all),
         TEST(collectives_move_the_right_bytes),
         TEST(everyone_sends_to_everyone),
+        TEST(no_copies_without_threads),
         TEST(sub_communicators_work_side_by_side),
         TEST(messages_never_meet_the_callers),
         TEST(each_rank_failing_at_each_exchange_is_the_failure_of_all),

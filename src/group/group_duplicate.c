@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/error.h"
+#include "group/collective.h"
+#include "group/group.h"
+
+#define DEFAULT_SECONDS 1800
+
+/* This rank's part. */
+static dcp_status make(dcp_group *group, const dcp_collective *call, dcp_group **copy)
+{
+    void *context = NULL;
+    if (!group->operations.duplicate)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "groups of this kind cannot be duplicated");
+    RETURN_IF_ERROR(group->operations.duplicate(group->context, call, &context));
+    if (!context)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "the group cannot be used by two threads at the same time");
+    dcp_status status = dcp_group_new(&group->operations, context, group->rank, group->size, copy);
+    if (status != DCP_OK && group->operations.close)
+        group->operations.close(context);
+    return status;
+}
+
+dcp_status dcp_group_duplicate(dcp_group *group, double timeout_seconds, dcp_group **copy)
+{
+    dcp_collective call = {"duplicating the group", timeout_seconds};
+    if (!copy)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_duplicate: copy is NULL");
+    *copy = NULL;
+    if (!(timeout_seconds >= 0) || timeout_seconds > 1e9)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_duplicate: a timeout of %g seconds",
+                             timeout_seconds);
+    if (timeout_seconds == 0)
+        call.timeout_seconds = DEFAULT_SECONDS;
+    if (!group)
+        return DCP_OK;
+    RETURN_IF_ERROR(group_agree(group, &call, DCP_OK));
+    dcp_status status = group_agree(group, &call, make(group, &call, copy));
+    if (status != DCP_OK) {
+        dcp_group_free(*copy);
+        *copy = NULL;
+    }
+    return status;
+}
