@@ -321,16 +321,21 @@ static void room_free(struct meeting_room *room)
     memory_release(room);
 }
 
-static void thread_close(void *context)
+/* The last one out takes the room along. */
+static void room_leave(struct meeting_room *room)
 {
-    struct door *door = context;
-    struct meeting_room *room = door->room;
-    memory_release(door);
     pthread_mutex_lock(&room->mutex);
     bool last = --room->handles == 0;
     pthread_mutex_unlock(&room->mutex);
     if (last)
         room_free(room);
+}
+
+static void thread_close(void *context)
+{
+    struct door *door = context;
+    room_leave(door->room);
+    memory_release(door);
 }
 
 static dcp_status room_new(int size, struct meeting_room **room)
@@ -359,31 +364,31 @@ static dcp_status room_new(int size, struct meeting_room **room)
     return DCP_OK;
 }
 
-/* Rank 0 makes the other room, with a handle for each rank, and tells where it is. */
+/* Rank 0 makes the other room, with a handle for each rank, and tells where it is: all learn it, or
+ * none. */
 static dcp_status thread_duplicate(void *context, const dcp_collective *call, void **copy)
 {
     const struct door *door = context;
-    struct meeting_room *room = NULL;
-    struct door *made = memory_allocate(sizeof *made);
-    dcp_status status = made ? DCP_OK : error_no_memory(sizeof *made, "a group of threads");
-    if (door->rank == 0 && status == DCP_OK)
-        status = room_new(door->room->size, &room);
-    if (room)
-        room->handles = room->size;
+    struct meeting_room *made = NULL, *room;
+    dcp_status status = door->rank == 0 ? room_new(door->room->size, &made) : DCP_OK;
+    if (made)
+        made->handles = made->size;
+    room = made;
     dcp_status met = thread_broadcast(context, call, 0, &room, sizeof room);
-    status = status != DCP_OK ? status : met;
-    if (status == DCP_OK && !room)
-        status = dcp_error_set(DCP_ERR_NO_MEMORY, "rank 0 has no memory for another group");
-    if (made && room && (met == DCP_OK || door->rank == 0)) {
-        *made = (struct door){.room = room, .rank = door->rank};
-        if (status == DCP_OK)
-            *copy = made;
-        else
-            thread_close(made);
-    } else {
-        memory_release(made);
+    if (met != DCP_OK && made)
+        room_free(made);
+    RETURN_IF_ERROR(met);
+    RETURN_IF_ERROR(status);
+    if (!room)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "rank 0 has no memory for another group");
+    struct door *mine = memory_allocate(sizeof *mine);
+    if (!mine) {
+        room_leave(room);
+        return error_no_memory(sizeof *mine, "a group of threads");
     }
-    return status;
+    *mine = (struct door){.room = room, .rank = door->rank};
+    *copy = mine;
+    return DCP_OK;
 }
 
 static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **group)
