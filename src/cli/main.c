@@ -13,6 +13,8 @@ static const struct command {
     {"ls", command_ls, "ls [--json] CHECKPOINT...",
      "list names, dtypes, shapes, bytes, chunks, values"},
     {"cat", command_cat, "cat CHECKPOINT... NAME", "write a tensor's bytes, or an object as JSON"},
+    {"bench", command_bench, "bench [OPTION...] DIRECTORY",
+     "measure saving and loading in a directory"},
     {"verify", command_verify, "verify CHECKPOINT...", "check every file, checksum and chunk"},
 };
 
@@ -27,7 +29,19 @@ static int print_usage(FILE *out, int status)
         "\nCHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files, "
         "or\n"
         "a .pt file of torch.save. Several directories are taken for parts of one checkpoint, as\n"
-        "are the directories pp0, pp1 and so on of one. dcp --version prints the version.\n",
+        "are the directories pp0, pp1 and so on of one. dcp --version prints the version.\n"
+        "\n"
+        "bench saves and loads a state of its own, and removes it. Its options, and what they are\n"
+        "if they are not given:\n"
+        "  --bytes 1G        of all tensors together        --io auto          ring, pool, "
+        "direct,\n"
+        "  --tensors 100                                                       buffered; or two: "
+        "ring,direct\n"
+        "  --ranks 1         each a thread                  --compression none zstd, zstd:LEVEL\n"
+        "  --threads N       of each rank                   --no-sync          does not wait for "
+        "the disk\n"
+        "  --repeat 3        medians are shown              --json             all figures, as "
+        "JSON\n",
         out);
     return status;
 }

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of dcp bench: saving and loading a synthetic state, and telling what it took. */
+#ifndef CLI_BENCH_H
+#define CLI_BENCH_H
+
+#include "dcp.h"
+
+#define BENCH_RANKS_MAX  256
+#define BENCH_REPEAT_MAX 1000
+
+struct bench_options {
+    const char *directory;
+    uint64_t bytes; /* of all tensors of all ranks */
+    int64_t tensor_count;
+    int rank_count;
+    int repeat;
+    bool json;
+    dcp_save_options save; /* of a rank, but for its group */
+    dcp_load_options load;
+};
+
+/* What one save or load took: seconds and memory of the rank with the most, bytes of all. */
+struct bench_figures {
+    dcp_figures most;
+    uint64_t bytes_moved;
+    uint64_t bytes_read;
+    uint64_t files;
+};
+
+/* Makes a directory in options->directory, saves into and loads from it options->repeat times, and
+ * removes it again, also after a failure or an interruption. Returns an exit status; what was wrong
+ * has been said. */
+int bench_run(const struct bench_options *options, struct bench_figures *saves,
+              struct bench_figures *loads);
+/* Bytes that are really saved: every tensor has at least one element on each rank. */
+uint64_t bench_bytes(const struct bench_options *options);
+
+/* As lines, or as a JSON document, to standard output. Sorts the figures. */
+void bench_print(const struct bench_options *options, struct bench_figures *saves,
+                 struct bench_figures *loads);
+
+#endif

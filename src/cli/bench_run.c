@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <errno.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "command.h"
+
+#define PAGE ((size_t)4096)
+
+/* Threads wait here until all of them are there, or not all can be made. */
+struct start {
+    pthread_mutex_t mutex;
+    bool complete;
+};
+
+/* One rank: its part of every tensor, in memory that stays. */
+struct bench_rank {
+    struct start *start;
+    const struct bench_options *options;
+    const char *checkpoint;
+    bool loads;
+    dcp_group *group;
+    pthread_t thread;
+    int number;
+    unsigned char *memory;
+    int64_t elements; /* of each tensor, on this rank */
+    size_t stride;    /* bytes from tensor to tensor */
+    dcp_figures figures;
+    dcp_status status;
+    char message[1024];
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+static bool goes_on(void *context, const dcp_progress *progress)
+{
+    (void)context, (void)progress;
+    return !interrupted;
+}
+
+static int64_t elements_of(const struct bench_options *options)
+{
+    uint64_t parts = (uint64_t)options->tensor_count * (uint64_t)options->rank_count;
+    uint64_t elements = options->bytes / sizeof(float) / parts;
+    return elements > 0 ? (int64_t)elements : 1;
+}
+
+uint64_t bench_bytes(const struct bench_options *options)
+{
+    return (uint64_t)elements_of(options) * sizeof(float) * (uint64_t)options->tensor_count *
+           (uint64_t)options->rank_count;
+}
+
+/* Like weights: small numbers of either sign, of which no two parts are alike. */
+static float element(int rank, int64_t tensor, int64_t index)
+{
+    uint64_t mixed = ((uint64_t)index + 1) * 0x9e3779b97f4a7c15u ^
+                     ((uint64_t)tensor * 257 + (uint64_t)rank) * 0xbf58476d1ce4e5b9u;
+    mixed = (mixed ^ (mixed >> 31)) * 0x94d049bb133111ebu;
+    return (float)((int32_t)(mixed >> 40) - (1 << 23)) * 0x1p-28f;
+}
+
+static float *tensor_at(const struct bench_rank *rank, int64_t tensor)
+{
+    return (float *)(void *)(rank->memory + (size_t)tensor * rank->stride);
+}
+
+static bool rank_prepare(struct bench_rank *rank)
+{
+    const struct bench_options *options = rank->options;
+    rank->elements = elements_of(options);
+    size_t bytes = (size_t)rank->elements * sizeof(float);
+    size_t alignment = bytes >= 16 * PAGE ? PAGE : 64;
+    rank->stride = (bytes + alignment - 1) / alignment * alignment;
+    size_t total = rank->stride * (size_t)options->tensor_count;
+    rank->memory = aligned_alloc(PAGE, (total + PAGE - 1) / PAGE * PAGE);
+    if (!rank->memory)
+        return false;
+    for (int64_t t = 0; t < options->tensor_count; t++)
+        for (int64_t i = 0; i < rank->elements; i++)
+            tensor_at(rank, t)[i] = element(rank->number, t, i);
+    return true;
+}
+
+static void rank_clear(struct bench_rank *rank)
+{
+    memset(rank->memory, 0, rank->stride * (size_t)rank->options->tensor_count);
+}
+
+static bool rank_is_right(const struct bench_rank *rank)
+{
+    for (int64_t t = 0; t < rank->options->tensor_count; t++)
+        for (int64_t i = 0; i < rank->elements; i++)
+            if (tensor_at(rank, t)[i] != element(rank->number, t, i))
+                return false;
+    return true;
+}
+
+static dcp_state *rank_state(const struct bench_rank *rank)
+{
+    dcp_state *root = dcp_state_new();
+    dcp_state *model = root ? dcp_state_dict(root, "model") : NULL;
+    for (int64_t t = 0; model && t < rank->options->tensor_count; t++) {
+        char name[32];
+        dcp_tensor tensor = {.dtype = DCP_F32,
+                             .ndim = 1,
+                             .sharded = true,
+                             .global_shape = {rank->elements * rank->options->rank_count},
+                             .offsets = {rank->elements * rank->number},
+                             .sizes = {rank->elements},
+                             .data = tensor_at(rank, t)};
+        snprintf(name, sizeof name, "tensor_%06lld", (long long)t);
+        dcp_state_tensor(model, name, &tensor);
+    }
+    return root;
+}
+
+static void rank_work(struct bench_rank *rank)
+{
+    dcp_save_options save = rank->options->save;
+    dcp_load_options load = rank->options->load;
+    dcp_state *root = rank_state(rank);
+
+    rank->figures = (dcp_figures){.size_of = sizeof rank->figures};
+    save.group = load.group = rank->group;
+    save.figures = load.figures = &rank->figures;
+    save.progress = load.progress = goes_on;
+    if (!root)
+        rank->status = DCP_ERR_NO_MEMORY;
+    else
+        rank->status = rank->loads ? dcp_load(root, rank->checkpoint, &load, NULL)
+                                   : dcp_save(root, rank->checkpoint, &save);
+    snprintf(rank->message, sizeof rank->message, "%s", dcp_error_message());
+    dcp_state_free(root);
+}
+
+static void *rank_run(void *context)
+{
+    struct bench_rank *rank = context;
+    pthread_mutex_lock(&rank->start->mutex);
+    bool complete = rank->start->complete;
+    pthread_mutex_unlock(&rank->start->mutex);
+    if (complete)
+        rank_work(rank);
+    return NULL;
+}
+
+static int fail(const char *message)
+{
+    fputs("dcp bench: ", stderr);
+    print_plain(stderr, message);
+    fputc('\n', stderr);
+    return EXIT_FAULT;
+}
+
+/* One save or load by all ranks. */
+static int run_ranks(struct bench_rank *ranks, int count, bool loads)
+{
+    dcp_group *groups[BENCH_RANKS_MAX];
+    struct start start = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    int started = 0;
+    if (dcp_group_new_threads(count, groups) != DCP_OK)
+        return command_fail("bench");
+    for (int r = 0; r < count; r++) {
+        ranks[r].loads = loads;
+        ranks[r].group = groups[r];
+        ranks[r].start = &start;
+    }
+    pthread_mutex_lock(&start.mutex);
+    while (started < count &&
+           pthread_create(&ranks[started].thread, NULL, rank_run, &ranks[started]) == 0)
+        started++;
+    start.complete = started == count;
+    pthread_mutex_unlock(&start.mutex);
+    for (int r = 0; r < started; r++)
+        pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < count; r++)
+        dcp_group_free(groups[r]);
+    if (started < count)
+        return fail("cannot make as many threads as there are ranks");
+    return ranks[0].status == DCP_OK ? EXIT_FINE : fail(ranks[0].message);
+}
+
+static double greater(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static struct bench_figures sum_up(const struct bench_rank *ranks, int count)
+{
+    struct bench_figures sum = {.most = ranks[0].figures};
+    dcp_figures *most = &sum.most;
+    for (int r = 0; r < count; r++) {
+        const dcp_figures *one = &ranks[r].figures;
+        most->total_seconds = greater(most->total_seconds, one->total_seconds);
+        most->planning_seconds = greater(most->planning_seconds, one->planning_seconds);
+        most->staging_seconds = greater(most->staging_seconds, one->staging_seconds);
+        most->writing_seconds = greater(most->writing_seconds, one->writing_seconds);
+        most->reading_seconds = greater(most->reading_seconds, one->reading_seconds);
+        most->syncing_seconds = greater(most->syncing_seconds, one->syncing_seconds);
+        most->commit_seconds = greater(most->commit_seconds, one->commit_seconds);
+        if (one->peak_memory > most->peak_memory)
+            most->peak_memory = one->peak_memory;
+        most->direct |= one->direct;
+        most->ring |= one->ring;
+        sum.bytes_moved += one->bytes_moved;
+        sum.bytes_read += one->bytes_read;
+        sum.files += one->files;
+    }
+    return sum;
+}
+
+static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
+{
+    (void)status, (void)kind, (void)place;
+    return remove(path);
+}
+
+static int run_once(struct bench_rank *ranks, const struct bench_options *options,
+                    struct bench_figures *save, struct bench_figures *load)
+{
+    int count = options->rank_count;
+    int status = run_ranks(ranks, count, false);
+    if (status != EXIT_FINE)
+        return status;
+    *save = sum_up(ranks, count);
+    for (int r = 0; r < count; r++)
+        rank_clear(&ranks[r]);
+    status = run_ranks(ranks, count, true);
+    if (status != EXIT_FINE)
+        return status;
+    *load = sum_up(ranks, count);
+    for (int r = 0; r < count; r++)
+        if (!rank_is_right(&ranks[r]))
+            return fail("what was loaded is not what was saved");
+    nftw(ranks[0].checkpoint, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return EXIT_FINE;
+}
+
+static int run_all(struct bench_rank *ranks, const struct bench_options *options,
+                   const char *checkpoint, struct bench_figures *saves, struct bench_figures *loads)
+{
+    int status = EXIT_FINE;
+    for (int r = 0; r < options->rank_count; r++) {
+        ranks[r] = (struct bench_rank){.options = options, .checkpoint = checkpoint, .number = r};
+        if (!rank_prepare(&ranks[r]))
+            status = EXIT_FAULT;
+    }
+    if (status != EXIT_FINE)
+        fail("there is not enough memory for the state");
+    for (int i = 0; i < options->repeat && status == EXIT_FINE; i++)
+        status = run_once(ranks, options, &saves[i], &loads[i]);
+    for (int r = 0; r < options->rank_count; r++)
+        free(ranks[r].memory);
+    return status;
+}
+
+int bench_run(const struct bench_options *options, struct bench_figures *saves,
+              struct bench_figures *loads)
+{
+    size_t length = strlen(options->directory) + 64;
+    char *made = malloc(length), *checkpoint = malloc(length);
+    struct bench_rank *ranks = calloc((size_t)options->rank_count, sizeof *ranks);
+    struct sigaction action = {.sa_handler = interrupt}, before[2];
+    int status = EXIT_FAULT;
+
+    if (!made || !checkpoint || !ranks) {
+        fail("there is not enough memory");
+        goto done;
+    }
+    snprintf(made, length, "%s/dcp-bench.XXXXXX", options->directory);
+    sigaction(SIGINT, &action, &before[0]);
+    sigaction(SIGTERM, &action, &before[1]);
+    if (mkdtemp(made)) {
+        snprintf(checkpoint, length, "%s/checkpoint", made);
+        status = run_all(ranks, options, checkpoint, saves, loads);
+        if (nftw(made, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+            status = fail("cannot remove what was saved");
+    } else {
+        fprintf(stderr, "dcp bench: cannot make a directory in ");
+        print_plain(stderr, options->directory);
+        fprintf(stderr, ": %s\n", strerror(errno));
+    }
+    sigaction(SIGTERM, &before[1], NULL);
+    sigaction(SIGINT, &before[0], NULL);
+done:
+    free(ranks);
+    free(checkpoint);
+    free(made);
+    return status;
+}

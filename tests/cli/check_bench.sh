@@ -1,0 +1,73 @@
+#!/bin/sh
+# dcp bench: what it prints, what it refuses, and that it leaves nothing behind, also when it fails or is interrupted.
+#     check_bench.sh DCP DIRECTORY HAVE_ZSTD
+set -u
+dcp=$1 directory=$2 zstd=$3
+rm -rf "$directory"
+mkdir -p "$directory"
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+empty() {
+    [ -z "$(ls -A "$directory")" ] || fail "left behind after $*: $(ls -A "$directory")"
+}
+
+good() {
+    "$dcp" bench "$@" "$directory" >"$directory.out" 2>"$directory.err" || fail "bench $*: $(cat "$directory.err")"
+    empty "bench $*"
+}
+
+bad() {
+    status=$1
+    words=$2
+    shift 2
+    "$dcp" bench "$@" >"$directory.out" 2>"$directory.err"
+    got=$?
+    [ $got -eq "$status" ] || fail "bench $*: status $got, expected $status"
+    grep -q -e "$words" "$directory.err" || fail "bench $*: no \"$words\" in: $(cat "$directory.err")"
+    [ ! -s "$directory.out" ] || fail "bench $*: printed something"
+    empty "bench $*"
+}
+
+good --bytes 3M --tensors 7 --ranks 3 --repeat 2
+for word in "tensors, 3 ranks" "save  " "load  " planning staging writing syncing commit reading "bytes written" "extra memory" "median of 2"; do
+    grep -q -e "$word" "$directory.out" || fail "no \"$word\" in: $(cat "$directory.out")"
+done
+
+good --json --bytes 256K --tensors 1 --repeat 1 --no-sync --io pool,buffered --threads 2
+for word in '"bytes": 262144' '"save": \[' '"load": \[' '"total_seconds": ' '"writing_seconds": ' '"reading_seconds": ' \
+    '"syncing_seconds": ' '"peak_memory": ' '"ring": false' '"direct": false'; do
+    grep -q -e "$word" "$directory.out" || fail "no '$word' in: $(cat "$directory.out")"
+done
+
+good --bytes 1 --tensors 3 --ranks 2 --repeat 1
+grep -q "^24 bytes in 3 tensors" "$directory.out" || fail "small: $(cat "$directory.out")"
+if [ "$zstd" = 1 ]; then
+    good --bytes 5M --compression zstd:1 --repeat 1 --ranks 2
+    bad 1 "compression_level is 99" --bytes 1K --compression zstd:99 "$directory"
+else
+    bad 1 "DCP_ZSTD" --bytes 1K --compression zstd "$directory"
+fi
+
+bad 2 "usage: dcp bench"
+bad 2 "usage: dcp bench" "$directory" "$directory"
+for option in --bytes=0 --bytes=-1 --bytes= --bytes=5X --bytes=99999999999G --tensors=0 --tensors=x --ranks=0 --ranks=100000 \
+    --threads=0 --io=fast --io=ring, --compression=gzip --compression=zstd: --repeat=0 --repeat=1e3; do
+    bad 2 "cannot be" "$option" "$directory"
+done
+bad 2 "no such option" --fast "$directory"
+bad 1 "io is" --io=ring,pool --bytes 1K "$directory"
+bad 1 "cannot make a directory" --bytes 1K "$directory/missing"
+
+# Interrupted, it ends soon and removes what it made.
+"$dcp" bench --bytes 64M --repeat 1000 "$directory" >"$directory.out" 2>"$directory.err" &
+bench=$!
+while [ -z "$(ls -A "$directory")" ]; do sleep 0.05; done
+kill -TERM $bench
+wait $bench
+[ $? -eq 1 ] || fail "interrupted: $(cat "$directory.err")"
+empty "an interruption"
+rm -rf "$directory" "$directory.out" "$directory.err"
