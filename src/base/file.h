@@ -65,6 +65,8 @@ struct file_ops {
     int (*allocate)(void *context, int descriptor, uint64_t size); /* EOPNOTSUPP is fine */
     /* Whether a range lies in the page cache, as far as a few samples tell. NULL: nobody knows. */
     int (*cached)(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
+    /* Has what the page cache holds of a range begin its way to the disk; a hint. May be NULL. */
+    int (*write_back)(void *context, int descriptor, uint64_t offset, size_t size);
     int (*sync)(void *context, int descriptor);
     int (*sync_directory)(void *context, const char *path);
     int (*information)(void *context, const char *path, struct file_information *information);

@@ -109,6 +109,15 @@ static int system_cached(void *context, int descriptor, uint64_t offset, size_t 
     return result;
 }
 
+static int system_write_back(void *context, int descriptor, uint64_t offset, size_t size)
+{
+    (void)context;
+    if (offset > INT64_MAX || size > INT64_MAX)
+        return EFBIG;
+    int result = sync_file_range(descriptor, (off_t)offset, (off_t)size, SYNC_FILE_RANGE_WRITE);
+    return result == 0 ? 0 : errno;
+}
+
 static int system_sync(void *context, int descriptor)
 {
     (void)context;
@@ -223,6 +232,7 @@ const struct file_ops file_ops_system = {
     .pwrite = system_pwrite,
     .allocate = system_allocate,
     .cached = system_cached,
+    .write_back = system_write_back,
     .sync = system_sync,
     .sync_directory = system_sync_directory,
     .information = system_information,

@@ -23,6 +23,14 @@ struct io_pool {
     bool closing;
 };
 
+void io_transfer_write_back(const struct file_ops *ops, const struct io_transfer *transfer)
+{
+    /* A hint: whether the bytes arrive is told by the sync. */
+    if (transfer->write_back && transfer->error == 0 && ops->write_back)
+        ops->write_back(ops->context, transfer->what.descriptor, transfer->what.offset,
+                        transfer->done);
+}
+
 void io_transfer_run(const struct file_ops *ops, struct io_transfer *transfer)
 {
     const struct file_transfer *what = &transfer->what;
@@ -32,6 +40,7 @@ void io_transfer_run(const struct file_ops *ops, struct io_transfer *transfer)
     else
         transfer->error = ops->pread(ops->context, what->descriptor, what->bytes, what->size,
                                      what->offset, &transfer->done);
+    io_transfer_write_back(ops, transfer);
 }
 
 /* Waits for a transfer; NULL when the pool is closing and nothing is left. */

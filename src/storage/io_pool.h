@@ -14,6 +14,8 @@ bool io_pool_is_complete(struct io_pool *pool, const struct io_transfer *transfe
 /* After all that was submitted is done. NULL is fine. */
 void io_pool_close(struct io_pool *pool);
 
+/* After a write into the page cache: has the disk begin with it, if the transfer asks for that. */
+void io_transfer_write_back(const struct file_ops *ops, const struct io_transfer *transfer);
 /* One attempt at a transfer, here and now. */
 void io_transfer_run(const struct file_ops *ops, struct io_transfer *transfer);
 

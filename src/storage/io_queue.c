@@ -14,6 +14,7 @@
 struct io_queue {
     const struct file_ops *ops;
     bool demands_direct;
+    bool writes_back;
     bool direct_refused; /* by the file system, when it came to it */
     void *ring;
     struct io_pool *pool;
@@ -72,7 +73,7 @@ static dcp_status choose_way(struct io_queue *queue, uint32_t io, uint64_t size)
     return io_pool_open(queue->ops, &queue->pool);
 }
 
-dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size,
+dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size, bool write_back,
                          struct io_queue **opened)
 {
     struct io_queue *queue = memory_allocate_zeroed(1, sizeof *queue);
@@ -80,6 +81,7 @@ dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size,
         return error_no_memory(sizeof *queue, "a queue of transfers");
     queue->ops = ops;
     queue->demands_direct = io & DCP_IO_DIRECT;
+    queue->writes_back = write_back && size >= IO_LARGE_FILE;
     dcp_status status = choose_way(queue, io, size);
     if (status == DCP_OK)
         *opened = queue;
@@ -118,6 +120,7 @@ static void start(struct io_queue *queue, struct io_transfer *transfer, struct f
     *transfer = (struct io_transfer){.file = file, .what = *what, .pending = true};
     transfer->what.descriptor = direct ? file->direct : file->descriptor;
     transfer->what.owner = transfer;
+    transfer->write_back = what->write && !direct && queue->writes_back;
     if (queue->pool) {
         io_pool_submit(queue->pool, transfer);
     } else if (queue->ring && ops->queue_submit(ops->context, queue->ring, &transfer->what) == 0) {
@@ -155,6 +158,7 @@ static void reap(struct io_queue *queue, bool wait)
         transfer->error = completions[i].error;
         transfer->done = completions[i].done;
         transfer->pending = false;
+        io_transfer_write_back(queue->ops, transfer);
     }
     queue->under_way -= count;
 }

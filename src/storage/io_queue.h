@@ -20,6 +20,7 @@ struct io_queue;
 struct io_transfer {
     struct file *file;
     struct file_transfer what;
+    bool write_back;
     bool pending; /* guarded by the queue, as what follows */
     int error;
     size_t done;
@@ -28,8 +29,10 @@ struct io_transfer {
 
 /* Checks flags of dcp_io. */
 dcp_status io_check(uint32_t io);
-/* size: of the file that it is for. DCP_ERR_UNSUPPORTED if what io demands is not there. */
-dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size,
+/* size: of the file that it is for. write_back: what goes through the page cache is sent on to the
+ * disk at once, so that a sync finds little left to do. DCP_ERR_UNSUPPORTED if what io demands is
+ * not there. */
+dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size, bool write_back,
                          struct io_queue **queue);
 /* Opens the file for direct transfers as well, with the flags that it was opened with, if io
  * demands or allows it for a file of that size. */

@@ -15,6 +15,8 @@
 /* From here on, copying into a buffer costs more than another transfer. */
 #define STRAIGHT_SIZE ((size_t)64 << 10)
 #define STRAIGHT_MOST ((size_t)1 << 20)
+/* From here on a record is worth several threads. */
+#define THREADED_SIZE ((uint64_t)16 << 20)
 /* Room for a footer beside the content of a small file. */
 #define FOOTER_ROOM ((size_t)64 << 10)
 
@@ -38,16 +40,27 @@ static void choose_buffers(struct shard_output *output, const struct shard_outpu
     output->piece = output->capacity - FILE_PAGE < PIECE ? output->capacity - FILE_PAGE : PIECE;
 }
 
+dcp_status shard_output_queue(const struct shard_output *output, struct io_queue **queue)
+{
+    return io_queue_open(output->file.ops, output->io, output->length, output->sync, queue);
+}
+
 dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
                                const char *path, const struct shard_output_options *options)
 {
     *output = (struct shard_output){
-        .file = {.descriptor = -1}, .sync = options->sync, .progress = options->progress};
+        .file = {.descriptor = -1},
+        .threads = options->threads > 0 ? options->threads : 1,
+        .sync = options->sync,
+        .progress = options->progress,
+    };
     uint64_t length = options->content_length;
     /* Who does not wait for the disk wants the page cache. */
     uint32_t io = options->io;
     if (!options->sync && !(io & DCP_IO_DIRECT))
         io |= DCP_IO_BUFFERED;
+    output->io = io;
+    output->length = length;
     choose_buffers(output, options);
     output->memory = memory_allocate_aligned(FILE_PAGE, output->buffer_count * output->capacity);
     output->blocks =
@@ -58,12 +71,12 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
         status =
             error_no_memory(output->buffer_count * output->capacity, "the buffers of a shard file");
     if (status == DCP_OK)
-        status = io_queue_open(ops, io, length, &output->queue);
-    if (status == DCP_OK)
         status = file_open(&output->file, ops, path, FILE_CREATE_NEW);
     bool made = status == DCP_OK;
     if (status == DCP_OK)
         status = io_open_direct(&output->file, io, length, FILE_WRITE | FILE_NO_FOLLOW);
+    if (status == DCP_OK)
+        status = shard_output_queue(output, &output->queue);
     if (status == DCP_OK && !options->estimated)
         status = file_preallocate(&output->file, length);
     if (status != DCP_OK) {
@@ -185,10 +198,27 @@ static dcp_status append_straight(struct shard_output *output, const unsigned ch
     return DCP_OK;
 }
 
+/* The whole blocks of a large record, after its beginning has ended a block. Only around the page
+ * cache: there file systems let several threads write to one file. */
+static dcp_status append_threaded(struct shard_output *output, const unsigned char **bytes,
+                                  uint64_t *size, uint32_t *crc)
+{
+    size_t head = (size_t)(-output->position % FOOTER_BLOCK_SIZE);
+    RETURN_IF_ERROR(append_copied(output, *bytes, head, crc));
+    RETURN_IF_ERROR(turn(output));
+    uint64_t blocks = (*size - head) / FOOTER_BLOCK_SIZE * FOOTER_BLOCK_SIZE;
+    RETURN_IF_ERROR(shard_output_append_blocks(output, *bytes + head, (size_t)blocks, crc));
+    *bytes += head + blocks;
+    *size -= head + blocks;
+    return DCP_OK;
+}
+
 dcp_status shard_output_append(struct shard_output *output, const void *bytes, uint64_t size,
                                uint32_t *crc)
 {
     const unsigned char *next = bytes;
+    if (output->threads > 1 && size >= THREADED_SIZE && output->file.direct >= 0)
+        RETURN_IF_ERROR(append_threaded(output, &next, &size, crc));
     /* What it takes to end the current page. Direct transfers need aligned memory behind it. */
     size_t gap = round_to_pages(output->filled) - output->filled;
     bool aligned = output->file.direct < 0 || ((uintptr_t)next + gap) % FILE_PAGE == 0;

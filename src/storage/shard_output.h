@@ -18,6 +18,7 @@ struct shard_output_options {
     bool estimated;          /* it may be far less, so that no space is taken beforehand */
     size_t buffer_bytes;     /* that may be taken, if more than 128 KiB */
     uint32_t io;             /* flags of dcp_io */
+    uint32_t threads;        /* for a record of 16 MiB or more, written directly; 0 is 1 */
     bool sync;
     struct progress *progress; /* NULL: nobody is told */
 };
@@ -25,6 +26,9 @@ struct shard_output_options {
 struct shard_output {
     struct file file;
     struct io_queue *queue;
+    uint32_t io;
+    uint64_t length; /* of the content, at most */
+    uint32_t threads;
     bool sync;
     unsigned char *memory; /* the buffers, one behind the other */
     size_t buffer_count;
@@ -67,6 +71,12 @@ void shard_output_end(struct shard_output *output);
 dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size);
 /* Bytes in the file so far, footer included. */
 uint64_t shard_output_size(const struct shard_output *output);
+/* A further queue for the file, for one more thread. */
+dcp_status shard_output_queue(const struct shard_output *output, struct io_queue **queue);
+/* Appends whole blocks, at the beginning of a block and with empty buffers, on output->threads
+ * threads, each of which may take 4 MiB for buffers. The bytes need not stay. */
+dcp_status shard_output_append_blocks(struct shard_output *output, const unsigned char *bytes,
+                                      size_t size, uint32_t *crc);
 /* Waits for what is under way, closes the file if it is open, and frees. The story is kept. */
 void shard_output_free(struct shard_output *output);
 

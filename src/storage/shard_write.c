@@ -18,6 +18,8 @@
 
 /* What all buffers of a rank take. */
 #define BUFFER_BYTES ((size_t)32 << 20)
+/* Threads of a single file, for its large records. */
+#define RECORD_THREADS 4
 
 /* The files of a rank; shared by its threads. */
 struct shard_files {
@@ -209,6 +211,16 @@ static uint64_t content_length(const struct file_orders *file)
     return last ? last->offset + last->length : 0;
 }
 
+/* A file that is written beside others has a thread of its own; other ranks may run beside this
+ * one, so half of the processors. */
+static uint32_t record_threads(const struct shard_files *files)
+{
+    size_t half = thread_processor_count() / 2;
+    if (files->options->thread_count > 1 || half < 1)
+        return 1;
+    return half < RECORD_THREADS ? (uint32_t)half : RECORD_THREADS;
+}
+
 static dcp_status write_file(void *context, size_t index)
 {
     struct shard_files *files = context;
@@ -227,6 +239,7 @@ static dcp_status write_file(void *context, size_t index)
         .estimated = file.results != NULL,
         .buffer_bytes = BUFFER_BYTES / files->options->thread_count,
         .io = files->options->io,
+        .threads = record_threads(files),
         .progress = file.results ? NULL : files->options->progress,
         .sync = session->sync,
     };

@@ -15,6 +15,7 @@ static const struct file_ops operations = {
     .pwrite = files_pwrite,
     .allocate = files_allocate,
     .cached = files_cached,
+    .write_back = files_write_back,
     .sync = files_sync,
     .sync_directory = names_sync_directory,
     .information = names_information,

@@ -135,6 +135,7 @@ int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, 
 int files_free_space(void *context, const char *path, uint64_t *bytes);
 int files_allocate(void *context, int descriptor, uint64_t size);
 int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
+int files_write_back(void *context, int descriptor, uint64_t offset, size_t size);
 int files_sync(void *context, int descriptor);
 int files_descriptor_information(void *context, int descriptor,
                                  struct file_information *information);

@@ -112,7 +112,12 @@ static dcp_status write_script(const struct script *script, const struct file_op
 {
     struct shard_output output;
     struct shard_output_options options = {
-        .content_length = script->length, .buffer_bytes = buffer_bytes, .io = io, .sync = true};
+        .content_length = script->length,
+        .buffer_bytes = buffer_bytes,
+        .io = io,
+        .threads = 3,
+        .sync = true,
+    };
     RETURN_IF_ERROR(shard_output_create(&output, ops, path, &options));
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < script->count && status == DCP_OK; i++)
@@ -126,6 +131,28 @@ static dcp_status write_script(const struct script *script, const struct file_op
     return status;
 }
 
+/* As script_make(), with records that several threads write. */
+static void script_make_large(struct script *script, size_t way)
+{
+    static const size_t sizes[] = {(size_t)16 << 20, ((size_t)21 << 20) + 777, 5000};
+    *script = (struct script){.count = 3};
+    size_t most = ((size_t)22 << 20) + FILE_PAGE;
+    uint64_t random = way + 1;
+    script->memory = aligned_alloc(FILE_PAGE, most);
+    script->content = calloc(1, ((size_t)38 << 20));
+    assert_true(script->memory && script->content);
+    for (size_t i = 0; i < most; i++)
+        script->memory[i] = (unsigned char)scratch_random(&random);
+    for (size_t i = 0; i < 3; i++) {
+        struct part *part = &script->parts[i];
+        *part = (struct part){.skip = 70 * way + 64, .size = sizes[i], .from = i * way};
+        script->length += part->skip;
+        memcpy(script->content + script->length, script->memory + part->from, part->size);
+        script->length += part->size;
+    }
+    memcpy(script->content + script->length, footer, sizeof footer);
+}
+
 static void check_file(const struct script *script, const struct file_ops *ops, const char *path)
 {
     struct buffer bytes;
@@ -134,6 +161,55 @@ static void check_file(const struct script *script, const struct file_ops *ops, 
     assert_int_equal(bytes.size, script->length + sizeof footer);
     assert_memory_equal(bytes.data, script->content, bytes.size);
     buffer_free(&bytes);
+}
+
+static void threads_write_large_records_alike(void **state)
+{
+    static const size_t ways[] = {0, 64, 999};
+    char *path = scratch_path(*state, NAME);
+    for (size_t i = 0; i < IO_WAY_COUNT * 3; i++) {
+        struct script script;
+        script_make_large(&script, ways[i % 3]);
+        dcp_status status =
+            write_script(&script, &file_ops_system, path, io_ways[i / 3], (size_t)8 << 20);
+        if (status == DCP_OK) {
+            check_file(&script, &file_ops_system, path);
+            unlink(path);
+        } else {
+            assert_int_equal(status, DCP_ERR_UNSUPPORTED);
+            print_message("not tested: %s\n", dcp_error_message());
+        }
+        script_free(&script);
+    }
+    free(path);
+}
+
+/* Every operation in turn, once and from then on. */
+static void threads_that_fail_are_noticed(void **state)
+{
+    struct script script;
+    (void)state;
+    script_make_large(&script, 64);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        bool reached = true;
+        for (long n = 1; reached; n += 1 + n / 4) {
+            struct simulated_file_system *fs = simulated_new();
+            struct simulated_fault fault = {n, SIMULATED_ERROR, n % 2 ? EIO : ENOSPC, n % 3 == 0};
+            simulated_set_fault(fs, &fault);
+            dcp_status status = write_script(&script, simulated_ops(fs), NAME, io_ways[i], 1 << 20);
+            reached = simulated_fault_reached(fs);
+            const char *name = simulated_operation_name(fs, n);
+            if (reached && strncmp(name, "pwrite", 6) == 0)
+                assert_int_equal(status, n % 2 ? DCP_ERR_IO : DCP_ERR_NO_SPACE);
+            assert_int_equal(simulated_open_descriptors(fs), 0);
+            if (status == DCP_OK) {
+                simulated_set_fault(fs, NULL);
+                check_file(&script, simulated_ops(fs), NAME);
+            }
+            simulated_free(fs);
+        }
+    }
+    script_free(&script);
 }
 
 static size_t count_descriptors(void)
@@ -341,6 +417,9 @@ static void flags_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(threads_write_large_records_alike, scratch_setup,
+                                        scratch_teardown),
+        cmocka_unit_test(threads_that_fail_are_noticed),
         cmocka_unit_test_setup_teardown(every_way_writes_the_same_bytes, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test(every_way_works_in_memory),
