@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/io_priority.h"
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/operation.h"
@@ -81,16 +82,22 @@ static dcp_status write_files(struct save *save)
 
     RETURN_IF_ERROR(operation_enter_moving(&save->operation, DCP_PHASE_WRITING,
                                            shard_files_content(&save->orders, zstd), DCP_OK));
+    struct rate rate;
+    rate_init(&rate, options->write_rate);
     struct shard_write_options how = {
         .thread_count = (uint32_t)options->thread_count,
         .io = options->io,
+        .manners = {&rate, options->io_priority, (uint32_t)options->io_threads},
         .zstd = zstd,
         .zstd_level = options->compression_level,
         .zstd_threads = (uint32_t)options->compression_threads,
         .progress = &save->operation.progress,
     };
+    int priority = io_priority_enter(options->io_priority);
     dcp_status status = shard_files_write(&save->session, save->rank, &save->orders,
                                           save->local.sources, &how, &save->results, &written);
+    io_priority_leave(priority);
+    rate_free(&rate);
     figures->syncing_seconds = written.syncing_seconds;
     figures->bytes_moved = written.bytes_written;
     figures->files = written.files;
