@@ -110,6 +110,26 @@ static inline dcp_status dcp_read_tensor(dcp_checkpoint *checkpoint, size_t entr
 DCP_API dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
                                    const char *key);
 
+/** Takes bytes, piece by piece, in their order. @return DCP_OK, or the failure that whoever gives
+ * the bytes ends with. */
+typedef dcp_status (*dcp_sink)(void *context, const void *bytes, size_t size);
+
+/**
+ * Gives the bytes of the checkpoint's `.metadata`, as PyTorch reads it, for storages that keep it
+ * in a place of their own. Errors: DCP_ERR_UNSUPPORTED for a checkpoint that is not made of DCP
+ * streams (a `.pt` file, safetensors), and the sink's.
+ */
+DCP_API dcp_status dcp_checkpoint_encode(const dcp_checkpoint *checkpoint, dcp_sink sink,
+                                         void *context);
+
+/**
+ * The reverse: metadata without a storage, from the bytes of a `.metadata`, which may be hostile.
+ * @param checkpoint owned by the caller, to be freed with dcp_close(). Reading data from it is
+ * DCP_ERR_STATE.
+ */
+DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
+                                         dcp_checkpoint **checkpoint);
+
 /** Receives one fault. Strings are valid during the call; `file` and `name` may be "" where none
  * applies. */
 typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t offset,

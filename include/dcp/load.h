@@ -150,8 +150,6 @@ typedef struct dcp_load_options {
      */
     const char *const *members;
     size_t member_count;
-
-    dcp_io_priority io_priority; /**< of reading */
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -11,6 +11,7 @@
 #include "group.h"
 #include "progress.h"
 #include "state.h"
+#include "storage_writer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -85,13 +86,18 @@ typedef struct dcp_save_options {
      * each of them takes about 10 MiB at level 3, 100 MiB at level 19 and 800 MiB at level 22. */
     int32_t compression_threads;
 
-    /** Bytes per second that this rank writes to its shard files at most; 0: any number. Mind the
-     * other ranks' timeout_seconds. */
-    uint64_t write_rate;
-    /** Threads that write one file: those of #DCP_IO_POOL, and those that share a large tensor; at
-     * most #DCP_MAX_THREADS. 0: a few, as processors are at hand. */
-    int32_t io_threads;
-    dcp_io_priority io_priority; /**< of writing shard files */
+    /** Take part in the planning and the writing; NULL: the library's own ways. Borrowed for the
+     * call. */
+    const dcp_save_planner *planner;
+    const dcp_storage_writer *storage_writer;
+
+    /** Save alone even if a group is given (PyTorch's no_dist): this process is the coordinator,
+     * and nobody else is waited for. What the others hold is not saved. */
+    bool no_dist;
+    /** Every value of the root is one entry, whatever is in it (PyTorch's
+     * flatten_state_dict=False): a nested dict is stored as one object, tensors in it and all, of
+     * which each rank needs memory for a copy. */
+    bool unflattened;
 } dcp_save_options;
 
 /**

@@ -41,8 +41,7 @@ struct file_transfer {
     void *bytes;
     size_t size;
     uint64_t offset;
-    uint16_t priority; /* Linux's number; 0: that of whoever submits it */
-    void *owner;       /* comes back with the completion */
+    void *owner; /* comes back with the completion */
 };
 
 /* As what pread and pwrite give. */

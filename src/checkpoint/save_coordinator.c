@@ -6,36 +6,56 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/metadata_json.h"
+#include "checkpoint/saving.h"
 #include "format/metadata_codec.h"
 #include "format/relative_path.h"
 #include "format/stream.h"
-#include "plan/save_plan.h"
 
-/* A rank's message: the path and the compression that it was given, then its plan. */
-static dcp_status decode_plans(const char *path, dcp_compression compression,
-                               const struct group_messages *messages, struct save_plan *plans)
+void save_message_begin(const dcp_saving *saving, struct buffer *message)
+{
+    const char *path = saving->path ? saving->path : "";
+    buffer_append_text(message, path, strlen(path));
+    buffer_append_u8(message, (uint8_t)saving->options.compression);
+    buffer_append_u8(message, saving->options.unflattened);
+    save_hooks_append(&saving->hooks, message);
+}
+
+static dcp_status refuse_option(const char *option, int theirs, int ours)
+{
+    return dcp_error_set(DCP_ERR_ARGUMENT,
+                         "%s is %d, the coordinator's is %d: all ranks must pass the same", option,
+                         theirs, ours);
+}
+
+dcp_status save_message_check(const dcp_saving *saving, struct reader *reader)
+{
+    const char *path = saving->path ? saving->path : "";
+    size_t length = 0;
+    const char *given = reader_text(reader, &length);
+    int compression = reader_u8(reader), unflattened = reader_u8(reader);
+    if (reader->failed)
+        return dcp_error_set(DCP_ERR_GROUP, "its plan is cut short");
+    if (length > 0 && (length != strlen(path) || memcmp(given, path, length) != 0))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "saves to \"%.*s\", the coordinator to \"%s\"",
+                             (int)(length < 512 ? length : 512), given, path);
+    if (compression != (int)saving->options.compression)
+        return refuse_option("compression", compression, (int)saving->options.compression);
+    if (unflattened != saving->options.unflattened)
+        return refuse_option("unflattened", unflattened, saving->options.unflattened);
+    return save_hooks_compare(&saving->hooks, reader);
+}
+
+static dcp_status decode_plans(const dcp_saving *saving, const struct group_messages *messages,
+                               struct save_plan *plans)
 {
     for (int rank = 0; rank < messages->count; rank++) {
         struct reader reader;
-        size_t length = 0;
         reader_init(&reader, messages->bytes + messages->offsets[rank],
                     messages->offsets[rank + 1] - messages->offsets[rank]);
-        const char *given = reader_text(&reader, &length);
-        uint8_t given_compression = reader_u8(&reader);
-        if (reader.failed)
-            return dcp_error_set(DCP_ERR_GROUP, "rank %d: its plan is cut short", rank);
-        if (length > 0 && (length != strlen(path) || memcmp(given, path, length) != 0))
-            return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "rank %d: saves to \"%.*s\", the coordinator to \"%s\"", rank,
-                                 (int)(length < 512 ? length : 512), given, path);
-        if (given_compression != compression)
-            return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "rank %d: compression is %d, the coordinator's is %d: all ranks "
-                                 "must pass the same",
-                                 rank, given_compression, (int)compression);
-        dcp_status status =
-            save_plan_decode(messages->bytes + messages->offsets[rank] + reader.position,
-                             reader_left(&reader), &plans[rank]);
+        dcp_status status = save_message_check(saving, &reader);
+        if (status == DCP_OK)
+            status =
+                save_plan_decode(reader.data + reader.position, reader_left(&reader), &plans[rank]);
         if (status != DCP_OK)
             return error_prefix(status, "rank %d", rank);
     }
@@ -52,89 +72,95 @@ static dcp_status stream_layout(dcp_dtype dtype, int32_t ndim, const int64_t *si
     return DCP_OK;
 }
 
-static dcp_status encode_assignments(struct save_coordinator *coordinator,
-                                     const struct save_session *session,
-                                     const struct write_orders *orders)
+struct save_plan_options save_coordinator_options(const dcp_saving *saving)
 {
-    for (int rank = 0; rank < coordinator->rank_count; rank++) {
-        struct buffer *out = &coordinator->assignments[rank];
-        buffer_append_text(out, session->path, strlen(session->path));
-        buffer_append_text(out, session->save_id, strlen(session->save_id));
-        buffer_append_u32(out, session->generation);
-        buffer_append_u8(out, session->sync);
-        RETURN_IF_ERROR(write_orders_encode(&orders[rank], out));
-        RETURN_IF_ERROR(buffer_status(out));
-    }
-    return DCP_OK;
-}
-
-/* What all ranks together will write, if that is known, but for footers and metadata, which are
- * small. */
-static dcp_status check_space(const struct save_session *session, const struct write_orders *orders,
-                              int rank_count)
-{
-    uint64_t bytes = 0;
-    for (int rank = 0; rank < rank_count; rank++)
-        bytes += shard_files_content(&orders[rank], false);
-    return save_session_check_space(session, bytes);
-}
-
-static dcp_status merge_plans(struct save_coordinator *coordinator,
-                              const struct save_session *session, const dcp_save_options *options,
-                              const struct save_plan *plans)
-{
-    struct save_plan_options plan_options = {
-        .replicas = options->replicas,
-        .files = options->files,
-        .thread_count = (uint32_t)options->thread_count,
-        .generation = session->generation,
+    return (struct save_plan_options){
+        .replicas = saving->options.replicas,
+        .files = saving->options.files,
+        .thread_count = (uint32_t)saving->options.thread_count,
+        .generation = saving->session.generation,
         .layout = stream_layout,
     };
+}
+
+dcp_status save_assignment_encode(const struct save_session *session,
+                                  const struct write_orders *orders, struct buffer *assignment)
+{
+    const char *path = session->path ? session->path : "";
+    buffer_append_text(assignment, path, strlen(path));
+    buffer_append_text(assignment, session->save_id, strlen(session->save_id));
+    buffer_append_u32(assignment, session->generation);
+    buffer_append_u8(assignment, session->sync);
+    RETURN_IF_ERROR(write_orders_encode(orders, assignment));
+    return buffer_status(assignment);
+}
+
+dcp_status save_coordinator_check_space(const dcp_saving *saving, const struct write_orders *orders)
+{
+    uint64_t bytes = 0;
+    if (saving->options.compression != DCP_COMPRESSION_NONE)
+        return DCP_OK;
+    for (int rank = 0; rank < saving->coordinator.rank_count; rank++)
+        bytes += shard_files_content(&orders[rank], false);
+    return save_session_check_space(&saving->session, bytes);
+}
+
+static dcp_status merge_plans(dcp_saving *saving, const struct save_plan *plans)
+{
+    struct save_coordinator *coordinator = &saving->coordinator;
+    struct save_plan_options options = save_coordinator_options(saving);
     struct write_orders *orders =
         memory_allocate_zeroed((size_t)coordinator->rank_count, sizeof *orders);
     if (!orders)
         return error_no_memory((size_t)coordinator->rank_count * sizeof *orders, "orders");
-    dcp_status status = save_plan_merge(plans, coordinator->rank_count, &plan_options, orders,
-                                        &coordinator->metadata);
-    coordinator->metadata.save_id = session->save_id;
+    dcp_status status =
+        save_plan_merge(plans, coordinator->rank_count, &options, orders, &coordinator->metadata);
+    coordinator->metadata.save_id = saving->session.save_id;
+    coordinator->metadata.has_paths = !saving->options.unflattened;
     if (status == DCP_OK)
-        status = options->compression == DCP_COMPRESSION_NONE
-                     ? check_space(session, orders, coordinator->rank_count)
-                     : DCP_OK;
-    if (status == DCP_OK)
-        status = encode_assignments(coordinator, session, orders);
+        status = save_coordinator_check_space(saving, orders);
+    for (int rank = 0; rank < coordinator->rank_count && status == DCP_OK; rank++)
+        status = save_assignment_encode(&saving->session, &orders[rank],
+                                        &coordinator->assignments[rank]);
     for (int rank = 0; rank < coordinator->rank_count; rank++)
         write_orders_free(&orders[rank]);
     memory_release(orders);
     return status;
 }
 
-dcp_status save_coordinator_plan(const struct file_ops *ops, const char *path,
-                                 const dcp_save_options *options,
-                                 const struct group_messages *messages,
-                                 struct save_session *session, struct save_coordinator *coordinator)
+dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_count)
+{
+    coordinator->assignments = memory_allocate_zeroed((size_t)rank_count, sizeof(struct buffer));
+    if (!coordinator->assignments)
+        return error_no_memory((size_t)rank_count * sizeof(struct buffer), "assignments");
+    coordinator->rank_count = rank_count;
+    for (int rank = 0; rank < rank_count; rank++)
+        buffer_init(&coordinator->assignments[rank], 0);
+    return DCP_OK;
+}
+
+dcp_status save_coordinator_begin(dcp_saving *saving)
+{
+    if (!saving->path || !*saving->path)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to save to");
+    return save_session_begin(&saving->session, saving->ops, saving->path,
+                              saving->options.overwrite, !saving->options.skip_sync);
+}
+
+dcp_status save_coordinator_plan(dcp_saving *saving, const struct group_messages *messages)
 {
     size_t rank_count = (size_t)messages->count;
-    struct save_plan *plans = NULL;
-    dcp_status status;
+    struct save_plan *plans = memory_allocate_zeroed(rank_count, sizeof *plans);
 
-    if (!path || !*path)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to save to");
-    coordinator->assignments = memory_allocate_zeroed(rank_count, sizeof(struct buffer));
-    plans = memory_allocate_zeroed(rank_count, sizeof *plans);
-    if (!plans || !coordinator->assignments) {
+    dcp_status status = save_coordinator_init(&saving->coordinator, messages->count);
+    if (status == DCP_OK && !plans)
         status = error_no_memory(rank_count * sizeof *plans, "plans of all ranks");
-        goto done;
-    }
-    coordinator->rank_count = messages->count;
-    for (size_t rank = 0; rank < rank_count; rank++)
-        buffer_init(&coordinator->assignments[rank], 0);
-    status = decode_plans(path, options->compression, messages, plans);
     if (status == DCP_OK)
-        status = save_session_begin(session, ops, path, options->overwrite, !options->skip_sync);
+        status = decode_plans(saving, messages, plans);
     if (status == DCP_OK)
-        status = merge_plans(coordinator, session, options, plans);
-done:
+        status = save_coordinator_begin(saving);
+    if (status == DCP_OK)
+        status = merge_plans(saving, plans);
     for (size_t rank = 0; plans && rank < rank_count; rank++)
         save_plan_free(&plans[rank]);
     memory_release(plans);
@@ -204,19 +230,16 @@ void save_coordinator_free(struct save_coordinator *coordinator)
     metadata_free(&coordinator->metadata);
 }
 
-dcp_status save_assignment_decode(const struct file_ops *ops, const struct buffer *assignment,
-                                  const struct save_plan *plan, struct save_session *session,
-                                  struct write_orders *orders)
+dcp_status save_assignment_decode(dcp_saving *saving, struct reader *assignment)
 {
-    struct reader reader;
+    struct save_session *session = &saving->session;
     size_t path_length = 0, id_length = 0;
 
-    reader_init(&reader, assignment->data, assignment->size);
-    const char *path = reader_text(&reader, &path_length);
-    const char *save_id = reader_text(&reader, &id_length);
-    uint32_t generation = reader_u32(&reader);
-    bool sync = reader_u8(&reader) != 0;
-    if (reader.failed || id_length >= sizeof session->save_id)
+    const char *path = reader_text(assignment, &path_length);
+    const char *save_id = reader_text(assignment, &id_length);
+    uint32_t generation = reader_u32(assignment);
+    bool sync = reader_u8(assignment) != 0;
+    if (assignment->failed || id_length >= sizeof session->save_id)
         return dcp_error_set(DCP_ERR_GROUP, "the coordinator's assignment is cut short");
     if (!session->path) {
         session->path = memory_allocate(path_length + 1);
@@ -226,10 +249,10 @@ dcp_status save_assignment_decode(const struct file_ops *ops, const struct buffe
         session->path[path_length] = '\0';
         memcpy(session->save_id, save_id, id_length);
         session->save_id[id_length] = '\0';
-        session->ops = ops;
+        session->ops = saving->ops;
         session->generation = generation;
         session->sync = sync;
     }
-    return write_orders_decode(assignment->data + reader.position, reader_left(&reader), plan,
-                               orders);
+    return write_orders_decode(assignment->data + assignment->position, reader_left(assignment),
+                               &saving->local.plan, &saving->orders);
 }

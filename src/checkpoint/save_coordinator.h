@@ -5,6 +5,7 @@
 
 #include "dcp/save.h"
 #include "group/group.h"
+#include "plan/save_plan.h"
 #include "state/metadata.h"
 #include "storage/shard_writer.h"
 
@@ -14,12 +15,24 @@ struct save_coordinator {
     int rank_count;
 };
 
-/* Begins the session and decides who writes what. On failure *coordinator and *session are safe to
- * free. */
-dcp_status save_coordinator_plan(const struct file_ops *ops, const char *path,
-                                 const dcp_save_options *options,
-                                 const struct group_messages *plans, struct save_session *session,
-                                 struct save_coordinator *coordinator);
+/* What every rank's message to the coordinator begins with: its path and the options that all must
+ * pass alike, hooks among them; and whether they fit the coordinator's. */
+void save_message_begin(const dcp_saving *saving, struct buffer *message);
+dcp_status save_message_check(const dcp_saving *saving, struct reader *reader);
+
+/* Begins the session and decides who writes what. On failure coordinator and session are safe to
+ * free, here as below. */
+dcp_status save_coordinator_plan(dcp_saving *saving, const struct group_messages *plans);
+/* The parts of it. */
+dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_count);
+dcp_status save_coordinator_begin(dcp_saving *saving);
+struct save_plan_options save_coordinator_options(const dcp_saving *saving);
+/* What all ranks together will write, if that is known, but for footers and metadata, which are
+ * small: DCP_ERR_NO_SPACE if there is no room for it. */
+dcp_status save_coordinator_check_space(const dcp_saving *saving,
+                                        const struct write_orders *orders);
+dcp_status save_assignment_encode(const struct save_session *session,
+                                  const struct write_orders *orders, struct buffer *assignment);
 
 /* When all ranks have written, and only then it is known where everything lies: takes their write
  * results over into the metadata. */
@@ -33,10 +46,8 @@ dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
                                    const dcp_save_options *options, bool *visible);
 void save_coordinator_free(struct save_coordinator *coordinator);
 
-/* Every rank: unpacks an assignment. A session that was not begun here (path is NULL) gets what the
- * coordinator decided. */
-dcp_status save_assignment_decode(const struct file_ops *ops, const struct buffer *assignment,
-                                  const struct save_plan *plan, struct save_session *session,
-                                  struct write_orders *orders);
+/* Every rank: unpacks the rest of an assignment. A session that was not begun here (path is NULL)
+ * gets what the coordinator decided. */
+dcp_status save_assignment_decode(dcp_saving *saving, struct reader *assignment);
 
 #endif

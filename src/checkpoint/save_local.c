@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/item.h"
-#include "format/stream.h"
 #include "plan/save_plan.h"
 #include "state/device_memory.h"
 
@@ -28,30 +27,27 @@ static dcp_status check_tensor(const struct flat_entry *entry)
     return DCP_OK;
 }
 
-static dcp_status encode_objects(struct save_local *local)
+static dcp_status check_tensors(const struct flat_state *flat)
 {
-    struct buffer pickle;
-    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < flat->count; i++)
+        if (flat->entries[i].node->kind == DCP_KIND_TENSOR)
+            RETURN_IF_ERROR(check_tensor(&flat->entries[i]));
+    return DCP_OK;
+}
 
-    buffer_init(&pickle, 0);
-    for (size_t i = 0; i < local->flat.count && status == DCP_OK; i++) {
+dcp_status save_local_encode(struct save_local *local)
+{
+    for (size_t i = 0; i < local->flat.count; i++) {
         const struct flat_entry *entry = &local->flat.entries[i];
-        if (entry->node->kind == DCP_KIND_TENSOR) {
-            status = check_tensor(entry);
+        if (entry->node->kind == DCP_KIND_TENSOR)
             continue;
-        }
-        buffer_clear(&pickle);
-        status = item_encode_object(entry->node, &pickle);
-        if (status != DCP_OK) {
-            error_prefix(status, "%s", entry->name);
-            break;
-        }
         local->stream_offsets[i] = local->streams.size;
-        status = stream_object(&local->streams, pickle.data, pickle.size);
+        dcp_status status = item_encode_stream(entry->node, &local->streams);
+        if (status != DCP_OK)
+            return error_prefix(status, "%s", entry->name);
         local->stream_lengths[i] = local->streams.size - local->stream_offsets[i];
     }
-    buffer_free(&pickle);
-    return status;
+    return DCP_OK;
 }
 
 /* A tensor of which this rank holds no chunk has an item all the same, of no elements. */
@@ -72,19 +68,21 @@ static dcp_status find_sources(struct save_local *local)
     return DCP_OK;
 }
 
-dcp_status save_local_stage(dcp_state *state, struct save_local *local)
+dcp_status save_local_flatten(dcp_state *state, bool unflattened, struct save_local *local)
 {
+    struct flatten_rules rules = {.top_only = unflattened};
+
     memset(local, 0, sizeof *local);
     buffer_init(&local->streams, 0);
     if (!state)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
-    RETURN_IF_ERROR(flatten_state(state, &local->flat));
+    RETURN_IF_ERROR(flatten_by_rules(state, &rules, &local->flat));
 
     local->stream_offsets = memory_allocate_zeroed(local->flat.count, sizeof(uint64_t));
     local->stream_lengths = memory_allocate_zeroed(local->flat.count, sizeof(uint64_t));
     if (!local->stream_offsets || !local->stream_lengths)
         return error_no_memory(local->flat.count * sizeof(uint64_t), "lengths of objects");
-    return encode_objects(local);
+    return check_tensors(&local->flat);
 }
 
 dcp_status save_local_plan(struct save_local *local)

@@ -17,8 +17,10 @@ struct save_local {
     struct shard_source *sources; /* per item of the plan */
 };
 
-/* Flattens, and encodes the objects. On failure *local is safe to free. */
-dcp_status save_local_stage(dcp_state *state, struct save_local *local);
+/* Flattens; unflattened: dcp_save_options. On failure *local is safe to free. */
+dcp_status save_local_flatten(dcp_state *state, bool unflattened, struct save_local *local);
+/* Then encodes the objects. */
+dcp_status save_local_encode(struct save_local *local);
 /* Then plans. */
 dcp_status save_local_plan(struct save_local *local);
 /* Of the tensors and objects, as far as the orders are about them. */

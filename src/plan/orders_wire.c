@@ -42,21 +42,6 @@ dcp_status write_orders_encode(const struct write_orders *orders, struct buffer 
     return buffer_status(out);
 }
 
-/* A part of the item's box, or no element at all. */
-static bool box_is_offered(const struct write_item *item, struct box box)
-{
-    if (!box_check(box, item->global_shape))
-        return false;
-    if (box_volume(box) == 0)
-        return true;
-    for (int32_t i = 0; i < box.ndim; i++) {
-        int64_t start = item->box.offsets[i];
-        if (box.offsets[i] < start || box.offsets[i] + box.sizes[i] > start + item->box.sizes[i])
-            return false;
-    }
-    return true;
-}
-
 /* A tensor's stream fills its room; an object's is as long as the object is now. */
 static bool room_holds_item(const struct write_item *item, struct write_order *order)
 {
@@ -118,7 +103,7 @@ static dcp_status read_order(struct reader *reader, const struct save_plan *plan
     order->data_offset = reader_varint(reader);
     order->room = reader_varint(reader);
     const struct write_item *item = &plan->items[order->item];
-    if (reader->failed || (item->is_tensor && !box_is_offered(item, order->box)))
+    if (reader->failed || (item->is_tensor && !write_item_offers(item, order->box)))
         return wire_fault(reader, message, "box outside of the item");
     if (!checked_add_u64(end, gap, &order->offset) || !room_holds_item(item, order))
         return wire_fault(reader, message, "room that cannot hold the item");

@@ -105,7 +105,7 @@ static dcp_status add_pieces(struct merge *merge, const struct merge_entry *entr
         size_t end = first + 1;
         while (end < entry->held_count &&
                box_equal(held_box(entry, &held[first]), held_box(entry, &held[end]))) {
-            if (held[end].rank == held[end - 1].rank)
+            if (held[end].rank == held[end - 1].rank || merge->options->settled)
                 return refuse_overlap(entry, &held[end - 1], &held[end]);
             end++;
         }
@@ -179,6 +179,9 @@ static dcp_status add_empty_piece(struct merge *merge, const struct merge_entry 
     for (size_t i = 1; i < entry->held_count; i++)
         if (held[i].rank != held[count - 1].rank)
             held[count++] = held[i];
+    if (count > 1 && merge->options->settled)
+        return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": rank %u and rank %u are both to write it",
+                             entry->joint->name, held[0].rank, held[1].rank);
     struct merge_piece *piece = add_piece(merge, entry, 0, count);
     piece->offsets = numbers;
     piece->sizes = numbers + ndim;

@@ -25,6 +25,7 @@ struct save_plan_options {
     uint32_t thread_count;
     uint32_t generation;   /* part of file names, see shard_name() */
     bool objects_may_grow; /* the plan will be used again: objects get more room than they need */
+    bool settled; /* who writes what has been decided: two that hold the same are an error */
     plan_stream_layout layout;
 };
 
@@ -60,6 +61,21 @@ dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_pl
 dcp_status save_plan_merge(const struct save_plan *plans, int rank_count,
                            const struct save_plan_options *options, struct write_orders *orders,
                            struct metadata *metadata);
+
+/* The same in two steps, between which a planner of the caller's own has its say. What each rank is
+ * to write: dealt[r], an array of one plan per rank, to be freed in either case, borrows from
+ * plans. */
+dcp_status save_plan_deal(const struct save_plan *plans, int rank_count,
+                          const struct save_plan_options *options, struct save_plan *dealt);
+/* Checks that each rank writes what it holds and no two the same (DCP_ERR_ARGUMENT,
+ * DCP_ERR_OVERLAP, DCP_ERR_DUPLICATE, DCP_ERR_COVERAGE), and does the rest. orders: as if held had
+ * been merged. */
+dcp_status save_plan_settle(const struct save_plan *held, struct save_plan *dealt, int rank_count,
+                            const struct save_plan_options *options, struct write_orders *orders,
+                            struct metadata *metadata);
+
+/* Whether the box is a part of the item's, or has no element at all. */
+bool write_item_offers(const struct write_item *item, struct box box);
 
 /* What the coordinator sends back to a rank: orders that refer to the plan which that rank sent,
  * and that are checked against it when decoded, and may point into it. */

@@ -162,6 +162,18 @@ static dcp_status pass_gathered(const struct passage *passage, const struct shar
     return DCP_OK;
 }
 
+static dcp_status pass_elements(const struct passage *passage, const struct shard_source *source,
+                                struct box box, uint64_t size, uint32_t *crc)
+{
+    struct shard_opened opened;
+    RETURN_IF_ERROR(shard_source_open(&opened, source, box));
+    const void *data = shard_elements_dense(&opened.source, box);
+    dcp_status status = data ? pass_dense(passage, data, size, crc)
+                             : pass_gathered(passage, &opened.source, box, crc);
+    shard_source_close(&opened);
+    return status;
+}
+
 static dcp_status pass_tensor(const struct passage *passage, const struct shard_source *source,
                               struct box box)
 {
@@ -173,11 +185,8 @@ static dcp_status pass_tensor(const struct passage *passage, const struct shard_
     RETURN_IF_ERROR(stream_tensor_layout(item->dtype, item->ndim, box.sizes, &layout));
     RETURN_IF_ERROR(stream_tensor_head(surround, item->dtype, item->ndim, box.sizes));
     RETURN_IF_ERROR(pass(passage, surround->data, surround->size));
-    if (layout.data_length > 0) {
-        const void *data = shard_elements_dense(source, box);
-        RETURN_IF_ERROR(data ? pass_dense(passage, data, layout.data_length, &crc)
-                             : pass_gathered(passage, source, box, &crc));
-    }
+    if (layout.data_length > 0)
+        RETURN_IF_ERROR(pass_elements(passage, source, box, layout.data_length, &crc));
     buffer_clear(surround);
     RETURN_IF_ERROR(stream_tensor_tail(surround, item->dtype, item->ndim, box.sizes, crc));
     return pass(passage, surround->data, surround->size);

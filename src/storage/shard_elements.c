@@ -2,9 +2,36 @@
 #include "storage/shard_elements.h"
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "device/device_copy.h"
 #include "state/copy.h"
 #include "state/device_memory.h"
+
+/* Of the elements in memory. */
+static dcp_dtype memory_dtype(const struct shard_source *source)
+{
+    return source->dtype != DCP_DTYPE_NONE ? source->dtype : source->item->dtype;
+}
+
+dcp_status shard_source_open(struct shard_opened *opened, const struct shard_source *source,
+                             struct box box)
+{
+    opened->source = *source;
+    opened->resolved.release = NULL;
+    if (!source->resolver)
+        return DCP_OK;
+    RETURN_IF_ERROR(
+        source->resolver->resolve(source->resolver->context, source->item, box, &opened->resolved));
+    opened->source.chunk = &opened->resolved.chunk;
+    opened->source.dtype = opened->resolved.dtype;
+    return DCP_OK;
+}
+
+void shard_source_close(struct shard_opened *opened)
+{
+    if (opened->resolved.release)
+        opened->resolved.release(opened->resolved.owner);
+}
 
 static const unsigned char *first_element(const struct shard_source *source, struct box box)
 {
@@ -13,12 +40,14 @@ static const unsigned char *first_element(const struct shard_source *source, str
     for (int32_t i = 0; i < box.ndim; i++)
         start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
     return (const unsigned char *)chunk->data +
-           start * (int64_t)dcp_dtype_size(source->item->dtype);
+           start * (int64_t)dcp_dtype_size(memory_dtype(source));
 }
 
 const void *shard_elements_dense(const struct shard_source *source, struct box box)
 {
     const struct state_chunk *chunk = source->chunk;
+    if (source->resolver || memory_dtype(source) != source->item->dtype)
+        return NULL;
     if (!device_is_host(&chunk->device) || !copy_is_dense(box.ndim, box.sizes, chunk->strides))
         return NULL;
     return first_element(source, box);
@@ -42,23 +71,50 @@ bool shard_elements_next(struct shard_elements *elements)
     return true;
 }
 
+/* Brings the block from the device, as it is there, before its elements are converted. */
+static dcp_status convert_from_device(const struct shard_elements *elements,
+                                      const unsigned char *data, const int64_t *dense,
+                                      unsigned char *space)
+{
+    const struct shard_source *source = elements->source;
+    const struct state_chunk *chunk = source->chunk;
+    const int64_t *sizes = elements->block.sizes;
+    int32_t ndim = elements->box.ndim;
+    dcp_dtype from = memory_dtype(source), to = source->item->dtype;
+    size_t bytes = elements->size / dcp_dtype_size(to) * dcp_dtype_size(from);
+    void *block = memory_allocate(bytes);
+    if (!block)
+        return error_no_memory(bytes, "elements to convert");
+    dcp_status status = device_copy_to_host(&chunk->device, ndim, sizes, dcp_dtype_size(from), data,
+                                            chunk->strides, block, dense);
+    if (status == DCP_OK)
+        copy_convert(ndim, sizes, from, block, dense, to, space, dense);
+    memory_release(block);
+    return status;
+}
+
 dcp_status shard_elements_gather(const struct shard_elements *elements, unsigned char *space)
 {
     const struct shard_source *source = elements->source;
     const struct state_chunk *chunk = source->chunk;
     const int64_t *sizes = elements->block.sizes;
     int32_t ndim = elements->box.ndim;
-    size_t element_size = dcp_dtype_size(source->item->dtype);
+    dcp_dtype from = memory_dtype(source), to = source->item->dtype;
     int64_t dense[DCP_MAX_DIMS], start = 0;
     for (int32_t i = 0; i < ndim; i++)
         start += elements->block.offsets[i] * chunk->strides[i];
-    const unsigned char *data = elements->first + start * (int64_t)element_size;
+    const unsigned char *data = elements->first + start * (int64_t)dcp_dtype_size(from);
     shape_strides(ndim, sizes, dense);
     if (device_is_host(&chunk->device)) {
-        copy_strided(ndim, sizes, element_size, data, chunk->strides, space, dense);
+        if (from == to)
+            copy_strided(ndim, sizes, dcp_dtype_size(to), data, chunk->strides, space, dense);
+        else
+            copy_convert(ndim, sizes, from, data, chunk->strides, to, space, dense);
         return DCP_OK;
     }
-    dcp_status status = device_copy_to_host(&chunk->device, ndim, sizes, element_size, data,
-                                            chunk->strides, space, dense);
+    dcp_status status = from == to
+                            ? device_copy_to_host(&chunk->device, ndim, sizes, dcp_dtype_size(to),
+                                                  data, chunk->strides, space, dense)
+                            : convert_from_device(elements, data, dense, space);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", source->item->name);
 }

@@ -1,11 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The elements of a source's box, row-major in host memory: where they lie so already, or brought
- * there block by block, from strides or from a device. */
+/* The elements of a source's box, row-major in host memory and of the item's dtype: where they lie
+ * so already, or brought there block by block, from strides, another dtype or a device. */
 #ifndef STORAGE_SHARD_ELEMENTS_H
 #define STORAGE_SHARD_ELEMENTS_H
 
 #include "storage/box_blocks.h"
 #include "storage/shard_writer.h"
+
+/* A source whose chunk is at hand. */
+struct shard_opened {
+    struct shard_source source;
+    struct shard_resolved resolved;
+};
+
+/* Has the box's elements got if they are not there. */
+dcp_status shard_source_open(struct shard_opened *opened, const struct shard_source *source,
+                             struct box box);
+void shard_source_close(struct shard_opened *opened);
 
 struct shard_elements {
     const struct shard_source *source;
@@ -16,10 +27,11 @@ struct shard_elements {
     size_t size; /* bytes of the block at hand */
 };
 
-/* The box's bytes, if they lie row-major in host memory; else NULL. The box has elements. */
+/* The box's bytes, if they lie row-major in host memory, and will when the source is closed; else
+ * NULL. The source is open, and the box has elements, here as below. */
 const void *shard_elements_dense(const struct shard_source *source, struct box box);
 
-/* Blocks of at most `most` bytes. The box has elements. */
+/* Blocks of at most `most` bytes. */
 void shard_elements_start(struct shard_elements *elements, const struct shard_source *source,
                           struct box box, size_t most);
 /* False at the end. */

@@ -62,9 +62,13 @@ static dcp_status write_elements(struct shard_output *output, const struct shard
 {
     if (size == 0)
         return DCP_OK;
-    const void *data = shard_elements_dense(source, box);
-    return data ? shard_output_append(output, data, size, crc)
-                : write_gathered(output, source, box, crc);
+    struct shard_opened opened;
+    RETURN_IF_ERROR(shard_source_open(&opened, source, box));
+    const void *data = shard_elements_dense(&opened.source, box);
+    dcp_status status = data ? shard_output_append(output, data, size, crc)
+                             : write_gathered(output, &opened.source, box, crc);
+    shard_source_close(&opened);
+    return status;
 }
 
 /* scratch: for what surrounds the data. */
@@ -215,11 +219,10 @@ static uint64_t content_length(const struct file_orders *file)
  * one, so half of the processors. */
 static uint32_t record_threads(const struct shard_files *files)
 {
-    size_t half = thread_processor_count() / 2, limit = files->options->manners.threads;
-    size_t most = limit > 0 && limit < RECORD_THREADS ? limit : RECORD_THREADS;
+    size_t half = thread_processor_count() / 2;
     if (files->options->thread_count > 1 || half < 1)
         return 1;
-    return (uint32_t)(half < most ? half : most);
+    return half < RECORD_THREADS ? (uint32_t)half : RECORD_THREADS;
 }
 
 static dcp_status write_file(void *context, size_t index)
@@ -240,7 +243,6 @@ static dcp_status write_file(void *context, size_t index)
         .estimated = file.results != NULL,
         .buffer_bytes = BUFFER_BYTES / files->options->thread_count,
         .io = files->options->io,
-        .manners = files->options->manners,
         .threads = record_threads(files),
         .progress = file.results ? NULL : files->options->progress,
         .sync = session->sync,

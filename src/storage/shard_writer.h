@@ -9,11 +9,11 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "dcp/checkpoint.h"
 #include "dcp/save.h"
 #include "state/metadata.h"
 #include "state/node.h"
 #include "state/write_plan.h"
-#include "storage/io_queue.h"
 
 /* A save into one directory; the same on every rank but for the coordinator's duties. */
 struct save_session {
@@ -36,11 +36,29 @@ dcp_status save_session_begin(struct save_session *session, const struct file_op
  * bytes beside what is there, as far as the file system says. */
 dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes);
 
+/* The elements of a box, got when they are about to be written. */
+struct shard_resolved {
+    struct state_chunk chunk; /* its numbers may be in what follows */
+    int64_t strides[DCP_MAX_DIMS];
+    dcp_dtype dtype;
+    void (*release)(void *owner); /* NULL: nothing to be released */
+    void *owner;
+};
+
+/* Who gets them; called by any thread, several at a time. */
+struct shard_resolver {
+    dcp_status (*resolve)(void *context, const struct write_item *item, struct box box,
+                          struct shard_resolved *resolved);
+    void *context;
+};
+
 /* Where the data of an order comes from. */
 struct shard_source {
     const struct write_item *item;
     const struct state_chunk *chunk; /* tensors */
     const void *stream;              /* objects: the whole stream */
+    dcp_dtype dtype; /* of the chunk's elements, which are converted; DCP_DTYPE_NONE: the item's */
+    const struct shard_resolver *resolver; /* gets the chunk when it is needed; NULL: it is there */
 };
 
 /* What writing took, as far as it came. */
@@ -56,7 +74,6 @@ struct shard_write_figures {
 struct shard_write_options {
     uint32_t thread_count;     /* files that are written side by side, each by a thread */
     uint32_t io;               /* flags of dcp_io */
-    struct io_manners manners; /* its threads are also those that share a large tensor */
     bool zstd;                 /* compress every stream by itself */
     int32_t zstd_level;        /* which format/item_compress.h has checked */
     uint32_t zstd_threads;     /* of all files together, at least 1 */
@@ -75,6 +92,9 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
                              const struct shard_write_options *options,
                              struct write_results *results, struct shard_write_figures *figures);
+/* Gives the stream of an order's item and box, as it would be in a file, to a sink. */
+dcp_status shard_stream_write(const struct shard_source *source, const struct write_order *order,
+                              dcp_sink sink, void *context);
 /* Every rank, when the save failed elsewhere: removes its complete files, those whose footer has
  * this save's id; the story is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The tables of hooks: taken over, compared between ranks, and called. */
+#include "checkpoint/save_hooks.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "checkpoint/saving.h"
+
+static dcp_status read_table(void *ours, size_t our_size, const void *theirs, size_t their_size,
+                             const char *what)
+{
+    if (theirs && their_size < 2 * sizeof(size_t))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "size_of is %zu, expected sizeof(%s)", their_size,
+                             what);
+    return sized_read(ours, our_size, theirs, their_size, what);
+}
+
+static dcp_status read_tables(struct save_hooks *hooks, const dcp_save_options *options)
+{
+    const dcp_save_planner *planner = options->planner;
+    const dcp_storage_writer *writer = options->storage_writer;
+    RETURN_IF_ERROR(read_table(&hooks->planner, sizeof hooks->planner, planner,
+                               planner ? planner->size_of : 0, "dcp_save_planner"));
+    return read_table(&hooks->writer, sizeof hooks->writer, writer, writer ? writer->size_of : 0,
+                      "dcp_storage_writer");
+}
+
+dcp_status save_hooks_check(const dcp_save_options *options)
+{
+    struct save_hooks probe;
+    return read_tables(&probe, options);
+}
+
+void save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options, bool usable)
+{
+    plan_view_init(&hooks->plan);
+    plan_view_init(&hooks->finished);
+    name_table_init(&hooks->names);
+    pthread_mutex_init(&hooks->mutex, NULL);
+    if (!usable)
+        return;
+    hooks->any = options->planner || options->storage_writer;
+    read_tables(hooks, options);
+}
+
+void save_hooks_free(struct save_hooks *hooks)
+{
+    for (int rank = 0; rank < hooks->taken_count; rank++)
+        write_results_free(&hooks->taken[rank]);
+    memory_release(hooks->taken);
+    memory_release(hooks->all_results);
+    dcp_state_free(hooks->planner_root);
+    memory_release(hooks->stream_offsets);
+    pthread_mutex_destroy(&hooks->mutex);
+    name_table_free(&hooks->names);
+    plan_view_free(&hooks->finished);
+    plan_view_free(&hooks->plan);
+}
+
+/* ---- the same hooks on all ranks ---- */
+
+enum { HOOKS = 16 };
+
+static const char *const hook_names[HOOKS] = {
+    "set_up_planner",
+    "create_local_plan",
+    "create_global_plan",
+    "finish_plan",
+    "resolve_data",
+    "lookup_object",
+    "transform_object",
+    "validate_checkpoint_id",
+    "reset",
+    "storage_meta",
+    "set_up_storage_writer",
+    "prepare_local_plan",
+    "prepare_global_plan",
+    "write_data",
+    "finish",
+    "abandon",
+};
+
+static uint32_t hooks_present(const struct save_hooks *hooks)
+{
+    const dcp_save_planner *planner = &hooks->planner;
+    const dcp_storage_writer *writer = &hooks->writer;
+    const bool present[HOOKS] = {
+        planner->set_up_planner != NULL,
+        planner->create_local_plan != NULL,
+        planner->create_global_plan != NULL,
+        planner->finish_plan != NULL,
+        planner->resolve_data != NULL,
+        planner->lookup_object != NULL,
+        planner->transform_object != NULL,
+        writer->validate_checkpoint_id != NULL,
+        writer->reset != NULL,
+        writer->storage_meta != NULL,
+        writer->set_up_storage_writer != NULL,
+        writer->prepare_local_plan != NULL,
+        writer->prepare_global_plan != NULL,
+        writer->write_data != NULL,
+        writer->finish != NULL,
+        writer->abandon != NULL,
+    };
+    uint32_t mask = hooks->any ? UINT32_C(1) << HOOKS : 0;
+    for (int i = 0; i < HOOKS; i++)
+        mask |= (uint32_t)present[i] << i;
+    return mask;
+}
+
+void save_hooks_append(const struct save_hooks *hooks, struct buffer *out)
+{
+    buffer_append_u32(out, hooks_present(hooks));
+}
+
+dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *reader)
+{
+    uint32_t theirs = reader_u32(reader), ours = hooks_present(hooks);
+    if (reader->failed)
+        return dcp_error_set(DCP_ERR_GROUP, "its plan is cut short");
+    for (int i = 0; i < HOOKS; i++)
+        if (((theirs ^ ours) >> i & 1) != 0)
+            return dcp_error_set(DCP_ERR_ARGUMENT,
+                                 "has %s hook %s, the coordinator has %s: all ranks must have the "
+                                 "same",
+                                 theirs >> i & 1 ? "a" : "no", hook_names[i],
+                                 ours >> i & 1 ? "one" : "none");
+    if (theirs != ours)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%s a save planner or storage writer, other than the coordinator: all "
+                             "ranks must have the same",
+                             theirs > ours ? "has" : "has no");
+    return DCP_OK;
+}
+
+/* ---- calling ---- */
+
+dcp_status hook_status(dcp_status returned, const char *hook)
+{
+    if (returned == DCP_OK)
+        return DCP_OK;
+    if (!error_is_status(returned))
+        return dcp_error_set(DCP_ERR_CALLBACK, "hook %s returned %d, which is no dcp_status", hook,
+                             (int)returned);
+    if (dcp_error_message()[0] == '\0')
+        return dcp_error_set(returned, "hook %s failed, and did not say why", hook);
+    return error_prefix(returned, "hook %s", hook);
+}

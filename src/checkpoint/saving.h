@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One save, on one rank, from the first step to the last; hooks know it as a dcp_saving.
+ *
+ * The steps, each of which leaves what the next one needs and no state anywhere else:
+ *
+ *   saving_set_up      the state is taken: flattened, objects encoded
+ *   saving_plan_local  what this rank holds
+ *   saving_plan_global all ranks' plans to the coordinator, and each rank's orders back
+ *   saving_write       the orders are carried out
+ *   saving_finish      the checkpoint becomes visible, or what was written goes
+ *
+ * A save with hooks (a planner, a storage writer) takes the same steps; what is different there is
+ * in save_hooks.h. */
+#ifndef CHECKPOINT_SAVING_H
+#define CHECKPOINT_SAVING_H
+
+#include "base/file.h"
+#include "checkpoint/operation.h"
+#include "checkpoint/save_coordinator.h"
+#include "checkpoint/save_hooks.h"
+#include "checkpoint/save_local.h"
+#include "dcp/save.h"
+
+struct dcp_saving {
+    const struct file_ops *ops;
+    const char *path;
+    dcp_save_options options;
+    int rank;
+    bool coordinates;
+    struct operation operation;
+    struct save_hooks hooks;
+    struct save_local local;
+    struct save_session session;
+    struct write_orders orders;
+    struct write_results results; /* where compression or a storage writer has put things */
+    struct save_coordinator coordinator;
+    bool assigned; /* session and orders hold what the coordinator decided */
+    bool visible;  /* at the coordinator: the checkpoint is */
+};
+
+/* Writes shard files, as the orders say. */
+dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *results);
+dcp_status saving_agree(const struct dcp_saving *saving, const char *phase, dcp_status status);
+
+#endif

@@ -1,0 +1,901 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Saves with planners of the caller's own: what comes of each hook, and of hooks that fail, differ
+ * between ranks, or ask for what cannot be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+
+enum { ROWS = 12, COLUMNS = 5 };
+
+/* What a rank does, and with what. */
+struct trial {
+    dcp_save_planner planner;
+    dcp_save_options options;
+    void (*change)(struct trial *trial, int rank);
+    atomic_int calls;
+    bool whole; /* every rank holds all of "w" */
+    bool ordered;
+};
+
+static float value_at(int64_t row, int64_t column)
+{
+    return (float)(row * 100 + column) / 4;
+}
+
+/* "model.w" in rows by rank, or whole on each; "train.step" and "names" on each. */
+static void build(dcp_state *root, float data[ROWS][COLUMNS], const struct rank *self, bool whole)
+{
+    int64_t rows = whole ? ROWS : ROWS / self->size;
+    int64_t first = whole ? 0 : self->rank * rows;
+    dcp_tensor tensor = {.dtype = DCP_F32,
+                         .ndim = 2,
+                         .sharded = !whole,
+                         .data = data,
+                         .global_shape = {ROWS, COLUMNS},
+                         .offsets = {first, 0},
+                         .sizes = {rows, COLUMNS}};
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < COLUMNS; j++)
+            data[i][j] = value_at(first + i, j);
+    dcp_state_tensor(dcp_state_dict(root, "model"), "w", &tensor);
+    dcp_state_int(dcp_state_dict(root, "train"), "step", 7);
+    dcp_state_string(dcp_state_list(root, "names"), NULL, "first");
+    must(dcp_state_status(root));
+}
+
+static dcp_status body(struct rank *self)
+{
+    struct trial *shared = self->context;
+    struct trial mine = *shared;
+    float data[ROWS][COLUMNS];
+    dcp_state *root = dcp_state_new();
+    build(root, data, self, mine.whole);
+    mine.planner.size_of = sizeof mine.planner;
+    mine.planner.context = shared;
+    mine.options.group = self->group;
+    mine.options.timeout_seconds = 20;
+    mine.options.planner = &mine.planner;
+    if (mine.change)
+        mine.change(&mine, self->rank);
+    dcp_status status = dcp_save(root, self->path, &mine.options);
+    dcp_state_free(root);
+    return status;
+}
+
+/* The tensor, whatever it is called and stored as, has the values that were saved. */
+static void check_tensor(dcp_checkpoint *checkpoint, const char *name, dcp_dtype dtype)
+{
+    float read[ROWS][COLUMNS];
+    size_t entry;
+    dcp_entry found;
+    must(dcp_entry_find(checkpoint, name, &entry));
+    must(dcp_entry_at(checkpoint, entry, &found));
+    assert_int_equal(found.dtype, dtype);
+    dcp_state *root = dcp_state_new();
+    dcp_tensor tensor = {
+        .dtype = DCP_F32, .ndim = 2, .data = read, .global_shape = {ROWS, COLUMNS}};
+    dcp_state_tensor(root, name, &tensor);
+    dcp_state_free(root);
+    if (dtype == DCP_F32)
+        must(dcp_read_tensor(checkpoint, entry, &tensor, DCP_VERIFY_READ));
+    for (int64_t i = 0; i < ROWS && dtype == DCP_F32; i++)
+        for (int64_t j = 0; j < COLUMNS; j++)
+            assert_true(read[i][j] == value_at(i, j));
+}
+
+static void expect_failure(void **state, const struct trial *given, int size, dcp_status expected,
+                           const char *story)
+{
+    struct trial trial = *given;
+    struct rank ranks[RANKS_MAX];
+    const char *path = path_in(state, "refused");
+    ranks_run(ranks, size, path, body, &trial);
+    for (int rank = 0; rank < size; rank++) {
+        if (ranks[rank].status != expected || !strstr(ranks[rank].message, story))
+            fail_msg("rank %d: status %d, \"%s\" does not tell \"%s\"", rank, ranks[rank].status,
+                     ranks[rank].message, story);
+        assert_string_equal(ranks[rank].message, ranks[0].message);
+    }
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
+/* ---- rename by prefix: another state, or other names in the plan ---- */
+
+struct renaming {
+    dcp_state *renamed;
+};
+
+static dcp_status rename_state(void *context, dcp_saving *saving, dcp_state *state,
+                               const dcp_storage_meta *storage_meta, bool is_coordinator)
+{
+    (void)storage_meta;
+    (void)is_coordinator;
+    struct renaming *renaming = context;
+    renaming->renamed = dcp_state_new();
+    for (size_t i = 0; i < dcp_state_count(state); i++) {
+        const char *key = NULL;
+        size_t length;
+        char name[64];
+        dcp_status status = dcp_state_as_text(dcp_state_key_at(state, i), &key, &length);
+        if (status != DCP_OK)
+            return status;
+        snprintf(name, sizeof name, "foo_%s", key);
+        dcp_state_copy(renaming->renamed, name, dcp_state_at(state, i));
+    }
+    return dcp_default_set_up_planner(saving, renaming->renamed);
+}
+
+static dcp_status rename_body(struct rank *self)
+{
+    float data[ROWS][COLUMNS];
+    struct renaming renaming = {0};
+    dcp_save_planner planner = {
+        .size_of = sizeof planner, .context = &renaming, .set_up_planner = rename_state};
+    dcp_save_options options = {.group = self->group, .planner = &planner};
+    dcp_state *root = dcp_state_new();
+    build(root, data, self, false);
+    dcp_status status = dcp_save(root, self->path, &options);
+    dcp_state_free(renaming.renamed);
+    dcp_state_free(root);
+    return status;
+}
+
+static void saves_a_rewritten_state(void **state)
+{
+    dcp_checkpoint *checkpoint;
+    dcp_entry entry;
+    size_t index;
+    ranks_must(3, path_in(state, "a"), rename_body, NULL);
+    must(dcp_open(path_in(state, "a"), &checkpoint));
+    assert_int_equal(dcp_entry_count(checkpoint), 3);
+    check_tensor(checkpoint, "foo_model.w", DCP_F32);
+    must(dcp_entry_find(checkpoint, "foo_train.step", &index));
+    must(dcp_entry_at(checkpoint, index, &entry));
+    assert_string_equal(entry.path[0].key, "foo_train");
+    dcp_close(checkpoint);
+}
+
+static dcp_status rename_items(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)context;
+    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
+        dcp_write_item item;
+        char name[64];
+        status = dcp_save_plan_item(plan, i, &item);
+        snprintf(name, sizeof name, "bar/%s", item.index.name);
+        item.index.name = name;
+        item.path_length = 0;
+        if (status == DCP_OK)
+            status = dcp_save_plan_set_item(plan, i, &item);
+    }
+    return status;
+}
+
+static void saves_items_under_other_names(void **state)
+{
+    struct trial trial = {.planner.create_local_plan = rename_items};
+    dcp_checkpoint *checkpoint;
+    size_t index;
+    dcp_entry entry;
+    ranks_must(2, path_in(state, "a"), body, &trial);
+    must(dcp_open(path_in(state, "a"), &checkpoint));
+    check_tensor(checkpoint, "bar/model.w", DCP_F32);
+    must(dcp_entry_find(checkpoint, "bar/train.step", &index));
+    must(dcp_entry_at(checkpoint, index, &entry));
+    assert_int_equal(entry.path_length, 1);
+    dcp_close(checkpoint);
+}
+
+/* ---- another dtype ---- */
+
+static dcp_status plan_half(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)context;
+    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
+        dcp_write_item item;
+        status = dcp_save_plan_item(plan, i, &item);
+        if (status != DCP_OK || !item.is_tensor)
+            continue;
+        item.dtype = DCP_F16;
+        status = dcp_save_plan_set_item(plan, i, &item);
+    }
+    return status;
+}
+
+static void check_half(const char *path)
+{
+    uint16_t read[ROWS][COLUMNS];
+    float wide[ROWS][COLUMNS];
+    dcp_checkpoint *checkpoint;
+    must(dcp_open(path, &checkpoint));
+    check_tensor(checkpoint, "model.w", DCP_F16);
+    dcp_tensor half = {.dtype = DCP_F16, .ndim = 2, .data = read, .global_shape = {ROWS, COLUMNS}};
+    size_t index;
+    must(dcp_entry_find(checkpoint, "model.w", &index));
+    must(dcp_read_tensor(checkpoint, index, &half, DCP_VERIFY_READ));
+    assert_int_equal(read[0][4], 0x3c00); /* 1.0 */
+    assert_int_equal(read[1][0], 0x4e40); /* 25.0 */
+    dcp_close(checkpoint);
+
+    dcp_state *root = dcp_state_new();
+    dcp_tensor tensor = {
+        .dtype = DCP_F32, .ndim = 2, .data = wide, .global_shape = {ROWS, COLUMNS}};
+    dcp_state_tensor(dcp_state_dict(root, "model"), "w", &tensor);
+    must(dcp_load(root, path, &(dcp_load_options){.convert = true}, NULL));
+    for (int64_t i = 0; i < ROWS; i++)
+        for (int64_t j = 0; j < COLUMNS; j++)
+            assert_true(wide[i][j] == value_at(i, j));
+    dcp_state_free(root);
+}
+
+static void converts_while_saving(void **state)
+{
+    struct trial trial = {.planner.create_local_plan = plan_half};
+    ranks_must(2, path_in(state, "a"), body, &trial);
+    check_half(path_in(state, "a"));
+    trial.whole = true;
+    ranks_must(2, path_in(state, "b"), body, &trial);
+    check_half(path_in(state, "b"));
+#if DCP_HAVE_ZSTD
+    trial.options.compression = DCP_COMPRESSION_ZSTD;
+    ranks_must(2, path_in(state, "c"), body, &trial);
+    check_half(path_in(state, "c"));
+#endif
+}
+
+static atomic_int held;
+
+static void release(void *owner)
+{
+    atomic_fetch_sub(&held, 1);
+    free(owner);
+}
+
+/* Twice the values, in memory of its own, as doubles. */
+static dcp_status resolve_doubled(void *context, dcp_saving *saving, const dcp_write_item *item,
+                                  dcp_write_data *data)
+{
+    (void)context;
+    dcp_write_data plain;
+    dcp_status status = dcp_default_resolve_data(saving, item, &plain);
+    if (status != DCP_OK || !item->is_tensor) {
+        *data = plain;
+        return status;
+    }
+    int64_t rows = item->sizes[0], columns = item->sizes[1];
+    double *doubled = malloc((size_t)(rows * columns) * sizeof *doubled);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            doubled[i * columns + j] =
+                2 *
+                ((const float *)
+                     plain.tensor.data)[i * plain.tensor.strides[0] + j * plain.tensor.strides[1]];
+    atomic_fetch_add(&held, 1);
+    data->tensor.dtype = DCP_F64;
+    data->tensor.data = doubled;
+    data->release = release;
+    data->owner = doubled;
+    return DCP_OK;
+}
+
+static void writes_what_the_planner_resolves(void **state)
+{
+    struct trial trial = {.planner.resolve_data = resolve_doubled};
+    float read[ROWS][COLUMNS];
+    dcp_checkpoint *checkpoint;
+    ranks_must(2, path_in(state, "a"), body, &trial);
+    assert_int_equal(atomic_load(&held), 0);
+    must(dcp_open(path_in(state, "a"), &checkpoint));
+    dcp_tensor tensor = {
+        .dtype = DCP_F32, .ndim = 2, .data = read, .global_shape = {ROWS, COLUMNS}};
+    size_t index;
+    must(dcp_entry_find(checkpoint, "model.w", &index));
+    must(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_READ));
+    for (int64_t i = 0; i < ROWS; i++)
+        for (int64_t j = 0; j < COLUMNS; j++)
+            assert_true(read[i][j] == 2 * value_at(i, j));
+    dcp_close(checkpoint);
+}
+
+/* An item that is not in the state, and an object in the place of another. */
+static dcp_status add_item(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)context;
+    dcp_write_item item = {.index.name = "note"};
+    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    return status == DCP_OK ? dcp_save_plan_add(plan, &item) : status;
+}
+
+static dcp_status look_up_note(void *context, dcp_saving *saving, const dcp_write_item *item,
+                               const dcp_state **object)
+{
+    const struct trial *trial = context;
+    if (strcmp(item->index.name, "note") != 0)
+        return dcp_default_lookup_object(saving, item, object);
+    *object = dcp_state_get((const dcp_state *)trial->options.info, "note");
+    return DCP_OK;
+}
+
+static dcp_status transform_step(void *context, dcp_saving *saving, const dcp_write_item *item,
+                                 const dcp_state *object, dcp_write_data *data)
+{
+    (void)context;
+    dcp_state *root = dcp_state_new();
+    dcp_state_string(root, "text", "seven");
+    if (strcmp(item->index.name, "train.step") == 0)
+        object = dcp_state_get(root, "text");
+    dcp_status status = dcp_default_transform_object(saving, item, object, data);
+    dcp_state_free(root);
+    return status;
+}
+
+static void looks_up_and_transforms(void **state)
+{
+    dcp_state *info = dcp_state_new();
+    dcp_state_string(info, "note", "a note");
+    struct trial trial = {.planner = {.create_local_plan = add_item,
+                                      .lookup_object = look_up_note,
+                                      .transform_object = transform_step},
+                          .options.info = info};
+    dcp_checkpoint *checkpoint;
+    ranks_must(2, path_in(state, "a"), body, &trial);
+    must(dcp_open(path_in(state, "a"), &checkpoint));
+    dcp_state *root = dcp_state_new();
+    static const char *const names[] = {"note", "train.step"};
+    static const char *const texts[] = {"a note", "seven"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t index, length;
+        const char *text = NULL;
+        must(dcp_entry_find(checkpoint, names[i], &index));
+        must(dcp_read_object(checkpoint, index, root, names[i]));
+        must(dcp_state_as_text(dcp_state_get(root, names[i]), &text, &length));
+        assert_string_equal(text, texts[i]);
+    }
+    check_tensor(checkpoint, "model.w", DCP_F32);
+    dcp_state_free(root);
+    dcp_close(checkpoint);
+    dcp_state_free(info);
+}
+
+/* ---- the global plan ---- */
+
+/* Row by row in turn, whoever holds what. */
+static dcp_status deal_rows(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                            int plan_count)
+{
+    (void)context;
+    (void)saving;
+    size_t count = dcp_save_plan_count(plans[0]);
+    dcp_write_item *items = calloc(count, sizeof *items);
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < count; i++)
+        must(dcp_save_plan_item(plans[0], i, &items[i]));
+    for (int rank = 0; rank < plan_count; rank++)
+        dcp_save_plan_clear(plans[rank]);
+    for (size_t i = 0; i < count && status == DCP_OK; i++) {
+        if (!items[i].is_tensor)
+            status = dcp_save_plan_add(plans[i % (size_t)plan_count], &items[i]);
+        for (int64_t row = 0; items[i].is_tensor && row < ROWS && status == DCP_OK; row++) {
+            const int64_t offsets[] = {row, 0}, sizes[] = {1, COLUMNS};
+            dcp_write_item item = items[i];
+            item.index.offsets = offsets;
+            item.sizes = sizes;
+            status = dcp_save_plan_add(plans[row % plan_count], &item);
+        }
+    }
+    free(items);
+    return status;
+}
+
+static void carries_out_a_global_plan(void **state)
+{
+    struct trial trial = {.planner.create_global_plan = deal_rows, .whole = true};
+    dcp_checkpoint *checkpoint;
+    dcp_entry entry;
+    size_t index;
+    ranks_must(3, path_in(state, "a"), body, &trial);
+    must(dcp_open(path_in(state, "a"), &checkpoint));
+    check_tensor(checkpoint, "model.w", DCP_F32);
+    must(dcp_entry_find(checkpoint, "model.w", &index));
+    must(dcp_entry_at(checkpoint, index, &entry));
+    assert_int_equal(entry.chunk_count, ROWS);
+    for (size_t i = 0; i < ROWS; i++) {
+        dcp_stored_chunk chunk;
+        char file[32];
+        must(dcp_entry_chunk(checkpoint, index, i, &chunk));
+        snprintf(file, sizeof file, "__%d_0.distcp", (int)(chunk.offsets[0] % 3));
+        assert_string_equal(chunk.file, file);
+    }
+    dcp_close(checkpoint);
+    uint64_t faults;
+    must(dcp_verify(path_in(state, "a"), NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+}
+
+/* ---- planner data, in all directions ---- */
+
+static dcp_status tell_rank(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)context;
+    dcp_write_item item;
+    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    if (status == DCP_OK)
+        status = dcp_save_plan_item(plan, 0, &item);
+    if (status == DCP_OK)
+        status =
+            dcp_state_int(dcp_save_plan_planner_data(plan), "first row", item.index.offsets[0]);
+    return status;
+}
+
+static dcp_status gather_data(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                              int plan_count)
+{
+    (void)context;
+    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_state *root = dcp_state_new();
+    dcp_state *merged = dcp_state_list(root, "merged");
+    for (int rank = 0; rank < plan_count; rank++) {
+        dcp_state *data = dcp_save_plan_planner_data(plans[rank]);
+        dcp_state_copy(merged, NULL, data);
+        dcp_state_int(data, "ranks", plan_count);
+    }
+    if (status == DCP_OK)
+        status = dcp_saving_set_planner_data(saving, merged);
+    dcp_state_free(root);
+    return status;
+}
+
+static dcp_status check_finished(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+{
+    struct trial *trial = context;
+    (void)saving;
+    int64_t ranks = 0;
+    dcp_state *data = dcp_save_plan_planner_data((dcp_save_plan *)plan);
+    must(dcp_state_as_int(dcp_state_get(data, "ranks"), &ranks));
+    assert_int_equal(ranks, 3);
+    atomic_fetch_add(&trial->calls, 1);
+    return DCP_OK;
+}
+
+static void stores_planner_data_of_all_ranks(void **state)
+{
+    struct trial trial = {.planner = {.create_local_plan = tell_rank,
+                                      .create_global_plan = gather_data,
+                                      .finish_plan = check_finished}};
+    dcp_checkpoint *checkpoint;
+    ranks_must(3, path_in(state, "a"), body, &trial);
+    assert_int_equal(atomic_load(&trial.calls), 3);
+    must(dcp_open(path_in(state, "a"), &checkpoint));
+    const dcp_state *data = dcp_checkpoint_planner_data(checkpoint);
+    assert_int_equal(dcp_state_kind(data), DCP_KIND_LIST);
+    for (size_t rank = 0; rank < 3; rank++) {
+        int64_t row = -1;
+        must(dcp_state_as_int(dcp_state_get(dcp_state_at(data, rank), "first row"), &row));
+        assert_int_equal(row, 4 * rank);
+    }
+    check_tensor(checkpoint, "model.w", DCP_F32);
+    dcp_close(checkpoint);
+}
+
+/* ---- hooks that fail ---- */
+
+static dcp_status no_plan(const struct trial *trial)
+{
+    (void)trial;
+    return dcp_error_set(DCP_ERR_CALLBACK, "no plan today");
+}
+
+static dcp_status fail_set_up(void *context, dcp_saving *saving, dcp_state *state,
+                              const dcp_storage_meta *storage_meta, bool is_coordinator)
+{
+    (void)saving;
+    (void)state;
+    (void)storage_meta;
+    (void)is_coordinator;
+    return no_plan(context);
+}
+
+static dcp_status fail_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)saving;
+    (void)plan;
+    return no_plan(context);
+}
+
+static dcp_status fail_global(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                              int plan_count)
+{
+    (void)saving;
+    (void)plans;
+    (void)plan_count;
+    return no_plan(context);
+}
+
+static dcp_status fail_finish(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+{
+    (void)saving;
+    (void)plan;
+    return no_plan(context);
+}
+
+static dcp_status fail_resolve(void *context, dcp_saving *saving, const dcp_write_item *item,
+                               dcp_write_data *data)
+{
+    if (!item->is_tensor)
+        return dcp_default_resolve_data(saving, item, data);
+    return no_plan(context);
+}
+
+static dcp_status fail_silently(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)context;
+    (void)saving;
+    (void)plan;
+    return DCP_ERR_IO;
+}
+
+static dcp_status fail_strangely(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)context;
+    (void)saving;
+    (void)plan;
+    return (dcp_status)4711;
+}
+
+static dcp_status forget(void *context, dcp_saving *saving, dcp_state *state,
+                         const dcp_storage_meta *storage_meta, bool is_coordinator)
+{
+    (void)context;
+    (void)saving;
+    (void)state;
+    (void)storage_meta;
+    (void)is_coordinator;
+    return DCP_OK;
+}
+
+static void tells_every_rank_of_a_hook_that_fails(void **state)
+{
+    const struct {
+        struct trial trial;
+        dcp_status status;
+        const char *story;
+    } cases[] = {
+        {{.planner.set_up_planner = fail_set_up},
+         DCP_ERR_CALLBACK,
+         "rank 0: hook set_up_planner: no plan today"},
+        {{.planner.create_local_plan = fail_plan},
+         DCP_ERR_CALLBACK,
+         "rank 0: hook create_local_plan: no plan today"},
+        {{.planner.create_global_plan = fail_global},
+         DCP_ERR_CALLBACK,
+         "rank 0: hook create_global_plan: no plan today"},
+        {{.planner.finish_plan = fail_finish},
+         DCP_ERR_CALLBACK,
+         "rank 0: hook finish_plan: no plan today"},
+        {{.planner.resolve_data = fail_resolve},
+         DCP_ERR_CALLBACK,
+         "rank 0: hook resolve_data: no plan today"},
+        {{.planner.create_local_plan = fail_silently},
+         DCP_ERR_IO,
+         "hook create_local_plan failed, and did not say why"},
+        {{.planner.create_local_plan = fail_strangely},
+         DCP_ERR_CALLBACK,
+         "hook create_local_plan returned 4711, which is no dcp_status"},
+        {{.planner.set_up_planner = forget},
+         DCP_ERR_STATE,
+         "has not called dcp_default_set_up_planner()"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_failure(state, &cases[i].trial, 3, cases[i].status, cases[i].story);
+}
+
+/* ---- ranks that differ ---- */
+
+static void without_planner(struct trial *trial, int rank)
+{
+    if (rank == 2)
+        trial->options.planner = NULL;
+}
+
+static void with_another_hook(struct trial *trial, int rank)
+{
+    if (rank == 1)
+        trial->planner.finish_plan = check_finished;
+}
+
+static void without_hooks(struct trial *trial, int rank)
+{
+    if (rank != 1)
+        trial->options.planner = NULL;
+    memset(&trial->planner, 0, sizeof trial->planner);
+    trial->planner.size_of = sizeof trial->planner;
+}
+
+static void with_a_wrong_size(struct trial *trial, int rank)
+{
+    if (rank == 1)
+        trial->planner.size_of = 0;
+}
+
+static void wants_the_same_hooks_on_all_ranks(void **state)
+{
+    struct trial trial = {.planner.create_local_plan = rename_items, .change = without_planner};
+    expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
+                   "rank 2: has no hook create_local_plan, the coordinator has one");
+    trial.change = with_another_hook;
+    expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
+                   "rank 1: has a hook finish_plan, the coordinator has none");
+    trial.change = without_hooks;
+    expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
+                   "rank 1: has a save planner or storage writer, other than the coordinator");
+    trial.change = with_a_wrong_size;
+    expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
+                   "rank 1: size_of is 0, expected sizeof(dcp_save_planner)");
+}
+
+/* ---- nonsense ---- */
+
+/* Calls change with each item that the default makes, and says which plan it then goes to. */
+static dcp_status with_changed_items(dcp_saving *saving, dcp_save_plan *plan,
+                                     void (*change)(dcp_write_item *item))
+{
+    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
+        dcp_write_item item;
+        status = dcp_save_plan_item(plan, i, &item);
+        change(&item);
+        if (status == DCP_OK)
+            status = dcp_save_plan_set_item(plan, i, &item);
+    }
+    return status;
+}
+
+#define LOCAL_PLAN(name)                                                                           \
+    static dcp_status plan_##name(void *context, dcp_saving *saving, dcp_save_plan *plan)          \
+    {                                                                                              \
+        (void)context;                                                                             \
+        return with_changed_items(saving, plan, name);                                             \
+    }
+
+static void unknown_source(dcp_write_item *item)
+{
+    item->source = UINT64_C(4711) << 32;
+}
+LOCAL_PLAN(unknown_source)
+
+static void unknown_name(dcp_write_item *item)
+{
+    item->source = 0;
+    item->index.name = "who";
+    item->path_length = 0;
+}
+LOCAL_PLAN(unknown_name)
+
+static void no_name(dcp_write_item *item)
+{
+    item->index.name = NULL;
+}
+LOCAL_PLAN(no_name)
+
+static void wrong_path(dcp_write_item *item)
+{
+    item->index.name = "other";
+}
+LOCAL_PLAN(wrong_path)
+
+static void outside(dcp_write_item *item)
+{
+    static const int64_t offsets[] = {ROWS, 0};
+    if (item->is_tensor)
+        item->index.offsets = offsets;
+}
+LOCAL_PLAN(outside)
+
+static void not_held(dcp_write_item *item)
+{
+    static const int64_t offsets[] = {0, 0}, sizes[] = {ROWS, COLUMNS};
+    if (item->is_tensor) {
+        item->index.offsets = offsets;
+        item->sizes = sizes;
+    }
+}
+LOCAL_PLAN(not_held)
+
+static void hole(dcp_write_item *item)
+{
+    static int64_t sizes[] = {1, COLUMNS};
+    if (item->is_tensor)
+        item->sizes = sizes;
+}
+LOCAL_PLAN(hole)
+
+static void no_dtype(dcp_write_item *item)
+{
+    if (item->is_tensor)
+        item->dtype = (dcp_dtype)99;
+}
+LOCAL_PLAN(no_dtype)
+
+static void complex_dtype(dcp_write_item *item)
+{
+    if (item->is_tensor)
+        item->dtype = DCP_C64;
+}
+LOCAL_PLAN(complex_dtype)
+
+static dcp_status plan_twice(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)context;
+    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    return status == DCP_OK ? dcp_default_create_local_plan(saving, plan) : status;
+}
+
+static dcp_status resolve_nothing(void *context, dcp_saving *saving, const dcp_write_item *item,
+                                  dcp_write_data *data)
+{
+    (void)context;
+    (void)saving;
+    (void)item;
+    (void)data;
+    return DCP_OK;
+}
+
+static dcp_status look_up_nothing(void *context, dcp_saving *saving, const dcp_write_item *item,
+                                  const dcp_state **object)
+{
+    (void)context;
+    (void)saving;
+    (void)item;
+    (void)object;
+    return DCP_OK;
+}
+
+static dcp_status tensor_as_data(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    static float number;
+    (void)context;
+    dcp_tensor tensor = {.dtype = DCP_F32, .data = &number};
+    dcp_state_tensor(dcp_save_plan_planner_data(plan), "t", &tensor);
+    return dcp_default_create_local_plan(saving, plan);
+}
+
+static void refuses_nonsense_in_local_plans(void **state)
+{
+    const struct {
+        dcp_save_planner planner;
+        dcp_status status;
+        const char *story;
+    } cases[] = {
+        {{.create_local_plan = plan_unknown_source}, DCP_ERR_ARGUMENT, "a source that is none"},
+        {{.create_local_plan = plan_unknown_name}, DCP_ERR_NOT_FOUND, "\"who\" of the save plan"},
+        {{.create_local_plan = plan_no_name}, DCP_ERR_ARGUMENT, "has no name that is UTF-8"},
+        {{.create_local_plan = plan_wrong_path},
+         DCP_ERR_ARGUMENT,
+         "joined by dots is not its name"},
+        {{.create_local_plan = plan_outside}, DCP_ERR_ARGUMENT, "a chunk that leaves its tensor"},
+        {{.create_local_plan = plan_not_held},
+         DCP_ERR_COVERAGE,
+         "\"model.w\": no chunk of the state holds [0:12, 0:5]"},
+        {{.create_local_plan = plan_hole}, DCP_ERR_COVERAGE, "no rank holds"},
+        {{.create_local_plan = plan_no_dtype}, DCP_ERR_ARGUMENT, "has no dtype"},
+        {{.create_local_plan = plan_complex_dtype},
+         DCP_ERR_DTYPE,
+         "float32 in memory cannot be written as complex64"},
+        {{.create_local_plan = plan_twice}, DCP_ERR_DUPLICATE, "two objects on rank 0"},
+        {{.resolve_data = resolve_nothing}, DCP_ERR_ARGUMENT, "gave no bytes to write"},
+        {{.lookup_object = look_up_nothing}, DCP_ERR_ARGUMENT, "lookup_object found nothing"},
+        {{.create_local_plan = tensor_as_data},
+         DCP_ERR_UNSUPPORTED,
+         "planner data of a save plan: object['t'] is a tensor"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct trial trial = {.planner = cases[i].planner};
+        expect_failure(state, &trial, 2, cases[i].status, cases[i].story);
+    }
+}
+
+static dcp_status global_nothing(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                                 int plan_count)
+{
+    (void)context;
+    (void)saving;
+    (void)plans;
+    (void)plan_count;
+    return DCP_OK;
+}
+
+static dcp_status global_exchange(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                                  int plan_count)
+{
+    (void)context;
+    (void)plan_count;
+    dcp_write_item item;
+    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    must(dcp_save_plan_item(plans[0], 0, &item));
+    return status == DCP_OK ? dcp_save_plan_add(plans[1], &item) : status;
+}
+
+static dcp_status global_invented(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                                  int plan_count)
+{
+    (void)context;
+    dcp_write_item item = {.index.name = "invented"};
+    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    return status == DCP_OK ? dcp_save_plan_add(plans[1], &item) : status;
+}
+
+static dcp_status global_hole(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                              int plan_count)
+{
+    (void)context;
+    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_save_plan_clear(plans[1]);
+    return status;
+}
+
+static dcp_status global_few(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                             int plan_count)
+{
+    (void)context;
+    return dcp_default_create_global_plan(saving, plans, plan_count - 1);
+}
+
+static void refuses_nonsense_in_global_plans(void **state)
+{
+    const struct {
+        dcp_save_planner planner;
+        bool whole;
+        dcp_status status;
+        const char *story;
+    } cases[] = {
+        {{.create_global_plan = global_nothing}, true, DCP_ERR_DUPLICATE, "are both to write it"},
+        {{.create_global_plan = global_exchange},
+         false,
+         DCP_ERR_ARGUMENT,
+         "the global plan has rank 1 write [0:6, 0:5] of \"model.w\" as float32, which is not in "
+         "the plan that it offered"},
+        {{.create_global_plan = global_exchange}, true, DCP_ERR_DUPLICATE, "are both to write it"},
+        {{.create_global_plan = global_invented},
+         false,
+         DCP_ERR_ARGUMENT,
+         "rank 1 write the object \"invented\", which is not in the plan"},
+        {{.create_global_plan = global_hole},
+         false,
+         DCP_ERR_COVERAGE,
+         "\"model.w\": no rank holds [6:12, 0:5]"},
+        {{.create_global_plan = global_few}, false, DCP_ERR_ARGUMENT, "all ranks' plans"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct trial trial = {.planner = cases[i].planner, .whole = cases[i].whole};
+        expect_failure(state, &trial, 2, cases[i].status, cases[i].story);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(saves_a_rewritten_state),
+        TEST(saves_items_under_other_names),
+        TEST(converts_while_saving),
+        TEST(writes_what_the_planner_resolves),
+        TEST(looks_up_and_transforms),
+        TEST(carries_out_a_global_plan),
+        TEST(stores_planner_data_of_all_ranks),
+        TEST(tells_every_rank_of_a_hook_that_fails),
+        TEST(wants_the_same_hooks_on_all_ranks),
+        TEST(refuses_nonsense_in_local_plans),
+        TEST(refuses_nonsense_in_global_plans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
