@@ -78,6 +78,8 @@ struct file_ops {
     int (*remove_directory)(void *context, const char *path);
     /* Bytes that may still be written to where path is; UINT64_MAX: unknown. */
     int (*free_space)(void *context, const char *path, uint64_t *bytes);
+    /* Whether path is on a file system that machines share over a network. NULL: it is not. */
+    bool (*remote)(void *context, const char *path);
     int (*list)(void *context, const char *path, file_visitor visitor, void *visitor_context);
 
     /* Queues of transfers that are under way at the same time, each for one thread. queue_open is
@@ -141,6 +143,8 @@ dcp_status file_make_directories(const struct file_ops *ops, const char *path, b
                                  bool *created);
 dcp_status file_list(const struct file_ops *ops, const char *path, file_visitor visitor,
                      void *context);
+/* Whether what is read comes over a network, as far as one can tell: not if path is not there. */
+bool file_is_remote(const struct file_ops *ops, const char *path);
 /* UINT64_MAX where the file system does not say. */
 dcp_status file_free_space(const struct file_ops *ops, const char *path, uint64_t *bytes);
 /* "directory/name", owned by the caller; NULL: no memory. */

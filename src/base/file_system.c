@@ -204,6 +204,38 @@ static int system_free_space(void *context, const char *path, uint64_t *bytes)
     return 0;
 }
 
+/* File systems that reach for their bytes over a network, by the numbers that statfs(2) gives them;
+ * FUSE is among them, as what is mounted by it for checkpoints is mostly object storage. */
+static bool system_remote(void *context, const char *path)
+{
+    static const uint32_t numbers[] = {
+        0x6969,     /* NFS */
+        0x0bd00bd0, /* Lustre */
+        0x47504653, /* GPFS */
+        0x00c36400, /* Ceph */
+        0x19830326, /* BeeGFS */
+        0x18031977, /* WekaFS */
+        0xaad7aaea, /* PanFS */
+        0x20030528, /* OrangeFS */
+        0x517b,     /* SMB */
+        0xff534d42, /* CIFS */
+        0xfe534d42, /* SMB2 */
+        0x5346414f, /* AFS */
+        0x01161970, /* GFS2 */
+        0x7461636f, /* OCFS2 */
+        0x01021997, /* 9P */
+        0x65735546, /* FUSE */
+    };
+    struct statfs status;
+    (void)context;
+    if (statfs(path, &status) != 0)
+        return false;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if ((uint32_t)status.f_type == numbers[i])
+            return true;
+    return false;
+}
+
 static int system_list(void *context, const char *path, file_visitor visitor, void *visitor_context)
 {
     (void)context;
@@ -242,6 +274,7 @@ const struct file_ops file_ops_system = {
     .make_directory = system_make_directory,
     .remove_directory = system_remove_directory,
     .free_space = system_free_space,
+    .remote = system_remote,
     .list = system_list,
 #if DCP_HAVE_URING
     .queue_open = file_ring_open,

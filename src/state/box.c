@@ -78,6 +78,69 @@ bool box_equal(struct box a, struct box b)
     return true;
 }
 
+int box_compare(struct box a, struct box b)
+{
+    for (int32_t i = 0; i < a.ndim; i++)
+        if (a.offsets[i] != b.offsets[i])
+            return a.offsets[i] < b.offsets[i] ? -1 : 1;
+    for (int32_t i = 0; i < a.ndim; i++)
+        if (a.sizes[i] != b.sizes[i])
+            return a.sizes[i] < b.sizes[i] ? -1 : 1;
+    return 0;
+}
+
+bool box_contains(struct box outer, struct box inner)
+{
+    if (inner.ndim != outer.ndim)
+        return false;
+    for (int32_t i = 0; i < outer.ndim; i++) {
+        int64_t start;
+        if (inner.sizes[i] < 0 ||
+            __builtin_sub_overflow(inner.offsets[i], outer.offsets[i], &start) || start < 0 ||
+            start > outer.sizes[i] || inner.sizes[i] > outer.sizes[i] - start)
+            return false;
+    }
+    return true;
+}
+
+void box_rest_start(struct box_rest *rest, struct box outer, struct box inner)
+{
+    rest->inner = inner;
+    rest->dim = 0;
+    for (int32_t i = 0; i < outer.ndim; i++) {
+        rest->left.offsets[i] = outer.offsets[i];
+        rest->left.sizes[i] = outer.sizes[i];
+    }
+}
+
+/* Cuts off the slab before the inner box, then the one behind it, dimension after dimension. */
+bool box_rest_next(struct box_rest *rest, struct box_storage *box)
+{
+    struct box_storage *left = &rest->left;
+    for (; rest->dim < rest->inner.ndim; rest->dim++) {
+        int32_t dim = rest->dim;
+        int64_t start = rest->inner.offsets[dim], size = rest->inner.sizes[dim];
+        int64_t before = start - left->offsets[dim];
+        if (before == 0 && left->sizes[dim] == size)
+            continue;
+        for (int32_t i = 0; i < rest->inner.ndim; i++) {
+            box->offsets[i] = left->offsets[i];
+            box->sizes[i] = left->sizes[i];
+        }
+        if (before > 0) {
+            box->sizes[dim] = before;
+            left->offsets[dim] = start;
+            left->sizes[dim] -= before;
+        } else {
+            box->offsets[dim] = start + size;
+            box->sizes[dim] = left->sizes[dim] - size;
+            left->sizes[dim] = size;
+        }
+        return true;
+    }
+    return false;
+}
+
 bool box_intersect(struct box a, struct box b, struct box_storage *common)
 {
     for (int32_t i = 0; i < a.ndim; i++) {

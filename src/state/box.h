@@ -33,9 +33,24 @@ bool box_check(struct box box, const int64_t *shape);
 int64_t box_volume(struct box box);
 /* Exactly: the same offsets and sizes. */
 bool box_equal(struct box a, struct box b);
+/* An order by offsets, then sizes, of boxes of as many dimensions. */
+int box_compare(struct box a, struct box b);
+/* Whether all of inner lies in outer, whose numbers have been checked, those of inner need not. */
+bool box_contains(struct box outer, struct box inner);
 /* True and the common box if there is a common element; 0-d boxes always have one. */
 bool box_intersect(struct box a, struct box b, struct box_storage *common);
 struct box box_of(int32_t ndim, const struct box_storage *storage);
+/* What of a box lies outside of one that it contains, as disjoint boxes, at most two for each
+ * dimension. */
+struct box_rest {
+    struct box inner;
+    struct box_storage left; /* what has not been told yet, and inner */
+    int32_t dim;
+};
+
+void box_rest_start(struct box_rest *rest, struct box outer, struct box inner);
+/* False at the end. */
+bool box_rest_next(struct box_rest *rest, struct box_storage *box);
 /* The whole of a shape, which is borrowed. */
 struct box box_whole(int32_t ndim, const int64_t *shape);
 /* "[0:4, 3:9]", for messages; always NUL-terminated; returns text. */

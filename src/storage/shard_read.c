@@ -15,27 +15,19 @@
 /* Blocks that are read on top are at most two of so many. */
 #define WIDEN_BLOCKS 64
 
-/* Whether inner lies inside outer. */
-static bool box_is_inside(struct box inner, int32_t ndim, const int64_t *offsets,
-                          const int64_t *sizes)
-{
-    if (inner.ndim != ndim)
-        return false;
-    for (int32_t i = 0; i < ndim; i++) {
-        int64_t start;
-        if (inner.sizes[i] < 0 || __builtin_sub_overflow(inner.offsets[i], offsets[i], &start) ||
-            start < 0 || start > sizes[i] || inner.sizes[i] > sizes[i] - start)
-            return false;
-    }
-    return true;
-}
+/* Must stay where it is while it is open. */
+struct shard_piece {
+    struct stored_item item;
+    struct tensor_view view;
+};
 
 static dcp_status check_boxes(const struct metadata_entry *entry,
                               const struct metadata_piece *piece, struct box region,
                               const struct state_chunk *target)
 {
-    if (entry->is_tensor && box_is_inside(region, entry->ndim, piece->offsets, piece->sizes) &&
-        box_is_inside(region, entry->ndim, target->offsets, target->sizes))
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    const struct box wanted = {entry->ndim, target->offsets, target->sizes};
+    if (entry->is_tensor && box_contains(stored, region) && box_contains(wanted, region))
         return DCP_OK;
     char text[256];
     return dcp_error_set(DCP_ERR_INTERNAL, "%s: region %s is not in both the piece and its target",
@@ -114,7 +106,7 @@ static dcp_status arrange_check(struct stored_item *item, const struct tensor_vi
     return DCP_OK;
 }
 
-static dcp_status read_into(struct stored_item *item, struct box region,
+static dcp_status read_into(const struct stored_item *item, struct box region,
                             const struct tensor_view *view, dcp_dtype dtype,
                             const struct state_chunk *target)
 {
@@ -143,32 +135,99 @@ static dcp_status blame(const struct shard_reader *reader, const struct metadata
     return error_prefix(status, "%s (%s:%" PRIu64 ")", entry->name, file, piece->offset);
 }
 
+static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *reader,
+                             const struct metadata_entry *entry, const struct metadata_piece *piece,
+                             struct box region, bool whole, dcp_verification verification)
+{
+    RETURN_IF_ERROR(stored_item_open(&opened->item, reader, entry, piece, verification, whole));
+    dcp_status status = stored_item_view(&opened->item, &opened->view);
+    if (status == DCP_OK)
+        status = arrange_check(&opened->item, &opened->view, region, verification, whole);
+    if (status != DCP_OK)
+        stored_item_close(&opened->item);
+    return status;
+}
+
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification)
 {
-    struct stored_item item;
-    struct tensor_view view;
+    struct shard_piece opened;
     RETURN_IF_ERROR(check_boxes(entry, piece, region, target));
     if (box_volume(region) == 0)
         return DCP_OK;
     bool whole =
         box_volume(region) == box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
-    dcp_status status = stored_item_open(&item, reader, entry, piece, verification, whole);
+    dcp_status status = open_piece(&opened, reader, entry, piece, region, whole, verification);
     if (status != DCP_OK)
         return blame(reader, entry, piece, status);
-    status = stored_item_view(&item, &view);
+    uint64_t wanted = (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype);
+    opened.item.checked.part = (struct progress_part){reader->progress, wanted};
+    status = read_into(&opened.item, region, &opened.view, dtype, target);
     if (status == DCP_OK)
-        status = arrange_check(&item, &view, region, verification, whole);
-    if (status == DCP_OK) {
-        uint64_t wanted = (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype);
-        item.checked.part = (struct progress_part){reader->progress, wanted};
-        status = read_into(&item, region, &view, dtype, target);
-    }
-    if (status == DCP_OK)
-        status = progress_part_end(&item.checked.part);
-    stored_item_close(&item);
+        status = progress_part_end(&opened.item.checked.part);
+    stored_item_close(&opened.item);
     return blame(reader, entry, piece, status);
+}
+
+dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece, struct box region, bool whole,
+                            dcp_verification verification, struct shard_piece **opened)
+{
+    struct shard_piece *made = *opened = memory_allocate(sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "an open piece");
+    dcp_status status = open_piece(made, reader, entry, piece, region, whole, verification);
+    if (status == DCP_OK)
+        return DCP_OK;
+    memory_release(made);
+    *opened = NULL;
+    return blame(reader, entry, piece, status);
+}
+
+dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements)
+{
+    const struct metadata_entry *entry = opened->item.entry;
+    int64_t strides[DCP_MAX_DIMS];
+    shape_strides(region.ndim, region.sizes, strides);
+    const struct state_chunk dense = {.offsets = (int64_t *)region.offsets,
+                                      .sizes = (int64_t *)region.sizes,
+                                      .strides = strides,
+                                      .data = elements};
+    RETURN_IF_ERROR(check_boxes(entry, opened->item.piece, region, &dense));
+    return blame(opened->item.reader, entry, opened->item.piece,
+                 read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
+}
+
+void shard_piece_close(struct shard_piece *opened)
+{
+    if (!opened)
+        return;
+    stored_item_close(&opened->item);
+    memory_release(opened);
+}
+
+dcp_status shard_place_region(const struct metadata_entry *entry, struct box held,
+                              const void *elements, struct box region, dcp_dtype dtype,
+                              const struct state_chunk *target)
+{
+    uint64_t bytes;
+    int64_t strides[DCP_MAX_DIMS];
+    const struct metadata_piece piece = {
+        .offsets = held.offsets, .sizes = held.sizes, .encoding = PIECE_RAW};
+    RETURN_IF_ERROR(check_boxes(entry, &piece, region, target));
+    if (!shape_bytes(held.ndim, held.sizes, entry->dtype, &bytes))
+        return dcp_error_set(DCP_ERR_INTERNAL, "%s: a region beyond any memory", entry->name);
+    shape_strides(held.ndim, held.sizes, strides);
+    const struct tensor_view view = {.dtype = entry->dtype,
+                                     .ndim = held.ndim,
+                                     .sizes = held.sizes,
+                                     .strides = strides,
+                                     .data_length = bytes,
+                                     .storage_bytes = bytes};
+    const struct stored_item item = {.piece = &piece,
+                                     .source = byte_source_memory(elements, (size_t)bytes)};
+    return read_into(&item, region, &view, dtype, target);
 }
 
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,

@@ -70,6 +70,27 @@ void shard_reader_set_io(struct shard_reader *reader, uint32_t io, struct progre
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);
+
+/* A piece of a tensor, open, to be read part after part: checksums hold as if parts that follow
+ * each other had been read at once. For one thread. Tells no progress. */
+struct shard_piece;
+/* region: what will be read, in parts that follow each other row-major; or only some of it, which
+ * then is to be read with DCP_VERIFY_WIDEN. whole: the region is all of the piece and all of it
+ * will be read. */
+dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece, struct box region, bool whole,
+                            dcp_verification verification, struct shard_piece **opened);
+/* Reads a region into dense memory, in the stored dtype. */
+dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);
+/* NULL is allowed. */
+void shard_piece_close(struct shard_piece *opened);
+
+/* The way from such memory, which holds the box `held`, to where shard_read_tensor() would have put
+ * the region, which lies in it. */
+dcp_status shard_place_region(const struct metadata_entry *entry, struct box held,
+                              const void *elements, struct box region, dcp_dtype dtype,
+                              const struct state_chunk *target);
+
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, dcp_verification verification,
                              struct state_pool *pool, dcp_state **object);

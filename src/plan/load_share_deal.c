@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Who reads what: the largest regions first, each to the least loaded of those who want it. One
+ * that is large enough is poured over them like water over steps, so that the lowest loads rise
+ * first, to one common level, and each reads a run of its elements. */
+#include "plan/load_share_deal.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* Shard files carry a checksum of each so many bytes, and large tensors begin at such a page. Cuts
+ * at these places cost nothing; at others a block is read twice to be checked. */
+#define CUT_BLOCK ((uint64_t)1 << 20)
+#define DATA_PAGE ((uint64_t)4096)
+
+/* Windows are no smaller, so that the largest element finds its place. */
+enum { WINDOW_MIN = 256, RUNS_FIRST = 64 };
+
+struct dealing {
+    struct load_share *share;
+    const struct metadata *metadata;
+    const struct share_rules *rules;
+    const struct share_ranks *ranks;
+    uint64_t *loads;
+    uint32_t *order;      /* the atoms, the largest first */
+    struct taker *takers; /* of the atom at hand */
+    size_t run_capacity;
+};
+
+struct taker {
+    uint64_t load;
+    uint32_t rank;
+};
+
+dcp_status share_ranks_init(struct share_ranks *ranks, const struct load_share *share)
+{
+    *ranks = (struct share_ranks){0};
+    ranks->starts = memory_allocate_zeroed((size_t)share->class_count + 2, sizeof *ranks->starts);
+    ranks->ranks = memory_allocate_array(share->rank_count, sizeof *ranks->ranks);
+    if (ranks->starts == NULL || ranks->ranks == NULL)
+        return error_no_memory(share->rank_count * sizeof *ranks->ranks, "ranks by class");
+    for (uint32_t rank = 0; rank < share->rank_count; rank++)
+        ranks->starts[share->class_of[rank] + 2]++;
+    for (uint32_t class = 0; class < share->class_count; class ++)
+        ranks->starts[class + 2] += ranks->starts[class + 1];
+    for (uint32_t rank = 0; rank < share->rank_count; rank++)
+        ranks->ranks[ranks->starts[share->class_of[rank] + 1]++] = rank;
+    return DCP_OK;
+}
+
+void share_ranks_free(struct share_ranks *ranks)
+{
+    memory_release(ranks->starts);
+    memory_release(ranks->ranks);
+}
+
+size_t share_set_ranks(const struct share_ranks *ranks, const struct share_set *set)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < set->count; i++)
+        count += ranks->starts[set->classes[i] + 1] - ranks->starts[set->classes[i]];
+    return count;
+}
+
+static const struct metadata_piece *piece_of(const struct metadata *metadata,
+                                             const struct share_atom *atom)
+{
+    return &metadata->entries[atom->entry].pieces[atom->piece];
+}
+
+static uint64_t element_size(const struct dealing *dealing, const struct share_atom *atom)
+{
+    return dcp_dtype_size(dealing->metadata->entries[atom->entry].dtype);
+}
+
+static uint64_t bytes_of(const struct dealing *dealing, const struct share_atom *atom)
+{
+    return (uint64_t)box_volume(atom->region) * element_size(dealing, atom);
+}
+
+static int compare_by_size(const void *left, const void *right, void *context)
+{
+    const struct dealing *dealing = context;
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    uint64_t size_a = bytes_of(dealing, &dealing->share->atoms[a]);
+    uint64_t size_b = bytes_of(dealing, &dealing->share->atoms[b]);
+    if (size_a != size_b)
+        return size_a > size_b ? -1 : 1;
+    return a < b ? -1 : a > b;
+}
+
+static int compare_takers(const void *left, const void *right)
+{
+    const struct taker *a = left, *b = right;
+    if (a->load != b->load)
+        return a->load < b->load ? -1 : 1;
+    return a->rank < b->rank ? -1 : a->rank > b->rank;
+}
+
+static dcp_status add_run(struct dealing *dealing, struct share_run run)
+{
+    struct load_share *share = dealing->share;
+    if (share->run_count == dealing->run_capacity) {
+        size_t capacity = dealing->run_capacity != 0 ? 2 * dealing->run_capacity : RUNS_FIRST;
+        void *grown = memory_reallocate_array(share->runs, capacity, sizeof *share->runs);
+        if (grown == NULL)
+            return error_no_memory(capacity * sizeof *share->runs, "what is read for others");
+        share->runs = grown;
+        dealing->run_capacity = capacity;
+    }
+    share->runs[share->run_count++] = run;
+    return DCP_OK;
+}
+
+static size_t list_takers(const struct dealing *dealing, const struct share_atom *atom)
+{
+    const struct share_set *set = &dealing->share->sets[atom->set];
+    size_t count = 0;
+    for (size_t i = 0; i < set->count; i++)
+        for (uint32_t at = dealing->ranks->starts[set->classes[i]];
+             at < dealing->ranks->starts[set->classes[i] + 1]; at++) {
+            uint32_t rank = dealing->ranks->ranks[at];
+            dealing->takers[count++] = (struct taker){dealing->loads[rank], rank};
+        }
+    return count;
+}
+
+static dcp_status give_whole(struct dealing *dealing, uint32_t atom, size_t taker_count)
+{
+    const struct share_atom *of = &dealing->share->atoms[atom];
+    const struct taker *least = dealing->takers;
+    for (size_t i = 1; i < taker_count; i++)
+        if (compare_takers(&dealing->takers[i], least) < 0)
+            least = &dealing->takers[i];
+    dealing->loads[least->rank] += bytes_of(dealing, of);
+    return add_run(dealing, (struct share_run){atom, least->rank, 0, box_volume(of->region)});
+}
+
+/* Compressed streams have to be read from their beginning, and those without checksums of blocks
+ * can be checked only by who reads all of them. */
+static bool can_be_cut(const struct dealing *dealing, const struct share_atom *atom)
+{
+    const struct metadata_piece *piece = piece_of(dealing->metadata, atom);
+    if (piece->zstd)
+        return false;
+    if (piece->encoding == PIECE_STREAM)
+        return dealing->rules->cut_streams;
+    return !piece->view->deflated && (!piece->view->has_crc || dealing->rules->cut_streams);
+}
+
+/* Where in its file a piece's data begins, as far as one can tell without reading it. */
+static uint64_t data_start(const struct metadata_piece *piece)
+{
+    if (piece->encoding != PIECE_STREAM)
+        return piece->view->data_offset;
+    return (piece->offset / DATA_PAGE + 1) * DATA_PAGE;
+}
+
+/* The element of a cut near so many bytes of the atom. */
+static int64_t choose_cut(const struct dealing *dealing, const struct share_atom *atom,
+                          uint64_t bytes)
+{
+    const struct metadata_entry *entry = &dealing->metadata->entries[atom->entry];
+    const struct metadata_piece *piece = piece_of(dealing->metadata, atom);
+    int64_t before = 0; /* elements of the piece in front of the atom */
+    for (int32_t i = 0; i < atom->region.ndim; i++)
+        before = before * piece->sizes[i] + atom->region.offsets[i] - piece->offsets[i];
+    uint64_t size = dcp_dtype_size(entry->dtype);
+    uint64_t start = data_start(piece) + (uint64_t)before * size;
+    uint64_t place = (start + bytes + CUT_BLOCK / 2) / CUT_BLOCK * CUT_BLOCK;
+    uint64_t cut = place > start ? (place - start) / size : 0;
+    uint64_t volume = (uint64_t)box_volume(atom->region);
+    return (int64_t)(cut < volume ? cut : volume);
+}
+
+/* How many of the takers, the least loaded first, take part, and up to which level. */
+static size_t find_level(const struct dealing *dealing, size_t taker_count, uint64_t bytes,
+                         uint64_t *level)
+{
+    uint64_t sum = dealing->takers[0].load;
+    size_t count = 1;
+    while (count < taker_count) {
+        uint64_t load = dealing->takers[count].load;
+        if ((sum + load + bytes) / (count + 1) < load + dealing->rules->cut_size)
+            break;
+        sum += load;
+        count++;
+    }
+    *level = (sum + bytes) / count;
+    return count;
+}
+
+static dcp_status pour(struct dealing *dealing, uint32_t atom, size_t taker_count)
+{
+    const struct share_atom *of = &dealing->share->atoms[atom];
+    uint64_t level, poured = 0;
+    int64_t from = 0, volume = box_volume(of->region);
+    qsort(dealing->takers, taker_count, sizeof *dealing->takers, compare_takers);
+    size_t count = find_level(dealing, taker_count, bytes_of(dealing, of), &level);
+    for (size_t i = 0; i < count && from < volume; i++) {
+        const struct taker *taker = &dealing->takers[i];
+        poured += level - taker->load;
+        int64_t end = i + 1 == count ? volume : choose_cut(dealing, of, poured);
+        if (end <= from)
+            continue;
+        dealing->loads[taker->rank] += (uint64_t)(end - from) * element_size(dealing, of);
+        RETURN_IF_ERROR(add_run(dealing, (struct share_run){atom, taker->rank, from, end}));
+        from = end;
+    }
+    return DCP_OK;
+}
+
+static dcp_status deal_atoms(struct dealing *dealing)
+{
+    struct load_share *share = dealing->share;
+    for (size_t i = 0; i < share->atom_count; i++)
+        dealing->order[i] = (uint32_t)i;
+    if (share->atom_count > 1)
+        qsort_r(dealing->order, share->atom_count, sizeof *dealing->order, compare_by_size,
+                dealing);
+    for (size_t i = 0; i < share->atom_count; i++) {
+        uint32_t atom = dealing->order[i];
+        const struct share_atom *of = &share->atoms[atom];
+        size_t takers = list_takers(dealing, of);
+        bool cut = bytes_of(dealing, of) >= 2 * dealing->rules->cut_size && can_be_cut(dealing, of);
+        RETURN_IF_ERROR(cut ? pour(dealing, atom, takers) : give_whole(dealing, atom, takers));
+    }
+    return DCP_OK;
+}
+
+static int compare_runs(const void *left, const void *right, void *context)
+{
+    const struct dealing *dealing = context;
+    const struct share_run *a = left, *b = right;
+    const struct share_atom *x = &dealing->share->atoms[a->atom];
+    const struct share_atom *y = &dealing->share->atoms[b->atom];
+    const struct metadata_piece *p = piece_of(dealing->metadata, x);
+    const struct metadata_piece *q = piece_of(dealing->metadata, y);
+    if (x->set != y->set)
+        return x->set < y->set ? -1 : 1;
+    if (p->file != q->file)
+        return p->file < q->file ? -1 : 1;
+    if (p->offset != q->offset)
+        return p->offset < q->offset ? -1 : 1;
+    if (a->atom != b->atom)
+        return a->atom < b->atom ? -1 : 1;
+    return a->from < b->from ? -1 : a->from > b->from;
+}
+
+dcp_status load_share_order_runs(struct load_share *share, const struct metadata *metadata)
+{
+    struct dealing dealing = {.share = share, .metadata = metadata};
+    if (share->run_count >= UINT32_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu regions to share", share->run_count);
+    uint32_t end = (uint32_t)share->run_count;
+    share->next = arena_allocate_array(&share->arena, end, sizeof *share->next);
+    share->first = arena_allocate_array(&share->arena, share->rank_count, sizeof *share->first);
+    if (share->next == NULL || share->first == NULL)
+        return error_no_memory(end * sizeof *share->next, "what is read for others");
+    if (end > 1)
+        qsort_r(share->runs, end, sizeof *share->runs, compare_runs, &dealing);
+    for (uint32_t rank = 0; rank < share->rank_count; rank++)
+        share->first[rank] = end;
+    for (uint32_t at = end; at-- > 0;) {
+        share->next[at] = share->first[share->runs[at].reader];
+        share->first[share->runs[at].reader] = at;
+    }
+    return DCP_OK;
+}
+
+/* Ranks that some rank of a class gets something from. firsts: of each set its first run, and the
+ * end. senders: marks of the ranks that have been counted for the class. */
+static uint32_t count_senders(const struct load_share *share, uint32_t class, const size_t *firsts,
+                              uint32_t *senders)
+{
+    uint32_t count = 0, rank = 0;
+    while (share->class_of[rank] != class)
+        rank++;
+    for (uint32_t set = 0; set < share->set_count; set++) {
+        if (firsts[set] == firsts[set + 1] || !load_share_wants(share, set, rank))
+            continue;
+        for (size_t at = firsts[set]; at < firsts[set + 1]; at++) {
+            uint32_t reader = share->runs[at].reader;
+            count += senders[reader] != class + 1;
+            senders[reader] = class + 1;
+        }
+    }
+    return count;
+}
+
+/* Most ranks that any rank gets something from. */
+static dcp_status count_most_senders(const struct load_share *share, uint32_t *most)
+{
+    *most = 1;
+    size_t *firsts = memory_allocate_zeroed(share->set_count + 1, sizeof *firsts);
+    uint32_t *senders = memory_allocate_zeroed(share->rank_count, sizeof *senders);
+    dcp_status status = DCP_OK;
+    if (firsts == NULL || senders == NULL)
+        status = error_no_memory(share->set_count * sizeof *firsts, "who sends to whom");
+    for (size_t at = 0; at < share->run_count && status == DCP_OK; at++)
+        firsts[share->atoms[share->runs[at].atom].set + 1] = at + 1;
+    for (size_t set = 0; set < share->set_count && status == DCP_OK; set++)
+        if (firsts[set + 1] == 0)
+            firsts[set + 1] = firsts[set];
+    for (uint32_t class = 0; class < share->class_count && status == DCP_OK; class ++) {
+        uint32_t count = count_senders(share, class, firsts, senders);
+        *most = count > *most ? count : *most;
+    }
+    memory_release(senders);
+    memory_release(firsts);
+    return status;
+}
+
+/* In a window: with what aligns the next one. */
+static uint64_t run_bytes(const struct dealing *dealing, const struct share_run *run)
+{
+    const struct share_atom *atom = &dealing->share->atoms[run->atom];
+    return (uint64_t)(run->end - run->from) * element_size(dealing, atom) + 15;
+}
+
+/* As large as memory allows, but no larger than the most that a rank has to send. */
+static size_t choose_window(const struct dealing *dealing, uint32_t senders)
+{
+    const struct share_rules *rules = dealing->rules;
+    const struct load_share *share = dealing->share;
+    uint64_t longest = 0;
+    for (uint32_t rank = 0; rank < share->rank_count; rank++) {
+        uint64_t bytes = 0;
+        for (uint32_t at = share->first[rank]; at < share->run_count; at = share->next[at])
+            bytes += run_bytes(dealing, &share->runs[at]);
+        longest = bytes > longest ? bytes : longest;
+    }
+    size_t window = rules->receive_bytes / senders;
+    window = window < longest ? window : (size_t)longest + 15;
+    window = window < rules->largest_window ? window : rules->largest_window;
+    window = window / 16 * 16;
+    return window > WINDOW_MIN ? window : WINDOW_MIN;
+}
+
+dcp_status load_share_deal(struct load_share *share, const struct metadata *metadata,
+                           const struct share_rules *rules, const struct share_ranks *ranks,
+                           uint64_t *loads)
+{
+    struct dealing dealing = {share, metadata, rules, ranks, loads, NULL, NULL, 0};
+    dealing.order = memory_allocate_array(share->atom_count, sizeof *dealing.order);
+    dealing.takers = memory_allocate_array(share->rank_count, sizeof *dealing.takers);
+    uint32_t senders;
+    dcp_status status = DCP_OK;
+    if (dealing.order == NULL || dealing.takers == NULL)
+        status = error_no_memory(share->atom_count * sizeof *dealing.order, "who reads what");
+    if (status == DCP_OK)
+        status = deal_atoms(&dealing);
+    if (status == DCP_OK)
+        status = load_share_order_runs(share, metadata);
+    if (status == DCP_OK)
+        status = count_most_senders(share, &senders);
+    if (status == DCP_OK)
+        share->window = choose_window(&dealing, senders);
+    memory_release(dealing.takers);
+    memory_release(dealing.order);
+    return status;
+}
