@@ -46,6 +46,8 @@ typedef struct dcp_figures {
                               that a load puts into the tree */
     bool direct;           /**< some file was written or read around the page cache */
     bool ring;             /**< some bytes went by io_uring */
+    uint64_t bytes_exchanged; /**< load: that this rank got from other ranks instead of reading
+                                 them, in the stored dtype; see #DCP_READING_COOPERATIVE */
 } dcp_figures;
 
 #ifdef __cplusplus

@@ -81,6 +81,32 @@ typedef struct dcp_rename {
     const char *stored; /**< in the checkpoint */
 } dcp_rename;
 
+/** Who reads what several ranks want. */
+typedef enum dcp_reading {
+    /**
+     * As it is estimated to be faster: cooperatively if the bytes that would be read again take the
+     * storage longer than the group takes to pass them on. The estimate knows the bytes that all
+     * ranks want and the distinct ones among them; storage that serves all ranks together with
+     * 2 GiB/s where `path` is on a network's file system or #DCP_IO_DIRECT is demanded, and each
+     * rank with 4 GiB/s (the page cache) elsewhere; and `group_bytes_per_second`. Below 64 MiB
+     * saved, directly.
+     */
+    DCP_READING_AUTO = 0,
+    DCP_READING_DIRECT = 10, /**< each rank reads all that it wants */
+    /**
+     * Each byte that several ranks want is read by one of them, which passes it on through the
+     * group's `all_to_all`, while it reads what follows. Ranks read about equal bytes, of large
+     * tensors a part each. Takes at most 32 MiB of memory at each rank, besides what a rank reads
+     * into itself and what the group takes; more only beyond thousands of ranks.
+     *
+     * What a rank receives was checked by its reader as `verification` says. Tensors of files that
+     * carry no checksums of blocks (those of PyTorch) are each read by one rank, so that the one
+     * checksum of each can be, unless it is #DCP_VERIFY_NONE; compressed ones as well. Objects are
+     * read by each rank, and so are views in `.pt` files that are not row-major.
+     */
+    DCP_READING_COOPERATIVE = 20
+} dcp_reading;
+
 /**
  * Options of a load. All zero is the sensible default. Every rank must pass the same values, which
  * is checked of those that decide what is loaded. Arrays and texts are borrowed for the call.
@@ -150,6 +176,11 @@ typedef struct dcp_load_options {
      */
     const char *const *members;
     size_t member_count;
+
+    dcp_reading reading; /**< who reads what several ranks want */
+    /** Bytes a second that each rank can send to others while all do, for #DCP_READING_AUTO; 0
+     * means 1 GiB/s. */
+    uint64_t group_bytes_per_second;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

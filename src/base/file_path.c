@@ -22,6 +22,11 @@ char *file_path_join(const char *directory, const char *name)
     return path;
 }
 
+bool file_is_remote(const struct file_ops *ops, const char *path)
+{
+    return ops->remote != NULL && ops->remote(ops->context, path);
+}
+
 dcp_status file_free_space(const struct file_ops *ops, const char *path, uint64_t *bytes)
 {
     int result;

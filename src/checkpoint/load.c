@@ -9,6 +9,7 @@
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
 #include "checkpoint/load_report.h"
+#include "checkpoint/load_sharing.h"
 #include "checkpoint/operation.h"
 #include "checkpoint/options.h"
 #include "group/group.h"
@@ -29,6 +30,8 @@ struct load {
     struct load_differences mine;
     struct load_differences all;
     struct loaded_objects objects;
+    struct load_share share; /* what ranks read for each other */
+    struct load_plan rest;   /* what then is left of the plan */
 };
 
 static struct dcp_collective call_of(const struct load *load, const char *phase)
@@ -202,10 +205,34 @@ static dcp_status share_differences(struct load *load, dcp_status status)
     return status;
 }
 
+/* What ranks read for each other, then what each reads for itself. */
+static dcp_status fill_tensors(struct load *load, const struct load_sharing *sharing)
+{
+    bool shared = load->share.run_count != 0;
+    dcp_figures *figures = &load->operation.figures;
+    uint64_t moved = 0;
+    RETURN_IF_ERROR(load_exchange(sharing, &load->share, &moved, &figures->bytes_exchanged));
+    dcp_status status = load_read_tensors(
+        &load->flat, &load->metadata, shared ? &load->rest : &load->plan, load->reader,
+        load->options.verification, load->options.thread_count, &figures->bytes_moved);
+    figures->bytes_moved += moved;
+    return agree(load, "reading tensors", status);
+}
+
 /* Everything that can fail without a destination having been touched comes first, and is agreed on.
  */
 static dcp_status fill(struct load *load, dcp_status status)
 {
+    const struct load_sharing sharing = {
+        .ops = load->ops,
+        .path = load->path,
+        .options = &load->options,
+        .metadata = &load->metadata,
+        .flat = &load->flat,
+        .plan = &load->plan,
+        .reader = load->reader,
+        .progress = &load->operation.progress,
+    };
     status = operation_enter_moving(&load->operation, DCP_PHASE_READING, load->plan.bytes_wanted,
                                     status);
     if (status == DCP_OK)
@@ -213,12 +240,10 @@ static dcp_status fill(struct load *load, dcp_status status)
                                    load->options.verification, &load->objects);
     if (status == DCP_OK)
         status = load_allocate(&load->flat, &load->plan);
+    status = load_share_agree(&sharing, status, &load->share, &load->rest);
     RETURN_IF_ERROR(agree(load, "reading objects", status));
 
-    status = load_read_tensors(&load->flat, &load->metadata, &load->plan, load->reader,
-                               load->options.verification, load->options.thread_count,
-                               &load->operation.figures.bytes_moved);
-    status = agree(load, "reading tensors", status);
+    status = fill_tensors(load, &sharing);
     if (status != DCP_OK)
         return error_prefix(status, "tensors may be partly filled");
 
@@ -239,7 +264,10 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     status = share_metadata(load, status);
     if (status == DCP_OK)
         status = plan_mine(load, state);
-    RETURN_IF_ERROR(share_differences(load, status));
+    status = share_differences(load, status);
+    if (status == DCP_ERR_NO_MEMORY) /* perhaps on this rank alone */
+        return fill(load, status);
+    RETURN_IF_ERROR(status);
 
     dcp_status reported = report ? load_report_new(&load->all, report) : DCP_OK;
     status = load_differences_judge(&load->all, load->options.strictness, &load->metadata);
@@ -289,6 +317,8 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
     loaded_objects_free(&load.objects);
     load_differences_free(&load.all);
     load_differences_free(&load.mine);
+    load_share_free(&load.share);
+    load_plan_free(&load.rest);
     load_plan_free(&load.plan);
     flatten_free(&load.flat);
     shard_reader_free(load.reader);

@@ -58,8 +58,7 @@ static dcp_status index_items(struct exchange *exchange)
     for (size_t i = 0; i < plan->count; i++)
         exchange->items[i] = (uint32_t)i;
     if (plan->count > 1)
-        qsort_r(exchange->items, plan->count, sizeof *exchange->items, compare_items,
-                (void *)plan);
+        qsort_r(exchange->items, plan->count, sizeof *exchange->items, compare_items, (void *)plan);
     return DCP_OK;
 }
 
@@ -93,8 +92,7 @@ static dcp_status place_box(struct exchange *exchange, const struct share_atom *
             break;
         if (!box_contains(item->region, box))
             continue;
-        const struct state_tensor *tensor =
-            sharing->flat->entries[item->wanted].node->as.tensor;
+        const struct state_tensor *tensor = sharing->flat->entries[item->wanted].node->as.tensor;
         RETURN_IF_ERROR(shard_place_region(entry, box, bytes, box, tensor->dtype,
                                            &tensor->chunks[item->chunk]));
         exchange->moved += elements * dcp_dtype_size(tensor->dtype);
@@ -124,15 +122,14 @@ static dcp_status place_segment(struct exchange *exchange, const struct share_se
 }
 
 /* Puts a window of a rank where it belongs. */
-static dcp_status place_window(struct exchange *exchange, uint32_t rank,
-                               const unsigned char *bytes)
+static dcp_status place_window(struct exchange *exchange, uint32_t rank, const unsigned char *bytes)
 {
     struct share_cursor cursor = exchange->passages[rank].start;
     struct share_window window = {0};
     struct share_segment segment;
     uint64_t payload = 0;
-    while (share_window_next(exchange->share, exchange->sharing->metadata, &window, &cursor,
-                             &segment))
+    while (
+        share_window_next(exchange->share, exchange->sharing->metadata, &window, &cursor, &segment))
         RETURN_IF_ERROR(place_segment(exchange, &segment, bytes + segment.place, &payload));
     if (rank != exchange->rank)
         exchange->received_bytes += payload;
@@ -171,8 +168,7 @@ static void mark_receivers(struct exchange *exchange)
         return;
     exchange->set = set;
     for (uint32_t rank = 0; rank < exchange->share->rank_count; rank++)
-        exchange->to[rank] =
-            rank != exchange->rank && load_share_wants(exchange->share, set, rank);
+        exchange->to[rank] = rank != exchange->rank && load_share_wants(exchange->share, set, rank);
 }
 
 static dcp_status place_round(struct exchange *exchange, const unsigned char *own)

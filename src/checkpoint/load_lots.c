@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lots of bytes that are read ahead of being sent: each holds some windows, so that reads are large
- * however small the windows are. A thread fills them in turn; where the system has none to give, the
- * caller's does. */
+ * however small the windows are. A thread fills them in turn; where the system has none to give,
+ * the caller's does. */
 #include <pthread.h>
 
 #include "base/error.h"
@@ -56,8 +56,6 @@ static dcp_status open_for(struct load_lots *lots, const struct share_run *run)
     const struct share_atom *atom = &lots->share->atoms[run->atom];
     const struct metadata_entry *entry = &sharing->metadata->entries[atom->entry];
     const struct metadata_piece *piece = &entry->pieces[atom->piece];
-    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
-    dcp_verification verification = sharing->options->verification;
     bool cut = is_cut(atom, run);
     if (lots->piece && lots->piece_atom->entry == atom->entry &&
         lots->piece_atom->piece == atom->piece && lots->piece_cut == cut)
@@ -66,11 +64,8 @@ static dcp_status open_for(struct load_lots *lots, const struct share_run *run)
     lots->piece = NULL;
     lots->piece_atom = atom;
     lots->piece_cut = cut;
-    /* The blocks at the cuts are checked by both sides. */
-    if (cut && verification == DCP_VERIFY_READ)
-        verification = DCP_VERIFY_WIDEN;
-    return shard_piece_open(sharing->reader, entry, piece, atom->region,
-                            !cut && box_equal(stored, atom->region), verification, &lots->piece);
+    return shard_piece_open(sharing->reader, entry, piece, atom->region, cut,
+                            sharing->options->verification, &lots->piece);
 }
 
 /* Reads elements of a run that follow each other. */
@@ -83,8 +78,7 @@ static dcp_status read_elements(struct load_lots *lots, const struct share_run *
     RETURN_IF_ERROR(open_for(lots, run));
     while (from < end) {
         struct box_storage box;
-        int64_t taken =
-            shape_next_box(whole.ndim, whole.sizes, from, end, box.offsets, box.sizes);
+        int64_t taken = shape_next_box(whole.ndim, whole.sizes, from, end, box.offsets, box.sizes);
         for (int32_t i = 0; i < whole.ndim; i++)
             box.offsets[i] += whole.offsets[i];
         RETURN_IF_ERROR(shard_piece_read(lots->piece, box_of(whole.ndim, &box), bytes));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How ranks find out what several of them want. Most say the same, so that each first tells a digest
- * of what it wants; of those with the same one, the lowest speaks for all. */
+/* How ranks find out what several of them want. Most say the same, so that each first tells a
+ * digest of what it wants; of those with the same one, the lowest speaks for all. */
 #include <inttypes.h>
 
 #include "base/checksum.h"
@@ -82,8 +82,8 @@ static dcp_status hear_summaries(struct agreement *agreement, const struct group
         costs->distinct = wanted > costs->distinct ? wanted : costs->distinct;
     }
     costs->exchanged = costs->wanted - costs->distinct;
-    agreement->goes_on = sharing->options->reading == DCP_READING_COOPERATIVE ||
-                         load_share_pays(costs);
+    agreement->goes_on =
+        sharing->options->reading == DCP_READING_COOPERATIVE || load_share_pays(costs);
     return DCP_OK;
 }
 
@@ -113,9 +113,12 @@ static dcp_status exchange_summaries(struct agreement *agreement, dcp_status sta
         for (uint32_t class = 0; class < agreement->class_count; class ++)
             answer.data[1 + agreement->speakers[class]] = 1;
     }
-    status = group_broadcast(agreement->group, &telling, root, status, answer.data, answer.size,
-                             &heard);
-    if (status == DCP_OK && heard.size == agreement->rank_count + (size_t)1) {
+    status =
+        group_broadcast(agreement->group, &telling, root, status, answer.data, answer.size, &heard);
+    if (status == DCP_OK && heard.size != agreement->rank_count + (size_t)1)
+        status = dcp_error_set(DCP_ERR_GROUP, "%zu bytes of an answer, expected %" PRIu32,
+                               heard.size, agreement->rank_count + 1);
+    if (status == DCP_OK) {
         agreement->goes_on = heard.data[0] != 0;
         agreement->speaks = heard.data[1 + dcp_group_rank(agreement->group)] != 0;
     }
@@ -147,16 +150,15 @@ static dcp_status answer_wants(struct agreement *agreement, const struct share_w
     const dcp_load_options *options = sharing->options;
     struct share_costs *costs = &agreement->costs;
     const struct share_rules rules = {
-        .cut_streams = sharing->metadata->save_id[0] != '\0' ||
-                       options->verification == DCP_VERIFY_NONE,
+        .cut_streams =
+            sharing->metadata->save_id[0] != '\0' || options->verification == DCP_VERIFY_NONE,
         .cut_size = CUT_SIZE,
         .receive_bytes = SHARING_RECEIVE_BYTES,
         .largest_window = SHARING_LOT_BYTES,
     };
     struct load_share share;
-    dcp_status status =
-        load_share_make(sharing->metadata, wants, agreement->class_count, agreement->class_of,
-                        agreement->rank_count, &rules, &share);
+    dcp_status status = load_share_make(sharing->metadata, wants, agreement->class_count,
+                                        agreement->class_of, agreement->rank_count, &rules, &share);
     costs->wanted = share.bytes_wanted;
     costs->distinct = share.bytes_distinct;
     costs->exchanged = share.bytes_exchanged;
@@ -198,8 +200,8 @@ static dcp_status exchange_wants(struct agreement *agreement, struct load_share 
                                      agreement->speaks ? agreement->mine.size : 0, &all);
     if (agreement->coordinates && status == DCP_OK)
         status = hear_wants(agreement, &all, &answer);
-    status = group_broadcast(agreement->group, &telling, root, status, answer.data, answer.size,
-                             &heard);
+    status =
+        group_broadcast(agreement->group, &telling, root, status, answer.data, answer.size, &heard);
     if (status == DCP_OK && heard.size != 0)
         status = load_share_decode(heard.data, heard.size, agreement->sharing->metadata,
                                    agreement->rank_count, share);

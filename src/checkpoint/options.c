@@ -97,6 +97,9 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
     RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
     if (!strictness_is_known(options->strictness))
         return out_of_range("strictness", (int)options->strictness);
+    if (options->reading != DCP_READING_AUTO && options->reading != DCP_READING_DIRECT &&
+        options->reading != DCP_READING_COOPERATIVE)
+        return out_of_range("reading", (int)options->reading);
     RETURN_IF_ERROR(io_check(options->io));
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",

@@ -14,7 +14,7 @@ struct trait {
     uint64_t value;
 };
 
-enum { TRAITS = 8 };
+enum { TRAITS = 9 };
 
 static void append_text(struct buffer *bytes, const char *text)
 {
@@ -59,6 +59,7 @@ static dcp_status list_traits(const dcp_load_options *options, struct trait trai
         {"exclude", true, 0},
         {"renames", true, 0},
         {"members", true, 0},
+        {"reading", false, (uint64_t)options->reading},
     };
     memcpy(traits, all, sizeof all);
     RETURN_IF_ERROR(digest_texts(options->include, options->include_count, &traits[4].value));

@@ -82,20 +82,25 @@ static bool is_worth_widening(const struct stored_item *item, const struct tenso
            bytes / WIDEN_BLOCKS >= item->file->block_size;
 }
 
+/* How much of a piece is read: all of it, in order; a region; or only some of a region. */
+enum extent { EXTENT_WHOLE, EXTENT_REGION, EXTENT_PART };
+
 /* Sees to it that what is read is checked, each byte once: by its record's CRC if that is at hand,
  * by whole blocks if there are many; else by the CRC if the record is read as a whole, or if
  * everything is to be checked and nothing else can; otherwise by blocks that happen to be whole. */
 static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
-                                struct box region, dcp_verification verification, bool whole)
+                                struct box region, enum extent extent,
+                                dcp_verification verification)
 {
     bool footer = item->file->footer == FOOTER_GOOD;
     bool at_hand = item->memory || item->inflated;
-    bool record = view->has_crc && whole && is_record(view);
+    bool record = view->has_crc && extent == EXTENT_WHOLE && is_record(view);
     if (verification == DCP_VERIFY_NONE || (at_hand && !view->has_crc))
         return DCP_OK;
     if (at_hand)
         return check_record(item, view);
-    if (footer && (verification == DCP_VERIFY_WIDEN || is_worth_widening(item, view, region)))
+    if (footer && (verification == DCP_VERIFY_WIDEN || extent == EXTENT_PART ||
+                   is_worth_widening(item, view, region)))
         return checked_source_widen(&item->checked);
     if (footer && !record)
         return checked_source_hash(&item->checked);
@@ -137,12 +142,17 @@ static dcp_status blame(const struct shard_reader *reader, const struct metadata
 
 static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *reader,
                              const struct metadata_entry *entry, const struct metadata_piece *piece,
-                             struct box region, bool whole, dcp_verification verification)
+                             struct box region, bool partly, dcp_verification verification)
 {
-    RETURN_IF_ERROR(stored_item_open(&opened->item, reader, entry, piece, verification, whole));
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    enum extent extent = partly                      ? EXTENT_PART
+                         : box_equal(stored, region) ? EXTENT_WHOLE
+                                                     : EXTENT_REGION;
+    RETURN_IF_ERROR(stored_item_open(&opened->item, reader, entry, piece, verification,
+                                     extent == EXTENT_WHOLE));
     dcp_status status = stored_item_view(&opened->item, &opened->view);
     if (status == DCP_OK)
-        status = arrange_check(&opened->item, &opened->view, region, verification, whole);
+        status = arrange_check(&opened->item, &opened->view, region, extent, verification);
     if (status != DCP_OK)
         stored_item_close(&opened->item);
     return status;
@@ -156,9 +166,7 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
     RETURN_IF_ERROR(check_boxes(entry, piece, region, target));
     if (box_volume(region) == 0)
         return DCP_OK;
-    bool whole =
-        box_volume(region) == box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
-    dcp_status status = open_piece(&opened, reader, entry, piece, region, whole, verification);
+    dcp_status status = open_piece(&opened, reader, entry, piece, region, false, verification);
     if (status != DCP_OK)
         return blame(reader, entry, piece, status);
     uint64_t wanted = (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype);
@@ -171,13 +179,13 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
 }
 
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
-                            const struct metadata_piece *piece, struct box region, bool whole,
+                            const struct metadata_piece *piece, struct box region, bool partly,
                             dcp_verification verification, struct shard_piece **opened)
 {
     struct shard_piece *made = *opened = memory_allocate(sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "an open piece");
-    dcp_status status = open_piece(made, reader, entry, piece, region, whole, verification);
+    dcp_status status = open_piece(made, reader, entry, piece, region, partly, verification);
     if (status == DCP_OK)
         return DCP_OK;
     memory_release(made);

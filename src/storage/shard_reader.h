@@ -74,11 +74,10 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
 /* A piece of a tensor, open, to be read part after part: checksums hold as if parts that follow
  * each other had been read at once. For one thread. Tells no progress. */
 struct shard_piece;
-/* region: what will be read, in parts that follow each other row-major; or only some of it, which
- * then is to be read with DCP_VERIFY_WIDEN. whole: the region is all of the piece and all of it
- * will be read. */
+/* region: what will be read, in parts that follow each other row-major. partly: not all of it, so
+ * that blocks at the ends are read whole to be checked. */
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
-                            const struct metadata_piece *piece, struct box region, bool whole,
+                            const struct metadata_piece *piece, struct box region, bool partly,
                             dcp_verification verification, struct shard_piece **opened);
 /* Reads a region into dense memory, in the stored dtype. */
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);

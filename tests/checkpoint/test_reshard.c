@@ -41,6 +41,7 @@ static const int64_t shapes[][3] = {{13, 7, 2}, {3, 9, 1}};
 struct job {
     const struct layout *layout;
     dcp_save_options save;
+    dcp_reading reading;
     dcp_tensor tensors[RANKS_MAX][SHAPE_COUNT];
     int32_t *data[RANKS_MAX][SHAPE_COUNT];
 };
@@ -140,7 +141,9 @@ static dcp_status check_filled(struct rank *self, dcp_state *root)
 
 static dcp_status load_body(struct rank *self)
 {
-    dcp_load_options options = {.group = self->group, .timeout_seconds = 30};
+    const struct job *job = self->context;
+    dcp_load_options options = {
+        .group = self->group, .timeout_seconds = 30, .reading = job->reading};
     dcp_state *root = dcp_state_new();
     dcp_status status = make_state(self, root, false);
     if (status == DCP_OK)
@@ -163,9 +166,12 @@ static void save_as(const struct layout *layout, const char *path, const dcp_sav
     assert_int_equal(faults, 0);
 }
 
+/* Each rank for itself, and for each other. */
 static void load_as(const struct layout *layout, const char *path)
 {
     struct job job = {.layout = layout};
+    ranks_must(layout_size(layout), path, load_body, &job);
+    job.reading = DCP_READING_COOPERATIVE;
     ranks_must(layout_size(layout), path, load_body, &job);
 }
 

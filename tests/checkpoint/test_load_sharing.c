@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Ranks that read for each other: each byte is read once, everyone gets what it wants, and the
+ * reading is shared evenly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/conductor.h"
+#include "checkpoint/wanted_parts.h"
+#include "group/collective.h"
+
+struct trial {
+    int64_t rows;
+    enum want want;
+    dcp_reading reading;
+    dcp_verification verification;
+    bool wide;
+    bool remote;  /* the file system says so */
+    bool derived; /* the group has broadcasts only */
+    uint64_t group_rate;
+    dcp_figures figures[RANKS_MAX];
+    uint64_t wanted[RANKS_MAX];
+};
+
+static bool always(void *context, const char *path)
+{
+    (void)context;
+    (void)path;
+    return true;
+}
+
+static dcp_status load_body(struct rank *self)
+{
+    struct trial *trial = self->context;
+    struct wanted_parts parts;
+    struct file_ops ops = file_ops_system;
+    dcp_figures *figures = &trial->figures[self->rank];
+    figures->size_of = sizeof *figures;
+    const dcp_load_options options = {.group = self->group,
+                                      .timeout_seconds = 30,
+                                      .convert = trial->wide,
+                                      .reading = trial->reading,
+                                      .verification = trial->verification,
+                                      .group_bytes_per_second = trial->group_rate,
+                                      .figures = figures};
+    if (trial->remote)
+        ops.remote = always;
+    if (trial->derived)
+        self->group->operations.all_to_all = NULL;
+    wanted_parts_init(&parts, trial->rows, trial->want, self->rank, self->size, trial->wide, false);
+    dcp_status status = checkpoint_load(&ops, parts.root, self->path, &options, NULL);
+    if (status == DCP_OK)
+        status = wanted_parts_check(&parts);
+    trial->wanted[self->rank] = wanted_parts_bytes(&parts);
+    wanted_parts_free(&parts);
+    return status;
+}
+
+static uint64_t total_read(const struct trial *trial, int ranks)
+{
+    uint64_t total = 0;
+    for (int r = 0; r < ranks; r++)
+        total += trial->figures[r].bytes_read;
+    return total;
+}
+
+static uint64_t total_exchanged(const struct trial *trial, int ranks)
+{
+    uint64_t total = 0;
+    for (int r = 0; r < ranks; r++)
+        total += trial->figures[r].bytes_exchanged;
+    return total;
+}
+
+/* What one rank reads of everything. */
+static uint64_t read_by_one(const char *path, int64_t rows)
+{
+    struct trial trial = {.rows = rows};
+    ranks_must(1, path, load_body, &trial);
+    return trial.figures[0].bytes_read;
+}
+
+/* Footers and objects are still read by each rank. */
+static uint64_t around(int ranks)
+{
+    return (uint64_t)ranks * 24 * 1024;
+}
+
+/* Large enough for several windows a rank; the large tensor is cut. */
+enum { ROWS = 4003 };
+
+static void everyone_wants_everything(void **state)
+{
+    const char *path = path_in(state, "c");
+    wanted_parts_save(path, ROWS, NULL);
+    uint64_t once = read_by_one(path, ROWS);
+    for (int ranks = 2; ranks <= 8; ranks *= 2)
+        for (int derived = 0; derived < 2; derived++) {
+            struct trial trial = {
+                .rows = ROWS, .reading = DCP_READING_COOPERATIVE, .derived = derived};
+            ranks_must(ranks, path, load_body, &trial);
+            uint64_t read = total_read(&trial, ranks);
+            assert_in_range(read, once, once + around(ranks));
+            assert_int_equal(total_exchanged(&trial, ranks),
+                             trial.wanted[0] * (uint64_t)(ranks - 1));
+            trial.reading = DCP_READING_DIRECT;
+            ranks_must(ranks, path, load_body, &trial);
+            assert_int_equal(total_read(&trial, ranks), once * (uint64_t)ranks);
+            assert_int_equal(total_exchanged(&trial, ranks), 0);
+        }
+}
+
+/* Of one tensor that is nearly all of the state. */
+static void a_huge_tensor_is_read_evenly(void **state)
+{
+    const char *path = path_in(state, "c");
+    wanted_parts_save(path, 3 * ROWS, NULL);
+    struct trial trial = {.rows = 3 * ROWS, .reading = DCP_READING_COOPERATIVE};
+    ranks_must(4, path, load_body, &trial);
+    uint64_t share = total_read(&trial, 4) / 4;
+    for (int r = 0; r < 4; r++)
+        assert_in_range(trial.figures[r].bytes_read, share - share / 8, share + share / 8);
+    assert_in_range(total_read(&trial, 4), 0, read_by_one(path, 3 * ROWS) + around(4));
+}
+
+static void check_all_wants(const char *path, int64_t rows, struct trial trial)
+{
+    trial.rows = rows;
+    trial.reading = DCP_READING_COOPERATIVE;
+    for (int ranks = 2; ranks <= 5; ranks++)
+        for (trial.want = 0; trial.want < WANTS; trial.want++) {
+            trial.wide = false;
+            ranks_must(ranks, path, load_body, &trial);
+            trial.wide = true;
+            ranks_must(ranks, path, load_body, &trial);
+        }
+}
+
+static dcp_status save_hybrid(struct rank *self)
+{
+    const dcp_save_options options = {.group = self->group, .overwrite = DCP_OVERWRITE_REPLACE};
+    const int64_t *rows = self->context;
+    struct wanted_parts parts;
+    wanted_parts_init(&parts, *rows, WANT_HYBRID, self->rank, self->size, false, true);
+    dcp_status status = dcp_save(parts.root, self->path, &options);
+    wanted_parts_free(&parts);
+    return status;
+}
+
+static void everyone_gets_what_it_wants(void **state)
+{
+    int64_t rows = 501;
+    wanted_parts_save(path_in(state, "c"), rows, NULL);
+    check_all_wants(path_in(state, "c"), rows, (struct trial){0});
+    ranks_must(6, path_in(state, "d"), save_hybrid, &rows);
+    check_all_wants(path_in(state, "d"), rows, (struct trial){0});
+    rows = 3001;
+    ranks_must(4, path_in(state, "d"), save_hybrid, &rows);
+    check_all_wants(path_in(state, "d"), rows, (struct trial){.verification = DCP_VERIFY_WIDEN});
+    check_all_wants(path_in(state, "d"), rows, (struct trial){.verification = DCP_VERIFY_NONE});
+}
+
+static void compressed_streams_are_read_once(void **state)
+{
+#if DCP_HAVE_ZSTD
+    const char *path = path_in(state, "c");
+    const dcp_save_options options = {.compression = DCP_COMPRESSION_ZSTD};
+    wanted_parts_save(path, ROWS, &options);
+    uint64_t once = read_by_one(path, ROWS);
+    struct trial trial = {.rows = ROWS, .reading = DCP_READING_COOPERATIVE};
+    ranks_must(4, path, load_body, &trial);
+    assert_in_range(total_read(&trial, 4), once, once + around(4));
+    wanted_parts_save(path, 501,
+                      &(dcp_save_options){.overwrite = DCP_OVERWRITE_REPLACE,
+                                          .compression = DCP_COMPRESSION_ZSTD});
+    check_all_wants(path, 501, trial);
+#else
+    (void)state;
+    skip();
+#endif
+}
+
+/* Overlapping wants: each row is read once all the same. */
+static void overlaps_are_read_once(void **state)
+{
+    const char *path = path_in(state, "c");
+    wanted_parts_save(path, ROWS, NULL);
+    uint64_t once = read_by_one(path, ROWS);
+    for (enum want want = WANT_OVERLAPS; want <= WANT_MIXED; want++) {
+        struct trial trial = {.rows = ROWS, .want = want, .reading = DCP_READING_COOPERATIVE};
+        ranks_must(4, path, load_body, &trial);
+        assert_in_range(total_read(&trial, 4), once, once + once / 50 + around(4));
+        uint64_t wanted = 0;
+        for (int r = 0; r < 4; r++)
+            wanted += trial.wanted[r];
+        assert_true(total_exchanged(&trial, 4) > wanted / 4);
+    }
+}
+
+/* Directly from a local file system, cooperatively over a network, if there is enough to save. */
+static void the_way_is_chosen_by_cost(void **state)
+{
+    const char *path = path_in(state, "c");
+    wanted_parts_save(path, 2 * ROWS, NULL);
+    struct trial trial = {.rows = 2 * ROWS};
+    ranks_must(4, path, load_body, &trial);
+    assert_int_equal(total_exchanged(&trial, 4), 0);
+    trial.group_rate = (uint64_t)16 << 30;
+    ranks_must(4, path, load_body, &trial);
+    assert_true(total_exchanged(&trial, 4) > 0);
+    trial.group_rate = 0;
+    trial.remote = true;
+    ranks_must(4, path, load_body, &trial);
+    assert_true(total_exchanged(&trial, 4) > 0);
+    trial.group_rate = (uint64_t)1 << 20;
+    ranks_must(4, path, load_body, &trial);
+    assert_int_equal(total_exchanged(&trial, 4), 0);
+    wanted_parts_save(path, 500, &(dcp_save_options){.overwrite = DCP_OVERWRITE_REPLACE});
+    trial = (struct trial){.rows = 500, .remote = true};
+    ranks_must(4, path, load_body, &trial);
+    assert_int_equal(total_exchanged(&trial, 4), 0);
+}
+
+#define directory_test(test)                                                                       \
+    cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        directory_test(everyone_wants_everything),
+        directory_test(a_huge_tensor_is_read_evenly),
+        directory_test(everyone_gets_what_it_wants),
+        directory_test(compressed_streams_are_read_once),
+        directory_test(overlaps_are_read_once),
+        directory_test(the_way_is_chosen_by_cost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
