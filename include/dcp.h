@@ -16,6 +16,7 @@
 #include "dcp/group.h"
 #include "dcp/load.h"
 #include "dcp/mesh.h"
+#include "dcp/optimizer.h"
 #include "dcp/plan_item.h"
 #include "dcp/progress.h"
 #include "dcp/save.h"

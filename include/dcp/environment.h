@@ -64,6 +64,19 @@ typedef enum dcp_io {
     DCP_IO_BUFFERED = 8 /**< through the page cache */
 } dcp_io;
 
+/**
+ * Which of those who use the disk go first. It is Linux's I/O priority of the threads that move
+ * bytes for a save or load, and of their transfers by io_uring; the caller's threads have their own
+ * again when the call returns. It is heeded by I/O schedulers that know priorities (bfq,
+ * mq-deadline), and for bytes that go around the page cache: others are written by the kernel, at
+ * its own time.
+ */
+typedef enum dcp_io_priority {
+    DCP_IO_PRIORITY_KEPT = 0, /**< that of the calling threads */
+    DCP_IO_PRIORITY_LOW = 1,  /**< the lowest of the usual class */
+    DCP_IO_PRIORITY_IDLE = 2  /**< when nobody else uses the disk: it can take for ever */
+} dcp_io_priority;
+
 #ifdef __cplusplus
 }
 #endif

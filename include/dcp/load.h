@@ -181,6 +181,8 @@ typedef struct dcp_load_options {
     /** Bytes a second that each rank can send to others while all do, for #DCP_READING_AUTO; 0
      * means 1 GiB/s. */
     uint64_t group_bytes_per_second;
+
+    dcp_io_priority io_priority; /**< of reading */
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -86,6 +86,14 @@ typedef struct dcp_save_options {
      * each of them takes about 10 MiB at level 3, 100 MiB at level 19 and 800 MiB at level 22. */
     int32_t compression_threads;
 
+    /** Bytes per second that this rank writes to its shard files at most; 0: any number. Mind the
+     * other ranks' timeout_seconds. */
+    uint64_t write_rate;
+    /** Threads that write one file: those of #DCP_IO_POOL, and those that share a large tensor; at
+     * most #DCP_MAX_THREADS. 0: a few, as processors are at hand. */
+    int32_t io_threads;
+    dcp_io_priority io_priority; /**< of writing shard files */
+
     /** Take part in the planning and the writing; NULL: the library's own ways. Borrowed for the
      * call. */
     const dcp_save_planner *planner;

@@ -41,7 +41,8 @@ struct file_transfer {
     void *bytes;
     size_t size;
     uint64_t offset;
-    void *owner; /* comes back with the completion */
+    uint16_t priority; /* Linux's number; 0: that of whoever submits it */
+    void *owner;       /* comes back with the completion */
 };
 
 /* As what pread and pwrite give. */

@@ -63,6 +63,7 @@ int file_ring_submit(void *context, void *queue, const struct file_transfer *tra
         io_uring_prep_write(entry, transfer->descriptor, transfer->bytes, size, transfer->offset);
     else
         io_uring_prep_read(entry, transfer->descriptor, transfer->bytes, size, transfer->offset);
+    entry->ioprio = transfer->priority;
     io_uring_sqe_set_data(entry, transfer->owner);
     int result = 0;
     for (int i = 0; i < TRIES; i++) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/io_priority.h"
 #include "base/memory.h"
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
@@ -99,7 +100,8 @@ static dcp_status decode_for_me(struct load *load, const struct buffer *message)
                                         &load->reader);
     memory_release(path);
     if (status == DCP_OK)
-        shard_reader_set_io(load->reader, load->options.io, &load->operation.progress);
+        shard_reader_set_io(load->reader, load->options.io, load->options.io_priority,
+                            &load->operation.progress);
     /* One rank's look is enough, and its failure becomes everyone's. */
     if (status == DCP_OK && load->coordinates && load->options.verification != DCP_VERIFY_NONE)
         status = storage_check_replicas(load->reader);
@@ -235,15 +237,19 @@ static dcp_status fill(struct load *load, dcp_status status)
     };
     status = operation_enter_moving(&load->operation, DCP_PHASE_READING, load->plan.bytes_wanted,
                                     status);
+    int priority = io_priority_enter(load->options.io_priority);
     if (status == DCP_OK)
         status = load_read_objects(&load->flat, &load->metadata, &load->plan, load->reader,
                                    load->options.verification, &load->objects);
+    io_priority_leave(priority);
     if (status == DCP_OK)
         status = load_allocate(&load->flat, &load->plan);
     status = load_share_agree(&sharing, status, &load->share, &load->rest);
     RETURN_IF_ERROR(agree(load, "reading objects", status));
 
+    priority = io_priority_enter(load->options.io_priority);
     status = fill_tensors(load, &sharing);
+    io_priority_leave(priority);
     if (status != DCP_OK)
         return error_prefix(status, "tensors may be partly filled");
 

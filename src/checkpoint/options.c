@@ -35,6 +35,12 @@ static dcp_status out_of_range(const char *field, int value)
     return dcp_error_set(DCP_ERR_ARGUMENT, "%s is %d, which is none of its values", field, value);
 }
 
+static dcp_status check_io_priority(dcp_io_priority priority)
+{
+    return (unsigned)priority > DCP_IO_PRIORITY_IDLE ? out_of_range("io_priority", (int)priority)
+                                                     : DCP_OK;
+}
+
 /* Threads that compress if nobody says how many. */
 static int32_t choose_compression_threads(void)
 {
@@ -77,6 +83,10 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
         options->thread_count = 1;
     RETURN_IF_ERROR(io_check(options->io));
     RETURN_IF_ERROR(check_compression(options));
+    RETURN_IF_ERROR(check_io_priority(options->io_priority));
+    if (options->io_threads < 0 || options->io_threads > DCP_MAX_THREADS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "io_threads is %d, expected 0 to %d",
+                             options->io_threads, DCP_MAX_THREADS);
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
     return operation_check_figures(options->figures);
@@ -101,6 +111,7 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
         options->reading != DCP_READING_COOPERATIVE)
         return out_of_range("reading", (int)options->reading);
     RETURN_IF_ERROR(io_check(options->io));
+    RETURN_IF_ERROR(check_io_priority(options->io_priority));
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
                              options->thread_count, DCP_MAX_LOAD_THREADS);

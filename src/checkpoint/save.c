@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/io_priority.h"
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/options.h"
@@ -97,16 +98,22 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     struct shard_write_figures written;
     dcp_figures *figures = &saving->operation.figures;
     const dcp_save_options *options = &saving->options;
+    struct rate rate;
+    rate_init(&rate, options->write_rate);
     struct shard_write_options how = {
         .thread_count = (uint32_t)options->thread_count,
         .io = options->io,
+        .manners = {&rate, options->io_priority, (uint32_t)options->io_threads},
         .zstd = options->compression == DCP_COMPRESSION_ZSTD,
         .zstd_level = options->compression_level,
         .zstd_threads = (uint32_t)options->compression_threads,
         .progress = &saving->operation.progress,
     };
+    int priority = io_priority_enter(options->io_priority);
     dcp_status status = shard_files_write(&saving->session, saving->rank, &saving->orders,
                                           saving->local.sources, &how, results, &written);
+    io_priority_leave(priority);
+    rate_free(&rate);
     figures->syncing_seconds = written.syncing_seconds;
     figures->bytes_moved = written.bytes_written;
     figures->files = written.files;

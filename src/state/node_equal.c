@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "state/box.h"
 #include "state/copy.h"
+#include "state/device_memory.h"
 
 /* A value may share parts with itself so that walking it never ends; no value that people make has
  * so many parts. */
@@ -88,6 +89,12 @@ static dcp_status chunk_equal(const struct state_tensor *tensor, const struct st
         *equal = bytes == 0;
         return DCP_OK;
     }
+    if (!a->data || !b->data) {
+        *equal = a->data == b->data;
+        return DCP_OK;
+    }
+    if (!device_is_host(&a->device) || !device_is_host(&b->device))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "tensors on devices are not compared");
     unsigned char *dense = memory_allocate_array((size_t)bytes, 2);
     if (!dense)
         return error_no_memory((size_t)bytes, "tensors to compare");

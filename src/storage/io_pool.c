@@ -73,7 +73,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-dcp_status io_pool_open(const struct file_ops *ops, struct io_pool **opened)
+dcp_status io_pool_open(const struct file_ops *ops, uint32_t thread_count, struct io_pool **opened)
 {
     struct io_pool *pool = memory_allocate_zeroed(1, sizeof *pool);
     if (!pool)
@@ -83,7 +83,8 @@ dcp_status io_pool_open(const struct file_ops *ops, struct io_pool **opened)
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->given, NULL);
     pthread_cond_init(&pool->complete, NULL);
-    while (pool->thread_count < THREADS &&
+    size_t wanted = thread_count == 0 || thread_count > THREADS ? THREADS : thread_count;
+    while (pool->thread_count < wanted &&
            thread_start(&pool->threads[pool->thread_count], run, pool) == 0)
         pool->thread_count++;
     *opened = pool;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/io_priority.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "storage/io_pool.h"
@@ -13,6 +14,7 @@
 /* Where transfers go: to a ring, else to a pool, else nowhere. */
 struct io_queue {
     const struct file_ops *ops;
+    struct io_manners manners;
     bool demands_direct;
     bool writes_back;
     bool direct_refused; /* by the file system, when it came to it */
@@ -70,16 +72,18 @@ static dcp_status choose_way(struct io_queue *queue, uint32_t io, uint64_t size)
         return status;
     if (!(io & DCP_IO_POOL))
         say_once(&said, "several transfers at a time go by threads", dcp_error_message());
-    return io_pool_open(queue->ops, &queue->pool);
+    return io_pool_open(queue->ops, queue->manners.threads, &queue->pool);
 }
 
-dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size, bool write_back,
-                         struct io_queue **opened)
+dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, const struct io_manners *manners,
+                         uint64_t size, bool write_back, struct io_queue **opened)
 {
     struct io_queue *queue = memory_allocate_zeroed(1, sizeof *queue);
     if (!queue)
         return error_no_memory(sizeof *queue, "a queue of transfers");
     queue->ops = ops;
+    if (manners)
+        queue->manners = *manners;
     queue->demands_direct = io & DCP_IO_DIRECT;
     queue->writes_back = write_back && size >= IO_LARGE_FILE;
     dcp_status status = choose_way(queue, io, size);
@@ -120,6 +124,9 @@ static void start(struct io_queue *queue, struct io_transfer *transfer, struct f
     *transfer = (struct io_transfer){.file = file, .what = *what, .pending = true};
     transfer->what.descriptor = direct ? file->direct : file->descriptor;
     transfer->what.owner = transfer;
+    transfer->what.priority = io_priority_number(queue->manners.priority);
+    if (what->write)
+        rate_take(queue->manners.write_rate, what->size);
     transfer->write_back = what->write && !direct && queue->writes_back;
     if (queue->pool) {
         io_pool_submit(queue->pool, transfer);

@@ -6,6 +6,7 @@
 #define STORAGE_IO_QUEUE_H
 
 #include "base/file.h"
+#include "base/rate.h"
 #include "dcp/environment.h"
 
 /* Transfers that one queue takes at a time. */
@@ -27,13 +28,20 @@ struct io_transfer {
     struct io_transfer *next;
 };
 
+/* How transfers go easy on others. All zero: not at all. */
+struct io_manners {
+    struct rate *write_rate;  /* NULL: any */
+    dcp_io_priority priority; /* which threads have on their own, and those that they start */
+    uint32_t threads;         /* of a pool, at most; 0: as many as are good */
+};
+
 /* Checks flags of dcp_io. */
 dcp_status io_check(uint32_t io);
-/* size: of the file that it is for. write_back: what goes through the page cache is sent on to the
- * disk at once, so that a sync finds little left to do. DCP_ERR_UNSUPPORTED if what io demands is
- * not there. */
-dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, uint64_t size, bool write_back,
-                         struct io_queue **queue);
+/* size: of the file that it is for. manners: kept; NULL is as all zero. write_back: what goes
+ * through the page cache is sent on to the disk at once, so that a sync finds little left to do.
+ * DCP_ERR_UNSUPPORTED if what io demands is not there. */
+dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, const struct io_manners *manners,
+                         uint64_t size, bool write_back, struct io_queue **queue);
 /* Opens the file for direct transfers as well, with the flags that it was opened with, if io
  * demands or allows it for a file of that size. */
 dcp_status io_open_direct(struct file *file, uint32_t io, uint64_t size, unsigned flags);

@@ -124,10 +124,12 @@ dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
     return DCP_OK;
 }
 
-void shard_reader_set_io(struct shard_reader *reader, uint32_t io, struct progress *progress)
+void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,
+                         struct progress *progress)
 {
     reader->progress = progress;
     reader->io = io;
+    reader->manners.priority = priority;
 }
 
 dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata)

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/byte_source.h"
+#include "storage/io_queue.h"
 #include "storage/shard_reader.h"
 
 enum footer_state { FOOTER_NONE, FOOTER_GOOD, FOOTER_DAMAGED };
@@ -35,7 +36,8 @@ struct read_lane; /* what reading ahead takes */
 struct shard_reader {
     const struct file_ops *ops;
     char *directory;
-    uint32_t io;               /* flags of dcp_io */
+    uint32_t io; /* flags of dcp_io */
+    struct io_manners manners;
     struct progress *progress; /* NULL: nobody is told */
     enum storage_form form;
     const struct metadata *metadata; /* where the caller keeps it */

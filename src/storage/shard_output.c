@@ -42,7 +42,8 @@ static void choose_buffers(struct shard_output *output, const struct shard_outpu
 
 dcp_status shard_output_queue(const struct shard_output *output, struct io_queue **queue)
 {
-    return io_queue_open(output->file.ops, output->io, output->length, output->sync, queue);
+    return io_queue_open(output->file.ops, output->io, &output->manners, output->length,
+                         output->sync, queue);
 }
 
 dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
@@ -51,6 +52,7 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
     *output = (struct shard_output){
         .file = {.descriptor = -1},
         .threads = options->threads > 0 ? options->threads : 1,
+        .manners = options->manners,
         .sync = options->sync,
         .progress = options->progress,
     };

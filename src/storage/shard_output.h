@@ -18,7 +18,8 @@ struct shard_output_options {
     bool estimated;          /* it may be far less, so that no space is taken beforehand */
     size_t buffer_bytes;     /* that may be taken, if more than 128 KiB */
     uint32_t io;             /* flags of dcp_io */
-    uint32_t threads;        /* for a record of 16 MiB or more, written directly; 0 is 1 */
+    struct io_manners manners;
+    uint32_t threads; /* for a record of 16 MiB or more, written directly; 0 is 1 */
     bool sync;
     struct progress *progress; /* NULL: nobody is told */
 };
@@ -28,6 +29,7 @@ struct shard_output {
     struct io_queue *queue;
     uint32_t io;
     uint64_t length; /* of the content, at most */
+    struct io_manners manners;
     uint32_t threads;
     bool sync;
     unsigned char *memory; /* the buffers, one behind the other */

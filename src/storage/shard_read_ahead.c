@@ -71,8 +71,8 @@ static dcp_status take_lane(struct reading *reading)
         lane = memory_allocate_zeroed(1, sizeof *lane);
         if (!lane)
             return error_no_memory(sizeof *lane, "reading ahead");
-        dcp_status status =
-            io_queue_open(reader->ops, reader->io, IO_LARGE_FILE, false, &lane->queue);
+        dcp_status status = io_queue_open(reader->ops, reader->io, &reader->manners, IO_LARGE_FILE,
+                                          false, &lane->queue);
         if (status != DCP_OK) {
             memory_release(lane);
             return status;

@@ -58,9 +58,10 @@ dcp_status storage_check_replicas(struct shard_reader *reader);
 dcp_status storage_check_replica(struct shard_reader *reader,
                                  const struct metadata_replica *replica);
 
-/* How files are read that are opened from now on: flags of dcp_io; and who is told of the stored
- * bytes of tensors as they are read. */
-void shard_reader_set_io(struct shard_reader *reader, uint32_t io, struct progress *progress);
+/* How files are read that are opened from now on: flags of dcp_io, and the priority that reading
+ * threads have; and who is told of the stored bytes of tensors as they are read. */
+void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,
+                         struct progress *progress);
 
 /* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
  * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item

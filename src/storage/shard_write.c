@@ -219,10 +219,11 @@ static uint64_t content_length(const struct file_orders *file)
  * one, so half of the processors. */
 static uint32_t record_threads(const struct shard_files *files)
 {
-    size_t half = thread_processor_count() / 2;
+    size_t half = thread_processor_count() / 2, limit = files->options->manners.threads;
+    size_t most = limit > 0 && limit < RECORD_THREADS ? limit : RECORD_THREADS;
     if (files->options->thread_count > 1 || half < 1)
         return 1;
-    return half < RECORD_THREADS ? (uint32_t)half : RECORD_THREADS;
+    return (uint32_t)(half < most ? half : most);
 }
 
 static dcp_status write_file(void *context, size_t index)
@@ -243,6 +244,7 @@ static dcp_status write_file(void *context, size_t index)
         .estimated = file.results != NULL,
         .buffer_bytes = BUFFER_BYTES / files->options->thread_count,
         .io = files->options->io,
+        .manners = files->options->manners,
         .threads = record_threads(files),
         .progress = file.results ? NULL : files->options->progress,
         .sync = session->sync,

@@ -14,6 +14,7 @@
 #include "state/metadata.h"
 #include "state/node.h"
 #include "state/write_plan.h"
+#include "storage/io_queue.h"
 
 /* A save into one directory; the same on every rank but for the coordinator's duties. */
 struct save_session {
@@ -74,6 +75,7 @@ struct shard_write_figures {
 struct shard_write_options {
     uint32_t thread_count;     /* files that are written side by side, each by a thread */
     uint32_t io;               /* flags of dcp_io */
+    struct io_manners manners; /* its threads are also those that share a large tensor */
     bool zstd;                 /* compress every stream by itself */
     int32_t zstd_level;        /* which format/item_compress.h has checked */
     uint32_t zstd_threads;     /* of all files together, at least 1 */

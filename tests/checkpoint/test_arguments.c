@@ -442,6 +442,9 @@ static void save_options(void **state)
         {{.thread_count = -1}, "thread_count"},
         {{.thread_count = DCP_MAX_THREADS + 1}, "thread_count"},
         {{.compression = (dcp_compression)2}, "compression"},
+        {{.io_threads = -1}, "io_threads"},
+        {{.io_threads = DCP_MAX_THREADS + 1}, "io_threads"},
+        {{.io_priority = (dcp_io_priority)3}, "io_priority"},
         {{.compression_threads = -1}, "compression_threads"},
         {{.compression_threads = DCP_MAX_THREADS + 1}, "compression_threads"},
 #if DCP_HAVE_ZSTD
@@ -535,6 +538,7 @@ static void load_options(void **state)
         {{.coordinator = 3}, "coordinator"},
         {{.strictness = (dcp_strictness)3}, "strictness"},
         {{.verification = (dcp_verification)-1}, "verification"},
+        {{.io_priority = (dcp_io_priority)-1}, "io_priority"},
         {{.timeout_seconds = -(double)INFINITY}, "timeout"},
     };
     char *path = save_small(*state);
