@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/load_fill.h"
 
-#include <stdatomic.h>
-
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -56,31 +54,6 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
     return DCP_OK;
 }
 
-struct tensor_reading {
-    const struct flat_state *flat;
-    const struct metadata *metadata;
-    const struct load_plan *plan;
-    struct shard_reader *reader;
-    dcp_verification verification;
-    atomic_uint_fast64_t moved;
-};
-
-static dcp_status read_tensor(void *context, size_t index)
-{
-    struct tensor_reading *reading = context;
-    const struct read_item *item = &reading->plan->items[index];
-    const struct metadata_entry *entry = &reading->metadata->entries[item->entry];
-    if (!entry->is_tensor)
-        return DCP_OK;
-    const struct state_tensor *tensor = reading->flat->entries[item->wanted].node->as.tensor;
-    const struct state_chunk *chunk = &tensor->chunks[item->chunk];
-    RETURN_IF_ERROR(shard_read_tensor(reading->reader, entry, &entry->pieces[item->piece],
-                                      item->region, tensor->dtype, chunk, reading->verification));
-    uint64_t bytes = (uint64_t)box_volume(item->region) * dcp_dtype_size(tensor->dtype);
-    atomic_fetch_add_explicit(&reading->moved, bytes, memory_order_relaxed);
-    return DCP_OK;
-}
-
 /* Other ranks may run beside this one, so half of the processors that it may use. */
 static size_t choose_threads(uint64_t bytes)
 {
@@ -94,10 +67,24 @@ dcp_status load_read_tensors(const struct flat_state *flat, const struct metadat
                              const struct load_plan *plan, struct shard_reader *reader,
                              dcp_verification verification, int32_t thread_count, uint64_t *moved)
 {
-    struct tensor_reading reading = {flat, metadata, plan, reader, verification, 0};
     size_t threads = thread_count > 0 ? (size_t)thread_count : choose_threads(plan->bytes_wanted);
-    dcp_status status = thread_run(plan->count, threads, read_tensor, &reading);
-    *moved = reading.moved;
+    struct shard_request *requests = memory_allocate_array(plan->count, sizeof *requests);
+    size_t count = 0;
+
+    *moved = 0;
+    if (!requests)
+        return error_no_memory(plan->count * sizeof *requests, "a list of reads");
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct read_item *item = &plan->items[i];
+        const struct metadata_entry *entry = &metadata->entries[item->entry];
+        if (!entry->is_tensor)
+            continue;
+        const struct state_tensor *tensor = flat->entries[item->wanted].node->as.tensor;
+        requests[count++] = (struct shard_request){entry, &entry->pieces[item->piece], item->region,
+                                                   tensor->dtype, &tensor->chunks[item->chunk]};
+    }
+    dcp_status status = shard_read_tensors(reader, requests, count, threads, verification, moved);
+    memory_release(requests);
     return status;
 }
 

@@ -85,6 +85,10 @@ static dcp_status crc_piece(struct checked_source *checked, uint64_t position,
     if (checked->record_position < checked->record_end)
         return DCP_OK;
     checked->watching = false;
+    if (checked->parts)
+        return shard_parts_add(checked->parts, checked->part_index, checked->crc,
+                               checked->record_end - checked->record_start, checked->place,
+                               checked->stored_crc);
     if (checked->crc == checked->stored_crc)
         return DCP_OK;
     return checked_crc_error(checked->record_start, checked->stored_crc, checked->crc);
@@ -192,6 +196,15 @@ void checked_source_watch(struct checked_source *checked, uint64_t offset, uint6
     checked->record_end = checked->record_start + length;
     checked->crc = 0;
     checked->stored_crc = crc;
+}
+
+void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,
+                               struct shard_parts *parts, size_t part, uint64_t place, uint32_t crc)
+{
+    checked_source_watch(checked, offset, length, crc);
+    checked->parts = parts;
+    checked->part_index = part;
+    checked->place = place;
 }
 
 void checked_source_close(struct checked_source *checked)

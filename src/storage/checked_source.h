@@ -12,7 +12,7 @@
 #define STORAGE_CHECKED_SOURCE_H
 
 #include "base/checksum.h"
-#include "storage/shard_file.h"
+#include "storage/shard_request.h"
 
 struct checked_source {
     struct shard_file *file;
@@ -27,6 +27,9 @@ struct checked_source {
     unsigned char *block; /* widened: the block that was read last */
     uint64_t block_index;
 
+    struct shard_parts *parts; /* the record is one part of these; NULL: all of it */
+    size_t part_index;
+    uint64_t place;           /* of the whole record, for messages */
     bool watching;            /* the record has been seen from its beginning to record_position */
     uint64_t record_position; /* in the file, as record_end */
     uint64_t record_end;
@@ -47,6 +50,11 @@ dcp_status checked_source_widen(struct checked_source *checked);
 /* Checks a record's CRC when it passes by as a whole. offset: in the part. */
 void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
                           uint32_t crc);
+/* As above, of one part, whose CRC is joined with those of the others. place: of the whole record
+ * in the file; crc: that of all of it. */
+void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,
+                               struct shard_parts *parts, size_t part, uint64_t place,
+                               uint32_t crc);
 void checked_source_close(struct checked_source *checked);
 
 /* The story of a CRC that differs. offset: of the record in the file. */

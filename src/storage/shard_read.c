@@ -85,29 +85,54 @@ static bool is_worth_widening(const struct stored_item *item, const struct tenso
 /* How much of a piece is read: all of it, in order; a region; or only some of a region. */
 enum extent { EXTENT_WHOLE, EXTENT_REGION, EXTENT_PART };
 
+/* What of a piece is read now. */
+struct reading {
+    struct box region;
+    enum extent extent;               /* of all parts together, if there are some */
+    const struct read_window *window; /* NULL, or one that may hold the piece */
+    struct shard_parts *parts;        /* NULL, or the region is one of these */
+    size_t part;
+};
+
+/* A record that is read as a whole, by itself or in parts, is checked as it passes by. */
+static void watch_record(struct stored_item *item, const struct tensor_view *view,
+                         const struct reading *reading)
+{
+    struct box region = reading->region;
+    uint64_t size = dcp_dtype_size(view->dtype), start = 0;
+    if (!reading->parts) {
+        checked_source_watch(&item->checked, view->data_offset, view->data_length, view->crc);
+        return;
+    }
+    for (int32_t i = 0; i < region.ndim; i++)
+        start += (uint64_t)((region.offsets[i] - item->piece->offsets[i]) * view->strides[i]);
+    checked_source_watch_part(&item->checked, view->data_offset + start * size,
+                              (uint64_t)box_volume(region) * size, reading->parts, reading->part,
+                              place_of(item, view), view->crc);
+}
+
 /* Sees to it that what is read is checked, each byte once: by its record's CRC if that is at hand,
  * by whole blocks if there are many; else by the CRC if the record is read as a whole, or if
  * everything is to be checked and nothing else can; otherwise by blocks that happen to be whole. */
 static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
-                                struct box region, enum extent extent,
-                                dcp_verification verification)
+                                const struct reading *reading, dcp_verification verification)
 {
     bool footer = item->file->footer == FOOTER_GOOD;
-    bool at_hand = item->memory || item->inflated;
-    bool record = view->has_crc && extent == EXTENT_WHOLE && is_record(view);
+    bool at_hand = item->at_hand || item->inflated;
+    bool record = view->has_crc && reading->extent == EXTENT_WHOLE && is_record(view);
     if (verification == DCP_VERIFY_NONE || (at_hand && !view->has_crc))
         return DCP_OK;
     if (at_hand)
         return check_record(item, view);
-    if (footer && (verification == DCP_VERIFY_WIDEN || extent == EXTENT_PART ||
-                   is_worth_widening(item, view, region)))
+    if (footer && (verification == DCP_VERIFY_WIDEN || reading->extent == EXTENT_PART ||
+                   is_worth_widening(item, view, reading->region)))
         return checked_source_widen(&item->checked);
     if (footer && !record)
         return checked_source_hash(&item->checked);
     if (view->has_crc && !record && verification == DCP_VERIFY_WIDEN)
         return check_record(item, view);
-    if (view->has_crc)
-        checked_source_watch(&item->checked, view->data_offset, view->data_length, view->crc);
+    if (record || (view->has_crc && !reading->parts))
+        watch_record(item, view, reading);
     return DCP_OK;
 }
 
@@ -142,40 +167,54 @@ static dcp_status blame(const struct shard_reader *reader, const struct metadata
 
 static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *reader,
                              const struct metadata_entry *entry, const struct metadata_piece *piece,
-                             struct box region, bool partly, dcp_verification verification)
+                             const struct reading *reading, dcp_verification verification)
 {
-    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
-    enum extent extent = partly                      ? EXTENT_PART
-                         : box_equal(stored, region) ? EXTENT_WHOLE
-                                                     : EXTENT_REGION;
-    RETURN_IF_ERROR(stored_item_open(&opened->item, reader, entry, piece, verification,
-                                     extent == EXTENT_WHOLE));
+    RETURN_IF_ERROR(stored_item_open_in(&opened->item, reader, entry, piece, verification,
+                                        reading->extent == EXTENT_WHOLE, reading->window));
     dcp_status status = stored_item_view(&opened->item, &opened->view);
     if (status == DCP_OK)
-        status = arrange_check(&opened->item, &opened->view, region, extent, verification);
+        status = arrange_check(&opened->item, &opened->view, reading, verification);
     if (status != DCP_OK)
         stored_item_close(&opened->item);
     return status;
+}
+
+dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
+                              dcp_verification verification, const struct read_window *window,
+                              struct shard_parts *parts, size_t part)
+{
+    const struct metadata_entry *entry = request->entry;
+    const struct metadata_piece *piece = request->piece;
+    struct shard_piece opened;
+    RETURN_IF_ERROR(check_boxes(entry, piece, request->region, request->target));
+    if (box_volume(request->region) == 0)
+        return DCP_OK;
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    int64_t volume = parts ? shard_parts_volume(parts) : box_volume(request->region);
+    struct reading reading = {.region = request->region,
+                              .extent = volume == box_volume(stored) ? EXTENT_WHOLE : EXTENT_REGION,
+                              .window = window,
+                              .parts = parts,
+                              .part = part};
+    dcp_status status = open_piece(&opened, reader, entry, piece, &reading, verification);
+    if (status != DCP_OK)
+        return blame(reader, entry, piece, status);
+    uint64_t wanted = (uint64_t)box_volume(request->region) * dcp_dtype_size(entry->dtype);
+    opened.item.checked.part = (struct progress_part){reader->progress, wanted};
+    status =
+        read_into(&opened.item, request->region, &opened.view, request->dtype, request->target);
+    if (status == DCP_OK)
+        status = progress_part_end(&opened.item.checked.part);
+    stored_item_close(&opened.item);
+    return blame(reader, entry, piece, status);
 }
 
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification)
 {
-    struct shard_piece opened;
-    RETURN_IF_ERROR(check_boxes(entry, piece, region, target));
-    if (box_volume(region) == 0)
-        return DCP_OK;
-    dcp_status status = open_piece(&opened, reader, entry, piece, region, false, verification);
-    if (status != DCP_OK)
-        return blame(reader, entry, piece, status);
-    uint64_t wanted = (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype);
-    opened.item.checked.part = (struct progress_part){reader->progress, wanted};
-    status = read_into(&opened.item, region, &opened.view, dtype, target);
-    if (status == DCP_OK)
-        status = progress_part_end(&opened.item.checked.part);
-    stored_item_close(&opened.item);
-    return blame(reader, entry, piece, status);
+    struct shard_request request = {entry, piece, region, dtype, target};
+    return shard_read_request(reader, &request, verification, NULL, NULL, 0);
 }
 
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
@@ -185,7 +224,12 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
     struct shard_piece *made = *opened = memory_allocate(sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "an open piece");
-    dcp_status status = open_piece(made, reader, entry, piece, region, partly, verification);
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    const struct reading reading = {.region = region,
+                                    .extent = partly                      ? EXTENT_PART
+                                              : box_equal(stored, region) ? EXTENT_WHOLE
+                                                                          : EXTENT_REGION};
+    dcp_status status = open_piece(made, reader, entry, piece, &reading, verification);
     if (status == DCP_OK)
         return DCP_OK;
     memory_release(made);

@@ -91,6 +91,22 @@ dcp_status shard_place_region(const struct metadata_entry *entry, struct box hel
                               const void *elements, struct box region, dcp_dtype dtype,
                               const struct state_chunk *target);
 
+/* A region that is wanted; what it points to is borrowed. */
+struct shard_request {
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+    struct box region;
+    dcp_dtype dtype;
+    const struct state_chunk *target;
+};
+
+/* As shard_read_tensor(), of many, on at most thread_count threads. They are best in the order in
+ * which they lie in the files: small neighbours are then read at once. Large ones are read in
+ * parts. Memory: for each thread what one takes, and 256 KiB. moved: bytes that were put into
+ * targets. */
+dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_request *requests,
+                              size_t count, size_t thread_count, dcp_verification verification,
+                              uint64_t *moved);
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, dcp_verification verification,
                              struct state_pool *pool, dcp_state **object);

@@ -37,9 +37,17 @@ static dcp_status check_range(const struct shard_file *file, const struct metada
     return DCP_OK;
 }
 
-/* Reads the whole stream into memory and makes that the source. */
-static dcp_status load_stream(struct stored_item *item)
+/* Has the whole stream in memory, and makes that the source. */
+static dcp_status load_stream(struct stored_item *item, const struct read_window *window)
 {
+    const struct metadata_piece *piece = item->piece;
+    item->at_hand = true;
+    if (window && piece->offset >= window->start && piece->length <= window->size &&
+        piece->offset - window->start <= window->size - piece->length) {
+        item->source = byte_source_memory(window->bytes + (piece->offset - window->start),
+                                          (size_t)piece->length);
+        return DCP_OK;
+    }
     size_t size = (size_t)item->piece->length;
     void *bytes = item->piece->length <= SIZE_MAX ? memory_allocate(size) : NULL;
     if (!bytes)
@@ -68,13 +76,14 @@ static uint64_t decompressed_limit(const struct stored_item *item)
                : bytes + OBJECT_SIZE;
 }
 
-static dcp_status decompress_stream(struct stored_item *item)
+static dcp_status decompress_stream(struct stored_item *item, const struct read_window *window)
 {
     void *bytes;
     size_t size;
-    RETURN_IF_ERROR(load_stream(item));
-    RETURN_IF_ERROR(item_decompress(item->memory, (size_t)item->source.size,
-                                    decompressed_limit(item), &bytes, &size));
+    RETURN_IF_ERROR(load_stream(item, window));
+    const void *packed = item->source.context;
+    RETURN_IF_ERROR(item_decompress(packed, (size_t)item->source.size, decompressed_limit(item),
+                                    &bytes, &size));
     memory_release(item->memory);
     item->memory = bytes;
     item->source = byte_source_memory(bytes, size);
@@ -84,6 +93,14 @@ static dcp_status decompress_stream(struct stored_item *item)
 dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reader,
                             const struct metadata_entry *entry, const struct metadata_piece *piece,
                             dcp_verification verification, bool whole)
+{
+    return stored_item_open_in(item, reader, entry, piece, verification, whole, NULL);
+}
+
+dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *reader,
+                               const struct metadata_entry *entry,
+                               const struct metadata_piece *piece, dcp_verification verification,
+                               bool whole, const struct read_window *window)
 {
     *item = (struct stored_item){.reader = reader, .entry = entry, .piece = piece};
     arena_init(&item->arena, 0);
@@ -101,9 +118,9 @@ dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reade
                                      is_stream ? piece->length : item->file->size, verification,
                                      &item->source);
     if (status == DCP_OK && piece->zstd)
-        status = decompress_stream(item);
+        status = decompress_stream(item, window);
     else if (status == DCP_OK && is_stream && piece->length <= (whole ? SMALL_STREAM : TINY_STREAM))
-        status = load_stream(item);
+        status = load_stream(item, window);
     if (status != DCP_OK)
         stored_item_close(item);
     return status;

@@ -13,7 +13,8 @@ struct stored_item {
     const struct metadata_piece *piece;
     struct checked_source checked;
     struct byte_source source; /* what format/ is given: the stream, or the file of a view */
-    void *memory;              /* holds all of source: a small or compressed stream */
+    bool at_hand;              /* all of source is in memory: a small or compressed stream */
+    void *memory;              /* that holds it, unless a window does */
     void *inflated;            /* the storage of a deflated record */
     struct arena arena;
 };
@@ -23,6 +24,11 @@ struct stored_item {
 dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reader,
                             const struct metadata_entry *entry, const struct metadata_piece *piece,
                             dcp_verification verification, bool whole);
+/* As above, out of a window if that holds the piece; NULL: as above. */
+dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *reader,
+                               const struct metadata_entry *entry,
+                               const struct metadata_piece *piece, dcp_verification verification,
+                               bool whole, const struct read_window *window);
 /* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
  * have been inflated. */
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "storage/checked_source.h"
+#include "storage/shard_request.h"
+
+struct shard_parts {
+    int64_t volume;
+    size_t count;
+    atomic_size_t left; /* parts whose checksum is not known yet */
+    struct {
+        uint32_t crc;
+        uint64_t size;
+    } sums[];
+};
+
+dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts **made)
+{
+    struct shard_parts *parts = memory_allocate(sizeof *parts + count * sizeof *parts->sums);
+    if (!parts)
+        return error_no_memory(count * sizeof *parts->sums, "parts of a region");
+    parts->volume = box_volume(region);
+    parts->count = count;
+    atomic_init(&parts->left, count);
+    *made = parts;
+    return DCP_OK;
+}
+
+void shard_parts_free(struct shard_parts *parts)
+{
+    memory_release(parts);
+}
+
+int64_t shard_parts_volume(const struct shard_parts *parts)
+{
+    return parts->volume;
+}
+
+int32_t shard_parts_dim(struct box region)
+{
+    for (int32_t i = 0; i < region.ndim; i++) {
+        if (region.sizes[i] > 1)
+            return i;
+    }
+    return -1;
+}
+
+struct box shard_parts_region(const struct shard_parts *parts, size_t part, struct box region,
+                              struct box_storage *slab)
+{
+    int32_t dim = shard_parts_dim(region);
+    size_t size = (size_t)region.ndim * sizeof *slab->sizes;
+    memcpy(slab->offsets, region.offsets, size);
+    memcpy(slab->sizes, region.sizes, size);
+    int64_t count = (int64_t)parts->count, index = (int64_t)part;
+    int64_t step = region.sizes[dim] / count, longer = region.sizes[dim] % count;
+    slab->offsets[dim] += index * step + (index < longer ? index : longer);
+    slab->sizes[dim] = step + (index < longer);
+    return box_of(region.ndim, slab);
+}
+
+dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc, uint64_t size,
+                           uint64_t place, uint32_t expected)
+{
+    parts->sums[part].crc = crc;
+    parts->sums[part].size = size;
+    if (atomic_fetch_sub_explicit(&parts->left, 1, memory_order_acq_rel) > 1)
+        return DCP_OK;
+    uint32_t joined = 0;
+    for (size_t i = 0; i < parts->count; i++)
+        joined = crc32_join(joined, parts->sums[i].crc, parts->sums[i].size);
+    return joined == expected ? DCP_OK : checked_crc_error(place, expected, joined);
+}

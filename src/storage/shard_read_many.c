@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading many regions of tensors: small ones that lie next to each other at once, large ones in
+ * parts that several threads share. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "state/box.h"
+#include "storage/shard_request.h"
+
+/* Streams up to here are worth reading along with their neighbours, up to so much together. */
+#define SMALL_STREAM ((uint64_t)64 << 10)
+#define WINDOW_MOST  ((uint64_t)256 << 10)
+/* What is read in between without being wanted: hardly more than alignment leaves, or next to
+ * nothing beside the whole. */
+#define GAP_SIZE      ((uint64_t)512)
+#define GAP_OF_WINDOW 128
+/* Regions from here on are read in parts, of so much at least. */
+#define DIVIDED_SIZE ((uint64_t)32 << 20)
+#define PART_SIZE    ((uint64_t)8 << 20)
+
+/* What one thread does at a time: requests that are neighbours, or a part of one. */
+struct read_task {
+    size_t first;
+    size_t count;
+    struct shard_parts *parts; /* NULL: all of the one */
+    size_t part;
+};
+
+struct read_tasks {
+    struct shard_reader *reader;
+    const struct shard_request *requests;
+    dcp_verification verification;
+    struct read_task *tasks;
+    size_t count;
+    atomic_uint_fast64_t moved;
+};
+
+static uint64_t stored_bytes(const struct shard_request *request)
+{
+    return (uint64_t)box_volume(request->region) * dcp_dtype_size(request->entry->dtype);
+}
+
+static bool is_small(const struct shard_request *request)
+{
+    const struct metadata_entry *entry = request->entry;
+    const struct metadata_piece *piece = request->piece;
+    return piece->encoding == PIECE_STREAM && piece->length <= SMALL_STREAM &&
+           box_volume(request->region) ==
+               box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
+}
+
+/* Whether a request is read along with those in front of it, from `first` on. */
+static bool is_neighbour(const struct shard_request *first, const struct shard_request *request)
+{
+    const struct metadata_piece *from = first->piece, *piece = request->piece;
+    const struct metadata_piece *before = request[-1].piece;
+    if (!is_small(request) || !is_small(request - 1) || piece->file != from->file ||
+        before->offset < from->offset || piece->offset < before->offset ||
+        piece->offset - from->offset > WINDOW_MOST - SMALL_STREAM)
+        return false;
+    uint64_t end = before->offset + before->length,
+             gap = piece->offset > end ? piece->offset - end : 0;
+    return gap <= GAP_SIZE || gap <= (piece->offset - from->offset) / GAP_OF_WINDOW;
+}
+
+/* Parts are slabs of the outermost dimension that can be divided; compressed streams have none. */
+static size_t choose_parts(const struct shard_request *request, size_t thread_count)
+{
+    uint64_t bytes = stored_bytes(request);
+    int32_t dim = shard_parts_dim(request->region);
+    bool packed = request->piece->zstd || (request->piece->view && request->piece->view->deflated);
+    if (thread_count < 2 || bytes < DIVIDED_SIZE || packed || dim < 0)
+        return 1;
+    uint64_t parts = bytes / PART_SIZE;
+    parts = parts < 4 * thread_count ? parts : 4 * thread_count;
+    uint64_t most = (uint64_t)request->region.sizes[dim];
+    return (size_t)(parts < most ? parts : most);
+}
+
+static dcp_status add_parts(struct read_tasks *tasks, size_t request, size_t part_count)
+{
+    struct shard_parts *parts;
+    RETURN_IF_ERROR(shard_parts_new(tasks->requests[request].region, part_count, &parts));
+    for (size_t part = 0; part < part_count; part++)
+        tasks->tasks[tasks->count++] =
+            (struct read_task){.first = request, .count = 1, .parts = parts, .part = part};
+    return DCP_OK;
+}
+
+static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thread_count)
+{
+    size_t most = count;
+    for (size_t i = 0; i < count; i++)
+        most += choose_parts(&tasks->requests[i], thread_count) - 1;
+    tasks->tasks = memory_allocate_array(most, sizeof *tasks->tasks);
+    if (!tasks->tasks)
+        return error_no_memory(most * sizeof *tasks->tasks, "a list of reads");
+    for (size_t i = 0; i < count; i++) {
+        struct read_task *last = tasks->count > 0 ? &tasks->tasks[tasks->count - 1] : NULL;
+        size_t parts = choose_parts(&tasks->requests[i], thread_count);
+        if (parts > 1)
+            RETURN_IF_ERROR(add_parts(tasks, i, parts));
+        else if (last && !last->parts &&
+                 is_neighbour(&tasks->requests[last->first], &tasks->requests[i]))
+            last->count++;
+        else
+            tasks->tasks[tasks->count++] = (struct read_task){.first = i, .count = 1};
+    }
+    return DCP_OK;
+}
+
+static dcp_status read_request(struct read_tasks *tasks, const struct shard_request *request,
+                               const struct read_window *window)
+{
+    RETURN_IF_ERROR(
+        shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0));
+    uint64_t bytes = (uint64_t)box_volume(request->region) * dcp_dtype_size(request->dtype);
+    atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
+    return DCP_OK;
+}
+
+static dcp_status read_neighbours(struct read_tasks *tasks, const struct read_task *task)
+{
+    const struct shard_request *requests = &tasks->requests[task->first];
+    const struct metadata_piece *first = requests[0].piece;
+    uint64_t end = first->offset;
+    for (size_t i = 0; i < task->count; i++) {
+        uint64_t last = requests[i].piece->offset + requests[i].piece->length;
+        end = last > end ? last : end;
+    }
+    struct read_window window;
+    RETURN_IF_ERROR(read_window_open(&window, tasks->reader, first->file, first->offset, end,
+                                     tasks->verification));
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; status == DCP_OK && i < task->count; i++)
+        status = read_request(tasks, &requests[i], &window);
+    read_window_close(&window);
+    return status;
+}
+
+static dcp_status run_task(void *context, size_t index)
+{
+    struct read_tasks *tasks = context;
+    const struct read_task *task = &tasks->tasks[index];
+    const struct shard_request *request = &tasks->requests[task->first];
+    struct box_storage slab;
+    if (!task->parts)
+        return task->count > 1 ? read_neighbours(tasks, task) : read_request(tasks, request, NULL);
+    struct shard_request part = *request;
+    part.region = shard_parts_region(task->parts, task->part, request->region, &slab);
+    RETURN_IF_ERROR(shard_read_request(tasks->reader, &part, tasks->verification, NULL, task->parts,
+                                       task->part));
+    uint64_t bytes = (uint64_t)box_volume(part.region) * dcp_dtype_size(request->dtype);
+    atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
+    return DCP_OK;
+}
+
+dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_request *requests,
+                              size_t count, size_t thread_count, dcp_verification verification,
+                              uint64_t *moved)
+{
+    struct read_tasks tasks = {
+        .reader = reader, .requests = requests, .verification = verification};
+    dcp_status status = make_tasks(&tasks, count, thread_count);
+    if (status == DCP_OK)
+        status = thread_run(tasks.count, thread_count, run_task, &tasks);
+    for (size_t i = 0; i < tasks.count; i++) {
+        if (tasks.tasks[i].parts && tasks.tasks[i].part == 0)
+            shard_parts_free(tasks.tasks[i].parts);
+    }
+    memory_release(tasks.tasks);
+    *moved = tasks.moved;
+    return status;
+}

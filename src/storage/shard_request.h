@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One region to be read, by itself, out of what was read along with its neighbours, or in parts. */
+#ifndef STORAGE_SHARD_REQUEST_H
+#define STORAGE_SHARD_REQUEST_H
+
+#include "state/box.h"
+#include "storage/shard_file.h"
+
+/* A range of a file that has been read for several pieces in it. */
+struct read_window {
+    struct shard_reader *reader;
+    struct shard_file *file;
+    uint64_t start;
+    size_t size;
+    unsigned char *bytes;
+};
+
+dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
+                            uint64_t start, uint64_t end, dcp_verification verification);
+void read_window_close(struct read_window *window);
+
+/* A region that is read in parts: slabs of one dimension. The CRC of a record that they make up is
+ * joined by the part that is read last. */
+struct shard_parts;
+
+dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts **parts);
+void shard_parts_free(struct shard_parts *parts);
+/* Elements of the whole region. */
+int64_t shard_parts_volume(const struct shard_parts *parts);
+/* The outermost dimension that can be divided; -1: none. */
+int32_t shard_parts_dim(struct box region);
+struct box shard_parts_region(const struct shard_parts *parts, size_t part, struct box region,
+                              struct box_storage *slab);
+/* The part's bytes have this CRC; expected: what the record's shall be. */
+dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc, uint64_t size,
+                           uint64_t place, uint32_t expected);
+
+/* window: NULL, or one that may hold the piece. parts: NULL, or request->region is one of them. */
+dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
+                              dcp_verification verification, const struct read_window *window,
+                              struct shard_parts *parts, size_t part);
+
+#endif
