@@ -106,6 +106,53 @@ static inline dcp_status dcp_read_tensor(dcp_checkpoint *checkpoint, size_t entr
     return dcp_read_tensor_sized(checkpoint, entry, destination, sizeof *destination, verification);
 }
 
+/** A stored chunk in memory; see dcp_map_chunk(). */
+typedef struct dcp_mapping dcp_mapping;
+
+/** What a mapping shows. All pointers are borrowed from it. */
+typedef struct dcp_mapped_chunk {
+    const void *data; /**< the chunk's first element; NULL if it has none. Read-only */
+    size_t bytes;     /**< from there to the end of its last element */
+    size_t alignment; /**< of `data`: a power of two up to 4096; less than an element's own size
+                         in some files of PyTorch, so that elements must be copied out */
+    const int64_t *offsets; /**< the chunk's box in the tensor, `ndim` values as all of these */
+    const int64_t *sizes;
+    const int64_t *strides; /**< of `data`, in elements; row-major in what this library writes */
+} dcp_mapped_chunk;
+
+/**
+ * Maps a stored chunk's elements into memory, without copying them: pages are read from the file
+ * when they are touched, and shared with other processes.
+ *
+ * Only what lies in the file as it is can be mapped: a chunk that is compressed, stored big-endian,
+ * or to be conjugated or negated on the way is DCP_ERR_UNSUPPORTED; dcp_read_tensor() reads those.
+ * So is a file system without such a way.
+ *
+ * A file that is cut short while it is mapped, or whose disk fails, ends the process with SIGBUS
+ * when the lost pages are touched: that is how mappings work. Map what nobody else changes.
+ *
+ * @param verification DCP_VERIFY_NONE touches nothing beyond the chunk's head. Else all of the
+ * chunk is read once and checked against the checksums that the file has for it, before this
+ * returns.
+ * @param mapping owned by the caller, dcp_unmap_chunk(). It stays valid when the checkpoint is
+ * closed and when the file is replaced by a later save.
+ * Errors: DCP_ERR_KIND for objects, DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, DCP_ERR_IO and others.
+ */
+DCP_API dcp_status dcp_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                                       dcp_verification verification, dcp_mapping **mapping,
+                                       dcp_mapped_chunk *mapped, size_t mapped_size);
+
+static inline dcp_status dcp_map_chunk(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                                       dcp_verification verification, dcp_mapping **mapping,
+                                       dcp_mapped_chunk *mapped)
+{
+    return dcp_map_chunk_sized(checkpoint, entry, chunk, verification, mapping, mapped,
+                               sizeof *mapped);
+}
+
+/** Ends a mapping. NULL is fine. */
+DCP_API void dcp_unmap_chunk(dcp_mapping *mapping);
+
 /** Reads an object and adds it to @p parent under @p key (as when building a tree). */
 DCP_API dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
                                    const char *key);

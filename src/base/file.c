@@ -168,6 +168,30 @@ dcp_status file_sync(struct file *file)
     return result != 0 ? file_error(result, "sync", file->path) : DCP_OK;
 }
 
+dcp_status file_map(struct file *file, uint64_t offset, size_t size, struct file_mapping *mapping)
+{
+    const struct file_ops *ops = file->ops;
+    *mapping = (struct file_mapping){.ops = ops, .size = size};
+    if (size == 0)
+        return DCP_OK;
+    int result =
+        ops->map ? ops->map(ops->context, file->descriptor, offset, size, &mapping->bytes) : ENODEV;
+    if (result == 0)
+        return DCP_OK;
+    *mapping = (struct file_mapping){0};
+    if (result == ENODEV || result == EOPNOTSUPP || result == ENOSYS)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: the file system cannot map files",
+                             file->path);
+    return file_transfer_error(result, "map", file->path, size, offset);
+}
+
+void file_unmap(struct file_mapping *mapping)
+{
+    if (mapping->bytes)
+        mapping->ops->unmap(mapping->ops->context, mapping->bytes, mapping->size);
+    *mapping = (struct file_mapping){0};
+}
+
 dcp_status file_size(struct file *file, uint64_t *size)
 {
     struct file_information information;

@@ -66,6 +66,11 @@ struct file_ops {
     int (*allocate)(void *context, int descriptor, uint64_t size); /* EOPNOTSUPP is fine */
     /* Whether a range lies in the page cache, as far as a few samples tell. NULL: nobody knows. */
     int (*cached)(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
+    /* Maps a range of what is open for reading, from wherever it begins. NULL: there is no such
+     * way.
+     */
+    int (*map)(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes);
+    void (*unmap)(void *context, const void *bytes, size_t size);
     /* Has what the page cache holds of a range begin its way to the disk; a hint. May be NULL. */
     int (*write_back)(void *context, int descriptor, uint64_t offset, size_t size);
     int (*sync)(void *context, int descriptor);
@@ -120,6 +125,17 @@ dcp_status file_close(struct file *file);
 dcp_status file_read(struct file *file, void *bytes, size_t size, uint64_t offset);
 dcp_status file_write(struct file *file, const void *bytes, size_t size, uint64_t offset);
 dcp_status file_sync(struct file *file);
+
+/* A range of a file in memory, which may outlive the open file. All zero: nothing. */
+struct file_mapping {
+    const struct file_ops *ops;
+    const void *bytes;
+    size_t size;
+};
+
+/* A range inside the file; no bytes are NULL. DCP_ERR_UNSUPPORTED where files cannot be mapped. */
+dcp_status file_map(struct file *file, uint64_t offset, size_t size, struct file_mapping *mapping);
+void file_unmap(struct file_mapping *mapping);
 dcp_status file_size(struct file *file, uint64_t *size);
 dcp_status file_preallocate(struct file *file, uint64_t size);
 /* Appends a file as a whole; bigger than limit is DCP_ERR_FORMAT. */

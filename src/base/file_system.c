@@ -109,6 +109,34 @@ static int system_cached(void *context, int descriptor, uint64_t offset, size_t 
     return result;
 }
 
+/* Mappings begin at pages. */
+static size_t page_size(void)
+{
+    return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+static int system_map(void *context, int descriptor, uint64_t offset, size_t size,
+                      const void **bytes)
+{
+    (void)context;
+    size_t before = (size_t)(offset % page_size());
+    if (offset > INT64_MAX || size > SIZE_MAX - before)
+        return EOVERFLOW;
+    const unsigned char *mapped =
+        mmap(NULL, before + size, PROT_READ, MAP_SHARED, descriptor, (off_t)(offset - before));
+    if (mapped == MAP_FAILED)
+        return errno;
+    *bytes = mapped + before;
+    return 0;
+}
+
+static void system_unmap(void *context, const void *bytes, size_t size)
+{
+    (void)context;
+    size_t before = (uintptr_t)bytes % page_size();
+    munmap((void *)((uintptr_t)bytes - before), before + size);
+}
+
 static int system_write_back(void *context, int descriptor, uint64_t offset, size_t size)
 {
     (void)context;
@@ -264,6 +292,8 @@ const struct file_ops file_ops_system = {
     .pwrite = system_pwrite,
     .allocate = system_allocate,
     .cached = system_cached,
+    .map = system_map,
+    .unmap = system_unmap,
     .write_back = system_write_back,
     .sync = system_sync,
     .sync_directory = system_sync_directory,

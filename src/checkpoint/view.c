@@ -136,18 +136,26 @@ dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name, si
     return DCP_OK;
 }
 
+dcp_status view_find_piece(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                           const struct metadata_entry **found, const struct metadata_piece **piece)
+{
+    RETURN_IF_ERROR(find_entry(checkpoint, entry, found));
+    if (chunk >= (*found)->piece_count)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %zu was asked for, it has %zu",
+                             (*found)->name, chunk, (*found)->piece_count);
+    *piece = &(*found)->pieces[chunk];
+    return DCP_OK;
+}
+
 dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
                                  dcp_stored_chunk *stored, size_t stored_size)
 {
     const struct metadata_entry *found = NULL;
+    const struct metadata_piece *piece = NULL;
 
     if (!stored)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
-    RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
-    if (chunk >= found->piece_count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %zu was asked for, it has %zu",
-                             found->name, chunk, found->piece_count);
-    const struct metadata_piece *piece = &found->pieces[chunk];
+    RETURN_IF_ERROR(view_find_piece(checkpoint, entry, chunk, &found, &piece));
     dcp_stored_chunk ours = {
         .offsets = piece->offsets,
         .sizes = piece->sizes,
@@ -192,8 +200,7 @@ done:
     return status;
 }
 
-static dcp_status check_readable(const dcp_checkpoint *checkpoint,
-                                 const struct metadata_entry *entry)
+dcp_status view_check_readable(const dcp_checkpoint *checkpoint, const struct metadata_entry *entry)
 {
     if (checkpoint->reader)
         return DCP_OK;
@@ -218,7 +225,7 @@ dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
     dcp_tensor ours;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
-    RETURN_IF_ERROR(check_readable(checkpoint, found));
+    RETURN_IF_ERROR(view_check_readable(checkpoint, found));
     if (!destination)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
@@ -235,7 +242,7 @@ dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *
     dcp_state *object;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
-    RETURN_IF_ERROR(check_readable(checkpoint, found));
+    RETURN_IF_ERROR(view_check_readable(checkpoint, found));
     if (found->is_tensor)
         return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", found->name);
     if (!parent)

@@ -13,4 +13,12 @@ struct dcp_checkpoint {
     struct metadata own;         /* what metadata points to, unless it is somebody else's */
 };
 
+/* A stored piece by its numbers. */
+dcp_status view_find_piece(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                           const struct metadata_entry **found,
+                           const struct metadata_piece **piece);
+/* DCP_ERR_STATE without a reader. */
+dcp_status view_check_readable(const dcp_checkpoint *checkpoint,
+                               const struct metadata_entry *entry);
+
 #endif

@@ -2,6 +2,7 @@
 #include "storage/shard_file.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -251,4 +252,14 @@ void shard_reader_free(struct shard_reader *reader)
     memory_release(reader->files);
     memory_release(reader->directory);
     memory_release(reader);
+}
+
+dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
+                              const struct metadata_piece *piece, dcp_status status)
+{
+    if (status == DCP_OK)
+        return DCP_OK;
+    const char *file =
+        piece->file < reader->file_count ? reader->metadata->files[piece->file] : "no file";
+    return error_prefix(status, "%s (%s:%" PRIu64 ")", entry->name, file, piece->offset);
 }

@@ -77,6 +77,9 @@ typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
                                           const unsigned char *bytes, size_t size);
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
                                  shard_piece_visitor visit, void *context);
+/* Puts name and place in front of the story of what went wrong with a piece. */
+dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
+                              const struct metadata_piece *piece, dcp_status status);
 /* Frees what reading ahead has left for later reads. */
 void shard_reader_free_lanes(struct shard_reader *reader);
 /* The whole file, footer and all. */

@@ -11,7 +11,6 @@
 #include "storage/read_region.h"
 #include "storage/stored_item.h"
 
-#define CHECK_SIZE ((size_t)1 << 20)
 /* Blocks that are read on top are at most two of so many. */
 #define WIDEN_BLOCKS 64
 
@@ -32,35 +31,6 @@ static dcp_status check_boxes(const struct metadata_entry *entry,
     char text[256];
     return dcp_error_set(DCP_ERR_INTERNAL, "%s: region %s is not in both the piece and its target",
                          entry->name, box_format(region, text, sizeof text));
-}
-
-/* Where the data is in the file, for messages; compressed data has no place of its own. */
-static uint64_t place_of(const struct stored_item *item, const struct tensor_view *view)
-{
-    if (item->piece->zstd || item->inflated)
-        return item->piece->offset;
-    return view->data_offset + (item->piece->encoding == PIECE_STREAM ? item->piece->offset : 0);
-}
-
-/* Reads a record as a whole for its CRC alone. */
-static dcp_status check_record(const struct stored_item *item, const struct tensor_view *view)
-{
-    uint64_t size = view->data_length < CHECK_SIZE ? view->data_length : CHECK_SIZE;
-    unsigned char *bytes = memory_allocate((size_t)size);
-    if (!bytes)
-        return error_no_memory((size_t)size, "a buffer for checking");
-    uint32_t crc = 0;
-    dcp_status status = DCP_OK;
-    for (uint64_t done = 0; status == DCP_OK && done < view->data_length; done += size) {
-        if (size > view->data_length - done)
-            size = view->data_length - done;
-        status = byte_source_read(&item->source, view->data_offset + done, bytes, (size_t)size);
-        crc = status == DCP_OK ? crc32_update(crc, bytes, (size_t)size) : crc;
-    }
-    memory_release(bytes);
-    if (status == DCP_OK && crc != view->crc)
-        status = checked_crc_error(place_of(item, view), view->crc, crc);
-    return status;
 }
 
 /* Whether reading the piece as a whole passes over all of its record, in order. */
@@ -108,7 +78,7 @@ static void watch_record(struct stored_item *item, const struct tensor_view *vie
         start += (uint64_t)((region.offsets[i] - item->piece->offsets[i]) * view->strides[i]);
     checked_source_watch_part(&item->checked, view->data_offset + start * size,
                               (uint64_t)box_volume(region) * size, reading->parts, reading->part,
-                              place_of(item, view), view->crc);
+                              stored_item_place(item, view), view->crc);
 }
 
 /* Sees to it that what is read is checked, each byte once: by its record's CRC if that is at hand,
@@ -123,14 +93,14 @@ static dcp_status arrange_check(struct stored_item *item, const struct tensor_vi
     if (verification == DCP_VERIFY_NONE || (at_hand && !view->has_crc))
         return DCP_OK;
     if (at_hand)
-        return check_record(item, view);
+        return stored_item_check_record(item, view);
     if (footer && (verification == DCP_VERIFY_WIDEN || reading->extent == EXTENT_PART ||
                    is_worth_widening(item, view, reading->region)))
         return checked_source_widen(&item->checked);
     if (footer && !record)
         return checked_source_hash(&item->checked);
     if (view->has_crc && !record && verification == DCP_VERIFY_WIDEN)
-        return check_record(item, view);
+        return stored_item_check_record(item, view);
     if (record || (view->has_crc && !reading->parts))
         watch_record(item, view, reading);
     return DCP_OK;
@@ -152,17 +122,6 @@ static dcp_status read_into(const struct stored_item *item, struct box region,
         .strides = target->strides,
     };
     return read_region(&item->source, view, offsets, region.sizes, &to);
-}
-
-/* Puts name and place in front of the story of what went wrong with a piece. */
-static dcp_status blame(const struct shard_reader *reader, const struct metadata_entry *entry,
-                        const struct metadata_piece *piece, dcp_status status)
-{
-    if (status == DCP_OK)
-        return DCP_OK;
-    const char *file =
-        piece->file < reader->file_count ? reader->metadata->files[piece->file] : "no file";
-    return error_prefix(status, "%s (%s:%" PRIu64 ")", entry->name, file, piece->offset);
 }
 
 static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *reader,
@@ -198,7 +157,7 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
                               .part = part};
     dcp_status status = open_piece(&opened, reader, entry, piece, &reading, verification);
     if (status != DCP_OK)
-        return blame(reader, entry, piece, status);
+        return shard_reader_blame(reader, entry, piece, status);
     uint64_t wanted = (uint64_t)box_volume(request->region) * dcp_dtype_size(entry->dtype);
     opened.item.checked.part = (struct progress_part){reader->progress, wanted};
     status =
@@ -206,7 +165,7 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
     if (status == DCP_OK)
         status = progress_part_end(&opened.item.checked.part);
     stored_item_close(&opened.item);
-    return blame(reader, entry, piece, status);
+    return shard_reader_blame(reader, entry, piece, status);
 }
 
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
@@ -234,7 +193,7 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
         return DCP_OK;
     memory_release(made);
     *opened = NULL;
-    return blame(reader, entry, piece, status);
+    return shard_reader_blame(reader, entry, piece, status);
 }
 
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements)
@@ -247,8 +206,9 @@ dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void 
                                       .strides = strides,
                                       .data = elements};
     RETURN_IF_ERROR(check_boxes(entry, opened->item.piece, region, &dense));
-    return blame(opened->item.reader, entry, opened->item.piece,
-                 read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
+    return shard_reader_blame(
+        opened->item.reader, entry, opened->item.piece,
+        read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
 }
 
 void shard_piece_close(struct shard_piece *opened)
@@ -290,11 +250,12 @@ dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_
     if (entry->is_tensor)
         return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", entry->name);
     if (piece->encoding == PIECE_VIEW)
-        return blame(reader, entry, piece, pt_read_object(reader->metadata, piece, pool, object));
+        return shard_reader_blame(reader, entry, piece,
+                                  pt_read_object(reader->metadata, piece, pool, object));
     dcp_status status = stored_item_open(&item, reader, entry, piece, verification, true);
     if (status == DCP_OK) {
         status = item_read_object(item.source, pool, object);
         stored_item_close(&item);
     }
-    return blame(reader, entry, piece, status);
+    return shard_reader_blame(reader, entry, piece, status);
 }

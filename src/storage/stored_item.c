@@ -15,6 +15,8 @@
 /* And up to here if a part is: not more than reading the container costs anyway. */
 #define TINY_STREAM ((uint64_t)16 << 10)
 
+#define CHECK_SIZE ((size_t)1 << 20)
+
 /* What a container adds to the data of a tensor, at most; and what an object may grow to when it is
  * decompressed: some, and so much of its stored size. */
 #define CONTAINER_SIZE ((uint64_t)64 << 10)
@@ -165,6 +167,33 @@ dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
         *view = *item->piece->view;
     RETURN_IF_ERROR(item_check_view(view, entry->dtype, entry->ndim, item->piece->sizes));
     return view->deflated ? inflate_storage(item, view) : DCP_OK;
+}
+
+uint64_t stored_item_place(const struct stored_item *item, const struct tensor_view *view)
+{
+    if (item->piece->zstd || item->inflated)
+        return item->piece->offset;
+    return view->data_offset + (item->piece->encoding == PIECE_STREAM ? item->piece->offset : 0);
+}
+
+dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view)
+{
+    uint64_t size = view->data_length < CHECK_SIZE ? view->data_length : CHECK_SIZE;
+    unsigned char *bytes = memory_allocate((size_t)size);
+    if (!bytes)
+        return error_no_memory((size_t)size, "a buffer for checking");
+    uint32_t crc = 0;
+    dcp_status status = DCP_OK;
+    for (uint64_t done = 0; status == DCP_OK && done < view->data_length; done += size) {
+        if (size > view->data_length - done)
+            size = view->data_length - done;
+        status = byte_source_read(&item->source, view->data_offset + done, bytes, (size_t)size);
+        crc = status == DCP_OK ? crc32_update(crc, bytes, (size_t)size) : crc;
+    }
+    memory_release(bytes);
+    if (status == DCP_OK && view->has_crc && crc != view->crc)
+        status = checked_crc_error(stored_item_place(item, view), view->crc, crc);
+    return status;
 }
 
 void stored_item_close(struct stored_item *item)

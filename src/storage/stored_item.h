@@ -32,6 +32,11 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
 /* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
  * have been inflated. */
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);
+/* Where the view's data is in the file, for messages; compressed data has no place of its own. */
+uint64_t stored_item_place(const struct stored_item *item, const struct tensor_view *view);
+/* Reads the view's record as a whole for the checks alone: its CRC-32, if it has one, and what the
+ * source checks. */
+dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view);
 void stored_item_close(struct stored_item *item);
 
 #endif

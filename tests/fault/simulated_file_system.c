@@ -15,6 +15,8 @@ static const struct file_ops operations = {
     .pwrite = files_pwrite,
     .allocate = files_allocate,
     .cached = files_cached,
+    .map = files_map,
+    .unmap = files_unmap,
     .write_back = files_write_back,
     .sync = files_sync,
     .sync_directory = names_sync_directory,
@@ -83,7 +85,7 @@ int simulated_open_descriptors(const struct simulated_file_system *fs)
     int count = 0;
     for (size_t i = 0; i < fs->open_capacity; i++)
         count += fs->open_files[i].node != NULL;
-    return count + fs->open_queues;
+    return count + fs->open_queues + fs->open_mappings;
 }
 
 void simulated_refuse_direct(struct simulated_file_system *fs)

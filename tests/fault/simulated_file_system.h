@@ -91,7 +91,7 @@ bool simulated_fault_reached(const struct simulated_file_system *fs);
 long simulated_operation_count(const struct simulated_file_system *fs);
 /* What the n-th operation was, for messages: "rename /c/.metadata.tmp". */
 const char *simulated_operation_name(const struct simulated_file_system *fs, long n);
-/* Descriptors and queues not yet closed. */
+/* Descriptors, queues and mappings not yet closed. Mappings are copies of what was there. */
 int simulated_open_descriptors(const struct simulated_file_system *fs);
 /* Direct transfers fail with EINVAL, although files can be opened for them. Without this they fail
  * so if they are not aligned. */

@@ -173,6 +173,35 @@ int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bo
     return operation_end(fs, error);
 }
 
+int files_map(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "map", descriptor, &file);
+    if (error == 0 && (file == NULL || file->writable))
+        error = EBADF;
+    const struct content *content = error == 0 ? &file->node->seen.content : NULL;
+    if (error == 0 && (offset > content->size || size > content->size - offset))
+        error = EINVAL;
+    if (error == 0) {
+        unsigned char *copy = simulated_allocate(NULL, size, 1);
+        memcpy(copy, content->bytes + offset, size);
+        *bytes = copy;
+        fs->open_mappings++;
+    }
+    return operation_end(fs, error);
+}
+
+void files_unmap(void *context, const void *bytes, size_t size)
+{
+    struct simulated_file_system *fs = context;
+    (void)size;
+    operation_begin(fs, "unmap", "");
+    fs->open_mappings--;
+    operation_end(fs, 0);
+    free((void *)bytes);
+}
+
 /* What reaches the disk early is as good as what a power cut leaves by chance. */
 int files_write_back(void *context, int descriptor, uint64_t offset, size_t size)
 {

@@ -90,6 +90,7 @@ struct simulated_file_system {
     bool refuse_direct;
     bool hide_free_space;
     int open_queues;
+    int open_mappings;
 };
 
 /* Of a test: they abort rather than fail. */
@@ -135,6 +136,8 @@ int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, 
 int files_free_space(void *context, const char *path, uint64_t *bytes);
 int files_allocate(void *context, int descriptor, uint64_t size);
 int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
+int files_map(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes);
+void files_unmap(void *context, const void *bytes, size_t size);
 int files_write_back(void *context, int descriptor, uint64_t offset, size_t size);
 int files_sync(void *context, int descriptor);
 int files_descriptor_information(void *context, int descriptor,
