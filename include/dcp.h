@@ -17,6 +17,7 @@
 #include "dcp/load.h"
 #include "dcp/mesh.h"
 #include "dcp/optimizer.h"
+#include "dcp/placement.h"
 #include "dcp/plan_item.h"
 #include "dcp/progress.h"
 #include "dcp/save.h"

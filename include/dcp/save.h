@@ -53,6 +53,24 @@ typedef enum dcp_compression {
     DCP_COMPRESSION_ZSTD = 1
 } dcp_compression;
 
+/**
+ * What saves of one chain (a training run's, say) keep of their planning, so that the next one of
+ * the same structure need not plan again: names, kinds, shapes, dtypes, who holds which chunks, the
+ * options that a plan depends on, and the ranks. Whether all that is the same on every rank is
+ * found out in one small exchange; if it is not on one, all plan again. Data, directories, and
+ * objects of other values do not matter; objects get room to grow by an eighth before they do.
+ *
+ * Owned by the caller, one on each rank, passed to one save at a time. It holds no pointers into
+ * the state. All ranks of a save pass one or none does. Saves with
+ * compression, a planner or a storage writer do not use it.
+ */
+typedef struct dcp_save_plan_cache dcp_save_plan_cache;
+
+/** @param cache owned by the caller. */
+DCP_API dcp_status dcp_save_plan_cache_new(dcp_save_plan_cache **cache);
+/** NULL is allowed. */
+DCP_API void dcp_save_plan_cache_free(dcp_save_plan_cache *cache);
+
 /** Options of a save. All zero is the sensible default. Every rank must pass the same values. */
 typedef struct dcp_save_options {
     dcp_group *group;    /**< the ranks that save together; NULL: this process alone */
@@ -106,6 +124,9 @@ typedef struct dcp_save_options {
      * flatten_state_dict=False): a nested dict is stored as one object, tensors in it and all, of
      * which each rank needs memory for a copy. */
     bool unflattened;
+
+    /** What is kept between saves of the same structure; NULL: nothing. */
+    dcp_save_plan_cache *plan_cache;
 } dcp_save_options;
 
 /**

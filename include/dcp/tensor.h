@@ -7,6 +7,7 @@
 #define DCP_TENSOR_H
 
 #include "device.h"
+#include "placement.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -86,6 +87,10 @@ typedef struct dcp_tensor {
     /** May be 0 or negative for saving. The elements of a destination must not share memory, and
        its dimensions must nest, as those of slices and permutations of a dense array do. */
     int64_t strides[DCP_MAX_DIMS];
+    /** How all ranks divide the tensor, left here by dcp_mesh_shard(); other callers let it be
+       zero. A save in which every sharded tensor has one, over a mesh of all ranks of the group in
+       their order, needs no plans to be gathered. It is ignored where the chunk is another one. */
+    dcp_layout layout;
 } dcp_tensor;
 
 #ifdef __cplusplus

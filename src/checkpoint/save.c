@@ -38,12 +38,12 @@ static dcp_status saving_plan_local(struct dcp_saving *saving)
     return saving->hooks.any ? save_hooks_plan_local(saving) : save_local_plan(&saving->local);
 }
 
-/* ---- all ranks' plans to the coordinator, and everyone's assignment back ---- */
+/* ---- the plan of all ranks ---- */
 
 static dcp_status encode_plan(const struct dcp_saving *saving, struct buffer *message)
 {
-    if (saving->hooks.any)
-        RETURN_IF_ERROR(plan_view_append_data(&saving->hooks.plan, message));
+    save_hooks_append(&saving->hooks, message);
+    RETURN_IF_ERROR(plan_view_append_data(&saving->hooks.plan, message));
     RETURN_IF_ERROR(save_plan_encode(&saving->local.plan, message));
     return buffer_status(message);
 }
@@ -52,15 +52,12 @@ static dcp_status decode_assignment(struct dcp_saving *saving, const struct buff
 {
     struct reader reader;
     reader_init(&reader, assignment->data, assignment->size);
-    if (saving->hooks.any)
-        RETURN_IF_ERROR(plan_view_read_data(&saving->hooks.finished, &reader));
-    RETURN_IF_ERROR(save_assignment_decode(saving, &reader));
-    saving->operation.figures.items = saving->orders.count;
-    saving->operation.figures.bytes_wanted = save_local_bytes(&saving->local, &saving->orders);
-    return DCP_OK;
+    RETURN_IF_ERROR(plan_view_read_data(&saving->hooks.finished, &reader));
+    return save_assignment_decode(saving, &reader);
 }
 
-static dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
+/* All ranks' plans to the coordinator's hooks, and everyone's assignment back. */
+static dcp_status plan_with_hooks(struct dcp_saving *saving)
 {
     struct dcp_collective gathering = call_of(saving, "gathering save plans");
     struct dcp_collective dealing = call_of(saving, "dealing out save plans");
@@ -69,29 +66,34 @@ static dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status statu
 
     buffer_init(&message, 0);
     buffer_init(&assignment, 0);
-    save_message_begin(saving, &message);
-    if (status == DCP_OK)
-        status = encode_plan(saving, &message);
+    dcp_status status = encode_plan(saving, &message);
     status = group_gather(saving->options.group, &gathering, saving->options.coordinator, status,
                           message.data, message.size, &plans);
     buffer_free(&message);
     if (saving->coordinates && status == DCP_OK)
-        status = saving->hooks.any ? save_hooks_plan_global(saving, &plans)
-                                   : save_coordinator_plan(saving, &plans);
+        status = save_hooks_plan_global(saving, &plans);
     group_messages_free(&plans);
     status = group_scatter(saving->options.group, &dealing, saving->options.coordinator, status,
                            saving->coordinator.assignments, &assignment);
     if (status == DCP_OK) {
         saving->assigned = true;
-        status = decode_assignment(saving, &assignment);
-        if (saving->hooks.any)
-            status = save_hooks_finish_plan(saving, status);
+        status = save_hooks_finish_plan(saving, decode_assignment(saving, &assignment));
     }
     buffer_free(&assignment);
     return status;
 }
 
-/* ---- carrying out this rank's orders ---- */
+static dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
+{
+    dcp_figures *figures = &saving->operation.figures;
+    status = save_planning_begin(saving, status);
+    if (status == DCP_OK)
+        status = saving->hooks.any ? plan_with_hooks(saving) : save_planning_run(saving);
+    figures->items = saving->orders.count;
+    figures->bytes_wanted = save_local_bytes(&saving->local, &saving->orders);
+    figures->plan_reused = saving->planning.reused;
+    return status;
+}
 
 dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *results)
 {
@@ -199,6 +201,7 @@ static dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
 
 static void saving_free(struct dcp_saving *saving)
 {
+    save_planning_end(saving);
     write_results_free(&saving->results);
     write_orders_free(&saving->orders);
     save_session_free(&saving->session);

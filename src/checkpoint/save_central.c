@@ -64,7 +64,7 @@ static dcp_status read_plans(dcp_saving *saving, struct central *central,
         struct reader reader;
         reader_init(&reader, messages->bytes + messages->offsets[rank],
                     messages->offsets[rank + 1] - messages->offsets[rank]);
-        dcp_status status = save_message_check(saving, &reader);
+        dcp_status status = save_hooks_compare(&saving->hooks, &reader);
         if (status == DCP_OK)
             status = read_plan(central, &reader, (size_t)rank);
         if (status != DCP_OK)
@@ -204,8 +204,10 @@ static dcp_status settle(dcp_saving *saving, const struct central *central)
             ? save_plan_settle(central->held, dealt, rank_count, &options, orders, metadata)
             : error_no_memory(central->count * sizeof *orders, "orders");
     describe(saving, metadata);
+    for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
+        save_coordinator_count(&saving->coordinator, &orders[rank]);
     if (status == DCP_OK && saving->hooks.session_wanted && !saving->hooks.writer.write_data)
-        status = save_coordinator_check_space(saving, orders);
+        status = save_coordinator_check_space(saving);
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         status = assign(saving, central, rank, &orders[rank]);
     for (int rank = 0; orders && rank < rank_count; rank++)

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/metadata_json.h"
@@ -10,57 +11,6 @@
 #include "format/metadata_codec.h"
 #include "format/relative_path.h"
 #include "format/stream.h"
-
-void save_message_begin(const dcp_saving *saving, struct buffer *message)
-{
-    const char *path = saving->path ? saving->path : "";
-    buffer_append_text(message, path, strlen(path));
-    buffer_append_u8(message, (uint8_t)saving->options.compression);
-    buffer_append_u8(message, saving->options.unflattened);
-    save_hooks_append(&saving->hooks, message);
-}
-
-static dcp_status refuse_option(const char *option, int theirs, int ours)
-{
-    return dcp_error_set(DCP_ERR_ARGUMENT,
-                         "%s is %d, the coordinator's is %d: all ranks must pass the same", option,
-                         theirs, ours);
-}
-
-dcp_status save_message_check(const dcp_saving *saving, struct reader *reader)
-{
-    const char *path = saving->path ? saving->path : "";
-    size_t length = 0;
-    const char *given = reader_text(reader, &length);
-    int compression = reader_u8(reader), unflattened = reader_u8(reader);
-    if (reader->failed)
-        return dcp_error_set(DCP_ERR_GROUP, "its plan is cut short");
-    if (length > 0 && (length != strlen(path) || memcmp(given, path, length) != 0))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "saves to \"%.*s\", the coordinator to \"%s\"",
-                             (int)(length < 512 ? length : 512), given, path);
-    if (compression != (int)saving->options.compression)
-        return refuse_option("compression", compression, (int)saving->options.compression);
-    if (unflattened != saving->options.unflattened)
-        return refuse_option("unflattened", unflattened, saving->options.unflattened);
-    return save_hooks_compare(&saving->hooks, reader);
-}
-
-static dcp_status decode_plans(const dcp_saving *saving, const struct group_messages *messages,
-                               struct save_plan *plans)
-{
-    for (int rank = 0; rank < messages->count; rank++) {
-        struct reader reader;
-        reader_init(&reader, messages->bytes + messages->offsets[rank],
-                    messages->offsets[rank + 1] - messages->offsets[rank]);
-        dcp_status status = save_message_check(saving, &reader);
-        if (status == DCP_OK)
-            status =
-                save_plan_decode(reader.data + reader.position, reader_left(&reader), &plans[rank]);
-        if (status != DCP_OK)
-            return error_prefix(status, "rank %d", rank);
-    }
-    return DCP_OK;
-}
 
 static dcp_status stream_layout(dcp_dtype dtype, int32_t ndim, const int64_t *sizes,
                                 uint64_t *data_offset, uint64_t *length)
@@ -79,53 +29,40 @@ struct save_plan_options save_coordinator_options(const dcp_saving *saving)
         .files = saving->options.files,
         .thread_count = (uint32_t)saving->options.thread_count,
         .generation = saving->session.generation,
+        .objects_may_grow = saving->planning.cache != NULL,
         .layout = stream_layout,
     };
+}
+
+void save_session_append(const struct save_session *session, struct buffer *out)
+{
+    const char *path = session->path ? session->path : "";
+    buffer_append_text(out, path, strlen(path));
+    buffer_append_text(out, session->save_id, strlen(session->save_id));
+    buffer_append_u32(out, session->generation);
+    buffer_append_u8(out, session->sync);
 }
 
 dcp_status save_assignment_encode(const struct save_session *session,
                                   const struct write_orders *orders, struct buffer *assignment)
 {
-    const char *path = session->path ? session->path : "";
-    buffer_append_text(assignment, path, strlen(path));
-    buffer_append_text(assignment, session->save_id, strlen(session->save_id));
-    buffer_append_u32(assignment, session->generation);
-    buffer_append_u8(assignment, session->sync);
+    save_session_append(session, assignment);
     RETURN_IF_ERROR(write_orders_encode(orders, assignment));
     return buffer_status(assignment);
 }
 
-dcp_status save_coordinator_check_space(const dcp_saving *saving, const struct write_orders *orders)
+void save_coordinator_count(struct save_coordinator *coordinator, const struct write_orders *orders)
 {
-    uint64_t bytes = 0;
-    if (saving->options.compression != DCP_COMPRESSION_NONE)
-        return DCP_OK;
-    for (int rank = 0; rank < saving->coordinator.rank_count; rank++)
-        bytes += shard_files_content(&orders[rank], false);
-    return save_session_check_space(&saving->session, bytes);
+    uint64_t content = shard_files_content(orders, false);
+    if (!checked_add_u64(coordinator->content, content, &coordinator->content))
+        coordinator->content = UINT64_MAX;
 }
 
-static dcp_status merge_plans(dcp_saving *saving, const struct save_plan *plans)
+dcp_status save_coordinator_check_space(const dcp_saving *saving)
 {
-    struct save_coordinator *coordinator = &saving->coordinator;
-    struct save_plan_options options = save_coordinator_options(saving);
-    struct write_orders *orders =
-        memory_allocate_zeroed((size_t)coordinator->rank_count, sizeof *orders);
-    if (!orders)
-        return error_no_memory((size_t)coordinator->rank_count * sizeof *orders, "orders");
-    dcp_status status =
-        save_plan_merge(plans, coordinator->rank_count, &options, orders, &coordinator->metadata);
-    coordinator->metadata.save_id = saving->session.save_id;
-    coordinator->metadata.has_paths = !saving->options.unflattened;
-    if (status == DCP_OK)
-        status = save_coordinator_check_space(saving, orders);
-    for (int rank = 0; rank < coordinator->rank_count && status == DCP_OK; rank++)
-        status = save_assignment_encode(&saving->session, &orders[rank],
-                                        &coordinator->assignments[rank]);
-    for (int rank = 0; rank < coordinator->rank_count; rank++)
-        write_orders_free(&orders[rank]);
-    memory_release(orders);
-    return status;
+    if (saving->options.compression != DCP_COMPRESSION_NONE)
+        return DCP_OK;
+    return save_session_check_space(&saving->session, saving->coordinator.content);
 }
 
 dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_count)
@@ -147,24 +84,38 @@ dcp_status save_coordinator_begin(dcp_saving *saving)
                               saving->options.overwrite, !saving->options.skip_sync);
 }
 
-dcp_status save_coordinator_plan(dcp_saving *saving, const struct group_messages *messages)
-{
-    size_t rank_count = (size_t)messages->count;
-    struct save_plan *plans = memory_allocate_zeroed(rank_count, sizeof *plans);
+/* Where orders go while they are made. */
+struct dealing {
+    dcp_saving *saving;
+    struct buffer *own; /* of the coordinator alone; NULL: all ranks' assignments are made */
+};
 
-    dcp_status status = save_coordinator_init(&saving->coordinator, messages->count);
-    if (status == DCP_OK && !plans)
-        status = error_no_memory(rank_count * sizeof *plans, "plans of all ranks");
-    if (status == DCP_OK)
-        status = decode_plans(saving, messages, plans);
-    if (status == DCP_OK)
-        status = save_coordinator_begin(saving);
-    if (status == DCP_OK)
-        status = merge_plans(saving, plans);
-    for (size_t rank = 0; plans && rank < rank_count; rank++)
-        save_plan_free(&plans[rank]);
-    memory_release(plans);
-    return status;
+static dcp_status deal_orders(void *context, uint32_t rank, const struct write_orders *orders)
+{
+    const struct dealing *dealing = context;
+    dcp_saving *saving = dealing->saving;
+    save_coordinator_count(&saving->coordinator, orders);
+    if (!dealing->own)
+        return save_assignment_encode(&saving->session, orders,
+                                      &saving->coordinator.assignments[rank]);
+    return rank == (uint32_t)saving->rank ? write_orders_encode(orders, dealing->own) : DCP_OK;
+}
+
+dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint,
+                                 struct buffer *own)
+{
+    struct save_coordinator *coordinator = &saving->coordinator;
+    struct dealing dealing = {saving, own};
+    struct order_sink sink = {.take = deal_orders, .context = &dealing};
+    RETURN_IF_ERROR(save_coordinator_begin(saving));
+    if (!own)
+        RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
+    coordinator->rank_count = (int)joint->rank_count;
+    struct save_plan_options options = save_coordinator_options(saving);
+    RETURN_IF_ERROR(joint_plan_merge(joint, &options, &sink, &coordinator->metadata));
+    coordinator->metadata.save_id = saving->session.save_id;
+    coordinator->metadata.has_paths = !saving->options.unflattened;
+    return save_coordinator_check_space(saving);
 }
 
 /* Paths become names of the checkpoint, which readers do not take if they lead out of it. */
@@ -224,35 +175,41 @@ dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
 
 void save_coordinator_free(struct save_coordinator *coordinator)
 {
-    for (int rank = 0; rank < coordinator->rank_count; rank++)
+    for (int rank = 0; coordinator->assignments && rank < coordinator->rank_count; rank++)
         buffer_free(&coordinator->assignments[rank]);
     memory_release(coordinator->assignments);
     metadata_free(&coordinator->metadata);
 }
 
-dcp_status save_assignment_decode(dcp_saving *saving, struct reader *assignment)
+dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
 {
     struct save_session *session = &saving->session;
     size_t path_length = 0, id_length = 0;
 
-    const char *path = reader_text(assignment, &path_length);
-    const char *save_id = reader_text(assignment, &id_length);
-    uint32_t generation = reader_u32(assignment);
-    bool sync = reader_u8(assignment) != 0;
-    if (assignment->failed || id_length >= sizeof session->save_id)
+    const char *path = reader_text(reader, &path_length);
+    const char *save_id = reader_text(reader, &id_length);
+    uint32_t generation = reader_u32(reader);
+    bool sync = reader_u8(reader) != 0;
+    if (reader->failed || id_length >= sizeof session->save_id)
         return dcp_error_set(DCP_ERR_GROUP, "the coordinator's assignment is cut short");
-    if (!session->path) {
-        session->path = memory_allocate(path_length + 1);
-        if (!session->path)
-            return error_no_memory(path_length + 1, "path of a save");
-        memcpy(session->path, path, path_length);
-        session->path[path_length] = '\0';
-        memcpy(session->save_id, save_id, id_length);
-        session->save_id[id_length] = '\0';
-        session->ops = saving->ops;
-        session->generation = generation;
-        session->sync = sync;
-    }
+    if (session->path)
+        return DCP_OK;
+    session->path = memory_allocate(path_length + 1);
+    if (!session->path)
+        return error_no_memory(path_length + 1, "path of a save");
+    memcpy(session->path, path, path_length);
+    session->path[path_length] = '\0';
+    memcpy(session->save_id, save_id, id_length);
+    session->save_id[id_length] = '\0';
+    session->ops = saving->ops;
+    session->generation = generation;
+    session->sync = sync;
+    return DCP_OK;
+}
+
+dcp_status save_assignment_decode(dcp_saving *saving, struct reader *assignment)
+{
+    RETURN_IF_ERROR(save_session_read(saving, assignment));
     return write_orders_decode(assignment->data + assignment->position, reader_left(assignment),
                                &saving->local.plan, &saving->orders);
 }

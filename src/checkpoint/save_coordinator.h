@@ -13,24 +13,24 @@ struct save_coordinator {
     struct metadata metadata;
     struct buffer *assignments; /* one per rank: where to write what */
     int rank_count;
+    uint64_t content; /* bytes of data in all ranks' files */
 };
 
-/* What every rank's message to the coordinator begins with: its path and the options that all must
- * pass alike, hooks among them; and whether they fit the coordinator's. */
-void save_message_begin(const dcp_saving *saving, struct buffer *message);
-dcp_status save_message_check(const dcp_saving *saving, struct reader *reader);
-
-/* Begins the session and decides who writes what. On failure coordinator and session are safe to
- * free, here as below. */
-dcp_status save_coordinator_plan(dcp_saving *saving, const struct group_messages *plans);
+/* Begins the session and decides who writes what: makes all ranks' assignments, or, if own is not
+ * NULL, the orders of the coordinator alone, because the others know theirs. On failure coordinator
+ * and session are safe to free, here as below. */
+dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint,
+                                 struct buffer *own);
 /* The parts of it. */
 dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_count);
+/* Refuses a save without a path. */
 dcp_status save_coordinator_begin(dcp_saving *saving);
 struct save_plan_options save_coordinator_options(const dcp_saving *saving);
-/* What all ranks together will write, if that is known, but for footers and metadata, which are
- * small: DCP_ERR_NO_SPACE if there is no room for it. */
-dcp_status save_coordinator_check_space(const dcp_saving *saving,
-                                        const struct write_orders *orders);
+/* Counts a rank's orders to what all ranks together will write, footers and metadata, which are
+ * small, left aside; and DCP_ERR_NO_SPACE if there is no room for that, as far as it is known. */
+void save_coordinator_count(struct save_coordinator *coordinator,
+                            const struct write_orders *orders);
+dcp_status save_coordinator_check_space(const dcp_saving *saving);
 dcp_status save_assignment_encode(const struct save_session *session,
                                   const struct write_orders *orders, struct buffer *assignment);
 
@@ -46,8 +46,11 @@ dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
                                    const dcp_save_options *options, bool *visible);
 void save_coordinator_free(struct save_coordinator *coordinator);
 
-/* Every rank: unpacks the rest of an assignment. A session that was not begun here (path is NULL)
- * gets what the coordinator decided. */
+/* What every rank must know of a session. A session that was not begun here (path is NULL) gets
+ * what the coordinator decided. */
+void save_session_append(const struct save_session *session, struct buffer *out);
+dcp_status save_session_read(dcp_saving *saving, struct reader *reader);
+/* Every rank: the session and the orders. */
 dcp_status save_assignment_decode(dcp_saving *saving, struct reader *assignment);
 
 #endif

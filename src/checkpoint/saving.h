@@ -5,7 +5,7 @@
  *
  *   saving_set_up      the state is taken: flattened, objects encoded
  *   saving_plan_local  what this rank holds
- *   saving_plan_global all ranks' plans to the coordinator, and each rank's orders back
+ *   saving_plan_global with all ranks: who writes what (save_planning.h)
  *   saving_write       the orders are carried out
  *   saving_finish      the checkpoint becomes visible, or what was written goes
  *
@@ -19,6 +19,7 @@
 #include "checkpoint/save_coordinator.h"
 #include "checkpoint/save_hooks.h"
 #include "checkpoint/save_local.h"
+#include "checkpoint/save_planning.h"
 #include "dcp/save.h"
 
 struct dcp_saving {
@@ -34,7 +35,8 @@ struct dcp_saving {
     struct write_orders orders;
     struct write_results results; /* where compression or a storage writer has put things */
     struct save_coordinator coordinator;
-    bool assigned; /* session and orders hold what the coordinator decided */
+    struct save_planning planning;
+    bool assigned; /* all ranks know the session, which the coordinator has begun */
     bool visible;  /* at the coordinator: the checkpoint is */
 };
 

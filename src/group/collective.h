@@ -17,7 +17,7 @@ struct dcp_group {
     /* Of group.h's exchanges. Their tables are allocated with the group, so that no exchange fails
      * for want of them half-way. */
     struct error_story agreed; /* the last failure that all ranks share, which names its rank */
-    unsigned char *table;      /* ROUND_ENTRY_SIZE bytes for each rank */
+    unsigned char *table;      /* ROUND_ENTRY_SIZE + GROUP_RECORD_MAX bytes for each rank */
     size_t *sizes;             /* one for each rank */
     size_t *routes;            /* four for each rank: what all_to_all is told */
 };

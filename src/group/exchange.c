@@ -55,9 +55,9 @@ static void own_story(dcp_status mine, struct error_story *story)
 
 /* The failed rank tells its story to all, and it becomes the story of all. */
 static dcp_status share_failure(dcp_group *group, const dcp_collective *call, int failed,
-                                const struct error_story *mine)
+                                const struct round_entry *told, const struct error_story *mine)
 {
-    struct round_entry entry = round_entry_decode(group->table + (size_t)failed * ROUND_ENTRY_SIZE);
+    struct round_entry entry = *told;
     char text[ERROR_TEXT_MAX] = {0};
     if (group->rank == failed)
         memcpy(text, mine->text, entry.story_length);
@@ -72,11 +72,12 @@ static dcp_status share_failure(dcp_group *group, const dcp_collective *call, in
     return entry.status;
 }
 
-/* Brings every rank's status and number to every rank: DCP_OK on all of them, or on all of them the
- * failure of the lowest failed rank. A rank that cannot be heard any more returns its own failure,
- * if it has one: it knows more about it than about the group's. */
-static dcp_status round_run(dcp_group *group, const dcp_collective *call,
-                            const struct error_story *mine, uint64_t number)
+/* Brings every rank's status, number and record to every rank: DCP_OK on all of them, or on all of
+ * them the failure of the lowest failed rank. A rank that cannot be heard any more returns its own
+ * failure, if it has one: it knows more about it than about the group's. */
+static dcp_status round_run_with(dcp_group *group, const dcp_collective *call,
+                                 const struct error_story *mine, uint64_t number,
+                                 const void *record, size_t record_size)
 {
     struct round_entry entry = {
         .status = mine->status,
@@ -85,13 +86,24 @@ static dcp_status round_run(dcp_group *group, const dcp_collective *call,
                  strcmp(group->agreed.text, mine->text) == 0,
         .number = number,
     };
-    unsigned char bytes[ROUND_ENTRY_SIZE];
+    unsigned char bytes[ROUND_ENTRY_SIZE + GROUP_RECORD_MAX];
+    size_t size = ROUND_ENTRY_SIZE + record_size;
     round_entry_encode(&entry, bytes);
-    dcp_status status = collective_all_gather(group, call, bytes, sizeof bytes, group->table);
-    for (int rank = 0; rank < group->size && status == DCP_OK; rank++)
-        if (load_u32(group->table + (size_t)rank * ROUND_ENTRY_SIZE) != DCP_OK)
-            return share_failure(group, call, rank, mine);
+    if (record_size != 0)
+        memcpy(bytes + ROUND_ENTRY_SIZE, record, record_size);
+    dcp_status status = collective_all_gather(group, call, bytes, size, group->table);
+    for (int rank = 0; rank < group->size && status == DCP_OK; rank++) {
+        struct round_entry told = round_entry_decode(group->table + (size_t)rank * size);
+        if (told.status != DCP_OK)
+            return share_failure(group, call, rank, &told, mine);
+    }
     return status != DCP_OK && mine->status != DCP_OK ? error_restore(mine) : status;
+}
+
+static dcp_status round_run(dcp_group *group, const dcp_collective *call,
+                            const struct error_story *mine, uint64_t number)
+{
+    return round_run_with(group, call, mine, number, NULL, 0);
 }
 
 /* As round_run() once the sizes are known: status is how this rank prepared for the bytes. */
@@ -105,6 +117,22 @@ static dcp_status round_ready(dcp_group *group, const dcp_collective *call, dcp_
 dcp_status group_agree(dcp_group *group, const dcp_collective *call, dcp_status mine)
 {
     return dcp_group_size(group) == 1 ? mine : round_ready(group, call, mine);
+}
+
+dcp_status group_share(dcp_group *group, const dcp_collective *call, dcp_status mine,
+                       const void *record, size_t size, const unsigned char **records)
+{
+    struct error_story story;
+    *records = record;
+    if (dcp_group_size(group) == 1)
+        return mine;
+    own_story(mine, &story);
+    RETURN_IF_ERROR(round_run_with(group, call, &story, 0, record, size));
+    for (size_t rank = 0; rank < (size_t)group->size; rank++)
+        memmove(group->table + rank * size,
+                group->table + rank * (ROUND_ENTRY_SIZE + size) + ROUND_ENTRY_SIZE, size);
+    *records = group->table;
+    return DCP_OK;
 }
 
 static dcp_status scratch_new(size_t size, void **scratch)

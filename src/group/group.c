@@ -30,12 +30,13 @@ dcp_status dcp_group_new(const dcp_group_operations *operations, void *context, 
     struct dcp_group *made = memory_allocate_zeroed(1, sizeof *made);
     if (made == NULL)
         return error_no_memory(sizeof *made, "a group");
-    made->table = memory_allocate_array((size_t)size, ROUND_ENTRY_SIZE);
+    made->table = memory_allocate_array((size_t)size, ROUND_ENTRY_SIZE + GROUP_RECORD_MAX);
     made->sizes = memory_allocate_array((size_t)size, sizeof *made->sizes);
     made->routes = memory_allocate_array((size_t)size, 4 * sizeof *made->routes);
     if (made->table == NULL || made->sizes == NULL || made->routes == NULL) {
         dcp_group_free(made);
-        return error_no_memory((size_t)size * (ROUND_ENTRY_SIZE + 5 * sizeof *made->sizes),
+        return error_no_memory((size_t)size *
+                                   (ROUND_ENTRY_SIZE + GROUP_RECORD_MAX + 5 * sizeof *made->sizes),
                                "a group's tables");
     }
     made->operations = known;

@@ -56,7 +56,20 @@ size_t group_multicast_scratch(const dcp_group *group, size_t largest);
 dcp_status group_multicast(dcp_group *group, const struct dcp_collective *call,
                            const struct group_multicast *multicast);
 
+/* Most bytes of a record of group_share(). */
+enum { GROUP_RECORD_MAX = 96 };
+/* Brings a record of every rank to every rank, in one collective. records: one after the other,
+ * valid until the group is used again. */
+dcp_status group_share(dcp_group *group, const struct dcp_collective *call, dcp_status mine,
+                       const void *record, size_t size, const unsigned char **records);
+
 /* Nothing but the statuses. */
 dcp_status group_agree(dcp_group *group, const struct dcp_collective *call, dcp_status mine);
+
+/* Whether ranks can send to each other without everyone's taking part in every message. */
+bool group_can_pass(const dcp_group *group);
+/* Each rank passes its payload on to another one, or none (to < 0); nobody gets more than one. */
+dcp_status group_pass(dcp_group *group, const struct dcp_collective *call, dcp_status mine, int to,
+                      const void *payload, size_t size, struct buffer *received);
 
 #endif

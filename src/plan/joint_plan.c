@@ -162,8 +162,8 @@ static dcp_status extend_run(struct joint_plan *joint, size_t ndim, struct joint
     return DCP_OK;
 }
 
-static dcp_status add_run(struct joint_plan *joint, struct joint_entry *entry,
-                          const struct joint_run *run)
+dcp_status joint_entry_add_run(struct joint_plan *joint, struct joint_entry *entry,
+                               const struct joint_run *run)
 {
     if (entry->run_count > 0) {
         struct joint_run *last = &entry->runs[entry->run_count - 1];
@@ -190,18 +190,24 @@ static dcp_status add_run(struct joint_plan *joint, struct joint_entry *entry,
     return DCP_OK;
 }
 
-static struct joint_entry describe(const struct write_item *item, struct joint_run *run)
+dcp_status joint_plan_add_runs(struct joint_plan *joint, const struct write_item *item,
+                               const struct joint_run *runs, size_t run_count, size_t *place)
 {
-    return (struct joint_entry){.name = item->name,
-                                .path = item->path,
-                                .path_length = item->path_length,
-                                .is_tensor = item->is_tensor,
-                                .requires_grad = item->requires_grad,
-                                .dtype = item->dtype,
-                                .ndim = item->ndim,
-                                .global_shape = item->global_shape,
-                                .object_length = item->object_length,
-                                .runs = run};
+    struct joint_run first = runs[0];
+    struct joint_entry described = {.name = item->name,
+                                    .path = item->path,
+                                    .path_length = item->path_length,
+                                    .is_tensor = item->is_tensor,
+                                    .requires_grad = item->requires_grad,
+                                    .dtype = item->dtype,
+                                    .ndim = item->ndim,
+                                    .global_shape = item->global_shape,
+                                    .object_length = item->object_length,
+                                    .runs = &first};
+    RETURN_IF_ERROR(place_entry(joint, &described, *place + 1, place));
+    for (size_t i = 0; i < run_count; i++)
+        RETURN_IF_ERROR(joint_entry_add_run(joint, &joint->entries[*place], &runs[i]));
+    return DCP_OK;
 }
 
 dcp_status joint_plan_add(struct joint_plan *joint, const struct save_plan *plan, uint32_t rank)
@@ -215,11 +221,11 @@ dcp_status joint_plan_add(struct joint_plan *joint, const struct save_plan *plan
                                 .item = (uint32_t)i,
                                 .offsets = item->box.offsets,
                                 .sizes = item->box.sizes};
-        struct joint_entry described = describe(item, &run);
-        if (item->name != name)
-            RETURN_IF_ERROR(place_entry(joint, &described, place + 1, &place));
+        if (item->name == name)
+            RETURN_IF_ERROR(joint_entry_add_run(joint, &joint->entries[place], &run));
+        else
+            RETURN_IF_ERROR(joint_plan_add_runs(joint, item, &run, 1, &place));
         name = item->name;
-        RETURN_IF_ERROR(add_run(joint, &joint->entries[place], &run));
     }
     return DCP_OK;
 }
@@ -231,7 +237,7 @@ dcp_status joint_plan_unite(struct joint_plan *joint, const struct joint_plan *h
         const struct joint_entry *theirs = &higher->entries[i];
         RETURN_IF_ERROR(place_entry(joint, theirs, place + 1, &place));
         for (size_t k = 0; k < theirs->run_count; k++)
-            RETURN_IF_ERROR(add_run(joint, &joint->entries[place], &theirs->runs[k]));
+            RETURN_IF_ERROR(joint_entry_add_run(joint, &joint->entries[place], &theirs->runs[k]));
     }
     return DCP_OK;
 }

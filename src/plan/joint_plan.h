@@ -57,8 +57,22 @@ void joint_plan_free(struct joint_plan *joint);
  * two ranks that disagree about it, and what each says; DCP_ERR_DUPLICATE: two objects of one name
  * on one rank. */
 dcp_status joint_plan_add(struct joint_plan *joint, const struct save_plan *plan, uint32_t rank);
+/* Whether this rank's plan tells what all ranks hold: each tensor is whole on all of them, or says
+ * its mesh and placements, and that mesh is the ranks in their order. *digest: the same on ranks
+ * whose plans tell the same but for the lengths of objects, which *lengths is of. */
+dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
+                               bool *tells, uint64_t *digest, uint64_t *lengths);
+/* Adds what all ranks hold, by the plan of one of them, which tells it. Borrows from it. */
+dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan);
 /* Adds what higher ranks hold, with the same failures. Borrows from them. */
 dcp_status joint_plan_unite(struct joint_plan *joint, const struct joint_plan *higher);
+/* Adds holders of what an item is of, who are of higher ranks than those before. *place: of the
+ * entry before, and then of this one; SIZE_MAX for the first. */
+dcp_status joint_plan_add_runs(struct joint_plan *joint, const struct write_item *item,
+                               const struct joint_run *runs, size_t run_count, size_t *place);
+/* The same for one run, and an entry that need not be of the plan but in whose arena runs are. */
+dcp_status joint_entry_add_run(struct joint_plan *joint, struct joint_entry *entry,
+                               const struct joint_run *run);
 /* How many boxes and objects all ranks hold. */
 size_t joint_plan_items(const struct joint_plan *joint);
 

@@ -31,6 +31,7 @@ static void describe_tensor(const struct state_tensor *tensor, uint32_t chunk,
     item->ndim = tensor->ndim;
     item->global_shape = tensor->global_shape;
     item->chunk = chunk;
+    item->layout = tensor->chunk_count == 1 ? tensor->layout : NULL;
     item->box =
         chunk < tensor->chunk_count
             ? (struct box){tensor->ndim, tensor->chunks[chunk].offsets, tensor->chunks[chunk].sizes}

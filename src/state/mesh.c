@@ -217,6 +217,8 @@ dcp_status dcp_mesh_shard_sized(const dcp_mesh *mesh, dcp_tensor *tensor, size_t
     RETURN_IF_ERROR(mesh->rank == -1 ? shard_outside(&ours)
                                      : shard_inside(mesh, &ours, placements));
     ours.sharded = true;
+    ours.layout.mesh = *mesh;
+    memcpy(ours.layout.placements, placements, (size_t)mesh->ndim * sizeof *placements);
     sized_write(tensor, tensor_size, &ours, sizeof ours);
     return DCP_OK;
 }

@@ -52,6 +52,7 @@ struct state_tensor {
     size_t chunk_count;
     size_t chunk_capacity;
     struct chunk_index *index; /* of many chunks; NULL while they are few */
+    const dcp_layout *layout;  /* of the first chunk; NULL: unknown */
 };
 
 struct dcp_state {

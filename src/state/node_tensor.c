@@ -100,6 +100,13 @@ dcp_state *node_tensor_empty(struct state_pool *pool, const dcp_tensor *tensor)
         .global_shape = shape,
         .requires_grad = tensor->requires_grad,
     };
+    if (tensor->layout.mesh.ndim > 0) {
+        ours->layout = arena_copy(&pool->arena, &tensor->layout, sizeof tensor->layout);
+        if (!ours->layout) {
+            error_no_memory(sizeof tensor->layout, "a tensor's layout");
+            return NULL;
+        }
+    }
     node->as.tensor = ours;
     return node;
 }

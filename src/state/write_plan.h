@@ -18,10 +18,12 @@ struct write_item {
     dcp_dtype dtype;
     int32_t ndim;
     const int64_t *global_shape;
-    struct box box;         /* tensors */
-    uint64_t object_length; /* objects: bytes of the whole stream */
-    uint32_t entry;         /* where it came from, on its own rank: entry of the flat state */
-    uint32_t chunk;         /* and chunk of the tensor's node; neither travels */
+    struct box box;           /* tensors */
+    const dcp_layout *layout; /* of tensors of one chunk that say so; NULL: unknown; does not travel
+                               */
+    uint64_t object_length;   /* objects: bytes of the whole stream */
+    uint32_t entry;           /* where it came from, on its own rank: entry of the flat state */
+    uint32_t chunk;           /* and chunk of the tensor's node; neither travels */
 };
 
 struct save_plan {

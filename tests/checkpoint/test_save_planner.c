@@ -631,13 +631,13 @@ static void wants_the_same_hooks_on_all_ranks(void **state)
 {
     struct trial trial = {.planner.create_local_plan = rename_items, .change = without_planner};
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "rank 2: has no hook create_local_plan, the coordinator has one");
+                   "planner or storage_writer is 1 on rank 0 and 0 on rank 2");
     trial.change = with_another_hook;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
                    "rank 1: has a hook finish_plan, the coordinator has none");
     trial.change = without_hooks;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "rank 1: has a save planner or storage writer, other than the coordinator");
+                   "planner or storage_writer is 0 on rank 0 and 1 on rank 1");
     trial.change = with_a_wrong_size;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
                    "rank 1: size_of is 0, expected sizeof(dcp_save_planner)");
