@@ -183,6 +183,19 @@ typedef struct dcp_load_options {
     uint64_t group_bytes_per_second;
 
     dcp_io_priority io_priority; /**< of reading */
+
+    /** Hooks into planning (dcp/load_planner.h); NULL: none. */
+    const struct dcp_load_planner *planner;
+
+    /**
+     * Where to read from (dcp/storage_reader.h), whatever the path is, which may then be left out.
+     * Otherwise the first of `storage_readers` that takes the path as its checkpoint id; and if
+     * there is none, the path is a file or directory, unless it begins with a "scheme://", which is
+     * an error (DCP_ERR_UNSUPPORTED).
+     */
+    const struct dcp_storage_reader *storage_reader;
+    const struct dcp_storage_reader *const *storage_readers;
+    size_t storage_reader_count;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -9,8 +9,10 @@
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
+#include "checkpoint/load_open.h"
 #include "checkpoint/load_report.h"
 #include "checkpoint/load_sharing.h"
+#include "checkpoint/loading.h"
 #include "checkpoint/operation.h"
 #include "checkpoint/options.h"
 #include "group/group.h"
@@ -31,8 +33,9 @@ struct load {
     struct load_differences mine;
     struct load_differences all;
     struct loaded_objects objects;
-    struct load_share share; /* what ranks read for each other */
-    struct load_plan rest;   /* what then is left of the plan */
+    struct load_share share;    /* what ranks read for each other */
+    struct load_plan rest;      /* what then is left of the plan */
+    struct dcp_loading loading; /* where there are hooks */
 };
 
 static struct dcp_collective call_of(const struct load *load, const char *phase)
@@ -47,100 +50,11 @@ static dcp_status agree(const struct load *load, const char *phase, dcp_status s
     return group_agree(load->options.group, &call, status);
 }
 
-/* The coordinator's message: its options, the path, and the bytes of .metadata if it has that form;
- * the other forms every rank reads by itself. */
-static dcp_status read_for_all(const struct load *load, struct buffer *message)
-{
-    struct buffer raw;
-    bool has_raw = true;
-
-    if (!load->path || !*load->path)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to load from");
-    RETURN_IF_ERROR(options_append_load(&load->options, message));
-    buffer_init(&raw, 0);
-    struct storage_location location = {load->path, load->options.members,
-                                        load->options.member_count};
-    dcp_status status = storage_read_raw(load->ops, location, &raw);
-    if (status == DCP_ERR_NOT_FOUND) {
-        has_raw = false;
-        status = DCP_OK;
-    }
-    buffer_append_text(message, load->path, strlen(load->path));
-    buffer_append_u8(message, has_raw);
-    buffer_append(message, raw.data, raw.size);
-    buffer_free(&raw);
-    return status != DCP_OK ? status : buffer_status(message);
-}
-
-static dcp_status decode_for_me(struct load *load, const struct buffer *message)
-{
-    struct reader reader;
-    size_t length = 0;
-    enum storage_form form;
-
-    reader_init(&reader, message->data, message->size);
-    RETURN_IF_ERROR(options_compare_load(&load->options, &reader));
-    const char *text = reader_text(&reader, &length);
-    bool has_raw = reader_u8(&reader) != 0;
-    if (reader.failed)
-        return dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata is cut short");
-    if (load->path && *load->path &&
-        (strlen(load->path) != length || memcmp(load->path, text, length) != 0))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "loads from \"%s\", the coordinator from \"%.*s\"",
-                             load->path, (int)length, text);
-    char *path = memory_allocate(length + 1);
-    if (!path)
-        return error_no_memory(length + 1, "path of a load");
-    memcpy(path, text, length);
-    path[length] = '\0';
-    dcp_status status =
-        has_raw ? storage_decode_raw(load->ops, path, message->data + reader.position,
-                                     reader_left(&reader), &load->metadata, &load->reader)
-                : storage_read_metadata(load->ops, storage_at(path), &form, &load->metadata,
-                                        &load->reader);
-    memory_release(path);
-    if (status == DCP_OK)
-        shard_reader_set_io(load->reader, load->options.io, load->options.io_priority,
-                            &load->operation.progress);
-    /* One rank's look is enough, and its failure becomes everyone's. */
-    if (status == DCP_OK && load->coordinates && load->options.verification != DCP_VERIFY_NONE)
-        status = storage_check_replicas(load->reader);
-    return status;
-}
-
-static dcp_status share_metadata(struct load *load, dcp_status status)
-{
-    struct dcp_collective call = call_of(load, "sharing the metadata");
-    struct buffer message, received;
-
-    buffer_init(&message, 0);
-    buffer_init(&received, 0);
-    if (load->coordinates && status == DCP_OK)
-        status = read_for_all(load, &message);
-    status = group_broadcast(load->options.group, &call, load->options.coordinator, status,
-                             message.data, message.size, &received);
-    buffer_free(&message);
-    if (status == DCP_OK)
-        status = decode_for_me(load, &received);
-    buffer_free(&received);
-    return status;
-}
-
-static bool is_stored_object(const void *context, const char *name, size_t length)
-{
-    const struct metadata *metadata = context;
-    uint64_t index;
-    return name_table_find(&metadata->by_name, name, length, &index) &&
-           !metadata->entries[index].is_tensor;
-}
-
 static dcp_status plan_mine(struct load *load, dcp_state *state)
 {
-    struct flatten_rules rules = {load->options.unflattened, is_stored_object, &load->metadata};
-
-    if (!state)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to load into is NULL");
-    RETURN_IF_ERROR(flatten_by_rules(state, &rules, &load->flat));
+    if (loading_has_hooks(&load->loading))
+        return loading_plan_local(&load->loading, state, load->reader);
+    RETURN_IF_ERROR(load_flatten(&load->options, &load->metadata, state, &load->flat));
     RETURN_IF_ERROR(load_plan_make(&load->flat, &load->metadata, &load->names,
                                    load->options.convert, &load->plan, &load->mine));
     return flatten_check_destinations(&load->flat);
@@ -177,8 +91,9 @@ static dcp_status merge_differences(struct load *load, const struct group_messag
     return status;
 }
 
-/* All ranks' differences to the coordinator, and the union of them back. */
-static dcp_status share_differences(struct load *load, dcp_status status)
+/* All ranks' differences to the coordinator, and the union of them back. decoded: a failure that
+ * the other ranks do not know of yet. */
+static dcp_status share_differences(struct load *load, dcp_status status, dcp_status *decoded)
 {
     struct dcp_collective gathering = call_of(load, "gathering load plans");
     struct dcp_collective telling = call_of(load, "sharing the load report");
@@ -198,8 +113,8 @@ static dcp_status share_differences(struct load *load, dcp_status status)
         status = merge_differences(load, &messages, &merged);
     status = group_broadcast(load->options.group, &telling, load->options.coordinator, status,
                              merged.data, merged.size, &received);
-    if (status == DCP_OK)
-        status = load_differences_decode(received.data, received.size, &load->all);
+    *decoded = status == DCP_OK ? load_differences_decode(received.data, received.size, &load->all)
+                                : DCP_OK;
     group_messages_free(&messages);
     buffer_free(&received);
     buffer_free(&merged);
@@ -223,7 +138,7 @@ static dcp_status fill_tensors(struct load *load, const struct load_sharing *sha
 
 /* Everything that can fail without a destination having been touched comes first, and is agreed on.
  */
-static dcp_status fill(struct load *load, dcp_status status)
+static dcp_status read_all(struct load *load, dcp_status status)
 {
     const struct load_sharing sharing = {
         .ops = load->ops,
@@ -250,10 +165,31 @@ static dcp_status fill(struct load *load, dcp_status status)
     priority = io_priority_enter(load->options.io_priority);
     status = fill_tensors(load, &sharing);
     io_priority_leave(priority);
-    if (status != DCP_OK)
-        return error_prefix(status, "tensors may be partly filled");
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "tensors may be partly filled");
+}
 
-    status = operation_enter(&load->operation, DCP_PHASE_COMMIT, status);
+/* The same by hooks; the plan is final, and the same has been agreed on, before anything is read.
+ */
+static dcp_status read_by_hooks(struct load *load, dcp_status status)
+{
+    status = loading_plan_global(&load->loading, status);
+    status = operation_enter_moving(&load->operation, DCP_PHASE_READING,
+                                    load->loading.targets.bytes, status);
+    RETURN_IF_ERROR(agree(load, "beginning to read", status));
+
+    int priority = io_priority_enter(load->options.io_priority);
+    status = loading_read(&load->loading);
+    io_priority_leave(priority);
+    load->operation.figures.bytes_moved = load->loading.bytes_moved;
+    status = agree(load, "reading with hooks", status);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "tensors may be partly filled");
+}
+
+static dcp_status fill(struct load *load, dcp_status status)
+{
+    RETURN_IF_ERROR(loading_has_hooks(&load->loading) ? read_by_hooks(load, status)
+                                                      : read_all(load, status));
+    status = operation_enter(&load->operation, DCP_PHASE_COMMIT, DCP_OK);
     if (status == DCP_OK)
         status = load_place_objects(&load->objects);
     if (status == DCP_OK)
@@ -264,16 +200,35 @@ static dcp_status fill(struct load *load, dcp_status status)
     return DCP_OK;
 }
 
+/* What the loading works on. */
+static struct loading_parts parts_of(struct load *load)
+{
+    return (struct loading_parts){
+        .options = &load->options,
+        .coordinates = load->coordinates,
+        .names = &load->names,
+        .metadata = &load->metadata,
+        .flat = &load->flat,
+        .made = &load->plan,
+        .differences = &load->mine,
+        .objects = &load->objects,
+        .progress = &load->operation.progress,
+    };
+}
+
 static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
                       dcp_load_report **report)
 {
-    status = share_metadata(load, status);
+    const struct load_origin origin = {load->ops, load->path, &load->options, load->coordinates,
+                                       &load->operation.progress};
+
+    status = load_open(&origin, status, &load->loading, &load->metadata, &load->reader);
     if (status == DCP_OK)
         status = plan_mine(load, state);
-    status = share_differences(load, status);
-    if (status == DCP_ERR_NO_MEMORY) /* perhaps on this rank alone */
-        return fill(load, status);
-    RETURN_IF_ERROR(status);
+    dcp_status decoded;
+    RETURN_IF_ERROR(share_differences(load, status, &decoded));
+    if (decoded != DCP_OK)
+        return fill(load, decoded);
 
     dcp_status reported = report ? load_report_new(&load->all, report) : DCP_OK;
     status = load_differences_judge(&load->all, load->options.strictness, &load->metadata);
@@ -281,7 +236,8 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     if (status != DCP_OK && status != DCP_ERR_NO_MEMORY)
         return status;
     if (load->coordinates)
-        load_differences_log(&load->all, load->options.strictness, &load->metadata, load->path);
+        load_differences_log(&load->all, load->options.strictness, &load->metadata,
+                             load->path ? load->path : "");
     return fill(load, status != DCP_OK ? status : reported);
 }
 
@@ -290,8 +246,9 @@ static void note_figures(struct load *load)
     struct shard_read_figures read;
     dcp_figures *figures = &load->operation.figures;
 
-    figures->items = load->plan.count;
-    figures->bytes_wanted = load->plan.bytes_wanted;
+    bool hooked = loading_has_hooks(&load->loading);
+    figures->items = hooked ? load->loading.targets.count : load->plan.count;
+    figures->bytes_wanted = hooked ? load->loading.targets.bytes : load->plan.bytes_wanted;
     if (!load->reader)
         return;
     shard_reader_figures(load->reader, &read);
@@ -316,10 +273,14 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
     if (status == DCP_OK)
         status = load_names_init(&load.names, &load.options);
     load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;
-    status = operation_enter(&load.operation, DCP_PHASE_PLANNING, status);
+    struct loading_parts parts = parts_of(&load);
+    dcp_status hooked = loading_init(&load.loading, &parts);
+    status =
+        operation_enter(&load.operation, DCP_PHASE_PLANNING, status == DCP_OK ? hooked : status);
     status = run(&load, state, status, report);
     note_figures(&load);
 
+    loading_free(&load.loading);
     loaded_objects_free(&load.objects);
     load_differences_free(&load.all);
     load_differences_free(&load.mine);

@@ -55,9 +55,11 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
 }
 
 /* Other ranks may run beside this one, so half of the processors that it may use. */
-static size_t choose_threads(uint64_t bytes)
+size_t load_thread_count(int32_t given, uint64_t bytes)
 {
     size_t half = thread_processor_count() / 2;
+    if (given > 0)
+        return (size_t)given;
     if (bytes < THREADED_SIZE || half < 1)
         return 1;
     return half > THREADS_CHOSEN ? THREADS_CHOSEN : half;
@@ -67,7 +69,7 @@ dcp_status load_read_tensors(const struct flat_state *flat, const struct metadat
                              const struct load_plan *plan, struct shard_reader *reader,
                              dcp_verification verification, int32_t thread_count, uint64_t *moved)
 {
-    size_t threads = thread_count > 0 ? (size_t)thread_count : choose_threads(plan->bytes_wanted);
+    size_t threads = load_thread_count(thread_count, plan->bytes_wanted);
     struct shard_request *requests = memory_allocate_array(plan->count, sizeof *requests);
     size_t count = 0;
 

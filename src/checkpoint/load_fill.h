@@ -27,6 +27,8 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
                              const struct load_plan *plan, struct shard_reader *reader,
                              dcp_verification verification, int32_t thread_count, uint64_t *moved);
+/* How many threads read so many bytes; given: 0 for as many as are worth it. */
+size_t load_thread_count(int32_t given, uint64_t bytes);
 /* Puts the objects into the tree. */
 dcp_status load_place_objects(struct loaded_objects *objects);
 void loaded_objects_free(struct loaded_objects *objects);

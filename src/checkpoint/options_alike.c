@@ -5,7 +5,9 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "checkpoint/hooks.h"
 #include "checkpoint/options.h"
+#include "dcp/load_planner.h"
 
 /* One option as a number. */
 struct trait {
@@ -14,7 +16,7 @@ struct trait {
     uint64_t value;
 };
 
-enum { TRAITS = 9 };
+enum { TRAITS = 10 };
 
 static void append_text(struct buffer *bytes, const char *text)
 {
@@ -48,6 +50,17 @@ static dcp_status digest_renames(const dcp_rename *renames, size_t count, uint64
     return status;
 }
 
+/* Nothing but whether there are hooks, and which. */
+static dcp_status mask_planner(const dcp_load_planner *theirs, uint64_t *mask)
+{
+    dcp_load_planner planner;
+    RETURN_IF_ERROR(hooks_take(&planner, sizeof planner, theirs, "dcp_load_planner"));
+    *mask = hooks_mask(&planner, offsetof(dcp_load_planner, set_up_planner), sizeof planner);
+    if (theirs)
+        *mask |= UINT64_C(1) << 63;
+    return DCP_OK;
+}
+
 static dcp_status list_traits(const dcp_load_options *options, struct trait traits[TRAITS])
 {
     const struct trait all[TRAITS] = {
@@ -60,11 +73,13 @@ static dcp_status list_traits(const dcp_load_options *options, struct trait trai
         {"renames", true, 0},
         {"members", true, 0},
         {"reading", false, (uint64_t)options->reading},
+        {"the planner's set of hooks", true, 0},
     };
     memcpy(traits, all, sizeof all);
     RETURN_IF_ERROR(digest_texts(options->include, options->include_count, &traits[4].value));
     RETURN_IF_ERROR(digest_texts(options->exclude, options->exclude_count, &traits[5].value));
     RETURN_IF_ERROR(digest_texts(options->members, options->member_count, &traits[7].value));
+    RETURN_IF_ERROR(mask_planner(options->planner, &traits[9].value));
     return digest_renames(options->renames, options->rename_count, &traits[6].value);
 }
 

@@ -6,25 +6,13 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/sized.h"
 #include "checkpoint/saving.h"
-
-static dcp_status read_table(void *ours, size_t our_size, const void *theirs, size_t their_size,
-                             const char *what)
-{
-    if (theirs && their_size < 2 * sizeof(size_t))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "size_of is %zu, expected sizeof(%s)", their_size,
-                             what);
-    return sized_read(ours, our_size, theirs, their_size, what);
-}
 
 static dcp_status read_tables(struct save_hooks *hooks, const dcp_save_options *options)
 {
-    const dcp_save_planner *planner = options->planner;
-    const dcp_storage_writer *writer = options->storage_writer;
-    RETURN_IF_ERROR(read_table(&hooks->planner, sizeof hooks->planner, planner,
-                               planner ? planner->size_of : 0, "dcp_save_planner"));
-    return read_table(&hooks->writer, sizeof hooks->writer, writer, writer ? writer->size_of : 0,
+    RETURN_IF_ERROR(
+        hooks_take(&hooks->planner, sizeof hooks->planner, options->planner, "dcp_save_planner"));
+    return hooks_take(&hooks->writer, sizeof hooks->writer, options->storage_writer,
                       "dcp_storage_writer");
 }
 
@@ -134,18 +122,4 @@ dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *rea
                              "ranks must have the same",
                              theirs > ours ? "has" : "has no");
     return DCP_OK;
-}
-
-/* ---- calling ---- */
-
-dcp_status hook_status(dcp_status returned, const char *hook)
-{
-    if (returned == DCP_OK)
-        return DCP_OK;
-    if (!error_is_status(returned))
-        return dcp_error_set(DCP_ERR_CALLBACK, "hook %s returned %d, which is no dcp_status", hook,
-                             (int)returned);
-    if (dcp_error_message()[0] == '\0')
-        return dcp_error_set(returned, "hook %s failed, and did not say why", hook);
-    return error_prefix(returned, "hook %s", hook);
 }

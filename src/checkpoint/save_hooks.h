@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "base/name_table.h"
+#include "checkpoint/hooks.h"
 #include "checkpoint/save_plan_view.h"
 #include "dcp/save.h"
 #include "dcp/storage_writer.h"
@@ -46,8 +47,6 @@ void save_hooks_free(struct save_hooks *hooks);
 void save_hooks_append(const struct save_hooks *hooks, struct buffer *out);
 dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *reader);
 
-/* What a hook returned, which may be anything. error_clear() comes before the call. */
-dcp_status hook_status(dcp_status returned, const char *hook);
 /* Whether what is written comes from hooks, and not from the state as it is. */
 bool save_hooks_resolve(const struct save_hooks *hooks);
 /* Whether shard files of our own may be there. */

@@ -3,7 +3,7 @@
 #ifndef CHECKPOINT_SAVE_PLAN_VIEW_H
 #define CHECKPOINT_SAVE_PLAN_VIEW_H
 
-#include "checkpoint/plan_data.h"
+#include "checkpoint/plan_data_wire.h"
 #include "dcp/save_planner.h"
 #include "state/write_plan.h"
 

@@ -9,7 +9,7 @@
 #include "checkpoint/load_fill.h"
 #include "checkpoint/options.h"
 #include "checkpoint/view.h"
-#include "dcp/checkpoint.h"
+#include "dcp/storage_reader.h"
 #include "plan/load_plan.h"
 #include "storage/shard_reader.h"
 #include "storage/verify.h"
@@ -198,6 +198,31 @@ done:
     flatten_free(&flat);
     dcp_state_free(root);
     return status;
+}
+
+dcp_status dcp_checkpoint_locate_sized(const dcp_checkpoint *checkpoint,
+                                       const dcp_item_index *stored, dcp_storage_location *location,
+                                       size_t location_size)
+{
+    if (!checkpoint || !stored || !stored->name || !location)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "locating an item needs a checkpoint, its index and a place");
+    const struct metadata *metadata = checkpoint->metadata;
+    const struct metadata_entry *entry = metadata_find(metadata, stored->name);
+    if (!entry)
+        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: not in the checkpoint", stored->name);
+    size_t bytes = (size_t)entry->ndim * sizeof *stored->offsets;
+    for (size_t i = 0; i < entry->piece_count; i++) {
+        const struct metadata_piece *piece = &entry->pieces[i];
+        if (entry->is_tensor && bytes > 0 &&
+            (stored->ndim != entry->ndim || !stored->offsets ||
+             memcmp(stored->offsets, piece->offsets, bytes) != 0))
+            continue;
+        dcp_storage_location ours = {metadata->files[piece->file], piece->offset, piece->length};
+        sized_write(location, location_size, &ours, sizeof ours);
+        return DCP_OK;
+    }
+    return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no chunk begins there", stored->name);
 }
 
 dcp_status view_check_readable(const dcp_checkpoint *checkpoint, const struct metadata_entry *entry)

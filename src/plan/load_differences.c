@@ -38,6 +38,14 @@ void differences_want(struct load_differences *differences, size_t entry)
     differences->wanted[entry / 8] |= (unsigned char)(1u << entry % 8);
 }
 
+void load_differences_want(struct load_differences *differences, const struct metadata *metadata,
+                           const char *stored_name)
+{
+    const struct metadata_entry *entry = metadata_find(metadata, stored_name);
+    if (entry != NULL)
+        differences_want(differences, (size_t)(entry - metadata->entries));
+}
+
 bool differences_is_wanted(const struct load_differences *differences, size_t entry)
 {
     return (differences->wanted[entry / 8] >> entry % 8 & 1) != 0;

@@ -67,6 +67,11 @@ bool strictness_is_known(dcp_strictness strictness)
     return find_policy(strictness) != NULL;
 }
 
+bool strictness_wants_all(dcp_strictness strictness)
+{
+    return find_policy(strictness)->verdicts[DCP_DIFFERENCE_MISSING] == RAISED;
+}
+
 /* Longer than what an error keeps, so that dcp_error_set() does the cutting. */
 struct story {
     char text[2 * ERROR_TEXT_MAX];

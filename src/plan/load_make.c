@@ -238,7 +238,7 @@ static dcp_status plan_tensor(struct planner *planner, const struct match *match
 }
 
 /* What the options make of a name: which one to look for, and whether at all. */
-static dcp_status apply_names(struct planner *planner, struct flat_entry *entry,
+static dcp_status apply_names(struct planner *planner, struct flat_entry *entry, size_t index,
                               const char **stored_name)
 {
     struct load_names *names = planner->names;
@@ -248,7 +248,9 @@ static dcp_status apply_names(struct planner *planner, struct flat_entry *entry,
     if (names == NULL)
         return DCP_OK;
     RETURN_IF_ERROR(name_rules_apply(&names->rules, entry->name, stored_name, &rule));
-    if (rule < names->rules.count)
+    if (names->stored != NULL && names->stored[index] != NULL)
+        *stored_name = names->stored[index];
+    else if (rule < names->rules.count)
         used[rule] = true;
     entry->left_out = !name_filter_passes(&names->filter, entry->name, used + names->rules.count);
     return DCP_OK;
@@ -258,7 +260,7 @@ static dcp_status plan_entry(struct planner *planner, struct flat_state *flat, s
 {
     struct match match = {.wanted = &flat->entries[index], .wanted_index = (uint32_t)index};
     bool fits;
-    RETURN_IF_ERROR(apply_names(planner, &flat->entries[index], &match.stored_name));
+    RETURN_IF_ERROR(apply_names(planner, &flat->entries[index], index, &match.stored_name));
     match.stored = metadata_find(planner->metadata, match.stored_name);
     if (match.stored == NULL)
         return match.wanted->left_out ? DCP_OK : add_missing(planner, &match);
@@ -292,9 +294,9 @@ static int compare_items(const void *left, const void *right, void *context)
     return a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
-dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metadata,
-                          struct load_names *names, bool convert, struct load_plan *plan,
-                          struct load_differences *differences)
+static dcp_status begin(const struct flat_state *flat, const struct metadata *metadata,
+                        const struct load_names *names, struct load_plan *plan,
+                        struct load_differences *differences)
 {
     *plan = (struct load_plan){0};
     arena_init(&plan->arena, 0);
@@ -302,6 +304,26 @@ dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metada
     if (flat->count > UINT32_MAX || metadata->count > UINT32_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu names wanted of %zu stored", flat->count,
                              metadata->count);
+    return DCP_OK;
+}
+
+dcp_status load_plan_skip(struct flat_state *flat, const struct metadata *metadata,
+                          struct load_names *names, struct load_plan *plan,
+                          struct load_differences *differences)
+{
+    struct planner planner = {.metadata = metadata, .names = names, .differences = differences};
+    const char *stored_name;
+    RETURN_IF_ERROR(begin(flat, metadata, names, plan, differences));
+    for (size_t i = 0; i < flat->count; i++)
+        RETURN_IF_ERROR(apply_names(&planner, &flat->entries[i], i, &stored_name));
+    return DCP_OK;
+}
+
+dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metadata,
+                          struct load_names *names, bool convert, struct load_plan *plan,
+                          struct load_differences *differences)
+{
+    RETURN_IF_ERROR(begin(flat, metadata, names, plan, differences));
     struct planner planner = {.metadata = metadata,
                               .names = names,
                               .convert = convert,

@@ -29,6 +29,8 @@ struct load_plan {
 struct load_names {
     struct name_filter filter;
     struct name_rules rules;
+    const char *const *stored; /* NULL, or by index into flat->entries: what to look for whatever
+                                  the rules say; NULL: as they say */
 };
 
 /* DCP_ERR_ARGUMENT for patterns and rules that make no sense. Free in either case. */
@@ -61,8 +63,16 @@ struct load_differences {
 dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metadata,
                           struct load_names *names, bool convert, struct load_plan *plan,
                           struct load_differences *differences);
+/* In its place for a plan that somebody else makes: applies the names, and nothing is wanted yet.
+ */
+dcp_status load_plan_skip(struct flat_state *flat, const struct metadata *metadata,
+                          struct load_names *names, struct load_plan *plan,
+                          struct load_differences *differences);
 void load_plan_free(struct load_plan *plan);
 
+/* A stored name is wanted, too; it need not be there. */
+void load_differences_want(struct load_differences *differences, const struct metadata *metadata,
+                           const char *stored_name);
 dcp_status load_differences_encode(const struct load_differences *differences, struct buffer *out);
 dcp_status load_differences_decode(const void *bytes, size_t size,
                                    struct load_differences *differences);
@@ -72,6 +82,8 @@ dcp_status load_differences_merge(const struct load_differences *ranks, int rank
                                   const struct metadata *metadata, const struct load_names *names,
                                   struct load_differences *merged);
 bool strictness_is_known(dcp_strictness strictness);
+/* Whether missing names are an error. */
+bool strictness_wants_all(dcp_strictness strictness);
 /* DCP_OK, or the failure that the strictness, which must be known, makes of them; the story names
  * the first few names, and for a missing name the closest stored one. */
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,

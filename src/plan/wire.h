@@ -16,7 +16,8 @@ enum wire_tag {
     WIRE_WRITE_RESULTS = 0x23,
     WIRE_DIFFERENCES = 0x31,
     WIRE_LOAD_WANTS = 0x41,
-    WIRE_LOAD_SHARE = 0x51
+    WIRE_LOAD_SHARE = 0x51,
+    WIRE_READ_PLAN = 0x61
 };
 
 /* DCP_ERR_FORMAT: "MESSAGE: FAULT at byte N". */

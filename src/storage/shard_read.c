@@ -87,12 +87,11 @@ static void watch_record(struct stored_item *item, const struct tensor_view *vie
 static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
                                 const struct reading *reading, dcp_verification verification)
 {
-    bool footer = item->file->footer == FOOTER_GOOD;
-    bool at_hand = item->at_hand || item->inflated;
+    bool footer = !item->at_hand && item->file->footer == FOOTER_GOOD;
     bool record = view->has_crc && reading->extent == EXTENT_WHOLE && is_record(view);
-    if (verification == DCP_VERIFY_NONE || (at_hand && !view->has_crc))
+    if (verification == DCP_VERIFY_NONE || (item->at_hand && !view->has_crc))
         return DCP_OK;
-    if (at_hand)
+    if (item->at_hand)
         return stored_item_check_record(item, view);
     if (footer && (verification == DCP_VERIFY_WIDEN || reading->extent == EXTENT_PART ||
                    is_worth_widening(item, view, reading->region)))

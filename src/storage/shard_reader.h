@@ -48,6 +48,8 @@ dcp_status storage_read_metadata(const struct file_ops *ops, struct storage_loca
  * raw. DCP_ERR_NOT_FOUND for the other forms, which every rank reads by itself. */
 dcp_status storage_read_raw(const struct file_ops *ops, struct storage_location location,
                             struct buffer *raw);
+/* What that gives for the bytes of a .metadata that came from elsewhere. */
+void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw);
 /* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
 dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
@@ -110,6 +112,27 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, dcp_verification verification,
                              struct state_pool *pool, dcp_state **object);
+
+/* The stream of a piece that somebody else has read: as it is stored, or decompressed. */
+struct stream_bytes {
+    const void *bytes;
+    size_t size;
+};
+
+/* Reads the box of the target, which lies inside of the piece, from a stream. The record's checksum
+ * is checked, but not with DCP_VERIFY_NONE. */
+dcp_status shard_take_tensor(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct stream_bytes stream,
+                             const struct state_chunk *target, dcp_dtype dtype,
+                             dcp_verification verification);
+/* An object's stream, decompressed; appended to out. First from its file (of an object in a .pt
+ * file one is made), then as it was given. */
+dcp_status shard_read_stream(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             struct buffer *out);
+dcp_status shard_take_stream(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct stream_bytes stream,
+                             struct buffer *out);
 
 struct shard_read_figures {
     uint64_t bytes_read;   /* from the files that the metadata names, footers included */

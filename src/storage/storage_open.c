@@ -192,6 +192,12 @@ dcp_status storage_read_raw(const struct file_ops *ops, struct storage_location 
     return status;
 }
 
+void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw)
+{
+    buffer_append_u8(raw, STORAGE_DCP);
+    buffer_append(raw, metadata, size);
+}
+
 dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader)
 {

@@ -2,6 +2,7 @@
 #include "storage/stored_item.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -60,6 +61,7 @@ static dcp_status load_stream(struct stored_item *item, const struct read_window
         return status;
     }
     item->memory = bytes;
+    item->at_hand = true;
     item->source = byte_source_memory(bytes, size);
     return DCP_OK;
 }
@@ -128,6 +130,34 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
     return status;
 }
 
+static bool is_compressed(const void *bytes, size_t size)
+{
+    static const unsigned char frame[] = {0x28, 0xb5, 0x2f, 0xfd};
+    return size >= sizeof frame && memcmp(bytes, frame, sizeof frame) == 0;
+}
+
+dcp_status stored_item_open_memory(struct stored_item *item, const struct metadata_entry *entry,
+                                   const struct metadata_piece *piece, const void *bytes,
+                                   size_t size)
+{
+    *item = (struct stored_item){.entry = entry, .piece = piece, .at_hand = true};
+    arena_init(&item->arena, 0);
+    if (piece->encoding != PIECE_STREAM)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "is not stored as a stream of its own");
+    bool compressed = piece->zstd && is_compressed(bytes, size);
+    if ((!piece->zstd || compressed) && size != piece->length)
+        return dcp_error_set(DCP_ERR_FORMAT, "%zu bytes, the metadata says %" PRIu64, size,
+                             piece->length);
+    if (compressed) {
+        size_t stored_size = size;
+        RETURN_IF_ERROR(
+            item_decompress(bytes, stored_size, decompressed_limit(item), &item->memory, &size));
+        bytes = item->memory;
+    }
+    item->source = byte_source_memory(bytes, size);
+    return DCP_OK;
+}
+
 /* The size that the record claims was compared with what the tensor needs; here it is compared with
  * what deflate can make of the stored bytes. */
 static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *view)
@@ -151,6 +181,7 @@ static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *
                              (size_t)view->storage_bytes);
     memory_release(stored);
     RETURN_IF_ERROR(status);
+    item->at_hand = true;
     item->source = byte_source_memory(item->inflated, (size_t)view->storage_bytes);
     view->deflated = false;
     view->data_offset = 0;

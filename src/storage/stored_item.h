@@ -13,7 +13,7 @@ struct stored_item {
     const struct metadata_piece *piece;
     struct checked_source checked;
     struct byte_source source; /* what format/ is given: the stream, or the file of a view */
-    bool at_hand;              /* all of source is in memory: a small or compressed stream */
+    bool at_hand;              /* all of source is in memory, whose ever */
     void *memory;              /* that holds it, unless a window does */
     void *inflated;            /* the storage of a deflated record */
     struct arena arena;
@@ -29,6 +29,11 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
                                const struct metadata_entry *entry,
                                const struct metadata_piece *piece, dcp_verification verification,
                                bool whole, const struct read_window *window);
+/* The same of a stream that somebody else has read, as it is stored or decompressed. bytes stay the
+ * caller's. */
+dcp_status stored_item_open_memory(struct stored_item *item, const struct metadata_entry *entry,
+                                   const struct metadata_piece *piece, const void *bytes,
+                                   size_t size);
 /* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
  * have been inflated. */
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);

@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What planners and storages of a caller's own want to travel with a plan: a dict, as the stream
  * that an object is stored as. */
-#ifndef CHECKPOINT_PLAN_DATA_H
-#define CHECKPOINT_PLAN_DATA_H
+#ifndef CHECKPOINT_PLAN_DATA_WIRE_H
+#define CHECKPOINT_PLAN_DATA_WIRE_H
 
 #include "base/buffer.h"
-#include "dcp/state.h"
+#include "plan/plan_data.h"
 
-struct plan_data {
-    dcp_state *root;
-    dcp_state *dict; /* NULL: nobody has asked for it */
-};
-
-/* The dict, made when it is asked for first; NULL: no memory. */
-dcp_state *plan_data_dict(struct plan_data *data);
 /* what: for the story. */
 dcp_status plan_data_append(const struct plan_data *data, const char *what, struct buffer *out);
 /* In place of what is there. DCP_ERR_GROUP for a message that is cut short. */
 dcp_status plan_data_read(struct plan_data *data, struct reader *reader);
-void plan_data_free(struct plan_data *data);
 
 #endif

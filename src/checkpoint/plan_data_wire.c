@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "checkpoint/plan_data.h"
+#include "checkpoint/plan_data_wire.h"
 
 #include "base/error.h"
 #include "format/item.h"
-
-dcp_state *plan_data_dict(struct plan_data *data)
-{
-    if (!data->dict)
-        data->root = data->dict = dcp_state_new();
-    return data->dict;
-}
 
 dcp_status plan_data_append(const struct plan_data *data, const char *what, struct buffer *out)
 {
@@ -47,10 +40,4 @@ dcp_status plan_data_read(struct plan_data *data, struct reader *reader)
         return dcp_error_set(DCP_ERR_GROUP, "the data of a plan is no dict");
     data->dict = dict;
     return DCP_OK;
-}
-
-void plan_data_free(struct plan_data *data)
-{
-    dcp_state_free(data->root);
-    *data = (struct plan_data){0};
 }

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams that somebody else has read, and objects as streams: for readers of the caller's own. */
+#include "base/error.h"
+#include "format/item.h"
+#include "format/metadata_codec.h"
+#include "format/stream.h"
+#include "state/box.h"
+#include "storage/read_region.h"
+#include "storage/stored_item.h"
+
+dcp_status shard_take_tensor(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct stream_bytes stream,
+                             const struct state_chunk *target, dcp_dtype dtype,
+                             dcp_verification verification)
+{
+    struct stored_item item;
+    struct tensor_view view;
+    int64_t offsets[DCP_MAX_DIMS];
+    struct region_target to = {dtype, target->device, target->data, target->strides};
+    struct box region = {entry->ndim, target->offsets, target->sizes};
+    for (int32_t i = 0; i < entry->ndim; i++)
+        offsets[i] = region.offsets[i] - piece->offsets[i];
+    dcp_status status = stored_item_open_memory(&item, entry, piece, stream.bytes, stream.size);
+    if (status == DCP_OK)
+        status = stored_item_view(&item, &view);
+    if (status == DCP_OK && view.has_crc && verification != DCP_VERIFY_NONE)
+        status = stored_item_check_record(&item, &view);
+    if (status == DCP_OK && box_volume(region) != 0)
+        status = read_region(&item.source, &view, offsets, region.sizes, &to);
+    stored_item_close(&item);
+    return shard_reader_blame(reader, entry, piece, status);
+}
+
+/* The source of a whole stream, appended to out. */
+static dcp_status append_source(const struct byte_source *source, struct buffer *out)
+{
+    size_t size = (size_t)source->size;
+    RETURN_IF_ERROR(buffer_reserve(out, size));
+    dcp_status status = byte_source_read(source, 0, out->data + out->size, size);
+    out->size += status == DCP_OK ? size : 0;
+    return status;
+}
+
+/* Objects of .pt files share one pickle; one by itself gets a stream like those of others. */
+static dcp_status make_stream(const struct shard_reader *reader, const struct metadata_piece *piece,
+                              struct buffer *out)
+{
+    struct buffer pickle;
+    dcp_state *object = NULL, *root = dcp_state_new();
+    if (!root)
+        return DCP_ERR_NO_MEMORY;
+    buffer_init(&pickle, 0);
+    dcp_status status = pt_read_object(reader->metadata, piece, root->pool, &object);
+    if (status == DCP_OK)
+        status = item_encode_object(object, &pickle);
+    if (status == DCP_OK)
+        status = stream_object(out, pickle.data, pickle.size);
+    buffer_free(&pickle);
+    dcp_state_free(root);
+    return status;
+}
+
+dcp_status shard_read_stream(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             struct buffer *out)
+{
+    struct stored_item item;
+    if (piece->encoding == PIECE_VIEW)
+        return shard_reader_blame(reader, entry, piece, make_stream(reader, piece, out));
+    dcp_status status = stored_item_open(&item, reader, entry, piece, verification, true);
+    if (status == DCP_OK) {
+        status = append_source(&item.source, out);
+        stored_item_close(&item);
+    }
+    return shard_reader_blame(reader, entry, piece, status);
+}
+
+dcp_status shard_take_stream(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct stream_bytes stream,
+                             struct buffer *out)
+{
+    struct stored_item item;
+    dcp_status status = stored_item_open_memory(&item, entry, piece, stream.bytes, stream.size);
+    if (status == DCP_OK)
+        status = append_source(&item.source, out);
+    stored_item_close(&item);
+    return shard_reader_blame(reader, entry, piece, status);
+}
