@@ -24,6 +24,7 @@
 #include "dcp/save.h"
 #include "dcp/save_planner.h"
 #include "dcp/state.h"
+#include "dcp/state_dict.h"
 #include "dcp/status.h"
 #include "dcp/storage_reader.h"
 #include "dcp/storage_writer.h"

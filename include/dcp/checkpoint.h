@@ -75,8 +75,9 @@ DCP_API dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *
 
 /**
  * @return what a save planner of the caller's own has stored for all of the checkpoint (PyTorch's
- * Metadata.planner_data), as an object; borrowed from the checkpoint. NULL if there is nothing, or
- * nothing but the paths that PyTorch and this library store there, which are dcp_entry::path.
+ * Metadata.planner_data), as an object; borrowed from the checkpoint. NULL if there is nothing, as
+ * for unions, or nothing but the paths that PyTorch and this library store there, which are
+ * dcp_entry::path.
  */
 DCP_API const dcp_state *dcp_checkpoint_planner_data(const dcp_checkpoint *checkpoint);
 

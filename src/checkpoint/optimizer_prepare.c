@@ -12,6 +12,7 @@
 #include "base/sized.h"
 #include "checkpoint/view.h"
 #include "state/flatten.h"
+#include "state/node_place.h"
 
 /* A stored entry below the prefix, and its way from there. */
 struct wanted_entry {
@@ -206,35 +207,6 @@ static int compare_wanted(const void *left, const void *right)
 
 /* ---- building ---- */
 
-/* The child that a part leads to, if it is there. */
-static dcp_state *find_child(const dcp_state *parent, const dcp_path_part *part)
-{
-    if (node_is_dict(parent))
-        return part->key ? dcp_state_get(parent, part->key) : NULL;
-    return !part->key && part->position >= 0 && (uint64_t)part->position < dcp_state_count(parent)
-               ? dcp_state_at(parent, (size_t)part->position)
-               : NULL;
-}
-
-static dcp_status add_child(dcp_state *parent, const dcp_path_part *part, dcp_state *child)
-{
-    struct state_pool *pool = parent->pool;
-    dcp_state *key = NULL;
-    if (!child)
-        return DCP_ERR_NO_MEMORY;
-    if (node_is_dict(parent) != (part->key != NULL))
-        return dcp_error_set(DCP_ERR_FORMAT, "an optimizer's state has lists and dicts in one");
-    if (part->key) {
-        key = node_text(pool, DCP_KIND_STRING, part->key, strlen(part->key));
-        if (!key)
-            return DCP_ERR_NO_MEMORY;
-    } else if (part->position < 0 || (uint64_t)part->position != dcp_state_count(parent)) {
-        return dcp_error_set(DCP_ERR_FORMAT, "an optimizer's list has no element %zu",
-                             dcp_state_count(parent));
-    }
-    return node_append(pool, parent, key, child);
-}
-
 /* A tensor of the parameter's shape lies as the parameter does, others are wanted whole. */
 static dcp_state *make_tensor(struct state_pool *pool, const struct wanted_entry *wanted)
 {
@@ -266,28 +238,14 @@ static dcp_status told(void)
     return story.status;
 }
 
-/* Containers on the way are dicts where keys follow, and below "state"; lists where positions do.
- */
 static dcp_status build_entry(dcp_state *into, const struct wanted_entry *wanted)
 {
-    dcp_state *parent = into;
-    struct state_pool *pool = into->pool;
-    for (size_t i = 0; i + 1 < wanted->length; i++) {
-        dcp_state *child = find_child(parent, &wanted->path[i]);
-        if (!child) {
-            child = node_new(pool, wanted->path[i + 1].key ? DCP_KIND_DICT : DCP_KIND_LIST);
-            RETURN_IF_ERROR(add_child(parent, &wanted->path[i], child));
-        }
-        if (!node_is_dict(child) && child->kind != DCP_KIND_LIST)
-            return dcp_error_set(DCP_ERR_FORMAT, "\"%s\" is below a value", wanted->entry->name);
-        parent = child;
-    }
-    const dcp_path_part *last = &wanted->path[wanted->length - 1];
-    if (find_child(parent, last))
-        return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\" is there twice", wanted->entry->name);
-    dcp_state *leaf =
-        wanted->entry->is_tensor ? make_tensor(pool, wanted) : node_new(pool, DCP_KIND_NONE);
-    return leaf ? add_child(parent, last, leaf) : told();
+    dcp_state *leaf = wanted->entry->is_tensor ? make_tensor(into->pool, wanted)
+                                               : node_new(into->pool, DCP_KIND_NONE);
+    if (!leaf)
+        return told();
+    dcp_status status = node_place(into, wanted->path, wanted->length, leaf);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", wanted->entry->name);
 }
 
 static dcp_status prepare(struct preparation *preparation, const char *prefix, dcp_state *model,

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file state_dict.h
+ * @brief Whole states from sharded ones, and back, in memory: through a process group, without a
+ * checkpoint.
+ *
+ * Source: torch.distributed.checkpoint.state_dict (2.13), StateDictOptions of
+ * get_model_state_dict() and set_model_state_dict(), whose words the options keep.
+ */
+#ifndef DCP_STATE_DICT_H
+#define DCP_STATE_DICT_H
+
+#include "load.h"
+#include "optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Options of getting a state. All zero copies it. Every rank must pass the same values. */
+typedef struct dcp_state_get_options {
+    dcp_group *group;       /**< the ranks that hold the state together; NULL: this process alone */
+    double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
+    /**
+     * Tensors become whole: chunks are gathered from all ranks. Names that only some ranks hold
+     * (stages of a pipeline) are everyone's then; of what several hold the lowest rank's is taken.
+     * Memory beside the result: about 32 MiB, or the largest chunk.
+     */
+    bool full_state_dict;
+    /** Tensors that are on devices come to host memory; with `full_state_dict` rank 0 alone gets
+     * the state, and other ranks nothing. */
+    bool cpu_offload;
+    /** Entries under the names of `parameters` that are frozen are left out. */
+    bool ignore_frozen_params;
+    const dcp_parameter *parameters; /**< borrowed for the call; groups do not matter */
+    size_t parameter_count;
+} dcp_state_get_options;
+
+/**
+ * Adds to @p into, a dict of another tree, what @p source holds. Collective over the group with
+ * `full_state_dict`.
+ *
+ * Whole tensors, and those that came from devices, have memory that the tree of @p into owns: on
+ * the device that this rank's chunk is on, in host memory if it has none. Other tensors' memory is
+ * borrowed, values are copied. Stateful entries are asked, and in their places are their dicts;
+ * empty dicts vanish.
+ *
+ * Errors: those of a save, before which the same is checked: DCP_ERR_SHAPE, DCP_ERR_DTYPE,
+ * DCP_ERR_KIND, DCP_ERR_OVERLAP, DCP_ERR_COVERAGE where ranks do not fit together;
+ * DCP_ERR_UNSUPPORTED for objects that cannot be passed on. The same on every rank; what is in
+ * @p into is of no use then.
+ */
+DCP_API dcp_status dcp_state_get_dict_sized(dcp_state *source, const dcp_state_get_options *options,
+                                            size_t options_size, dcp_state *into);
+
+static inline dcp_status dcp_state_get_dict(dcp_state *source, const dcp_state_get_options *options,
+                                            dcp_state *into)
+{
+    return dcp_state_get_dict_sized(source, options, sizeof *options, into);
+}
+
+/** Options of setting a state. All zero is the sensible default. Every rank must pass the same
+ * values. */
+typedef struct dcp_state_set_options {
+    dcp_group *group;       /**< NULL: this process alone */
+    double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
+    /** Rank 0 has the whole state, and gives every rank what it wants of it. Memory at each rank:
+     * about 32 MiB, or the largest tensor. */
+    bool broadcast_from_rank0;
+    /** What missing and unexpected names are; PyTorch's strict=True is #DCP_STRICT_RAISE_ALL,
+     * strict=False is #DCP_STRICT_PARTIAL. */
+    dcp_strictness strictness;
+    bool convert; /**< convert between real dtypes where they differ; else that is an error */
+} dcp_state_set_options;
+
+/**
+ * Fills @p destination from @p source as a load does from a checkpoint: by flattened names, tensors
+ * in place (whole ones into chunks, chunks into chunks that they cover), objects by copies,
+ * stateful entries are asked and told. Collective over the group.
+ *
+ * @param source without `broadcast_from_rank0` this rank's own; with it used at rank 0 alone, NULL
+ * elsewhere.
+ * @param report if not NULL, receives a report, owned by the caller, also when the call failed
+ * because of what is in it; NULL on other failures. With `broadcast_from_rank0` it is the same on
+ * every rank, and a name is unexpected if no rank wants it.
+ * Errors: as dcp_load(), the same on every rank; DCP_ERR_COVERAGE when the source's chunks do not
+ * cover what is wanted.
+ */
+DCP_API dcp_status dcp_state_set_dict_sized(dcp_state *destination, dcp_state *source,
+                                            const dcp_state_set_options *options,
+                                            size_t options_size, dcp_load_report **report);
+
+static inline dcp_status dcp_state_set_dict(dcp_state *destination, dcp_state *source,
+                                            const dcp_state_set_options *options,
+                                            dcp_load_report **report)
+{
+    return dcp_state_set_dict_sized(destination, source, options, sizeof *options, report);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

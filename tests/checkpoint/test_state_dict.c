@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whole states of sharded ones and back, without a checkpoint. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+#include "device/stand_in.h"
+#include "fault/failing_allocator.h"
+
+enum { TENSORS = 4, ELEMENTS = 2048 };
+
+static const int64_t shapes[TENSORS][2] = {{7, 5}, {4, 6}, {3, 1}, {600, 3}};
+static const char *const keys[TENSORS] = {"w", "b", "norm", "large"};
+
+/* How tensor t lies on a rank of a mesh of two dimensions (size x 1, or 2 x size / 2). */
+static dcp_tensor chunk_of(int t, int rank, int size)
+{
+    dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 2};
+    dcp_mesh mesh = {.ndim = 2, .shape = {size, 1}, .rank = rank};
+    dcp_placement placements[] = {t == 2 ? dcp_replicate() : dcp_shard(0), dcp_shard(1)};
+    memcpy(tensor.global_shape, shapes[t], sizeof shapes[t]);
+    if (size % 2 == 0) {
+        mesh.shape[0] = 2;
+        mesh.shape[1] = size / 2;
+    }
+    if (t == 2)
+        placements[1] = dcp_replicate();
+    must(dcp_mesh_shard(&mesh, &tensor, placements));
+    return tensor;
+}
+
+static int32_t value_of(int t, const dcp_tensor *chunk, int64_t index)
+{
+    int64_t row = chunk->offsets[0] + index / chunk->sizes[1];
+    return (int32_t)(10000 * (t + 1) + row * chunk->global_shape[1] + chunk->offsets[1] +
+                     index % chunk->sizes[1]);
+}
+
+struct memory {
+    int32_t elements[TENSORS][ELEMENTS];
+    dcp_tensor chunks[TENSORS];
+};
+
+/* Tensor 1 lies transposed in memory. */
+static void build(dcp_state *root, struct memory *memory, int rank, int size, bool filled)
+{
+    dcp_state *layer = dcp_state_dict(dcp_state_list(root, "layers"), NULL);
+    for (int t = 0; t < TENSORS; t++) {
+        dcp_tensor chunk = chunk_of(t, rank, size);
+        chunk.strided = true;
+        chunk.strides[0] = t == 1 ? 1 : chunk.sizes[1];
+        chunk.strides[1] = t == 1 ? chunk.sizes[0] : 1;
+        chunk.data = memory->elements[t];
+        for (int64_t i = 0; i < chunk.sizes[0] * chunk.sizes[1]; i++)
+            memory->elements[t][i / chunk.sizes[1] * chunk.strides[0] +
+                                i % chunk.sizes[1] * chunk.strides[1]] =
+                filled ? value_of(t, &chunk, i) : -1;
+        memory->chunks[t] = chunk;
+        dcp_state_tensor(layer, keys[t], &chunk);
+    }
+    dcp_state *tuple = dcp_state_tuple(root, "settings");
+    dcp_state_int(tuple, NULL, filled ? 5 : 0);
+}
+
+static dcp_status check_chunk(int t, const dcp_tensor *chunk)
+{
+    const int32_t *data = chunk->data;
+    for (int64_t i = 0; i < chunk->sizes[0] * chunk->sizes[1]; i++) {
+        int32_t found =
+            data[i / chunk->sizes[1] * chunk->strides[0] + i % chunk->sizes[1] * chunk->strides[1]];
+        if (found != value_of(t, chunk, i))
+            return dcp_error_set(DCP_ERR_INTERNAL, "%s: element %d is %d, expected %d", keys[t],
+                                 (int)i, found, value_of(t, chunk, i));
+    }
+    return DCP_OK;
+}
+
+static dcp_status check_whole(const dcp_state *root, unsigned left_out)
+{
+    const dcp_state *layer = dcp_state_at(dcp_state_get(root, "layers"), 0);
+    int64_t value = 0;
+    for (int t = 0; t < TENSORS; t++) {
+        dcp_tensor chunk;
+        const dcp_state *node = dcp_state_get(layer, keys[t]);
+        if (left_out >> t & 1) {
+            assert_null(node);
+            continue;
+        }
+        if (!node || dcp_state_chunk_count(node) != 1 || dcp_state_chunk(node, 0, &chunk) != DCP_OK)
+            return dcp_error_set(DCP_ERR_INTERNAL, "%s is missing", keys[t]);
+        if (memcmp(chunk.sizes, shapes[t], sizeof shapes[t]) != 0)
+            return dcp_error_set(DCP_ERR_INTERNAL, "%s is not whole", keys[t]);
+        dcp_status status = check_chunk(t, &chunk);
+        if (status != DCP_OK)
+            return status;
+    }
+    dcp_status status = dcp_state_as_int(dcp_state_at(dcp_state_get(root, "settings"), 0), &value);
+    return status == DCP_OK && value != 5 ? DCP_ERR_INTERNAL : status;
+}
+
+struct job {
+    dcp_state_get_options get;
+    dcp_state_set_options set;
+    unsigned left_out;
+    int broken_rank; /* from 1; 0: none */
+};
+
+static dcp_status get_body(struct rank *self)
+{
+    const struct job *job = self->context;
+    dcp_state_get_options options = job->get;
+    struct memory *memory = calloc(1, sizeof *memory);
+    dcp_state *root = dcp_state_new(), *into = dcp_state_new();
+    build(root, memory, self->rank, self->size, true);
+    options.group = self->group;
+    options.timeout_seconds = 30;
+    bool broken = job->broken_rank == self->rank + 1;
+    dcp_status status = dcp_state_get_dict(broken ? NULL : root, &options, into);
+    if (status == DCP_OK && options.cpu_offload && self->rank > 0)
+        status = dcp_state_count(into) == 0 ? DCP_OK : DCP_ERR_INTERNAL;
+    else if (status == DCP_OK)
+        status = check_whole(into, job->left_out);
+    dcp_state_free(root);
+    free(memory); /* what was gathered needs neither */
+    if (status == DCP_OK && dcp_state_count(into) > 0)
+        status = check_whole(into, job->left_out);
+    dcp_state_free(into);
+    return status;
+}
+
+static void test_gathers_whole_tensors(void **state)
+{
+    (void)state;
+    static const dcp_parameter parameters[] = {{"layers.0.w", 0, false}, {"layers.0.b", 0, true}};
+    for (int size = 1; size <= 6; size++)
+        for (int way = 0; way < 4; way++) {
+            struct job job = {.get = {.full_state_dict = true,
+                                      .cpu_offload = way & 1,
+                                      .ignore_frozen_params = way & 2,
+                                      .parameters = parameters,
+                                      .parameter_count = 2},
+                              .left_out = way & 2 ? 1U << 1 : 0};
+            ranks_must(size, "", get_body, &job);
+        }
+}
+
+/* Each rank has names that no other rank has, as stages of a pipeline do. */
+static dcp_status stage_body(struct rank *self)
+{
+    dcp_state_get_options options = {
+        .group = self->group, .timeout_seconds = 30, .full_state_dict = true};
+    dcp_state *root = dcp_state_new(), *into = dcp_state_new();
+    int32_t value = 70 + self->rank;
+    dcp_tensor tensor = {.dtype = DCP_I32, .data = &value}, found;
+    char name[32];
+    snprintf(name, sizeof name, "stage%d", self->rank);
+    dcp_state_tensor(dcp_state_dict(root, name), "w", &tensor);
+    dcp_status status = dcp_state_get_dict(root, &options, into);
+    for (int r = 0; r < self->size && status == DCP_OK; r++) {
+        snprintf(name, sizeof name, "stage%d", r);
+        status = dcp_state_chunk(dcp_state_get(dcp_state_get(into, name), "w"), 0, &found);
+        if (status == DCP_OK && *(const int32_t *)found.data != 70 + r)
+            status = DCP_ERR_INTERNAL;
+    }
+    dcp_state_free(into);
+    dcp_state_free(root);
+    return status;
+}
+
+static void test_gathers_names_of_some_ranks(void **state)
+{
+    (void)state;
+    ranks_must(4, "", stage_body, NULL);
+}
+
+static void test_copies_without_gathering(void **state)
+{
+    (void)state;
+    static const dcp_parameter parameters[] = {{"layers.0.norm", 0, true}};
+    dcp_state_get_options options = {
+        .ignore_frozen_params = true, .parameters = parameters, .parameter_count = 1};
+    struct memory *memory = calloc(1, sizeof *memory);
+    dcp_state *root = dcp_state_new(), *into = dcp_state_new();
+    dcp_tensor chunk;
+    build(root, memory, 1, 2, true);
+    must(dcp_state_get_dict(root, &options, into));
+    const dcp_state *layer = dcp_state_at(dcp_state_get(into, "layers"), 0);
+    assert_null(dcp_state_get(layer, "norm"));
+    must(dcp_state_chunk(dcp_state_get(layer, "b"), 0, &chunk));
+    assert_ptr_equal(chunk.data, memory->elements[1]);
+    must_fail(dcp_state_get_dict(root, &options, into), DCP_ERR_DUPLICATE, "there already");
+    must_fail(dcp_state_get_dict(root, &options, root), DCP_ERR_ARGUMENT, "another tree");
+    dcp_state_free(root);
+    dcp_state_free(into);
+    free(memory);
+}
+
+static dcp_status set_body(struct rank *self)
+{
+    const struct job *job = self->context;
+    dcp_state_set_options options = job->set;
+    struct memory *memory = calloc(1, sizeof *memory), *whole = calloc(1, sizeof *whole);
+    dcp_state *root = dcp_state_new(), *source = dcp_state_new();
+    bool has_source = !options.broadcast_from_rank0 || self->rank == 0;
+    build(root, memory, self->rank, self->size, false);
+    build(source, whole, 0, 1, true);
+    options.group = self->group;
+    options.timeout_seconds = 30;
+    bool broken = job->broken_rank == self->rank + 1;
+    dcp_status status =
+        dcp_state_set_dict(broken ? NULL : root, has_source ? source : NULL, &options, NULL);
+    for (int t = 0; t < TENSORS && status == DCP_OK; t++)
+        status = check_chunk(t, &memory->chunks[t]);
+    int64_t value = 0;
+    if (status == DCP_OK)
+        status = dcp_state_as_int(dcp_state_at(dcp_state_get(root, "settings"), 0), &value);
+    dcp_state_free(source);
+    dcp_state_free(root);
+    free(whole);
+    free(memory);
+    return status == DCP_OK && value != 5 ? DCP_ERR_INTERNAL : status;
+}
+
+static void test_sets_from_whole_states(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 6; size++)
+        for (int broadcast = 0; broadcast < 2; broadcast++) {
+            struct job job = {
+                .set = {.broadcast_from_rank0 = broadcast, .strictness = DCP_STRICT_RAISE_ALL}};
+            ranks_must(size, "", set_body, &job);
+        }
+}
+
+static void test_a_failing_rank_is_everyones(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS_MAX];
+    for (int way = 0; way < 4; way++) {
+        struct job job = {.get = {.full_state_dict = true, .cpu_offload = way == 1},
+                          .set = {.broadcast_from_rank0 = way == 3},
+                          .broken_rank = 3};
+        ranks_run(ranks, 4, "", way < 2 ? get_body : set_body, &job);
+        for (int r = 0; r < 4; r++) {
+            assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
+            assert_non_null(strstr(ranks[r].message, "rank 2"));
+        }
+    }
+}
+
+/* Rank r wants the names that are its own, and lacks what rank 0 has besides. */
+static dcp_status strict_body(struct rank *self)
+{
+    dcp_state_set_options options = *(const dcp_state_set_options *)self->context;
+    dcp_state *root = dcp_state_new(), *source = dcp_state_new();
+    dcp_load_report *report = NULL;
+    static const char *const wanted[] = {"a", "b", "absent"};
+    options.group = self->group;
+    options.timeout_seconds = 30;
+    dcp_state_int(source, "a", 1);
+    dcp_state_int(source, "b", 2);
+    dcp_state_int(source, "extra", 3);
+    dcp_state_int(root, wanted[self->rank], 0);
+    dcp_status status = dcp_state_set_dict(root, source, &options, &report);
+    if (dcp_load_report_count(report) != 2 ||
+        strcmp(dcp_load_report_line(report, 0).name, "absent") != 0 ||
+        strcmp(dcp_load_report_line(report, 1).name, "extra") != 0)
+        status = dcp_error_set(DCP_ERR_INTERNAL, "the report has %zu lines",
+                               dcp_load_report_count(report));
+    dcp_load_report_free(report);
+    dcp_state_free(source);
+    dcp_state_free(root);
+    return status;
+}
+
+static void test_strictness(void **state)
+{
+    (void)state;
+    static const struct {
+        dcp_strictness strictness;
+        dcp_status status;
+    } cases[] = {{DCP_STRICT_MISSING, DCP_ERR_MISSING_KEY},
+                 {DCP_STRICT_RAISE_ALL, DCP_ERR_MISSING_KEY},
+                 {DCP_STRICT_PARTIAL, DCP_OK}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct rank ranks[RANKS_MAX];
+        dcp_state_set_options options = {.broadcast_from_rank0 = true,
+                                         .strictness = cases[i].strictness};
+        ranks_run(ranks, 3, "", strict_body, &options);
+        for (int r = 0; r < 3; r++)
+            assert_int_equal(ranks[r].status, cases[i].status);
+    }
+}
+
+static void test_what_does_not_fit(void **state)
+{
+    (void)state;
+    float half[2] = {0.5F, 1.5F};
+    double wide[2] = {0, 0};
+    dcp_tensor from = {.dtype = DCP_F32, .ndim = 1, .global_shape = {2}, .data = half},
+               to = {.dtype = DCP_F64, .ndim = 1, .global_shape = {2}, .data = wide},
+               part = {.dtype = DCP_F32,
+                       .ndim = 1,
+                       .sharded = true,
+                       .global_shape = {2},
+                       .sizes = {1},
+                       .data = half};
+    dcp_state_set_options options = {0};
+    dcp_state *source = dcp_state_new(), *root = dcp_state_new(), *partial = dcp_state_new();
+    dcp_state_tensor(source, "x", &from);
+    dcp_state_tensor(root, "x", &to);
+    dcp_state_tensor(partial, "x", &part);
+    must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_DTYPE, "float32");
+    options.convert = true;
+    must(dcp_state_set_dict(root, source, &options, NULL));
+    assert_true(wide[1] == 1.5);
+    must_fail(dcp_state_set_dict(root, partial, &options, NULL), DCP_ERR_COVERAGE, "x");
+    must_fail(dcp_state_set_dict(root, NULL, &options, NULL), DCP_ERR_ARGUMENT, "NULL");
+    options.timeout_seconds = -1;
+    must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_ARGUMENT, "timeout");
+    options = (dcp_state_set_options){.strictness = (dcp_strictness)7};
+    must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_ARGUMENT, "strictness");
+    dcp_state_free(partial);
+    dcp_state_free(source);
+    dcp_state_free(root);
+}
+
+static void test_devices(void **state)
+{
+    (void)state;
+    static const int32_t values[6] = {1, 2, 3, 4, 5, 6}, zeros[6] = {0};
+    void *memory = stand_in_new(1, values, sizeof values),
+         *other = stand_in_new(0, zeros, sizeof zeros);
+    dcp_tensor tensor = {.dtype = DCP_I32,
+                         .ndim = 1,
+                         .global_shape = {6},
+                         .device = stand_in(1),
+                         .data = memory},
+               found;
+    dcp_state *source = dcp_state_new(), *root = dcp_state_new();
+    dcp_state_tensor(source, "x", &tensor);
+    tensor.device = stand_in(0);
+    tensor.data = other;
+    dcp_state_tensor(root, "x", &tensor);
+    for (int way = 0; way < 4; way++) {
+        dcp_state_get_options options = {.full_state_dict = way & 1, .cpu_offload = way & 2};
+        dcp_state *into = dcp_state_new();
+        must(dcp_state_get_dict(source, &options, into));
+        must(dcp_state_chunk(dcp_state_get(into, "x"), 0, &found));
+        assert_int_equal(found.device.operations == NULL, way >= 2);
+        assert_int_equal(found.data == memory, way == 0);
+        assert_memory_equal(way >= 2 ? found.data : stand_in_bytes(found.data), values,
+                            sizeof values);
+        dcp_state_free(into);
+    }
+    for (int broadcast = 0; broadcast < 2; broadcast++) {
+        dcp_state_set_options options = {.broadcast_from_rank0 = broadcast};
+        memset(stand_in_bytes(other), 0, sizeof values);
+        must(dcp_state_set_dict(root, source, &options, NULL));
+        assert_memory_equal(stand_in_bytes(other), values, sizeof values);
+        stand_in_reset(1, 0);
+        must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_DEVICE, "x");
+        stand_in_reset(0, 0);
+    }
+    dcp_state_free(root);
+    dcp_state_free(source);
+    stand_in_free(other);
+    stand_in_free(memory);
+}
+
+static void test_every_failed_allocation(void **state)
+{
+    (void)state;
+    struct memory *memory = calloc(1, sizeof *memory), *other = calloc(1, sizeof *other);
+    dcp_state *source = dcp_state_new();
+    build(source, memory, 0, 1, true);
+    for (int way = 0; way < 4; way++) {
+        dcp_status status = DCP_ERR_NO_MEMORY;
+        for (long n = 1; status != DCP_OK; n++) {
+            dcp_state_get_options get = {.full_state_dict = way == 1};
+            dcp_state_set_options set = {.broadcast_from_rank0 = way == 3};
+            dcp_state *into = dcp_state_new();
+            if (way >= 2)
+                build(into, other, 0, 1, false);
+            failing_allocator_install(n, false);
+            status = way < 2 ? dcp_state_get_dict(source, &get, into)
+                             : dcp_state_set_dict(into, source, &set, NULL);
+            bool reached = failing_allocator_reached();
+            failing_allocator_remove();
+            assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+            dcp_state_free(into);
+        }
+    }
+    dcp_state_free(source);
+    free(other);
+    free(memory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gathers_whole_tensors),
+        cmocka_unit_test(test_gathers_names_of_some_ranks),
+        cmocka_unit_test(test_copies_without_gathering),
+        cmocka_unit_test(test_sets_from_whole_states),
+        cmocka_unit_test(test_a_failing_rank_is_everyones),
+        cmocka_unit_test(test_strictness),
+        cmocka_unit_test(test_what_does_not_fit),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_every_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
