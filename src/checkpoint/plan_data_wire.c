@@ -3,22 +3,27 @@
 
 #include "base/error.h"
 #include "format/item.h"
+#include "format/stream.h"
 
 dcp_status plan_data_append(const struct plan_data *data, const char *what, struct buffer *out)
 {
-    struct buffer stream;
+    struct buffer pickle, stream;
     dcp_status status = DCP_OK;
 
+    buffer_init(&pickle, 0);
     buffer_init(&stream, 0);
     if (data->dict) {
         status = dcp_state_status(data->dict);
         if (status == DCP_OK)
-            status = item_encode_stream(data->dict, &stream);
+            status = item_encode_object(data->dict, &pickle);
+        if (status == DCP_OK)
+            status = stream_object(&stream, pickle.data, pickle.size);
         if (status != DCP_OK)
             error_prefix(status, "%s", what);
     }
     buffer_append_text(out, (const char *)stream.data, stream.size);
     buffer_free(&stream);
+    buffer_free(&pickle);
     return status == DCP_OK ? buffer_status(out) : status;
 }
 

@@ -27,7 +27,8 @@ dcp_status item_read_object(struct byte_source stream, struct state_pool *pool, 
  * form (opaque ones, tensors), DCP_ERR_ARGUMENT for cycles; the story says where. */
 dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle);
 
-/* Appends the whole stream of an object, as torch.save writes it. */
+/* Appends the whole stream of an object, as torch.save writes it. Tensors inside of it, which must
+ * be whole, are copied there. */
 dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream);
 /* As item_encode_object(), as a value inside of a pickle of protocol 4 that is being written, of
  * which memo_count values are in the memo. */

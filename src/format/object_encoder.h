@@ -16,8 +16,12 @@ enum encoder_global {
     GLOBAL_SIZE,
     GLOBAL_DEVICE,
     GLOBAL_ORDERED_DICT,
+    GLOBAL_REBUILD_TYPED,
+    GLOBAL_REBUILD_UNTYPED,
+    GLOBAL_UNTYPED_STORAGE,
     GLOBAL_DTYPES,
-    GLOBAL_COUNT = GLOBAL_DTYPES + DCP_BITS4X2 + 1
+    GLOBAL_STORAGES = GLOBAL_DTYPES + DCP_BITS4X2 + 1, /* classes of typed ones, by dtype */
+    GLOBAL_COUNT = GLOBAL_STORAGES + DCP_BITS4X2 + 1
 };
 
 /* What is known of a node that was met. */
@@ -42,8 +46,21 @@ struct encoder {
     size_t depth, frame_capacity;
     uint32_t memo_count;
     uint32_t memo_of_global[GLOBAL_COUNT]; /* plus one; 0: not yet written */
-    uint32_t memo_of_latin1;               /* likewise */
+    uint32_t memo_of_latin1;               /* likewise, as what follows */
+    uint32_t memo_of_storage;
+    uint32_t memo_of_cpu;
+
+    /* Tensors that were met, by the numbers of their storages. */
+    bool takes_tensors; /* else they are refused */
+    const dcp_state **tensors;
+    size_t tensor_count, tensor_capacity;
 };
+
+/* Writes a value with all below it. In the end encoder_free(). */
+dcp_status encoder_walk(struct encoder *encoder, const dcp_state *object);
+void encoder_free(struct encoder *encoder);
+/* Writes a tensor, whose elements are the next storage. */
+dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node);
 
 /* The slot of a node, with node set if it is new; valid until the next call. */
 dcp_status encoder_take_slot(struct encoder *encoder, const dcp_state *node,
@@ -56,6 +73,8 @@ uint32_t encoder_put_memo(struct encoder *encoder);
 
 void encoder_put_global(struct encoder *encoder, enum encoder_global global);
 void encoder_put_dtype(struct encoder *encoder, dcp_dtype dtype);
+/* The class of a dtype's storages. */
+void encoder_put_storage_class(struct encoder *encoder, dcp_dtype dtype);
 /* Makes a tuple of the last count values (of all above the mark if more than three). */
 void encoder_put_tuple(struct encoder *encoder, size_t count);
 /* Likewise, and calls with it what lies below. */

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/object_encoder.h"
+#include "format/storage_class.h"
 
 enum { SLOTS_FIRST = 64 };
 
@@ -18,6 +19,9 @@ static const struct {
     [GLOBAL_SIZE] = {"torch", "Size"},
     [GLOBAL_DEVICE] = {"torch", "device"},
     [GLOBAL_ORDERED_DICT] = {"collections", "OrderedDict"},
+    [GLOBAL_REBUILD_TYPED] = {"torch._utils", "_rebuild_tensor_v2"},
+    [GLOBAL_REBUILD_UNTYPED] = {"torch._utils", "_rebuild_tensor_v3"},
+    [GLOBAL_UNTYPED_STORAGE] = {"torch.storage", "UntypedStorage"},
 };
 
 struct encoder_slot *encoder_find_slot(const struct encoder *encoder, const dcp_state *node)
@@ -88,4 +92,13 @@ void encoder_put_global(struct encoder *encoder, enum encoder_global global)
 void encoder_put_dtype(struct encoder *encoder, dcp_dtype dtype)
 {
     put_global(encoder, GLOBAL_DTYPES + (size_t)dtype, "torch", dcp_dtype_name(dtype));
+}
+
+void encoder_put_storage_class(struct encoder *encoder, dcp_dtype dtype)
+{
+    const char *class = storage_class_name(dtype);
+    if (class != NULL)
+        put_global(encoder, GLOBAL_STORAGES + (size_t)dtype, "torch", class);
+    else
+        encoder_put_global(encoder, GLOBAL_UNTYPED_STORAGE);
 }

@@ -165,6 +165,12 @@ static dcp_status put_shareable(struct encoder *encoder, const dcp_state *node)
         return DCP_OK;
     }
     RETURN_IF_ERROR(encoder_put_leaf(encoder, node, &known));
+    if (!known && node->kind == DCP_KIND_TENSOR && encoder->takes_tensors) {
+        dcp_status status = encoder_put_tensor(encoder, node);
+        if (status != DCP_OK)
+            return error_prefix(status, "object%s", describe_place(encoder, place, sizeof place));
+        known = true;
+    }
     if (known) {
         slot->index = encoder_put_memo(encoder);
         return DCP_OK;
@@ -222,29 +228,34 @@ static dcp_status put_children(struct encoder *encoder)
     return DCP_OK;
 }
 
-static dcp_status put_object(struct encoder *encoder, const dcp_state *object)
+dcp_status encoder_walk(struct encoder *encoder, const dcp_state *object)
 {
-    dcp_status status = put_value(encoder, object);
-    if (status == DCP_OK)
-        status = put_children(encoder);
+    RETURN_IF_ERROR(put_value(encoder, object));
+    return put_children(encoder);
+}
+
+void encoder_free(struct encoder *encoder)
+{
     memory_release(encoder->slots);
     memory_release(encoder->frames);
-    return status;
+    memory_release(encoder->tensors);
 }
 
 dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle)
 {
     struct encoder encoder = {.out = pickle};
     pickle_put_protocol(pickle, 2);
-    RETURN_IF_ERROR(put_object(&encoder, object));
+    dcp_status status = encoder_walk(&encoder, object);
     pickle_put_op(pickle, OP_STOP);
-    return buffer_status(pickle);
+    encoder_free(&encoder);
+    return status == DCP_OK ? buffer_status(pickle) : status;
 }
 
 dcp_status item_put_object(const dcp_state *object, uint32_t *memo_count, struct buffer *pickle)
 {
     struct encoder encoder = {.out = pickle, .modern = true, .memo_count = *memo_count};
-    RETURN_IF_ERROR(put_object(&encoder, object));
+    dcp_status status = encoder_walk(&encoder, object);
     *memo_count = encoder.memo_count;
-    return buffer_status(pickle);
+    encoder_free(&encoder);
+    return status == DCP_OK ? buffer_status(pickle) : status;
 }

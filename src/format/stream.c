@@ -27,8 +27,10 @@ dcp_status stream_tensor_layout(dcp_dtype dtype, int32_t ndim, const int64_t *si
 {
     uint64_t bytes = 0;
     struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
     RETURN_IF_ERROR(check_tensor(dtype, ndim, sizes, &bytes));
-    stream_records_place(&records, tensor_pickle_size(dtype, ndim, sizes), true, bytes);
+    stream_records_place(&records, items, tensor_pickle_size(dtype, ndim, sizes),
+                         &(struct stream_data){"data/0", bytes}, 1);
     *layout = (struct stream_layout){.data_offset = records.items[STREAM_DATA_RECORD].data_offset,
                                      .data_length = bytes,
                                      .length = records.length};
@@ -44,14 +46,18 @@ static void put_record(struct buffer *out, const struct stream_record *record)
 
 /* The records of a tensor's stream with all that is in them. The pickle must outlive them. */
 static dcp_status tensor_records(dcp_dtype dtype, int32_t ndim, const int64_t *sizes, uint32_t crc,
-                                 struct buffer *pickle, struct stream_records *records)
+                                 struct buffer *pickle, struct stream_record *items,
+                                 struct stream_records *records)
 {
     uint64_t bytes = 0;
     RETURN_IF_ERROR(check_tensor(dtype, ndim, sizes, &bytes));
     tensor_pickle_write(pickle, dtype, ndim, sizes);
     RETURN_IF_ERROR(buffer_status(pickle));
-    stream_records_place(records, pickle->size, true, bytes);
-    stream_records_fill(records, pickle->data, crc);
+    stream_records_place(records, items, pickle->size, &(struct stream_data){"data/0", bytes}, 1);
+    stream_records_fill(records, pickle->data);
+    items[STREAM_DATA_RECORD].bytes = NULL;
+    items[STREAM_DATA_RECORD].crc = crc;
+    stream_records_seal(records);
     return DCP_OK;
 }
 
@@ -59,9 +65,10 @@ dcp_status stream_tensor_head(struct buffer *out, dcp_dtype dtype, int32_t ndim,
                               const int64_t *sizes)
 {
     struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
     struct buffer pickle;
     buffer_init(&pickle, 0);
-    dcp_status status = tensor_records(dtype, ndim, sizes, 0, &pickle, &records);
+    dcp_status status = tensor_records(dtype, ndim, sizes, 0, &pickle, items, &records);
     if (status == DCP_OK) {
         for (size_t i = 0; i < STREAM_DATA_RECORD; i++)
             put_record(out, &records.items[i]);
@@ -76,9 +83,10 @@ dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
                               const int64_t *sizes, uint32_t crc)
 {
     struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
     struct buffer pickle;
     buffer_init(&pickle, 0);
-    dcp_status status = tensor_records(dtype, ndim, sizes, crc, &pickle, &records);
+    dcp_status status = tensor_records(dtype, ndim, sizes, crc, &pickle, items, &records);
     if (status == DCP_OK) {
         stream_put_descriptor(out, &records.items[STREAM_DATA_RECORD]);
         for (size_t i = STREAM_DATA_RECORD + 1; i < records.count; i++)
@@ -93,8 +101,10 @@ dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
 dcp_status stream_object(struct buffer *out, const void *pickle, size_t size)
 {
     struct stream_records records;
-    stream_records_place(&records, size, false, 0);
-    stream_records_fill(&records, pickle, 0);
+    struct stream_record items[STREAM_RECORDS_FEW];
+    stream_records_place(&records, items, size, NULL, 0);
+    stream_records_fill(&records, pickle);
+    stream_records_seal(&records);
     for (size_t i = 0; i < records.count; i++)
         put_record(out, &records.items[i]);
     stream_put_directory(out, &records);

@@ -81,16 +81,18 @@ static uint64_t place(struct stream_records *records, uint64_t position, const c
     return record->data_offset + size + descriptor_size(record);
 }
 
-void stream_records_place(struct stream_records *records, uint64_t pickle_size, bool has_data,
-                          uint64_t data_size)
+void stream_records_place(struct stream_records *records, struct stream_record *items,
+                          uint64_t pickle_size, const struct stream_data *data, size_t data_count)
 {
+    records->items = items;
     records->count = 0;
+    records->data_count = data_count;
     uint64_t position = place(records, 0, "data.pkl", pickle_size);
     position = place(records, position, ".format_version", 1);
     position = place(records, position, ".storage_alignment", 2);
     position = place(records, position, "byteorder", 6);
-    if (has_data)
-        position = place(records, position, "data/0", data_size);
+    for (size_t i = 0; i < data_count; i++)
+        position = place(records, position, data[i].name, data[i].size);
     position = place(records, position, "version", 2);
     position = place(records, position, ".data/serialization_id", SERIALIZATION_ID_SIZE);
     records->directory_offset = position;
@@ -108,20 +110,19 @@ static struct stream_record *fill(struct stream_record *record, const void *byte
     return record + 1;
 }
 
-void stream_records_fill(struct stream_records *records, const void *pickle, uint32_t data_crc)
+void stream_records_fill(struct stream_records *records, const void *pickle)
 {
     struct stream_record *record = fill(records->items, pickle);
     record = fill(record, "1");
     record = fill(record, "64");
     record = fill(record, "little");
-    if (records->count == STREAM_RECORDS_MAX) {
-        record->bytes = NULL;
-        record->crc = data_crc;
-        record++;
-    }
-    record = fill(record, "3\n");
+    fill(record + records->data_count, "3\n");
+}
+
+void stream_records_seal(struct stream_records *records)
+{
     stream_serialization_id(records->items, records->count - 1, records->serialization_id);
-    fill(record, records->serialization_id);
+    fill(&records->items[records->count - 1], records->serialization_id);
 }
 
 static void put_name(struct buffer *out, const struct stream_record *record)

@@ -5,8 +5,9 @@
 
 #include "base/buffer.h"
 
-/* The record of a tensor's elements; in front of it are those that describe it. */
-enum { STREAM_DATA_RECORD = 4, STREAM_RECORDS_MAX = 7 };
+/* The first record of elements; in front of it are those that describe them. A tensor's stream has
+ * one of them, an object's as many as there are tensors in it. */
+enum { STREAM_DATA_RECORD = 4, STREAM_OTHER_RECORDS = 6, STREAM_RECORDS_FEW = 7 };
 
 #define SERIALIZATION_ID_SIZE 40u
 
@@ -20,19 +21,29 @@ struct stream_record {
 };
 
 struct stream_records {
-    struct stream_record items[STREAM_RECORDS_MAX];
+    struct stream_record *items;
     size_t count;
+    size_t data_count;
     uint64_t directory_offset;
     uint64_t directory_size;
     uint64_t length; /* of the stream */
     char serialization_id[SERIALIZATION_ID_SIZE + 1];
 };
 
-/* Places all records of a tensor's or (without data) an object's stream. */
-void stream_records_place(struct stream_records *records, uint64_t pickle_size, bool has_data,
-                          uint64_t data_size);
-/* Gives the records their contents and checksums, which writing needs. The pickle is borrowed. */
-void stream_records_fill(struct stream_records *records, const void *pickle, uint32_t data_crc);
+/* Of the elements of one tensor. */
+struct stream_data {
+    const char *name; /* "data/0", borrowed */
+    uint64_t size;
+};
+
+/* Places all records. items: the caller's, STREAM_OTHER_RECORDS more than there are data. */
+void stream_records_place(struct stream_records *records, struct stream_record *items,
+                          uint64_t pickle_size, const struct stream_data *data, size_t data_count);
+/* Gives the records their contents and checksums, which writing needs, but for the elements, whose
+ * checksums the caller sets. The pickle is borrowed. */
+void stream_records_fill(struct stream_records *records, const void *pickle);
+/* Then fills the last record, which depends on all others. */
+void stream_records_seal(struct stream_records *records);
 
 /* Append, in this order for each record and with the directory last, what the stream consists of.
  */

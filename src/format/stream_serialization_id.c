@@ -8,7 +8,7 @@
 
 #include "format/stream_records.h"
 
-#define BUCKETS 13u /* of a set of up to 13 names */
+#define BUCKETS 13u /* of a set of up to 13 names; of a larger one only so many are looked at */
 
 static uint64_t combine(uint64_t seed, uint64_t value)
 {
@@ -39,6 +39,7 @@ static uint64_t hash_name(const char *name)
 static uint64_t hash_names(const struct stream_record *records, size_t count)
 {
     uint64_t order[BUCKETS];
+    count = count < BUCKETS ? count : BUCKETS;
     for (size_t i = 0; i < count; i++) {
         uint64_t hash = hash_name(records[i].name);
         size_t at = 0;
