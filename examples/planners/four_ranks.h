@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What the examples of planners share: a job of four ranks, here threads of one process, and the
+ * state that each of them has. */
+#ifndef FOUR_RANKS_H
+#define FOUR_RANKS_H
+
+#include <dcp.h>
+
+#define RANKS   4
+#define ROWS    8
+#define COLUMNS 3
+
+/* One rank of the job. */
+struct trainer {
+    dcp_group *group;
+    int rank;
+    const char *path;
+    float weight[ROWS / RANKS][COLUMNS]; /* this rank's rows of "model.weight" */
+    float bias[COLUMNS];                 /* the same on every rank */
+    dcp_state *state;
+};
+
+/* Runs save on every rank, and loads the checkpoint by one process: `prefix` in front of all names.
+ * Returns the program's exit status; what goes wrong is printed. */
+int run_ranks(const char *path, dcp_status (*save)(struct trainer *trainer), const char *prefix);
+
+#endif
