@@ -127,6 +127,10 @@ static int count_operation(struct simulated_file_system *fs, const char *what, c
     if (fault->operation == 0 || fs->operations < fault->operation)
         return 0;
     fs->reached = true;
+    if (fs->operations == fault->operation && fault->kind == SIMULATED_SHRINK)
+        simulated_nodes_shrink(fs);
+    if (fs->operations == fault->operation && fault->kind == SIMULATED_VANISH)
+        names_vanish(fs);
     if (fault->kind == SIMULATED_CRASH)
         return fs->operations > fault->operation ? SIMULATED_CRASHED : 0;
     bool now = fs->operations == fault->operation || fault->from_then_on;

@@ -66,7 +66,12 @@ enum simulated_fault_kind {
     SIMULATED_SHORT_ONE,
     SIMULATED_SHORT_BY_ONE,
     /* The operation is the last that happens. */
-    SIMULATED_CRASH
+    SIMULATED_CRASH,
+    /* Before the operation somebody else cuts every file to half of its size. */
+    SIMULATED_SHRINK,
+    /* Before the operation somebody else removes every directory that holds files, with them. What
+     * is open stays readable. */
+    SIMULATED_VANISH
 };
 
 struct simulated_fault {

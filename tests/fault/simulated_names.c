@@ -255,6 +255,33 @@ int names_remove_directory(void *context, const char *path)
     return operation_end(fs, error != 0 ? error : remove_entry(fs, path, FILE_DIRECTORY));
 }
 
+static bool holds_files(const struct node *node)
+{
+    for (size_t i = 0; i < node->seen.entries.count; i++)
+        if (node->seen.entries.list[i].node->kind == FILE_REGULAR)
+            return true;
+    return false;
+}
+
+static void vanish(struct simulated_file_system *fs, struct node *directory)
+{
+    while (directory->seen.entries.count > 0) {
+        const struct entry *entry = &directory->seen.entries.list[0];
+        change_make(fs, (struct change){.kind = CHANGE_REMOVE,
+                                        .node = directory,
+                                        .name = simulated_copy_text(entry->name),
+                                        .child = entry->node});
+    }
+    remove_entry(fs, directory->path, FILE_DIRECTORY);
+}
+
+void names_vanish(struct simulated_file_system *fs)
+{
+    for (struct node *node = fs->nodes; node != NULL; node = node->next)
+        if (holds_files(node))
+            vanish(fs, node);
+}
+
 int names_make_directory(void *context, const char *path)
 {
     struct simulated_file_system *fs = context;

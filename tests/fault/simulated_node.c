@@ -171,3 +171,10 @@ void nodes_free(struct simulated_file_system *fs)
         change_free(&fs->changes[i]);
     free(fs->changes);
 }
+
+void simulated_nodes_shrink(struct simulated_file_system *fs)
+{
+    for (struct node *node = fs->nodes; node != NULL; node = node->next)
+        if (node->kind == FILE_REGULAR)
+            node->seen.content.size /= 2;
+}

@@ -117,6 +117,9 @@ void change_apply_name(const struct change *change, struct view *view);
 void change_make(struct simulated_file_system *fs, struct change change);
 /* Makes everything pending of a node durable; lose: the bytes among it never will be. */
 void simulated_node_sync(struct simulated_file_system *fs, struct node *node, bool lose);
+/* What SIMULATED_SHRINK and SIMULATED_VANISH do. */
+void simulated_nodes_shrink(struct simulated_file_system *fs);
+void names_vanish(struct simulated_file_system *fs);
 bool simulated_node_is_pending(const struct simulated_file_system *fs, const struct node *node);
 struct file_information simulated_node_information(const struct node *node);
 void nodes_free(struct simulated_file_system *fs);

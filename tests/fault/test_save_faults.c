@@ -10,18 +10,24 @@
 
 #include <cmocka.h>
 
+#include "fault/failing_allocator.h"
 #include "fault/io_ways.h"
 #include "fault/versions.h"
 
+/* What takes a large file byte by byte comes last. */
 static const struct simulated_fault ways[] = {
     {0, SIMULATED_ERROR, EIO, false},      {0, SIMULATED_ERROR, EIO, true},
     {0, SIMULATED_ERROR, ENOSPC, false},   {0, SIMULATED_ERROR, ENOSPC, true},
-    {0, SIMULATED_ERROR, EAGAIN, false},   {0, SIMULATED_ERROR, EINTR, false},
-    {0, SIMULATED_SHORT_ONE, 0, false},    {0, SIMULATED_SHORT_ONE, 0, true},
-    {0, SIMULATED_SHORT_BY_ONE, 0, false},
+    {0, SIMULATED_ERROR, EAGAIN, false},   {0, SIMULATED_ERROR, EAGAIN, true},
+    {0, SIMULATED_ERROR, EINTR, false},    {0, SIMULATED_SHORT_ONE, 0, false},
+    {0, SIMULATED_SHORT_BY_ONE, 0, false}, {0, SIMULATED_SHORT_BY_ONE, 0, true},
+    {0, SIMULATED_SHORT_ONE, 0, true},
 };
 
-#define WAY_COUNT (sizeof ways / sizeof *ways)
+#define WAY_COUNT       (sizeof ways / sizeof *ways)
+#define LARGE_WAY_COUNT (WAY_COUNT - 1)
+/* A matrix of 4 MiB and a bit. */
+#define LARGE_COLUMNS 175000
 /* Of writing: chosen, and directly by a ring. The others differ below what is looked at here. */
 #define FEW_WAYS 2
 
@@ -62,7 +68,10 @@ static bool save_with_fault(const struct simulated_file_system *before, int old,
 {
     struct simulated_file_system *fs = simulated_copy(before);
     simulated_set_fault(fs, &fault);
+    failing_allocator_install(0, false);
     dcp_status status = version_save(fs, 2, size);
+    if (failing_allocator_remove() != 0)
+        fail_with(fs, fault.operation, "memory leaked", old);
     bool reached = simulated_fault_reached(fs);
     struct simulated_file_system *after = simulated_copy(fs);
     int found = version_find(after);
@@ -205,28 +214,155 @@ static void test_crash_in_overwrite(void **state)
     }
 }
 
+/* One load of version 1 with one fault, which leaves the disk as it is: a retry works. */
+static bool load_with_fault(struct simulated_file_system *fs, int size,
+                            const struct simulated_fault *fault)
+{
+    dcp_status status;
+    simulated_set_fault(fs, fault);
+    failing_allocator_install(0, false);
+    int found = version_load_ranks(fs, size, &status);
+    if (failing_allocator_remove() != 0)
+        fail_with(fs, fault->operation, "memory leaked", found);
+    bool reached = simulated_fault_reached(fs);
+    if (status == DCP_OK ? found != 1
+                         : is_harmless(fault, simulated_operation_name(fs, fault->operation)))
+        fail_with(fs, fault->operation, dcp_status_string(status), found);
+    if (simulated_open_descriptors(fs) != 0)
+        fail_with(fs, fault->operation, "a descriptor leaked", found);
+    simulated_set_fault(fs, NULL);
+    if (status != DCP_OK && version_load_ranks(fs, size, &status) != 1)
+        fail_with(fs, fault->operation, "the retry failed", found);
+    return reached;
+}
+
+static void loop_over_loads(struct simulated_file_system *fs, int size, size_t way_count)
+{
+    for (size_t w = 0; w < way_count; w++) {
+        struct simulated_fault fault = ways[w];
+        for (fault.operation = 1; load_with_fault(fs, size, &fault); fault.operation++)
+            ;
+        assert_true(fault.operation > 10);
+    }
+}
+
 static void test_load(void **state)
 {
     (void)state;
+    struct simulated_file_system *fs = disk_with(1);
+    version_load_by(DCP_IO_AUTO);
+    loop_over_loads(fs, 1, WAY_COUNT);
+    loop_over_loads(fs, 3, WAY_COUNT);
+    simulated_free(fs);
+}
+
+/* Large enough to be read by a queue, ahead, and around the page cache. */
+static void test_large_load(void **state)
+{
+    (void)state;
+    version_widen(LARGE_COLUMNS);
+    version_save_by(DCP_IO_AUTO);
+    struct simulated_file_system *fs = disk_with(1);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_load_by(io_ways[i]);
+        loop_over_loads(fs, 1, LARGE_WAY_COUNT);
+    }
+    version_load_by(DCP_IO_AUTO);
+    version_widen(0);
+    simulated_free(fs);
+}
+
+/* Somebody else changes the disk meanwhile: an error, or what was there before; afterwards as if it
+ * had never been. Returns whether the fault was reached. */
+static bool load_with_intruder(const struct simulated_file_system *before, int size,
+                               const struct simulated_fault *fault)
+{
+    struct simulated_file_system *fs = simulated_copy(before);
+    dcp_status status;
+    simulated_set_fault(fs, fault);
+    failing_allocator_install(0, false);
+    int found = version_load_ranks(fs, size, &status);
+    assert_int_equal(failing_allocator_remove(), 0);
+    bool reached = simulated_fault_reached(fs);
+    if (status == DCP_OK ? found != 1 : !reached)
+        fail_with(fs, fault->operation, dcp_status_string(status), found);
+    if (simulated_open_descriptors(fs) != 0)
+        fail_with(fs, fault->operation, "a descriptor leaked", found);
+    assert_int_equal(version_save(fs, 3, size), DCP_OK);
+    assert_int_equal(version_find(fs), 3);
+    simulated_free(fs);
+    return reached;
+}
+
+static void loop_over_intruders(int size)
+{
+    static const enum simulated_fault_kind kinds[] = {SIMULATED_SHRINK, SIMULATED_VANISH};
     struct simulated_file_system *before = disk_with(1);
-    for (size_t w = 0; w < WAY_COUNT; w++) {
-        struct simulated_fault fault = ways[w];
-        bool reached = true;
-        for (fault.operation = 1; reached; fault.operation++) {
-            struct simulated_file_system *fs = simulated_copy(before);
-            dcp_status status;
-            simulated_set_fault(fs, &fault);
-            int found = version_load(fs, &status);
-            reached = simulated_fault_reached(fs);
-            if (status == DCP_OK
-                    ? found != 1
-                    : is_harmless(&fault, simulated_operation_name(fs, fault.operation)))
-                fail_with(fs, fault.operation, dcp_status_string(status), found);
-            assert_int_equal(simulated_open_descriptors(fs), 0);
-            simulated_free(fs);
-        }
+    for (size_t k = 0; k < 2; k++) {
+        struct simulated_fault fault = {.operation = 1, .kind = kinds[k]};
+        while (load_with_intruder(before, size, &fault))
+            fault.operation++;
+        assert_true(fault.operation > 10);
     }
     simulated_free(before);
+}
+
+static void test_load_of_what_shrinks_or_vanishes(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    loop_over_intruders(1);
+    loop_over_intruders(3);
+    version_widen(LARGE_COLUMNS);
+    for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+        version_load_by(io_ways[i]);
+        loop_over_intruders(1);
+    }
+    version_load_by(DCP_IO_AUTO);
+    version_widen(0);
+}
+
+/* The directory is gone: so is what was in it, and what comes too late is as if it had been saved
+ * before. */
+static bool save_with_vanishing(const struct simulated_file_system *before, int size, long n)
+{
+    struct simulated_file_system *fs = simulated_copy(before);
+    struct simulated_fault fault = {.operation = n, .kind = SIMULATED_VANISH};
+    simulated_set_fault(fs, &fault);
+    failing_allocator_install(0, false);
+    dcp_status status = version_save(fs, 2, size);
+    assert_int_equal(failing_allocator_remove(), 0);
+    bool reached = simulated_fault_reached(fs);
+    simulated_set_fault(fs, NULL);
+    int found = version_find(fs);
+    if (found != VERSION_NONE && !(status == DCP_OK && found == 2))
+        fail_with(fs, n, dcp_status_string(status), found);
+    if (simulated_open_descriptors(fs) != 0)
+        fail_with(fs, n, "a descriptor leaked", found);
+    if (version_save(fs, 3, size) != DCP_OK || version_find(fs) != 3)
+        fail_with(fs, n, "the retry failed", found);
+    assert_int_equal(version_count_files(fs), size);
+    simulated_free(fs);
+    return reached;
+}
+
+static void test_save_into_what_vanishes(void **state)
+{
+    (void)state;
+    for (int old = 0; old < 2; old++) {
+        for (int size = 1; size <= 3; size += 2) {
+            struct simulated_file_system *before = disk_with(old);
+            for (size_t i = 0; i < IO_WAY_COUNT; i++) {
+                long n = 1;
+                version_save_by(io_ways[i]);
+                while (save_with_vanishing(before, size, n))
+                    n++;
+                assert_true(n > 10);
+            }
+            simulated_free(before);
+        }
+    }
+    version_save_by(DCP_IO_AUTO);
 }
 
 /* Bytes run out in the middle: an error that says so, and the old checkpoint is untouched. */
@@ -257,6 +393,9 @@ int main(void)
         cmocka_unit_test(test_crash_in_overwrite),
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_large_load),
+        cmocka_unit_test(test_load_of_what_shrinks_or_vanishes),
+        cmocka_unit_test(test_save_into_what_vanishes),
 #if DCP_HAVE_ZSTD
         cmocka_unit_test(test_compressed_save),
 #endif

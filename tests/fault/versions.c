@@ -12,16 +12,22 @@
 
 #include "checkpoint/conductor.h"
 
-#define ROWS    6
-#define COLUMNS 5
-#define RANKS   3
+#define ROWS  6
+#define RANKS 3
 
 /* The state of one rank: half or all of a matrix, a scalar, two objects. */
 struct content {
-    float matrix[ROWS * COLUMNS];
+    float *matrix;
     int64_t scalar;
     dcp_state *root;
 };
+
+static int64_t columns = 5;
+
+void version_widen(int64_t matrix_columns)
+{
+    columns = matrix_columns > 0 ? matrix_columns : 5;
+}
 
 static float element(int version, int64_t index)
 {
@@ -30,16 +36,19 @@ static float element(int version, int64_t index)
 
 static void content_init(struct content *content, int version, int rank, int size)
 {
+    content->matrix =
+        aligned_alloc(4096, ((size_t)(ROWS * columns) * sizeof(float) / 4096 + 1) * 4096);
+    assert_non_null(content->matrix);
     dcp_tensor matrix = {.dtype = DCP_F32,
                          .ndim = 2,
                          .sharded = true,
-                         .global_shape = {ROWS, COLUMNS},
+                         .global_shape = {ROWS, columns},
                          .offsets = {ROWS / size * rank, 0},
-                         .sizes = {ROWS / size, COLUMNS},
+                         .sizes = {ROWS / size, columns},
                          .data = content->matrix};
     dcp_tensor scalar = {.dtype = DCP_I64, .data = &content->scalar};
-    for (int64_t i = 0; i < ROWS / size * COLUMNS; i++)
-        content->matrix[i] = version ? element(version, ROWS / size * rank * COLUMNS + i) : -1;
+    for (int64_t i = 0; i < ROWS / size * columns; i++)
+        content->matrix[i] = version ? element(version, ROWS / size * rank * columns + i) : -1;
     content->scalar = version;
     content->root = dcp_state_new();
     dcp_state_tensor(content->root, "matrix", &matrix);
@@ -48,11 +57,22 @@ static void content_init(struct content *content, int version, int rank, int siz
     dcp_state_string(content->root, "name", "a name of some length");
 }
 
-static uint32_t save_io;
+static void content_free(struct content *content)
+{
+    dcp_state_free(content->root);
+    free(content->matrix);
+}
+
+static uint32_t save_io, load_io;
 
 void version_save_by(uint32_t io)
 {
     save_io = io;
+}
+
+void version_load_by(uint32_t io)
+{
+    load_io = io;
 }
 
 static bool save_compressed;
@@ -62,18 +82,20 @@ void version_compress(bool compress)
     save_compressed = compress;
 }
 
-struct saver {
+/* One rank of a save or load. */
+struct part {
     const struct file_ops *ops;
     dcp_group *group;
-    int version, rank, size;
+    int version; /* loads: that was found */
+    int rank, size;
+    bool loads;
     dcp_status status;
+    char message[512];
 };
 
-static void *run_saver(void *argument)
+static dcp_status save_part(const struct part *part, const struct content *content)
 {
-    struct saver *saver = argument;
-    struct content content = {.root = NULL};
-    dcp_save_options options = {.group = saver->group,
+    dcp_save_options options = {.group = part->group,
                                 .overwrite = DCP_OVERWRITE_REPLACE,
                                 .timeout_seconds = 20,
                                 .io = save_io};
@@ -81,58 +103,92 @@ static void *run_saver(void *argument)
         options.compression = DCP_COMPRESSION_ZSTD;
         options.compression_threads = 2;
     }
-    content_init(&content, saver->version, saver->rank, saver->size);
-    saver->status = content.root
-                        ? checkpoint_save(saver->ops, content.root, VERSIONS_PATH, &options)
-                        : DCP_ERR_NO_MEMORY;
-    dcp_state_free(content.root);
+    return checkpoint_save(part->ops, content->root, VERSIONS_PATH, &options);
+}
+
+static int loaded_version(const struct part *part, const struct content *content)
+{
+    int64_t version = VERSION_CORRUPT;
+    int64_t count = ROWS / part->size * columns;
+    dcp_state_as_int(dcp_state_get(content->root, "version"), &version);
+    for (int64_t i = 0; i < count; i++)
+        if (content->matrix[i] != element((int)version, part->rank * count + i))
+            return VERSION_CORRUPT;
+    return content->scalar == version ? (int)version : VERSION_CORRUPT;
+}
+
+static dcp_status load_part(struct part *part, const struct content *content)
+{
+    dcp_load_options options = {.group = part->group, .timeout_seconds = 20, .io = load_io};
+    dcp_status status = checkpoint_load(part->ops, content->root, VERSIONS_PATH, &options, NULL);
+    part->version = status == DCP_OK              ? loaded_version(part, content)
+                    : status == DCP_ERR_NOT_FOUND ? VERSION_NONE
+                                                  : VERSION_CORRUPT;
+    return status;
+}
+
+static void *run_part(void *argument)
+{
+    struct part *part = argument;
+    struct content content = {.root = NULL};
+    content_init(&content, part->loads ? 0 : part->version, part->rank, part->size);
+    if (!content.root)
+        part->status = DCP_ERR_NO_MEMORY;
+    else
+        part->status = part->loads ? load_part(part, &content) : save_part(part, &content);
+    snprintf(part->message, sizeof part->message, "%s", dcp_error_message());
+    content_free(&content);
     return NULL;
 }
 
-dcp_status version_save(struct simulated_file_system *fs, int version, int size)
+/* All ranks must end alike, with the same story. */
+static struct part run_parts(struct simulated_file_system *fs, bool loads, int version, int size)
 {
     dcp_group *groups[RANKS] = {NULL};
-    struct saver savers[RANKS];
+    struct part parts[RANKS];
     pthread_t threads[RANKS];
 
     if (size > 1)
         assert_int_equal(dcp_group_new_threads(size, groups), DCP_OK);
     for (int r = 0; r < size; r++)
-        savers[r] = (struct saver){simulated_ops(fs), groups[r], version, r, size, DCP_OK};
+        parts[r] = (struct part){.ops = simulated_ops(fs),
+                                 .group = groups[r],
+                                 .version = version,
+                                 .rank = r,
+                                 .size = size,
+                                 .loads = loads};
     for (int r = 1; r < size; r++)
-        assert_int_equal(pthread_create(&threads[r], NULL, run_saver, &savers[r]), 0);
-    run_saver(&savers[0]);
+        assert_int_equal(pthread_create(&threads[r], NULL, run_part, &parts[r]), 0);
+    run_part(&parts[0]);
     for (int r = 1; r < size; r++)
         assert_int_equal(pthread_join(threads[r], NULL), 0);
     for (int r = 0; r < size; r++) {
-        assert_int_equal(savers[r].status, savers[0].status);
+        assert_int_equal(parts[r].status, parts[0].status);
+        assert_int_equal(parts[r].version, parts[0].version);
+        if (parts[0].status != DCP_OK)
+            assert_string_equal(parts[r].message, parts[0].message);
         dcp_group_free(groups[r]);
     }
-    return savers[0].status;
+    if (parts[0].status != DCP_OK)
+        dcp_error_set(parts[0].status, "%s", parts[0].message);
+    return parts[0];
+}
+
+dcp_status version_save(struct simulated_file_system *fs, int version, int size)
+{
+    return run_parts(fs, false, version, size).status;
+}
+
+int version_load_ranks(struct simulated_file_system *fs, int size, dcp_status *status)
+{
+    struct part part = run_parts(fs, true, VERSION_NONE, size);
+    *status = part.status;
+    return part.version;
 }
 
 int version_load(struct simulated_file_system *fs, dcp_status *status)
 {
-    struct content content = {.root = NULL};
-    dcp_load_options options = {.timeout_seconds = 20};
-    int64_t version = VERSION_CORRUPT;
-
-    content_init(&content, 0, 0, 1);
-    *status = content.root
-                  ? checkpoint_load(simulated_ops(fs), content.root, VERSIONS_PATH, &options, NULL)
-                  : DCP_ERR_NO_MEMORY;
-    if (*status == DCP_OK) {
-        dcp_state_as_int(dcp_state_get(content.root, "version"), &version);
-        for (int i = 0; i < ROWS * COLUMNS; i++)
-            if (content.matrix[i] != element((int)version, i))
-                version = VERSION_CORRUPT;
-        if (content.scalar != version)
-            version = VERSION_CORRUPT;
-    } else if (*status == DCP_ERR_NOT_FOUND) {
-        version = VERSION_NONE;
-    }
-    dcp_state_free(content.root);
-    return (int)version;
+    return version_load_ranks(fs, 1, status);
 }
 
 int version_find(struct simulated_file_system *fs)

@@ -15,6 +15,10 @@
 
 /* How the saves that follow write: flags of dcp_io. */
 void version_save_by(uint32_t io);
+/* How loads read. */
+void version_load_by(uint32_t io);
+/* Columns of the matrix of six rows of float32; 0: a few. */
+void version_widen(int64_t matrix_columns);
 /* Whether they compress. */
 void version_compress(bool compress);
 /* Saves a version over any that is there. On ranks of a thread group if size is more than 1: all
@@ -22,6 +26,8 @@ void version_compress(bool compress);
 dcp_status version_save(struct simulated_file_system *fs, int version, int size);
 /* Loads, compares every byte, and tells which version it is; status: how the load ended. */
 int version_load(struct simulated_file_system *fs, dcp_status *status);
+/* The same on ranks of a thread group, which must all end alike, with the same story. */
+int version_load_ranks(struct simulated_file_system *fs, int size, dcp_status *status);
 /* As version_load(), where only a whole checkpoint or none can be. */
 int version_find(struct simulated_file_system *fs);
 /* Number of shard files and temporary files in the directory. */
