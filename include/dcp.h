@@ -12,6 +12,7 @@
 #include "dcp/checkpoint.h"
 #include "dcp/device.h"
 #include "dcp/environment.h"
+#include "dcp/estimate.h"
 #include "dcp/figures.h"
 #include "dcp/group.h"
 #include "dcp/load.h"

@@ -34,6 +34,9 @@ enum file_open_flags {
 /* What direct transfers must be aligned to: address, size and offset. */
 #define FILE_PAGE ((size_t)4096)
 
+/* What a queue takes of memory, at most. */
+#define FILE_QUEUE_MEMORY ((size_t)32 << 10)
+
 /* A transfer that a queue carries out on its own. The bytes must stay until it is complete. */
 struct file_transfer {
     int descriptor;

@@ -74,6 +74,36 @@ uint64_t memory_account_peak(const struct memory_account *account)
     return atomic_load_explicit(&account->peak, memory_order_relaxed);
 }
 
+void memory_account_set_limit(struct memory_account *account, uint64_t limit)
+{
+    if (account)
+        account->limit = limit;
+}
+
+uint64_t memory_account_taken(const struct memory_account *account)
+{
+    return atomic_load_explicit(&account->taken, memory_order_relaxed);
+}
+
+void memory_span_start(struct memory_span *span)
+{
+    *span = (struct memory_span){.account = current};
+    if (!current)
+        return;
+    span->taken = memory_account_taken(current);
+    span->peak = atomic_exchange(&current->peak, span->taken);
+}
+
+uint64_t memory_span_end(struct memory_span *span)
+{
+    if (!span->account)
+        return 0;
+    uint64_t peak = memory_account_peak(span->account);
+    if (span->peak > peak)
+        atomic_store(&span->account->peak, span->peak);
+    return peak - span->taken;
+}
+
 uint64_t memory_account_limit_reached(void)
 {
     bool reached = current && atomic_load_explicit(&current->limit_reached, memory_order_relaxed);

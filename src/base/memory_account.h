@@ -26,6 +26,20 @@ void memory_account_discharge(struct memory_account *account, size_t bytes);
 
 /* The most that was taken at a time. */
 uint64_t memory_account_peak(const struct memory_account *account);
+void memory_account_set_limit(struct memory_account *account, uint64_t limit);
+uint64_t memory_account_taken(const struct memory_account *account);
+
+/* Finding out what a step of the calling thread takes: its account's peak begins anew meanwhile. */
+struct memory_span {
+    struct memory_account *account;
+    uint64_t taken;
+    uint64_t peak;
+};
+
+void memory_span_start(struct memory_span *span);
+/* The most that was taken at a time beyond what was taken before. 0 without an account. */
+uint64_t memory_span_end(struct memory_span *span);
+
 /* The limit of the calling thread's account, if it is why an allocation failed; else 0. */
 uint64_t memory_account_limit_reached(void);
 

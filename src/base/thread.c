@@ -9,9 +9,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Enough for what runs here, progress functions and device copies of the caller included. */
-#define STACK_SIZE ((size_t)512 << 10)
-
 struct crew {
     thread_work work;
     void *context;
@@ -69,7 +66,7 @@ static int create(struct thread *thread)
     int result = pthread_attr_init(&attributes);
     if (result != 0)
         return result;
-    pthread_attr_setstacksize(&attributes, STACK_SIZE);
+    pthread_attr_setstacksize(&attributes, THREAD_STACK_SIZE);
     result = pthread_create(&thread->id, &attributes, begin, thread);
     pthread_attr_destroy(&attributes);
     return result == EINVAL ? pthread_create(&thread->id, NULL, begin, thread) : result;
@@ -89,21 +86,21 @@ int thread_start(struct thread *thread, void *(*run)(void *), void *argument)
     sigset_t all, before;
     *thread =
         (struct thread){.run = run, .argument = argument, .account = memory_account_current()};
-    if (!memory_account_charge(thread->account, STACK_SIZE))
+    if (!memory_account_charge(thread->account, THREAD_STACK_SIZE))
         return ENOMEM;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int result = create(thread);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (result != 0)
-        memory_account_discharge(thread->account, STACK_SIZE);
+        memory_account_discharge(thread->account, THREAD_STACK_SIZE);
     return result;
 }
 
 void thread_join(struct thread *thread)
 {
     pthread_join(thread->id, NULL);
-    memory_account_discharge(thread->account, STACK_SIZE);
+    memory_account_discharge(thread->account, THREAD_STACK_SIZE);
 }
 
 /* Starts up to wanted threads, fewer when the system refuses: the calling thread works as well. */

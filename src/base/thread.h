@@ -19,6 +19,9 @@ dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void 
 /* Processors that the calling thread may run on; at least 1. */
 size_t thread_processor_count(void);
 
+/* Enough for what runs here, progress functions and device copies of the caller included. */
+#define THREAD_STACK_SIZE ((size_t)512 << 10)
+
 struct thread {
     pthread_t id;
     void *(*run)(void *);

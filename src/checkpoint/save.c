@@ -8,6 +8,7 @@
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/options.h"
+#include "checkpoint/save_limit.h"
 #include "checkpoint/saving.h"
 #include "plan/save_plan.h"
 
@@ -25,7 +26,7 @@ dcp_status saving_agree(const struct dcp_saving *saving, const char *phase, dcp_
 
 /* ---- the state, and the plan of this rank ---- */
 
-static dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state)
+dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state)
 {
     if (saving->hooks.any)
         return save_hooks_set_up(saving, state);
@@ -33,7 +34,7 @@ static dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state)
     return save_local_encode(&saving->local);
 }
 
-static dcp_status saving_plan_local(struct dcp_saving *saving)
+dcp_status saving_plan_local(struct dcp_saving *saving)
 {
     return saving->hooks.any ? save_hooks_plan_local(saving) : save_local_plan(&saving->local);
 }
@@ -83,7 +84,7 @@ static dcp_status plan_with_hooks(struct dcp_saving *saving)
     return status;
 }
 
-static dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
+dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
 {
     dcp_figures *figures = &saving->operation.figures;
     status = save_planning_begin(saving, status);
@@ -95,25 +96,33 @@ static dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status statu
     return status;
 }
 
+static struct shard_write_options writing_options(struct dcp_saving *saving)
+{
+    const dcp_save_options *options = &saving->options;
+    return (struct shard_write_options){
+        .thread_count = (uint32_t)options->thread_count,
+        .io = options->io,
+        .manners = {NULL, options->io_priority, (uint32_t)options->io_threads},
+        .zstd = options->compression == DCP_COMPRESSION_ZSTD,
+        .zstd_level = options->compression_level,
+        .zstd_threads = (uint32_t)options->compression_threads,
+        .buffer_bytes = SHARD_FILES_BUFFERS / (size_t)options->thread_count,
+        .record_threads = shard_files_record_threads((uint32_t)options->thread_count,
+                                                     (uint32_t)options->io_threads),
+        .progress = &saving->operation.progress,
+    };
+}
+
 dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *results)
 {
     struct shard_write_figures written;
     dcp_figures *figures = &saving->operation.figures;
-    const dcp_save_options *options = &saving->options;
     struct rate rate;
-    rate_init(&rate, options->write_rate);
-    struct shard_write_options how = {
-        .thread_count = (uint32_t)options->thread_count,
-        .io = options->io,
-        .manners = {&rate, options->io_priority, (uint32_t)options->io_threads},
-        .zstd = options->compression == DCP_COMPRESSION_ZSTD,
-        .zstd_level = options->compression_level,
-        .zstd_threads = (uint32_t)options->compression_threads,
-        .progress = &saving->operation.progress,
-    };
-    int priority = io_priority_enter(options->io_priority);
+    rate_init(&rate, saving->options.write_rate);
+    saving->how.manners.write_rate = &rate;
+    int priority = io_priority_enter(saving->options.io_priority);
     dcp_status status = shard_files_write(&saving->session, saving->rank, &saving->orders,
-                                          saving->local.sources, &how, results, &written);
+                                          saving->local.sources, &saving->how, results, &written);
     io_priority_leave(priority);
     rate_free(&rate);
     figures->syncing_seconds = written.syncing_seconds;
@@ -199,7 +208,7 @@ static dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
     return status;
 }
 
-static void saving_free(struct dcp_saving *saving)
+void saving_free(struct dcp_saving *saving)
 {
     save_planning_end(saving);
     write_results_free(&saving->results);
@@ -210,39 +219,60 @@ static void saving_free(struct dcp_saving *saving)
     save_hooks_free(&saving->hooks);
 }
 
+dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given)
+{
+    dcp_status started = operation_start(&saving->operation, given->progress,
+                                         given->progress_context, given->memory_limit);
+    dcp_status status = options_check_save(given, &saving->options);
+    status = status == DCP_OK ? started : status;
+    if (status == DCP_OK)
+        status = save_hooks_check(&saving->options);
+    save_hooks_init(&saving->hooks, &saving->options, status == DCP_OK);
+    saving->rank = dcp_group_rank(saving->options.group);
+    saving->coordinates = saving->rank == saving->options.coordinator;
+    if (status == DCP_OK)
+        saving->how = writing_options(saving);
+    metadata_init(&saving->coordinator.metadata);
+    return status;
+}
+
+static dcp_status plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+{
+    status = operation_enter(&saving->operation, DCP_PHASE_STAGING, status);
+    if (status == DCP_OK)
+        status = saving_set_up(saving, state);
+    status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, status);
+    if (status == DCP_OK)
+        status = saving_plan_local(saving);
+    return saving_plan_global(saving, status);
+}
+
+static dcp_status run(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+{
+    status = plan(saving, state, status);
+    bool limited = saving->assigned && saving->options.memory_limit != 0;
+    if (limited)
+        status = save_limit_keep(saving, status);
+    if (saving->assigned && (status == DCP_OK || !limited)) {
+        if (status == DCP_OK)
+            status = saving_write(saving);
+        status = operation_enter(&saving->operation, DCP_PHASE_COMMIT, status);
+        return saving_finish(saving, status);
+    }
+    /* A failure that all ranks share. */
+    if (saving->coordinates && saving->session.path)
+        save_session_abandon(&saving->session);
+    save_hooks_abandon(saving);
+    return status == DCP_ERR_NO_MEMORY ? save_limit_explain(saving, state) : status;
+}
+
 dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const char *path,
                            const dcp_save_options *given)
 {
     struct dcp_saving saving = {.ops = ops, .path = path};
 
-    dcp_status started =
-        operation_start(&saving.operation, given->progress, given->progress_context, 0);
-    dcp_status status = options_check_save(given, &saving.options);
-    status = status == DCP_OK ? started : status;
-    if (status == DCP_OK)
-        status = save_hooks_check(&saving.options);
-    save_hooks_init(&saving.hooks, &saving.options, status == DCP_OK);
-    saving.rank = dcp_group_rank(saving.options.group);
-    saving.coordinates = saving.rank == saving.options.coordinator;
-    metadata_init(&saving.coordinator.metadata);
-
-    status = operation_enter(&saving.operation, DCP_PHASE_STAGING, status);
-    if (status == DCP_OK)
-        status = saving_set_up(&saving, state);
-    status = operation_enter(&saving.operation, DCP_PHASE_PLANNING, status);
-    if (status == DCP_OK)
-        status = saving_plan_local(&saving);
-    status = saving_plan_global(&saving, status);
-    if (saving.assigned || (saving.coordinates && status == DCP_OK)) {
-        if (status == DCP_OK)
-            status = saving_write(&saving);
-        status = operation_enter(&saving.operation, DCP_PHASE_COMMIT, status);
-        status = saving_finish(&saving, status);
-    } else {
-        if (saving.coordinates && saving.session.path)
-            save_session_abandon(&saving.session);
-        save_hooks_abandon(&saving);
-    }
+    dcp_status status = saving_begin(&saving, given);
+    status = run(&saving, state, status);
     saving_free(&saving);
     operation_finish(&saving.operation, given->figures);
     return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/save_agreement.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/checksum.h"
@@ -15,8 +16,9 @@ static const char *const trait_names[TRAITS] = {
     "coordinator", "overwrite",   "replicas",   "files",       "thread_count",
     "skip_sync",   "compression", "plan_cache", "unflattened", "planner or storage_writer"};
 
-/* A rank's record: the id, a digest of the path, whether lengths have changed, the traits. */
-enum { AT_PATH = 8, AT_GROWN = 16, AT_TRAITS = 20, RECORD = AT_TRAITS + 4 * TRAITS };
+/* A rank's record: the id, a digest of the path, the memory limit, whether lengths have changed,
+ * the traits. */
+enum { AT_PATH = 8, AT_LIMIT = 16, AT_GROWN = 24, AT_TRAITS = 28, RECORD = AT_TRAITS + 4 * TRAITS };
 _Static_assert((int)RECORD <= (int)GROUP_RECORD_MAX, "a record is shared in one collective");
 
 static uint64_t digest_path(const char *path)
@@ -41,6 +43,7 @@ static void make_record(const dcp_saving *saving, bool grown, unsigned char *rec
     };
     store_u64(record, saving->planning.id);
     store_u64(record + AT_PATH, digest_path(saving->path));
+    store_u64(record + AT_LIMIT, options->memory_limit);
     store_u32(record + AT_GROWN, grown);
     for (size_t i = 0; i < TRAITS; i++)
         store_u32(record + AT_TRAITS + 4 * i, traits[i]);
@@ -49,8 +52,14 @@ static void make_record(const dcp_saving *saving, bool grown, unsigned char *rec
 /* All ranks see the same records, so they find the same. */
 static dcp_status compare_traits(const unsigned char *records, int ranks)
 {
+    uint64_t limit = load_u64(records + AT_LIMIT);
     for (int rank = 1; rank < ranks; rank++) {
         const unsigned char *record = records + (size_t)rank * RECORD;
+        if (load_u64(record + AT_LIMIT) != limit)
+            return dcp_error_set(DCP_ERR_ARGUMENT,
+                                 "memory_limit is %" PRIu64 " on rank 0 and %" PRIu64
+                                 " on rank %d: all ranks must pass the same",
+                                 limit, load_u64(record + AT_LIMIT), rank);
         for (size_t i = 0; i < TRAITS; i++) {
             uint32_t first = load_u32(records + AT_TRAITS + 4 * i);
             uint32_t other = load_u32(record + AT_TRAITS + 4 * i);

@@ -60,7 +60,7 @@ void save_coordinator_count(struct save_coordinator *coordinator, const struct w
 
 dcp_status save_coordinator_check_space(const dcp_saving *saving)
 {
-    if (saving->options.compression != DCP_COMPRESSION_NONE)
+    if (saving->options.compression != DCP_COMPRESSION_NONE || saving->imagined)
         return DCP_OK;
     return save_session_check_space(&saving->session, saving->coordinator.content);
 }
@@ -80,6 +80,9 @@ dcp_status save_coordinator_begin(dcp_saving *saving)
 {
     if (!saving->path || !*saving->path)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to save to");
+    if (saving->imagined)
+        return save_session_imagine(&saving->session, saving->ops, saving->path,
+                                    !saving->options.skip_sync);
     return save_session_begin(&saving->session, saving->ops, saving->path,
                               saving->options.overwrite, !saving->options.skip_sync);
 }
@@ -151,6 +154,28 @@ dcp_status save_coordinator_place(struct save_coordinator *coordinator,
     return status;
 }
 
+static dcp_status encode(const struct save_coordinator *coordinator,
+                         const dcp_save_options *options, struct buffer *encoded, char **json)
+{
+    RETURN_IF_ERROR(metadata_encode(&coordinator->metadata, encoded));
+    return metadata_json_print(&coordinator->metadata, options, coordinator->rank_count, json);
+}
+
+dcp_status save_coordinator_measure(const struct save_coordinator *coordinator,
+                                    const dcp_save_options *options, uint64_t *bytes)
+{
+    struct buffer encoded;
+    char *json = NULL;
+
+    buffer_init(&encoded, 0);
+    dcp_status status = encode(coordinator, options, &encoded, &json);
+    if (status == DCP_OK)
+        *bytes = encoded.size + strlen(json);
+    dcp_text_free(json);
+    buffer_free(&encoded);
+    return status;
+}
+
 dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
                                    const struct save_session *session,
                                    const dcp_save_options *options, bool *visible)
@@ -160,10 +185,7 @@ dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
 
     *visible = false;
     buffer_init(&encoded, 0);
-    dcp_status status = metadata_encode(&coordinator->metadata, &encoded);
-    if (status == DCP_OK)
-        status =
-            metadata_json_print(&coordinator->metadata, options, coordinator->rank_count, &json);
+    dcp_status status = encode(coordinator, options, &encoded, &json);
     if (status == DCP_OK)
         status = save_session_commit(session, encoded.data, encoded.size, json, visible);
     if (status == DCP_OK)

@@ -34,6 +34,10 @@ dcp_status save_coordinator_check_space(const dcp_saving *saving);
 dcp_status save_assignment_encode(const struct save_session *session,
                                   const struct write_orders *orders, struct buffer *assignment);
 
+/* Bytes of the files beside the shards. */
+dcp_status save_coordinator_measure(const struct save_coordinator *coordinator,
+                                    const dcp_save_options *options, uint64_t *bytes);
+
 /* When all ranks have written, and only then it is known where everything lies: takes their write
  * results over into the metadata. */
 dcp_status save_coordinator_place(struct save_coordinator *coordinator,

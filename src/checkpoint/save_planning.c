@@ -198,7 +198,7 @@ dcp_status save_planning_begin(dcp_saving *saving, dcp_status status)
     const dcp_save_options *options = &saving->options;
     bool grown = false;
     buffer_init(&planning->own, 0);
-    if (options->compression == DCP_COMPRESSION_NONE && !saving->hooks.any)
+    if (options->compression == DCP_COMPRESSION_NONE && !saving->hooks.any && !saving->imagined)
         planning->cache = options->plan_cache;
     if (planning->cache && status == DCP_OK)
         status = plan_cache_look(planning->cache, options, &saving->local.plan, &planning->id,

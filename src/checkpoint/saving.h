@@ -36,10 +36,21 @@ struct dcp_saving {
     struct write_results results; /* where compression or a storage writer has put things */
     struct save_coordinator coordinator;
     struct save_planning planning;
-    bool assigned; /* all ranks know the session, which the coordinator has begun */
-    bool visible;  /* at the coordinator: the checkpoint is */
+    struct shard_write_options how;
+    bool imagined;        /* nothing is to be made or written */
+    bool limit_too_small; /* the memory limit, as found out here before writing */
+    bool assigned;        /* all ranks know the session, which the coordinator has begun */
+    bool visible;         /* at the coordinator: the checkpoint is */
 };
 
+/* Takes the options; on failure the group can be used all the same. */
+dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given);
+/* The first steps, without progress; in the second one ranks meet, whatever the status. */
+dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state);
+dcp_status saving_plan_local(struct dcp_saving *saving);
+dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status);
+/* Everything but the options and the operation. */
+void saving_free(struct dcp_saving *saving);
 /* Writes shard files, as the orders say. */
 dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *results);
 dcp_status saving_agree(const struct dcp_saving *saving, const char *phase, dcp_status status);

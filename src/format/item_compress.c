@@ -104,6 +104,18 @@ static dcp_status start_threads(struct item_compressor *compressor, uint32_t cou
     return DCP_OK;
 }
 
+/* Beside its own context, each thread holds some parts and what becomes of them. */
+uint64_t item_compressor_memory(int32_t level, uint32_t thread_count)
+{
+    ZSTD_compressionParameters parameters = ZSTD_getCParams(level, 0, 0);
+    uint64_t window = (uint64_t)1 << parameters.windowLog;
+    uint64_t one = ZSTD_estimateCStreamSize(level) + sizeof(struct item_compressor) +
+                   ZSTD_CStreamOutSize() + (64 << 10);
+    if (thread_count == 0)
+        return one;
+    return (thread_count + 1) * (one + 4 * (uint64_t)PART_SIZE + 2 * window) + SPARE_SIZE;
+}
+
 dcp_status item_compressor_new(int32_t level, uint32_t thread_count, struct item_compressor **made)
 {
     size_t room = ZSTD_CStreamOutSize();
@@ -187,6 +199,12 @@ dcp_status item_compressor_new(int32_t level, uint32_t thread_count, struct item
     (void)level, (void)thread_count;
     *made = NULL;
     return refuse();
+}
+
+uint64_t item_compressor_memory(int32_t level, uint32_t thread_count)
+{
+    (void)level, (void)thread_count;
+    return 0;
 }
 
 dcp_status item_compressor_add(struct item_compressor *compressor, const void *bytes, size_t size,

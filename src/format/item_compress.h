@@ -22,6 +22,8 @@ dcp_status item_compressor_check(int32_t level);
  * calling one does it. All but 0 give the same bytes. */
 dcp_status item_compressor_new(int32_t level, uint32_t thread_count,
                                struct item_compressor **compressor);
+/* Memory that a compressor takes, at most. */
+uint64_t item_compressor_memory(int32_t level, uint32_t thread_count);
 dcp_status item_compressor_add(struct item_compressor *compressor, const void *bytes, size_t size,
                                item_compressed receive, void *context);
 /* Ends the stream; another one may follow. */

@@ -91,6 +91,11 @@ dcp_status io_pool_open(const struct file_ops *ops, uint32_t thread_count, struc
     return DCP_OK;
 }
 
+uint64_t io_pool_memory(void)
+{
+    return sizeof(struct io_pool) + THREADS * (uint64_t)THREAD_STACK_SIZE + 1024;
+}
+
 void io_pool_submit(struct io_pool *pool, struct io_transfer *transfer)
 {
     /* The system may have refused every thread. */

@@ -9,6 +9,8 @@ struct io_pool;
 
 /* thread_count: at most; 0: as many as are good. */
 dcp_status io_pool_open(const struct file_ops *ops, uint32_t thread_count, struct io_pool **pool);
+/* Memory that a pool takes, at most. */
+uint64_t io_pool_memory(void);
 void io_pool_submit(struct io_pool *pool, struct io_transfer *transfer);
 void io_pool_wait(struct io_pool *pool, const struct io_transfer *transfer);
 bool io_pool_is_complete(struct io_pool *pool, const struct io_transfer *transfer);

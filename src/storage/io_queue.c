@@ -94,6 +94,15 @@ dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, const struct i
     return status;
 }
 
+uint64_t io_queue_memory(uint32_t io, uint64_t size)
+{
+    uint64_t queue = 16 << 10;
+    if (!(io & (DCP_IO_RING | DCP_IO_POOL)) && size < IO_LARGE_FILE)
+        return queue;
+    /* A ring takes less than the pool that may have to stand in for it. */
+    return io & DCP_IO_RING ? queue + FILE_QUEUE_MEMORY : queue + io_pool_memory();
+}
+
 bool io_queue_has_ring(const struct io_queue *queue)
 {
     return queue->ring != NULL;

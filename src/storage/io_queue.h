@@ -45,6 +45,8 @@ dcp_status io_queue_open(const struct file_ops *ops, uint32_t io, const struct i
 /* Opens the file for direct transfers as well, with the flags that it was opened with, if io
  * demands or allows it for a file of that size. */
 dcp_status io_open_direct(struct file *file, uint32_t io, uint64_t size, unsigned flags);
+/* Memory that a queue takes, at most. */
+uint64_t io_queue_memory(uint32_t io, uint64_t size);
 /* Whether transfers go by io_uring. */
 bool io_queue_has_ring(const struct io_queue *queue);
 /* Starts to write all of the bytes, which must stay until the transfer is finished. */

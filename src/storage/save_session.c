@@ -10,6 +10,8 @@
 #include "storage/directory.h"
 #include "storage/shard_writer.h"
 
+#define SAVE_ID_LENGTH 36
+
 /* A random UUID (version 4), as PyTorch's. */
 static dcp_status make_save_id(char save_id[40])
 {
@@ -81,6 +83,20 @@ static dcp_status inspect(struct save_session *session, dcp_overwrite overwrite)
     else
         status = pick_generation(&directory, session->path, &session->generation);
     directory_free(&directory);
+    return status;
+}
+
+dcp_status save_session_imagine(struct save_session *session, const struct file_ops *ops,
+                                const char *path, bool sync)
+{
+    *session = (struct save_session){.ops = ops, .sync = sync};
+    session->path = memory_copy_text(path);
+    if (!session->path)
+        return error_no_memory(strlen(path) + 1, "path of a save");
+    memset(session->save_id, '0', SAVE_ID_LENGTH);
+    dcp_status status = inspect(session, DCP_OVERWRITE_REPLACE);
+    if (status != DCP_OK)
+        save_session_free(session);
     return status;
 }
 

@@ -254,6 +254,13 @@ static dcp_status work(void *context, size_t index)
     return status;
 }
 
+uint64_t shard_compress_memory(int32_t level, uint32_t thread_count)
+{
+    uint64_t worker = item_compressor_memory(level, 0) + 4 * SMALL_STREAM + THREAD_STACK_SIZE;
+    uint64_t large = thread_count > 1 ? item_compressor_memory(level, thread_count) : 0;
+    return thread_count * worker + large;
+}
+
 uint64_t shard_compressed_bound(const struct write_order *orders, size_t count)
 {
     uint64_t bound = 0;

@@ -10,6 +10,9 @@
 /* Bytes that the streams of the orders take at most. */
 uint64_t shard_compressed_bound(const struct write_order *orders, size_t count);
 
+/* Memory that compressing a file takes, at most. */
+uint64_t shard_compress_memory(int32_t level, uint32_t thread_count);
+
 struct shard_compress_options {
     int32_t level;
     uint32_t thread_count;     /* at least 1 */

@@ -9,7 +9,7 @@
 #include "format/footer.h"
 
 #define BUFFER_SIZE    ((size_t)1 << 20)
-#define BUFFER_MINIMUM ((size_t)16 << 10)
+#define BUFFER_MINIMUM (SHARD_OUTPUT_LEAST / SHARD_OUTPUT_BUFFERS)
 /* Bytes that are checksummed at a time: stay in a core's cache until they are copied or written. */
 #define PIECE ((size_t)256 << 10)
 /* From here on, copying into a buffer costs more than another transfer. */
@@ -19,6 +19,9 @@
 #define THREADED_SIZE ((uint64_t)16 << 20)
 /* Room for a footer beside the content of a small file. */
 #define FOOTER_ROOM ((size_t)64 << 10)
+
+/* A running checksum, a path, an aligned block's beginning. */
+#define SMALL_THINGS ((uint64_t)16 << 10)
 
 static size_t round_to_pages(size_t size)
 {
@@ -46,6 +49,25 @@ dcp_status shard_output_queue(const struct shard_output *output, struct io_queue
                          output->sync, queue);
 }
 
+/* What io_queue_open() is told of the file's size. */
+static uint64_t queue_size(const struct shard_output_options *options)
+{
+    return options->plain ? 0 : options->content_length;
+}
+
+uint64_t shard_output_memory(const struct shard_output_options *options)
+{
+    struct shard_output output = {0};
+    choose_buffers(&output, options);
+    uint64_t blocks = options->content_length / FOOTER_BLOCK_SIZE + 1;
+    uint64_t queue = io_queue_memory(options->io, queue_size(options));
+    uint64_t memory = output.buffer_count * output.capacity + output.piece +
+                      blocks * sizeof *output.blocks + queue + SMALL_THINGS;
+    if (options->threads > 1 && options->content_length >= THREADED_SIZE)
+        memory += shard_record_memory(options->content_length, options->threads, queue);
+    return memory;
+}
+
 dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
                                const char *path, const struct shard_output_options *options)
 {
@@ -62,7 +84,7 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
     if (!options->sync && !(io & DCP_IO_DIRECT))
         io |= DCP_IO_BUFFERED;
     output->io = io;
-    output->length = length;
+    output->length = queue_size(options);
     choose_buffers(output, options);
     output->memory = memory_allocate_aligned(FILE_PAGE, output->buffer_count * output->capacity);
     output->blocks =

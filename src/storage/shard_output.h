@@ -16,13 +16,20 @@
 struct shard_output_options {
     uint64_t content_length; /* bytes that will be appended, no more */
     bool estimated;          /* it may be far less, so that no space is taken beforehand */
-    size_t buffer_bytes;     /* that may be taken, if more than 128 KiB */
+    size_t buffer_bytes;     /* that may be taken, if more than SHARD_OUTPUT_LEAST */
     uint32_t io;             /* flags of dcp_io */
     struct io_manners manners;
     uint32_t threads; /* for a record of 16 MiB or more, written directly; 0 is 1 */
     bool sync;
+    bool plain;                /* small things take no queue, unless io demands one */
     struct progress *progress; /* NULL: nobody is told */
 };
+
+/* The smallest buffer_bytes that makes a difference. */
+#define SHARD_OUTPUT_LEAST ((size_t)128 << 10)
+
+/* Memory that a file takes from being created until it is freed, at most. */
+uint64_t shard_output_memory(const struct shard_output_options *options);
 
 struct shard_output {
     struct file file;
@@ -75,6 +82,8 @@ dcp_status shard_output_finish(struct shard_output *output, const void *footer, 
 uint64_t shard_output_size(const struct shard_output *output);
 /* A further queue for the file, for one more thread. */
 dcp_status shard_output_queue(const struct shard_output *output, struct io_queue **queue);
+/* Memory that appending blocks takes, at most; queue: that of a queue. */
+uint64_t shard_record_memory(uint64_t size, uint32_t threads, uint64_t queue);
 /* Appends whole blocks, at the beginning of a block and with empty buffers, on output->threads
  * threads, each of which may take 4 MiB for buffers. The bytes need not stay. */
 dcp_status shard_output_append_blocks(struct shard_output *output, const unsigned char *bytes,

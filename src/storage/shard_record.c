@@ -96,6 +96,12 @@ static dcp_status write_chunks(void *context, size_t index)
     return status;
 }
 
+uint64_t shard_record_memory(uint64_t size, uint32_t threads, uint64_t queue)
+{
+    return threads * (AHEAD * CHUNK + FILE_PAGE + queue + THREAD_STACK_SIZE) +
+           (size / CHUNK + 1) * sizeof(uint32_t);
+}
+
 dcp_status shard_output_append_blocks(struct shard_output *output, const unsigned char *bytes,
                                       size_t size, uint32_t *crc)
 {

@@ -16,8 +16,6 @@
 #include "storage/shard_output.h"
 #include "storage/shard_writer.h"
 
-/* What all buffers of a rank take. */
-#define BUFFER_BYTES ((size_t)32 << 20)
 /* Threads of a single file, for its large records. */
 #define RECORD_THREADS 4
 
@@ -215,13 +213,11 @@ static uint64_t content_length(const struct file_orders *file)
     return last ? last->offset + last->length : 0;
 }
 
-/* A file that is written beside others has a thread of its own; other ranks may run beside this
- * one, so half of the processors. */
-static uint32_t record_threads(const struct shard_files *files)
+uint32_t shard_files_record_threads(uint32_t thread_count, uint32_t limit)
 {
-    size_t half = thread_processor_count() / 2, limit = files->options->manners.threads;
+    size_t half = thread_processor_count() / 2;
     size_t most = limit > 0 && limit < RECORD_THREADS ? limit : RECORD_THREADS;
-    if (files->options->thread_count > 1 || half < 1)
+    if (thread_count > 1 || half < 1)
         return 1;
     return (uint32_t)(half < most ? half : most);
 }
@@ -242,10 +238,11 @@ static dcp_status write_file(void *context, size_t index)
     struct shard_output_options options = {
         .content_length = content_length(&file),
         .estimated = file.results != NULL,
-        .buffer_bytes = BUFFER_BYTES / files->options->thread_count,
+        .buffer_bytes = files->options->buffer_bytes,
+        .plain = files->options->plain,
         .io = files->options->io,
         .manners = files->options->manners,
-        .threads = record_threads(files),
+        .threads = files->options->record_threads,
         .progress = file.results ? NULL : files->options->progress,
         .sync = session->sync,
     };

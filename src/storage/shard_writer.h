@@ -33,6 +33,11 @@ struct save_session {
 dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
                               const char *path, dcp_overwrite overwrite, bool sync);
 
+/* As save_session_begin(), but nothing is made, an existing checkpoint is accepted, and the save id
+ * is none. */
+dcp_status save_session_imagine(struct save_session *session, const struct file_ops *ops,
+                                const char *path, bool sync);
+
 /* Coordinator, before anything is written: DCP_ERR_NO_SPACE if the disk has no room for so many
  * bytes beside what is there, as far as the file system says. */
 dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes);
@@ -73,20 +78,31 @@ struct shard_write_figures {
 
 /* How a rank writes its files. */
 struct shard_write_options {
-    uint32_t thread_count;     /* files that are written side by side, each by a thread */
-    uint32_t io;               /* flags of dcp_io */
-    struct io_manners manners; /* its threads are also those that share a large tensor */
+    uint32_t thread_count; /* files that are written side by side, each by a thread */
+    uint32_t io;           /* flags of dcp_io */
+    struct io_manners manners;
     bool zstd;                 /* compress every stream by itself */
     int32_t zstd_level;        /* which format/item_compress.h has checked */
     uint32_t zstd_threads;     /* of all files together, at least 1 */
+    size_t buffer_bytes;       /* of each file that is being written; SHARD_FILES_BUFFERS in all */
+    uint32_t record_threads;   /* of each file, for a large record; 0 is 1 */
+    bool plain;                /* without queues, unless io demands one */
     struct progress *progress; /* is told of the content as it is written; NULL: nobody */
 };
+
+/* How many threads are worth it for the large records of each file when so many are written side by
+ * side: a file beside others has a thread of its own; other ranks may run beside this one, so half
+ * of the processors. limit: of that; 0: none. */
+uint32_t shard_files_record_threads(uint32_t thread_count, uint32_t limit);
+
+/* Bytes that the buffers of all files take together, as far as they are useful. */
+#define SHARD_FILES_BUFFERS ((size_t)32 << 20)
 
 /* Bytes of a rank's files, each up to its footer; if they are to be compressed, before that. */
 uint64_t shard_files_content(const struct write_orders *orders, bool zstd);
 
-/* Every rank: writes and syncs its files and the directory, footers included. Their buffers take at
- * most 32 MiB together, compression as shard_compress.h says. sources[i] belongs to plan item i;
+/* Every rank: writes and syncs its files and the directory, footers included. Takes memory as
+ * shard_needs.h says. sources[i] belongs to plan item i;
  * orders have been checked against the plan when they were decoded. A file without orders holds a
  * footer alone. results: write_results_free(); where compressed streams lie, as that is known only
  * now; without compression none. On failure the files made here are removed again. */

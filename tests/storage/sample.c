@@ -224,6 +224,8 @@ static dcp_status write_rank(const struct sample *sample, const struct save_sess
     struct shard_write_options options = {
         .thread_count = sample->files,
         .io = sample->io,
+        .buffer_bytes = SHARD_FILES_BUFFERS / sample->files,
+        .record_threads = 4,
         .zstd = sample->zstd,
         .zstd_threads = sample->zstd_threads ? sample->zstd_threads : 1,
     };

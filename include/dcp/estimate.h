@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file estimate.h
+ * @brief What a save will need, asked before it begins.
+ */
+#ifndef DCP_ESTIMATE_H
+#define DCP_ESTIMATE_H
+
+#include "save.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What dcp_save_estimate() found out. */
+typedef struct dcp_estimate {
+    size_t size_of; /**< sizeof(dcp_estimate), set by the caller, so that the struct can grow */
+
+    uint64_t memory;          /**< the most that this rank takes at a time, beside the state; at the
+                                 coordinator with the plans of all ranks */
+    uint64_t smallest_memory; /**< the smallest memory_limit that would do; the same on all ranks */
+    uint64_t bytes;           /**< on disk: this rank's shard files */
+    uint64_t files;           /**< shard files of this rank */
+    uint64_t total_bytes;     /**< on disk: all files of all ranks, with metadata; what a checkpoint
+                                 that is replaced takes comes on top, until the end of the save */
+    uint64_t total_files;     /**< of all ranks, with metadata */
+} dcp_estimate;
+
+/**
+ * Says what dcp_save() with the same arguments would need. Nothing is written. Collective over the
+ * group, as the save is, since who writes what depends on what all ranks hold. Makes all of the
+ * save's plans (stateful entries are asked), and takes as much memory as they do, whatever
+ * memory_limit says.
+ *
+ * Sizes on disk are exact, but for compressed saves, which need no more than what is said, and for
+ * `info` that changes.
+ *
+ * @param path as for dcp_save(); an existing checkpoint is not refused.
+ * @param estimate with size_of set.
+ * Errors: those of dcp_save() that come before writing.
+ */
+DCP_API dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
+                                           const dcp_save_options *options, size_t options_size,
+                                           dcp_estimate *estimate);
+
+static inline dcp_status dcp_save_estimate(dcp_state *state, const char *path,
+                                           const dcp_save_options *options, dcp_estimate *estimate)
+{
+    return dcp_save_estimate_sized(state, path, options, sizeof *options, estimate);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Keeping a save within a limit of memory. */
+#ifndef CHECKPOINT_SAVE_LIMIT_H
+#define CHECKPOINT_SAVE_LIMIT_H
+
+#include "checkpoint/saving.h"
+
+/* Collective, when all ranks have their orders and before any of them writes: sees to it that what
+ * is to come keeps within the limit. All ranks return the same. */
+dcp_status save_limit_keep(dcp_saving *saving, dcp_status status);
+/* Collective, when all ranks share a lack of memory and nothing has been written: if it comes from
+ * the limit, they find out together what would do. Returns the failure, with a new story or the one
+ * that it had. */
+dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state);
+
+#endif
