@@ -4,9 +4,11 @@
  *
  *   save DIR, load DIR, reshard DIR   a checkpoint
  *   write DIR, read DIR               the same bytes in the plainest way
+ *   read_direct DIR                   the same around the page cache
  *   cool DIR                          out of the page cache
  *
- * Each is answered by a line with the seconds that it took the slowest rank, and the bytes read. */
+ * Each is answered by a line with the seconds that it took the slowest rank, the bytes read, and
+ * the memory that a rank needed at most beside its state. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,7 @@
 
 #include "bench_state.h"
 #include "disk.h"
+#include "memory_use.h"
 #include "shared_group.h"
 
 enum { MOST_RANKS = 64, LINE = 4096 };
@@ -24,6 +27,7 @@ enum { MOST_RANKS = 64, LINE = 4096 };
 struct answer {
     double seconds;
     unsigned long long bytes_read;
+    unsigned long long memory; /* more than before, at a time */
 };
 
 struct rank {
@@ -49,37 +53,43 @@ static void check(dcp_status status)
         errx(1, "%s: %s", dcp_status_string(status), dcp_error_message());
 }
 
-static void save(struct rank *rank, const char *path)
+static void save(struct rank *rank, const char *path, struct answer *answer)
 {
     dcp_save_options options = {.group = rank->group};
+    unsigned long long before = memory_restart();
 
+    shared_barrier(rank->shared);
+    double start = now();
     check(dcp_save(rank->state.root, path, &options));
+    answer->seconds = now() - start;
+    answer->memory = memory_peak() - before;
 }
 
 /* Loads into a state, and makes sure, outside the time taken, that all of it arrived. */
-static double load(struct rank *rank, struct bench_state *state, const char *path, uint32_t io)
+static void load(struct rank *rank, struct bench_state *state, const char *path, uint32_t io,
+                 struct answer *answer)
 {
     dcp_load_options options = {.group = rank->group, .io = io};
 
     bench_state_clear(state);
+    unsigned long long before = memory_restart();
     shared_barrier(rank->shared);
     double start = now();
     check(dcp_load(state->root, path, &options, NULL));
-    double seconds = now() - start;
+    answer->seconds = now() - start;
+    answer->memory = memory_peak() - before;
     if (!bench_state_is_filled(state))
         errx(1, "%s: what was loaded differs", path);
-    return seconds;
 }
 
-static double reshard(struct rank *rank, const char *path)
+static void reshard(struct rank *rank, const char *path, struct answer *answer)
 {
     struct bench_state columns;
 
     bench_state_new(&columns, rank->count, rank->columns, 1, rank->rank, rank->ranks);
     /* What io_uring reads is in no counter of the process. */
-    double seconds = load(rank, &columns, path, DCP_IO_POOL);
+    load(rank, &columns, path, DCP_IO_POOL, answer);
     bench_state_free(&columns);
-    return seconds;
 }
 
 static size_t tensor_bytes(const struct rank *rank)
@@ -88,7 +98,7 @@ static size_t tensor_bytes(const struct rank *rank)
 }
 
 /* The plainest write and read need the bytes of a rank in one piece. */
-static double plain(const struct rank *rank, const char *path, bool write)
+static double plain(const struct rank *rank, const char *path, const char *command)
 {
     size_t size = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
     void *bytes = NULL;
@@ -100,10 +110,10 @@ static double plain(const struct rank *rank, const char *path, bool write)
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
     shared_barrier(rank->shared);
     double start = now();
-    if (write)
+    if (strcmp(command, "write") == 0)
         disk_write(file, bytes, size);
     else
-        disk_read(path, bytes, size, rank->rank, rank->ranks);
+        disk_read(path, bytes, size, rank->rank, rank->ranks, strcmp(command, "read_direct") == 0);
     shared_barrier(rank->shared);
     double seconds = now() - start;
     free(bytes);
@@ -112,25 +122,21 @@ static double plain(const struct rank *rank, const char *path, bool write)
 
 static struct answer execute(struct rank *rank, const char *command, const char *path)
 {
-    struct answer answer = {0, 0};
+    struct answer answer = {0};
     unsigned long long before = disk_bytes_read();
 
-    shared_barrier(rank->shared);
-    double start = now();
-    if (strcmp(command, "save") == 0) {
-        save(rank, path);
-        answer.seconds = now() - start;
-    } else if (strcmp(command, "load") == 0) {
-        answer.seconds = load(rank, &rank->state, path, DCP_IO_AUTO);
-    } else if (strcmp(command, "reshard") == 0) {
-        answer.seconds = reshard(rank, path);
-    } else if (strcmp(command, "write") == 0 || strcmp(command, "read") == 0) {
-        answer.seconds = plain(rank, path, *command == 'w');
-    } else if (strcmp(command, "cool") == 0) {
+    if (strcmp(command, "save") == 0)
+        save(rank, path, &answer);
+    else if (strcmp(command, "load") == 0)
+        load(rank, &rank->state, path, DCP_IO_AUTO, &answer);
+    else if (strcmp(command, "reshard") == 0)
+        reshard(rank, path, &answer);
+    else if (strcmp(command, "cool") == 0)
         disk_cool(path);
-    } else {
+    else if (strcmp(command, "write") == 0 || strncmp(command, "read", 4) == 0)
+        answer.seconds = plain(rank, path, command);
+    else
         errx(2, "no such command: %s", command);
-    }
     answer.bytes_read = disk_bytes_read() - before;
     return answer;
 }
@@ -161,7 +167,7 @@ static void conduct(const int *commands, int answers, int ranks)
     char line[LINE];
 
     while (fgets(line, sizeof line, stdin)) {
-        struct answer all = {0, 0}, answer;
+        struct answer all = {0}, answer;
         for (int r = 0; r < ranks; r++)
             if (write(commands[r], line, strlen(line)) < 0)
                 err(1, "write");
@@ -170,9 +176,11 @@ static void conduct(const int *commands, int answers, int ranks)
                 errx(1, "a rank died");
             if (answer.seconds > all.seconds)
                 all.seconds = answer.seconds;
+            if (answer.memory > all.memory)
+                all.memory = answer.memory;
             all.bytes_read += answer.bytes_read;
         }
-        printf("%.6f %llu\n", all.seconds, all.bytes_read);
+        printf("%.6f %llu %llu\n", all.seconds, all.bytes_read, all.memory);
         fflush(stdout);
     }
 }

@@ -62,29 +62,33 @@ struct share {
     char *buffer;
     size_t size;
     int rank, ranks;
+    bool direct;
 };
 
 static void read_share(int file, size_t size, void *context)
 {
     const struct share *share = context;
-    size_t start = size / (size_t)share->ranks * (size_t)share->rank;
-    size_t end = share->rank == share->ranks - 1 ? size : start + size / (size_t)share->ranks;
+    size_t part = size / (size_t)share->ranks / DISK_BLOCK * DISK_BLOCK;
+    size_t start = part * (size_t)share->rank;
+    size_t end = share->rank == share->ranks - 1 ? size : start + part;
 
+    if (share->direct)
+        (void)fcntl(file, F_SETFL, O_DIRECT);
     for (size_t at = start; at < end;) {
-        size_t length = end - at < PIECE ? end - at : PIECE;
-        if (length > share->size)
-            length = share->size;
-        ssize_t got = pread(file, share->buffer + (at - start) % (share->size - length + 1), length,
-                            (off_t)at);
+        size_t most = share->size < PIECE ? share->size / DISK_BLOCK * DISK_BLOCK : PIECE;
+        /* Whole blocks, also where the file ends in one. */
+        size_t room = (share->size - most) / DISK_BLOCK * DISK_BLOCK + DISK_BLOCK;
+        size_t length = end - at < most && share->rank < share->ranks - 1 ? end - at : most;
+        ssize_t got = pread(file, share->buffer + (at - start) % room, length, (off_t)at);
         if (got <= 0)
             err(1, "read");
         at += (size_t)got;
     }
 }
 
-void disk_read(const char *directory, void *buffer, size_t size, int rank, int ranks)
+void disk_read(const char *directory, void *buffer, size_t size, int rank, int ranks, bool direct)
 {
-    struct share share = {buffer, size, rank, ranks};
+    struct share share = {buffer, size, rank, ranks, direct};
 
     visit_files(directory, read_share, &share);
 }

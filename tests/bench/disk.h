@@ -3,6 +3,7 @@
 #ifndef BENCH_DISK_H
 #define BENCH_DISK_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* What memory to write from must be aligned to. */
@@ -12,8 +13,9 @@ enum { DISK_BLOCK = 4096 };
  * cannot.
  */
 void disk_write(const char *path, const void *bytes, size_t size);
-/* Reads into `buffer` the part of all files of a directory that falls to one of several ranks. */
-void disk_read(const char *directory, void *buffer, size_t size, int rank, int ranks);
+/* Reads into `buffer` the part of all files of a directory that falls to one of several ranks.
+ * direct: around the page cache, if possible; `buffer` must be aligned for it. */
+void disk_read(const char *directory, void *buffer, size_t size, int rank, int ranks, bool direct);
 /* Drops what the page cache has of the files of a directory. */
 void disk_cool(const char *directory);
 /* Bytes that this process has read by system calls so far. */

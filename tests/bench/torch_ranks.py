@@ -3,6 +3,7 @@
 
     python torch_ranks.py RANKS TENSORS COLUMNS
 """
+import ctypes
 import logging
 import os
 import sys
@@ -49,11 +50,25 @@ def bytes_read():
         return int(counters.readline().split()[1])
 
 
+def memory_peak():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM:"))
+
+
+def memory_restart():
+    """As memory_use.c."""
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/clear_refs", "w") as references:
+        references.write("5")
+    return memory_peak()
+
+
 def execute(command, path, state, mesh, count, columns):
     target = state
     if command != "save":
         target = make_state(mesh, count, columns, 1 if command == "reshard" else 0, False)
     before = bytes_read()
+    memory = memory_restart()
     dist.barrier()
     start = time.perf_counter()
     if command == "save":
@@ -61,7 +76,7 @@ def execute(command, path, state, mesh, count, columns):
     else:
         dcp.load(target, checkpoint_id=path)
     seconds = time.perf_counter() - start
-    answer = seconds, bytes_read() - before
+    answer = seconds, bytes_read() - before, memory_peak() - memory
     if command != "save":
         wanted = make_state(mesh, count, columns, 1, True) if command == "reshard" else state
         if not same(target, wanted):
@@ -77,7 +92,7 @@ def run_rank(rank, ranks, count, columns, store, commands, answers):
     for line in os.fdopen(commands):
         command, path = line.rstrip("\n").split(" ", 1)
         answer = execute(command, path, state, mesh, count, columns)
-        os.write(answers, b"%.6f %d\n" % answer)
+        os.write(answers, b"%.6f %d %d\n" % answer)
     dist.destroy_process_group()
 
 
@@ -104,8 +119,8 @@ def main():
             parts = [lines.readline().split() for _ in range(ranks)]
             if not all(parts):
                 sys.exit("a rank died")
-            print("%.6f %d" % (max(float(p[0]) for p in parts), sum(int(p[1]) for p in parts)),
-                  flush=True)
+            print("%.6f %d %d" % (max(float(p[0]) for p in parts), sum(int(p[1]) for p in parts),
+                                  max(int(p[2]) for p in parts)), flush=True)
         for pipe in pipes:
             os.close(pipe)
         for _ in range(ranks):

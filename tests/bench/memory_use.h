@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The memory that this process has in use, as the system sees it: pages, not allocations. */
+#ifndef BENCH_MEMORY_USE_H
+#define BENCH_MEMORY_USE_H
+
+/* Bytes now, from where memory_peak() counts anew. */
+unsigned long long memory_restart(void);
+/* The most bytes since then. */
+unsigned long long memory_peak(void);
+
+#endif
