@@ -12,6 +12,8 @@ struct byte_source {
     /* Exactly size bytes at offset (inside the source; callers check against size first), or an
      * error with its story. */
     dcp_status (*read)(void *context, uint64_t offset, void *bytes, size_t size);
+    /* A range that will be read soon: a hint. NULL where there is nothing to gain. */
+    void (*expect)(void *context, uint64_t offset, size_t size);
     void *context;
     uint64_t size;
 };

@@ -74,6 +74,8 @@ struct file_ops {
      */
     int (*map)(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes);
     void (*unmap)(void *context, const void *bytes, size_t size);
+    /* Has a range begin its way into the page cache; a hint. May be NULL. */
+    int (*will_need)(void *context, int descriptor, uint64_t offset, size_t size);
     /* Has what the page cache holds of a range begin its way to the disk; a hint. May be NULL. */
     int (*write_back)(void *context, int descriptor, uint64_t offset, size_t size);
     int (*sync)(void *context, int descriptor);

@@ -137,6 +137,14 @@ static void system_unmap(void *context, const void *bytes, size_t size)
     munmap((void *)((uintptr_t)bytes - before), before + size);
 }
 
+static int system_will_need(void *context, int descriptor, uint64_t offset, size_t size)
+{
+    (void)context;
+    if (offset > INT64_MAX || size > INT64_MAX)
+        return EOVERFLOW;
+    return posix_fadvise(descriptor, (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED);
+}
+
 static int system_write_back(void *context, int descriptor, uint64_t offset, size_t size)
 {
     (void)context;
@@ -294,6 +302,7 @@ const struct file_ops file_ops_system = {
     .cached = system_cached,
     .map = system_map,
     .unmap = system_unmap,
+    .will_need = system_will_need,
     .write_back = system_write_back,
     .sync = system_sync,
     .sync_directory = system_sync_directory,

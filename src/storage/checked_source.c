@@ -159,13 +159,21 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
     return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked);
 }
 
+static void expect_range(void *context, uint64_t offset, size_t size)
+{
+    struct checked_source *checked = context;
+    shard_file_expect(checked->file, &checked->nearby, checked->offset + offset, size);
+}
+
 dcp_status checked_source_open(struct checked_source *checked, struct shard_file *file,
                                uint64_t offset, uint64_t length, dcp_verification verification,
                                struct byte_source *source)
 {
     *checked = (struct checked_source){
         .file = file, .offset = offset, .hash_position = UINT64_MAX, .block_index = UINT64_MAX};
-    *source = (struct byte_source){.read = read_checked, .context = checked, .size = length};
+    checked->nearby.start = UINT64_MAX;
+    *source = (struct byte_source){
+        .read = read_checked, .expect = expect_range, .context = checked, .size = length};
     return verification == DCP_VERIFY_WIDEN ? checked_source_widen(checked) : DCP_OK;
 }
 

@@ -27,6 +27,8 @@ struct checked_source {
     unsigned char *block; /* widened: the block that was read last */
     uint64_t block_index;
 
+    struct cached_group nearby; /* of what was last expected */
+
     struct shard_parts *parts; /* the record is one part of these; NULL: all of it */
     size_t part_index;
     uint64_t place;           /* of the whole record, for messages */

@@ -15,6 +15,9 @@
 #define DEVICE_BUFFER_SIZE BUFFER_SIZE
 /* Runs that are this long are worth a read each, straight to where they go. */
 #define DIRECT_SIZE ((int64_t)4 << 10)
+/* What the source is told of beforehand. */
+#define RUNS_AHEAD   16
+#define BLOCKS_AHEAD 2
 /* Gaps that are read along: so small that another read costs more, or hardly anything beside what
  * is wanted. */
 #define GAP_SIZE      ((int64_t)512)
@@ -111,14 +114,41 @@ static int64_t find_common_run(const struct region *region, int32_t *split)
     return run;
 }
 
+/* Elements from a block's first to its last, as they are stored. */
+static int64_t span_of(const struct region *region, const struct box_storage *block)
+{
+    int64_t span = 1;
+    for (int32_t i = 0; i < region->ndim; i++)
+        span += (block->sizes[i] - 1) * region->stored[i];
+    return span;
+}
+
+/* Says of so many more blocks that they will be read: they come while others are put in place. */
+static void expect(const struct region *region, struct box_blocks *ahead, size_t count)
+{
+    const struct byte_source *source = region->source;
+    struct box_storage block;
+    while (source->expect && count > 0 && box_blocks_next(ahead, &block)) {
+        int64_t first = region->start + way_to(region, &block, region->stored);
+        source->expect(source->context,
+                       region->view->data_offset + (uint64_t)(first * region->stored_size),
+                       (size_t)(span_of(region, &block) * region->stored_size));
+        count--;
+    }
+}
+
 static dcp_status read_direct(const struct region *region, int32_t split, int64_t run)
 {
-    struct box_blocks blocks;
+    struct box_blocks blocks, ahead;
     struct box_storage block;
     box_blocks_start(&blocks, region->ndim, region->sizes, split - 1, 1);
-    while (box_blocks_next(&blocks, &block))
+    ahead = blocks;
+    expect(region, &ahead, split > 0 ? RUNS_AHEAD : 0);
+    while (box_blocks_next(&blocks, &block)) {
+        expect(region, &ahead, split > 0);
         RETURN_IF_ERROR(read_stored(region, region->start + way_to(region, &block, region->stored),
                                     target_of(region, &block), run));
+    }
     return DCP_OK;
 }
 
@@ -207,7 +237,7 @@ static dcp_status scatter(const struct region *region, const struct box_storage 
 
 static dcp_status read_buffered(const struct region *region)
 {
-    struct box_blocks blocks;
+    struct box_blocks blocks, ahead;
     struct box_storage block;
     int32_t split;
     int64_t step;
@@ -217,10 +247,11 @@ static dcp_status read_buffered(const struct region *region)
         return error_no_memory((size_t)(span * region->stored_size), "a read buffer");
     dcp_status status = DCP_OK;
     box_blocks_start(&blocks, region->ndim, region->sizes, split, step);
+    ahead = blocks;
+    expect(region, &ahead, BLOCKS_AHEAD);
     while (status == DCP_OK && box_blocks_next(&blocks, &block)) {
-        int64_t count = 1;
-        for (int32_t i = 0; i < region->ndim; i++)
-            count += (block.sizes[i] - 1) * region->stored[i];
+        int64_t count = span_of(region, &block);
+        expect(region, &ahead, 1);
         status = read_stored(region, region->start + way_to(region, &block, region->stored), buffer,
                              count);
         if (status != DCP_OK)

@@ -80,6 +80,15 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
 /* Puts name and place in front of the story of what went wrong with a piece. */
 dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
                               const struct metadata_piece *piece, dcp_status status);
+/* What was found out about a part of a file. start: UINT64_MAX in the beginning. */
+struct cached_group {
+    uint64_t start;
+    bool cached;
+};
+
+/* A range that will be read: it begins to come into the page cache, unless it is there. */
+void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
+                       size_t size);
 /* Frees what reading ahead has left for later reads. */
 void shard_reader_free_lanes(struct shard_reader *reader);
 /* The whole file, footer and all. */

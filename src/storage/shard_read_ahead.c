@@ -41,9 +41,8 @@ struct reading {
     uint64_t offset;
     size_t started;
     size_t visited;
-    bool demanded;        /* to go by a queue, wherever it is */
-    uint64_t group_start; /* the group that was last asked about */
-    bool group_cached;
+    bool demanded;             /* to go by a queue, wherever it is */
+    struct cached_group group; /* that was last asked about */
     enum piece_way ways[AHEAD];
     struct io_transfer transfers[AHEAD];
 };
@@ -117,21 +116,29 @@ void shard_reader_free_lanes(struct shard_reader *reader)
     }
 }
 
-/* Whether the page cache has the piece, or nobody knows. */
-static bool is_cached(struct reading *reading, uint64_t position)
+/* Whether the page cache has what is at a position, or nobody knows. */
+static bool is_cached(const struct shard_file *file, struct cached_group *group, uint64_t position)
 {
-    const struct file *file = &reading->file->file;
-    uint64_t group = position / GROUP * GROUP, size = reading->file->size;
-    if (reading->size < LARGE || !file->ops->cached)
+    const struct file_ops *ops = file->file.ops;
+    uint64_t start = position / GROUP * GROUP;
+    if (!ops->cached || start >= file->size)
         return true;
-    if (group != reading->group_start) {
-        uint64_t length = size - group < GROUP ? size - group : GROUP;
-        reading->group_start = group;
-        if (group >= size || file->ops->cached(file->ops->context, file->descriptor, group,
-                                               (size_t)length, &reading->group_cached) != 0)
-            reading->group_cached = true;
+    if (start != group->start) {
+        uint64_t left = file->size - start;
+        group->start = start;
+        if (ops->cached(ops->context, file->file.descriptor, start,
+                        (size_t)(left < GROUP ? left : GROUP), &group->cached) != 0)
+            group->cached = true;
     }
-    return reading->group_cached;
+    return group->cached;
+}
+
+void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
+                       size_t size)
+{
+    const struct file_ops *ops = file->file.ops;
+    if (ops->will_need && !is_cached(file, group, offset))
+        ops->will_need(ops->context, file->file.descriptor, offset, size);
 }
 
 /* Direct transfers cannot reach into the page that the file ends in the middle of. */
@@ -139,7 +146,8 @@ static enum piece_way choose_way(struct reading *reading, size_t at)
 {
     const struct shard_file *file = reading->file;
     uint64_t position = reading->offset + at;
-    if (!reading->demanded && is_cached(reading, position))
+    if (!reading->demanded &&
+        (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
         return PIECE_AT_ITS_TURN;
     if (file->file.direct < 0 ||
         (((uintptr_t)reading->bytes | (uintptr_t)reading->offset) & (FILE_PAGE - 1)) == 0)
@@ -221,7 +229,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
                               .bytes = bytes,
                               .size = size,
                               .offset = offset,
-                              .group_start = UINT64_MAX,
+                              .group = {.start = UINT64_MAX},
                               .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
     dcp_status status = DCP_OK;
     while (status == DCP_OK && reading.visited < size) {

@@ -152,6 +152,12 @@ static void what_the_page_cache_holds_is_told(void **state)
     assert_int_equal(ops->cached(ops->context, file.descriptor, 0, SIZE, &cached), 0);
     if (cached)
         print_message("not tested: a file that the page cache gives up\n");
+    assert_int_equal(ops->will_need(ops->context, file.descriptor, 4096, 70000), 0);
+    assert_int_equal(ops->will_need(ops->context, -1, 0, 1), EBADF);
+    assert_int_equal(ops->will_need(ops->context, file.descriptor, UINT64_MAX, 1), EOVERFLOW);
+    assert_int_equal(ops->write_back(ops->context, file.descriptor, 0, SIZE), 0);
+    assert_int_equal(ops->write_back(ops->context, -1, 0, SIZE), EBADF);
+    assert_int_equal(ops->write_back(ops->context, file.descriptor, UINT64_MAX, 1), EFBIG);
     assert_int_equal(ops->cached(ops->context, file.descriptor, UINT64_MAX, 1, &cached), EOVERFLOW);
     assert_int_equal(ops->cached(ops->context, -1, 0, SIZE, &cached), EBADF);
     assert_int_equal(file_close(&file), DCP_OK);

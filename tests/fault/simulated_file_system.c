@@ -17,6 +17,7 @@ static const struct file_ops operations = {
     .cached = files_cached,
     .map = files_map,
     .unmap = files_unmap,
+    .will_need = files_will_need,
     .write_back = files_write_back,
     .sync = files_sync,
     .sync_directory = names_sync_directory,

@@ -202,6 +202,15 @@ void files_unmap(void *context, const void *bytes, size_t size)
     free((void *)bytes);
 }
 
+int files_will_need(void *context, int descriptor, uint64_t offset, size_t size)
+{
+    struct simulated_file_system *fs = context;
+    struct open_file *file;
+    int error = operation_begin_file(fs, "will_need", descriptor, &file);
+    (void)offset, (void)size;
+    return operation_end(fs, error == 0 && file == NULL ? EBADF : error);
+}
+
 /* What reaches the disk early is as good as what a power cut leaves by chance. */
 int files_write_back(void *context, int descriptor, uint64_t offset, size_t size)
 {

@@ -141,6 +141,7 @@ int files_allocate(void *context, int descriptor, uint64_t size);
 int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
 int files_map(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes);
 void files_unmap(void *context, const void *bytes, size_t size);
+int files_will_need(void *context, int descriptor, uint64_t offset, size_t size);
 int files_write_back(void *context, int descriptor, uint64_t offset, size_t size);
 int files_sync(void *context, int descriptor);
 int files_descriptor_information(void *context, int descriptor,

@@ -19,11 +19,29 @@ struct counted {
     unsigned char *bytes;
     uint64_t read;
     uint64_t calls;
+    struct expected_range {
+        uint64_t offset;
+        size_t size;
+    } expected[32]; /* and not read yet: a ring */
+    size_t expected_first, expected_end;
 };
+
+static void expect_counted(void *context, uint64_t offset, size_t size)
+{
+    struct counted *counted = context;
+    assert_true(counted->expected_end - counted->expected_first < 32);
+    counted->expected[counted->expected_end++ % 32] = (struct expected_range){offset, size};
+}
 
 static dcp_status read_counted(void *context, uint64_t offset, void *bytes, size_t size)
 {
     struct counted *counted = context;
+    const struct expected_range *expected = &counted->expected[counted->expected_first % 32];
+    if (counted->expected_first < counted->expected_end) {
+        assert_int_equal(offset, expected->offset);
+        assert_int_equal(size, expected->size);
+        counted->expected_first++;
+    }
     memcpy(bytes, counted->bytes + offset, size);
     counted->read += size;
     counted->calls++;
@@ -52,7 +70,7 @@ static void stored_make(struct stored *stored, uint64_t *random, dcp_dtype dtype
     for (size_t i = 0; i < HEAD + bytes; i++)
         stored->counted.bytes[i] = (unsigned char)scratch_random(random);
     stored->source =
-        (struct byte_source){.read = read_counted, .context = &stored->counted, HEAD + bytes};
+        (struct byte_source){read_counted, expect_counted, &stored->counted, HEAD + bytes};
     stored->view = (struct tensor_view){
         .dtype = dtype,
         .ndim = ndim,
@@ -99,8 +117,27 @@ static void check_random_box(struct stored *stored, uint64_t *random)
     assert_int_equal(read_region(&stored->source, &stored->view, box.offsets, box.sizes, &target),
                      DCP_OK);
     assert_memory_equal(memory, expected, (size_t)to.total * element);
+    assert_int_equal(stored->counted.expected_first, stored->counted.expected_end);
     free(memory);
     free(expected);
+}
+
+/* Rows that are read one by one are told of while others are still to come. */
+static void what_comes_next_is_expected(void **state)
+{
+    (void)state;
+    static float memory[40 * 2000];
+    uint64_t random = 5;
+    struct stored stored;
+    const int64_t sizes[] = {40, 4000}, offsets[] = {0, 1000}, wanted[] = {40, 2000};
+    const int64_t strides[] = {2000, 1};
+    stored_make(&stored, &random, DCP_F32, 2, sizes, true);
+    struct region_target target = {DCP_F32, {0}, memory, strides};
+    assert_int_equal(read_region(&stored.source, &stored.view, offsets, wanted, &target), DCP_OK);
+    assert_int_equal(stored.counted.expected_end, 40);
+    assert_int_equal(stored.counted.expected_first, 40);
+    assert_int_equal(stored.counted.read, sizeof memory);
+    free(stored.counted.bytes);
 }
 
 static void random_regions_arrive(void **state)
@@ -339,6 +376,7 @@ static void missing_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_comes_next_is_expected),
         cmocka_unit_test(random_regions_arrive),
         cmocka_unit_test(large_regions_arrive),
         cmocka_unit_test(overlapping_strides_arrive),
