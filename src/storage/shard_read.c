@@ -238,7 +238,8 @@ dcp_status shard_place_region(const struct metadata_entry *entry, struct box hel
                                      .storage_bytes = bytes};
     const struct stored_item item = {.piece = &piece,
                                      .source = byte_source_memory(elements, (size_t)bytes)};
-    return read_into(&item, region, &view, dtype, target);
+    dcp_status status = read_into(&item, region, &view, dtype, target);
+    return status != DCP_OK ? error_prefix(status, "%s", entry->name) : DCP_OK;
 }
 
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,

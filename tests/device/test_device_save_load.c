@@ -237,7 +237,7 @@ static void views_read_into_devices(void **state)
 
 /* Rank r of a job has its share of the rows, or of the columns, on device r. */
 struct job {
-    int dimension;
+    int dimension; /* -1: all ranks hold all, and load it for each other */
     bool load;
 };
 
@@ -245,7 +245,8 @@ static dcp_status run_sharded(struct rank *self)
 {
     const struct job *job = self->context;
     dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
-    dcp_placement shard = dcp_shard(job->dimension);
+    bool together = job->dimension < 0;
+    dcp_placement shard = together ? dcp_replicate() : dcp_shard(job->dimension);
     dcp_tensor tensor = matrix(DCP_I32, 301, 77, NULL);
     must(dcp_mesh_shard(&mesh, &tensor, &shard));
     tensor.device = stand_in(self->rank);
@@ -258,7 +259,8 @@ static dcp_status run_sharded(struct rank *self)
     dcp_state *root = dcp_state_new();
     dcp_state_tensor(root, "w", &tensor);
     dcp_save_options save = {.group = self->group, .thread_count = 2};
-    dcp_load_options load = {.group = self->group};
+    dcp_load_options load = {.group = self->group,
+                             .reading = together ? DCP_READING_COOPERATIVE : DCP_READING_DIRECT};
     dcp_status status =
         job->load ? dcp_load(root, self->path, &load, NULL) : dcp_save(root, self->path, &save);
     for (size_t i = 0; i < count && job->load && status == DCP_OK; i++)
@@ -275,7 +277,7 @@ static void shards_are_loaded_in_another_division(void **state)
     struct job job = {.dimension = 0};
     ranks_must(4, path_in(state, "c"), run_sharded, &job);
     for (int ranks = 1; ranks <= 5; ranks++)
-        for (int dimension = 0; dimension < 2; dimension++) {
+        for (int dimension = -1; dimension < 2; dimension++) {
             job = (struct job){.dimension = dimension, .load = true};
             ranks_must(ranks, path_in(state, "c"), run_sharded, &job);
         }
@@ -285,8 +287,9 @@ static void shards_are_loaded_in_another_division(void **state)
 static void failing_copies_fail_everywhere(void **state)
 {
     struct rank ranks[RANKS_MAX];
-    for (int load = 0; load < 2; load++) {
-        struct job job = {.load = load};
+    static const struct job jobs[] = {{.load = false}, {.load = true}, {-1, true}};
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        struct job job = jobs[i];
         long n = 1;
         for (;; n++) {
             stand_in_reset(n, 0);
@@ -300,7 +303,7 @@ static void failing_copies_fail_everywhere(void **state)
                 assert_non_null(strstr(ranks[r].message, "stand-in:"));
                 assert_non_null(strstr(ranks[r].message, "w"));
             }
-            if (!load) {
+            if (!job.load) {
                 dcp_checkpoint *checkpoint = NULL;
                 must_fail(dcp_open(path_in(state, "c"), &checkpoint), DCP_ERR_NOT_FOUND, "");
             }

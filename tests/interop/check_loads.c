@@ -9,18 +9,39 @@
 
 enum { MOST_RANKS = 5 };
 
-/* How all tensors are divided: dimension 0, the last one, or both. */
+/* How all tensors are divided: dimension 0, the last one, both, or not at all. */
 static const struct topology {
     const char *name;
     int ranks;
     dcp_mesh mesh;
     bool first, last;
     bool allocated; /* by the library */
+    dcp_reading reading;
 } topologies[] = {
-    {"1 rank", 1, {.ndim = 1, .shape = {1}}, false, false, true},
-    {"3 ranks by rows", 3, {.ndim = 1, .shape = {3}}, true, false, false},
-    {"5 ranks by the last dimension", 5, {.ndim = 1, .shape = {5}}, false, true, true},
-    {"2 x 2 ranks", 4, {.ndim = 2, .shape = {2, 2}}, true, true, false},
+    {"1 rank", 1, {.ndim = 1, .shape = {1}}, false, false, true, DCP_READING_DIRECT},
+    {"3 ranks by rows", 3, {.ndim = 1, .shape = {3}}, true, false, false, DCP_READING_DIRECT},
+    {"5 ranks by the last dimension",
+     5,
+     {.ndim = 1, .shape = {5}},
+     false,
+     true,
+     true,
+     DCP_READING_DIRECT},
+    {"2 x 2 ranks", 4, {.ndim = 2, .shape = {2, 2}}, true, true, false, DCP_READING_DIRECT},
+    {"3 ranks that read for each other",
+     3,
+     {.ndim = 1, .shape = {3}},
+     false,
+     false,
+     false,
+     DCP_READING_COOPERATIVE},
+    {"2 x 2 ranks that read for each other",
+     4,
+     {.ndim = 2, .shape = {2, 2}},
+     false,
+     true,
+     true,
+     DCP_READING_COOPERATIVE},
 };
 
 struct rank {
@@ -104,7 +125,9 @@ static void *load_rank(void *context)
 {
     const struct rank *rank = context;
     const struct manifest *manifest = rank->manifest;
-    dcp_load_options options = {.group = rank->group, .strictness = DCP_STRICT_RAISE_ALL};
+    dcp_load_options options = {.group = rank->group,
+                                .strictness = DCP_STRICT_RAISE_ALL,
+                                .reading = rank->topology->reading};
     dcp_state *state = dcp_state_new();
     void **memory = calloc(manifest->count + 1, sizeof *memory);
 

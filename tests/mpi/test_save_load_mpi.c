@@ -18,6 +18,9 @@ int world_rank, world_size;
 
 static char directory[256];
 
+/* Loads are of all ranks for each other, who want everything. */
+static bool together;
+
 /* ---- the system's file operations, of which the n-th changing one fails ---- */
 
 static long operations, failing;
@@ -79,7 +82,7 @@ static int32_t element(const dcp_tensor *tensor, int64_t row, int64_t column)
 static void part_init(struct part *part, dcp_group *group, int32_t dim, bool filled)
 {
     dcp_mesh mesh = {1, {dcp_group_size(group)}, dcp_group_rank(group)};
-    dcp_placement placement = dcp_shard(dim);
+    dcp_placement placement = dim < 0 ? dcp_replicate() : dcp_shard(dim);
     part->tensor = (dcp_tensor){
         .dtype = DCP_I32, .ndim = 2, .global_shape = {ROWS, COLUMNS}, .data = part->data};
     CHECK_STATUS(dcp_mesh_shard(&mesh, &part->tensor, &placement), DCP_OK);
@@ -118,8 +121,10 @@ static dcp_status load(const struct file_ops *ops, dcp_group *group, const char 
                        double timeout)
 {
     struct part part;
-    dcp_load_options options = {.group = group, .timeout_seconds = timeout};
-    part_init(&part, group, 1, false);
+    dcp_load_options options = {.group = group,
+                                .timeout_seconds = timeout,
+                                .reading = together ? DCP_READING_COOPERATIVE : DCP_READING_DIRECT};
+    part_init(&part, group, together ? -1 : 1, false);
     dcp_status status = checkpoint_load(ops, part.root, path, &options, NULL);
     if (status == DCP_OK)
         part_check(&part);
@@ -153,6 +158,35 @@ static void test_reshard(dcp_group *group)
 {
     CHECK_STATUS(save(&file_ops_system, group, path_of("whole", 0), 30), DCP_OK);
     CHECK_STATUS(load(&file_ops_system, group, path_of("whole", 0), 30), DCP_OK);
+}
+
+/* Everyone wants everything of a tensor that is cut, and each byte is read once. */
+static void test_reading_for_each_other(dcp_group *group)
+{
+    enum { ELEMENTS = 5000003 };
+    const char *path = path_of("together", 0);
+    int32_t *data = calloc(ELEMENTS, sizeof *data);
+    dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 1, .global_shape = {ELEMENTS}, .data = data};
+    dcp_figures figures = {.size_of = sizeof figures};
+    const dcp_save_options save_options = {.group = group};
+    const dcp_load_options load_options = {
+        .group = group, .reading = DCP_READING_COOPERATIVE, .figures = &figures};
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(root, "w", &tensor);
+    for (int32_t i = 0; i < ELEMENTS; i++)
+        data[i] = i * 7;
+    CHECK_STATUS(dcp_save(root, path, &save_options), DCP_OK);
+    memset(data, 0, ELEMENTS * sizeof *data);
+    CHECK_STATUS(dcp_load(root, path, &load_options, NULL), DCP_OK);
+    for (int32_t i = 0; i < ELEMENTS; i++)
+        CHECK(data[i] == i * 7);
+    uint64_t mine[2] = {figures.bytes_read, figures.bytes_exchanged}, all[2];
+    MPI_Allreduce(mine, all, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    uint64_t bytes = ELEMENTS * sizeof *data;
+    CHECK(all[0] >= bytes && all[0] < bytes + (uint64_t)world_size * (256 << 10));
+    CHECK(all[1] == (world_size == 1 ? 0 : bytes * (uint64_t)(world_size - 1)));
+    dcp_state_free(root);
+    free(data);
 }
 
 /* Halves of the world save at the same time, and each loads what the other has saved. */
@@ -225,9 +259,13 @@ int main(int argc, char **argv)
 
     test_reshard(group);
     test_sub_communicators();
+    test_reading_for_each_other(group);
     for (int odd = 0; odd < world_size; odd++) {
         test_failing_rank(group, odd, false);
         test_failing_rank(group, odd, true);
+        together = true;
+        test_failing_rank(group, odd, true);
+        together = false;
     }
     dcp_group_free(group);
     for (int absent = 0; world_size > 1 && absent < world_size; absent++) {
