@@ -9,8 +9,8 @@
 #include "checkpoint/load_sharing.h"
 #include "group/group.h"
 
-/* Parts that are read by several ranks have at least so many bytes. */
-#define CUT_SIZE ((uint64_t)4 << 20)
+/* Parts that are read by several ranks have at least so many bytes: blocks of checksums fit in. */
+#define CUT_SIZE ((uint64_t)1 << 20)
 
 enum { SUMMARY_SIZE = 16 };
 

@@ -80,7 +80,7 @@ struct load_share {
 /* How load_share_make() may deal out. */
 struct share_rules {
     bool cut_streams;      /* parts of one stream may be read by several ranks */
-    uint64_t cut_size;     /* bytes of the smallest part that is worth it */
+    uint64_t cut_size;     /* bytes of the smallest part that may be worth it */
     size_t receive_bytes;  /* memory of each rank for what it receives at once */
     size_t largest_window; /* at most this */
 };

@@ -17,12 +17,17 @@
 /* Windows are no smaller, so that the largest element finds its place. */
 enum { WINDOW_MIN = 256, RUNS_FIRST = 64 };
 
+/* No part is smaller than one of so many of what each rank has to read, as each costs some reads
+ * besides; by that much loads may differ. */
+enum { PARTS_OF_SHARE = 16 };
+
 struct dealing {
     struct load_share *share;
     const struct metadata *metadata;
     const struct share_rules *rules;
     const struct share_ranks *ranks;
     uint64_t *loads;
+    uint64_t cut_size;    /* bytes of the smallest part that is worth it */
     uint32_t *order;      /* the atoms, the largest first */
     struct taker *takers; /* of the atom at hand */
     size_t run_capacity;
@@ -182,7 +187,7 @@ static size_t find_level(const struct dealing *dealing, size_t taker_count, uint
     size_t count = 1;
     while (count < taker_count) {
         uint64_t load = dealing->takers[count].load;
-        if ((sum + load + bytes) / (count + 1) < load + dealing->rules->cut_size)
+        if ((sum + load + bytes) / (count + 1) < load + dealing->cut_size)
             break;
         sum += load;
         count++;
@@ -214,8 +219,14 @@ static dcp_status pour(struct dealing *dealing, uint32_t atom, size_t taker_coun
 static dcp_status deal_atoms(struct dealing *dealing)
 {
     struct load_share *share = dealing->share;
-    for (size_t i = 0; i < share->atom_count; i++)
+    uint64_t total = 0;
+    for (size_t i = 0; i < share->atom_count; i++) {
         dealing->order[i] = (uint32_t)i;
+        total += bytes_of(dealing, &share->atoms[i]);
+    }
+    dealing->cut_size = total / share->rank_count / PARTS_OF_SHARE;
+    if (dealing->cut_size < dealing->rules->cut_size)
+        dealing->cut_size = dealing->rules->cut_size;
     if (share->atom_count > 1)
         qsort_r(dealing->order, share->atom_count, sizeof *dealing->order, compare_by_size,
                 dealing);
@@ -223,7 +234,7 @@ static dcp_status deal_atoms(struct dealing *dealing)
         uint32_t atom = dealing->order[i];
         const struct share_atom *of = &share->atoms[atom];
         size_t takers = list_takers(dealing, of);
-        bool cut = bytes_of(dealing, of) >= 2 * dealing->rules->cut_size && can_be_cut(dealing, of);
+        bool cut = bytes_of(dealing, of) >= 2 * dealing->cut_size && can_be_cut(dealing, of);
         RETURN_IF_ERROR(cut ? pour(dealing, atom, takers) : give_whole(dealing, atom, takers));
     }
     return DCP_OK;
@@ -342,7 +353,8 @@ dcp_status load_share_deal(struct load_share *share, const struct metadata *meta
                            const struct share_rules *rules, const struct share_ranks *ranks,
                            uint64_t *loads)
 {
-    struct dealing dealing = {share, metadata, rules, ranks, loads, NULL, NULL, 0};
+    struct dealing dealing = {
+        .share = share, .metadata = metadata, .rules = rules, .ranks = ranks, .loads = loads};
     dealing.order = memory_allocate_array(share->atom_count, sizeof *dealing.order);
     dealing.takers = memory_allocate_array(share->rank_count, sizeof *dealing.takers);
     uint32_t senders;

@@ -91,7 +91,7 @@ static uint64_t around(int ranks)
 }
 
 /* Large enough for several windows a rank; the large tensor is cut. */
-enum { ROWS = 4003 };
+enum { ROWS = 2503 };
 
 static void everyone_wants_everything(void **state)
 {
@@ -158,7 +158,7 @@ static void everyone_gets_what_it_wants(void **state)
     check_all_wants(path_in(state, "c"), rows, (struct trial){0});
     ranks_must(6, path_in(state, "d"), save_hybrid, &rows);
     check_all_wants(path_in(state, "d"), rows, (struct trial){0});
-    rows = 3001;
+    rows = 1201;
     ranks_must(4, path_in(state, "d"), save_hybrid, &rows);
     check_all_wants(path_in(state, "d"), rows, (struct trial){.verification = DCP_VERIFY_WIDEN});
     check_all_wants(path_in(state, "d"), rows, (struct trial){.verification = DCP_VERIFY_NONE});
@@ -205,8 +205,8 @@ static void overlaps_are_read_once(void **state)
 static void the_way_is_chosen_by_cost(void **state)
 {
     const char *path = path_in(state, "c");
-    wanted_parts_save(path, 2 * ROWS, NULL);
-    struct trial trial = {.rows = 2 * ROWS};
+    wanted_parts_save(path, 8006, NULL);
+    struct trial trial = {.rows = 8006};
     ranks_must(4, path, load_body, &trial);
     assert_int_equal(total_exchanged(&trial, 4), 0);
     trial.group_rate = (uint64_t)16 << 30;

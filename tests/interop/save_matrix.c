@@ -10,7 +10,7 @@
 
 #include "matrix_state.h"
 
-enum { MOST_RANKS = 5 };
+enum { MOST_RANKS = 8 };
 
 static const struct topology {
     int ranks;
@@ -21,6 +21,7 @@ static const struct topology {
     {5, {.ndim = 1, .shape = {5}}},    {2, {.ndim = 2, .shape = {1, 2}}},
     {2, {.ndim = 2, .shape = {2, 1}}}, {4, {.ndim = 2, .shape = {2, 2}}},
     {5, {.ndim = 2, .shape = {2, 2}}}, /* the last rank is not part of the mesh */
+    {8, {.ndim = 2, .shape = {2, 4}}}, /* with a dimension that replicates: HYBRID_SHARD */
 };
 
 static const struct form {

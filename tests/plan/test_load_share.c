@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sharing the reading of a load: whatever ranks want, each of them gets every element exactly once,
+ * no element is read twice where several want it, and the reading is even. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "fault/failing_allocator.h"
+#include "plan/load_share.h"
+#include "samples.h"
+
+enum { ENTRIES = 3, PIECES = 2, ROWS = 12, COLUMNS = 10, RANKS_MOST = 6 };
+
+/* Two-dimensional tensors of two pieces each, one above the other. */
+struct stored {
+    struct metadata metadata;
+    struct metadata_entry entries[ENTRIES];
+    struct metadata_piece pieces[ENTRIES][PIECES];
+    int64_t numbers[PIECES][4];
+    int64_t shape[2];
+    int64_t rows;
+};
+
+static void stored_init(struct stored *stored, int64_t rows, int64_t columns)
+{
+    *stored = (struct stored){.shape = {rows, columns}, .rows = rows};
+    for (int p = 0; p < PIECES; p++) {
+        stored->numbers[p][0] = p == 0 ? 0 : rows / 3;
+        stored->numbers[p][2] = p == 0 ? rows / 3 : rows - rows / 3;
+        stored->numbers[p][3] = columns;
+    }
+    for (int e = 0; e < ENTRIES; e++) {
+        for (int p = 0; p < PIECES; p++)
+            stored->pieces[e][p] =
+                (struct metadata_piece){.offsets = stored->numbers[p],
+                                        .sizes = stored->numbers[p] + 2,
+                                        .file = (uint32_t)p,
+                                        .offset = (uint64_t)(e * 3 + p) * 1000000,
+                                        .length = 1000000};
+        stored->entries[e] = (struct metadata_entry){.name = "t",
+                                                     .is_tensor = true,
+                                                     .dtype = e == 1 ? DCP_C128 : DCP_F32,
+                                                     .ndim = 2,
+                                                     .global_shape = stored->shape,
+                                                     .pieces = stored->pieces[e],
+                                                     .piece_count = PIECES};
+    }
+    stored->metadata.entries = stored->entries;
+    stored->metadata.count = ENTRIES;
+}
+
+/* A rank's plan of boxes, each of them cut by the pieces. */
+struct wishes {
+    struct load_plan plan;
+    struct read_item items[64];
+    int64_t numbers[64][4];
+};
+
+static void wish(struct wishes *wishes, const struct stored *stored, uint32_t entry,
+                 const int64_t offsets[2], const int64_t sizes[2])
+{
+    for (uint32_t p = 0; p < PIECES; p++) {
+        struct box_storage common;
+        const struct metadata_piece *piece = &stored->pieces[entry][p];
+        if (!box_intersect((struct box){2, offsets, sizes},
+                           (struct box){2, piece->offsets, piece->sizes}, &common))
+            continue;
+        size_t at = wishes->plan.count++;
+        assert_true(at < 64);
+        memcpy(wishes->numbers[at], common.offsets, 16);
+        memcpy(wishes->numbers[at] + 2, common.sizes, 16);
+        wishes->items[at] =
+            (struct read_item){.wanted = (uint32_t)at,
+                               .entry = entry,
+                               .piece = p,
+                               .region = {2, wishes->numbers[at], wishes->numbers[at] + 2}};
+    }
+    wishes->plan.items = wishes->items;
+}
+
+/* One message of what a rank wants, decoded again. */
+static dcp_status hear(const struct wishes *wishes, const struct stored *stored,
+                       struct share_wants *wants)
+{
+    struct buffer message;
+    buffer_init(&message, 0);
+    *wants = (struct share_wants){0};
+    dcp_status status = share_wants_encode(&wishes->plan, &stored->metadata, &message);
+    if (status == DCP_OK)
+        status = share_wants_decode(message.data, message.size, &stored->metadata, wants);
+    buffer_free(&message);
+    return status;
+}
+
+static bool is_same(const struct wishes *a, const struct wishes *b)
+{
+    bool same =
+        a->plan.count == b->plan.count && memcmp(a->numbers, b->numbers, sizeof a->numbers) == 0;
+    for (size_t i = 0; i < a->plan.count && same; i++)
+        same = a->items[i].entry == b->items[i].entry && a->items[i].piece == b->items[i].piece;
+    return same;
+}
+
+/* Every rank in a class of its own, but those that wish the same. */
+static dcp_status share(const struct stored *stored, struct wishes *wishes, uint32_t ranks,
+                        const struct share_rules *rules, struct load_share *result)
+{
+    struct share_wants wants[RANKS_MOST] = {0};
+    uint32_t class_of[RANKS_MOST], classes = 0;
+    dcp_status status = DCP_OK;
+    for (uint32_t r = 0; r < ranks; r++) {
+        class_of[r] = classes;
+        for (uint32_t other = 0; other < r; other++)
+            if (is_same(&wishes[other], &wishes[r]))
+                class_of[r] = class_of[other];
+        if (class_of[r] == classes && status == DCP_OK)
+            status = hear(&wishes[r], stored, &wants[classes]);
+        classes += class_of[r] == classes;
+    }
+    struct load_share made = {0};
+    if (status == DCP_OK)
+        status = load_share_make(&stored->metadata, wants, classes, class_of, ranks, rules, &made);
+    struct buffer message;
+    buffer_init(&message, 0);
+    *result = (struct load_share){0};
+    if (status == DCP_OK)
+        status = load_share_encode(&made, &stored->metadata, &message);
+    if (status == DCP_OK)
+        status = load_share_decode(message.data, message.size, &stored->metadata, ranks, result);
+    for (uint32_t c = 0; c < classes; c++)
+        share_wants_free(&wants[c]);
+    load_share_free(&made);
+    buffer_free(&message);
+    return status;
+}
+
+/* How often each element of each tensor came to a rank, and was read for others. */
+struct counts {
+    int got[ENTRIES][ROWS * COLUMNS];
+    int read[ENTRIES][ROWS * COLUMNS];
+};
+
+static void count_box(int *counts, struct box box)
+{
+    for (int64_t r = 0; r < box.sizes[0]; r++)
+        for (int64_t c = 0; c < box.sizes[1]; c++)
+            counts[(box.offsets[0] + r) * COLUMNS + box.offsets[1] + c]++;
+}
+
+static void count_elements(int *counts, struct box box, int64_t from, int64_t end)
+{
+    for (int64_t at = from; at < end; at++)
+        counts[(box.offsets[0] + at / box.sizes[1]) * COLUMNS + box.offsets[1] +
+               at % box.sizes[1]]++;
+}
+
+/* Walks over all windows, as ranks do. */
+static void count_windows(const struct load_share *share, const struct stored *stored,
+                          uint32_t rank, struct counts *counts)
+{
+    for (uint32_t reader = 0; reader < share->rank_count; reader++) {
+        struct share_cursor cursor = share_cursor_start(share, reader);
+        for (;;) {
+            struct share_window window = {0};
+            struct share_segment segment;
+            size_t end = 0;
+            while (share_window_next(share, &stored->metadata, &window, &cursor, &segment)) {
+                const struct share_atom *atom = &share->atoms[segment.run->atom];
+                assert_int_equal(segment.run->reader, reader);
+                assert_int_equal(atom->set, window.set);
+                assert_true(segment.place >= end && segment.place % 16 == 0);
+                assert_true(segment.from < segment.end);
+                end = window.bytes;
+                count_elements(counts->read[atom->entry], atom->region, segment.from, segment.end);
+                if (load_share_wants(share, atom->set, rank))
+                    count_elements(counts->got[atom->entry], atom->region, segment.from,
+                                   segment.end);
+            }
+            assert_true(window.bytes <= share->window);
+            if (!window.begun)
+                break;
+        }
+    }
+}
+
+static void check_rank(const struct load_share *share, const struct stored *stored,
+                       const struct wishes *wishes, uint32_t rank)
+{
+    struct counts *counts = calloc(2, sizeof *counts), *wanted = counts + 1;
+    struct load_plan rest;
+    count_windows(share, stored, rank, counts);
+    assert_int_equal(load_share_rest(share, rank, &wishes->plan, &stored->metadata, &rest), DCP_OK);
+    for (size_t i = 0; i < rest.count; i++)
+        count_box(wanted->read[rest.items[i].entry], rest.items[i].region);
+    for (size_t i = 0; i < wishes->plan.count; i++)
+        count_box(wanted->got[wishes->items[i].entry], wishes->items[i].region);
+    for (int e = 0; e < ENTRIES; e++)
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            int shared = counts->got[e][i], own = wanted->read[e][i], wishes_of = wanted->got[e][i];
+            assert_in_range(counts->read[e][i], 0, 1);
+            if (wishes_of == 0)
+                assert_int_equal(shared + own, 0);
+            else
+                assert_true((shared == 1 && own == 0) || (shared == 0 && own == wishes_of));
+        }
+    load_plan_free(&rest);
+    free(counts);
+}
+
+/* No element that two ranks want is left to both of them. */
+static void check_shared(const struct load_share *share, const struct stored *stored,
+                         const struct wishes *wishes)
+{
+    struct counts *all = calloc(1 + RANKS_MOST, sizeof *all);
+    count_windows(share, stored, 0, all);
+    for (uint32_t r = 0; r < share->rank_count; r++)
+        for (size_t i = 0; i < wishes[r].plan.count; i++)
+            count_box(all[1 + r].got[wishes[r].items[i].entry], wishes[r].items[i].region);
+    for (int e = 0; e < ENTRIES; e++)
+        for (int i = 0; i < ROWS * COLUMNS; i++) {
+            int ranks = 0;
+            for (uint32_t r = 0; r < share->rank_count; r++)
+                ranks += all[1 + r].got[e][i] != 0;
+            assert_int_equal(all[0].read[e][i], ranks > 1);
+        }
+    free(all);
+}
+
+static const struct share_rules small_rules = {
+    .cut_streams = true, .cut_size = 64, .receive_bytes = 1200, .largest_window = 1024};
+
+/* Kinds of wishes: whole tensors, random boxes, the same as another rank's. */
+static void make_wishes(struct wishes *wishes, const struct stored *stored, uint32_t ranks,
+                        uint64_t *seed)
+{
+    for (uint32_t r = 0; r < ranks; r++) {
+        wishes[r] = (struct wishes){0};
+        if (r > 0 && random_below(seed, 3) == 0) {
+            const struct wishes *other = &wishes[random_below(seed, r)];
+            for (size_t i = 0; i < other->plan.count; i++)
+                wish(&wishes[r], stored, other->items[i].entry, other->numbers[i],
+                     other->numbers[i] + 2);
+            continue;
+        }
+        uint64_t count = random_below(seed, 5);
+        for (uint64_t i = 0; i < count; i++) {
+            int64_t offsets[2] = {(int64_t)random_below(seed, ROWS),
+                                  (int64_t)random_below(seed, COLUMNS)};
+            int64_t sizes[2] = {1 + (int64_t)random_below(seed, (uint64_t)(ROWS - offsets[0])),
+                                1 + (int64_t)random_below(seed, (uint64_t)(COLUMNS - offsets[1]))};
+            if (random_below(seed, 4) == 0) {
+                offsets[0] = offsets[1] = 0;
+                sizes[0] = ROWS;
+                sizes[1] = COLUMNS;
+            }
+            wish(&wishes[r], stored, (uint32_t)random_below(seed, ENTRIES), offsets, sizes);
+        }
+    }
+}
+
+static void everyone_gets_its_wishes_once(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    uint64_t seed = 5;
+    stored_init(&stored, ROWS, COLUMNS);
+    for (int trial = 0; trial < 300; trial++) {
+        uint32_t ranks = 2 + (uint32_t)random_below(&seed, RANKS_MOST - 1);
+        struct load_share result;
+        make_wishes(wishes, &stored, ranks, &seed);
+        assert_int_equal(share(&stored, wishes, ranks, &small_rules, &result), DCP_OK);
+        for (uint32_t r = 0; r < ranks; r++)
+            check_rank(&result, &stored, &wishes[r], r);
+        check_shared(&result, &stored, wishes);
+        load_share_free(&result);
+    }
+    free(wishes);
+}
+
+static void fill_loads(const struct load_share *share, const struct stored *stored,
+                       uint64_t loads[RANKS_MOST])
+{
+    memset(loads, 0, RANKS_MOST * sizeof *loads);
+    for (size_t i = 0; i < share->run_count; i++)
+        loads[share->runs[i].reader] +=
+            (uint64_t)(share->runs[i].end - share->runs[i].from) *
+            dcp_dtype_size(stored->entries[share->atoms[share->runs[i].atom].entry].dtype);
+}
+
+/* Rows of 4 KiB. */
+static void readers_read_about_equal_bytes(void **state)
+{
+    (void)state;
+    static const struct share_rules rules = {.cut_streams = true,
+                                             .cut_size = (uint64_t)4 << 20,
+                                             .receive_bytes = (size_t)8 << 20,
+                                             .largest_window = (size_t)4 << 20};
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    const int64_t origin[2] = {0, 0};
+    uint64_t loads[RANKS_MOST], all = 0, most = 0;
+    struct load_share result;
+    stored_init(&stored, 60000, 1024);
+    for (uint32_t r = 0; r < 5; r++)
+        for (uint32_t e = 0; e < ENTRIES; e += 2)
+            wish(&wishes[r], &stored, e, origin, stored.shape);
+    assert_int_equal(share(&stored, wishes, 5, &rules, &result), DCP_OK);
+    fill_loads(&result, &stored, loads);
+    for (int r = 0; r < 5; r++) {
+        all += loads[r];
+        most = loads[r] > most ? loads[r] : most;
+    }
+    assert_int_equal(all, 2 * 60000 * UINT64_C(4096));
+    assert_true(most < all / 5 + (2 << 20));
+    assert_int_equal(result.bytes_distinct, all);
+    assert_int_equal(result.bytes_exchanged, 4 * all);
+    assert_true(result.window * 4 <= rules.receive_bytes && result.window % 16 == 0);
+    load_share_free(&result);
+    free(wishes);
+}
+
+/* Streams that may not be cut, and a compressed one, are each read by one rank. */
+static void what_cannot_be_cut_is_read_whole(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    const int64_t origin[2] = {0, 0};
+    struct load_share result;
+    stored_init(&stored, ROWS, COLUMNS);
+    for (uint32_t r = 0; r < 3; r++)
+        wish(&wishes[r], &stored, 0, origin, stored.shape);
+    struct share_rules rules = small_rules;
+    rules.cut_streams = false;
+    assert_int_equal(share(&stored, wishes, 3, &rules, &result), DCP_OK);
+    assert_int_equal(result.run_count, PIECES);
+    load_share_free(&result);
+    stored.pieces[0][0].zstd = stored.pieces[0][1].zstd = true;
+    assert_int_equal(share(&stored, wishes, 3, &small_rules, &result), DCP_OK);
+    assert_int_equal(result.run_count, PIECES);
+    load_share_free(&result);
+    free(wishes);
+}
+
+static void messages_that_lie_are_refused(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct buffer message;
+    struct load_share result;
+    uint64_t seed = 11;
+    stored_init(&stored, ROWS, COLUMNS);
+    buffer_init(&message, 0);
+    make_wishes(wishes, &stored, 4, &seed);
+    assert_int_equal(share(&stored, wishes, 4, &small_rules, &result), DCP_OK);
+    assert_int_equal(load_share_encode(&result, &stored.metadata, &message), DCP_OK);
+    load_share_free(&result);
+    for (size_t size = 0; size < message.size; size++) {
+        assert_int_equal(load_share_decode(message.data, size, &stored.metadata, 4, &result),
+                         DCP_ERR_FORMAT);
+        load_share_free(&result);
+    }
+    assert_int_equal(load_share_decode(message.data, message.size, &stored.metadata, 5, &result),
+                     DCP_ERR_FORMAT);
+    load_share_free(&result);
+    for (size_t i = 0; i < 20000; i++) {
+        size_t at = random_below(&seed, message.size);
+        unsigned char kept = message.data[at];
+        message.data[at] = (unsigned char)random_next(&seed);
+        if (load_share_decode(message.data, message.size, &stored.metadata, 4, &result) == DCP_OK)
+            for (size_t run = 0; run < result.run_count; run++)
+                assert_true(box_contains(
+                    (struct box){2, stored.numbers[result.atoms[result.runs[run].atom].piece],
+                                 stored.numbers[result.atoms[result.runs[run].atom].piece] + 2},
+                    result.atoms[result.runs[run].atom].region));
+        load_share_free(&result);
+        message.data[at] = kept;
+    }
+    buffer_free(&message);
+    free(wishes);
+}
+
+static void every_allocation_can_fail(void **state)
+{
+    (void)state;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct load_share result;
+    uint64_t seed = 11;
+    stored_init(&stored, ROWS, COLUMNS);
+    make_wishes(wishes, &stored, 4, &seed);
+    for (long n = 1;; n++) {
+        failing_allocator_install(n, false);
+        dcp_status status = share(&stored, wishes, 4, &small_rules, &result);
+        load_share_free(&result);
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        if (!reached) {
+            assert_int_equal(status, DCP_OK);
+            break;
+        }
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+    }
+    free(wishes);
+}
+
+static void sharing_pays_where_storage_is_the_bottleneck(void **state)
+{
+    (void)state;
+    const uint64_t gib = (uint64_t)1 << 30;
+    struct share_costs costs = {
+        .wanted = 8 * gib, .distinct = gib, .exchanged = 7 * gib, .rank_count = 8};
+    assert_false(load_share_pays(&costs)); /* the page cache is faster than a group */
+    costs.storage_is_shared = true;
+    assert_true(load_share_pays(&costs));
+    costs.group_rate = gib / 8; /* a slow network */
+    assert_false(load_share_pays(&costs));
+    costs.group_rate = 8 * gib;
+    costs.storage_is_shared = false;
+    assert_true(load_share_pays(&costs));
+    costs.distinct = costs.wanted;
+    costs.exchanged = 0;
+    assert_false(load_share_pays(&costs));
+    costs = (struct share_costs){
+        .wanted = 1000, .distinct = 100, .storage_is_shared = true, .rank_count = 10};
+    assert_false(load_share_pays(&costs)); /* not worth the planning */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everyone_gets_its_wishes_once),
+        cmocka_unit_test(readers_read_about_equal_bytes),
+        cmocka_unit_test(what_cannot_be_cut_is_read_whole),
+        cmocka_unit_test(messages_that_lie_are_refused),
+        cmocka_unit_test(every_allocation_can_fail),
+        cmocka_unit_test(sharing_pays_where_storage_is_the_bottleneck),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
