@@ -102,7 +102,8 @@ typedef enum dcp_reading {
      * What a rank receives was checked by its reader as `verification` says. Tensors of files that
      * carry no checksums of blocks (those of PyTorch) are each read by one rank, so that the one
      * checksum of each can be, unless it is #DCP_VERIFY_NONE; compressed ones as well. Objects are
-     * read by each rank, and so are views in `.pt` files that are not row-major.
+     * read by each rank, and so are views in `.pt` files that are not row-major, and everything
+     * where hooks of the caller's plan or read.
      */
     DCP_READING_COOPERATIVE = 20
 } dcp_reading;
