@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "checkpoint/save_plan_cache.h"
 #include "dcp/mesh.h"
 #include "format/metadata_codec.h"
 #include "format/stream.h"
@@ -119,59 +120,188 @@ static dcp_status layout(dcp_dtype dtype, int32_t ndim, const int64_t *sizes, ui
     return status;
 }
 
-/* What every rank does before it talks; the slowest one counts. */
-static void encode_plans(const struct model *model, int ranks, struct buffer *messages)
+/* A rank's tree, its items, and what it holds. */
+struct held {
+    dcp_state *root;
+    struct flat_state flat;
+    struct save_plan plan;
+};
+
+static void held_new(const struct model *model, int rank, int ranks, struct held *held)
 {
-    double slowest = 0;
-    size_t bytes = 0;
     uint64_t *lengths = checked(memory_allocate_zeroed(model->count * STATES, sizeof *lengths));
-    for (int rank = 0; rank < ranks; rank++) {
-        dcp_state *root = make_tree(model, rank, ranks);
-        struct flat_state flat;
-        struct save_plan plan;
-        int64_t start = clock_monotonic_ns();
-        check(flatten_state(root, &flat));
-        check(save_plan_local(&flat, lengths, &plan));
-        buffer_init(&messages[rank], 0);
-        check(save_plan_encode(&plan, &messages[rank]));
-        double seconds = seconds_since(start);
-        slowest = seconds > slowest ? seconds : slowest;
-        bytes = messages[rank].size > bytes ? messages[rank].size : bytes;
-        save_plan_free(&plan);
-        flatten_free(&flat);
-        dcp_state_free(root);
-    }
+    held->root = make_tree(model, rank, ranks);
+    check(flatten_state(held->root, &held->flat));
+    check(save_plan_local(&held->flat, lengths, &held->plan));
     memory_release(lengths);
-    report("local-plan", slowest, "s");
-    report("plan-message", (double)bytes, "bytes");
 }
 
-/* What the coordinator does between the plans of all ranks and the orders to all. */
-static void merge_plans(int ranks, struct buffer *messages, struct metadata *metadata)
+static void held_free(struct held *held)
 {
-    struct save_plan_options options = {.thread_count = 1, .layout = layout};
-    struct save_plan *plans = checked(memory_allocate_zeroed((size_t)ranks, sizeof *plans));
-    struct write_orders *orders = checked(memory_allocate_zeroed((size_t)ranks, sizeof *orders));
-    size_t items = 0;
+    save_plan_free(&held->plan);
+    flatten_free(&held->flat);
+    dcp_state_free(held->root);
+}
+
+/* Seconds of each rank until it has nothing left to do, if all work at the same time. */
+struct tree {
+    const struct model *model;
+    int ranks;
+    double coordinator; /* what rank 0 does itself */
+    double path;        /* what rank 0 has to wait for besides */
+    size_t largest;     /* message */
+};
+
+/* The plans of ranks first to end - 1, united at rank first as in a save: *seconds is when. */
+static void climb(struct tree *tree, int first, int end, int step, struct buffer *message,
+                  double *seconds);
+
+/* What rank `first` has of the ranks from first on, when those before step have been united. */
+static void unite(struct tree *tree, int first, int end, int step, struct joint_plan *joint,
+                  struct joint_plan *parts, size_t *part_count, double *seconds)
+{
+    double own = 0;
+    *seconds = 0;
+    for (int at = 1; at < step && first + at < end; at *= 2) {
+        struct buffer message;
+        double ready;
+        climb(tree, first + at, end, at, &message, &ready);
+        *seconds = ready > *seconds ? ready : *seconds;
+        int64_t start = clock_monotonic_ns();
+        struct joint_plan *part = &parts[(*part_count)++];
+        check(joint_plan_decode(message.data, message.size, (uint32_t)tree->ranks, part));
+        check(joint_plan_unite(joint, part));
+        double took = seconds_since(start);
+        *seconds += took;
+        own += took;
+        buffer_free(&message);
+    }
+    if (first == 0)
+        tree->coordinator += own;
+}
+
+static void climb(struct tree *tree, int first, int end, int step, struct buffer *message,
+                  double *seconds)
+{
+    struct held held;
+    struct joint_plan joint, parts[32];
+    size_t part_count = 0;
+    if (first + step < end)
+        end = first + step;
+    held_new(tree->model, first, tree->ranks, &held);
+    joint_plan_init(&joint, (uint32_t)tree->ranks);
+    check(joint_plan_add(&joint, &held.plan, (uint32_t)first));
+    unite(tree, first, end, step, &joint, parts, &part_count, seconds);
+    buffer_init(message, 0);
     int64_t start = clock_monotonic_ns();
-    for (int rank = 0; rank < ranks; rank++) {
-        check(save_plan_decode(messages[rank].data, messages[rank].size, &plans[rank]));
-        items += plans[rank].count;
-    }
-    check(save_plan_merge(plans, ranks, &options, orders, metadata));
-    for (int rank = 0; rank < ranks; rank++) {
-        buffer_clear(&messages[rank]);
-        check(write_orders_encode(&orders[rank], &messages[rank]));
-    }
-    report("coordinator", seconds_since(start), "s");
-    report("items", (double)items, "items");
-    for (int rank = 0; rank < ranks; rank++) {
-        write_orders_free(&orders[rank]);
-        save_plan_free(&plans[rank]);
-        buffer_free(&messages[rank]);
-    }
-    memory_release(orders);
-    memory_release(plans);
+    check(joint_plan_encode(&joint, message));
+    *seconds += seconds_since(start);
+    tree->largest = message->size > tree->largest ? message->size : tree->largest;
+    joint_plan_free(&joint);
+    while (part_count > 0)
+        joint_plan_free(&parts[--part_count]);
+    held_free(&held);
+}
+
+static dcp_status encode_orders(void *context, uint32_t rank, const struct write_orders *orders)
+{
+    struct buffer *assignments = context;
+    buffer_init(&assignments[rank], 0);
+    return write_orders_encode(orders, &assignments[rank]);
+}
+
+/* Until the orders of all ranks are ready to be sent. */
+static void merge_plans(const struct joint_plan *joint, struct metadata *metadata)
+{
+    struct buffer *assignments =
+        checked(memory_allocate_zeroed(joint->rank_count, sizeof *assignments));
+    struct save_plan_options options = {.thread_count = 1, .layout = layout};
+    struct order_sink sink = {.take = encode_orders, .context = assignments};
+    check(joint_plan_merge(joint, &options, &sink, metadata));
+    for (uint32_t rank = 0; rank < joint->rank_count; rank++)
+        buffer_free(&assignments[rank]);
+    memory_release(assignments);
+}
+
+/* A save in which plans are gathered along the tree. */
+static void plan_gathered(const struct model *model, int ranks, struct metadata *metadata)
+{
+    struct tree tree = {.model = model, .ranks = ranks};
+    struct held held;
+    struct joint_plan joint, parts[32];
+    size_t part_count = 0;
+    held_new(model, 0, ranks, &held);
+    int64_t start = clock_monotonic_ns();
+    joint_plan_init(&joint, (uint32_t)ranks);
+    check(joint_plan_add(&joint, &held.plan, 0));
+    tree.coordinator = seconds_since(start);
+    unite(&tree, 0, ranks, ranks, &joint, parts, &part_count, &tree.path);
+    start = clock_monotonic_ns();
+    merge_plans(&joint, metadata);
+    double merging = seconds_since(start);
+    report("coordinator", tree.coordinator + merging, "s");
+    report("tree", tree.path, "s");
+    report("items", (double)joint_plan_items(&joint), "items");
+    report("plan-message", (double)tree.largest, "bytes");
+    joint_plan_free(&joint);
+    while (part_count > 0)
+        joint_plan_free(&parts[--part_count]);
+    held_free(&held);
+}
+
+static dcp_status encode_own(void *context, uint32_t rank, const struct write_orders *orders)
+{
+    (void)rank;
+    return write_orders_encode(orders, context);
+}
+
+/* What a rank does from the second save of the same structure on, before and after the one small
+ * exchange. */
+static void plan_again(const struct held *held, const struct buffer *own)
+{
+    dcp_save_options options = {.thread_count = 1};
+    struct write_orders orders;
+    dcp_save_plan_cache *cache;
+    uint64_t id;
+    bool grown;
+    check(dcp_save_plan_cache_new(&cache));
+    check(write_orders_decode(own->data, own->size, &held->plan, &orders));
+    check(plan_cache_keep(cache, 1, &options, &held->plan, &orders, own->data, own->size));
+    write_orders_free(&orders);
+    int64_t start = clock_monotonic_ns();
+    check(plan_cache_look(cache, &options, &held->plan, &id, &orders, &grown));
+    report("again", seconds_since(start), "s");
+    if (id != 1)
+        errx(1, "the plan was not known again");
+    write_orders_free(&orders);
+    dcp_save_plan_cache_free(cache);
+}
+
+/* A save that a rank plans alone, and the next one, whose plan is the same. */
+static void plan_alone(const struct model *model, int ranks)
+{
+    uint32_t rank = ranks > 1;
+    struct held held;
+    struct joint_plan joint;
+    struct buffer own;
+    struct save_plan_options options = {.thread_count = 1, .layout = layout};
+    struct order_sink sink = {.take = encode_own, .context = &own, .only_rank = rank};
+    bool tells;
+    uint64_t digest, lengths;
+    buffer_init(&own, 0);
+    held_new(model, (int)rank, ranks, &held);
+    int64_t start = clock_monotonic_ns();
+    check(save_plan_tells_all(&held.plan, rank, (uint32_t)ranks, &tells, &digest, &lengths));
+    joint_plan_init(&joint, (uint32_t)ranks);
+    check(joint_plan_add_all(&joint, &held.plan));
+    check(joint_plan_merge(&joint, &options, &sink, NULL));
+    report("alone", seconds_since(start), "s");
+    if (!tells)
+        errx(1, "the plan of one rank does not tell what all hold");
+    joint_plan_free(&joint);
+    plan_again(&held, &own);
+    buffer_free(&own);
+    held_free(&held);
 }
 
 static void pass_metadata(const struct metadata *metadata, struct metadata *decoded)
@@ -213,11 +343,8 @@ int main(int argument_count, char **arguments)
         errx(2, "usage: bench_plan RANKS weights|optimizer < TENSORS");
     model.optimizer = strcmp(arguments[2], "optimizer") == 0;
     read_model(&model);
-    struct buffer *messages = checked(memory_allocate_zeroed((size_t)ranks, sizeof *messages));
     struct metadata metadata, decoded;
-    encode_plans(&model, ranks, messages);
-    merge_plans(ranks, messages, &metadata);
-    memory_release(messages);
+    plan_gathered(&model, ranks, &metadata);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     report("coordinator-memory", (double)usage.ru_maxrss * 1024, "bytes");
@@ -227,6 +354,7 @@ int main(int argument_count, char **arguments)
     report("memory", (double)usage.ru_maxrss * 1024, "bytes");
     plan_load(&model, ranks, &decoded);
     metadata_free(&decoded);
+    plan_alone(&model, ranks);
     for (size_t i = 0; i < model.count; i++)
         memory_release(model.tensors[i].name);
     memory_release(model.tensors);

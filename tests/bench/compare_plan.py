@@ -12,11 +12,17 @@ Workloads:
 Without any: the first three.
 
 Each rank holds rows of every tensor.  Measures:
-    coordinator       from the plans of all ranks, as they were sent, to the orders for all ranks
-    coordinator RSS   the largest memory of the process up to there
+    coordinator       from the plans that come in, as they were sent, to the orders for all ranks
+    coordinator RSS   the largest memory of the process up to there; ours has passed on the plans
+                      of all ranks by then, one after the other
     encode, decode    the .metadata file, as bytes in memory
-    plan message      what one rank sends
-    load plan         what one rank of a job of another size has to read (ours alone)
+    plan message      the largest that a rank sends
+Ours alone:
+    tree              what the coordinator waits for while ranks unite their plans, if each has a
+                      processor of its own, the time on the wires aside
+    alone             what a rank needs that finds its orders without being sent any
+    again             what a rank needs when nothing has changed since the save before
+    load plan         what one rank of a job of another size has to read
 
 PyTorch does DefaultSavePlanner.create_global_plan, with deduplication and validation, between
 unpickling and pickling the plans.  It gets every n-th of the tensors, such that there are at
@@ -35,8 +41,9 @@ import model_params
 HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 TITLES = {"coordinator": "coordinator", "coordinator-memory": "coordinator RSS", "encode": "encode .metadata",
-          "decode": "decode .metadata", "plan-message": "plan message", "load-plan": "load plan",
-          "local-plan": "local plan", "memory": "RSS", "metadata-bytes": ".metadata"}
+          "decode": "decode .metadata", "plan-message": "plan message", "memory": "RSS",
+          "metadata-bytes": ".metadata", "tree": "tree", "alone": "alone", "again": "again",
+          "load-plan": "load plan"}
 # What does not grow with the number of items as it does for the whole.
 SCALED = ("coordinator", "encode", "decode", "plan-message", "metadata-bytes")
 
