@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ranks.h"
+#include "group/collective.h"
 
 /* What the odd rank does differently. */
 enum oddity {
@@ -22,6 +23,10 @@ enum oddity {
     ODD_OTHER_KIND,
     ODD_OVERLAP,
     ODD_HOLE,
+    ODD_OUTSIDE,
+    ODD_EMPTY,
+    ODD_OPTION,
+    ODD_CACHE,
     ODD_OTHER_PATH,
     ODD_BAD_OPTION,
     ODD_COMPRESSION,
@@ -29,10 +34,20 @@ enum oddity {
     ODD_ABSENT
 };
 
+/* How a save would be planned if no rank were odd. */
+enum way {
+    WAY_TREE,    /* plans are gathered along a tree */
+    WAY_AT_ONCE, /* the group's ranks cannot send to each other */
+    WAY_ALONE,   /* tensors say how all ranks hold them */
+    WAY_REUSED,  /* as the save before */
+    WAYS
+};
+
 struct trial {
     enum oddity oddity;
     int odd_rank;
     bool loads;
+    enum way way;
 };
 
 static dcp_status fail_state_dict(void *context, dcp_state *into)
@@ -42,8 +57,11 @@ static dcp_status fail_state_dict(void *context, dcp_state *into)
     return dcp_error_set(DCP_ERR_CALLBACK, "no state today");
 }
 
-static void build(dcp_state *root, const struct rank *self, enum oddity oddity, float *data)
+static void build(dcp_state *root, const struct rank *self, enum oddity oddity, bool meshed,
+                  float *data)
 {
+    const dcp_placement rows = dcp_shard(0);
+    const dcp_mesh mesh = {.ndim = 1, .shape = {3}, .rank = self->rank};
     dcp_tensor tensor = {.dtype = DCP_F32,
                          .ndim = 1,
                          .sharded = true,
@@ -52,6 +70,10 @@ static void build(dcp_state *root, const struct rank *self, enum oddity oddity, 
                          .sizes = {4},
                          .data = data};
     dcp_stateful stateful = {fail_state_dict, NULL, NULL};
+    if (meshed)
+        must(dcp_mesh_shard(&mesh, &tensor, &rows));
+    if (oddity == ODD_EMPTY)
+        return;
     if (oddity == ODD_OTHER_SHAPE)
         tensor.global_shape[0] = 13;
     if (oddity == ODD_OTHER_DTYPE)
@@ -60,12 +82,31 @@ static void build(dcp_state *root, const struct rank *self, enum oddity oddity, 
         tensor.offsets[0] = self->rank > 0 ? self->rank * 4 - 1 : 1;
     if (oddity == ODD_HOLE)
         tensor.sizes[0] = 3;
+    if (oddity == ODD_OUTSIDE)
+        tensor.offsets[0] = 9;
     if (oddity == ODD_STATEFUL)
         dcp_state_stateful(root, "stuck", &stateful);
     if (oddity == ODD_OTHER_KIND)
         dcp_state_int(root, "w", 3);
     else
         dcp_state_tensor(root, "w", &tensor);
+}
+
+/* A save that all ranks agree about, so that the next one could be planned alike. */
+static dcp_status save_before(struct rank *self, dcp_save_plan_cache *cache, float *data)
+{
+    char path[1024];
+    dcp_save_options save = {.group = self->group,
+                             .timeout_seconds = 20,
+                             .plan_cache = cache,
+                             .skip_sync = true,
+                             .overwrite = DCP_OVERWRITE_REPLACE};
+    dcp_state *root = dcp_state_new();
+    snprintf(path, sizeof path, "%s-before", self->path);
+    build(root, self, ODD_NOTHING, false, data);
+    dcp_status status = dcp_save(root, path, &save);
+    dcp_state_free(root);
+    return status;
 }
 
 static dcp_status trial_body(struct rank *self)
@@ -78,6 +119,7 @@ static dcp_status trial_body(struct rank *self)
     dcp_save_options save = {.group = self->group, .timeout_seconds = 20};
     dcp_load_options load = {.group = self->group, .timeout_seconds = 20};
     const char *path = self->path;
+    dcp_save_plan_cache *cache = NULL;
 
     if (trial->oddity == ODD_ABSENT)
         save.timeout_seconds = load.timeout_seconds = 1;
@@ -91,13 +133,23 @@ static dcp_status trial_body(struct rank *self)
         snprintf(other, sizeof other, "%s-other", path);
         path = other;
     }
-    build(root, self, oddity, data);
+    if (oddity == ODD_OPTION)
+        save.replicas = DCP_REPLICAS_LOWEST;
+    if (trial->way == WAY_AT_ONCE)
+        self->group->operations.all_to_all = NULL;
+    if (trial->way == WAY_REUSED || oddity == ODD_CACHE)
+        must(dcp_save_plan_cache_new(&cache));
+    save.plan_cache = cache;
     dcp_status status = DCP_OK;
-    if (oddity != ODD_ABSENT) {
+    if (trial->way == WAY_REUSED)
+        status = save_before(self, cache, data);
+    build(root, self, oddity, trial->way == WAY_ALONE, data);
+    if (status == DCP_OK && oddity != ODD_ABSENT) {
         dcp_state *given = oddity == ODD_NO_STATE ? NULL : root;
         status = trial->loads ? dcp_load(given, path, &load, NULL) : dcp_save(given, path, &save);
     }
     dcp_state_free(root);
+    dcp_save_plan_cache_free(cache);
     return status;
 }
 
@@ -120,41 +172,54 @@ static void expect_all(const char *path, struct trial trial, dcp_status expected
     }
 }
 
+static void expect_save(const char *path, enum way way, enum oddity oddity, dcp_status expected,
+                        const char *text)
+{
+    expect_all(path, (struct trial){.oddity = oddity, .way = way}, expected, text);
+}
+
+/* Whichever way the ranks would go, they end with the same error, which says who differs in what.
+ */
 static void test_save(void **state)
 {
     const char *path = path_in(state, "c");
-    expect_all(path, (struct trial){ODD_NO_STATE, 0, false}, DCP_ERR_ARGUMENT, "NULL");
-    expect_all(path, (struct trial){ODD_OTHER_SHAPE, 0, false}, DCP_ERR_SHAPE, "w");
-    expect_all(path, (struct trial){ODD_OTHER_DTYPE, 0, false}, DCP_ERR_DTYPE, "int32");
-    expect_all(path, (struct trial){ODD_OTHER_KIND, 0, false}, DCP_ERR_KIND, "w");
-    expect_all(path, (struct trial){ODD_OVERLAP, 0, false}, DCP_ERR_OVERLAP, "w");
-    expect_all(path, (struct trial){ODD_HOLE, 0, false}, DCP_ERR_COVERAGE, "w");
-    expect_all(path, (struct trial){ODD_OTHER_PATH, 0, false}, DCP_ERR_ARGUMENT, "-other");
-    expect_all(path, (struct trial){ODD_BAD_OPTION, 0, false}, DCP_ERR_ARGUMENT, "thread_count");
-#if DCP_HAVE_ZSTD
-    expect_all(path, (struct trial){ODD_COMPRESSION, 0, false}, DCP_ERR_ARGUMENT,
-               "all ranks must pass the same");
-#else
-    expect_all(path, (struct trial){ODD_COMPRESSION, 0, false}, DCP_ERR_UNSUPPORTED, "DCP_ZSTD");
-#endif
-    expect_all(path, (struct trial){ODD_STATEFUL, 0, false}, DCP_ERR_CALLBACK, "no state today");
+    for (enum way way = 0; way < WAYS; way++) {
+        expect_save(path, way, ODD_NO_STATE, DCP_ERR_ARGUMENT, "NULL");
+        expect_save(path, way, ODD_OTHER_SHAPE, DCP_ERR_SHAPE, "[13] on rank ");
+        expect_save(path, way, ODD_OTHER_DTYPE, DCP_ERR_DTYPE, "int32 on rank ");
+        expect_save(path, way, ODD_OTHER_KIND, DCP_ERR_KIND, "an object on rank ");
+        expect_save(path, way, ODD_OVERLAP, DCP_ERR_OVERLAP, "\"w\": [");
+        expect_save(path, way, ODD_HOLE, DCP_ERR_COVERAGE, "\"w\": no rank holds [");
+        expect_save(path, way, ODD_EMPTY, DCP_ERR_COVERAGE, "\"w\": no rank holds [");
+        expect_save(path, way, ODD_OUTSIDE, DCP_ERR_ARGUMENT, "\"w\"");
+        expect_save(path, way, ODD_OTHER_PATH, DCP_ERR_ARGUMENT, "-other");
+        expect_save(path, way, ODD_BAD_OPTION, DCP_ERR_ARGUMENT, "thread_count");
+        expect_save(path, way, ODD_OPTION, DCP_ERR_ARGUMENT, "replicas is ");
+        expect_save(path, way, ODD_STATEFUL, DCP_ERR_CALLBACK, "no state today");
+    }
+    expect_save(path, WAY_TREE, ODD_CACHE, DCP_ERR_ARGUMENT, "plan_cache is ");
 }
 
 static void test_load(void **state)
 {
     const char *path = path_in(state, "c");
     struct rank ranks[RANKS_MAX];
-    struct trial trial = {ODD_NOTHING, 0, false};
+    struct trial trial = {.oddity = ODD_NOTHING};
     ranks_run(ranks, 3, path, trial_body, &trial);
     for (int r = 0; r < 3; r++)
         if (ranks[r].status != DCP_OK)
             fail_msg("rank %d: %s", r, ranks[r].message);
-    expect_all(path, (struct trial){ODD_NO_STATE, 0, true}, DCP_ERR_ARGUMENT, "NULL");
-    expect_all(path, (struct trial){ODD_OTHER_SHAPE, 0, true}, DCP_ERR_SHAPE, "[13]");
-    expect_all(path, (struct trial){ODD_OTHER_DTYPE, 0, true}, DCP_ERR_DTYPE, "int32");
-    expect_all(path, (struct trial){ODD_OTHER_KIND, 0, true}, DCP_ERR_KIND, "w");
-    expect_all(path, (struct trial){ODD_BAD_OPTION, 0, true}, DCP_ERR_ARGUMENT, "verification");
-    expect_all(path, (struct trial){ODD_STATEFUL, 0, true}, DCP_ERR_CALLBACK, "no state today");
+    expect_all(path, (struct trial){.oddity = ODD_NO_STATE, .loads = true}, DCP_ERR_ARGUMENT,
+               "NULL");
+    expect_all(path, (struct trial){.oddity = ODD_OTHER_SHAPE, .loads = true}, DCP_ERR_SHAPE,
+               "[13]");
+    expect_all(path, (struct trial){.oddity = ODD_OTHER_DTYPE, .loads = true}, DCP_ERR_DTYPE,
+               "int32");
+    expect_all(path, (struct trial){.oddity = ODD_OTHER_KIND, .loads = true}, DCP_ERR_KIND, "w");
+    expect_all(path, (struct trial){.oddity = ODD_BAD_OPTION, .loads = true}, DCP_ERR_ARGUMENT,
+               "verification");
+    expect_all(path, (struct trial){.oddity = ODD_STATEFUL, .loads = true}, DCP_ERR_CALLBACK,
+               "no state today");
 }
 
 /* One rank never comes: everyone else gives up within the deadline and names it, and no checkpoint
@@ -163,7 +228,8 @@ static void test_absent_rank(void **state)
 {
     struct timespec start, end;
     clock_gettime(CLOCK_MONOTONIC, &start);
-    expect_all(path_in(state, "c"), (struct trial){ODD_ABSENT, 0, false}, DCP_ERR_TIMEOUT, "rank");
+    expect_all(path_in(state, "c"), (struct trial){.oddity = ODD_ABSENT, .loads = false},
+               DCP_ERR_TIMEOUT, "rank");
     clock_gettime(CLOCK_MONOTONIC, &end);
     assert_true(end.tv_sec - start.tv_sec <= 3 * 2);
     assert_int_not_equal(access(path_in(state, "c/.metadata"), F_OK), 0);

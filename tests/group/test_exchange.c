@@ -19,7 +19,15 @@
 
 static const dcp_collective call = {"exchanging", 60};
 
-enum exchange { EXCHANGE_GATHER, EXCHANGE_SCATTER, EXCHANGE_BROADCAST, EXCHANGE_AGREE, EXCHANGES };
+enum exchange {
+    EXCHANGE_GATHER,
+    EXCHANGE_SCATTER,
+    EXCHANGE_BROADCAST,
+    EXCHANGE_SHARE,
+    EXCHANGE_PASS,
+    EXCHANGE_AGREE,
+    EXCHANGES
+};
 
 /* Messages that every rank can compute: bytes of a generator seeded by all that matters. */
 struct message_generator {
@@ -126,6 +134,45 @@ static dcp_status broadcast_and_check(dcp_group *group, uint64_t seed, uint64_t 
     return status;
 }
 
+static dcp_status share_and_check(dcp_group *group, uint64_t seed, uint64_t step, int root,
+                                  dcp_status mine)
+{
+    unsigned char record[GROUP_RECORD_MAX];
+    const unsigned char *records;
+    size_t size = 1 + (size_t)root * 40 % GROUP_RECORD_MAX;
+    for (size_t i = 0; i < size; i++)
+        record[i] = (unsigned char)(seed + step + i + (uint64_t)dcp_group_rank(group) * 7);
+    dcp_status status = group_share(group, &call, mine, record, size, &records);
+    for (int rank = 0; rank < dcp_group_size(group) && status == DCP_OK; rank++)
+        for (size_t i = 0; i < size && status == DCP_OK; i++)
+            if (records[(size_t)rank * size + i] !=
+                (unsigned char)(seed + step + i + (uint64_t)rank * 7))
+                status = dcp_error_set(DCP_ERR_INTERNAL, "wrong record of rank %d", rank);
+    return status;
+}
+
+/* Some ranks pass on to the one after them. */
+static dcp_status pass_and_check(dcp_group *group, uint64_t seed, uint64_t step, int root,
+                                 dcp_status mine)
+{
+    struct buffer payload, received;
+    int rank = dcp_group_rank(group), size = dcp_group_size(group);
+    int to = (rank + root) % 3 != 0 && size > 1 ? (rank + 1) % size : -1;
+    int from = (rank + size - 1) % size;
+    buffer_init(&payload, 0);
+    buffer_init(&received, 0);
+    if (mine == DCP_OK && to >= 0)
+        mine = message_of(seed, step, rank, &payload);
+    dcp_status status = group_pass(group, &call, mine, to, payload.data, payload.size, &received);
+    if (status == DCP_OK && (from + root) % 3 != 0 && size > 1)
+        status = check_message(seed, step, from, received.data, received.size);
+    else if (received.size != 0)
+        status = dcp_error_set(DCP_ERR_INTERNAL, "something received that was not for this rank");
+    buffer_free(&payload);
+    buffer_free(&received);
+    return status;
+}
+
 static dcp_status exchange_and_check(dcp_group *group, enum exchange exchange, uint64_t seed,
                                      uint64_t step, int root, dcp_status mine)
 {
@@ -136,6 +183,10 @@ static dcp_status exchange_and_check(dcp_group *group, enum exchange exchange, u
         return scatter_and_check(group, seed, step, root, mine);
     case EXCHANGE_BROADCAST:
         return broadcast_and_check(group, seed, step, root, mine);
+    case EXCHANGE_SHARE:
+        return share_and_check(group, seed, step, root, mine);
+    case EXCHANGE_PASS:
+        return pass_and_check(group, seed, step, root, mine);
     default:
         return group_agree(group, &call, mine);
     }
@@ -297,6 +348,7 @@ static dcp_status one_leaves(struct thread_rank *self)
         return DCP_OK;
     struct buffer received, payloads[RANKS_MAX];
     struct group_messages all = {0};
+    const unsigned char *records;
     buffer_init(&received, 0);
     for (int rank = 0; rank < RANKS_MAX; rank++)
         buffer_init(&payloads[rank], 0);
@@ -307,6 +359,10 @@ static dcp_status one_leaves(struct thread_rank *self)
         status = group_scatter(self->group, &short_call, 0, DCP_OK, payloads, &received);
     else if (failure->exchange == EXCHANGE_BROADCAST)
         status = group_broadcast(self->group, &short_call, 0, DCP_OK, "a", 1, &received);
+    else if (failure->exchange == EXCHANGE_SHARE)
+        status = group_share(self->group, &short_call, DCP_OK, "a", 1, &records);
+    else if (failure->exchange == EXCHANGE_PASS)
+        status = group_pass(self->group, &short_call, DCP_OK, self->rank - 1, "a", 1, &received);
     else
         status = group_agree(self->group, &short_call, DCP_OK);
     group_messages_free(&all);
