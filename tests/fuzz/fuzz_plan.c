@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The messages that ranks send each other while they plan. Input: two bytes of length, a save plan
- * of that length, and write orders for it or load differences. What is decoded must survive
- * encoding, and what a merge makes of a plan must be accepted by the rank that sent it. */
+ * of that length, and write orders for it, a joint plan, or load differences. What is decoded must
+ * survive encoding, what a merge makes of a plan must be accepted by the rank that sent it, and
+ * what it makes of a joint plan must be whole. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 #include "plan/load_plan.h"
 #include "plan/save_plan.h"
 
-enum { RANKS = 3 };
+enum { RANKS = 3, ITEMS_MAX = 1000 };
 
 static void require(bool condition)
 {
@@ -90,6 +91,45 @@ static void check_differences(const uint8_t *data, size_t size)
     load_differences_free(&differences);
 }
 
+static dcp_status ignore_orders(void *context, uint32_t rank, const struct write_orders *orders)
+{
+    (void)context;
+    (void)rank;
+    (void)orders;
+    return DCP_OK;
+}
+
+/* A few bytes may tell of very many items. */
+static void merge_joint(const struct joint_plan *joint)
+{
+    struct metadata metadata;
+    struct save_plan_options options = {.thread_count = 2, .layout = layout};
+    struct order_sink sink = {.take = ignore_orders};
+    if (joint_plan_items(joint) > ITEMS_MAX)
+        return;
+    if (joint_plan_merge(joint, &options, &sink, &metadata) == DCP_OK)
+        for (size_t i = 0; i < metadata.count; i++)
+            require(metadata_check_entry(&metadata.entries[i]) == DCP_OK);
+    metadata_free(&metadata);
+}
+
+static void check_joint_plan(const uint8_t *data, size_t size)
+{
+    struct joint_plan joint, again;
+    struct buffer bytes;
+    if (joint_plan_decode(data, size, RANKS, &joint) == DCP_OK) {
+        buffer_init(&bytes, 0);
+        require(joint_plan_encode(&joint, &bytes) == DCP_OK);
+        require(joint_plan_decode(bytes.data, bytes.size, RANKS, &again) == DCP_OK);
+        require(again.count == joint.count);
+        require(joint_plan_items(&again) == joint_plan_items(&joint));
+        joint_plan_free(&again);
+        buffer_free(&bytes);
+        merge_joint(&joint);
+    }
+    joint_plan_free(&joint);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct save_plan plan;
@@ -110,6 +150,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         write_orders_free(&orders);
     }
     save_plan_free(&plan);
+    check_joint_plan(rest, rest_size);
     check_differences(rest, rest_size);
     return 0;
 }
