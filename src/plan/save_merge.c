@@ -60,7 +60,7 @@ static dcp_status run(struct merge *merge, const struct joint_plan *joint,
 dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
                             const struct order_sink *sink, struct metadata *metadata)
 {
-    struct metadata numbers;
+    struct metadata numbers = {0};
     struct merge merge = {.rank_count = joint->rank_count,
                           .options = options,
                           .metadata = metadata != NULL ? metadata : &numbers};

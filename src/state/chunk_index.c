@@ -66,8 +66,8 @@ dcp_status chunk_index_reserve(struct arena *arena, struct state_tensor *tensor)
     struct chunk_run *run = &tensor->index->runs[number];
     if (run->order != NULL)
         return DCP_OK;
-    size_t starts[LAYERS_MAX + 1], counts[LAYERS_MAX], length = run_length(number);
-    size_t nodes = starts[list_layers(length, starts, counts)];
+    size_t starts[LAYERS_MAX + 1] = {0}, counts[LAYERS_MAX], length = run_length(number);
+    size_t layers = list_layers(length, starts, counts), nodes = starts[layers];
     run->bounds =
         arena_allocate_array(arena, nodes, 2 * (size_t)tensor->ndim * sizeof *run->bounds);
     run->order = run->bounds ? arena_allocate_array(arena, length, sizeof *run->order) : NULL;

@@ -161,6 +161,7 @@ static dcp_status check_overlap(const struct state_tensor *tensor, const struct 
     size_t chunk;
     if (!chunk_index_find(tensor, box, &chunk))
         return DCP_OK;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): one was found, so there are some */
     struct box other = {tensor->ndim, tensor->chunks[chunk].offsets, tensor->chunks[chunk].sizes};
     return dcp_error_set(DCP_ERR_OVERLAP, "the chunk %s overlaps the chunk %s",
                          box_format(box, first, sizeof first),

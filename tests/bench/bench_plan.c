@@ -338,7 +338,7 @@ static void plan_load(const struct model *model, int ranks, const struct metadat
 int main(int argument_count, char **arguments)
 {
     struct model model = {0};
-    int ranks = argument_count == 3 ? atoi(arguments[1]) : 0;
+    int ranks = argument_count == 3 ? (int)strtol(arguments[1], NULL, 10) : 0;
     if (ranks < 1)
         errx(2, "usage: bench_plan RANKS weights|optimizer < TENSORS");
     model.optimizer = strcmp(arguments[2], "optimizer") == 0;
