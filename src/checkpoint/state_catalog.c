@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/state_catalog.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +109,8 @@ void state_catalog_free(struct state_catalog *catalog)
 
 int state_catalog_owner(const struct metadata *metadata, const struct metadata_piece *piece)
 {
-    return atoi(metadata->files[piece->file]);
+    long rank = strtol(metadata->files[piece->file], NULL, 10);
+    return rank >= 0 && rank <= INT_MAX ? (int)rank : -1;
 }
 
 dcp_status state_catalog_elements(const struct catalog_source *source, struct buffer *buffer,

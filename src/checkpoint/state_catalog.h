@@ -22,7 +22,7 @@ struct state_catalog {
 dcp_status state_catalog_make(const struct flat_state *flat, int rank,
                               struct state_catalog *catalog);
 void state_catalog_free(struct state_catalog *catalog);
-/* The rank that has a piece. */
+/* The rank that has a piece; -1 if none can. */
 int state_catalog_owner(const struct metadata *metadata, const struct metadata_piece *piece);
 /* The elements of a chunk, dense, on the host: the chunk's own memory if it is so, else in buffer.
  */

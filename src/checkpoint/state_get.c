@@ -84,7 +84,7 @@ static dcp_status bring_to_host(dcp_state *node)
         chunk->device = (dcp_device){0};
         if (status == DCP_OK)
             status = node_chunk_allocate(node, c);
-        if (status == DCP_OK && size > 0)
+        if (status == DCP_OK && chunk->data)
             memcpy(chunk->data, elements, size);
         buffer_free(&bytes);
         RETURN_IF_ERROR(status);

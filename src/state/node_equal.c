@@ -116,6 +116,14 @@ static dcp_status tensors_equal(const struct state_tensor *a, const struct state
     return DCP_OK;
 }
 
+static bool bits_equal(double left, double right)
+{
+    uint64_t bits[2];
+    memcpy(&bits[0], &left, sizeof left);
+    memcpy(&bits[1], &right, sizeof right);
+    return bits[0] == bits[1];
+}
+
 /* What of a pair can be told without its children, which are put on the list. */
 static dcp_status compare(struct pairs *pairs, const dcp_state *left, const dcp_state *right,
                           bool *equal)
@@ -133,10 +141,11 @@ static dcp_status compare(struct pairs *pairs, const dcp_state *left, const dcp_
         *equal = integers_equal(left, right);
         return DCP_OK;
     case DCP_KIND_FLOAT:
-        *equal = memcmp(&left->as.number, &right->as.number, sizeof left->as.number) == 0;
+        *equal = bits_equal(left->as.number, right->as.number);
         return DCP_OK;
     case DCP_KIND_COMPLEX:
-        *equal = memcmp(&left->as.complex, &right->as.complex, sizeof left->as.complex) == 0;
+        *equal = bits_equal(left->as.complex.real, right->as.complex.real) &&
+                 bits_equal(left->as.complex.imaginary, right->as.complex.imaginary);
         return DCP_OK;
     case DCP_KIND_DTYPE:
         *equal = left->as.dtype == right->as.dtype;

@@ -29,6 +29,7 @@ struct layout {
 struct job {
     const struct layout *layout;
     bool saves;
+    dcp_reading reading;
 };
 
 static void add_placements(struct layout *layouts, int *count, int first, int second)
@@ -155,7 +156,7 @@ static dcp_status body(struct rank *self)
 {
     const struct job *job = self->context;
     dcp_save_options save = {.group = self->group, .timeout_seconds = 60};
-    dcp_load_options load = {.group = self->group, .timeout_seconds = 60};
+    dcp_load_options load = {.group = self->group, .timeout_seconds = 60, .reading = job->reading};
     struct memory *memory = calloc(1, sizeof *memory);
     dcp_state *root = dcp_state_new();
     dcp_status status = build(root, self, memory);
@@ -175,9 +176,18 @@ static dcp_status body(struct rank *self)
     return status;
 }
 
-static void run(const struct layout *layout, const char *path, bool saves)
+static void save(const struct layout *layout, const char *path)
 {
-    struct job job = {layout, saves};
+    struct job job = {.layout = layout, .saves = true};
+    ranks_must(layout->ranks, path, body, &job);
+}
+
+/* Each rank reading by itself, and ranks reading for each other. */
+static void load(const struct layout *layout, const char *path)
+{
+    struct job job = {.layout = layout, .reading = DCP_READING_DIRECT};
+    ranks_must(layout->ranks, path, body, &job);
+    job.reading = DCP_READING_COOPERATIVE;
     ranks_must(layout->ranks, path, body, &job);
 }
 
@@ -187,9 +197,9 @@ static void test_all_pairs(void **state)
     int count = make_layouts(layouts);
     for (int from = 0; from < count; from++) {
         const char *path = path_in(state, layouts[from].name);
-        run(&layouts[from], path, true);
+        save(&layouts[from], path);
         for (int to = 0; to < count; to++)
-            run(&layouts[to], path, false);
+            load(&layouts[to], path);
     }
 }
 
@@ -208,10 +218,10 @@ static void test_boxes(void **state)
         struct layout from = boxes(seed, 1 + (int)seed % 8),
                       other = boxes(seed + 1, 8 - from.ranks + 1);
         const char *path = path_in(state, from.name);
-        run(&from, path, true);
-        run(&from, path, false);
-        run(&other, path, false);
-        run(&layouts[seed * 5 % (uint32_t)count], path, false);
+        save(&from, path);
+        load(&from, path);
+        load(&other, path);
+        load(&layouts[seed * 5 % (uint32_t)count], path);
     }
 }
 

@@ -1,0 +1,27 @@
+# ls, cat and verify of several directories, and of stages: check_union.sh DCP FIXTURES SCRATCH
+set -eu
+dcp=$1 fixtures=$2 scratch=$3
+rm -rf "$scratch" && mkdir -p "$scratch/run"
+cp -r "$fixtures/shapes/ckpt" "$scratch/run/pp0"
+cp -r "$fixtures/objects/ckpt" "$scratch/run/pp1"
+
+fail() { echo "check_union.sh: $1" >&2; exit 1; }
+
+"$dcp" ls "$scratch/run" >"$scratch/stages"
+"$dcp" ls "$scratch/run/pp0" "$scratch/run/pp1" >"$scratch/named"
+cmp "$scratch/stages" "$scratch/named" || fail "stages and named directories list alike"
+tail -n 1 "$scratch/stages" | grep -q "^15 tensors, 5736 bytes, 61 objects$" || fail "both directories are listed"
+"$dcp" ls --json "$scratch/run" | grep -q '"file": "pp1/__0_0.distcp"' || fail "files are named with their directory"
+"$dcp" cat "$scratch/run/pp0" t02 >"$scratch/alone"
+"$dcp" cat "$scratch/run" t02 | cmp - "$scratch/alone" || fail "a tensor of the first directory"
+"$dcp" cat "$scratch/run/pp1" "$scratch/run/pp0" t02 | cmp - "$scratch/alone" || fail "a tensor of the second directory"
+"$dcp" verify "$scratch/run" | grep -q "^0 faults$" || fail "stages verify"
+"$dcp" verify "$scratch/run/pp1" "$scratch/run/pp0" | grep -q "^0 faults$" || fail "named directories verify"
+
+if "$dcp" ls "$fixtures/torch_2.7.1_single/ckpt" "$fixtures/torch_2.4.1_single/ckpt" 2>"$scratch/story"; then
+    fail "other values of a name are refused"
+fi
+grep -q "one value in .*2.7.1.* and another in .*2.4.1" "$scratch/story" || fail "both directories are named"
+rm "$scratch/run/pp0/.metadata"
+if "$dcp" verify "$scratch/run" >"$scratch/faults"; then fail "a stage that was interrupted is a fault"; fi
+grep -q "pp0" "$scratch/faults" || fail "the stage is named"
