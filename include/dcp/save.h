@@ -71,7 +71,23 @@ DCP_API dcp_status dcp_save_plan_cache_new(dcp_save_plan_cache **cache);
 /** NULL is allowed. */
 DCP_API void dcp_save_plan_cache_free(dcp_save_plan_cache *cache);
 
-/** Options of a save. All zero is the sensible default. Every rank must pass the same values. */
+/**
+ * Options of a save. All zero is the sensible default. Every rank must pass the same values.
+ *
+ * What PyTorch's DefaultSavePlanner, FileSystemWriter and save() call:
+ *
+ * | PyTorch | here |
+ * | --- | --- |
+ * | flatten_state_dict=False | `unflattened` |
+ * | flatten_sharded_tensors | always: a tensor is a set of boxes, however many meshes it is nested
+ * in | | dedup_replicated_tensors | always, as in PyTorch since 2.4; a planner may write otherwise
+ * | | dedup_save_to_lowest_rank=True | #DCP_REPLICAS_LOWEST; False: #DCP_REPLICAS_WHOLE | |
+ * enable_plan_caching | `plan_cache` | | planner, storage_writer | `planner`, `storage_writer` | |
+ * process_group | `group`: of all ranks or some; only its ranks call | | coordinator_rank |
+ * `coordinator`, in the group | | no_dist=True | `no_dist` | | single_file_per_rank=False |
+ * #DCP_FILE_PER_ITEM | | sync_files=False | `skip_sync` | | thread_count | `thread_count` | |
+ * overwrite=True | #DCP_OVERWRITE_REPLACE |
+ */
 typedef struct dcp_save_options {
     dcp_group *group;    /**< the ranks that save together; NULL: this process alone */
     int32_t coordinator; /**< rank that merges the plans and commits */
@@ -134,6 +150,12 @@ typedef struct dcp_save_options {
      * DCP_ERR_NO_MEMORY names the smallest that would do; to find that out, the plans are made
      * once more without a limit. See dcp_save_estimate(). */
     uint64_t memory_limit;
+
+    /** Without a `storage_writer`: the first of these whose validate_checkpoint_id takes the path
+     * for its checkpoint id; every rank must be given the path then. If there is none, the path is
+     * a directory, unless it begins with a "scheme://", which is an error (DCP_ERR_UNSUPPORTED). */
+    const dcp_storage_writer *const *storage_writers;
+    size_t storage_writer_count;
 } dcp_save_options;
 
 /**

@@ -225,9 +225,7 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
                                          given->progress_context, given->memory_limit);
     dcp_status status = options_check_save(given, &saving->options);
     status = status == DCP_OK ? started : status;
-    if (status == DCP_OK)
-        status = save_hooks_check(&saving->options);
-    save_hooks_init(&saving->hooks, &saving->options, status == DCP_OK);
+    status = save_hooks_init(&saving->hooks, &saving->options, saving->path, status);
     saving->rank = dcp_group_rank(saving->options.group);
     saving->coordinates = saving->rank == saving->options.coordinator;
     if (status == DCP_OK)

@@ -7,31 +7,52 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/saving.h"
+#include "checkpoint/storage_choose.h"
 
-static dcp_status read_tables(struct save_hooks *hooks, const dcp_save_options *options)
+static dcp_status takes_id(const void *table, const char *id, bool *takes)
 {
-    RETURN_IF_ERROR(
-        hooks_take(&hooks->planner, sizeof hooks->planner, options->planner, "dcp_save_planner"));
-    return hooks_take(&hooks->writer, sizeof hooks->writer, options->storage_writer,
-                      "dcp_storage_writer");
+    dcp_storage_writer writer;
+    if (!table)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "one of the storage writers is NULL");
+    RETURN_IF_ERROR(hooks_take(&writer, sizeof writer, table, "dcp_storage_writer"));
+    *takes = writer.validate_checkpoint_id && writer.validate_checkpoint_id(writer.context, id);
+    return DCP_OK;
 }
 
-dcp_status save_hooks_check(const dcp_save_options *options)
+/* A rank that was given no path goes by the coordinator's, which must then be a directory. */
+static dcp_status choose_storage(struct save_hooks *hooks, const dcp_save_options *options,
+                                 const char *path, const void **table)
 {
-    struct save_hooks probe;
-    return read_tables(&probe, options);
+    const struct storage_choices choices = {
+        .passed = options->storage_writer,
+        .several = (const void *const *)options->storage_writers,
+        .count = options->storage_writer_count,
+        .takes = takes_id,
+    };
+    *table = choices.passed;
+    hooks->storage_number = choices.passed ? STORAGE_PASSED : STORAGE_FILES;
+    if (!path || !*path)
+        return DCP_OK;
+    return storage_choose(&choices, path, table, &hooks->storage_number);
 }
 
-void save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options, bool usable)
+dcp_status save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options,
+                           const char *path, dcp_status status)
 {
+    const void *writer = NULL;
     plan_view_init(&hooks->plan);
     plan_view_init(&hooks->finished);
     name_table_init(&hooks->names);
     pthread_mutex_init(&hooks->mutex, NULL);
-    if (!usable)
-        return;
-    hooks->any = options->planner || options->storage_writer;
-    read_tables(hooks, options);
+    if (status == DCP_OK)
+        status = choose_storage(hooks, options, path, &writer);
+    if (status == DCP_OK)
+        status = hooks_take(&hooks->planner, sizeof hooks->planner, options->planner,
+                            "dcp_save_planner");
+    if (status == DCP_OK)
+        status = hooks_take(&hooks->writer, sizeof hooks->writer, writer, "dcp_storage_writer");
+    hooks->any = status == DCP_OK && (options->planner || writer);
+    return status;
 }
 
 void save_hooks_free(struct save_hooks *hooks)
@@ -101,11 +122,13 @@ static uint32_t hooks_present(const struct save_hooks *hooks)
 
 void save_hooks_append(const struct save_hooks *hooks, struct buffer *out)
 {
+    buffer_append_u64(out, hooks->storage_number);
     buffer_append_u32(out, hooks_present(hooks));
 }
 
 dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *reader)
 {
+    uint64_t number = reader_u64(reader);
     uint32_t theirs = reader_u32(reader), ours = hooks_present(hooks);
     if (reader->failed)
         return dcp_error_set(DCP_ERR_GROUP, "its plan is cut short");
@@ -121,5 +144,7 @@ dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *rea
                              "%s a save planner or storage writer, other than the coordinator: all "
                              "ranks must have the same",
                              theirs > ours ? "has" : "has no");
+    if (number != hooks->storage_number)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "has another storage writer than the coordinator");
     return DCP_OK;
 }

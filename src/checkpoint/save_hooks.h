@@ -15,7 +15,8 @@
 #include "storage/shard_writer.h"
 
 struct save_hooks {
-    bool any; /* else nothing of what follows is used */
+    bool any;                /* else nothing of what follows is used */
+    uint64_t storage_number; /* of storage_choose() */
     dcp_save_planner planner;
     dcp_storage_writer writer;
     dcp_storage_meta storage_meta;
@@ -38,10 +39,10 @@ struct save_hooks {
     int taken_count;
 };
 
-/* Whether the tables can be read at all. */
-dcp_status save_hooks_check(const dcp_save_options *options);
-/* usable: they have been found to be. */
-void save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options, bool usable);
+/* Copies the tables, of the storage that takes the path, unless status is a failure already. *hooks
+ * is safe to free in any case. */
+dcp_status save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options,
+                           const char *path, dcp_status status);
 void save_hooks_free(struct save_hooks *hooks);
 /* Which hooks there are, as a message has it; and whether those of another rank are the same. */
 void save_hooks_append(const struct save_hooks *hooks, struct buffer *out);

@@ -64,7 +64,7 @@ static void start_over(dcp_saving *saving)
     saving->results = fresh.results;
     saving->coordinator = fresh.coordinator;
     saving->planning = fresh.planning;
-    save_hooks_init(&saving->hooks, &saving->options, true);
+    save_hooks_init(&saving->hooks, &saving->options, saving->path, DCP_OK);
     metadata_init(&saving->coordinator.metadata);
 }
 

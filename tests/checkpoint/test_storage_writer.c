@@ -32,7 +32,7 @@ struct store {
     size_t count;
     int resets, set_ups, abandoned;
     size_t results;
-    bool mischief_done;
+    bool mischief; /* the last rank differs */
 };
 
 static void store_clear(struct store *store)
@@ -163,7 +163,8 @@ static dcp_status finish(void *context, dcp_saving *saving, const dcp_checkpoint
         size_t entry;
         must(dcp_entry_find(metadata, results[i].index.name, &entry));
         assert_non_null(strstr(results[i].location.path, results[i].index.name));
-        assert_int_equal(results[i].rank, results[i].location.path[4] - '0');
+        if (strncmp(results[i].location.path, "rank", 4) == 0)
+            assert_int_equal(results[i].rank, results[i].location.path[4] - '0');
     }
     store->results = result_count;
     return dcp_checkpoint_encode(metadata, append, new_blob(store, ".metadata"));
@@ -424,7 +425,7 @@ static void resolves_items(void **state)
     check_loads(path_in(state, "a"), DCP_VERIFY_READ);
 }
 
-/* ---- what cannot be ---- */
+/* ---- the choice by the id ---- */
 
 static dcp_status set_nowhere(void *context, dcp_saving *saving, const dcp_save_plan *plan)
 {
@@ -433,6 +434,62 @@ static dcp_status set_nowhere(void *context, dcp_saving *saving, const dcp_save_
     (void)plan;
     return DCP_OK;
 }
+
+static bool take_other(void *context, const char *checkpoint_id)
+{
+    (void)context;
+    return strncmp(checkpoint_id, "other:", 6) == 0;
+}
+
+static dcp_status choose_body(struct rank *self)
+{
+    struct store *store = self->context;
+    const dcp_storage_writer other = {
+        .size_of = sizeof other, .validate_checkpoint_id = take_other, .write_data = set_nowhere};
+    const dcp_storage_writer *writers[] = {&other, &store->writer};
+    dcp_save_options options = {.group = self->group,
+                                .timeout_seconds = 20,
+                                .storage_writers = writers,
+                                .storage_writer_count = 2};
+    dcp_state *root = dcp_state_new();
+    dcp_state_int(root, "rank", self->rank);
+    if (store->mischief && self->rank == 1)
+        options.storage_writer_count = 1;
+    dcp_status status = dcp_save(root, self->path, &options);
+    dcp_state_free(root);
+    return status;
+}
+
+static void chooses_by_the_id(void **state)
+{
+    struct store store;
+    struct rank ranks[RANKS_MAX];
+    store_init(&store);
+    store.writer.validate_checkpoint_id = validate;
+    store.writer.set_up_storage_writer = set_up;
+    store.writer.write_data = write_all;
+    store.writer.finish = finish;
+    ranks_must(2, "store:first", choose_body, &store);
+    assert_int_equal(store.count, 2);
+    store_clear(&store);
+    ranks_must(2, path_in(state, "a"), choose_body, &store);
+    assert_int_equal(store.count, 0);
+    assert_int_equal(access(path_in(state, "a"), F_OK), 0);
+
+    ranks_run(ranks, 2, "other:id", choose_body, &store);
+    assert_int_equal(ranks[1].status, DCP_ERR_ARGUMENT);
+    assert_non_null(strstr(ranks[1].message, "write_data did not say where"));
+    ranks_run(ranks, 2, "s3://bucket/key", choose_body, &store);
+    assert_int_equal(ranks[1].status, DCP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ranks[1].message, "no storage takes \"s3://bucket/key\""));
+    store.mischief = true;
+    ranks_run(ranks, 2, "store:first", choose_body, &store);
+    assert_int_equal(ranks[0].status, DCP_ERR_ARGUMENT);
+    assert_string_equal(ranks[0].message, ranks[1].message);
+    store_clear(&store);
+}
+
+/* ---- what cannot be ---- */
 
 static dcp_status locate(dcp_saving *saving, const dcp_save_plan *plan, const char *path,
                          uint64_t offset, uint64_t length)
@@ -586,11 +643,9 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(saves_into_memory),
-        TEST(puts_files_of_its_own_beside_our_metadata),
-        TEST(does_as_the_library_does),
-        TEST(resolves_items),
-        TEST(tells_every_rank_and_leaves_nothing),
+        TEST(saves_into_memory),        TEST(puts_files_of_its_own_beside_our_metadata),
+        TEST(does_as_the_library_does), TEST(resolves_items),
+        TEST(chooses_by_the_id),        TEST(tells_every_rank_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
