@@ -104,12 +104,12 @@ typedef struct dcp_save_options {
      * coordinator; borrowed. */
     const dcp_state *info;
 
-    uint32_t io; /**< of dcp_io: how shard files are written */
-
     dcp_figures *figures; /**< each rank's own; filled in when the save returns, if not NULL */
 
     dcp_progress_function progress; /**< is told how far this rank has come; NULL: nobody is */
     void *progress_context;
+
+    uint32_t io; /**< of dcp_io: how shard files are written */
 
     dcp_compression compression;
     /** Of zstd, up to 22: more is smaller and slower, below 0 is larger and faster; 0: the usual

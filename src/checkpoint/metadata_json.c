@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -48,46 +49,49 @@ static bool add_totals(cJSON *object, const struct metadata *metadata)
            add_integer(object, "tensor_bytes", (int64_t)bytes);
 }
 
-static dcp_status add_info(cJSON *object, const dcp_state *info, bool *added)
+/* What cJSON takes by itself: for the fields that are always there, and for each byte of info in
+ * the object, and while it is printed. */
+#define JSON_SIZE   ((size_t)16 << 10)
+#define INFO_COPIES 4
+
+static dcp_status info_text(const dcp_state *info, char **text)
 {
-    char *text = NULL;
-    *added = true;
+    *text = NULL;
     if (!info)
         return DCP_OK;
-    dcp_status status = dcp_state_to_json(info, 1 << 20, &text);
-    if (status != DCP_OK)
-        return error_prefix(status, "info for metadata.json");
-    *added = cJSON_AddRawToObject(object, "info", text) != NULL;
-    dcp_text_free(text);
-    return DCP_OK;
+    dcp_status status = dcp_state_to_json(info, 1 << 20, text);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "info for metadata.json");
+}
+
+static bool print(const struct metadata *metadata, const dcp_save_options *options, int world_size,
+                  const char *info, char **text)
+{
+    cJSON *object = cJSON_CreateObject();
+    char *printed = NULL;
+    if (object && cJSON_AddStringToObject(object, "format", "dcp") &&
+        cJSON_AddStringToObject(object, "library", "dcp " DCP_VERSION_STRING) &&
+        cJSON_AddStringToObject(object, "save_id", metadata->save_id) && add_time(object) &&
+        (!options->has_step || add_integer(object, "step", options->step)) &&
+        add_integer(object, "world_size", world_size) && add_totals(object, metadata) &&
+        (!info || cJSON_AddRawToObject(object, "info", info)))
+        printed = cJSON_Print(object);
+    *text = printed ? memory_copy_text(printed) : NULL;
+    cJSON_free(printed);
+    cJSON_Delete(object);
+    return *text != NULL;
 }
 
 dcp_status metadata_json_print(const struct metadata *metadata, const dcp_save_options *options,
                                int world_size, char **text)
 {
-    cJSON *object = cJSON_CreateObject();
-    char *printed = NULL;
-    bool info_added = false;
-    dcp_status status = DCP_ERR_NO_MEMORY;
+    char *info;
 
     *text = NULL;
-    if (!object || !cJSON_AddStringToObject(object, "format", "dcp") ||
-        !cJSON_AddStringToObject(object, "library", "dcp " DCP_VERSION_STRING) ||
-        !cJSON_AddStringToObject(object, "save_id", metadata->save_id) || !add_time(object) ||
-        (options->has_step && !add_integer(object, "step", options->step)) ||
-        !add_integer(object, "world_size", world_size) || !add_totals(object, metadata))
-        goto no_memory;
-    status = add_info(object, options->info, &info_added);
-    if (status != DCP_OK)
-        goto done;
-    printed = info_added ? cJSON_Print(object) : NULL;
-    *text = printed ? memory_copy_text(printed) : NULL;
-    if (*text)
-        goto done;
-no_memory:
-    status = error_no_memory(0, "metadata.json");
-done:
-    cJSON_free(printed);
-    cJSON_Delete(object);
-    return status;
+    RETURN_IF_ERROR(info_text(options->info, &info));
+    size_t beside = JSON_SIZE + INFO_COPIES * (info ? strlen(info) : 0);
+    void *charge = memory_allocate_beside(0, beside);
+    bool printed = charge && print(metadata, options, world_size, info, text);
+    memory_release(charge);
+    dcp_text_free(info);
+    return printed ? DCP_OK : error_no_memory(beside, "metadata.json");
 }

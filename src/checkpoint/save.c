@@ -125,6 +125,7 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
                                           saving->local.sources, &saving->how, results, &written);
     io_priority_leave(priority);
     rate_free(&rate);
+    saving->how.manners.write_rate = NULL;
     figures->syncing_seconds = written.syncing_seconds;
     figures->bytes_moved = written.bytes_written;
     figures->files = written.files;

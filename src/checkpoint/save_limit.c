@@ -123,7 +123,7 @@ dcp_status checkpoint_save_estimate(const struct file_ops *ops, dcp_state *state
                                "what a planner or storage writer needs is not known");
     memory_account_set_limit(saving.operation.account, 0);
     status = imagine(&saving, state, status, &mine, &all);
-    if (status == DCP_OK)
+    if (status == DCP_OK && estimate)
         tell(&saving, &mine, &all, estimate);
     saving_free(&saving);
     operation_finish(&saving.operation, NULL);

@@ -13,6 +13,7 @@
 
 #include "checkpoint/limit_states.h"
 #include "checkpoint/ranks.h"
+#include "fault/failing_allocator.h"
 
 struct trial {
     int kind;
@@ -135,15 +136,56 @@ static void test_ranks_that_disagree(void **state)
     ranks_must(2, path_in(state, "c"), save_with_own_limit, NULL);
 }
 
+static dcp_status save_within(const struct limit_state *made, const char *path, uint64_t limit)
+{
+    dcp_save_options options = {.memory_limit = limit, .overwrite = DCP_OVERWRITE_REPLACE};
+    return dcp_save(made->root, path, &options);
+}
+
+static dcp_status estimate(const struct limit_state *made, const char *path, uint64_t limit)
+{
+    dcp_save_options options = {.memory_limit = limit};
+    dcp_estimate told = {.size_of = sizeof told};
+    return dcp_save_estimate(made->root, path, &options, &told);
+}
+
+/* Every allocation fails in turn, once and from then on: an error, and nothing leaks. */
+static void expect_failures(dcp_status (*work)(const struct limit_state *, const char *, uint64_t),
+                            const char *path, uint64_t limit, dcp_status expected)
+{
+    struct limit_state made;
+    limit_state_make(&made, 0, 0, 1);
+    for (int from_then_on = 0; from_then_on < 2; from_then_on++) {
+        for (long n = 1;; n++) {
+            failing_allocator_install(n, from_then_on != 0);
+            dcp_status status = work(&made, path, limit);
+            bool reached = failing_allocator_reached();
+            assert_int_equal(failing_allocator_remove(), 0);
+            /* What is only tidied up after the commit may fail. */
+            assert_true(status == expected || (reached && status == DCP_ERR_NO_MEMORY));
+            if (!reached)
+                break;
+        }
+    }
+    limit_state_free(&made);
+}
+
+static void test_failing_allocations(void **state)
+{
+    expect_failures(estimate, path_in(state, "c"), 0, DCP_OK);
+    expect_failures(save_within, path_in(state, "c"), 4 << 20, DCP_OK);
+    expect_failures(save_within, path_in(state, "c"), 1, DCP_ERR_NO_MEMORY);
+}
+
 /* Bytes of this process's address space. */
 static uint64_t address_space(void)
 {
-    unsigned long pages = 0;
+    char pages[64] = "";
     FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || fscanf(file, "%lu", &pages) != 1)
+    if (!file || !fgets(pages, sizeof pages, file))
         return 0;
     fclose(file);
-    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+    return strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 /* What malloc takes more than it is asked for. */
@@ -197,11 +239,9 @@ static void test_in_little_address_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIMIT_TEST(test_every_state),
-        LIMIT_TEST(test_options),
-        LIMIT_TEST(test_compressed),
-        LIMIT_TEST(test_ranks_that_disagree),
-        LIMIT_TEST(test_in_little_address_space),
+        LIMIT_TEST(test_every_state),         LIMIT_TEST(test_options),
+        LIMIT_TEST(test_compressed),          LIMIT_TEST(test_ranks_that_disagree),
+        LIMIT_TEST(test_failing_allocations), LIMIT_TEST(test_in_little_address_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
