@@ -3,12 +3,14 @@
  * asked on standard input, one command a line: bench_ranks RANKS TENSORS COLUMNS
  *
  *   save DIR, load DIR, reshard DIR   a checkpoint
+ *   alone DIR, together DIR           a load of everything by every rank, which reads for itself,
+ *                                     or for the others as well
  *   write DIR, read DIR               the same bytes in the plainest way
  *   read_direct DIR                   the same around the page cache
  *   cool DIR                          out of the page cache
  *
- * Each is answered by a line with the seconds that it took the slowest rank, the bytes read, and
- * the memory that a rank needed at most beside its state. */
+ * Each is answered by a line with the seconds that it took the slowest rank, the bytes read, the
+ * memory that a rank needed at most beside its state, and the bytes that ranks gave each other. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,12 +24,13 @@
 #include "memory_use.h"
 #include "shared_group.h"
 
-enum { MOST_RANKS = 64, LINE = 4096 };
+enum { MOST_RANKS = SHARED_RANKS_MOST, LINE = 4096 };
 
 struct answer {
     double seconds;
     unsigned long long bytes_read;
     unsigned long long memory; /* more than before, at a time */
+    unsigned long long exchanged;
 };
 
 struct rank {
@@ -67,9 +70,11 @@ static void save(struct rank *rank, const char *path, struct answer *answer)
 
 /* Loads into a state, and makes sure, outside the time taken, that all of it arrived. */
 static void load(struct rank *rank, struct bench_state *state, const char *path, uint32_t io,
-                 struct answer *answer)
+                 dcp_reading reading, struct answer *answer)
 {
-    dcp_load_options options = {.group = rank->group, .io = io};
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_load_options options = {
+        .group = rank->group, .io = io, .reading = reading, .figures = &figures};
 
     bench_state_clear(state);
     unsigned long long before = memory_restart();
@@ -78,18 +83,21 @@ static void load(struct rank *rank, struct bench_state *state, const char *path,
     check(dcp_load(state->root, path, &options, NULL));
     answer->seconds = now() - start;
     answer->memory = memory_peak() - before;
+    answer->exchanged = figures.bytes_exchanged;
     if (!bench_state_is_filled(state))
         errx(1, "%s: what was loaded differs", path);
 }
 
-static void reshard(struct rank *rank, const char *path, struct answer *answer)
+/* Into a state that is divided otherwise. */
+static void load_divided(struct rank *rank, const char *path, int dim, dcp_reading reading,
+                         struct answer *answer)
 {
-    struct bench_state columns;
+    struct bench_state state;
 
-    bench_state_new(&columns, rank->count, rank->columns, 1, rank->rank, rank->ranks);
+    bench_state_new(&state, rank->count, rank->columns, dim, rank->rank, rank->ranks);
     /* What io_uring reads is in no counter of the process. */
-    load(rank, &columns, path, DCP_IO_POOL, answer);
-    bench_state_free(&columns);
+    load(rank, &state, path, DCP_IO_POOL, reading, answer);
+    bench_state_free(&state);
 }
 
 static size_t tensor_bytes(const struct rank *rank)
@@ -128,9 +136,13 @@ static struct answer execute(struct rank *rank, const char *command, const char 
     if (strcmp(command, "save") == 0)
         save(rank, path, &answer);
     else if (strcmp(command, "load") == 0)
-        load(rank, &rank->state, path, DCP_IO_AUTO, &answer);
+        load(rank, &rank->state, path, DCP_IO_AUTO, DCP_READING_AUTO, &answer);
     else if (strcmp(command, "reshard") == 0)
-        reshard(rank, path, &answer);
+        load_divided(rank, path, 1, DCP_READING_AUTO, &answer);
+    else if (strcmp(command, "alone") == 0)
+        load_divided(rank, path, -1, DCP_READING_DIRECT, &answer);
+    else if (strcmp(command, "together") == 0)
+        load_divided(rank, path, -1, DCP_READING_COOPERATIVE, &answer);
     else if (strcmp(command, "cool") == 0)
         disk_cool(path);
     else if (strcmp(command, "write") == 0 || strncmp(command, "read", 4) == 0)
@@ -179,8 +191,9 @@ static void conduct(const int *commands, int answers, int ranks)
             if (answer.memory > all.memory)
                 all.memory = answer.memory;
             all.bytes_read += answer.bytes_read;
+            all.exchanged += answer.exchanged;
         }
-        printf("%.6f %llu %llu\n", all.seconds, all.bytes_read, all.memory);
+        printf("%.6f %llu %llu %llu\n", all.seconds, all.bytes_read, all.memory, all.exchanged);
         fflush(stdout);
     }
 }

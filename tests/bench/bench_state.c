@@ -10,7 +10,7 @@ void bench_state_new(struct bench_state *state, size_t count, int64_t columns, i
                      int ranks)
 {
     dcp_mesh mesh = {.ndim = 1, .shape = {ranks}, .rank = rank};
-    dcp_placement placement = dcp_shard(dim);
+    dcp_placement placement = dim < 0 ? dcp_replicate() : dcp_shard(dim);
     char name[40];
 
     *state = (struct bench_state){

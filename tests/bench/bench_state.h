@@ -15,7 +15,7 @@ struct bench_state {
     dcp_state *root;
 };
 
-/* Divides by dimension 0 or 1. Exits if it cannot. */
+/* Divides by dimension 0 or 1; -1: every rank has everything. Exits if it cannot. */
 void bench_state_new(struct bench_state *state, size_t count, int64_t columns, int dim, int rank,
                      int ranks);
 void bench_state_free(struct bench_state *state);

@@ -12,7 +12,11 @@ enum { SLOT = 1 << 20 };
 struct shared_memory {
     pthread_barrier_t barrier;
     int size;
-    size_t most; /* of the sizes of a gather or scatter */
+    size_t most;   /* of the sizes of a gather or scatter */
+    struct range { /* of an all_to_all: what is sent, from the lowest offset to the highest end */
+        size_t start, end;
+    } sent[SHARED_RANKS_MOST];
+    struct range messages[SHARED_RANKS_MOST][SHARED_RANKS_MOST];
     unsigned char slots[];
 };
 
@@ -144,6 +148,62 @@ static dcp_status scatter(void *context, const dcp_collective *call, int root, c
     return DCP_OK;
 }
 
+/* Says where this rank's messages lie in what it sends. */
+static void tell_ranges(const struct shared_rank *self, const size_t *sizes, const size_t *offsets)
+{
+    struct range *sent = &self->shared->sent[self->rank];
+
+    *sent = (struct range){SIZE_MAX, 0};
+    for (int r = 0; r < self->shared->size; r++) {
+        struct range message = {offsets[r], offsets[r] + sizes[r]};
+        self->shared->messages[self->rank][r] = message;
+        if (sizes[r] > 0 && message.start < sent->start)
+            sent->start = message.start;
+        if (sizes[r] > 0 && message.end > sent->end)
+            sent->end = message.end;
+    }
+}
+
+/* Takes what the slot of a rank holds of its message, where what it sends has come to `start`. */
+static void take_message(const struct shared_rank *self, int from, size_t start, char *receive)
+{
+    const struct range *message = &self->shared->messages[from][self->rank];
+    size_t end = start + SLOT < message->end ? start + SLOT : message->end;
+    size_t begin = start > message->start ? start : message->start;
+
+    if (begin < end)
+        memcpy(receive + (begin - message->start), slot(self, from) + (begin - start), end - begin);
+}
+
+static dcp_status all_to_all(void *context, const dcp_collective *call, const void *send,
+                             const size_t *send_sizes, const size_t *send_offsets, void *receive,
+                             const size_t *receive_sizes, const size_t *receive_offsets)
+{
+    const struct shared_rank *self = context;
+    const struct range *sent = self->shared->sent;
+    bool left = true;
+
+    (void)call, (void)receive_sizes;
+    tell_ranges(self, send_sizes, send_offsets);
+    shared_barrier(self->shared);
+    for (size_t done = 0; left; done += SLOT) {
+        size_t start = sent[self->rank].start + done;
+        if (sent[self->rank].start < sent[self->rank].end && start < sent[self->rank].end)
+            memcpy(slot(self, self->rank), (const char *)send + start,
+                   piece(sent[self->rank].end, start));
+        shared_barrier(self->shared);
+        left = false;
+        for (int r = 0; r < self->shared->size; r++) {
+            if (sent[r].start >= sent[r].end || sent[r].end - sent[r].start <= done)
+                continue;
+            take_message(self, r, sent[r].start + done, (char *)receive + receive_offsets[r]);
+            left = left || sent[r].end - sent[r].start > done + SLOT;
+        }
+        shared_barrier(self->shared);
+    }
+    return DCP_OK;
+}
+
 static void close_rank(void *context)
 {
     free(context);
@@ -158,6 +218,7 @@ dcp_status shared_group_new(struct shared_memory *shared, int rank, dcp_group **
         .gather = gather,
         .scatter = scatter,
         .close = close_rank,
+        .all_to_all = all_to_all,
     };
     struct shared_rank *self = malloc(sizeof *self);
 

@@ -5,6 +5,9 @@
 
 #include <dcp.h>
 
+/* Most ranks of a group. */
+enum { SHARED_RANKS_MOST = 64 };
+
 struct shared_memory;
 
 /* What the processes share; to be made before they are forked. NULL: no memory. */

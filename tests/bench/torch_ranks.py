@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load and reshard.
+"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load, reshard and alone.
 
     python torch_ranks.py RANKS TENSORS COLUMNS
 """
@@ -22,27 +22,29 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.tensor import DTensor, Shard  # noqa: E402
 
 ROWS = 240
+DIVISION = {"reshard": 1, "alone": -1}
 
 
 def make_state(mesh, count, columns, dim, fill):
-    """Equal matrices, of which each rank makes only its own part."""
+    """Equal matrices, of which each rank makes only its own part; dim -1: each makes plain tensors of all."""
     rank, ranks = mesh.get_local_rank(), mesh.size()
     rows, cols = torch.arange(ROWS).unsqueeze(1), torch.arange(columns).unsqueeze(0)
-    rows, cols = (rows.chunk(ranks)[rank], cols) if dim == 0 else (rows, cols.chunk(ranks, 1)[rank])
+    if dim >= 0:
+        rows, cols = (rows.chunk(ranks)[rank], cols) if dim == 0 else (rows, cols.chunk(ranks, 1)[rank])
     model = {}
     for t in range(count):
         local = torch.full((rows.numel(), cols.numel()), float("nan"))
         if fill:
             local.copy_((t * 31 + rows * columns + cols) & 0xFFFFFF)
-        model["t%d" % t] = DTensor.from_local(
+        model["t%d" % t] = local if dim < 0 else DTensor.from_local(
             local, mesh, [Shard(dim)], run_check=False, shape=torch.Size((ROWS, columns)),
             stride=(columns, 1))
     return {"model": model}
 
 
 def same(state, other):
-    return all(torch.equal(value.to_local(), other["model"][name].to_local())
-               for name, value in state["model"].items())
+    return all(torch.equal(value.to_local(), other["model"][name].to_local()) if isinstance(value, DTensor)
+               else torch.equal(value, other["model"][name]) for name, value in state["model"].items())
 
 
 def bytes_read():
@@ -66,7 +68,7 @@ def memory_restart():
 def execute(command, path, state, mesh, count, columns):
     target = state
     if command != "save":
-        target = make_state(mesh, count, columns, 1 if command == "reshard" else 0, False)
+        target = make_state(mesh, count, columns, DIVISION.get(command, 0), False)
     before = bytes_read()
     memory = memory_restart()
     dist.barrier()
@@ -78,7 +80,7 @@ def execute(command, path, state, mesh, count, columns):
     seconds = time.perf_counter() - start
     answer = seconds, bytes_read() - before, memory_peak() - memory
     if command != "save":
-        wanted = make_state(mesh, count, columns, 1, True) if command == "reshard" else state
+        wanted = make_state(mesh, count, columns, DIVISION[command], True) if command in DIVISION else state
         if not same(target, wanted):
             sys.exit("%s: what was loaded differs" % path)
     return answer
