@@ -158,7 +158,7 @@ static void clean_up(struct dcp_saving *saving)
     vain = saving_agree(saving, "asking whether a failed save is visible", vain);
     if (vain == DCP_OK || (saving->coordinates && !saving->visible)) {
         save_hooks_abandon(saving);
-        if (save_hooks_own_files(&saving->hooks))
+        if (saving->session.path && save_hooks_own_files(&saving->hooks))
             shard_files_discard(&saving->session, saving->rank, saving->orders.file_count);
         saving_agree(saving, "cleaning up after a failed save", vain);
         if (saving->coordinates)
