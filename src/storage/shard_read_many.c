@@ -95,11 +95,12 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
     size_t most = count;
     for (size_t i = 0; i < count; i++)
         most += choose_parts(&tasks->requests[i], thread_count) - 1;
-    tasks->tasks = memory_allocate_array(most, sizeof *tasks->tasks);
-    if (!tasks->tasks)
-        return error_no_memory(most * sizeof *tasks->tasks, "a list of reads");
+    struct read_task *list = memory_allocate_array(most, sizeof *list);
+    if (!list)
+        return error_no_memory(most * sizeof *list, "a list of reads");
+    tasks->tasks = list;
     for (size_t i = 0; i < count; i++) {
-        struct read_task *last = tasks->count > 0 ? &tasks->tasks[tasks->count - 1] : NULL;
+        struct read_task *last = tasks->count > 0 ? &list[tasks->count - 1] : NULL;
         size_t parts = choose_parts(&tasks->requests[i], thread_count);
         if (parts > 1)
             RETURN_IF_ERROR(add_parts(tasks, i, parts));
@@ -107,7 +108,7 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
                  is_neighbour(&tasks->requests[last->first], &tasks->requests[i]))
             last->count++;
         else
-            tasks->tasks[tasks->count++] = (struct read_task){.first = i, .count = 1};
+            list[tasks->count++] = (struct read_task){.first = i, .count = 1};
     }
     return DCP_OK;
 }
