@@ -19,8 +19,6 @@ extern "C" {
 /** Most threads that one rank may read with. */
 #define DCP_MAX_LOAD_THREADS 16
 
-/** Which differences between the names wanted and the names stored are errors. All of them are in
- * the report. */
 /**
  * What becomes of differences between the names wanted and the names stored. "Missing" is wanted
  * but not stored, "unexpected" is stored but not wanted, and "unused" is a pattern or rule of the
@@ -57,7 +55,7 @@ typedef enum dcp_verification {
     DCP_VERIFY_READ = 0, /**< every record and footer block that is read whole */
     DCP_VERIFY_WIDEN =
         1, /**< partial reads are widened to whole blocks or records, so that all is checked */
-    DCP_VERIFY_NONE = 2
+    DCP_VERIFY_NONE = 2 /**< nothing */
 } dcp_verification;
 
 /** How a rule finds the names that it is about, and what it makes of them. */

@@ -10,8 +10,10 @@
 
 #include <cmocka.h>
 
+#include "checkpoint/conductor.h"
 #include "checkpoint/ranks.h"
 #include "fault/failing_allocator.h"
+#include "fault/simulated_file_system.h"
 #include "storage/shard_reader.h"
 
 /* What one member holds: rows of a tensor of its own, and what others may hold as well. */
@@ -477,6 +479,59 @@ static void test_every_failed_allocation(void **state)
     }
 }
 
+static void save_simulated(struct simulated_file_system *fs, const char *path, int32_t layer)
+{
+    dcp_save_options options = {0};
+    int32_t tied[6] = {1, 2, 3, 4, 5, 6}, own[6] = {layer};
+    dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 1, .global_shape = {6}, .data = tied};
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(root, "tied", &tensor);
+    tensor.data = own;
+    dcp_state_tensor(root, layer == 0 ? "first" : "last", &tensor);
+    dcp_state_int(root, "step", 5);
+    must(checkpoint_save(simulated_ops(fs), root, path, &options));
+    dcp_state_free(root);
+}
+
+/* Whatever fails while a union is opened, compared and loaded is an error with a story. */
+static void test_every_failed_file_operation(void **state)
+{
+    (void)state;
+    struct simulated_file_system *fs = simulated_new();
+    save_simulated(fs, "/c/pp0", 0);
+    save_simulated(fs, "/c/pp1", 1);
+    for (int loads = 0; loads < 2; loads++) {
+        bool reached = true;
+        for (long n = 1; reached; n++) {
+            struct simulated_file_system *copy = simulated_copy(fs);
+            struct simulated_fault fault = {
+                .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO};
+            dcp_checkpoint *checkpoint = NULL;
+            dcp_load_options options = {0};
+            int32_t data[6];
+            dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 1, .global_shape = {6}, .data = data};
+            dcp_state *root = dcp_state_new();
+            dcp_state_tensor(root, "last", &tensor);
+            dcp_state_tensor(root, "first",
+                             &(dcp_tensor){.dtype = DCP_I32, .ndim = 1, .global_shape = {6}});
+            simulated_set_fault(copy, &fault);
+            dcp_status status =
+                loads ? checkpoint_load(simulated_ops(copy), root, "/c", &options, NULL)
+                      : checkpoint_open(simulated_ops(copy), "/c", &checkpoint);
+            reached = simulated_fault_reached(copy);
+            if (reached && status != DCP_OK)
+                assert_int_equal(status, DCP_ERR_IO);
+            if (!reached)
+                assert_int_equal(status, DCP_OK);
+            dcp_close(checkpoint);
+            dcp_state_free(root);
+            assert_int_equal(simulated_open_descriptors(copy), 0);
+            simulated_free(copy);
+        }
+    }
+    simulated_free(fs);
+}
+
 #define directory_test(test)                                                                       \
     cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 
@@ -496,6 +551,7 @@ int main(void)
         directory_test(test_ranks_must_name_the_same_members),
         directory_test(test_cut_messages),
         directory_test(test_every_failed_allocation),
+        cmocka_unit_test(test_every_failed_file_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
