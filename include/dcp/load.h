@@ -109,6 +109,18 @@ typedef enum dcp_reading {
 /**
  * Options of a load. All zero is the sensible default. Every rank must pass the same values, which
  * is checked of those that decide what is loaded. Arrays and texts are borrowed for the call.
+ *
+ * What PyTorch's load() and DefaultLoadPlanner have, here:
+ *
+ * | PyTorch | here |
+ * | --- | --- |
+ * | process_group, coordinator_rank | `group`, `coordinator` |
+ * | no_dist | `no_dist`, or no `group` |
+ * | checkpoint_id, storage_reader | the path, `storage_reader`, `storage_readers` |
+ * | planner | `planner` |
+ * | allow_partial_load | `strictness` #DCP_STRICT_PARTIAL |
+ * | flatten_state_dict=False | `unflattened` |
+ * | flatten_sharded_tensors | always: chunks of a tensor lie side by side, never nested |
  */
 typedef struct dcp_load_options {
     dcp_group *group;    /**< the ranks that load together; NULL: this process alone */
@@ -195,6 +207,10 @@ typedef struct dcp_load_options {
     const struct dcp_storage_reader *storage_reader;
     const struct dcp_storage_reader *const *storage_readers;
     size_t storage_reader_count;
+
+    /** Load alone even if a group is given (PyTorch's no_dist): this process is the coordinator,
+     * and nobody else is waited for. */
+    bool no_dist;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -108,6 +108,10 @@ static dcp_status check_members(const dcp_load_options *options)
 dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options)
 {
     *options = *given;
+    if (options->no_dist) {
+        options->group = NULL;
+        options->coordinator = 0;
+    }
     RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
     if (!strictness_is_known(options->strictness))
         return out_of_range("strictness", (int)options->strictness);
