@@ -118,11 +118,12 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     struct shard_write_figures written;
     dcp_figures *figures = &saving->operation.figures;
     struct rate rate;
+    struct shard_write_options how = saving->how;
     rate_init(&rate, saving->options.write_rate);
-    saving->how.manners.write_rate = &rate;
+    how.manners.write_rate = &rate;
     int priority = io_priority_enter(saving->options.io_priority);
     dcp_status status = shard_files_write(&saving->session, saving->rank, &saving->orders,
-                                          saving->local.sources, &saving->how, results, &written);
+                                          saving->local.sources, &how, results, &written);
     io_priority_leave(priority);
     rate_free(&rate);
     saving->how.manners.write_rate = NULL;
@@ -262,7 +263,9 @@ static dcp_status run(struct dcp_saving *saving, dcp_state *state, dcp_status st
     if (saving->coordinates && saving->session.path)
         save_session_abandon(&saving->session);
     save_hooks_abandon(saving);
-    return status == DCP_ERR_NO_MEMORY ? save_limit_explain(saving, state) : status;
+    /* Explaining plans again, but hooks are called once. */
+    return status == DCP_ERR_NO_MEMORY && !saving->hooks.any ? save_limit_explain(saving, state)
+                                                             : status;
 }
 
 dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const char *path,
