@@ -62,9 +62,10 @@ static void note_circumstances(dcp_save_plan_cache *cache, const dcp_save_option
 }
 
 /* The plan as it travels, with objects of no length: exact, where a hash could be mistaken. */
-static dcp_status describe_plan(const struct save_plan *plan, struct buffer *out)
+static dcp_status describe_plan(const struct save_plan *plan, size_t expected, struct buffer *out)
 {
     buffer_init(out, 0);
+    RETURN_IF_ERROR(buffer_reserve(out, expected));
     return save_plan_encode_structure(plan, out);
 }
 
@@ -92,7 +93,7 @@ dcp_status plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_opti
     *grown = false;
     if (cache->id == 0 || !circumstances_match(cache, options))
         return DCP_OK;
-    dcp_status status = describe_plan(plan, &described);
+    dcp_status status = describe_plan(plan, cache->plan.size, &described);
     bool same = status == DCP_OK && described.size == cache->plan.size &&
                 memcmp(described.data, cache->plan.data, described.size) == 0;
     buffer_free(&described);
@@ -132,7 +133,7 @@ dcp_status plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id, const dcp_sa
     memory_release(cache->lengths);
     cache->lengths = memory_allocate_array(objects, sizeof *cache->lengths);
     buffer_append(&cache->orders, orders_bytes, orders_size);
-    dcp_status status = describe_plan(plan, &cache->plan);
+    dcp_status status = describe_plan(plan, 0, &cache->plan);
     if (status == DCP_OK)
         status = buffer_status(&cache->orders);
     if (status == DCP_OK && !cache->lengths)
