@@ -9,6 +9,7 @@
 #ifndef DCP_H
 #define DCP_H
 
+#include "dcp/async.h"
 #include "dcp/checkpoint.h"
 #include "dcp/device.h"
 #include "dcp/environment.h"

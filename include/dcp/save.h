@@ -53,6 +53,9 @@ typedef enum dcp_compression {
     DCP_COMPRESSION_ZSTD = 1
 } dcp_compression;
 
+/** A chain of asynchronous saves, see async.h. */
+typedef struct dcp_save_chain dcp_save_chain;
+
 /**
  * What saves of one chain (a training run's, say) keep of their planning, so that the next one of
  * the same structure need not plan again: names, kinds, shapes, dtypes, who holds which chunks, the
@@ -156,6 +159,8 @@ typedef struct dcp_save_options {
      * a directory, unless it begins with a "scheme://", which is an error (DCP_ERR_UNSUPPORTED). */
     const dcp_storage_writer *const *storage_writers;
     size_t storage_writer_count;
+
+    dcp_save_chain *chain; /**< of dcp_save_async(), which see; else not looked at */
 } dcp_save_options;
 
 /**

@@ -103,6 +103,12 @@ void thread_join(struct thread *thread)
     memory_account_discharge(thread->account, THREAD_STACK_SIZE);
 }
 
+void thread_leave(struct thread *thread)
+{
+    pthread_detach(thread->id);
+    memory_account_discharge(thread->account, THREAD_STACK_SIZE);
+}
+
 /* Starts up to wanted threads, fewer when the system refuses: the calling thread works as well. */
 static size_t start_members(struct crew *crew, struct thread *threads, size_t wanted)
 {

@@ -33,5 +33,7 @@ struct thread {
  * where it is. Returns 0 or an errno value. */
 int thread_start(struct thread *thread, void *(*run)(void *), void *argument);
 void thread_join(struct thread *thread);
+/* In the place of joining, by the thread itself, which ends soon. */
+void thread_leave(struct thread *thread);
 
 #endif

@@ -5,6 +5,7 @@
 #define CHECKPOINT_CONDUCTOR_H
 
 #include "base/file.h"
+#include "dcp/async.h"
 #include "dcp/checkpoint.h"
 #include "dcp/estimate.h"
 #include "dcp/load.h"
@@ -14,6 +15,8 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
                            const dcp_save_options *options);
 dcp_status checkpoint_save_estimate(const struct file_ops *ops, dcp_state *state, const char *path,
                                     const dcp_save_options *options, dcp_estimate *estimate);
+dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, const char *path,
+                                 const dcp_save_options *options, dcp_future **future);
 dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const char *path,
                            const dcp_load_options *options, dcp_load_report **report);
 dcp_status checkpoint_open(const struct file_ops *ops, const char *path,

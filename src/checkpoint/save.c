@@ -121,12 +121,13 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     struct shard_write_options how = saving->how;
     rate_init(&rate, saving->options.write_rate);
     how.manners.write_rate = &rate;
+    how.staging = saving->staged ? saving->staged->staging : NULL;
     int priority = io_priority_enter(saving->options.io_priority);
-    dcp_status status = shard_files_write(&saving->session, saving->rank, &saving->orders,
-                                          saving->local.sources, &how, results, &written);
+    dcp_status status = shard_files_write(
+        &saving->session, saving->rank, &saving->orders,
+        saving->staged ? saving->staged->sources : saving->local.sources, &how, results, &written);
     io_priority_leave(priority);
     rate_free(&rate);
-    saving->how.manners.write_rate = NULL;
     figures->syncing_seconds = written.syncing_seconds;
     figures->bytes_moved = written.bytes_written;
     figures->files = written.files;
@@ -135,7 +136,7 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     return status;
 }
 
-static dcp_status saving_write(struct dcp_saving *saving)
+dcp_status saving_write(struct dcp_saving *saving)
 {
     bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
     RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING,
@@ -192,8 +193,9 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
 
 /* The checkpoint becomes visible only if every rank has written; every rank learns how it ended.
  * From the commit on nothing allocates, so that no rank can fail where another has succeeded. */
-static dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
+dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
 {
+    status = operation_enter(&saving->operation, DCP_PHASE_COMMIT, status);
     bool told = saving->options.compression == DCP_COMPRESSION_NONE &&
                 !saving->hooks.writer.write_data && !saving->hooks.writer.finish;
 
@@ -210,13 +212,18 @@ static dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
     return status;
 }
 
-void saving_free(struct dcp_saving *saving)
+static void forget_plan(struct dcp_saving *saving)
 {
     save_planning_end(saving);
     write_results_free(&saving->results);
     write_orders_free(&saving->orders);
     save_session_free(&saving->session);
     save_coordinator_free(&saving->coordinator);
+}
+
+void saving_free(struct dcp_saving *saving)
+{
+    forget_plan(saving);
     save_local_free(&saving->local);
     save_hooks_free(&saving->hooks);
 }
@@ -236,30 +243,21 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
     return status;
 }
 
-static dcp_status plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status)
 {
     status = operation_enter(&saving->operation, DCP_PHASE_STAGING, status);
-    if (status == DCP_OK)
-        status = saving_set_up(saving, state);
-    status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, status);
-    if (status == DCP_OK)
-        status = saving_plan_local(saving);
-    return saving_plan_global(saving, status);
+    return status == DCP_OK ? saving_set_up(saving, state) : status;
 }
 
-static dcp_status run(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+/* With a failure that all ranks share nothing is begun. */
+static dcp_status end_planning(struct dcp_saving *saving, dcp_state *state, dcp_status status)
 {
-    status = plan(saving, state, status);
     bool limited = saving->assigned && saving->options.memory_limit != 0;
     if (limited)
         status = save_limit_keep(saving, status);
-    if (saving->assigned && (status == DCP_OK || !limited)) {
-        if (status == DCP_OK)
-            status = saving_write(saving);
-        status = operation_enter(&saving->operation, DCP_PHASE_COMMIT, status);
-        return saving_finish(saving, status);
-    }
-    /* A failure that all ranks share. */
+    if (saving->assigned && (status == DCP_OK || !limited))
+        return status;
+    saving->assigned = false;
     if (saving->coordinates && saving->session.path)
         save_session_abandon(&saving->session);
     save_hooks_abandon(saving);
@@ -268,13 +266,43 @@ static dcp_status run(struct dcp_saving *saving, dcp_state *state, dcp_status st
                                                              : status;
 }
 
+dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+{
+    status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, status);
+    if (status == DCP_OK)
+        status = saving_plan_local(saving);
+    return end_planning(saving, state, saving_plan_global(saving, status));
+}
+
+dcp_status saving_plan_again(struct dcp_saving *saving, dcp_state *state, const char *path)
+{
+    struct dcp_saving fresh = {0};
+    forget_plan(saving);
+    saving->path = path;
+    saving->session = fresh.session;
+    saving->orders = fresh.orders;
+    saving->results = fresh.results;
+    saving->coordinator = fresh.coordinator;
+    saving->planning = fresh.planning;
+    saving->assigned = saving->visible = false;
+    metadata_init(&saving->coordinator.metadata);
+    dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
+    return end_planning(saving, state, saving_plan_global(saving, status));
+}
+
 dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const char *path,
                            const dcp_save_options *given)
 {
     struct dcp_saving saving = {.ops = ops, .path = path};
 
     dcp_status status = saving_begin(&saving, given);
-    status = run(&saving, state, status);
+    status = saving_take(&saving, state, status);
+    status = saving_plan(&saving, state, status);
+    if (saving.assigned) {
+        if (status == DCP_OK)
+            status = saving_write(&saving);
+        status = saving_finish(&saving, status);
+    }
     saving_free(&saving);
     operation_finish(&saving.operation, given->figures);
     return status;

@@ -9,6 +9,9 @@
  *   saving_write       the orders are carried out
  *   saving_finish      the checkpoint becomes visible, or what was written goes
  *
+ * An asynchronous save stops after the plans, copies what the orders are about, and takes the last
+ * two steps on another thread (async.h).
+ *
  * A save with hooks (a planner, a storage writer) takes the same steps; what is different there is
  * in save_hooks.h. */
 #ifndef CHECKPOINT_SAVING_H
@@ -41,6 +44,13 @@ struct dcp_saving {
     bool limit_too_small; /* the memory limit, as found out here before writing */
     bool assigned;        /* all ranks know the session, which the coordinator has begun */
     bool visible;         /* at the coordinator: the checkpoint is */
+    const struct staged_orders *staged; /* where the data of the orders is; NULL: in the state */
+};
+
+/* Copies of what orders are about: item i of the orders is source i here. */
+struct staged_orders {
+    struct shard_source *sources;
+    struct staging *staging; /* NULL: the orders are about objects alone */
 };
 
 /* Takes the options; on failure the group can be used all the same. */
@@ -49,6 +59,14 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
 dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state);
 dcp_status saving_plan_local(struct dcp_saving *saving);
 dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status);
+/* The same steps with progress, and up to where all ranks may write: if `assigned` is set then,
+ * saving_finish() must follow on all ranks, whatever this returned. */
+dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status);
+dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status);
+/* After a failure that all ranks share: the same plan for another attempt. Without hooks. */
+dcp_status saving_plan_again(struct dcp_saving *saving, dcp_state *state, const char *path);
+dcp_status saving_write(struct dcp_saving *saving);
+dcp_status saving_finish(struct dcp_saving *saving, dcp_status status);
 /* Everything but the options and the operation. */
 void saving_free(struct dcp_saving *saving);
 /* Writes shard files, as the orders say. */

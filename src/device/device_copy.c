@@ -24,6 +24,7 @@ struct transfer {
     size_t packed_bytes;
     size_t width, height, pitch; /* of each copy */
     bool packed;                 /* the host has the elements in that order */
+    bool start;                  /* copies are not waited for */
 };
 
 /* What is repeated on the host lies once on the device: such dimensions come last. */
@@ -131,11 +132,16 @@ static dcp_status copy_once(const struct transfer *transfer, bool to_host, unsig
 {
     const dcp_device *device = transfer->device;
     const dcp_device_operations *operations = device->operations;
-    dcp_status status = to_host
-                            ? operations->copy_to_host(device, packed, memory, transfer->pitch,
-                                                       transfer->width, transfer->height)
-                            : operations->copy_from_host(device, memory, transfer->pitch, packed,
-                                                         transfer->width, transfer->height);
+    dcp_status status;
+    if (!to_host)
+        status = operations->copy_from_host(device, memory, transfer->pitch, packed,
+                                            transfer->width, transfer->height);
+    else if (transfer->start)
+        status = operations->start_copy_to_host(device, packed, memory, transfer->pitch,
+                                                transfer->width, transfer->height);
+    else
+        status = operations->copy_to_host(device, packed, memory, transfer->pitch, transfer->width,
+                                          transfer->height);
     return device_end(device, status);
 }
 
@@ -199,6 +205,18 @@ dcp_status device_copy_to_host(const dcp_device *device, int32_t ndim, const int
     if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
                        host_strides))
         return DCP_OK;
+    return transfer_run(&transfer, true);
+}
+
+dcp_status device_start_to_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
+                                size_t element_size, const void *memory, const int64_t *strides,
+                                void *host, const int64_t *host_strides)
+{
+    struct transfer transfer;
+    if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
+                       host_strides))
+        return DCP_OK;
+    transfer.start = transfer.packed && device_overlaps(device);
     return transfer_run(&transfer, true);
 }
 

@@ -13,6 +13,11 @@
 dcp_status device_copy_to_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
                                size_t element_size, const void *memory, const int64_t *strides,
                                void *host, const int64_t *host_strides);
+/* The same, put into the device's queue and not waited for, if the device can and the elements lie
+ * on the host in the order of the device; else it is waited for. */
+dcp_status device_start_to_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
+                                size_t element_size, const void *memory, const int64_t *strides,
+                                void *host, const int64_t *host_strides);
 dcp_status device_copy_from_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
                                  size_t element_size, const void *host, const int64_t *host_strides,
                                  void *memory, const int64_t *strides);

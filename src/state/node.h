@@ -144,6 +144,8 @@ dcp_status node_append(struct state_pool *pool, dcp_state *container, dcp_state 
 
 /* A copy of a node with all below it; the memory of tensors is borrowed, see dcp_state_copy(). */
 dcp_status node_copy(struct state_pool *pool, const dcp_state *node, dcp_state **copy);
+/* The same of a dict, as a tree of its own. */
+dcp_status state_copy_root(const dcp_state *dict, dcp_state **copy);
 
 /* The children of a container or an opaque node; NULL for leaves. */
 const struct state_children *node_children(const dcp_state *node);

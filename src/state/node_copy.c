@@ -125,3 +125,23 @@ dcp_status node_copy(struct state_pool *pool, const dcp_state *node, dcp_state *
     arena_free(&copying.arena);
     return status;
 }
+
+dcp_status state_copy_root(const dcp_state *dict, dcp_state **copy)
+{
+    dcp_state *root = dcp_state_new(), *made = NULL;
+    *copy = NULL;
+    if (!root)
+        return error_no_memory(sizeof(struct state_root), "a copy of a state");
+    dcp_status status = dcp_state_status(dict);
+    if (status == DCP_OK && !node_is_dict(dict))
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the state is not a dict");
+    if (status == DCP_OK)
+        status = node_copy(&root->root->own, dict, &made);
+    if (status != DCP_OK) {
+        dcp_state_free(root);
+        return status;
+    }
+    root->as.children = made->as.children;
+    *copy = root;
+    return DCP_OK;
+}

@@ -5,10 +5,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "device/device_copy.h"
+#include "state/box_blocks.h"
 #include "state/copy.h"
 #include "state/device_memory.h"
 #include "state/element_sign.h"
-#include "storage/box_blocks.h"
 
 #define BUFFER_SIZE ((int64_t)2 << 20)
 /* What goes to a device may need three further buffers as large, for conversion and for packing. */

@@ -166,10 +166,12 @@ static dcp_status pass_elements(const struct passage *passage, const struct shar
                                 struct box box, uint64_t size, uint32_t *crc)
 {
     struct shard_opened opened;
+    const void *data = NULL;
     RETURN_IF_ERROR(shard_source_open(&opened, source, box));
-    const void *data = shard_elements_dense(&opened.source, box);
-    dcp_status status = data ? pass_dense(passage, data, size, crc)
-                             : pass_gathered(passage, &opened.source, box, crc);
+    dcp_status status = shard_elements_dense(&opened.source, box, &data);
+    if (status == DCP_OK)
+        status = data ? pass_dense(passage, data, size, crc)
+                      : pass_gathered(passage, &opened.source, box, crc);
     shard_source_close(&opened);
     return status;
 }
@@ -250,6 +252,8 @@ static dcp_status work(void *context, size_t index)
         status = write_stream(compression, index, worker);
         give_worker(compression, worker);
     }
+    if (status != DCP_OK && compression->options->staging)
+        staging_stop(compression->options->staging);
     end_turn(compression, index, status);
     return status;
 }

@@ -43,27 +43,34 @@ static const unsigned char *first_element(const struct shard_source *source, str
            start * (int64_t)dcp_dtype_size(memory_dtype(source));
 }
 
-const void *shard_elements_dense(const struct shard_source *source, struct box box)
+dcp_status shard_elements_dense(const struct shard_source *source, struct box box,
+                                const void **data)
 {
     const struct state_chunk *chunk = source->chunk;
-    if (source->resolver || memory_dtype(source) != source->item->dtype)
-        return NULL;
-    if (!device_is_host(&chunk->device) || !copy_is_dense(box.ndim, box.sizes, chunk->strides))
-        return NULL;
-    return first_element(source, box);
+    *data = NULL;
+    if (source->staging)
+        return staging_is_whole(source->staging)
+                   ? staging_take(source->staging, source->staged, data)
+                   : DCP_OK;
+    if (!source->resolver && memory_dtype(source) == source->item->dtype &&
+        device_is_host(&chunk->device) && copy_is_dense(box.ndim, box.sizes, chunk->strides))
+        *data = first_element(source, box);
+    return DCP_OK;
 }
 
 void shard_elements_start(struct shard_elements *elements, const struct shard_source *source,
                           struct box box, size_t most)
 {
-    *elements =
-        (struct shard_elements){.source = source, .box = box, .first = first_element(source, box)};
+    *elements = (struct shard_elements){.source = source, .box = box};
+    if (!source->staging)
+        elements->first = first_element(source, box);
     box_blocks_start_bounded(&elements->blocks, box.ndim, box.sizes,
                              (int64_t)(most / dcp_dtype_size(source->item->dtype)));
 }
 
 bool shard_elements_next(struct shard_elements *elements)
 {
+    elements->position += elements->size;
     if (!box_blocks_next(&elements->blocks, &elements->block))
         return false;
     int64_t count = box_volume(box_of(elements->box.ndim, &elements->block));
@@ -101,6 +108,9 @@ dcp_status shard_elements_gather(const struct shard_elements *elements, unsigned
     int32_t ndim = elements->box.ndim;
     dcp_dtype from = memory_dtype(source), to = source->item->dtype;
     int64_t dense[DCP_MAX_DIMS], start = 0;
+    if (source->staging)
+        return staging_read(source->staging, source->staged, elements->position, space,
+                            elements->size);
     for (int32_t i = 0; i < ndim; i++)
         start += elements->block.offsets[i] * chunk->strides[i];
     const unsigned char *data = elements->first + start * (int64_t)dcp_dtype_size(from);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The elements of a source's box, row-major in host memory and of the item's dtype: where they lie
- * so already, or brought there block by block, from strides, another dtype or a device. */
+ * so already, or brought there block by block, from strides, another dtype, a device, or where they
+ * are being staged. */
 #ifndef STORAGE_SHARD_ELEMENTS_H
 #define STORAGE_SHARD_ELEMENTS_H
 
-#include "storage/box_blocks.h"
+#include "state/box_blocks.h"
 #include "storage/shard_writer.h"
 
 /* A source whose chunk is at hand. */
@@ -24,12 +25,15 @@ struct shard_elements {
     const unsigned char *first;
     struct box_blocks blocks;
     struct box_storage block;
-    size_t size; /* bytes of the block at hand */
+    size_t size;       /* bytes of the block at hand */
+    uint64_t position; /* of these in all of the box's */
 };
 
-/* The box's bytes, if they lie row-major in host memory, and will when the source is closed; else
- * NULL. The source is open, and the box has elements, here as below. */
-const void *shard_elements_dense(const struct shard_source *source, struct box box);
+/* *data: the box's bytes, if they lie row-major in host memory, or will when this returns, and
+ * until the source is closed; else NULL. The source is open, and the box has elements, here as
+ * below. */
+dcp_status shard_elements_dense(const struct shard_source *source, struct box box,
+                                const void **data);
 
 /* Blocks of at most `most` bytes. */
 void shard_elements_start(struct shard_elements *elements, const struct shard_source *source,

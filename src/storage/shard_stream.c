@@ -55,12 +55,13 @@ static dcp_status pass_elements(struct outlet *outlet, const struct shard_source
                                 struct box box, uint64_t size)
 {
     struct shard_opened opened;
+    const void *data = NULL;
     if (size == 0)
         return DCP_OK;
     RETURN_IF_ERROR(shard_source_open(&opened, source, box));
-    const void *data = shard_elements_dense(&opened.source, box);
-    dcp_status status =
-        data ? pass_dense(outlet, data, size) : pass_gathered(outlet, &opened.source, box);
+    dcp_status status = shard_elements_dense(&opened.source, box, &data);
+    if (status == DCP_OK)
+        status = data ? pass_dense(outlet, data, size) : pass_gathered(outlet, &opened.source, box);
     shard_source_close(&opened);
     return status;
 }

@@ -61,10 +61,12 @@ static dcp_status write_elements(struct shard_output *output, const struct shard
     if (size == 0)
         return DCP_OK;
     struct shard_opened opened;
+    const void *data = NULL;
     RETURN_IF_ERROR(shard_source_open(&opened, source, box));
-    const void *data = shard_elements_dense(&opened.source, box);
-    dcp_status status = data ? shard_output_append(output, data, size, crc)
-                             : write_gathered(output, &opened.source, box, crc);
+    dcp_status status = shard_elements_dense(&opened.source, box, &data);
+    if (status == DCP_OK)
+        status = data ? shard_output_append(output, data, size, crc)
+                      : write_gathered(output, &opened.source, box, crc);
     shard_source_close(&opened);
     return status;
 }
@@ -132,6 +134,7 @@ static dcp_status write_compressed(struct shard_output *output, const struct sha
     struct shard_compress_options how = {
         .level = options->zstd_level,
         .thread_count = threads > 0 ? threads : 1,
+        .staging = options->staging,
         .progress = options->progress,
     };
     return shard_compress_streams(output, file->orders, file->count, files->sources, &how,
@@ -222,9 +225,8 @@ uint32_t shard_files_record_threads(uint32_t thread_count, uint32_t limit)
     return (uint32_t)(half < most ? half : most);
 }
 
-static dcp_status write_file(void *context, size_t index)
+static dcp_status make_file(struct shard_files *files, size_t index)
 {
-    struct shard_files *files = context;
     const struct save_session *session = files->session;
     char name[SHARD_NAME_MAX];
     struct file_orders file = {.name = name};
@@ -256,6 +258,15 @@ static dcp_status write_file(void *context, size_t index)
         status = write_footer(&output, files, &file);
     note_file(files, &output);
     shard_output_free(&output);
+    return status;
+}
+
+static dcp_status write_file(void *context, size_t index)
+{
+    struct shard_files *files = context;
+    dcp_status status = make_file(files, index);
+    if (status != DCP_OK && files->options->staging)
+        staging_stop(files->options->staging);
     return status;
 }
 

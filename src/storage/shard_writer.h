@@ -11,6 +11,7 @@
 #include "base/progress.h"
 #include "dcp/checkpoint.h"
 #include "dcp/save.h"
+#include "device/staging.h"
 #include "state/metadata.h"
 #include "state/node.h"
 #include "state/write_plan.h"
@@ -65,6 +66,9 @@ struct shard_source {
     const void *stream;              /* objects: the whole stream */
     dcp_dtype dtype; /* of the chunk's elements, which are converted; DCP_DTYPE_NONE: the item's */
     const struct shard_resolver *resolver; /* gets the chunk when it is needed; NULL: it is there */
+    struct staging *staging; /* tensors, if not NULL: their elements come from there, of an order's
+                                box, and each order has a source of its own */
+    size_t staged;           /* which of its sources */
 };
 
 /* What writing took, as far as it came. */
@@ -87,6 +91,7 @@ struct shard_write_options {
     size_t buffer_bytes;       /* of each file that is being written; SHARD_FILES_BUFFERS in all */
     uint32_t record_threads;   /* of each file, for a large record; 0 is 1 */
     bool plain;                /* without queues, unless io demands one */
+    struct staging *staging;   /* of the sources; is stopped when writing fails; NULL: none */
     struct progress *progress; /* is told of the content as it is written; NULL: nobody */
 };
 

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
-#include "layout.h"
-#include "scratch.h"
-#include "storage/box_blocks.h"
+#include "state/box_blocks.h"
+#include "storage/layout.h"
+#include "storage/scratch.h"
 
 /* Blocks together are the box, in row-major order, and none is larger than asked for. */
 static void check_bounded(int32_t ndim, const int64_t *sizes, int64_t most)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Walking over a box in bounded blocks, in row-major order: each block is one index in the
  * dimensions before `split`, up to `step` indices of `split`, and everything after it. */
-#ifndef STORAGE_BOX_BLOCKS_H
-#define STORAGE_BOX_BLOCKS_H
+#ifndef STATE_BOX_BLOCKS_H
+#define STATE_BOX_BLOCKS_H
 
 #include "state/box.h"
 

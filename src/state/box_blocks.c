@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "storage/box_blocks.h"
+#include "state/box_blocks.h"
 
 void box_blocks_start(struct box_blocks *blocks, int32_t ndim, const int64_t *sizes, int32_t split,
                       int64_t step)

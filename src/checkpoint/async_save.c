@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The beginning of an asynchronous save, on the caller's thread. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "checkpoint/async.h"
+#include "checkpoint/conductor.h"
+#include "state/node.h"
+
+/* Told by the threads that write; the caller's function is asked as well. */
+static bool listen(void *context, const dcp_progress *told)
+{
+    dcp_future *future = context;
+    atomic_store(&future->bytes_done, told->bytes_done);
+    atomic_store(&future->bytes_total, told->bytes_total);
+    bool goes_on = !future->progress || future->progress(future->progress_context, told);
+    return goes_on && !atomic_load(&future->cancelled);
+}
+
+/* A tree of our own, which outlives the caller's. */
+static dcp_status copy_tree(const dcp_state *state, dcp_state **copy)
+{
+    *copy = NULL;
+    if (!state)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
+    return state_copy_root(state, copy);
+}
+
+static dcp_status run_stager(dcp_future *future, const dcp_state *state)
+{
+    const dcp_stager *stager = future->chain->options.stager;
+    future->tree = dcp_state_new();
+    if (!future->tree)
+        return DCP_ERR_NO_MEMORY;
+    future->stager_begun = true;
+    error_clear();
+    RETURN_IF_ERROR(hook_status(stager->stage(stager->context, state, future->tree), "stage"));
+    RETURN_IF_ERROR(dcp_state_status(future->tree));
+    return stager->synchronize_at_once ? future_synchronize(future) : DCP_OK;
+}
+
+/* Where a checkpoint goes that cannot be where it should: the path's last name, elsewhere. */
+static dcp_status make_fallback(dcp_future *future)
+{
+    const char *directory = future->chain->options.fallback_path;
+    const char *path = future->saving.session.path;
+    if (!directory || !path)
+        return DCP_OK;
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    size_t begin = length;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    char *name = memory_allocate(length - begin + 1);
+    if (!name)
+        return error_no_memory(length - begin + 1, "a path");
+    memcpy(name, path + begin, length - begin);
+    name[length - begin] = '\0';
+    future->fallback = file_path_join(directory, name);
+    memory_release(name);
+    return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
+}
+
+static dcp_status check_hooks(const dcp_future *future)
+{
+    const dcp_save_chain_options *options = &future->chain->options;
+    if (future->saving.hooks.any && (options->retries > 0 || options->fallback_path))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "saves with a planner or a storage writer are "
+                                                  "tried once: no retries, no fallback_path");
+    return DCP_OK;
+}
+
+/* Everything up to the orders. */
+static dcp_status plan(dcp_future *future, const dcp_state *state, const struct file_ops *ops,
+                       const dcp_save_options *given)
+{
+    struct dcp_saving *saving = &future->saving;
+    bool staged = false;
+    saving->ops = ops;
+    saving->path = future->path;
+    dcp_status status = saving_begin(saving, given);
+    if (status == DCP_OK)
+        status = check_hooks(future);
+    if (status == DCP_OK && given->info) {
+        status = copy_tree(given->info, &future->info);
+        saving->options.info = future->info;
+    }
+    if (status == DCP_OK)
+        status = future->chain->options.stager ? run_stager(future, state)
+                                               : copy_tree(state, &future->tree);
+    status = saving_take(saving, future->tree, status);
+    staged = saving->hooks.any && !future->chain->options.stager;
+    if (status == DCP_OK && staged)
+        status = future_stage_tree(future);
+    return saving_plan(saving, future->tree, status);
+}
+
+/* What the orders are about begins to be copied; on all ranks or on none. */
+static dcp_status stage(dcp_future *future, dcp_status status)
+{
+    struct dcp_saving *saving = &future->saving;
+    operation_enter(&saving->operation, DCP_PHASE_STAGING, DCP_OK);
+    if (status == DCP_OK)
+        status = make_fallback(future);
+    if (status == DCP_OK && !saving->hooks.any && !future->chain->options.stager)
+        status = future_stage(future);
+    status = saving_agree(saving, "beginning to stage", status);
+    if (status != DCP_OK)
+        saving_finish(saving, status);
+    return status;
+}
+
+/* The save has a future: on all ranks. A private chain has no other. */
+static dcp_status launch(dcp_future *future, bool private,
+                         const struct memory_account *account_before)
+{
+    dcp_save_chain *chain = future->chain;
+    struct dcp_saving *saving = &future->saving;
+    future->in_background = chain->in_background || !saving->options.group;
+    if (future->in_background)
+        saving->options.group = saving->options.group ? chain->background : NULL;
+    saving->operation.account_before = NULL;
+    if (!private) {
+        atomic_fetch_add(&future->references, 1);
+        chain->last = future;
+    }
+    exit_add(future);
+    future_start(future);
+    memory_account_enter((struct memory_account *)(uintptr_t)account_before);
+    if (chain->options.staging == DCP_STAGING_OVERLAPPED || chain->options.stager)
+        return DCP_OK;
+    /* A failure is the save's, and the future tells of it. */
+    dcp_future_wait_staged(future, -1);
+    error_clear();
+    return DCP_OK;
+}
+
+dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, const char *path,
+                                 const dcp_save_options *given, dcp_future **future)
+{
+    dcp_save_options options = *given;
+    dcp_save_chain *chain = given->chain;
+    struct memory_account *before = memory_account_current();
+    dcp_future *made = NULL;
+
+    if (chain && given->group && given->group != chain->options.group)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the save has another group than its chain");
+    if (chain)
+        atomic_fetch_add(&chain->references, 1);
+    else
+        RETURN_IF_ERROR(chain_make(&(dcp_save_chain_options){.group = given->group}, &chain));
+    dcp_status status = chain_enter(chain);
+    if (status == DCP_OK)
+        status = future_new(chain, path, &made);
+    if (status == DCP_OK) {
+        made->progress = given->progress;
+        made->progress_context = given->progress_context;
+        options.group = chain->options.group;
+        options.progress = listen;
+        options.progress_context = made;
+        options.figures = NULL;
+        status = plan(made, state, ops, &options);
+        if (made->saving.assigned)
+            status = stage(made, status);
+    }
+    if (status == DCP_OK) {
+        status = launch(made, !given->chain, before);
+        *future = made;
+    } else if (made) {
+        saving_free(&made->saving);
+        operation_finish(&made->saving.operation, NULL);
+        memory_account_enter(before);
+        future_release(made);
+    }
+    chain_release(chain);
+    return status;
+}
+
+dcp_status dcp_save_async_sized(dcp_state *state, const char *path, const dcp_save_options *options,
+                                size_t options_size, dcp_future **future)
+{
+    dcp_save_options ours;
+    if (!future)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_save_async: future is NULL");
+    *future = NULL;
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
+    return checkpoint_save_async(&file_ops_system, state, path, &ours, future);
+}

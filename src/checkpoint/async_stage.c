@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/async.h"
+#include "state/box.h"
+
+static struct staging_options options_of(const dcp_save_chain *chain)
+{
+    return (struct staging_options){
+        .limit = chain->options.staging_limit,
+        .threads = (uint32_t)chain->options.staging_threads,
+        .page_lock = chain->options.staging != DCP_STAGING_BLOCKING,
+        .detect_changes = chain->options.detect_changes,
+    };
+}
+
+/* The elements of a box of a chunk. */
+static void describe(const struct write_item *item, const struct state_chunk *chunk, struct box box,
+                     struct staging_source *source)
+{
+    size_t element_size = dcp_dtype_size(item->dtype);
+    int64_t start = 0;
+    for (int32_t i = 0; i < box.ndim; i++)
+        start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
+    bool empty = box_volume(box) == 0;
+    *source = (struct staging_source){
+        .name = item->name,
+        .device = chunk->device,
+        .from = empty ? NULL : (const unsigned char *)chunk->data + start * (int64_t)element_size,
+        .ndim = box.ndim,
+        .sizes = box.sizes,
+        .strides = chunk->strides,
+        .element_size = element_size,
+    };
+}
+
+/* What an order is about. */
+static uint64_t digest_of(const struct write_order *order)
+{
+    int64_t numbers[1 + 2 * DCP_MAX_DIMS] = {order->item};
+    size_t count = 1;
+    for (int32_t i = 0; i < order->box.ndim; i++) {
+        numbers[count++] = order->box.offsets[i];
+        numbers[count++] = order->box.sizes[i];
+    }
+    return xxh3_64(numbers, count * sizeof *numbers);
+}
+
+/* A source of its own for each order, and one of the staging for each that is about elements. */
+static void make_sources(dcp_future *future, struct staging_source *sources, size_t *count)
+{
+    struct write_orders *orders = &future->saving.orders;
+    const struct save_local *local = &future->saving.local;
+    *count = 0;
+    for (size_t i = 0; i < orders->count; i++) {
+        struct write_order *order = &orders->orders[i];
+        struct shard_source *source = &future->staged.sources[i];
+        *source = local->sources[order->item];
+        future->digests[i] = digest_of(order);
+        order->item = (uint32_t)i;
+        if (!source->item->is_tensor || !source->chunk)
+            continue;
+        struct staging_source *staged = &sources[*count];
+        describe(source->item, source->chunk, order->box, staged);
+        staged->phase = (size_t)((order->offset + order->data_offset) % 4096);
+        source->staged = (*count)++;
+    }
+}
+
+dcp_status future_stage(dcp_future *future)
+{
+    size_t order_count = future->saving.orders.count, count = 0;
+    struct staging_options options = options_of(future->chain);
+    struct staging_source *sources = memory_allocate_zeroed(order_count, sizeof *sources);
+    dcp_status status = DCP_OK;
+    future->staged.sources = memory_allocate_zeroed(order_count, sizeof *future->staged.sources);
+    future->digests = memory_allocate_zeroed(order_count, sizeof *future->digests);
+    future->order_count = order_count;
+    if (!sources || !future->staged.sources || !future->digests)
+        status = error_no_memory(order_count * sizeof *sources, "staging");
+    if (status == DCP_OK)
+        make_sources(future, sources, &count);
+    if (status == DCP_OK && count > 0)
+        status =
+            staging_begin(&future->chain->pool, sources, count, &options, &future->staged.staging);
+    for (size_t i = 0; status == DCP_OK && i < order_count; i++)
+        if (future->staged.sources[i].item->is_tensor && future->staged.sources[i].chunk)
+            future->staged.sources[i].staging = future->staged.staging;
+    memory_release(sources);
+    if (status == DCP_OK)
+        future->saving.staged = &future->staged;
+    return status;
+}
+
+/* Planning gives the same for the same: where it does not, the copies are of no use. */
+dcp_status future_rematch(dcp_future *future)
+{
+    struct write_orders *orders = &future->saving.orders;
+    if (!future->staged.sources)
+        return DCP_OK;
+    if (orders->count != future->order_count)
+        return dcp_error_set(DCP_ERR_INTERNAL, "%zu orders instead of %zu in another attempt",
+                             orders->count, future->order_count);
+    for (size_t i = 0; i < orders->count; i++) {
+        struct write_order *order = &orders->orders[i];
+        if (digest_of(order) != future->digests[i])
+            return dcp_error_set(DCP_ERR_INTERNAL, "%s: another order in another attempt",
+                                 future->staged.sources[i].item->name);
+        order->item = (uint32_t)i;
+    }
+    return DCP_OK;
+}
+
+/* ---- whole trees ---- */
+
+static size_t count_chunks(const struct flat_state *flat)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < flat->count; i++)
+        if (flat->entries[i].node->kind == DCP_KIND_TENSOR)
+            count += flat->entries[i].node->as.tensor->chunk_count;
+    return count;
+}
+
+static void describe_chunks(const struct flat_state *flat, struct staging_source *sources)
+{
+    for (size_t i = 0; i < flat->count; i++) {
+        const struct flat_entry *entry = &flat->entries[i];
+        if (entry->node->kind != DCP_KIND_TENSOR)
+            continue;
+        const struct state_tensor *tensor = entry->node->as.tensor;
+        struct write_item item = {.name = entry->name, .dtype = tensor->dtype};
+        for (size_t c = 0; c < tensor->chunk_count; c++) {
+            const struct state_chunk *chunk = &tensor->chunks[c];
+            struct box box = {tensor->ndim, chunk->offsets, chunk->sizes};
+            describe(&item, chunk, box, sources++);
+        }
+    }
+}
+
+/* Dense, on the host. */
+static dcp_status refer_to_copies(const struct flat_state *flat, struct staging *staging)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < flat->count; i++) {
+        if (flat->entries[i].node->kind != DCP_KIND_TENSOR)
+            continue;
+        struct state_tensor *tensor = flat->entries[i].node->as.tensor;
+        for (size_t c = 0; c < tensor->chunk_count; c++) {
+            struct state_chunk *chunk = &tensor->chunks[c];
+            const void *bytes;
+            RETURN_IF_ERROR(staging_take(staging, next++, &bytes));
+            chunk->data = (void *)(uintptr_t)bytes;
+            chunk->device = (dcp_device){0};
+            shape_strides(tensor->ndim, chunk->sizes, chunk->strides);
+        }
+    }
+    return DCP_OK;
+}
+
+dcp_status future_stage_tree(dcp_future *future)
+{
+    const struct flat_state *flat = &future->saving.local.flat;
+    struct staging_options options = options_of(future->chain);
+    size_t count = count_chunks(flat);
+    struct staging_source *sources = memory_allocate_zeroed(count, sizeof *sources);
+    if (!sources)
+        return error_no_memory(count * sizeof *sources, "staging");
+    describe_chunks(flat, sources);
+    dcp_status status =
+        staging_begin(&future->chain->pool, sources, count, &options, &future->staged.staging);
+    memory_release(sources);
+    if (status == DCP_OK && !staging_is_whole(future->staged.staging))
+        status = dcp_error_set(DCP_ERR_UNSUPPORTED,
+                               "staging_limit is less than the state's %" PRIu64
+                               " bytes, and planners and storage writers need it as a whole",
+                               staging_bytes(future->staged.staging));
+    return status == DCP_OK ? refer_to_copies(flat, future->staged.staging) : status;
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Waiting for a save. Where the group allows no second thread, whoever waits commits: all ranks do,
+ * or none. */
+#include <math.h>
+
+#include "base/error.h"
+#include "checkpoint/async.h"
+
+/* Of a lock that is held on a condition with the monotonic clock. */
+static void wait_until(dcp_future *future, struct deadline deadline)
+{
+    struct timespec time;
+    double left = deadline_left(deadline);
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    time.tv_sec += (time_t)left;
+    time.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&future->changed, &future->mutex, &time);
+}
+
+static dcp_status make_deadline(const dcp_future *future, double seconds, struct deadline *deadline)
+{
+    if (!future)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the future is NULL");
+    if (isnan(seconds))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "timeout_seconds is no number");
+    *deadline = deadline_after(seconds < 0 ? INFINITY : seconds);
+    return DCP_OK;
+}
+
+/* The state once it is at least this one, or what it is at the deadline. */
+static dcp_future_state await_state(dcp_future *future, dcp_future_state state,
+                                    struct deadline deadline)
+{
+    pthread_mutex_lock(&future->mutex);
+    while (future->state < state && !deadline_passed(deadline))
+        wait_until(future, deadline);
+    dcp_future_state found = future->state;
+    pthread_mutex_unlock(&future->mutex);
+    return found;
+}
+
+/* The state as it is now. That staging is over is noticed by whoever asks. */
+static dcp_future_state look(dcp_future *future)
+{
+    struct staging *staging = future->staged.staging;
+    pthread_mutex_lock(&future->mutex);
+    bool staged =
+        (!staging || staging_is_over(staging)) && (!future->stager_begun || future->synchronized ||
+                                                   !future->chain->options.stager->synchronize);
+    if (future->state == DCP_FUTURE_STAGING && staged)
+        future->state = DCP_FUTURE_WRITING;
+    dcp_future_state state = future->state;
+    pthread_mutex_unlock(&future->mutex);
+    return state;
+}
+
+/* Whether all ranks have written; then they commit. */
+static void commit_if_written(dcp_future *future, dcp_future_state state)
+{
+    struct dcp_collective call = {"asking whether all ranks have written",
+                                  future->saving.options.timeout_seconds};
+    dcp_status written = DCP_OK;
+    pthread_mutex_lock(&future->mutex);
+    bool ours = !future->concluding && future->state < DCP_FUTURE_DONE;
+    future->concluding = future->concluding || ours;
+    pthread_mutex_unlock(&future->mutex);
+    if (!ours)
+        return;
+    if (state < DCP_FUTURE_WRITTEN)
+        written = dcp_error_set(DCP_ERR_TIMEOUT, "still writing");
+    written = group_agree(future->saving.options.group, &call, written);
+    if (written == DCP_OK)
+        future_conclude(future);
+    pthread_mutex_lock(&future->mutex);
+    future->concluding = false;
+    pthread_cond_broadcast(&future->changed);
+    pthread_mutex_unlock(&future->mutex);
+}
+
+static dcp_status how_it_ended(dcp_future *future, const char *what)
+{
+    dcp_status status;
+    pthread_mutex_lock(&future->mutex);
+    if (future->state == DCP_FUTURE_DONE)
+        status = DCP_OK;
+    else if (future->state == DCP_FUTURE_FAILED)
+        status = error_restore(&future->story);
+    else
+        status = dcp_error_set(DCP_ERR_TIMEOUT, "the save to %s is not %s yet", future->path, what);
+    pthread_mutex_unlock(&future->mutex);
+    return status;
+}
+
+dcp_status future_await(dcp_future *future, double timeout_seconds)
+{
+    struct deadline deadline;
+    RETURN_IF_ERROR(make_deadline(future, timeout_seconds, &deadline));
+    if (future->in_background) {
+        await_state(future, DCP_FUTURE_DONE, deadline);
+    } else {
+        dcp_future_state state = await_state(future, DCP_FUTURE_WRITTEN, deadline);
+        if (state < DCP_FUTURE_DONE)
+            commit_if_written(future, state);
+    }
+    return how_it_ended(future, "over");
+}
+
+dcp_status dcp_future_wait(dcp_future *future, double timeout_seconds)
+{
+    dcp_status status = future_await(future, timeout_seconds);
+    if (future) {
+        pthread_mutex_lock(&future->mutex);
+        future->heard = future->heard || future->state >= DCP_FUTURE_DONE;
+        pthread_mutex_unlock(&future->mutex);
+    }
+    return status;
+}
+
+dcp_future_state dcp_future_poll(dcp_future *future)
+{
+    dcp_future_state state;
+    if (!future)
+        return DCP_FUTURE_FAILED;
+    if (!future->in_background) {
+        state = look(future);
+        if (state < DCP_FUTURE_DONE)
+            commit_if_written(future, state);
+    }
+    return look(future);
+}
+
+dcp_status dcp_future_wait_staged(dcp_future *future, double timeout_seconds)
+{
+    struct deadline deadline;
+    RETURN_IF_ERROR(make_deadline(future, timeout_seconds, &deadline));
+    if (future->stager_begun && timeout_seconds != 0)
+        return future_synchronize(future);
+    if (look(future) != DCP_FUTURE_STAGING)
+        return DCP_OK;
+    return future->staged.staging ? staging_wait(future->staged.staging, deadline)
+                                  : how_it_ended(future, "staged");
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device/staging_pieces.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "device/device_copy.h"
+#include "state/box.h"
+#include "state/box_blocks.h"
+#include "state/copy.h"
+#include "state/device_memory.h"
+
+/* Copies of this size are worth lying as in their file. */
+#define PHASED_SIZE ((size_t)64 << 10)
+#define ALIGNMENT   ((uint64_t)64)
+
+static uint64_t source_volume(const struct staging_source *source)
+{
+    return (uint64_t)box_volume((struct box){source->ndim, source->sizes, source->sizes});
+}
+
+static size_t count_blocks(const struct staging_source *source, size_t most)
+{
+    struct box_blocks blocks;
+    struct box_storage block;
+    size_t count = 0;
+    box_blocks_start_bounded(&blocks, source->ndim, source->sizes,
+                             (int64_t)(most / source->element_size));
+    while (box_blocks_next(&blocks, &block))
+        count++;
+    return count;
+}
+
+/* Where a source's copy begins. */
+static uint64_t place_source(uint64_t end, uint64_t bytes, size_t phase)
+{
+    if (bytes < PHASED_SIZE)
+        return (end + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
+    uint64_t place = (end & ~(uint64_t)(FILE_PAGE - 1)) + phase;
+    return place < end ? place + FILE_PAGE : place;
+}
+
+static dcp_status split_source(struct staging_pieces *pieces, const struct staging_source *source,
+                               size_t index, size_t most)
+{
+    struct staged_source *kept = &pieces->sources[index];
+    uint64_t position = 0, at = place_source(pieces->pool_size, kept->bytes, source->phase);
+    struct box_blocks blocks;
+    struct box_storage block;
+    size_t ndim = (size_t)source->ndim;
+    box_blocks_start_bounded(&blocks, source->ndim, source->sizes,
+                             (int64_t)(most / source->element_size));
+    while (box_blocks_next(&blocks, &block)) {
+        struct staging_piece *piece = &pieces->pieces[pieces->count++];
+        int64_t *sizes = arena_allocate_array(&pieces->arena, ndim, sizeof *sizes);
+        int64_t start = 0;
+        if (!sizes)
+            return error_no_memory(ndim * sizeof *sizes, "staging");
+        if (ndim > 0)
+            memcpy(sizes, block.sizes, ndim * sizeof *sizes);
+        for (size_t i = 0; i < ndim; i++)
+            start += block.offsets[i] * kept->strides[i];
+        size_t bytes = (size_t)box_volume(box_of(source->ndim, &block)) * source->element_size;
+        *piece = (struct staging_piece){
+            .source = index,
+            .from = (const unsigned char *)source->from + start * (int64_t)source->element_size,
+            .sizes = sizes,
+            .bytes = bytes,
+            .position = position,
+            .at = at + position,
+        };
+        position += bytes;
+        pieces->largest = bytes > pieces->largest ? bytes : pieces->largest;
+    }
+    pieces->pool_size = at + position;
+    return DCP_OK;
+}
+
+static dcp_status keep_source(struct staging_pieces *pieces, const struct staging_source *source,
+                              size_t index, size_t most)
+{
+    struct staged_source *kept = &pieces->sources[index];
+    size_t ndim = (size_t)source->ndim;
+    *kept = (struct staged_source){
+        .name = source->name,
+        .device = source->device,
+        .ndim = source->ndim,
+        .element_size = source->element_size,
+        .bytes = source_volume(source) * source->element_size,
+        .first = pieces->count,
+    };
+    if (kept->bytes == 0)
+        return DCP_OK;
+    int64_t *strides = arena_allocate_array(&pieces->arena, ndim, sizeof *strides);
+    if (!strides)
+        return error_no_memory(ndim * sizeof *strides, "staging");
+    if (ndim > 0)
+        memcpy(strides, source->strides, ndim * sizeof *strides);
+    kept->strides = strides;
+    pieces->bytes += kept->bytes;
+    RETURN_IF_ERROR(split_source(pieces, source, index, most));
+    kept->count = pieces->count - kept->first;
+    return DCP_OK;
+}
+
+dcp_status staging_pieces_make(struct staging_pieces *pieces, const struct staging_source *sources,
+                               size_t count, size_t most)
+{
+    size_t piece_count = 0;
+    *pieces = (struct staging_pieces){.source_count = count};
+    arena_init(&pieces->arena, 0);
+    for (size_t i = 0; i < count; i++)
+        piece_count += count_blocks(&sources[i], most);
+    pieces->sources = memory_allocate_zeroed(count, sizeof *pieces->sources);
+    pieces->pieces = memory_allocate_zeroed(piece_count, sizeof *pieces->pieces);
+    if (!pieces->sources || !pieces->pieces)
+        return error_no_memory(piece_count * sizeof *pieces->pieces, "staging");
+    for (size_t i = 0; i < count; i++)
+        RETURN_IF_ERROR(keep_source(pieces, &sources[i], i, most));
+    return DCP_OK;
+}
+
+void staging_pieces_free(struct staging_pieces *pieces)
+{
+    memory_release(pieces->pieces);
+    memory_release(pieces->sources);
+    arena_free(&pieces->arena);
+}
+
+dcp_status staging_piece_copy(const struct staging_pieces *pieces,
+                              const struct staging_piece *piece, const dcp_device *device,
+                              bool start, void *to)
+{
+    const struct staged_source *source = &pieces->sources[piece->source];
+    int64_t dense[DCP_MAX_DIMS];
+    shape_strides(source->ndim, piece->sizes, dense);
+    if (device_is_host(device)) {
+        copy_strided(source->ndim, piece->sizes, source->element_size, piece->from, source->strides,
+                     to, dense);
+        return DCP_OK;
+    }
+    dcp_status status =
+        start ? device_start_to_host(device, source->ndim, piece->sizes, source->element_size,
+                                     piece->from, source->strides, to, dense)
+              : device_copy_to_host(device, source->ndim, piece->sizes, source->element_size,
+                                    piece->from, source->strides, to, dense);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", source->name);
+}
