@@ -51,6 +51,7 @@ struct dcp_future {
     bool synchronizing;          /* some thread is in the stager's synchronize */
     bool synchronized;           /* the stager's copy is whole */
     bool concluding;             /* some thread commits */
+    bool joined;                 /* the thread has ended, or somebody waits for that */
     bool heard;                  /* somebody knows how it ended */
     struct error_story story;    /* of the write while it is WRITTEN; then of the save */
     dcp_figures figures;         /* when it is over */
@@ -96,6 +97,8 @@ void future_conclude(dcp_future *future);
 
 /* dcp_future_wait() by somebody who does not care how it ended. */
 dcp_status future_await(dcp_future *future, double timeout_seconds);
+/* The same, and then the thread has ended as well, if the save has. */
+dcp_status future_await_end(dcp_future *future, double timeout_seconds);
 
 /* ---- async_exit.c ---- */
 

@@ -188,7 +188,7 @@ dcp_status chain_enter(dcp_save_chain *chain)
     pthread_mutex_lock(&last->mutex);
     bool heard = last->heard;
     pthread_mutex_unlock(&last->mutex);
-    dcp_status status = future_await(last, -1);
+    dcp_status status = future_await_end(last, -1);
     chain->last = NULL;
     future_release(last);
     return heard || chain->options.log_failures ? DCP_OK : status;
@@ -202,7 +202,7 @@ void dcp_save_chain_free(dcp_save_chain *chain)
     if (last) {
         struct error_story story;
         error_save(&story);
-        future_await(last, chain->options.exit_seconds);
+        future_await_end(last, chain->options.exit_seconds);
         chain->last = NULL;
         future_release(last);
         error_restore(&story);

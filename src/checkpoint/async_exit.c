@@ -26,7 +26,7 @@ static void finish_all(bool collective)
         if (!future)
             return;
         if (future->in_background || collective)
-            future_await(future, future->chain->options.exit_seconds);
+            future_await_end(future, future->chain->options.exit_seconds);
         future_release(future);
     }
 }

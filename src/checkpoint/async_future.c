@@ -44,16 +44,13 @@ static void free_saving(dcp_future *future)
     memory_release(future->fallback);
 }
 
-/* The thread's own reference is the last only when the others gave up waiting: it cannot be joined
- * then. */
+/* The thread's own reference is the last only when the others gave up waiting for its end. */
 void future_release(dcp_future *future)
 {
     if (atomic_fetch_sub(&future->references, 1) > 1)
         return;
-    if (future->threaded && pthread_equal(future->thread.id, pthread_self()))
+    if (future->threaded && !future->joined)
         thread_leave(&future->thread);
-    else if (future->threaded)
-        thread_join(&future->thread);
     free_saving(future);
     chain_release(future->chain);
     pthread_cond_destroy(&future->changed);
@@ -136,7 +133,7 @@ void dcp_future_free(dcp_future *future)
     if (!future)
         return;
     error_save(&story);
-    future_await(future, future->chain->options.exit_seconds);
+    future_await_end(future, future->chain->options.exit_seconds);
     error_restore(&story);
     future_release(future);
 }

@@ -107,6 +107,18 @@ dcp_status future_await(dcp_future *future, double timeout_seconds)
     return how_it_ended(future, "over");
 }
 
+dcp_status future_await_end(dcp_future *future, double timeout_seconds)
+{
+    dcp_status status = future_await(future, timeout_seconds);
+    pthread_mutex_lock(&future->mutex);
+    bool joins = future->state >= DCP_FUTURE_DONE && future->threaded && !future->joined;
+    future->joined = future->joined || joins;
+    pthread_mutex_unlock(&future->mutex);
+    if (joins)
+        thread_join(&future->thread);
+    return status;
+}
+
 dcp_status dcp_future_wait(dcp_future *future, double timeout_seconds)
 {
     dcp_status status = future_await(future, timeout_seconds);

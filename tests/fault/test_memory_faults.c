@@ -87,6 +87,16 @@ static void test_compressed(void **state)
     version_compress(false);
 }
 
+static void test_asynchronous(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_save_course(VERSION_IN_BACKGROUND);
+    loop_over_saves(false);
+    loop_over_saves(true);
+    version_save_course(VERSION_AT_ONCE);
+}
+
 static void test_loads(void **state)
 {
     (void)state;
@@ -100,6 +110,7 @@ int main(void)
         cmocka_unit_test(test_saves),
         cmocka_unit_test(test_loads),
         cmocka_unit_test(test_compressed),
+        cmocka_unit_test(test_asynchronous),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

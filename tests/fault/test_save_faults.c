@@ -143,6 +143,19 @@ static void test_compressed_save(void **state)
     version_compress(false);
 }
 
+/* The same, with copies that threads of the library write. */
+static void test_asynchronous_save(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_save_course(VERSION_IN_BACKGROUND);
+    loop_over_faults(1, 1);
+    loop_over_faults(VERSION_NONE, 3);
+    version_save_course(VERSION_COMMITS_WHEN_WAITED);
+    loop_over_faults(1, 3);
+    version_save_course(VERSION_AT_ONCE);
+}
+
 /* What is found after a crash, and that saving again works there, also if that fails once more. */
 static void check_remainder(struct simulated_file_system *left,
                             const struct simulated_file_system *fs, long n, const char *choice,
@@ -399,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_load_of_what_shrinks_or_vanishes),
         cmocka_unit_test(test_save_into_what_vanishes),
         cmocka_unit_test(test_compressed_save),
+        cmocka_unit_test(test_asynchronous_save),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

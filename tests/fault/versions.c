@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/conductor.h"
+#include "group/collective.h"
 
 #define ROWS  6
 #define RANKS 3
@@ -82,6 +83,13 @@ void version_compress(bool compress)
     save_compressed = compress;
 }
 
+static enum version_course save_course;
+
+void version_save_course(enum version_course course)
+{
+    save_course = course;
+}
+
 /* One rank of a save or load. */
 struct part {
     const struct file_ops *ops;
@@ -93,6 +101,27 @@ struct part {
     char message[512];
 };
 
+/* What is saved changes as soon as it may. */
+static dcp_status save_asynchronously(const struct part *part, const struct content *content,
+                                      dcp_save_options *options)
+{
+    dcp_save_chain_options how = {.group = part->group, .timeout_seconds = 20, .exit_seconds = 60};
+    dcp_future *future = NULL;
+    if (part->group && save_course == VERSION_COMMITS_WHEN_WAITED)
+        part->group->operations.duplicate = NULL;
+    dcp_status status = dcp_save_chain_new(&how, &options->chain);
+    if (status != DCP_OK)
+        return status;
+    status = checkpoint_save_async(part->ops, content->root, VERSIONS_PATH, options, &future);
+    if (status == DCP_OK) {
+        memset(content->matrix, 0xff, (size_t)(ROWS / part->size * columns) * sizeof(float));
+        status = dcp_future_wait(future, 60);
+    }
+    dcp_future_free(future);
+    dcp_save_chain_free(options->chain);
+    return status;
+}
+
 static dcp_status save_part(const struct part *part, const struct content *content)
 {
     dcp_save_options options = {.group = part->group,
@@ -103,7 +132,9 @@ static dcp_status save_part(const struct part *part, const struct content *conte
         options.compression = DCP_COMPRESSION_ZSTD;
         options.compression_threads = 2;
     }
-    return checkpoint_save(part->ops, content->root, VERSIONS_PATH, &options);
+    return save_course == VERSION_AT_ONCE
+               ? checkpoint_save(part->ops, content->root, VERSIONS_PATH, &options)
+               : save_asynchronously(part, content, &options);
 }
 
 static int loaded_version(const struct part *part, const struct content *content)

@@ -21,6 +21,9 @@ void version_load_by(uint32_t io);
 void version_widen(int64_t matrix_columns);
 /* Whether they compress. */
 void version_compress(bool compress);
+/* Whether they go on behind the caller's back, and who commits. */
+enum version_course { VERSION_AT_ONCE, VERSION_IN_BACKGROUND, VERSION_COMMITS_WHEN_WAITED };
+void version_save_course(enum version_course course);
 /* Saves a version over any that is there. On ranks of a thread group if size is more than 1: all
  * must end alike. */
 dcp_status version_save(struct simulated_file_system *fs, int version, int size);
