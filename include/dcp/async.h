@@ -139,12 +139,18 @@ typedef enum dcp_future_state {
  * tree may be changed and freed once this returns; the memory of its tensors as
  * dcp_staging_kind says.
  *
+ * With a planner or a storage writer the tensors are copied as a whole before they plan, and their
+ * hooks are called on threads of the library from then on; a planner that has set_up_planner needs
+ * a stager of the caller's. `memory_limit` is for what the save takes beside staging memory, which
+ * has a limit of its own.
+ *
  * `figures` are not filled in by this call: see dcp_future_figures(). `progress` is called on
  * threads of the library. `info` is copied.
  *
  * @param future owned by the caller; NULL on failure.
- * Errors: those of dcp_save() up to the end of planning; the failure of the save before it, if
- * nobody has heard of that yet and the chain does not log it.
+ * Errors: those of dcp_save() up to the end of planning; DCP_ERR_UNSUPPORTED (a planner or a
+ * storage writer with retries, a fallback path or too small a staging limit); the failure of the
+ * save before it, if nobody has heard of that yet and the chain does not log it.
  */
 DCP_API dcp_status dcp_save_async_sized(dcp_state *state, const char *path,
                                         const dcp_save_options *options, size_t options_size,

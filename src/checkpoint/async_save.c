@@ -65,12 +65,16 @@ static dcp_status make_fallback(dcp_future *future)
     return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
 }
 
+/* A planner's own state is not ours to copy, as it is there until the save has ended. */
 static dcp_status check_hooks(const dcp_future *future)
 {
     const dcp_save_chain_options *options = &future->chain->options;
     if (future->saving.hooks.any && (options->retries > 0 || options->fallback_path))
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "saves with a planner or a storage writer are "
                                                   "tried once: no retries, no fallback_path");
+    if (future->saving.hooks.planner.set_up_planner && !options->stager)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "a planner with set_up_planner needs a stager in "
+                                                  "asynchronous saves");
     return DCP_OK;
 }
 

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Asynchronous saves that fail: told once, tried again, put elsewhere, cancelled, refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/async_model.h"
+#include "checkpoint/conductor.h"
+#include "checkpoint/ranks.h"
+
+static void a_save_can_be_cancelled(void **state)
+{
+    struct model model;
+    struct stat found;
+    dcp_save_options options = {.progress = wait_while_held};
+    dcp_future *future;
+    make_model(&model, 0, 1, 1);
+    hold(true);
+    must(begin(&model, 1, path_in(state, "a"), &options, &future));
+    dcp_future_cancel(future);
+    hold(false);
+    must_fail(dcp_future_wait(future, WAIT), DCP_ERR_CANCELLED, "cancelled");
+    assert_int_equal(dcp_future_poll(future), DCP_FUTURE_FAILED);
+    assert_non_null(strstr(dcp_future_message(future), "cancelled"));
+    assert_int_not_equal(stat(path_in(state, "a"), &found), 0);
+    dcp_future_free(future);
+    free(model.shard);
+}
+
+/* The system's files, of which creating shard files fails for a while. */
+static int failures_left;
+static struct file_ops failing_ops;
+
+static int failing_open(void *context, const char *path, unsigned flags, int *descriptor)
+{
+    if ((flags & FILE_CREATE_NEW) && strstr(path, ".distcp") && failures_left > 0) {
+        failures_left--;
+        return 5; /* EIO */
+    }
+    return file_ops_system.open(context, path, flags, descriptor);
+}
+
+static dcp_status begin_failing(struct model *model, const char *path, int failures,
+                                const dcp_save_options *options, dcp_future **future)
+{
+    failures_left = failures;
+    failing_ops = file_ops_system;
+    failing_ops.open = failing_open;
+    dcp_state *root = tree_of(model, 1);
+    dcp_status status = checkpoint_save_async(&failing_ops, root, path, options, future);
+    dcp_state_free(root);
+    return status;
+}
+
+static void failures_are_told_once(void **state)
+{
+    struct model model;
+    dcp_save_chain_options how = {0};
+    dcp_save_options options = {0};
+    dcp_future *future, *next;
+    make_model(&model, 0, 1, 1);
+    must(dcp_save_chain_new(&how, &options.chain));
+    must(begin_failing(&model, path_in(state, "a"), 1, &options, &future));
+    dcp_future_free(future);
+    /* Nobody has heard of it. */
+    must_fail(begin(&model, 1, path_in(state, "b"), &options, &next), DCP_ERR_IO, "cannot");
+    must(begin(&model, 1, path_in(state, "b"), &options, &next));
+    must(dcp_future_wait(next, WAIT));
+    dcp_future_free(next);
+    must(begin_failing(&model, path_in(state, "c"), 1, &options, &future));
+    must_fail(dcp_future_wait(future, WAIT), DCP_ERR_IO, "cannot");
+    must(begin(&model, 1, path_in(state, "d"), &options, &next));
+    dcp_future_free(next);
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+
+    how.log_failures = true;
+    must(dcp_save_chain_new(&how, &options.chain));
+    must(begin_failing(&model, path_in(state, "e"), 1, &options, &future));
+    dcp_future_free(future);
+    must(begin(&model, 1, path_in(state, "f"), &options, &next));
+    dcp_future_free(next);
+    dcp_save_chain_free(options.chain);
+    must(check(path_in(state, "f"), 1));
+    free(model.shard);
+}
+
+static void saves_are_tried_again(void **state)
+{
+    struct model model;
+    dcp_save_chain_options how = {.retries = 3, .retry_seconds = 0.001};
+    dcp_save_options options = {0};
+    dcp_future *future;
+    make_model(&model, 0, 1, 1);
+    must(dcp_save_chain_new(&how, &options.chain));
+    must(begin_failing(&model, path_in(state, "a"), 3, &options, &future));
+    fill(&model, 2);
+    must(dcp_future_wait(future, WAIT));
+    must(check(path_in(state, "a"), 1));
+    dcp_future_free(future);
+    fill(&model, 1);
+    must(begin_failing(&model, path_in(state, "b"), 4, &options, &future));
+    must_fail(dcp_future_wait(future, WAIT), DCP_ERR_IO, "cannot");
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+    free(model.shard);
+}
+
+static void saves_fall_back(void **state)
+{
+    struct model model;
+    struct stat found;
+    dcp_save_chain_options how = {
+        .retries = 1, .retry_seconds = 0.001, .fallback_path = path_in(state, "elsewhere")};
+    dcp_save_options options = {0};
+    dcp_future *future;
+    make_model(&model, 0, 1, 1);
+    must(dcp_save_chain_new(&how, &options.chain));
+    must(begin_failing(&model, path_in(state, "step_1"), 2, &options, &future));
+    must(dcp_future_wait(future, WAIT));
+    assert_int_not_equal(stat(path_in(state, "step_1"), &found), 0);
+    must(check(path_in(state, "elsewhere/step_1"), 1));
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+    free(model.shard);
+}
+
+static void changed_tensors_are_named(void **state)
+{
+    struct model model;
+    dcp_save_chain_options how = {
+        .staging = DCP_STAGING_OVERLAPPED, .staging_limit = 256 << 10, .detect_changes = true};
+    dcp_save_options options = {.progress = wait_while_held};
+    dcp_future *future;
+    make_model(&model, 0, 1, 1);
+    must(dcp_save_chain_new(&how, &options.chain));
+    hold(true);
+    must(begin(&model, 1, path_in(state, "a"), &options, &future));
+    must_fail(dcp_future_wait_staged(future, 0.01), DCP_ERR_TIMEOUT, "staged so far");
+    assert_int_equal(dcp_future_poll(future), DCP_FUTURE_STAGING);
+    model.shard[ROWS * COLUMNS - 1]++;
+    hold(false);
+    must_fail(dcp_future_wait(future, WAIT), DCP_ERR_STATE,
+              "model.w: changed before staging was over");
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+    free(model.shard);
+}
+
+static void arguments_are_checked(void **state)
+{
+    dcp_save_chain *chain;
+    dcp_future *future;
+    dcp_state *root = dcp_state_new();
+    dcp_stager stager = {.size_of = sizeof stager};
+#define REFUSED(text, ...)                                                                         \
+    must_fail(dcp_save_chain_new(&(dcp_save_chain_options){__VA_ARGS__}, &chain),                  \
+              DCP_ERR_ARGUMENT, text)
+    REFUSED("staging is 7", .staging = (dcp_staging_kind)7);
+    REFUSED("staging_limit is 5", .staging_limit = 5);
+    REFUSED("staging_threads", .staging_threads = -1);
+    REFUSED("when_busy", .when_busy = (dcp_when_busy)9);
+    REFUSED("retries is -1", .retries = -1);
+    REFUSED("needs the whole copy", .retries = 1, .staging_limit = 1 << 20);
+    REFUSED("exit_seconds", .exit_seconds = -1);
+    REFUSED("lacks stage", .stager = &stager);
+    must_fail(dcp_save_chain_new(NULL, NULL), DCP_ERR_ARGUMENT, "chain is NULL");
+    must_fail(dcp_save_async(root, path_in(state, "c"), NULL, NULL), DCP_ERR_ARGUMENT,
+              "future is NULL");
+    must_fail(dcp_save_async(NULL, path_in(state, "c"), NULL, &future), DCP_ERR_ARGUMENT, "NULL");
+    must_fail(dcp_save_async(root, "", NULL, &future), DCP_ERR_ARGUMENT, "no path");
+    must_fail(dcp_future_wait(NULL, 0), DCP_ERR_ARGUMENT, "NULL");
+    dcp_future_free(NULL);
+    dcp_save_chain_free(NULL);
+    must(dcp_save_async(root, path_in(state, "empty"), NULL, &future));
+    must(dcp_future_wait(future, WAIT));
+    dcp_future_free(future);
+    dcp_state_free(root);
+}
+
+#define TEST(function)                                                                             \
+    cmocka_unit_test_setup_teardown(function, directory_setup, directory_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_save_can_be_cancelled), TEST(failures_are_told_once),    TEST(saves_are_tried_again),
+        TEST(saves_fall_back),         TEST(changed_tensors_are_named), TEST(arguments_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
