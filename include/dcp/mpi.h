@@ -30,8 +30,10 @@ extern "C" {
  * Waits poll with a deadline; on a timeout the message names the ranks that did not come, on every
  * rank within a second after it. MPI itself is never aborted. Messages are copied: the caller's
  * memory is its own again when a call returns, however it ends. The group must be freed by all
- * ranks before MPI_Finalize; a broken one leaves its communicator, and some 16 MiB of messages
- * that MPI may still hold on to, until the process ends.
+ * ranks before MPI_Finalize, but if an asynchronous save is under way: MPI_Finalize calls
+ * dcp_finish_saves(), by an attribute of MPI_COMM_SELF, and what is not over then fails. A broken
+ * one leaves its communicator, and some 16 MiB of messages that MPI may still hold on to, until the
+ * process ends.
  *
  * Errors: DCP_ERR_ARGUMENT (a null communicator, or an inter-communicator), DCP_ERR_STATE (MPI is
  * not initialized, or not for this thread), DCP_ERR_NO_MEMORY, DCP_ERR_GROUP. If one rank

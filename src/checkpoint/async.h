@@ -92,6 +92,9 @@ dcp_status future_stage_tree(dcp_future *future);
 void future_start(dcp_future *future);
 /* Commits, and tries again where the chain says so; then the save is over. Collective. */
 void future_conclude(dcp_future *future);
+/* What was written is not to be committed: the save is over with a failure of its own, or with this
+ * one, whose story the calling thread has. */
+void future_give_up(dcp_future *future, dcp_status status);
 
 /* ---- async_wait.c ---- */
 

@@ -9,22 +9,34 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static dcp_future *first;
 static bool registered;
 
+/* Unless it is about to be freed. With the mutex held, which keeps it from that. */
+static bool refer(dcp_future *future)
+{
+    int references = atomic_load(&future->references);
+    while (references > 0)
+        if (atomic_compare_exchange_weak(&future->references, &references, references + 1))
+            return true;
+    return false;
+}
+
 /* Commits that need the caller's thread need all ranks as well: not at the end of the program. */
 static void finish_all(bool collective)
 {
     for (;;) {
         pthread_mutex_lock(&mutex);
         dcp_future *future = first;
+        bool ours = future && refer(future);
         if (future) {
             first = future->next;
             if (first)
                 first->previous = NULL;
             future->next = future->previous = NULL;
-            atomic_fetch_add(&future->references, 1);
         }
         pthread_mutex_unlock(&mutex);
         if (!future)
             return;
+        if (!ours)
+            continue;
         if (future->in_background || collective)
             future_await_end(future, future->chain->options.exit_seconds);
         future_release(future);

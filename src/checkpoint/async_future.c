@@ -51,6 +51,9 @@ void future_release(dcp_future *future)
         return;
     if (future->threaded && !future->joined)
         thread_leave(&future->thread);
+    if (future->state == DCP_FUTURE_WRITTEN)
+        future_give_up(future, dcp_error_set(DCP_ERR_CANCELLED, "nobody waited for the save to %s",
+                                             future->path));
     free_saving(future);
     chain_release(future->chain);
     pthread_cond_destroy(&future->changed);

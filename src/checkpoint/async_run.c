@@ -88,16 +88,29 @@ static void end(dcp_future *future, dcp_status status)
     exit_remove(future);
 }
 
+static void enter_account(dcp_future *future)
+{
+    struct operation *operation = &future->saving.operation;
+    operation->account_before = memory_account_enter(operation->account);
+}
+
 void future_conclude(dcp_future *future)
 {
-    struct memory_account *before = memory_account_enter(future->saving.operation.account);
-    future->saving.operation.account_before = before;
+    enter_account(future);
     dcp_status status = future->story.status;
     if (status != DCP_OK)
         error_restore(&future->story);
     status = saving_finish(&future->saving, status);
     if (status != DCP_OK)
         status = try_again(future, status);
+    end(future, status);
+}
+
+void future_give_up(dcp_future *future, dcp_status status)
+{
+    enter_account(future);
+    if (future->story.status != DCP_OK)
+        status = error_restore(&future->story);
     end(future, status);
 }
 

@@ -56,23 +56,36 @@ static dcp_future_state look(dcp_future *future)
     return state;
 }
 
-/* Whether all ranks have written; then they commit. */
-static void commit_if_written(dcp_future *future, dcp_future_state state)
+/* Whether all ranks have written. */
+static dcp_status ask_all(dcp_future *future, dcp_future_state state, bool *all_written)
 {
     struct dcp_collective call = {"asking whether all ranks have written",
                                   future->saving.options.timeout_seconds};
-    dcp_status written = DCP_OK;
+    dcp_group *group = future->saving.options.group;
+    unsigned char written = state >= DCP_FUTURE_WRITTEN;
+    const unsigned char *answers;
+    *all_written = true;
+    dcp_status status = group_share(group, &call, DCP_OK, &written, sizeof written, &answers);
+    for (int rank = 0; rank < dcp_group_size(group) && status == DCP_OK; rank++)
+        *all_written = *all_written && answers[rank];
+    return status;
+}
+
+/* Commits if all ranks have written. Where the group fails, nobody can commit any more. */
+static void commit_if_written(dcp_future *future, dcp_future_state state)
+{
+    bool all_written;
     pthread_mutex_lock(&future->mutex);
     bool ours = !future->concluding && future->state < DCP_FUTURE_DONE;
     future->concluding = future->concluding || ours;
     pthread_mutex_unlock(&future->mutex);
     if (!ours)
         return;
-    if (state < DCP_FUTURE_WRITTEN)
-        written = dcp_error_set(DCP_ERR_TIMEOUT, "still writing");
-    written = group_agree(future->saving.options.group, &call, written);
-    if (written == DCP_OK)
+    dcp_status status = ask_all(future, state, &all_written);
+    if (status == DCP_OK && all_written)
         future_conclude(future);
+    else if (status != DCP_OK && state >= DCP_FUTURE_WRITTEN)
+        future_give_up(future, status);
     pthread_mutex_lock(&future->mutex);
     future->concluding = false;
     pthread_cond_broadcast(&future->changed);

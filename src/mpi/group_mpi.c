@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dcp/mpi.h"
+#include "finalize.h"
 #include "transport.h"
 
 /* Beyond the deadline, ranks that wait for the root give it this time to say who is missing. */
@@ -130,7 +131,7 @@ static dcp_status mpi_all_gather(void *context, const dcp_collective *call, cons
 {
     struct transport *transport = context;
     double deadline = deadline_of(call);
-    dcp_status status = transport_begin(transport);
+    dcp_status status = transport_begin(transport, call);
     if (status == DCP_OK)
         status = gather_star(transport, call, 0, send, bytes, receive, NULL, deadline);
     if (status != DCP_OK)
@@ -145,7 +146,7 @@ static dcp_status mpi_broadcast(void *context, const dcp_collective *call, int r
 {
     struct transport *transport = context;
     double deadline = deadline_of(call);
-    dcp_status status = transport_begin(transport);
+    dcp_status status = transport_begin(transport, call);
     return status == DCP_OK ? broadcast_from(transport, call, root, data, bytes, deadline) : status;
 }
 
@@ -154,7 +155,7 @@ static dcp_status mpi_gather(void *context, const dcp_collective *call, int root
 {
     struct transport *transport = context;
     double deadline = deadline_of(call);
-    dcp_status status = transport_begin(transport);
+    dcp_status status = transport_begin(transport, call);
     if (status != DCP_OK)
         return status;
     return gather_star(transport, call, root, send, bytes, receive, sizes, deadline);
@@ -165,7 +166,7 @@ static dcp_status mpi_scatter(void *context, const dcp_collective *call, int roo
 {
     struct transport *transport = context;
     double deadline = deadline_of(call);
-    dcp_status status = transport_begin(transport);
+    dcp_status status = transport_begin(transport, call);
     if (status != DCP_OK)
         return status;
     add_star(transport, root);
@@ -192,7 +193,7 @@ static dcp_status mpi_all_to_all(void *context, const dcp_collective *call, cons
 {
     struct transport *transport = context;
     double deadline = deadline_of(call);
-    dcp_status status = transport_begin(transport);
+    dcp_status status = transport_begin(transport, call);
     if (status != DCP_OK)
         return status;
     for (int way = 1; way < transport->size; way++) {
@@ -215,12 +216,12 @@ static void mpi_close(void *context)
 {
     struct transport *transport = context;
     MPI_Comm communicator = transport->communicator;
-    int keep = transport->broken;
+    bool broken = transport->broken;
     transport_close(transport);
-    if (!keep)
-        MPI_Finalized(&keep);
-    if (!keep)
-        MPI_Comm_free(&communicator);
+    if (broken || !finalize_hold_off())
+        return;
+    MPI_Comm_free(&communicator);
+    finalize_let_go();
 }
 
 /* What would otherwise end the program inside MPI. */
@@ -337,6 +338,8 @@ dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group)
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_mpi: group is NULL");
     *group = NULL;
     dcp_status status = check_mpi(communicator);
+    if (status == DCP_OK)
+        status = finalize_attach();
     if (status != DCP_OK)
         return status;
     MPI_Comm duplicate;

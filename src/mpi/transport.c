@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "finalize.h"
+
 enum { TAG_MESSAGE = 1, TAG_NOTICE = 2 };
 
 /* Slots of all ranks together, and each: large pieces where ranks are few. */
@@ -99,10 +101,11 @@ static bool stop_hearing(struct transport *transport)
 
 void transport_close(struct transport *transport)
 {
-    int finalized = 0;
-    MPI_Finalized(&finalized);
-    if (!finalized && !stop_hearing(transport))
+    if (!finalize_hold_off())
+        return; /* what MPI still holds on to stays */
+    if (!stop_hearing(transport))
         transport->abandoned = true;
+    finalize_let_go();
     if (!transport->abandoned)
         release(transport);
 }
@@ -197,12 +200,25 @@ static dcp_status fail_for_missing(struct transport *transport, const dcp_collec
 
 /* ---- moving messages */
 
-dcp_status transport_begin(struct transport *transport)
+/* MPI is no longer there to tell anybody. */
+static dcp_status fail_as_finalized(struct transport *transport, const dcp_collective *call)
+{
+    transport->broken = transport->abandoned = true;
+    transport->told = (struct notice){.status = DCP_ERR_STATE, .text = "MPI was finalized"};
+    snprintf(transport->told.phase, sizeof transport->told.phase, "%s", call->phase);
+    return dcp_error_set(DCP_ERR_STATE, "%s: MPI was finalized", call->phase);
+}
+
+dcp_status transport_begin(struct transport *transport, const dcp_collective *call)
 {
     memset(transport->neighbors, 0, (size_t)transport->size * sizeof *transport->neighbors);
     transport->transfer_count = 0;
     if (!transport->broken) {
-        if (!has_heard(transport))
+        if (!finalize_hold_off())
+            return fail_as_finalized(transport, call);
+        bool heard = has_heard(transport);
+        finalize_let_go();
+        if (!heard)
             return DCP_OK;
         transport->broken = true;
         transport->told = transport->heard;
@@ -312,7 +328,10 @@ static void wait_a_little(unsigned idle_polls)
     nanosleep(&time, NULL);
 }
 
-dcp_status transport_run(struct transport *transport, const dcp_collective *call, double deadline)
+/* As transport_run(), while MPI is held; lets go of it to wait. *gone: it could not be had again.
+ */
+static dcp_status run_held(struct transport *transport, const dcp_collective *call, double deadline,
+                           bool *gone)
 {
     dcp_status status = DCP_OK;
     for (int i = 0; i < transport->transfer_count && status == DCP_OK; i++)
@@ -329,10 +348,24 @@ dcp_status transport_run(struct transport *transport, const dcp_collective *call
             return fail_as_heard(transport);
         if (transport_now() >= deadline)
             return fail_for_missing(transport, call);
+        finalize_let_go();
         wait_a_little(idle_polls);
+        *gone = !finalize_hold_off();
+        if (*gone)
+            return fail_as_finalized(transport, call);
     }
-    if (status != DCP_OK)
-        return fail(transport, call, status);
-    transport->transfer_count = 0;
-    return DCP_OK;
+    return status == DCP_OK ? DCP_OK : fail(transport, call, status);
+}
+
+dcp_status transport_run(struct transport *transport, const dcp_collective *call, double deadline)
+{
+    bool gone = !finalize_hold_off();
+    if (gone)
+        return fail_as_finalized(transport, call);
+    dcp_status status = run_held(transport, call, deadline, &gone);
+    if (!gone)
+        finalize_let_go();
+    if (status == DCP_OK)
+        transport->transfer_count = 0;
+    return status;
 }

@@ -59,8 +59,9 @@ void transport_close(struct transport *transport);
 /* DCP_ERR_GROUP, with MPI's story. */
 dcp_status transport_mpi_error(int code, const char *call);
 
-/* Begins a collective: nobody is a neighbour yet. DCP_ERR_STATE if some rank has given up. */
-dcp_status transport_begin(struct transport *transport);
+/* Begins a collective: nobody is a neighbour yet. DCP_ERR_STATE if some rank has given up, or MPI
+ * was finalized meanwhile, by another thread. */
+dcp_status transport_begin(struct transport *transport, const dcp_collective *call);
 void transport_add_neighbor(struct transport *transport, int rank);
 
 /* Put a message on the list for transport_run(): at most one to and one from each peer. */
