@@ -6,7 +6,11 @@
 
 #include "base/memory.h"
 
-enum { BLOCK_SIZE_FIRST = 1024, BLOCK_SIZE_MAX = 1024 * 1024 };
+enum {
+    BLOCK_SIZE_FIRST = 1024,
+    BLOCK_SIZE_LARGE = 1024 * 1024, /* up to which blocks double */
+    BLOCK_SIZE_MAX = 32 * 1024 * 1024
+};
 
 struct arena_block {
     struct arena_block *next;
@@ -65,10 +69,13 @@ static void *allocate_large(struct arena *arena, size_t size)
     return block->data;
 }
 
-/* Blocks double, so that small arenas stay small and large ones make few blocks. */
+/* Blocks double, so that small arenas stay small and large ones make few blocks; of large ones no
+ * more than an eighth lies idle. */
 static size_t next_block_size(const struct arena *arena, size_t size)
 {
     size_t next = arena->blocks != NULL ? arena->blocks->size * 2 : BLOCK_SIZE_FIRST;
+    if (next > BLOCK_SIZE_LARGE)
+        next = arena->total / 8 > BLOCK_SIZE_LARGE ? arena->total / 8 : BLOCK_SIZE_LARGE;
     if (next > BLOCK_SIZE_MAX)
         next = BLOCK_SIZE_MAX;
     if (arena->limit != 0 && next > (arena->limit - arena->total) / 2)
@@ -82,7 +89,7 @@ void *arena_allocate(struct arena *arena, size_t size)
         return NULL;
     size = size == 0 ? 8 : (size + 7) & ~(size_t)7;
     if (arena->blocks == NULL || size > arena->blocks->size - arena->used) {
-        if (size > BLOCK_SIZE_MAX / 4)
+        if (size > BLOCK_SIZE_LARGE / 4)
             return allocate_large(arena, size);
         struct arena_block *block = block_new(arena, next_block_size(arena, size));
         if (block == NULL)

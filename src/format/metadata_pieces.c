@@ -20,6 +20,7 @@ struct join {
     uint32_t last_file;
     const struct digested_index *last_index;
     uint32_t last_entry;
+    uint32_t *expected;     /* of each entry: the piece behind the one that was found last */
     struct piece_key *keys; /* of the pieces; made for the first index that misses */
     struct piece_table table;
 };
@@ -110,7 +111,16 @@ static dcp_status build_table(struct join *join)
     return DCP_OK;
 }
 
-/* The hint is where the piece should be; where it is not, the offset decides. */
+static bool is_at(const struct metadata_entry *entry, uint64_t position,
+                  const struct digested_index *index)
+{
+    return position < entry->piece_count && index->ndim == entry->ndim &&
+           memcmp(entry->pieces[position].offsets, index->offset,
+                  (size_t)index->ndim * sizeof *index->offset) == 0;
+}
+
+/* The hint is where the piece should be; without one, pieces mostly come in the order of the
+ * chunks. Where it is not there, the offset decides; of equal ones that is the first. */
 static dcp_status find_piece(struct join *join, const struct digested_index *index,
                              uint32_t entry_index, struct metadata_piece **piece)
 {
@@ -120,10 +130,13 @@ static dcp_status find_piece(struct join *join, const struct digested_index *ind
         *piece = entry->pieces;
         return DCP_OK;
     }
-    if (index->hint < entry->piece_count && index->ndim == entry->ndim &&
-        memcmp(entry->pieces[index->hint].offsets, index->offset,
-               (size_t)index->ndim * sizeof *index->offset) == 0) {
-        *piece = &entry->pieces[index->hint];
+    uint32_t *expected = &join->expected[entry_index];
+    bool hinted = index->hint != UINT64_MAX;
+    uint64_t likely = hinted ? index->hint : *expected;
+    if (is_at(entry, likely, index) &&
+        (hinted || likely == 0 || !is_at(entry, likely - 1, index))) {
+        *expected = (uint32_t)likely + 1;
+        *piece = &entry->pieces[likely];
         return DCP_OK;
     }
     if (join->keys == NULL)
@@ -136,6 +149,7 @@ static dcp_status find_piece(struct join *join, const struct digested_index *ind
                                  ? "no offset"
                                  : shape_format(index->ndim, index->offset, text, sizeof text));
     *piece = &join->pieces[position];
+    *expected = (uint32_t)(*piece - entry->pieces) + 1;
     return DCP_OK;
 }
 
@@ -203,6 +217,13 @@ static dcp_status join_pair(struct join *join, const struct digested_index *inde
 
 static dcp_status join_pairs(struct join *join, const struct pickle_sequence *pairs)
 {
+    size_t entries = join->decoding->metadata->count;
+    join->expected =
+        arena_allocate_array(&join->decoding->scratch, entries, sizeof *join->expected);
+    if (join->expected == NULL)
+        return error_no_memory(entries * sizeof *join->expected, "the order of pieces");
+    if (entries != 0)
+        memset(join->expected, 0, entries * sizeof *join->expected);
     for (uint32_t i = 0; i < pairs->count; i += 2) {
         const struct digested_index *index = NULL;
         dcp_status status = metadata_index_key(&join->decoding->digester, pairs->items[i], &index);

@@ -1,36 +1,63 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "format/pickle_memo.h"
 
+#include <string.h>
+
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/pickle.h"
 #include "format/pickle_opcodes.h"
 
-static void note_fetch(struct pickle_memo *memo, uint64_t number)
+/* Room for more numbers: as the highest one is not known beforehand, and is far below the size of
+ * the input where it is honest. */
+static bool grow(struct pickle_memo *memo, uint64_t word)
 {
-    if (number / 64 < memo->words)
-        memo->fetched[number / 64] |= UINT64_C(1) << number % 64;
+    size_t words = memo->words != 0 ? memo->words : 64;
+    while (words <= word)
+        words *= 2;
+    uint64_t *fetched = memory_reallocate_array(memo->fetched, words, sizeof *fetched);
+    if (fetched == NULL)
+        return false;
+    memset(fetched + memo->words, 0, (words - memo->words) * sizeof *fetched);
+    memo->fetched = fetched;
+    memo->words = words;
+    return true;
 }
 
-/* Stops quietly at whatever the reader will refuse. The frequent opcodes have branches of their
- * own, which a processor foresees, where it would have to wait for a table. */
-static void mark_fetched(struct pickle_memo *memo, const unsigned char *bytes, size_t size)
+/* Numbers from the size of the input on are never stored: storing takes at least a byte. */
+static inline bool note_fetch(struct pickle_memo *memo, uint64_t number, size_t size)
+{
+    uint64_t bit = UINT64_C(1) << number % 64;
+    if (number >= size)
+        return true;
+    if (number / 64 >= memo->words && !grow(memo, number / 64))
+        return false;
+    if ((memo->fetched[number / 64] & bit) == 0)
+        memo->fetched[number / 64] |= bit;
+    return true;
+}
+
+/* Stops quietly at whatever the reader will refuse; false: no memory. The frequent opcodes have
+ * branches of their own, which a processor foresees, where it would have to wait for a table. */
+static bool mark_fetched(struct pickle_memo *memo, const unsigned char *bytes, size_t size)
 {
     const unsigned char *end = bytes + size;
     const unsigned char *at = bytes;
-    while (at != NULL && at < end && *at != OP_STOP) {
+    bool noted = true;
+    while (noted && at != NULL && at < end && *at != OP_STOP) {
         if (pickle_opcode_forms[*at].size == 1) {
             at += 1;
         } else if (*at == OP_LONG_BINGET && end - at >= 5) {
-            note_fetch(memo, pickle_number(at + 1, 4));
+            noted = note_fetch(memo, pickle_number(at + 1, 4), size);
             at += 5;
         } else if (*at == OP_BINGET && end - at >= 2) {
-            note_fetch(memo, at[1]);
+            noted = note_fetch(memo, at[1], size);
             at += 2;
         } else {
             at = pickle_opcode_skip(at, end);
         }
     }
+    return noted;
 }
 
 /* Counts the fetched numbers in front of each word, up to the last one that has any. */
@@ -44,7 +71,7 @@ static dcp_status count_fetched(struct pickle_memo *memo)
     uint32_t count = 0;
     for (size_t word = 0; word < memo->words; word++) {
         memo->before[word] = count;
-        count += (uint32_t)__builtin_popcountll(memo->fetched[word]);
+        count += pickle_memo_count(memo->fetched[word]);
     }
     memo->values = memory_allocate_zeroed(count, sizeof *memo->values);
     if (memo->values == NULL)
@@ -54,14 +81,10 @@ static dcp_status count_fetched(struct pickle_memo *memo)
 
 dcp_status pickle_memo_prepare(struct pickle_memo *memo, const unsigned char *bytes, size_t size)
 {
-    /* Storing takes at least a byte, so that no honest number reaches the size of the input. */
-    size_t words = size / 64 + 1;
-    *memo = (struct pickle_memo){.words = words};
-    memo->fetched = memory_allocate_zeroed(words, sizeof *memo->fetched);
-    if (memo->fetched == NULL)
-        return error_no_memory(words * sizeof *memo->fetched, "the memo of a pickle");
-    mark_fetched(memo, bytes, size);
-    dcp_status status = count_fetched(memo);
+    *memo = (struct pickle_memo){0};
+    dcp_status status = mark_fetched(memo, bytes, size)
+                            ? count_fetched(memo)
+                            : error_no_memory(size / 8, "the memo of a pickle");
     if (status != DCP_OK)
         pickle_memo_free(memo);
     return status;
