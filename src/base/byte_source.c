@@ -16,6 +16,13 @@ struct byte_source byte_source_memory(const void *bytes, size_t size)
     return (struct byte_source){.read = memory_read, .context = (void *)bytes, .size = size};
 }
 
+const void *byte_source_at(const struct byte_source *source, uint64_t offset, uint64_t size)
+{
+    if (source->read != memory_read || offset > source->size || size > source->size - offset)
+        return NULL;
+    return (const unsigned char *)source->context + offset;
+}
+
 dcp_status byte_source_read(const struct byte_source *source, uint64_t offset, void *bytes,
                             size_t size)
 {

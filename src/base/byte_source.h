@@ -20,6 +20,8 @@ struct byte_source {
 
 /* A source over memory. */
 struct byte_source byte_source_memory(const void *bytes, size_t size);
+/* Where a range of a source over memory lies; NULL for a range outside, or any other source. */
+const void *byte_source_at(const struct byte_source *source, uint64_t offset, uint64_t size);
 /* As source.read, with the range checked against source.size (DCP_ERR_FORMAT). */
 dcp_status byte_source_read(const struct byte_source *source, uint64_t offset, void *bytes,
                             size_t size);

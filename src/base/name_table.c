@@ -18,12 +18,22 @@ struct name_slot {
     uint64_t value;
 };
 
+/* Names come from files: nobody should be able to choose ones that all collide. The system is asked
+ * once a thread, as tiny tables are made by the thousand. */
+static uint64_t next_seed(void)
+{
+    static _Thread_local uint64_t state;
+    if (state == 0 && getrandom(&state, sizeof state, GRND_NONBLOCK) != sizeof state)
+        state = (uint64_t)clock_monotonic_ns() ^ (uintptr_t)&state;
+    state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t seed = (state ^ state >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    seed = (seed ^ seed >> 27) * UINT64_C(0x94d049bb133111eb);
+    return seed ^ seed >> 31;
+}
+
 void name_table_init(struct name_table *table)
 {
-    *table = (struct name_table){0};
-    /* Names come from files: nobody should be able to choose ones that all collide. */
-    if (getrandom(&table->seed, sizeof table->seed, GRND_NONBLOCK) != sizeof table->seed)
-        table->seed = (uint64_t)clock_monotonic_ns() ^ (uintptr_t)table;
+    *table = (struct name_table){.seed = next_seed()};
 }
 
 void name_table_free(struct name_table *table)

@@ -55,7 +55,11 @@ static dcp_status read_ends(struct zip_archive *archive)
     uint64_t size = archive->source.size;
     if (size < ZIP_END_SIZE)
         return dcp_error_set(DCP_ERR_FORMAT, "no zip archive: only %" PRIu64 " bytes", size);
-    if (size <= 2 * WINDOW_SIZE) {
+    const void *all = byte_source_at(&archive->source, 0, size);
+    if (all != NULL) {
+        archive->head = (struct zip_window){.bytes = all, .size = (size_t)size};
+        archive->tail = archive->head;
+    } else if (size <= 2 * WINDOW_SIZE) {
         RETURN_IF_ERROR(zip_window_read(archive, 0, (size_t)size, &archive->head));
         archive->tail = archive->head;
     } else {

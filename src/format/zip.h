@@ -26,7 +26,7 @@ struct zip_record {
     uint64_t header_offset;
 };
 
-/* Bytes of the source that were read when it was opened. */
+/* Bytes of the source that were read when it was opened, or that were in memory anyway. */
 struct zip_window {
     const unsigned char *bytes;
     uint64_t offset;

@@ -196,9 +196,18 @@ static int compare_extents(const void *a, const void *b)
     return (first->begin > second->begin) - (first->begin < second->begin);
 }
 
+static bool are_sorted(const struct extent *extents, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (extents[i].begin < extents[i - 1].begin)
+            return false;
+    return true;
+}
+
 static dcp_status check_overlap(struct extent *extents, size_t count)
 {
-    qsort(extents, count, sizeof *extents, compare_extents);
+    if (!are_sorted(extents, count)) /* but those of nearly every archive are */
+        qsort(extents, count, sizeof *extents, compare_extents);
     for (size_t i = 1; i < count; i++)
         if (extents[i].begin < extents[i - 1].end)
             return dcp_error_set(DCP_ERR_FORMAT,
