@@ -228,7 +228,7 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 }
 
 static int run_once(struct bench_rank *ranks, const struct bench_options *options,
-                    struct bench_figures *save, struct bench_figures *load)
+                    const char *checkpoint, struct bench_figures *save, struct bench_figures *load)
 {
     int count = options->rank_count;
     int status = run_ranks(ranks, count, false);
@@ -244,7 +244,7 @@ static int run_once(struct bench_rank *ranks, const struct bench_options *option
     for (int r = 0; r < count; r++)
         if (!rank_is_right(&ranks[r]))
             return fail("what was loaded is not what was saved");
-    nftw(ranks[0].checkpoint, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    nftw(checkpoint, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return EXIT_FINE;
 }
 
@@ -260,7 +260,7 @@ static int run_all(struct bench_rank *ranks, const struct bench_options *options
     if (status != EXIT_FINE)
         fail("there is not enough memory for the state");
     for (int i = 0; i < options->repeat && status == EXIT_FINE; i++)
-        status = run_once(ranks, options, &saves[i], &loads[i]);
+        status = run_once(ranks, options, checkpoint, &saves[i], &loads[i]);
     for (int r = 0; r < options->rank_count; r++)
         free(ranks[r].memory);
     return status;

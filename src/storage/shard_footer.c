@@ -41,6 +41,15 @@ static dcp_status check_save(const struct shard_file *file, const struct footer 
                          file->file.path, footer->save_id, save_id);
 }
 
+/* What is allocated for a block is no more than there is in the file, whatever its footer says. */
+static uint32_t largest_block(const struct footer *footer)
+{
+    if (footer->content_length == 0)
+        return 1;
+    return footer->content_length < footer->block_size ? (uint32_t)footer->content_length
+                                                       : footer->block_size;
+}
+
 static dcp_status take_blocks(struct shard_file *file, const struct footer *footer)
 {
     file->blocks = memory_allocate_array(footer->block_count, sizeof *file->blocks);
@@ -49,7 +58,7 @@ static dcp_status take_blocks(struct shard_file *file, const struct footer *foot
     if (footer->block_count > 0)
         memcpy(file->blocks, footer->blocks, footer->block_count * sizeof *file->blocks);
     file->block_count = footer->block_count;
-    file->block_size = footer->block_size;
+    file->block_size = largest_block(footer);
     file->content_length = footer->content_length;
     file->footer = FOOTER_GOOD;
     return DCP_OK;

@@ -13,9 +13,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
+#include "base/memory_account.h"
+#include "format/footer.h"
 #include "format/metadata_codec.h"
 #include "sample.h"
 #include "scratch.h"
+#include "storage/file_source.h"
 #include "storage/verify.h"
 
 #define SHARD "__0_0.distcp"
@@ -195,6 +199,54 @@ static void damaged_footers_matter_only_with_verification(void **state)
     struct faults faults = verify(*state);
     assert_true(faults.count >= 1);
     assert_string_equal(faults.file, SHARD);
+    sample_free(&sample);
+}
+
+/* Writes the shard file's footer anew, as if its blocks were of this size. */
+static void set_block_size(const char *directory, uint32_t block_size)
+{
+    struct file_source source;
+    struct footer footer;
+    struct buffer encoded;
+    size_t size;
+    bool found = false;
+    char *path = scratch_path(directory, SHARD);
+    assert_int_equal(file_source_open(&source, &file_ops_system, path), DCP_OK);
+    assert_int_equal(footer_decode(source.source, &footer, &found), DCP_OK);
+    assert_true(found && footer.content_length > 0 && footer.content_length <= block_size);
+    unsigned char *bytes = scratch_read(directory, SHARD, &size);
+    uint64_t block = xxh3_64(bytes, (size_t)footer.content_length);
+    buffer_init(&encoded, 0);
+    buffer_append(&encoded, bytes, (size_t)footer.content_length);
+    assert_int_equal(footer_encode(&encoded, footer.save_id, footer.content_length, block_size,
+                                   &block, 1, &footer.contents),
+                     DCP_OK);
+    scratch_write(directory, SHARD, encoded.data, encoded.size);
+    buffer_free(&encoded);
+    free(bytes);
+    footer_free(&footer);
+    file_source_close(&source);
+    free(path);
+}
+
+/* A lie about the size of blocks is damage, and takes no memory that the file does not. */
+static void the_size_of_blocks_is_bounded(void **state)
+{
+    struct sample sample;
+    save_one(&sample, *state, 18);
+    for (int lie = 0; lie < 2; lie++) {
+        struct memory_account *account = memory_account_open(48 << 20);
+        assert_non_null(account);
+        set_block_size(*state, lie ? UINT32_MAX : 64 << 20);
+        struct memory_account *before = memory_account_enter(account);
+        assert_int_equal(read_with(&sample, *state, DCP_VERIFY_WIDEN),
+                         lie ? DCP_ERR_FORMAT : DCP_OK);
+        if (lie)
+            assert_says("blocks of 4294967295 bytes");
+        assert_int_equal(verify(*state).count, lie);
+        memory_account_enter(before);
+        memory_account_close(account);
+    }
     sample_free(&sample);
 }
 
@@ -405,6 +457,7 @@ int main(void)
         TEST(a_mismatch_names_file_offset_name_and_sums),
         TEST(partial_reads_are_checked_by_block),
         TEST(damaged_footers_matter_only_with_verification),
+        TEST(the_size_of_blocks_is_bounded),
         TEST(a_missing_file_is_named),
         TEST(every_fault_is_reported),
         TEST(cut_files_are_errors),
