@@ -108,8 +108,9 @@ static void test_how_large_files_were_moved(void **state)
 {
     static const size_t bytes = (size_t)32 << 20;
     struct rank alone = {.size = 1};
-    float *rows = test_calloc(1, bytes);
-    dcp_tensor large = {.dtype = DCP_U8, .ndim = 1, .global_shape = {(int64_t)bytes}, .data = rows};
+    float *rows = test_calloc(ROWS * COLUMNS, sizeof *rows);
+    void *data = test_calloc(1, bytes);
+    dcp_tensor large = {.dtype = DCP_U8, .ndim = 1, .global_shape = {(int64_t)bytes}, .data = data};
     dcp_figures figures = {.size_of = sizeof figures};
     dcp_save_options saving = {.figures = &figures, .io = DCP_IO_POOL | DCP_IO_BUFFERED};
     dcp_load_options loading = {.figures = &figures, .io = DCP_IO_RING};
@@ -120,6 +121,7 @@ static void test_how_large_files_were_moved(void **state)
     dcp_status status = dcp_load(root, path_in(state, "c"), &loading, NULL);
     assert_true(status == DCP_OK ? figures.ring : status == DCP_ERR_UNSUPPORTED);
     dcp_state_free(root);
+    test_free(data);
     test_free(rows);
 }
 
@@ -224,11 +226,12 @@ static void watched_release(void *context, void *block)
 /* What a ring takes that does not come from the allocator, at most. */
 #define RING 70000
 
+#define ELEMENTS 1024
+
 /* As many tensors as asked for, of 4 KiB each, all of them with the same data. */
-static dcp_state *many(int count)
+static dcp_state *many(int count, float data[ELEMENTS])
 {
-    static float data[1024];
-    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {1024}, .data = data};
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {ELEMENTS}, .data = data};
     dcp_state *root = dcp_state_new();
     for (int i = 0; i < count; i++) {
         char name[32];
@@ -246,8 +249,9 @@ static void test_memory_is_what_the_allocator_gives(void **state)
     dcp_figures figures = {.size_of = sizeof figures};
     dcp_save_options saving = {.figures = &figures};
     dcp_load_options loading = {.figures = &figures, .thread_count = 1};
+    float data[ELEMENTS] = {0};
     must(dcp_set_allocator(&allocator));
-    dcp_state *root = many(3000);
+    dcp_state *root = many(3000, data);
     size_t before = watched.taken;
     watched.most = 0;
     must(dcp_save(root, path_in(state, "c"), &saving));
@@ -269,8 +273,9 @@ static dcp_status save_alone(struct rank *self)
     uint64_t *peaks = self->context;
     dcp_figures figures = {.size_of = sizeof figures};
     dcp_save_options saving = {.figures = &figures, .overwrite = DCP_OVERWRITE_REPLACE};
-    dcp_load_options loading = {.figures = &figures};
-    dcp_state *root = many(self->rank == 0 ? 2000 : 2);
+    dcp_load_options loading = {.figures = &figures, .thread_count = 1};
+    float data[ELEMENTS] = {0};
+    dcp_state *root = many(self->rank == 0 ? 2000 : 2, data);
     snprintf(path, sizeof path, "%s.%d", self->path, self->rank);
     for (int i = 0; i < 20; i++) {
         must(dcp_save(root, path, &saving));

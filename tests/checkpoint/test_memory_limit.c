@@ -19,7 +19,7 @@ struct trial {
     int kind;
     dcp_save_options options;
     bool too_small;
-    uint64_t smallest; /* that was named, or is expected */
+    _Atomic uint64_t smallest; /* that was named, or is expected */
 };
 
 static uint64_t named(void)

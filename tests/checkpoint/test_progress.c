@@ -70,6 +70,7 @@ static dcp_state *sample(const struct rank *self, float *rows)
     must(dcp_mesh_shard(&mesh, &matrix, &by_rows));
     matrix.data = rows;
     dcp_state_tensor(root, "matrix", &matrix);
+    matrix.data = rows + ROWS / self->size * COLUMNS;
     matrix.strided = true;
     matrix.strides[0] = 1;
     matrix.strides[1] = ROWS / self->size;
@@ -103,7 +104,7 @@ static dcp_status save_and_load(struct rank *self)
 {
     const struct trial *trial = self->context;
     bool cancels = self->rank == trial->rank;
-    float *rows = test_calloc(MINE, 1);
+    float *rows = test_calloc(2 * MINE, 1);
     dcp_state *root = sample(self, rows);
     struct listener listener = {.cancels_at = cancels ? trial->saving_cancelled_at : 0};
     dcp_save_options saving = {.group = self->group,
@@ -168,7 +169,7 @@ static bool accept_until_commit(void *context, const dcp_progress *progress)
 static void test_cancelled_before_the_commit(void **state)
 {
     struct rank alone = {.size = 1};
-    float *rows = test_calloc(2 * MINE, 1);
+    float *rows = test_calloc(4 * MINE, 1);
     dcp_state *root = sample(&alone, rows);
     dcp_save_options saving = {.progress = accept_until_commit};
     must_fail(dcp_save(root, path_in(state, "c"), &saving), DCP_ERR_CANCELLED, "cancelled");
