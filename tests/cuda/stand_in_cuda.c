@@ -360,28 +360,50 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 /* ---- events ---- */
 
 struct CUevent_st {
-    long pending; /* records that streams have not come to */
+    long recorded,
+        reached; /* how often; a record that streams came to is as good as those before */
     struct order order;
+};
+
+/* A record of an event, for streams to come to or to wait for: later ones do not matter to it. */
+struct record {
+    struct CUevent_st *event;
+    long number;
 };
 
 static pthread_cond_t event_changed = PTHREAD_COND_INITIALIZER;
 
+static struct record *record_new(struct CUevent_st *event, bool further)
+{
+    struct record *record = malloc(sizeof *record);
+    if (!record)
+        abort();
+    pthread_mutex_lock(&lock);
+    event->recorded += further;
+    *record = (struct record){event, event->recorded};
+    pthread_mutex_unlock(&lock);
+    return record;
+}
+
 static void event_reached(void *argument)
 {
-    struct CUevent_st *event = argument;
+    struct record *record = argument;
     pthread_mutex_lock(&lock);
-    event->pending--;
+    if (record->event->reached < record->number)
+        record->event->reached = record->number;
     pthread_cond_broadcast(&event_changed);
     pthread_mutex_unlock(&lock);
+    free(record);
 }
 
 static void event_await(void *argument)
 {
-    struct CUevent_st *event = argument;
+    struct record *record = argument;
     pthread_mutex_lock(&lock);
-    while (event->pending > 0)
+    while (record->event->reached < record->number)
         pthread_cond_wait(&event_changed, &lock);
     pthread_mutex_unlock(&lock);
+    free(record);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
@@ -408,10 +430,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
     struct CUstream_st *stream = stream_of(handle);
     order_step(stream->number, NULL, false);
     order_record(stream->number, &event->order);
-    pthread_mutex_lock(&lock);
-    event->pending++;
-    pthread_mutex_unlock(&lock);
-    add_work(stream, event_reached, event);
+    add_work(stream, event_reached, record_new(event, true));
     return cudaSuccess;
 }
 
@@ -424,14 +443,14 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned
         abort();
     struct CUstream_st *stream = stream_of(handle);
     order_follow(stream->number, &event->order);
-    add_work(stream, event_await, event);
+    add_work(stream, event_await, record_new(event, false));
     return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     cudaError_t code = enter(__func__);
-    event_await(event);
+    event_await(record_new(event, false));
     order_wait(&event->order);
     return code;
 }
@@ -440,7 +459,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     cudaError_t code = enter(__func__);
     pthread_mutex_lock(&lock);
-    bool pending = event->pending > 0;
+    bool pending = event->reached < event->recorded;
     pthread_mutex_unlock(&lock);
     if (!pending)
         order_wait(&event->order);
