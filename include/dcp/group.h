@@ -24,6 +24,9 @@
 extern "C" {
 #endif
 
+/** In place of a color: a rank that is in no part of a group that is split. */
+#define DCP_NO_COLOR (-1)
+
 /** A process group, seen from one of its ranks. */
 typedef struct dcp_group dcp_group;
 
@@ -85,6 +88,15 @@ typedef struct dcp_group_operations {
      * background; without, when they are next waited for.
      */
     dcp_status (*duplicate)(void *context, const dcp_collective *call, void **copy);
+
+    /**
+     * Optional. Splits the group: gives the context of a group of the ranks that name the same
+     * @p color, in which this one is number @p rank of @p size; it is closed by itself. All ranks
+     * call it, right after a collective in which they told each other their colors. DCP_NO_COLOR:
+     * this rank is in no part, and leaves @p part as it is.
+     */
+    dcp_status (*split)(void *context, const dcp_collective *call, int color, int rank, int size,
+                        void **part);
 } dcp_group_operations;
 
 /**
@@ -109,6 +121,41 @@ DCP_API dcp_status dcp_group_new_threads(int size, dcp_group **groups);
  * Errors: DCP_ERR_UNSUPPORTED, on all ranks, if the group is of a kind that cannot; others.
  */
 DCP_API dcp_status dcp_group_duplicate(dcp_group *group, double timeout_seconds, dcp_group **copy);
+
+/**
+ * Splits a group, as MPI_Comm_split() does: the ranks that name the same color become a group, such
+ * as those of a stage of a pipeline, which save to and load from a directory of their own.
+ * Collective over @p group, which stays as it is; the parts are independent of each other.
+ *
+ * Where another group carries the bulk bytes (dcp_group_pair()), it is split as well.
+ *
+ * @param color 0 or more; DCP_NO_COLOR: this rank is in no part. @param key ranks of a part are
+ * ordered by it, and as they are in @p group where keys are equal.
+ * @param timeout_seconds of waits for other ranks; 0 means 1800.
+ * @param part owned by the caller; NULL with DCP_NO_COLOR, which is no
+ * group to save or load with, as NULL means this process alone, and NULL of a NULL group.
+ * Errors: DCP_ERR_ARGUMENT, DCP_ERR_UNSUPPORTED (the group is of a kind that cannot),
+ * DCP_ERR_NO_MEMORY, those of the group. Whichever rank fails, all do, and nobody gets a part.
+ */
+DCP_API dcp_status dcp_group_split(dcp_group *group, int color, int key, double timeout_seconds,
+                                   dcp_group **part);
+
+/**
+ * Has another group of the same ranks carry bulk bytes: plans and statuses go over @p group, such
+ * as one over MPI, and what ranks read for each other (dcp_load_options::reading) over @p bulk,
+ * such as one over NCCL. Collective, over both.
+ *
+ * From then on @p bulk belongs to @p group, which frees it; the caller uses it no more. If this
+ * fails it stays the caller's. A failure of @p bulk is told to all ranks over @p group: the load
+ * fails on all of them, and both are broken. Copies of the group (dcp_group_duplicate()) go
+ * without, as nobody reads for others there; parts (dcp_group_split()) are pairs of parts.
+ *
+ * @param bulk in which each rank has the number that it has in @p group.
+ * @param timeout_seconds of waits for other ranks; 0 means 1800.
+ * Errors: DCP_ERR_ARGUMENT (a rank has another number, or one of the two is NULL), DCP_ERR_STATE
+ * (already paired), those of both groups; the same on all ranks that passed a group.
+ */
+DCP_API dcp_status dcp_group_pair(dcp_group *group, dcp_group *bulk, double timeout_seconds);
 
 /** Frees a group. NULL is allowed. */
 DCP_API void dcp_group_free(dcp_group *group);

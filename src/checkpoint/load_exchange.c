@@ -218,11 +218,21 @@ static dcp_status agree(const struct exchange *exchange, dcp_status mine)
     return group_agree(exchange->sharing->options->group, &exchange->call, mine);
 }
 
+/* Where another group carries the bytes, all can still hear that it failed: others come as soon as
+ * they, too, have given up waiting for bytes. */
+static dcp_status agree_to_fail(struct exchange *exchange, dcp_status mine)
+{
+    exchange->call.timeout_seconds *= 2;
+    return agree(exchange, mine);
+}
+
 static dcp_status run_rounds(struct exchange *exchange)
 {
     dcp_status mine = DCP_OK;
     for (unsigned round = 1; plan_round(exchange); round++) {
-        RETURN_IF_ERROR(run_round(exchange, &mine));
+        dcp_status status = run_round(exchange, &mine);
+        if (status != DCP_OK)
+            return agree_to_fail(exchange, status);
         if (round % ROUNDS_PER_AGREEMENT == 0)
             RETURN_IF_ERROR(agree(exchange, mine));
     }

@@ -3,11 +3,30 @@
 
 #include <string.h>
 
-/* Every operation runs between collective_begin() and collective_end(). */
-static dcp_status collective_begin(const dcp_group *group)
+enum { DEFAULT_SECONDS = 1800 };
+
+dcp_status collective_for_caller(const char *function, const char *phase, double timeout_seconds,
+                                 dcp_collective *call)
+{
+    *call = (dcp_collective){phase, timeout_seconds == 0 ? DEFAULT_SECONDS : timeout_seconds};
+    if (timeout_seconds >= 0 && timeout_seconds <= 1e9)
+        return DCP_OK;
+    call->timeout_seconds = DEFAULT_SECONDS;
+    return dcp_error_set(DCP_ERR_ARGUMENT, "%s: a timeout of %g seconds", function,
+                         timeout_seconds);
+}
+
+dcp_status collective_check(const dcp_group *group)
 {
     if (group->broken.status != DCP_OK)
         return dcp_error_set(DCP_ERR_STATE, "the group is broken: %s", group->broken.text);
+    return DCP_OK;
+}
+
+/* Every operation runs between collective_begin() and collective_end(). */
+static dcp_status collective_begin(const dcp_group *group)
+{
+    RETURN_IF_ERROR(collective_check(group));
     error_clear(); /* what the operation leaves is its own story, or none */
     return DCP_OK;
 }

@@ -13,6 +13,7 @@ struct dcp_group {
     int rank;
     int size;
     struct error_story broken; /* the first failure of a collective; DCP_OK: none yet */
+    struct dcp_group *bulk;    /* owned; what group_multicast() goes over, if not this group */
 
     /* Of group.h's exchanges. Their tables are allocated with the group, so that no exchange fails
      * for want of them half-way. */
@@ -23,6 +24,13 @@ struct dcp_group {
 };
 
 enum { ROUND_ENTRY_SIZE = 20 };
+
+/* What the caller of a public function waits for at most, checked; 0 is the default. */
+dcp_status collective_for_caller(const char *function, const char *phase, double timeout_seconds,
+                                 dcp_collective *call);
+
+/* DCP_ERR_STATE, with its story, if the group is broken. */
+dcp_status collective_check(const dcp_group *group);
 
 dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, const void *send,
                                  size_t bytes, void *receive);
@@ -43,5 +51,11 @@ dcp_status collective_all_to_all(dcp_group *group, const dcp_collective *call, c
                                  const size_t *send_sizes, const size_t *send_offsets,
                                  void *receive, const size_t *receive_sizes,
                                  const size_t *receive_offsets);
+
+/* group_multicast() over this very group, even if another carries its bulk bytes. */
+struct group_multicast;
+size_t collective_multicast_scratch(const dcp_group *group, size_t largest);
+dcp_status collective_multicast(dcp_group *group, const dcp_collective *call,
+                                const struct group_multicast *multicast);
 
 #endif

@@ -11,20 +11,24 @@
 #include "group/collective.h"
 #include "group/group.h"
 
-/* A rank's entry in a round: status, length of its story, whether that names a rank already, and a
- * number of the exchange's own. */
+/* A rank's entry in a round: status, length of its story, whether that names a rank already,
+ * whether bulk bytes can still pass, and a number of the exchange's own. */
 struct round_entry {
     dcp_status status;
     uint32_t story_length;
     bool named;
+    bool bulk_broken;
     uint64_t number;
 };
+
+enum { ENTRY_NAMED = 1, ENTRY_BULK_BROKEN = 2 };
 
 static void round_entry_encode(const struct round_entry *entry, unsigned char *bytes)
 {
     store_u32(bytes, (uint32_t)entry->status);
     store_u32(bytes + 4, entry->story_length);
-    store_u32(bytes + 8, entry->named);
+    store_u32(bytes + 8,
+              (entry->named ? ENTRY_NAMED : 0u) | (entry->bulk_broken ? ENTRY_BULK_BROKEN : 0u));
     store_u64(bytes + 12, entry->number);
 }
 
@@ -33,7 +37,8 @@ static struct round_entry round_entry_decode(const unsigned char *bytes)
 {
     struct round_entry entry = {.status = (dcp_status)load_u32(bytes),
                                 .story_length = load_u32(bytes + 4),
-                                .named = load_u32(bytes + 8) != 0,
+                                .named = (load_u32(bytes + 8) & ENTRY_NAMED) != 0,
+                                .bulk_broken = (load_u32(bytes + 8) & ENTRY_BULK_BROKEN) != 0,
                                 .number = load_u64(bytes + 12)};
     if (entry.status != DCP_OK && !error_is_status(entry.status))
         entry.status = DCP_ERR_GROUP;
@@ -72,6 +77,15 @@ static dcp_status share_failure(dcp_group *group, const dcp_collective *call, in
     return entry.status;
 }
 
+/* Whether some rank's bulk bytes cannot pass any more: a group of which all hear so is broken. */
+static bool bulk_is_broken(const dcp_group *group, size_t entry_size)
+{
+    bool broken = false;
+    for (int rank = 0; rank < group->size; rank++)
+        broken = broken || round_entry_decode(group->table + (size_t)rank * entry_size).bulk_broken;
+    return broken;
+}
+
 /* Brings every rank's status, number and record to every rank: DCP_OK on all of them, or on all of
  * them the failure of the lowest failed rank. A rank that cannot be heard any more returns its own
  * failure, if it has one: it knows more about it than about the group's. */
@@ -84,6 +98,7 @@ static dcp_status round_run_with(dcp_group *group, const dcp_collective *call,
         .story_length = (uint32_t)strlen(mine->text),
         .named = mine->status != DCP_OK && group->agreed.status == mine->status &&
                  strcmp(group->agreed.text, mine->text) == 0,
+        .bulk_broken = group->bulk != NULL && group->bulk->broken.status != DCP_OK,
         .number = number,
     };
     unsigned char bytes[ROUND_ENTRY_SIZE + GROUP_RECORD_MAX];
@@ -94,8 +109,12 @@ static dcp_status round_run_with(dcp_group *group, const dcp_collective *call,
     dcp_status status = collective_all_gather(group, call, bytes, size, group->table);
     for (int rank = 0; rank < group->size && status == DCP_OK; rank++) {
         struct round_entry told = round_entry_decode(group->table + (size_t)rank * size);
-        if (told.status != DCP_OK)
-            return share_failure(group, call, rank, &told, mine);
+        if (told.status == DCP_OK)
+            continue;
+        status = share_failure(group, call, rank, &told, mine);
+        if (group->broken.status == DCP_OK && bulk_is_broken(group, size))
+            error_save(&group->broken);
+        return status;
     }
     return status != DCP_OK && mine->status != DCP_OK ? error_restore(mine) : status;
 }

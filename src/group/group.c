@@ -53,6 +53,7 @@ void dcp_group_free(dcp_group *group)
         return;
     if (group->operations.close != NULL)
         group->operations.close(group->context);
+    dcp_group_free(group->bulk); /* which has none of its own */
     memory_release(group->table);
     memory_release(group->sizes);
     memory_release(group->routes);

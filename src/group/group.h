@@ -38,9 +38,11 @@ dcp_status group_broadcast(dcp_group *group, const struct dcp_collective *call, 
                            dcp_status mine, const void *payload, size_t size,
                            struct buffer *received);
 
-/* One message of each rank, each of which goes to some of the others at the same time. Every rank
- * knows the sizes of all. Moves bytes and nothing else: a rank that has failed takes part with the
- * sizes that it had promised, and says so at the next group_agree(). */
+/* One message of each rank, each of which goes to some of the others at the same time, over the
+ * group that carries bulk bytes if there is one. Every rank knows the sizes of all. Moves bytes and
+ * nothing else: a rank that has failed takes part with the sizes that it had promised, and says so
+ * at the next group_agree(). So does a rank for which this itself fails, which takes no part in
+ * further ones: where another group carries the bytes, all ranks can still hear of it. */
 struct group_multicast {
     const size_t *sizes; /* of every rank's message; 0: it has none */
     const void *send;    /* this rank's */

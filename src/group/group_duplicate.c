@@ -3,8 +3,6 @@
 #include "group/collective.h"
 #include "group/group.h"
 
-#define DEFAULT_SECONDS 1800
-
 /* This rank's part. */
 static dcp_status make(dcp_group *group, const dcp_collective *call, dcp_group **copy)
 {
@@ -23,15 +21,12 @@ static dcp_status make(dcp_group *group, const dcp_collective *call, dcp_group *
 
 dcp_status dcp_group_duplicate(dcp_group *group, double timeout_seconds, dcp_group **copy)
 {
-    dcp_collective call = {"duplicating the group", timeout_seconds};
+    dcp_collective call;
     if (!copy)
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_duplicate: copy is NULL");
     *copy = NULL;
-    if (!(timeout_seconds >= 0) || timeout_seconds > 1e9)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_duplicate: a timeout of %g seconds",
-                             timeout_seconds);
-    if (timeout_seconds == 0)
-        call.timeout_seconds = DEFAULT_SECONDS;
+    RETURN_IF_ERROR(collective_for_caller("dcp_group_duplicate", "duplicating the group",
+                                          timeout_seconds, &call));
     if (!group)
         return DCP_OK;
     RETURN_IF_ERROR(group_agree(group, &call, DCP_OK));

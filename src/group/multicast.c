@@ -36,9 +36,23 @@ static dcp_status exchange_by_broadcasts(dcp_group *group, const dcp_collective 
     return DCP_OK;
 }
 
-size_t group_multicast_scratch(const dcp_group *group, size_t largest)
+size_t collective_multicast_scratch(const dcp_group *group, size_t largest)
 {
     return dcp_group_size(group) > 1 && group->operations.all_to_all == NULL ? largest : 0;
+}
+
+dcp_status collective_multicast(dcp_group *group, const dcp_collective *call,
+                                const struct group_multicast *multicast)
+{
+    if (group->operations.all_to_all == NULL)
+        return exchange_by_broadcasts(group, call, multicast);
+    return exchange_directly(group, call, multicast);
+}
+
+size_t group_multicast_scratch(const dcp_group *group, size_t largest)
+{
+    const dcp_group *carrier = group != NULL && group->bulk != NULL ? group->bulk : group;
+    return collective_multicast_scratch(carrier, largest);
 }
 
 dcp_status group_multicast(dcp_group *group, const struct dcp_collective *call,
@@ -46,7 +60,8 @@ dcp_status group_multicast(dcp_group *group, const struct dcp_collective *call,
 {
     if (dcp_group_size(group) == 1)
         return DCP_OK;
-    if (group->operations.all_to_all == NULL)
-        return exchange_by_broadcasts(group, call, multicast);
-    return exchange_directly(group, call, multicast);
+    if (group->bulk == NULL)
+        return collective_multicast(group, call, multicast);
+    RETURN_IF_ERROR(collective_check(group));
+    return collective_multicast(group->bulk, call, multicast);
 }

@@ -52,7 +52,7 @@ static dcp_status prepare(const dcp_group *group, const unsigned char *records, 
     if (senders > 1)
         return dcp_error_set(DCP_ERR_INTERNAL, "%d ranks send to rank %d at a time", senders,
                              group->rank);
-    size_t size = group_multicast_scratch(group, largest);
+    size_t size = collective_multicast_scratch(group, largest);
     *scratch = size != 0 ? memory_allocate(size) : NULL;
     return size != 0 && *scratch == NULL ? error_no_memory(size, "messages of other ranks")
                                          : DCP_OK;
@@ -88,7 +88,7 @@ dcp_status group_pass(dcp_group *group, const dcp_collective *call, dcp_status m
                                             .received = received->data,
                                             .places = pass.places,
                                             .scratch = scratch};
-        mine = group_multicast(group, call, &multicast);
+        mine = collective_multicast(group, call, &multicast);
     }
     if (mine != DCP_OK)
         buffer_clear(received);

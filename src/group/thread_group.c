@@ -49,7 +49,14 @@ struct meeting_room {
     int taking;        /* ranks that still take their own of an all_to_all */
     struct error_story broken;
     char broken_phase[128];
+    struct offer *offers; /* one for each rank, of the split that goes on */
     struct visit visits[];
+};
+
+/* A room that the first of a color has made for all of them. */
+struct offer {
+    int color;
+    struct meeting_room *room;
 };
 
 /* A rank's way in. */
@@ -341,13 +348,14 @@ static void thread_close(void *context)
 static dcp_status room_new(int size, struct meeting_room **room)
 {
     size_t bytes;
-    if (__builtin_mul_overflow((size_t)size, sizeof(struct visit), &bytes) ||
+    if (__builtin_mul_overflow((size_t)size, sizeof(struct visit) + sizeof(struct offer), &bytes) ||
         __builtin_add_overflow(bytes, sizeof **room, &bytes))
         bytes = SIZE_MAX;
     struct meeting_room *made = memory_allocate_zeroed(1, bytes);
     if (made == NULL)
         return error_no_memory(bytes, "a group of threads");
     made->size = size;
+    made->offers = (struct offer *)&made->visits[size];
     pthread_condattr_t attributes;
     int result = pthread_condattr_init(&attributes);
     if (result == 0) {
@@ -364,31 +372,54 @@ static dcp_status room_new(int size, struct meeting_room **room)
     return DCP_OK;
 }
 
-/* Rank 0 makes the other room, with a handle for each rank, and tells where it is: all learn it, or
- * none. */
-static dcp_status thread_duplicate(void *context, const dcp_collective *call, void **copy)
+/* Takes a handle of the room that the first of the color has made. */
+static dcp_status take_offer(struct meeting_room *room, int color, int rank, void **part)
+{
+    struct meeting_room *offered = NULL;
+    pthread_mutex_lock(&room->mutex);
+    for (int i = 0; i < room->size && !offered; i++)
+        offered = room->offers[i].color == color ? room->offers[i].room : NULL;
+    pthread_mutex_unlock(&room->mutex);
+    if (!offered)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "there is no memory for another group");
+    struct door *mine = memory_allocate(sizeof *mine);
+    if (!mine) {
+        room_leave(offered);
+        return error_no_memory(sizeof *mine, "a group of threads");
+    }
+    *mine = (struct door){.room = offered, .rank = rank};
+    *part = mine;
+    return DCP_OK;
+}
+
+/* All learn where the rooms are, or none. The library has all ranks agree before they split again,
+ * so that every offer stays until it has been taken. */
+static dcp_status thread_split(void *context, const dcp_collective *call, int color, int rank,
+                               int size, void **part)
 {
     const struct door *door = context;
-    struct meeting_room *made = NULL, *room;
-    dcp_status status = door->rank == 0 ? room_new(door->room->size, &made) : DCP_OK;
+    struct meeting_room *room = door->room, *made = NULL;
+    dcp_status status = color >= 0 && rank == 0 ? room_new(size, &made) : DCP_OK;
     if (made)
-        made->handles = made->size;
-    room = made;
-    dcp_status met = thread_broadcast(context, call, 0, &room, sizeof room);
+        made->handles = size;
+    pthread_mutex_lock(&room->mutex);
+    room->offers[door->rank] = (struct offer){color, made};
+    pthread_mutex_unlock(&room->mutex);
+    struct error_story story;
+    error_save(&story);
+    dcp_status met = thread_all_gather(context, call, NULL, 0, NULL);
     if (met != DCP_OK && made)
         room_free(made);
     RETURN_IF_ERROR(met);
-    RETURN_IF_ERROR(status);
-    if (!room)
-        return dcp_error_set(DCP_ERR_NO_MEMORY, "rank 0 has no memory for another group");
-    struct door *mine = memory_allocate(sizeof *mine);
-    if (!mine) {
-        room_leave(room);
-        return error_no_memory(sizeof *mine, "a group of threads");
-    }
-    *mine = (struct door){.room = room, .rank = door->rank};
-    *copy = mine;
-    return DCP_OK;
+    if (status != DCP_OK)
+        return error_restore(&story);
+    return color >= 0 ? take_offer(room, color, rank, part) : DCP_OK;
+}
+
+static dcp_status thread_duplicate(void *context, const dcp_collective *call, void **copy)
+{
+    const struct door *door = context;
+    return thread_split(context, call, 0, door->rank, door->room->size, copy);
 }
 
 static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **group)
@@ -402,6 +433,7 @@ static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **grou
         .close = thread_close,
         .all_to_all = thread_all_to_all,
         .duplicate = thread_duplicate,
+        .split = thread_split,
     };
     struct door *door = memory_allocate(sizeof *door);
     if (door == NULL)

@@ -248,6 +248,8 @@ static dcp_status check_mpi(MPI_Comm communicator)
 }
 
 static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void **copy);
+static dcp_status mpi_split(void *context, const dcp_collective *call, int color, int rank,
+                            int size, void **part);
 
 /* This rank's part in making a group, which owns the communicator then. */
 static dcp_status make_group(MPI_Comm communicator, dcp_group **group)
@@ -261,6 +263,7 @@ static dcp_status make_group(MPI_Comm communicator, dcp_group **group)
         .close = mpi_close,
         .all_to_all = mpi_all_to_all,
         .duplicate = mpi_duplicate,
+        .split = mpi_split,
     };
     struct transport *transport;
     dcp_status status = transport_open(communicator, &transport);
@@ -308,10 +311,27 @@ static dcp_status all_are_multiple(struct transport *transport, const dcp_collec
     return status;
 }
 
+/* A transport over a communicator that MPI has just made, on all of its ranks or on none; frees the
+ * communicator otherwise. */
+static dcp_status open_for_all(MPI_Comm communicator, void **context)
+{
+    struct transport *made = NULL;
+    MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    dcp_status status = agree(communicator, transport_open(communicator, &made));
+    if (status == DCP_OK) {
+        *context = made;
+        return DCP_OK;
+    }
+    if (made != NULL)
+        transport_close(made);
+    MPI_Comm_free(&communicator);
+    return status;
+}
+
 /* All ranks have just met, so that MPI's own collectives are not left waiting. */
 static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void **copy)
 {
-    struct transport *transport = context, *made = NULL;
+    struct transport *transport = context;
     bool multiple = false;
     MPI_Comm duplicate;
     dcp_status status = all_are_multiple(transport, call, &multiple);
@@ -320,16 +340,22 @@ static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void 
     int code = MPI_Comm_dup(transport->communicator, &duplicate);
     if (code != MPI_SUCCESS)
         return transport_mpi_error(code, "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
-    status = agree(duplicate, transport_open(duplicate, &made));
-    if (status == DCP_OK) {
-        *copy = made;
-        return DCP_OK;
-    }
-    if (made != NULL)
-        transport_close(made);
-    MPI_Comm_free(&duplicate);
-    return status;
+    return open_for_all(duplicate, copy);
+}
+
+/* As above: they have told each other their colors. */
+static dcp_status mpi_split(void *context, const dcp_collective *call, int color, int rank,
+                            int size, void **part)
+{
+    struct transport *transport = context;
+    MPI_Comm communicator;
+    (void)call;
+    (void)size;
+    int code = MPI_Comm_split(transport->communicator, color < 0 ? MPI_UNDEFINED : color, rank,
+                              &communicator);
+    if (code != MPI_SUCCESS)
+        return transport_mpi_error(code, "MPI_Comm_split");
+    return communicator == MPI_COMM_NULL ? DCP_OK : open_for_all(communicator, part);
 }
 
 dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group)

@@ -36,6 +36,7 @@ struct group_fault {
 struct trial {
     const struct file_ops *ops[RANKS];
     struct group_fault fault;
+    bool paired; /* with another group, which carries what was read, and whose operation it is */
     double timeout;
     int64_t rows;
     dcp_verification verification;
@@ -66,10 +67,16 @@ static dcp_status load_body(struct rank *self)
                                       .verification = trial->verification,
                                       .thread_count = 1,
                                       .reading = DCP_READING_COOPERATIVE};
+    if (trial->paired) {
+        dcp_group *bulk;
+        must(dcp_group_duplicate(self->group, 30, &bulk));
+        must(dcp_group_pair(self->group, bulk, 30));
+    }
     if (trial->fault.call != 0 && trial->fault.rank == self->rank) {
         faulty = &trial->fault;
-        faulty->real = self->group->operations;
-        self->group->operations.all_to_all = fail_all_to_all;
+        dcp_group *group = self->group->bulk ? self->group->bulk : self->group;
+        faulty->real = group->operations;
+        group->operations.all_to_all = fail_all_to_all;
     }
     wanted_parts_init(&parts, trial->rows, WANT_ALL, self->rank, self->size, false, false);
     dcp_status status =
@@ -225,6 +232,25 @@ struct member {
     pthread_t thread;
 };
 
+/* Of a group that carries what was read, and nothing else: each rank still hears what happened. */
+static void a_failed_exchange_of_a_pair_is_everyones(void **state)
+{
+    const char *path = path_in(state, "c");
+    struct rank ranks[RANKS_MAX];
+    wanted_parts_save(path, 10 * ROWS, NULL);
+    for (int rank = 0; rank < RANKS; rank++) {
+        struct trial trial = trial_over(&file_ops_system);
+        trial.rows = 10 * ROWS;
+        trial.fault = (struct group_fault){.rank = rank, .call = 1};
+        trial.paired = true;
+        trial.timeout = 0.5;
+        ranks_run(ranks, RANKS, path, load_body, &trial);
+        expect_one_story(ranks, rank == 0 ? DCP_ERR_GROUP : DCP_ERR_TIMEOUT);
+        assert_non_null(
+            strstr(ranks[0].message, rank == 0 ? "the network is down" : "did not come"));
+    }
+}
+
 static void *run_member(void *argument)
 {
     struct member *member = argument;
@@ -289,6 +315,7 @@ int main(void)
         directory_test(damage_is_found_by_its_reader),
         directory_test(a_failed_exchange_ends_the_load),
         directory_test(a_late_rank_is_named_by_the_others),
+        directory_test(a_failed_exchange_of_a_pair_is_everyones),
         directory_test(every_allocation_can_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

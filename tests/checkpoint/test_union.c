@@ -122,6 +122,30 @@ static void test_stages_load_at_any_number_of_stages(void **state)
         ranks_must(ranks, path_in(state, "c"), load_body, NULL);
 }
 
+/* One job, of which every two ranks are a stage and save to a directory of its own. */
+static dcp_status save_stage_body(struct rank *self)
+{
+    static const char *const layers[] = {"layers.0", "layers.1", "layers.2"};
+    int stage = self->rank / 2;
+    struct member member = {.own = layers[stage], .object = "step", .value = 7};
+    char path[512];
+    struct rank inner = {.path = path, .context = &member};
+    snprintf(path, sizeof path, "%s/pp%d", self->path, stage);
+    must(dcp_group_split(self->group, stage, 0, 30, &inner.group));
+    inner.rank = dcp_group_rank(inner.group);
+    inner.size = dcp_group_size(inner.group);
+    dcp_status status = save_body(&inner);
+    dcp_group_free(inner.group);
+    return status;
+}
+
+static void test_stages_of_a_job_save_by_themselves(void **state)
+{
+    ranks_must(5, path_in(state, "c"), save_stage_body, NULL);
+    for (int ranks = 1; ranks <= 4; ranks++)
+        ranks_must(ranks, path_in(state, "c"), load_body, NULL);
+}
+
 static void test_opens_with_the_names_of_files(void **state)
 {
     dcp_checkpoint *checkpoint;
@@ -539,6 +563,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         directory_test(test_stages_load_at_any_number_of_stages),
+        directory_test(test_stages_of_a_job_save_by_themselves),
         directory_test(test_opens_with_the_names_of_files),
         directory_test(test_members_anywhere),
         directory_test(test_what_is_no_union),

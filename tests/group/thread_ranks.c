@@ -43,6 +43,8 @@ void thread_ranks_run(int size, bool derived, rank_body body, void *context,
             groups[rank]->operations.all_to_all = NULL;
         if (derived)
             groups[rank]->operations.duplicate = NULL;
+        if (derived)
+            groups[rank]->operations.split = NULL;
         ranks[rank] = (struct thread_rank){
             .group = groups[rank], .rank = rank, .size = size, .context = context};
         starts[rank] = (struct start){&ranks[rank], body, &together};

@@ -171,6 +171,55 @@ static void sub_communicators_work_side_by_side(void)
     dcp_group_free(own_group);
 }
 
+/* The last rank, if there are more than two, is in no part. */
+static void parts_work_side_by_side(void)
+{
+    dcp_group *whole = new_group(MPI_COMM_WORLD), *part, *own;
+    int members = world_size > 2 ? world_size - 1 : world_size;
+    int color = world_rank < members ? world_rank % 2 : DCP_NO_COLOR;
+    CHECK_STATUS(dcp_group_split(whole, color, -world_rank, 60, &part), DCP_OK);
+    CHECK((part == NULL) == (color == DCP_NO_COLOR));
+    CHECK_STATUS(dcp_group_split(whole, world_rank, 0, 60, &own), DCP_OK);
+    CHECK(dcp_group_size(own) == 1 && dcp_group_rank(own) == 0);
+    if (part != NULL) {
+        CHECK(dcp_group_size(part) == (members + 1 - color) / 2);
+        CHECK(dcp_group_rank(part) == dcp_group_size(part) - 1 - world_rank / 2);
+    }
+    for (int i = 0; i < 3; i++) {
+        if (part != NULL)
+            collectives_move(part, 100);
+        collectives_move(own, 100);
+        collectives_move(whole, 100);
+    }
+    dcp_group_free(whole);
+    if (part != NULL)
+        collectives_move(part, 1000);
+    dcp_group_free(part);
+    dcp_group_free(own);
+}
+
+/* Whichever allocation of which rank fails, nobody gets a part, and the group is as it was. */
+static void a_split_that_fails_on_one_rank_fails_on_all(void)
+{
+    dcp_group *whole = new_group(MPI_COMM_WORLD), *part;
+    for (int poor = 0; poor < world_size; poor++)
+        for (long failing = 1, failed = 1; failed; failing++) {
+            if (world_rank == poor)
+                failing_allocator_install(failing, false);
+            dcp_status status = dcp_group_split(whole, world_rank % 2, 0, 60, &part);
+            CHECK(status == DCP_OK || (status == DCP_ERR_NO_MEMORY && part == NULL));
+            failed = status != DCP_OK;
+            dcp_group_free(part);
+            if (world_rank == poor)
+                CHECK(failing_allocator_remove() == 0);
+            CHECK(failing < 50);
+        }
+    collectives_move(whole, 100);
+    CHECK_STATUS(dcp_group_split(whole, world_rank == world_size - 1 ? -7 : 0, 0, 60, &part),
+                 DCP_ERR_ARGUMENT);
+    dcp_group_free(whole);
+}
+
 /* The caller has a receive of anything open on the communicator, and messages of its own under way.
  */
 static void messages_never_meet_the_callers(void)
@@ -409,6 +458,8 @@ int main(int count, char **arguments)
         TEST(everyone_sends_to_everyone),
         TEST(no_copies_without_threads),
         TEST(sub_communicators_work_side_by_side),
+        TEST(parts_work_side_by_side),
+        TEST(a_split_that_fails_on_one_rank_fails_on_all),
         TEST(messages_never_meet_the_callers),
         TEST(each_rank_failing_at_each_exchange_is_the_failure_of_all),
         TEST(a_missing_rank_is_named_in_time),

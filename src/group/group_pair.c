@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/error.h"
+#include "group/collective.h"
+#include "group/group.h"
+
+static dcp_status check(const dcp_group *group, const dcp_group *bulk)
+{
+    if (!bulk || bulk == group)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_pair: bulk is %s",
+                             bulk ? "the group itself" : "NULL");
+    if (bulk->rank != group->rank || bulk->size != group->size)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "dcp_group_pair: rank %d of %d is rank %d of %d in bulk", group->rank,
+                             group->size, bulk->rank, bulk->size);
+    if (group->bulk || bulk->bulk)
+        return dcp_error_set(DCP_ERR_STATE, "dcp_group_pair: the group is paired already");
+    return DCP_OK;
+}
+
+dcp_status dcp_group_pair(dcp_group *group, dcp_group *bulk, double timeout_seconds)
+{
+    dcp_collective call;
+    dcp_status mine =
+        collective_for_caller("dcp_group_pair", "pairing groups", timeout_seconds, &call);
+    if (!group)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_pair: group is NULL");
+    if (mine == DCP_OK)
+        mine = check(group, bulk);
+    RETURN_IF_ERROR(group_agree(group, &call, mine));
+    /* Once over both: what cannot pass there should not turn out in the middle of a load. */
+    mine = group_agree(bulk, &call, DCP_OK);
+    group->agreed = bulk->agreed;
+    RETURN_IF_ERROR(group_agree(group, &call, mine));
+    group->bulk = bulk;
+    return DCP_OK;
+}
