@@ -211,6 +211,21 @@ typedef struct dcp_load_options {
     /** Load alone even if a group is given (PyTorch's no_dist): this process is the coordinator,
      * and nobody else is waited for. */
     bool no_dist;
+
+    /**
+     * The most that each rank may take of memory at a time, in bytes, for plans, metadata, buffers
+     * and stacks of threads together, beside the state's own memory and the objects that are loaded
+     * into it; 0: no limit. Within it fewer threads read through smaller buffers, the page cache
+     * serves where there is no memory for reading around it, and each rank reads for itself where
+     * there is none for reading cooperatively, whatever `io` and `reading` say. A compressed chunk
+     * and what becomes of it are in memory as a whole while it is read.
+     *
+     * If it is too small, no destination is changed, and the message of DCP_ERR_NO_MEMORY names the
+     * smallest that would do, the same on all ranks; to find that out, the plans are made and
+     * objects are read once more without a limit, and stateful entries are asked again.
+     * DCP_ERR_UNSUPPORTED with a planner or a storage reader, whose needs are not known.
+     */
+    uint64_t memory_limit;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -82,6 +82,8 @@ void memory_account_set_limit(struct memory_account *account, uint64_t limit)
 
 uint64_t memory_account_taken(const struct memory_account *account)
 {
+    if (!account)
+        return 0;
     return atomic_load_explicit(&account->taken, memory_order_relaxed);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "dcp/load.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -9,6 +10,7 @@
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
+#include "checkpoint/load_limit.h"
 #include "checkpoint/load_open.h"
 #include "checkpoint/load_report.h"
 #include "checkpoint/load_sharing.h"
@@ -36,6 +38,9 @@ struct load {
     struct load_share share;    /* what ranks read for each other */
     struct load_plan rest;      /* what then is left of the plan */
     struct dcp_loading loading; /* where there are hooks */
+    struct load_limit limit;
+    bool imagined; /* no destination is to be changed */
+    bool begun;    /* destinations may have been changed */
 };
 
 static struct dcp_collective call_of(const struct load *load, const char *phase)
@@ -127,13 +132,50 @@ static dcp_status fill_tensors(struct load *load, const struct load_sharing *sha
 {
     bool shared = load->share.run_count != 0;
     dcp_figures *figures = &load->operation.figures;
+    int32_t threads = load->options.thread_count;
     uint64_t moved = 0;
+    if (load->options.memory_limit != 0)
+        threads = (int32_t)load->limit.how.thread_count;
     RETURN_IF_ERROR(load_exchange(sharing, &load->share, &moved, &figures->bytes_exchanged));
-    dcp_status status = load_read_tensors(
-        &load->flat, &load->metadata, shared ? &load->rest : &load->plan, load->reader,
-        load->options.verification, load->options.thread_count, &figures->bytes_moved);
+    dcp_status status =
+        load_read_tensors(&load->flat, &load->metadata, shared ? &load->rest : &load->plan,
+                          load->reader, load->options.verification, threads, &figures->bytes_moved);
     figures->bytes_moved += moved;
     return agree(load, "reading tensors", status);
+}
+
+/* Ranks read for each other only if there is memory for it on all of them. */
+static dcp_status share_within_limit(struct load *load, const struct load_sharing *sharing)
+{
+    dcp_status status = load_share_agree(sharing, DCP_OK, &load->share, &load->rest);
+    if (status == DCP_OK && load->share.run_count != 0)
+        status = load_limit_fit_sharing(&load->limit, &load->operation, sharing);
+    status = agree(load, "reading for each other within the memory limit", status);
+    if (status != DCP_ERR_NO_MEMORY)
+        return status;
+    load_share_free(&load->share);
+    load_plan_free(&load->rest);
+    load->share = (struct load_share){0};
+    load->rest = (struct load_plan){0};
+    load_limit_fit(&load->limit, &load->operation, sharing);
+    return DCP_OK;
+}
+
+/* Who reads what, and how, within the limit, if there is one. */
+static dcp_status arrange_reading(struct load *load, const struct load_sharing *sharing,
+                                  dcp_status status)
+{
+    if (load->options.memory_limit == 0)
+        return load_share_agree(sharing, status, &load->share, &load->rest);
+    if (status == DCP_OK)
+        load_limit_find(&load->limit, &load->operation, sharing);
+    if (status == DCP_OK && !load->imagined)
+        status = load_limit_check(&load->limit, &load->options);
+    RETURN_IF_ERROR(agree(load, "keeping within the memory limit", status));
+    if (load->imagined)
+        return DCP_OK;
+    load_limit_fit(&load->limit, &load->operation, sharing);
+    return share_within_limit(load, sharing);
 }
 
 /* Everything that can fail without a destination having been touched comes first, and is agreed on.
@@ -150,18 +192,24 @@ static dcp_status read_all(struct load *load, dcp_status status)
         .reader = load->reader,
         .progress = &load->operation.progress,
     };
-    status = operation_enter_moving(&load->operation, DCP_PHASE_READING, load->plan.bytes_wanted,
-                                    status);
+    if (!load->imagined)
+        status = operation_enter_moving(&load->operation, DCP_PHASE_READING,
+                                        load->plan.bytes_wanted, status);
     int priority = io_priority_enter(load->options.io_priority);
+    if (status == DCP_OK && load->options.memory_limit != 0)
+        status = load_limit_look(&load->limit, &sharing);
     if (status == DCP_OK)
         status = load_read_objects(&load->flat, &load->metadata, &load->plan, load->reader,
                                    load->options.verification, &load->objects);
     io_priority_leave(priority);
     if (status == DCP_OK)
         status = load_allocate(&load->flat, &load->plan);
-    status = load_share_agree(&sharing, status, &load->share, &load->rest);
+    status = arrange_reading(load, &sharing, status);
     RETURN_IF_ERROR(agree(load, "reading objects", status));
+    if (load->imagined)
+        return DCP_OK;
 
+    load->begun = true;
     priority = io_priority_enter(load->options.io_priority);
     status = fill_tensors(load, &sharing);
     io_priority_leave(priority);
@@ -177,6 +225,7 @@ static dcp_status read_by_hooks(struct load *load, dcp_status status)
                                     load->loading.targets.bytes, status);
     RETURN_IF_ERROR(agree(load, "beginning to read", status));
 
+    load->begun = true;
     int priority = io_priority_enter(load->options.io_priority);
     status = loading_read(&load->loading);
     io_priority_leave(priority);
@@ -189,6 +238,8 @@ static dcp_status fill(struct load *load, dcp_status status)
 {
     RETURN_IF_ERROR(loading_has_hooks(&load->loading) ? read_by_hooks(load, status)
                                                       : read_all(load, status));
+    if (load->imagined)
+        return DCP_OK;
     status = operation_enter(&load->operation, DCP_PHASE_COMMIT, DCP_OK);
     if (status == DCP_OK)
         status = load_place_objects(&load->objects);
@@ -235,7 +286,7 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     /* A verdict is the same on every rank and needs no agreement; a lack of memory does. */
     if (status != DCP_OK && status != DCP_ERR_NO_MEMORY)
         return status;
-    if (load->coordinates)
+    if (load->coordinates && !load->imagined)
         load_differences_log(&load->all, load->options.strictness, &load->metadata,
                              load->path ? load->path : "");
     return fill(load, status != DCP_OK ? status : reported);
@@ -258,39 +309,105 @@ static void note_figures(struct load *load)
     figures->ring = read.ring;
 }
 
+/* What a load is made of before it begins, when the options have been checked. */
+static dcp_status set_up(struct load *load, dcp_status status)
+{
+    metadata_init(&load->metadata);
+    if (status == DCP_OK)
+        status = load_names_init(&load->names, &load->options);
+    struct loading_parts parts = parts_of(load);
+    dcp_status hooked = loading_init(&load->loading, &parts);
+    return status == DCP_OK ? hooked : status;
+}
+
+static void tear_down(struct load *load)
+{
+    loading_free(&load->loading);
+    loaded_objects_free(&load->objects);
+    load_differences_free(&load->all);
+    load_differences_free(&load->mine);
+    load_share_free(&load->share);
+    load_plan_free(&load->rest);
+    load_plan_free(&load->plan);
+    flatten_free(&load->flat);
+    shard_reader_free(load->reader);
+    metadata_free(&load->metadata);
+    load_names_free(&load->names);
+}
+
+/* What has been planned goes; options and operation stay. */
+static void start_over(struct load *load)
+{
+    const struct load fresh = {.ops = load->ops};
+
+    tear_down(load);
+    load->names = fresh.names;
+    load->reader = NULL;
+    load->flat = fresh.flat;
+    load->plan = fresh.plan;
+    load->mine = fresh.mine;
+    load->all = fresh.all;
+    load->objects = fresh.objects;
+    load->share = fresh.share;
+    load->rest = fresh.rest;
+    load->limit = fresh.limit;
+}
+
+/* All ranks share a lack of memory, and no destination was touched: if it comes from the limit,
+ * they find out together what would do. */
+static dcp_status explain(struct load *load, dcp_state *state, dcp_load_report **report)
+{
+    bool reached = load->limit.too_small || memory_account_limit_reached() != 0;
+    uint64_t smallest = 0;
+    struct error_story story;
+
+    error_save(&story);
+    dcp_status asked = agree(load, "asking whether the memory limit was reached",
+                             reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+    if (asked != DCP_ERR_NO_MEMORY)
+        return error_restore(&story);
+    start_over(load);
+    memory_account_set_limit(load->operation.account, 0);
+    load->imagined = true;
+    dcp_status status = run(load, state, set_up(load, DCP_OK), report);
+    status = load_limit_share(&load->options, status, load->limit.smallest, &smallest);
+    if (status != DCP_OK || smallest <= load->options.memory_limit)
+        return status != DCP_OK ? status : error_restore(&story);
+    return dcp_error_set(DCP_ERR_NO_MEMORY,
+                         "memory_limit is %" PRIu64
+                         " bytes, the smallest that would do is %" PRIu64,
+                         load->options.memory_limit, smallest);
+}
+
+static void drop_report(dcp_load_report **report)
+{
+    if (!report)
+        return;
+    dcp_load_report_free(*report);
+    *report = NULL;
+}
+
 dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const char *path,
                            const dcp_load_options *given, dcp_load_report **report)
 {
     struct load load = {.ops = ops, .path = path};
 
-    dcp_status started =
-        operation_start(&load.operation, given->progress, given->progress_context, 0);
+    dcp_status started = operation_start(&load.operation, given->progress, given->progress_context,
+                                         given->memory_limit);
     if (report)
         *report = NULL;
-    metadata_init(&load.metadata);
     dcp_status status = options_check_load(given, &load.options);
     status = status == DCP_OK ? started : status;
-    if (status == DCP_OK)
-        status = load_names_init(&load.names, &load.options);
     load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;
-    struct loading_parts parts = parts_of(&load);
-    dcp_status hooked = loading_init(&load.loading, &parts);
-    status =
-        operation_enter(&load.operation, DCP_PHASE_PLANNING, status == DCP_OK ? hooked : status);
+    status = operation_enter(&load.operation, DCP_PHASE_PLANNING, set_up(&load, status));
     status = run(&load, state, status, report);
     note_figures(&load);
-
-    loading_free(&load.loading);
-    loaded_objects_free(&load.objects);
-    load_differences_free(&load.all);
-    load_differences_free(&load.mine);
-    load_share_free(&load.share);
-    load_plan_free(&load.rest);
-    load_plan_free(&load.plan);
-    flatten_free(&load.flat);
-    shard_reader_free(load.reader);
-    metadata_free(&load.metadata);
-    load_names_free(&load.names);
+    if (status == DCP_ERR_NO_MEMORY && !load.begun) {
+        drop_report(report);
+        status = explain(&load, state, report);
+        drop_report(report);
+    }
+    tear_down(&load);
     operation_finish(&load.operation, given->figures);
     return status;
 }

@@ -65,26 +65,42 @@ size_t load_thread_count(int32_t given, uint64_t bytes)
     return half > THREADS_CHOSEN ? THREADS_CHOSEN : half;
 }
 
-dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
-                             const struct load_plan *plan, struct shard_reader *reader,
-                             dcp_verification verification, int32_t thread_count, uint64_t *moved)
+dcp_status load_list_requests(const struct flat_state *flat, const struct metadata *metadata,
+                              const struct load_plan *plan, bool objects,
+                              struct shard_request **list, size_t *count)
 {
-    size_t threads = load_thread_count(thread_count, plan->bytes_wanted);
     struct shard_request *requests = memory_allocate_array(plan->count, sizeof *requests);
-    size_t count = 0;
 
-    *moved = 0;
+    *list = requests;
+    *count = 0;
     if (!requests)
         return error_no_memory(plan->count * sizeof *requests, "a list of reads");
     for (size_t i = 0; i < plan->count; i++) {
         const struct read_item *item = &plan->items[i];
         const struct metadata_entry *entry = &metadata->entries[item->entry];
-        if (!entry->is_tensor)
-            continue;
-        const struct state_tensor *tensor = flat->entries[item->wanted].node->as.tensor;
-        requests[count++] = (struct shard_request){entry, &entry->pieces[item->piece], item->region,
-                                                   tensor->dtype, &tensor->chunks[item->chunk]};
+        struct shard_request request = {.entry = entry, .piece = &entry->pieces[item->piece]};
+        if (entry->is_tensor) {
+            const struct state_tensor *tensor = flat->entries[item->wanted].node->as.tensor;
+            request.region = item->region;
+            request.dtype = tensor->dtype;
+            request.target = &tensor->chunks[item->chunk];
+        }
+        if (entry->is_tensor || objects)
+            requests[(*count)++] = request;
     }
+    return DCP_OK;
+}
+
+dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,
+                             const struct load_plan *plan, struct shard_reader *reader,
+                             dcp_verification verification, int32_t thread_count, uint64_t *moved)
+{
+    size_t threads = load_thread_count(thread_count, plan->bytes_wanted);
+    struct shard_request *requests;
+    size_t count;
+
+    *moved = 0;
+    RETURN_IF_ERROR(load_list_requests(flat, metadata, plan, false, &requests, &count));
     dcp_status status = shard_read_tensors(reader, requests, count, threads, verification, moved);
     memory_release(requests);
     return status;

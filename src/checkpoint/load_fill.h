@@ -22,6 +22,11 @@ dcp_status load_read_objects(const struct flat_state *flat, const struct metadat
                              dcp_verification verification, struct loaded_objects *objects);
 /* Gives memory to the wanted chunks that have none, without reading. */
 dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *plan);
+/* What the plan reads of tensors; of objects, on request, just the pieces. list:
+ * memory_release(). */
+dcp_status load_list_requests(const struct flat_state *flat, const struct metadata *metadata,
+                              const struct load_plan *plan, bool objects,
+                              struct shard_request **list, size_t *count);
 /* Reads the plan's regions into the chunks. thread_count 0: as many threads as are worth it. moved:
  * bytes that were put into chunks. */
 dcp_status load_read_tensors(const struct flat_state *flat, const struct metadata *metadata,

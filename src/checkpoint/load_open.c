@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "checkpoint/options.h"
 #include "group/group.h"
+#include "storage/shard_read_needs.h"
 
 /* The bytes of .metadata, where the checkpoint has them; other forms every rank reads by itself. */
 static dcp_status read_raw(const struct load_origin *origin, const struct dcp_loading *loading,
@@ -84,6 +85,10 @@ static dcp_status decode_at(const struct load_origin *origin, struct dcp_loading
     if (status == DCP_OK)
         shard_reader_set_io(*reader, origin->options->io, origin->options->io_priority,
                             origin->progress);
+    if (status == DCP_OK && origin->options->memory_limit != 0) {
+        const struct shard_read_how least = shard_read_how_least();
+        shard_reader_set_how(*reader, &least);
+    }
     /* One rank's look is enough, and its failure becomes everyone's. */
     if (status == DCP_OK && origin->coordinates && !loading->storage.read_data &&
         origin->options->verification != DCP_VERIFY_NONE)

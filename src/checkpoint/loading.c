@@ -60,6 +60,9 @@ dcp_status loading_choose_storage(struct dcp_loading *loading, const char *id)
     };
     const void *table;
     RETURN_IF_ERROR(storage_choose(&choices, id, &table, &loading->storage_number));
+    if (table && options->memory_limit != 0)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "memory_limit with a storage reader, whose needs are not known");
     loading->has_storage = table != NULL;
     RETURN_IF_ERROR(
         hooks_take(&loading->storage, sizeof loading->storage, table, "dcp_storage_reader"));

@@ -38,5 +38,8 @@ dcp_status item_put_object(const dcp_state *object, uint32_t *memo_count, struct
  * memory_release(). Without zstd in the build: DCP_ERR_UNSUPPORTED. */
 dcp_status item_decompress(const void *compressed, size_t compressed_size, uint64_t limit,
                            void **bytes, size_t *size);
+/* Memory that this takes for a tensor, beside its elements and what is given: by the first bytes of
+ * the compressed item, of which 18 are enough. */
+uint64_t item_decompress_memory(const void *compressed, size_t size);
 
 #endif

@@ -14,6 +14,9 @@
 /* Grow by this where frames do not say how much they hold. */
 #define GROWTH_FIRST (64u << 10)
 
+/* More than what surrounds a tensor's elements, and what a frame without any takes. */
+#define SPARE_SIZE ((uint64_t)256 << 10)
+
 #define FRAME_SIGNATURE          0xfd2fb528u
 #define SKIPPABLE_SIGNATURE      0x184d2a50u
 #define SKIPPABLE_SIGNATURE_MASK 0xfffffff0u
@@ -109,7 +112,25 @@ dcp_status item_decompress(const void *compressed, size_t compressed_size, uint6
     return DCP_OK;
 }
 
+/* Room for the container around the elements, buffers of a block, and a window of the past. */
+uint64_t item_decompress_memory(const void *compressed, size_t size)
+{
+    ZSTD_frameHeader header;
+    unsigned long long most = (unsigned long long)1 << WINDOW_LOG_MAX;
+    if (ZSTD_getFrameHeader(&header, compressed, size) != 0)
+        return SPARE_SIZE;
+    if (header.windowSize > most)
+        header.windowSize = most;
+    return ZSTD_estimateDStreamSize((size_t)header.windowSize) + SPARE_SIZE;
+}
+
 #else
+
+uint64_t item_decompress_memory(const void *compressed, size_t size)
+{
+    (void)compressed, (void)size;
+    return 0;
+}
 
 dcp_status item_decompress(const void *compressed, size_t compressed_size, uint64_t limit,
                            void **bytes, size_t *size)

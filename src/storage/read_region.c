@@ -10,9 +10,6 @@
 #include "state/device_memory.h"
 #include "state/element_sign.h"
 
-#define BUFFER_SIZE ((int64_t)2 << 20)
-/* What goes to a device may need three further buffers as large, for conversion and for packing. */
-#define DEVICE_BUFFER_SIZE BUFFER_SIZE
 /* Runs that are this long are worth a read each, straight to where they go. */
 #define DIRECT_SIZE ((int64_t)4 << 10)
 /* What the source is told of beforehand. */
@@ -158,8 +155,11 @@ static int64_t choose_blocks(const struct region *region, int32_t *split, int64_
 {
     int64_t widest =
         region->stored_size > region->wanted_size ? region->stored_size : region->wanted_size;
-    int64_t most = device_is_host(&region->target->device) ? BUFFER_SIZE / region->stored_size
-                                                           : DEVICE_BUFFER_SIZE / widest;
+    size_t given = region->target->buffer_bytes;
+    int64_t buffer_bytes = (int64_t)(given != 0 ? given : READ_REGION_BUFFER);
+    /* What goes to a device may need three further buffers, for conversion and for packing. */
+    int64_t most =
+        buffer_bytes / (device_is_host(&region->target->device) ? region->stored_size : widest);
     int64_t span = 1;
     *split = -1;
     *step = 1;

@@ -8,12 +8,18 @@
 #include "base/byte_source.h"
 #include "state/metadata.h"
 
+/* Bytes of the buffer, if nothing else is said. */
+#define READ_REGION_BUFFER ((size_t)2 << 20)
+/* And of the smallest one. */
+#define READ_REGION_LEAST ((size_t)64 << 10)
+
 /* Where a region goes. */
 struct region_target {
     dcp_dtype dtype;
     dcp_device device;
     void *element;          /* for the region's first element */
     const int64_t *strides; /* in elements of dtype */
+    size_t buffer_bytes;    /* 0: READ_REGION_BUFFER */
 };
 
 /* source: what view's offsets count in; the view is not deflated. offsets, sizes: of the region in

@@ -7,12 +7,13 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/memory_account.h"
 #include "format/footer.h"
 #include "storage/directory.h"
 #include "storage/io_queue.h"
+#include "storage/read_region.h"
 #include "storage/shard_footer.h"
 
-/* Files that are kept open at a time; more are open only while more are in use. */
 #define OPEN_FILES 128
 
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset)
@@ -88,6 +89,7 @@ static void file_free(struct shard_file *file)
 static dcp_status file_new(struct shard_reader *reader, const char *name,
                            const struct metadata_member *member, struct shard_file **made)
 {
+    uint64_t taken = memory_account_taken(memory_account_current());
     struct shard_file *file = memory_allocate_zeroed(1, sizeof *file);
     if (!file)
         return error_no_memory(sizeof *file, "an open file");
@@ -100,6 +102,7 @@ static dcp_status file_new(struct shard_reader *reader, const char *name,
         status = shard_footer_read(file, member ? member->save_id : reader->metadata->save_id);
     if (status == DCP_OK) {
         atomic_fetch_add_explicit(&reader->files_opened, 1, memory_order_relaxed);
+        file->memory = memory_account_taken(memory_account_current()) - taken;
         *made = file;
     } else {
         file_free(file);
@@ -120,6 +123,7 @@ dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
     }
     reader->ops = ops;
     reader->form = form;
+    reader->how = shard_read_how_usual();
     pthread_mutex_init(&reader->mutex, NULL);
     *made = reader;
     return DCP_OK;
@@ -166,17 +170,33 @@ static void list_add(struct shard_reader *reader, struct shard_file *file)
 }
 
 /* Closes the file that has been idle longest, if too many are open. */
-static void close_idle(struct shard_reader *reader)
+static bool close_idle(struct shard_reader *reader)
 {
-    struct shard_file *file = reader->open_count < OPEN_FILES ? NULL : reader->oldest;
+    struct shard_file *file = reader->open_count < reader->how.open_files ? NULL : reader->oldest;
     while (file && file->users > 0)
         file = file->newer;
     if (!file)
-        return;
+        return false;
     list_remove(reader, file);
     reader->files[file->index] = NULL;
     reader->open_count--;
     file_free(file);
+    return true;
+}
+
+struct shard_read_how shard_read_how_usual(void)
+{
+    return (struct shard_read_how){
+        .thread_count = 1, .buffer_bytes = READ_REGION_BUFFER, .open_files = OPEN_FILES};
+}
+
+void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_how *how)
+{
+    reader->how = *how;
+    if (how->plain)
+        shard_reader_free_lanes(reader);
+    while (reader->open_count > how->open_files && close_idle(reader))
+        ;
 }
 
 static dcp_status find_open(struct shard_reader *reader, uint32_t index, struct shard_file **found)

@@ -26,7 +26,8 @@ struct shard_file {
     size_t block_count;
     uint64_t *pieces; /* digests of the pieces that the footer lists, ascending */
     size_t piece_count;
-    size_t users; /* the rest is guarded by the reader's mutex */
+    uint64_t memory; /* that it takes while it is open; known where one thread reads */
+    size_t users;    /* the rest is guarded by the reader's mutex */
     uint32_t index;
     struct shard_file *newer, *older; /* open files in order of use */
 };
@@ -38,6 +39,7 @@ struct shard_reader {
     char *directory;
     uint32_t io; /* flags of dcp_io */
     struct io_manners manners;
+    struct shard_read_how how;
     struct progress *progress; /* NULL: nobody is told */
     enum storage_form form;
     const struct metadata *metadata; /* where the caller keeps it */
@@ -89,6 +91,8 @@ struct cached_group {
 /* A range that will be read: it begins to come into the page cache, unless it is there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size);
+/* Memory that the reading of large ranges ahead of their turn takes, for each thread. */
+uint64_t shard_read_ahead_memory(uint32_t io);
 /* Frees what reading ahead has left for later reads. */
 void shard_reader_free_lanes(struct shard_reader *reader);
 /* The whole file, footer and all. */

@@ -30,6 +30,12 @@ dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts *
     return DCP_OK;
 }
 
+uint64_t shard_parts_memory(uint64_t count)
+{
+    const struct shard_parts *parts = NULL;
+    return sizeof *parts + count * sizeof *parts->sums + 64;
+}
+
 void shard_parts_free(struct shard_parts *parts)
 {
     memory_release(parts);

@@ -119,6 +119,7 @@ static dcp_status read_into(const struct stored_item *item, struct box region,
         .device = target->device,
         .element = (unsigned char *)target->data + way * (int64_t)dcp_dtype_size(dtype),
         .strides = target->strides,
+        .buffer_bytes = item->reader ? item->reader->how.buffer_bytes : 0,
     };
     return read_region(&item->source, view, offsets, region.sizes, &to);
 }

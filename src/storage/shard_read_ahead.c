@@ -107,6 +107,12 @@ static void give_lane(struct reading *reading)
     pthread_mutex_unlock(&reader->mutex);
 }
 
+uint64_t shard_read_ahead_memory(uint32_t io)
+{
+    return io_queue_memory(io, IO_LARGE_FILE) + AHEAD * BUFFER_SIZE + 2 * FILE_PAGE +
+           sizeof(struct read_lane);
+}
+
 void shard_reader_free_lanes(struct shard_reader *reader)
 {
     while (reader->lanes) {
@@ -146,6 +152,8 @@ static enum piece_way choose_way(struct reading *reading, size_t at)
 {
     const struct shard_file *file = reading->file;
     uint64_t position = reading->offset + at;
+    if (file->reader->how.plain)
+        return PIECE_AT_ITS_TURN;
     if (!reading->demanded &&
         (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
         return PIECE_AT_ITS_TURN;

@@ -12,7 +12,7 @@
 
 /* Streams up to here are worth reading along with their neighbours, up to so much together. */
 #define SMALL_STREAM ((uint64_t)64 << 10)
-#define WINDOW_MOST  ((uint64_t)256 << 10)
+#define WINDOW_MOST  SHARD_WINDOW_MOST
 /* What is read in between without being wanted: hardly more than alignment leaves, or next to
  * nothing beside the whole. */
 #define GAP_SIZE      ((uint64_t)512)
@@ -67,17 +67,30 @@ static bool is_neighbour(const struct shard_request *first, const struct shard_r
 }
 
 /* Parts are slabs of the outermost dimension that can be divided; compressed streams have none. */
-static size_t choose_parts(const struct shard_request *request, size_t thread_count)
+uint64_t shard_request_most_parts(const struct shard_request *request)
 {
     uint64_t bytes = stored_bytes(request);
     int32_t dim = shard_parts_dim(request->region);
     bool packed = request->piece->zstd || (request->piece->view && request->piece->view->deflated);
-    if (thread_count < 2 || bytes < DIVIDED_SIZE || packed || dim < 0)
+    if (bytes < DIVIDED_SIZE || packed || dim < 0)
         return 1;
-    uint64_t parts = bytes / PART_SIZE;
-    parts = parts < 4 * thread_count ? parts : 4 * thread_count;
-    uint64_t most = (uint64_t)request->region.sizes[dim];
-    return (size_t)(parts < most ? parts : most);
+    uint64_t parts = bytes / PART_SIZE, most = (uint64_t)request->region.sizes[dim];
+    return parts < most ? parts : most;
+}
+
+static size_t choose_parts(const struct shard_request *request, size_t thread_count)
+{
+    uint64_t parts = shard_request_most_parts(request);
+    if (thread_count < 2)
+        return 1;
+    return (size_t)(parts < 4 * thread_count ? parts : 4 * thread_count);
+}
+
+uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_count)
+{
+    uint64_t parts = thread_count < 2 ? 0 : 4 * (uint64_t)thread_count;
+    return requests * (sizeof(struct shard_request) + sizeof(struct read_task)) +
+           divided * (parts * sizeof(struct read_task) + shard_parts_memory(parts));
 }
 
 static dcp_status add_parts(struct read_tasks *tasks, size_t request, size_t part_count)

@@ -65,11 +65,24 @@ dcp_status storage_check_replica(struct shard_reader *reader,
 void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,
                          struct progress *progress);
 
+/* What reading may take of memory. */
+struct shard_read_how {
+    size_t thread_count;
+    size_t buffer_bytes; /* of what is scattered, converted or only checked, for each thread */
+    size_t open_files;   /* that are kept open at a time; more are while more are in use */
+    bool plain;          /* each read at its turn, through the page cache */
+};
+/* What a reader begins with. */
+struct shard_read_how shard_read_how_usual(void);
+/* From now on; nobody reads meanwhile. Threads are the caller's affair. */
+void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_how *how);
+
 /* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
  * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item
  * against the metadata, the footer's save id, and checksums as the verification says. Memory beside
- * the target: one buffer of at most 2 MiB, for a device some more, 8 MiB together, and the whole
- * piece if it is compressed. After a failure part of the region may be filled. */
+ * the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of them, what
+ * reading ahead takes, and the whole piece if it is compressed. After a failure part of the region
+ * may be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);

@@ -6,6 +6,9 @@
 #include "state/box.h"
 #include "storage/shard_file.h"
 
+/* Neighbours up to so much together are read at once. */
+#define SHARD_WINDOW_MOST ((uint64_t)256 << 10)
+
 /* A range of a file that has been read for several pieces in it. */
 struct read_window {
     struct shard_reader *reader;
@@ -24,6 +27,8 @@ void read_window_close(struct read_window *window);
 struct shard_parts;
 
 dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts **parts);
+/* Memory that so many parts take. */
+uint64_t shard_parts_memory(uint64_t count);
 void shard_parts_free(struct shard_parts *parts);
 /* Elements of the whole region. */
 int64_t shard_parts_volume(const struct shard_parts *parts);
@@ -34,6 +39,11 @@ struct box shard_parts_region(const struct shard_parts *parts, size_t part, stru
 /* The part's bytes have this CRC; expected: what the record's shall be. */
 dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc, uint64_t size,
                            uint64_t place, uint32_t expected);
+
+/* Parts that a region may be read in, if enough threads share them; 1: it is read by one. */
+uint64_t shard_request_most_parts(const struct shard_request *request);
+/* Memory that lists of requests and parts take, if `divided` of these are read in parts. */
+uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_count);
 
 /* window: NULL, or one that may hold the piece. parts: NULL, or request->region is one of them. */
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,

@@ -209,7 +209,11 @@ uint64_t stored_item_place(const struct stored_item *item, const struct tensor_v
 
 dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view)
 {
-    uint64_t size = view->data_length < CHECK_SIZE ? view->data_length : CHECK_SIZE;
+    uint64_t size = CHECK_SIZE;
+    if (item->reader && item->reader->how.buffer_bytes < size)
+        size = item->reader->how.buffer_bytes;
+    if (view->data_length < size)
+        size = view->data_length;
     unsigned char *bytes = memory_allocate((size_t)size);
     if (!bytes)
         return error_no_memory((size_t)size, "a buffer for checking");
