@@ -8,9 +8,14 @@
  *   write DIR, read DIR               the same bytes in the plainest way
  *   read_direct DIR                   the same around the page cache
  *   cool DIR                          out of the page cache
+ *   async DIR, overlapped DIR         an asynchronous save, the next one of its chain
+ *   beside DIR                        as async, while each rank computes
+ *   copy DIR                          a plain copy in memory
  *
- * Each is answered by a line with the seconds that it took the slowest rank, the bytes read, the
- * memory that a rank needed at most beside its state, and the bytes that ranks gave each other. */
+ * Each is answered by a line with the seconds that it took the slowest rank, or made its step wait,
+ * the bytes read, the memory that a rank needed at most beside its state, the bytes that ranks gave
+ * each other, and of asynchronous saves the seconds until the checkpoint was there, the CPU seconds
+ * of all ranks, and the seconds that their computations lost. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench_async.h"
 #include "bench_state.h"
 #include "disk.h"
 #include "memory_use.h"
@@ -31,6 +37,7 @@ struct answer {
     unsigned long long bytes_read;
     unsigned long long memory; /* more than before, at a time */
     unsigned long long exchanged;
+    struct async_times async;
 };
 
 struct rank {
@@ -40,6 +47,7 @@ struct rank {
     size_t count;
     int64_t columns;
     struct bench_state state; /* divided by rows */
+    struct bench_async async;
 };
 
 static double now(void)
@@ -128,6 +136,16 @@ static double plain(const struct rank *rank, const char *path, const char *comma
     return seconds;
 }
 
+static void save_behind(struct rank *rank, const char *path, const char *command,
+                        struct answer *answer)
+{
+    dcp_staging_kind staging =
+        strcmp(command, "overlapped") == 0 ? DCP_STAGING_OVERLAPPED : DCP_STAGING_BLOCKING;
+
+    bench_async_save(&rank->async, path, staging, strcmp(command, "beside") == 0, &answer->async);
+    answer->seconds = answer->async.waited;
+}
+
 static struct answer execute(struct rank *rank, const char *command, const char *path)
 {
     struct answer answer = {0};
@@ -143,6 +161,11 @@ static struct answer execute(struct rank *rank, const char *command, const char 
         load_divided(rank, path, -1, DCP_READING_DIRECT, &answer);
     else if (strcmp(command, "together") == 0)
         load_divided(rank, path, -1, DCP_READING_COOPERATIVE, &answer);
+    else if (strcmp(command, "async") == 0 || strcmp(command, "overlapped") == 0 ||
+             strcmp(command, "beside") == 0)
+        save_behind(rank, path, command, &answer);
+    else if (strcmp(command, "copy") == 0)
+        answer.seconds = bench_async_copy(&rank->async);
     else if (strcmp(command, "cool") == 0)
         disk_cool(path);
     else if (strcmp(command, "write") == 0 || strncmp(command, "read", 4) == 0)
@@ -161,6 +184,7 @@ static void run_rank(struct rank *rank, int commands, int answers)
     check(shared_group_new(rank->shared, rank->rank, &rank->group));
     bench_state_new(&rank->state, rank->count, rank->columns, 0, rank->rank, rank->ranks);
     bench_state_fill(&rank->state);
+    rank->async = (struct bench_async){rank->group, rank->shared, &rank->state, {NULL}, NULL};
     while (lines && fgets(line, sizeof line, lines)) {
         if (sscanf(line, "%15s %4095[^\n]", command, path) != 2)
             errx(2, "bad command: %s", line);
@@ -168,12 +192,31 @@ static void run_rank(struct rank *rank, int commands, int answers)
         if (write(answers, &answer, sizeof answer) != sizeof answer)
             err(1, "write");
     }
+    bench_async_free(&rank->async);
     bench_state_free(&rank->state);
     dcp_group_free(rank->group);
     fclose(lines);
 }
 
-/* Passes each line to all ranks, and gives the slowest one's time and the sum of the bytes. */
+static double longer(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* The slowest one's time, and sums. */
+static void add_answer(struct answer *all, const struct answer *answer)
+{
+    all->seconds = longer(all->seconds, answer->seconds);
+    if (answer->memory > all->memory)
+        all->memory = answer->memory;
+    all->bytes_read += answer->bytes_read;
+    all->exchanged += answer->exchanged;
+    all->async.whole = longer(all->async.whole, answer->async.whole);
+    all->async.processor += answer->async.processor;
+    all->async.lost += answer->async.lost;
+}
+
+/* Passes each line to all ranks. */
 static void conduct(const int *commands, int answers, int ranks)
 {
     char line[LINE];
@@ -186,14 +229,10 @@ static void conduct(const int *commands, int answers, int ranks)
         for (int r = 0; r < ranks; r++) {
             if (read(answers, &answer, sizeof answer) != sizeof answer)
                 errx(1, "a rank died");
-            if (answer.seconds > all.seconds)
-                all.seconds = answer.seconds;
-            if (answer.memory > all.memory)
-                all.memory = answer.memory;
-            all.bytes_read += answer.bytes_read;
-            all.exchanged += answer.exchanged;
+            add_answer(&all, &answer);
         }
-        printf("%.6f %llu %llu %llu\n", all.seconds, all.bytes_read, all.memory, all.exchanged);
+        printf("%.6f %llu %llu %llu %.6f %.6f %.6f\n", all.seconds, all.bytes_read, all.memory,
+               all.exchanged, all.async.whole, all.async.processor, all.async.lost);
         fflush(stdout);
     }
 }

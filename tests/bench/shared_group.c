@@ -8,11 +8,14 @@
 
 /* Messages go in pieces of this size through one slot for each rank. */
 enum { SLOT = 1 << 20 };
+/* Groups that can be made of one by duplicating it. */
+enum { COPIES = 4 };
 
 struct shared_memory {
     pthread_barrier_t barrier;
     int size;
-    size_t most;   /* of the sizes of a gather or scatter */
+    struct shared_memory *copies[COPIES]; /* none of a copy */
+    size_t most;                          /* of the sizes of a gather or scatter */
     struct range { /* of an all_to_all: what is sent, from the lowest offset to the highest end */
         size_t start, end;
     } sent[SHARED_RANKS_MOST];
@@ -23,9 +26,10 @@ struct shared_memory {
 struct shared_rank {
     struct shared_memory *shared;
     int rank;
+    int copied;
 };
 
-struct shared_memory *shared_memory_new(int size)
+static struct shared_memory *make_shared(int size)
 {
     pthread_barrierattr_t attributes;
     struct shared_memory *shared = mmap(NULL, sizeof *shared + (size_t)size * SLOT,
@@ -37,6 +41,15 @@ struct shared_memory *shared_memory_new(int size)
     pthread_barrierattr_init(&attributes);
     pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
     pthread_barrier_init(&shared->barrier, &attributes, (unsigned)size);
+    return shared;
+}
+
+struct shared_memory *shared_memory_new(int size)
+{
+    struct shared_memory *shared = make_shared(size);
+
+    for (int i = 0; shared && i < COPIES; i++)
+        shared->copies[i] = make_shared(size);
     return shared;
 }
 
@@ -209,6 +222,22 @@ static void close_rank(void *context)
     free(context);
 }
 
+/* What processes share is made before they are, so copies are among what was made then. */
+static dcp_status duplicate(void *context, const dcp_collective *call, void **copy)
+{
+    struct shared_rank *self = context;
+    struct shared_memory *next =
+        self->copied < COPIES ? self->shared->copies[self->copied++] : NULL;
+    struct shared_rank *made = next ? malloc(sizeof *made) : NULL;
+
+    (void)call;
+    if (!made)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for a copy of a group");
+    *made = (struct shared_rank){.shared = next, .rank = self->rank};
+    *copy = made;
+    return DCP_OK;
+}
+
 dcp_status shared_group_new(struct shared_memory *shared, int rank, dcp_group **group)
 {
     const dcp_group_operations operations = {
@@ -219,12 +248,13 @@ dcp_status shared_group_new(struct shared_memory *shared, int rank, dcp_group **
         .scatter = scatter,
         .close = close_rank,
         .all_to_all = all_to_all,
+        .duplicate = duplicate,
     };
     struct shared_rank *self = malloc(sizeof *self);
 
     if (!self)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for a group");
-    *self = (struct shared_rank){shared, rank};
+    *self = (struct shared_rank){.shared = shared, .rank = rank};
     dcp_status status = dcp_group_new(&operations, self, rank, shared->size, group);
     if (status != DCP_OK)
         free(self);

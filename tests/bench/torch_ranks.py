@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load, reshard and alone.
+"""PyTorch's side of compare: as bench_ranks.c, with the commands save, load, reshard, alone, and those of torch_async.py.
 
     python torch_ranks.py RANKS TENSORS COLUMNS
 """
@@ -20,6 +20,8 @@ import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 from torch.distributed.tensor import DTensor, Shard  # noqa: E402
+
+import torch_async  # noqa: E402
 
 ROWS = 240
 DIVISION = {"reshard": 1, "alone": -1}
@@ -91,10 +93,16 @@ def run_rank(rank, ranks, count, columns, store, commands, answers):
     dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks)
     mesh = init_device_mesh("cpu", (ranks,))
     state = make_state(mesh, count, columns, 0, True)
+    saves = torch_async.AsyncSaves()
     for line in os.fdopen(commands):
         command, path = line.rstrip("\n").split(" ", 1)
-        answer = execute(command, path, state, mesh, count, columns)
-        os.write(answers, b"%.6f %d %d\n" % answer)
+        if command in torch_async.COMMANDS:
+            waited, *times = saves.save(command, state, path)
+            answer = waited, 0, 0, *times
+        else:
+            answer = *execute(command, path, state, mesh, count, columns), 0, 0, 0
+        os.write(answers, b"%.6f %d %d %.6f %.6f %.6f\n" % answer)
+    saves.close()
     dist.destroy_process_group()
 
 
@@ -121,8 +129,9 @@ def main():
             parts = [lines.readline().split() for _ in range(ranks)]
             if not all(parts):
                 sys.exit("a rank died")
-            print("%.6f %d %d" % (max(float(p[0]) for p in parts), sum(int(p[1]) for p in parts),
-                                  max(int(p[2]) for p in parts)), flush=True)
+            combined = (combine(float(p[i]) for p in parts)
+                        for i, combine in enumerate((max, sum, max, max, sum, sum)))
+            print("%.6f %d %d 0 %.6f %.6f %.6f" % tuple(combined), flush=True)
         for pipe in pipes:
             os.close(pipe)
         for _ in range(ranks):
