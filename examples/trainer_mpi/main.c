@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trains a small classifier on any number of MPI ranks, and saves as it goes. Started again, on any
- * number of ranks, it continues from the newest whole checkpoint as if nothing had happened. */
+/* Trains a small classifier on any number of MPI ranks, and saves while it goes on. Started again,
+ * on any number of ranks, it continues from the newest whole checkpoint as if nothing had happened.
+ */
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ struct options {
     int64_t save_every;
     int64_t hidden;
     int64_t die_in_save; /* 0: never */
+    bool wait;
 };
 
 static const char usage[] =
@@ -25,6 +27,7 @@ static const char usage[] =
     "  --steps N          train up to this step (default: 60)\n"
     "  --save-every N     save after every N steps (default: 10)\n"
     "  --hidden N         units of the two hidden layers (default: 1024)\n"
+    "  --wait             for each save; else training goes on meanwhile\n"
     "  --die-in-save K    all ranks die by SIGKILL in the middle of the K-th save\n";
 
 static bool parse_count(const char *text, int64_t *count)
@@ -37,12 +40,13 @@ static bool parse_count(const char *text, int64_t *count)
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    enum { DIR = 'd', STEPS = 's', SAVE_EVERY = 'e', HIDDEN = 'h', DIE_IN_SAVE = 'k' };
+    enum { DIR = 'd', STEPS = 's', SAVE_EVERY = 'e', HIDDEN = 'h', DIE_IN_SAVE = 'k', WAIT = 'w' };
     static const struct option names[] = {{"dir", required_argument, NULL, DIR},
                                           {"steps", required_argument, NULL, STEPS},
                                           {"save-every", required_argument, NULL, SAVE_EVERY},
                                           {"hidden", required_argument, NULL, HIDDEN},
                                           {"die-in-save", required_argument, NULL, DIE_IN_SAVE},
+                                          {"wait", no_argument, NULL, WAIT},
                                           {NULL, 0, NULL, 0}};
     bool good = true;
     int name;
@@ -64,6 +68,9 @@ static bool parse_options(int argc, char **argv, struct options *options)
             break;
         case DIE_IN_SAVE:
             good = parse_count(optarg, &options->die_in_save);
+            break;
+        case WAIT:
+            options->wait = true;
             break;
         default:
             good = false;
@@ -89,39 +96,52 @@ static dcp_status resume(struct training *training, const struct options *option
     return status;
 }
 
+static dcp_status follow_save(struct training *training, const struct options *options, bool wait)
+{
+    int64_t step;
+    dcp_status status = training_follow_save(training, wait, &step);
+
+    if (step >= 0 && dcp_group_rank(training->group) == 0)
+        printf("saved %s/step_%" PRId64 "\n", options->directory, step);
+    return status;
+}
+
 static dcp_status train(struct training *training, const struct options *options)
 {
     dcp_status status = resume(training, options);
     int rank = dcp_group_rank(training->group);
-    int64_t saves = 0;
+    int64_t saved = 0;
 
     while (status == DCP_OK && training->step < options->steps) {
         double loss = training_step(training);
         if (rank == 0)
             printf("step %3" PRId64 " loss %.9f (%a)\n", training->step, loss, loss);
+        bool saves = training->step % options->save_every == 0;
+        status = follow_save(training, options, saves);
         fflush(stdout);
-        if (training->step % options->save_every != 0)
+        if (!saves || status != DCP_OK)
             continue;
-        if (++saves == options->die_in_save)
+        if (++saved == options->die_in_save)
             sudden_death_arm(training->communicator, options->directory, training->step);
         status = training_save(training, options->directory);
-        if (status == DCP_OK && rank == 0)
-            printf("saved %s/step_%" PRId64 "\n", options->directory, training->step);
+        if (status == DCP_OK && options->wait)
+            status = follow_save(training, options, true);
     }
-    return status;
+    return status == DCP_OK ? follow_save(training, options, true) : status;
 }
 
 int main(int argc, char **argv)
 {
-    struct options options = {"run", 60, 10, 1024, 0};
+    struct options options = {"run", 60, 10, 1024, 0, false};
     struct training training = {
         .communicator = MPI_COMM_WORLD,
         .schedule = {.base_rate = 0.01},
         .data = {.random_state = 2},
     };
-    int rank, ranks;
+    int rank, ranks, level;
 
-    MPI_Init(&argc, &argv);
+    /* Saves commit in the background with this level; with less, when the trainer asks for them. */
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (!parse_options(argc, argv, &options)) {
@@ -138,9 +158,13 @@ int main(int argc, char **argv)
 
     dcp_status status = dcp_group_new_mpi(training.communicator, &training.group);
     if (status == DCP_OK)
+        status = training_prepare_saves(&training);
+    if (status == DCP_OK)
         status = train(&training, &options);
     if (status != DCP_OK)
         fprintf(stderr, "rank %d: %s: %s\n", rank, dcp_status_string(status), dcp_error_message());
+    dcp_future_free(training.saving);
+    dcp_save_chain_free(training.saves);
     dcp_group_free(training.group);
     model_free(&training.model);
     MPI_Finalize();

@@ -78,15 +78,37 @@ static dcp_state *training_state(struct training *training)
     return root;
 }
 
+dcp_status training_prepare_saves(struct training *training)
+{
+    dcp_save_chain_options options = {.group = training->group, .staging = DCP_STAGING_OVERLAPPED};
+
+    return dcp_save_chain_new(&options, &training->saves);
+}
+
+/* Copies of parameters and moments are taken while the next step computes gradients. */
 dcp_status training_save(struct training *training, const char *directory)
 {
     dcp_state *state = training_state(training);
-    dcp_save_options options = {.group = training->group, .has_step = true, .step = training->step};
+    dcp_save_options options = {.chain = training->saves, .has_step = true, .step = training->step};
     char path[4096];
 
     snprintf(path, sizeof path, "%s/step_%" PRId64, directory, training->step);
-    dcp_status status = dcp_save(state, path, &options);
+    dcp_status status = dcp_save_async(state, path, &options, &training->saving);
+    training->saving_step = training->step;
     dcp_state_free(state);
+    return status;
+}
+
+dcp_status training_follow_save(struct training *training, bool wait, int64_t *step)
+{
+    *step = -1;
+    if (!training->saving || (!wait && dcp_future_poll(training->saving) < DCP_FUTURE_DONE))
+        return DCP_OK;
+    dcp_status status = dcp_future_wait(training->saving, -1);
+    dcp_future_free(training->saving);
+    training->saving = NULL;
+    if (status == DCP_OK)
+        *step = training->saving_step;
     return status;
 }
 
