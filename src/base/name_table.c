@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+/* The names of so small a table are found sooner one by one than by their hashes. */
 enum { CAPACITY_FIRST = 16 };
 
 struct name_slot {
@@ -42,41 +43,46 @@ void name_table_free(struct name_table *table)
     *table = (struct name_table){.seed = table->seed};
 }
 
-/* The slot that holds the name, or the free one where it belongs. Capacities are powers of two and
- * at most three quarters full. */
-static struct name_slot *find_slot(struct name_slot *slots, size_t capacity, uint64_t hash,
-                                   const char *name, size_t length)
+static uint64_t hash_name(const struct name_table *table, const char *name, size_t length)
 {
-    size_t i = (size_t)hash & (capacity - 1);
+    return table->capacity > CAPACITY_FIRST ? XXH3_64bits_withSeed(name, length, table->seed) : 0;
+}
+
+/* The slot that holds the name, or the free one where it belongs. Capacities are powers of two and
+ * at most three quarters full; in the first one, slots are taken in order. */
+static struct name_slot *find_slot(const struct name_table *table, uint64_t hash, const char *name,
+                                   size_t length)
+{
+    struct name_slot *slots = table->slots;
+    size_t i = (size_t)hash & (table->capacity - 1);
     while (slots[i].name != NULL) {
         if (slots[i].hash == hash && slots[i].length == length &&
             memcmp(slots[i].name, name, length) == 0)
             break;
-        i = (i + 1) & (capacity - 1);
+        i = (i + 1) & (table->capacity - 1);
     }
     return &slots[i];
 }
 
 static dcp_status grow(struct name_table *table)
 {
-    size_t capacity = table->capacity != 0 ? table->capacity * 2 : CAPACITY_FIRST;
-    if (capacity < table->capacity)
+    size_t capacity = CAPACITY_FIRST;
+    if (table->capacity != 0 && __builtin_mul_overflow(table->capacity, 2, &capacity))
         return error_no_memory(SIZE_MAX, "a table of names");
-    struct name_slot *slots = memory_allocate_zeroed(capacity, sizeof *slots);
-    if (slots == NULL)
-        return error_no_memory(capacity * sizeof *slots, "a table of names");
+    struct name_table grown = {.seed = table->seed, .capacity = capacity, .count = table->count};
+    grown.slots = memory_allocate_zeroed(capacity, sizeof *grown.slots);
+    if (grown.slots == NULL)
+        return error_no_memory(capacity * sizeof *grown.slots, "a table of names");
     for (size_t i = 0; i < table->capacity; i++) {
-        const struct name_slot *old = &table->slots[i];
-        if (old->name == NULL)
+        struct name_slot old = table->slots[i];
+        if (old.name == NULL)
             continue;
-        size_t k = (size_t)old->hash & (capacity - 1);
-        while (slots[k].name != NULL)
-            k = (k + 1) & (capacity - 1);
-        slots[k] = *old;
+        if (table->capacity == CAPACITY_FIRST)
+            old.hash = hash_name(&grown, old.name, old.length);
+        *find_slot(&grown, old.hash, old.name, old.length) = old;
     }
     memory_release(table->slots);
-    table->slots = slots;
-    table->capacity = capacity;
+    *table = grown;
     return DCP_OK;
 }
 
@@ -85,8 +91,8 @@ dcp_status name_table_add(struct name_table *table, const char *name, size_t len
 {
     if (table->count >= table->capacity / 4 * 3)
         RETURN_IF_ERROR(grow(table));
-    uint64_t hash = XXH3_64bits_withSeed(name, length, table->seed);
-    struct name_slot *slot = find_slot(table->slots, table->capacity, hash, name, length);
+    uint64_t hash = hash_name(table, name, length);
+    struct name_slot *slot = find_slot(table, hash, name, length);
     *existing = slot->name != NULL;
     if (*existing) {
         *value = slot->value;
@@ -102,8 +108,8 @@ bool name_table_find(const struct name_table *table, const char *name, size_t le
 {
     if (table->count == 0)
         return false;
-    uint64_t hash = XXH3_64bits_withSeed(name, length, table->seed);
-    const struct name_slot *slot = find_slot(table->slots, table->capacity, hash, name, length);
+    uint64_t hash = hash_name(table, name, length);
+    const struct name_slot *slot = find_slot(table, hash, name, length);
     if (slot->name == NULL)
         return false;
     *value = slot->value;
