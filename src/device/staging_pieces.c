@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/device_copy.h"
+#include "device/stream_copy.h"
 #include "state/box.h"
 #include "state/box_blocks.h"
 #include "state/copy.h"
@@ -135,6 +136,10 @@ dcp_status staging_piece_copy(const struct staging_pieces *pieces,
     const struct staged_source *source = &pieces->sources[piece->source];
     int64_t dense[DCP_MAX_DIMS];
     shape_strides(source->ndim, piece->sizes, dense);
+    if (device_is_host(device) && copy_is_dense(source->ndim, piece->sizes, source->strides)) {
+        stream_copy(to, piece->from, piece->bytes);
+        return DCP_OK;
+    }
     if (device_is_host(device)) {
         copy_strided(source->ndim, piece->sizes, source->element_size, piece->from, source->strides,
                      to, dense);

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "device/stream_copy.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __SSE2__
+
+#include <emmintrin.h>
+
+/* A cache line, which must be written as a whole. */
+enum { LINE = 64 };
+/* Below, memcpy() is as fast. */
+#define WORTHWHILE ((size_t)256 << 10)
+
+void stream_copy(void *to, const void *from, size_t size)
+{
+    unsigned char *destination = to;
+    const unsigned char *source = from;
+    size_t before = (size_t)(-(uintptr_t)destination % LINE);
+    if (size < WORTHWHILE) {
+        memcpy(to, from, size);
+        return;
+    }
+    memcpy(destination, source, before);
+    size_t end = before + (size - before) / LINE * LINE;
+    for (size_t at = before; at < end; at += LINE) {
+        const __m128i *line = (const void *)(source + at);
+        __m128i *place = (void *)(destination + at);
+        __m128i first = _mm_loadu_si128(line), second = _mm_loadu_si128(line + 1);
+        __m128i third = _mm_loadu_si128(line + 2), fourth = _mm_loadu_si128(line + 3);
+        _mm_stream_si128(place, first);
+        _mm_stream_si128(place + 1, second);
+        _mm_stream_si128(place + 2, third);
+        _mm_stream_si128(place + 3, fourth);
+    }
+    /* Seen by others before anything that says so. */
+    _mm_sfence();
+    memcpy(destination + end, source + end, size - end);
+}
+
+#else
+
+void stream_copy(void *to, const void *from, size_t size)
+{
+    memcpy(to, from, size);
+}
+
+#endif
