@@ -283,6 +283,30 @@ static void a_rank_that_is_slow(void)
     free(vector.data);
 }
 
+/* Whoever could commit has given up: what was written stays without a commit. In the background it
+ * goes on by itself. */
+static void a_save_that_nobody_waits_for(void)
+{
+    struct vector vector;
+    struct file_ops ops = slow_ops(0.6);
+    dcp_future *future;
+    dcp_group *group = new_group();
+    const char *path = path_of("forgotten", 0);
+    dcp_save_options options = {
+        .chain = new_chain((dcp_save_chain_options){.group = group, .exit_seconds = 0.1})};
+    vector_init(&vector, group);
+    CHECK_STATUS(vector_begin(&vector, &ops, path, &options, 5, &future), DCP_OK);
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+    doze(1);
+    MPI_Barrier(MPI_COMM_WORLD);
+    CHECK(is_there(path) == background);
+    MPI_Barrier(MPI_COMM_WORLD);
+    dcp_finish_saves();
+    dcp_group_free(group);
+    free(vector.data);
+}
+
 /* What MPI_Finalize() finds under way. */
 static struct pending {
     struct vector vector;
@@ -330,6 +354,7 @@ static void run_tests(void)
         {"a_rank_that_cannot_write", a_rank_that_cannot_write},
         {"a_rank_that_is_slow", a_rank_that_is_slow},
         {"a_rank_that_never_waits", a_rank_that_never_waits},
+        {"a_save_that_nobody_waits_for", a_save_that_nobody_waits_for},
     };
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
         double before = MPI_Wtime();
