@@ -80,6 +80,11 @@ void memory_account_set_limit(struct memory_account *account, uint64_t limit)
         account->limit = limit;
 }
 
+bool memory_account_is_limited(const struct memory_account *account)
+{
+    return account && account->limit != 0;
+}
+
 uint64_t memory_account_taken(const struct memory_account *account)
 {
     if (!account)

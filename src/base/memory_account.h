@@ -27,6 +27,8 @@ void memory_account_discharge(struct memory_account *account, size_t bytes);
 /* The most that was taken at a time. */
 uint64_t memory_account_peak(const struct memory_account *account);
 void memory_account_set_limit(struct memory_account *account, uint64_t limit);
+/* False of NULL. */
+bool memory_account_is_limited(const struct memory_account *account);
 /* Of NULL: 0. */
 uint64_t memory_account_taken(const struct memory_account *account);
 

@@ -133,7 +133,10 @@ static dcp_status copy_once(const struct transfer *transfer, bool to_host, unsig
     const dcp_device *device = transfer->device;
     const dcp_device_operations *operations = device->operations;
     dcp_status status;
-    if (!to_host)
+    if (!to_host && transfer->start)
+        status = operations->start_copy_from_host(device, memory, transfer->pitch, packed,
+                                                  transfer->width, transfer->height);
+    else if (!to_host)
         status = operations->copy_from_host(device, memory, transfer->pitch, packed,
                                             transfer->width, transfer->height);
     else if (transfer->start)
@@ -228,5 +231,17 @@ dcp_status device_copy_from_host(const dcp_device *device, int32_t ndim, const i
     if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
                        host_strides))
         return DCP_OK;
+    return transfer_run(&transfer, false);
+}
+
+dcp_status device_start_from_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
+                                  size_t element_size, const void *host,
+                                  const int64_t *host_strides, void *memory, const int64_t *strides)
+{
+    struct transfer transfer;
+    if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
+                       host_strides))
+        return DCP_OK;
+    transfer.start = transfer.packed && device_overlaps(device);
     return transfer_run(&transfer, false);
 }

@@ -21,5 +21,10 @@ dcp_status device_start_to_host(const dcp_device *device, int32_t ndim, const in
 dcp_status device_copy_from_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
                                  size_t element_size, const void *host, const int64_t *host_strides,
                                  void *memory, const int64_t *strides);
+/* As device_start_to_host(), the other way. */
+dcp_status device_start_from_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
+                                  size_t element_size, const void *host,
+                                  const int64_t *host_strides, void *memory,
+                                  const int64_t *strides);
 
 #endif

@@ -32,6 +32,8 @@ struct region {
     int64_t sizes[DCP_MAX_DIMS];
     int64_t stored[DCP_MAX_DIMS];
     int64_t wanted[DCP_MAX_DIMS];
+    struct device_lane *lane; /* NULL: copies to the device are waited for */
+    int buffer;               /* of the lane: the next one */
 };
 
 static void add_dimension(struct region *region, int64_t size, int64_t stored, int64_t wanted)
@@ -157,6 +159,8 @@ static int64_t choose_blocks(const struct region *region, int32_t *split, int64_
         region->stored_size > region->wanted_size ? region->stored_size : region->wanted_size;
     size_t given = region->target->buffer_bytes;
     int64_t buffer_bytes = (int64_t)(given != 0 ? given : READ_REGION_BUFFER);
+    if (region->lane)
+        buffer_bytes = (int64_t)DEVICE_LANE_BUFFER;
     /* What goes to a device may need three further buffers, for conversion and for packing. */
     int64_t most =
         buffer_bytes / (device_is_host(&region->target->device) ? region->stored_size : widest);
@@ -192,6 +196,36 @@ static void settle(const struct region *region, void *elements, int64_t count)
         element_negate(view->dtype, elements, (size_t)count);
 }
 
+/* A buffer of the lane with nothing under way in it. */
+static dcp_status next_buffer(struct region *region, unsigned char **buffer)
+{
+    region->buffer = 1 - region->buffer;
+    *buffer = device_lane_buffer(region->lane, region->buffer);
+    return device_lane_wait(region->lane, region->buffer);
+}
+
+/* Starts the copy of a block from the lane's buffer that was given out last. */
+static dcp_status start_to_device(struct region *region, const struct box_storage *block,
+                                  const void *elements, const int64_t *strides)
+{
+    RETURN_IF_ERROR(device_start_from_host(device_lane_queue(region->lane), region->ndim,
+                                           block->sizes, (size_t)region->wanted_size, elements,
+                                           strides, target_of(region, block), region->wanted));
+    return device_lane_mark(region->lane, region->buffer);
+}
+
+static dcp_status convert_through_lane(struct region *region, const struct box_storage *block,
+                                       const void *elements)
+{
+    int64_t dense[DCP_MAX_DIMS];
+    unsigned char *converted;
+    RETURN_IF_ERROR(next_buffer(region, &converted));
+    shape_strides(region->ndim, block->sizes, dense);
+    copy_convert(region->ndim, block->sizes, region->view->dtype, elements, region->stored,
+                 region->target->dtype, converted, dense);
+    return start_to_device(region, block, converted, dense);
+}
+
 /* Conversion takes place on the host, in front of the copy. */
 static dcp_status convert_to_device(const struct region *region, const struct box_storage *block,
                                     const void *elements)
@@ -213,12 +247,15 @@ static dcp_status convert_to_device(const struct region *region, const struct bo
 }
 
 /* Puts the elements of a block, which lie in host memory as they are stored, where they go. */
-static dcp_status scatter(const struct region *region, const struct box_storage *block,
+static dcp_status scatter(struct region *region, const struct box_storage *block,
                           const void *elements)
 {
     const struct region_target *target = region->target;
     bool convert = target->dtype != region->view->dtype;
     void *first = target_of(region, block);
+    if (region->lane)
+        return convert ? convert_through_lane(region, block, elements)
+                       : start_to_device(region, block, elements, region->stored);
     if (!device_is_host(&target->device)) {
         if (convert)
             return convert_to_device(region, block, elements);
@@ -235,31 +272,58 @@ static dcp_status scatter(const struct region *region, const struct box_storage 
     return DCP_OK;
 }
 
-static dcp_status read_buffered(const struct region *region)
+/* own: where blocks are read, unless that is one of the lane's buffers. */
+static dcp_status read_blocks(struct region *region, int32_t split, int64_t step,
+                              unsigned char *own)
 {
     struct box_blocks blocks, ahead;
     struct box_storage block;
-    int32_t split;
-    int64_t step;
-    int64_t span = choose_blocks(region, &split, &step);
-    unsigned char *buffer = memory_allocate((size_t)(span * region->stored_size));
-    if (!buffer)
-        return error_no_memory((size_t)(span * region->stored_size), "a read buffer");
-    dcp_status status = DCP_OK;
+    unsigned char *buffer = own;
     box_blocks_start(&blocks, region->ndim, region->sizes, split, step);
     ahead = blocks;
     expect(region, &ahead, BLOCKS_AHEAD);
-    while (status == DCP_OK && box_blocks_next(&blocks, &block)) {
+    while (box_blocks_next(&blocks, &block)) {
         int64_t count = span_of(region, &block);
         expect(region, &ahead, 1);
-        status = read_stored(region, region->start + way_to(region, &block, region->stored), buffer,
-                             count);
-        if (status != DCP_OK)
-            break;
+        if (!own)
+            RETURN_IF_ERROR(next_buffer(region, &buffer));
+        RETURN_IF_ERROR(read_stored(region, region->start + way_to(region, &block, region->stored),
+                                    buffer, count));
         settle(region, buffer, count);
-        status = scatter(region, &block, buffer);
+        RETURN_IF_ERROR(scatter(region, &block, buffer));
     }
-    memory_release(buffer);
+    return DCP_OK;
+}
+
+static dcp_status read_buffered(struct region *region)
+{
+    int32_t split;
+    int64_t step;
+    int64_t span = choose_blocks(region, &split, &step);
+    size_t size = (size_t)(span * region->stored_size);
+    unsigned char *own = NULL;
+    if (!region->lane || region->target->dtype != region->view->dtype) {
+        own = memory_allocate(size);
+        if (!own)
+            return error_no_memory(size, "a read buffer");
+    }
+    dcp_status status = read_blocks(region, split, step, own);
+    memory_release(own);
+    return status;
+}
+
+/* What goes to a device is there when this returns. */
+static dcp_status read_to_device(struct region *region)
+{
+    const struct region_target *target = region->target;
+    uint64_t bytes = (uint64_t)region->wanted_size;
+    for (int32_t i = 0; i < region->ndim; i++)
+        bytes *= (uint64_t)region->sizes[i];
+    RETURN_IF_ERROR(device_lane_take(target->lanes, &target->device, bytes, &region->lane));
+    dcp_status status = read_buffered(region);
+    for (int i = 0; region->lane && status == DCP_OK && i < 2; i++)
+        status = device_lane_wait(region->lane, i);
+    device_lane_give(target->lanes, region->lane);
     return status;
 }
 
@@ -295,7 +359,8 @@ dcp_status read_region(const struct byte_source *source, const struct tensor_vie
         view->dtype == target->dtype && !view->swapped && !view->conjugate && !view->negative;
     int32_t split;
     int64_t run = find_common_run(&region, &split);
-    as_it_is = as_it_is && device_is_host(&target->device);
+    if (!device_is_host(&target->device))
+        return read_to_device(&region);
     if (as_it_is && (split == 0 || run * region.stored_size >= DIRECT_SIZE))
         return read_direct(&region, split, run);
     return read_buffered(&region);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Moving a region of a stored tensor into memory: straight where the bytes lie alike on both sides,
  * through one bounded buffer where they have to be scattered, swapped or converted, or go to a
- * device. */
+ * device: there, through two, where one is read into while the other one is copied. */
 #ifndef STORAGE_READ_REGION_H
 #define STORAGE_READ_REGION_H
 
 #include "base/byte_source.h"
+#include "device/device_lane.h"
 #include "state/metadata.h"
 
 /* Bytes of the buffer, if nothing else is said. */
@@ -17,9 +18,10 @@
 struct region_target {
     dcp_dtype dtype;
     dcp_device device;
-    void *element;          /* for the region's first element */
-    const int64_t *strides; /* in elements of dtype */
-    size_t buffer_bytes;    /* 0: READ_REGION_BUFFER */
+    void *element;              /* for the region's first element */
+    const int64_t *strides;     /* in elements of dtype */
+    size_t buffer_bytes;        /* 0: READ_REGION_BUFFER */
+    struct device_lanes *lanes; /* for a device, so that reading goes on while it is copied to */
 };
 
 /* source: what view's offsets count in; the view is not deflated. offsets, sizes: of the region in

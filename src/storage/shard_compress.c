@@ -121,7 +121,7 @@ static dcp_status receive_large(void *context, const void *bytes, size_t size)
 /* A stream on its way. */
 struct passage {
     struct worker *worker;
-    struct progress *progress;
+    const struct shard_compress_options *options;
     item_compressed receive;
     void *context;
 };
@@ -130,7 +130,7 @@ static dcp_status pass(const struct passage *passage, const void *bytes, size_t 
 {
     RETURN_IF_ERROR(item_compressor_add(passage->worker->compressor, bytes, size, passage->receive,
                                         passage->context));
-    return progress_add(passage->progress, size);
+    return progress_add(passage->options->progress, size);
 }
 
 static dcp_status pass_dense(const struct passage *passage, const unsigned char *data,
@@ -153,13 +153,17 @@ static dcp_status pass_gathered(const struct passage *passage, const struct shar
         worker->gathered = memory_allocate(PIECE);
     if (!worker->gathered)
         return error_no_memory(PIECE, "gathering elements");
-    shard_elements_start(&elements, source, box, PIECE);
-    while (shard_elements_next(&elements)) {
-        RETURN_IF_ERROR(shard_elements_gather(&elements, worker->gathered));
+    dcp_status status =
+        shard_elements_start(&elements, source, box, PIECE, passage->options->lanes);
+    while (status == DCP_OK && shard_elements_next(&elements)) {
+        status = shard_elements_gather(&elements, worker->gathered);
+        if (status != DCP_OK)
+            break;
         *crc = crc32_update(*crc, worker->gathered, elements.size);
-        RETURN_IF_ERROR(pass(passage, worker->gathered, elements.size));
+        status = pass(passage, worker->gathered, elements.size);
     }
-    return DCP_OK;
+    shard_elements_end(&elements);
+    return status;
 }
 
 static dcp_status pass_elements(const struct passage *passage, const struct shard_source *source,
@@ -215,8 +219,7 @@ static dcp_status append_large(struct compression *compression, size_t index, st
                                        compression->options->thread_count, &compression->large));
         worker = compression->large;
     }
-    struct passage passage = {worker, compression->options->progress, receive_large,
-                              compression->output};
+    struct passage passage = {worker, compression->options, receive_large, compression->output};
     return pass_stream(compression, index, &passage);
 }
 
@@ -225,8 +228,7 @@ static dcp_status write_stream(struct compression *compression, size_t index, st
 {
     struct write_result *result = &compression->results[index];
     bool small = compression->orders[index].length <= SMALL_STREAM;
-    struct passage passage = {worker, compression->options->progress, receive_small,
-                              &worker->small};
+    struct passage passage = {worker, compression->options, receive_small, &worker->small};
     buffer_clear(&worker->small);
     if (small)
         RETURN_IF_ERROR(pass_stream(compression, index, &passage));

@@ -15,9 +15,10 @@ uint64_t shard_compress_memory(int32_t level, uint32_t thread_count);
 
 struct shard_compress_options {
     int32_t level;
-    uint32_t thread_count;     /* at least 1 */
-    struct staging *staging;   /* of the sources; is stopped after a failure; NULL: none */
-    struct progress *progress; /* is told of bytes before they are compressed; NULL: nobody */
+    uint32_t thread_count;      /* at least 1 */
+    struct staging *staging;    /* of the sources; is stopped after a failure; NULL: none */
+    struct device_lanes *lanes; /* for elements on devices */
+    struct progress *progress;  /* is told of bytes before they are compressed; NULL: nobody */
 };
 
 /* Appends the streams in the order of orders, whatever thread is first, and tells in results where

@@ -58,14 +58,35 @@ dcp_status shard_elements_dense(const struct shard_source *source, struct box bo
     return DCP_OK;
 }
 
-void shard_elements_start(struct shard_elements *elements, const struct shard_source *source,
-                          struct box box, size_t most)
+/* Nothing of it where copies are waited for, block by block. */
+static dcp_status start_stream(struct shard_elements *elements)
 {
-    *elements = (struct shard_elements){.source = source, .box = box};
+    const struct shard_source *source = elements->source;
+    const struct state_chunk *chunk = source->chunk;
+    const struct box box = elements->box;
+    size_t element_size = dcp_dtype_size(memory_dtype(source));
+    uint64_t bytes = (uint64_t)box_volume(box) * element_size;
+    dcp_status status = device_lane_take(elements->lanes, &chunk->device, bytes, &elements->lane);
+    if (status == DCP_OK && elements->lane)
+        status = device_stream_start(&elements->stream, elements->lane, box.ndim, box.sizes,
+                                     element_size, elements->first, chunk->strides);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", source->item->name);
+}
+
+dcp_status shard_elements_start(struct shard_elements *elements, const struct shard_source *source,
+                                struct box box, size_t most, struct device_lanes *lanes)
+{
+    *elements = (struct shard_elements){.source = source, .box = box, .lanes = lanes};
     if (!source->staging)
         elements->first = first_element(source, box);
     box_blocks_start_bounded(&elements->blocks, box.ndim, box.sizes,
                              (int64_t)(most / dcp_dtype_size(source->item->dtype)));
+    return source->staging ? DCP_OK : start_stream(elements);
+}
+
+void shard_elements_end(struct shard_elements *elements)
+{
+    device_lane_give(elements->lanes, elements->lane);
 }
 
 bool shard_elements_next(struct shard_elements *elements)
@@ -78,29 +99,38 @@ bool shard_elements_next(struct shard_elements *elements)
     return true;
 }
 
-/* Brings the block from the device, as it is there, before its elements are converted. */
-static dcp_status convert_from_device(const struct shard_elements *elements,
-                                      const unsigned char *data, const int64_t *dense,
-                                      unsigned char *space)
+/* Brings the block from the device, as it is there. */
+static dcp_status fetch(struct shard_elements *elements, const unsigned char *data,
+                        const int64_t *dense, void *space)
+{
+    const struct state_chunk *chunk = elements->source->chunk;
+    struct box box = box_of(elements->box.ndim, &elements->block);
+    size_t element_size = dcp_dtype_size(memory_dtype(elements->source));
+    if (elements->lane)
+        return device_stream_read(&elements->stream, space, (size_t)box_volume(box) * element_size);
+    return device_copy_to_host(&chunk->device, box.ndim, box.sizes, element_size, data,
+                               chunk->strides, space, dense);
+}
+
+/* The same, before its elements are converted. */
+static dcp_status convert_from_device(struct shard_elements *elements, const unsigned char *data,
+                                      const int64_t *dense, unsigned char *space)
 {
     const struct shard_source *source = elements->source;
-    const struct state_chunk *chunk = source->chunk;
-    const int64_t *sizes = elements->block.sizes;
-    int32_t ndim = elements->box.ndim;
     dcp_dtype from = memory_dtype(source), to = source->item->dtype;
     size_t bytes = elements->size / dcp_dtype_size(to) * dcp_dtype_size(from);
     void *block = memory_allocate(bytes);
     if (!block)
         return error_no_memory(bytes, "elements to convert");
-    dcp_status status = device_copy_to_host(&chunk->device, ndim, sizes, dcp_dtype_size(from), data,
-                                            chunk->strides, block, dense);
+    dcp_status status = fetch(elements, data, dense, block);
     if (status == DCP_OK)
-        copy_convert(ndim, sizes, from, block, dense, to, space, dense);
+        copy_convert(elements->box.ndim, elements->block.sizes, from, block, dense, to, space,
+                     dense);
     memory_release(block);
     return status;
 }
 
-dcp_status shard_elements_gather(const struct shard_elements *elements, unsigned char *space)
+dcp_status shard_elements_gather(struct shard_elements *elements, unsigned char *space)
 {
     const struct shard_source *source = elements->source;
     const struct state_chunk *chunk = source->chunk;
@@ -122,9 +152,7 @@ dcp_status shard_elements_gather(const struct shard_elements *elements, unsigned
             copy_convert(ndim, sizes, from, data, chunk->strides, to, space, dense);
         return DCP_OK;
     }
-    dcp_status status = from == to
-                            ? device_copy_to_host(&chunk->device, ndim, sizes, dcp_dtype_size(to),
-                                                  data, chunk->strides, space, dense)
-                            : convert_from_device(elements, data, dense, space);
+    dcp_status status = from == to ? fetch(elements, data, dense, space)
+                                   : convert_from_device(elements, data, dense, space);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", source->item->name);
 }

@@ -5,6 +5,7 @@
 #ifndef STORAGE_SHARD_ELEMENTS_H
 #define STORAGE_SHARD_ELEMENTS_H
 
+#include "device/device_stream.h"
 #include "state/box_blocks.h"
 #include "storage/shard_writer.h"
 
@@ -27,6 +28,9 @@ struct shard_elements {
     struct box_storage block;
     size_t size;       /* bytes of the block at hand */
     uint64_t position; /* of these in all of the box's */
+    struct device_lanes *lanes;
+    struct device_lane *lane; /* through which they come; NULL: block by block */
+    struct device_stream stream;
 };
 
 /* *data: the box's bytes, if they lie row-major in host memory, or will when this returns, and
@@ -35,12 +39,15 @@ struct shard_elements {
 dcp_status shard_elements_dense(const struct shard_source *source, struct box box,
                                 const void **data);
 
-/* Blocks of at most `most` bytes. */
-void shard_elements_start(struct shard_elements *elements, const struct shard_source *source,
-                          struct box box, size_t most);
+/* Blocks of at most `most` bytes. lanes: for elements on devices, so that copies go on while blocks
+ * are written; NULL: none. */
+dcp_status shard_elements_start(struct shard_elements *elements, const struct shard_source *source,
+                                struct box box, size_t most, struct device_lanes *lanes);
 /* False at the end. */
 bool shard_elements_next(struct shard_elements *elements);
-/* Brings the block at hand to space, of elements->size bytes. */
-dcp_status shard_elements_gather(const struct shard_elements *elements, unsigned char *space);
+/* Brings the block at hand to space, of elements->size bytes. Each block once. */
+dcp_status shard_elements_gather(struct shard_elements *elements, unsigned char *space);
+/* Also after a failure, of shard_elements_start() too. */
+void shard_elements_end(struct shard_elements *elements);
 
 #endif

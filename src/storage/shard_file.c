@@ -125,6 +125,7 @@ dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
     reader->form = form;
     reader->how = shard_read_how_usual();
     pthread_mutex_init(&reader->mutex, NULL);
+    device_lanes_init(&reader->device_lanes);
     *made = reader;
     return DCP_OK;
 }
@@ -268,6 +269,7 @@ void shard_reader_free(struct shard_reader *reader)
     if (reader->pinned)
         file_free(reader->pinned);
     shard_reader_free_lanes(reader);
+    device_lanes_free(&reader->device_lanes);
     pthread_mutex_destroy(&reader->mutex);
     memory_release(reader->files);
     memory_release(reader->directory);

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/byte_source.h"
+#include "device/device_lane.h"
 #include "storage/io_queue.h"
 #include "storage/shard_reader.h"
 
@@ -48,7 +49,9 @@ struct shard_reader {
     size_t file_count;
     size_t open_count;
     struct shard_file *newest, *oldest;
-    struct read_lane *lanes;   /* that nobody uses at the moment */
+    struct read_lane *lanes; /* that nobody uses at the moment */
+    struct device_lanes
+        device_lanes;          /* kept while regions are read, not from one load to another */
     struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */
     atomic_uint_fast64_t bytes_read;
     atomic_uint_fast64_t files_opened;

@@ -120,6 +120,7 @@ static dcp_status read_into(const struct stored_item *item, struct box region,
         .element = (unsigned char *)target->data + way * (int64_t)dcp_dtype_size(dtype),
         .strides = target->strides,
         .buffer_bytes = item->reader ? item->reader->how.buffer_bytes : 0,
+        .lanes = item->reader ? &item->reader->device_lanes : NULL,
     };
     return read_region(&item->source, view, offsets, region.sizes, &to);
 }
@@ -173,7 +174,9 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
                              const struct state_chunk *target, dcp_verification verification)
 {
     struct shard_request request = {entry, piece, region, dtype, target};
-    return shard_read_request(reader, &request, verification, NULL, NULL, 0);
+    dcp_status status = shard_read_request(reader, &request, verification, NULL, NULL, 0);
+    device_lanes_clear(&reader->device_lanes);
+    return status;
 }
 
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,

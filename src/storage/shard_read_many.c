@@ -186,6 +186,7 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
             shard_parts_free(tasks.tasks[i].parts);
     }
     memory_release(tasks.tasks);
+    device_lanes_clear(&reader->device_lanes);
     *moved = tasks.moved;
     return status;
 }

@@ -80,9 +80,9 @@ void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_h
 /* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
  * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item
  * against the metadata, the footer's save id, and checksums as the verification says. Memory beside
- * the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of them, what
- * reading ahead takes, and the whole piece if it is compressed. After a failure part of the region
- * may be filled. */
+ * the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of them (or
+ * 16 MiB where its copies overlap and memory is not limited), what reading ahead takes, and the
+ * whole piece if it is compressed. After a failure part of the region may be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);

@@ -41,12 +41,13 @@ static dcp_status pass_gathered(struct outlet *outlet, const struct shard_source
     dcp_status status = DCP_OK;
     if (!space)
         return error_no_memory(PIECE, "gathering elements");
-    shard_elements_start(&elements, source, box, PIECE);
+    status = shard_elements_start(&elements, source, box, PIECE, NULL);
     while (status == DCP_OK && shard_elements_next(&elements)) {
         status = shard_elements_gather(&elements, space);
         if (status == DCP_OK)
             status = pass(outlet, space, elements.size);
     }
+    shard_elements_end(&elements);
     memory_release(space);
     return status;
 }

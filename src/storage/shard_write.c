@@ -28,6 +28,7 @@ struct shard_files {
     const struct shard_write_options *options;
     struct write_result *results; /* by order; NULL without compression */
     bool *made;                   /* by file: created here, so ours to remove */
+    struct device_lanes lanes;
     pthread_mutex_t mutex;
     struct shard_write_figures *figures; /* guarded */
 };
@@ -42,21 +43,25 @@ static dcp_status refuse_order(const struct write_order *order, const char *why)
 /* Elements that do not lie row-major in host memory are brought there, in that order, in the
  * output's own buffer. */
 static dcp_status write_gathered(struct shard_output *output, const struct shard_source *source,
-                                 struct box box, uint32_t *crc)
+                                 struct box box, struct device_lanes *lanes, uint32_t *crc)
 {
     struct shard_elements elements;
-    shard_elements_start(&elements, source, box, output->piece);
-    while (shard_elements_next(&elements)) {
+    dcp_status status = shard_elements_start(&elements, source, box, output->piece, lanes);
+    while (status == DCP_OK && shard_elements_next(&elements)) {
         unsigned char *space;
-        RETURN_IF_ERROR(shard_output_reserve(output, elements.size, &space));
-        RETURN_IF_ERROR(shard_elements_gather(&elements, space));
-        shard_output_commit(output, elements.size, crc);
+        status = shard_output_reserve(output, elements.size, &space);
+        if (status == DCP_OK)
+            status = shard_elements_gather(&elements, space);
+        if (status == DCP_OK)
+            shard_output_commit(output, elements.size, crc);
     }
-    return DCP_OK;
+    shard_elements_end(&elements);
+    return status;
 }
 
 static dcp_status write_elements(struct shard_output *output, const struct shard_source *source,
-                                 struct box box, uint64_t size, uint32_t *crc)
+                                 struct box box, struct device_lanes *lanes, uint64_t size,
+                                 uint32_t *crc)
 {
     if (size == 0)
         return DCP_OK;
@@ -66,14 +71,15 @@ static dcp_status write_elements(struct shard_output *output, const struct shard
     dcp_status status = shard_elements_dense(&opened.source, box, &data);
     if (status == DCP_OK)
         status = data ? shard_output_append(output, data, size, crc)
-                      : write_gathered(output, &opened.source, box, crc);
+                      : write_gathered(output, &opened.source, box, lanes, crc);
     shard_source_close(&opened);
     return status;
 }
 
 /* scratch: for what surrounds the data. */
 static dcp_status write_tensor(struct shard_output *output, const struct write_order *order,
-                               const struct shard_source *source, struct buffer *scratch)
+                               const struct shard_source *source, struct device_lanes *lanes,
+                               struct buffer *scratch)
 {
     const struct write_item *item = source->item;
     const int64_t *sizes = order->box.sizes;
@@ -87,7 +93,7 @@ static dcp_status write_tensor(struct shard_output *output, const struct write_o
     if (scratch->size != layout.data_offset)
         return refuse_order(order, "the head of its stream has another length");
     RETURN_IF_ERROR(shard_output_append(output, scratch->data, scratch->size, NULL));
-    RETURN_IF_ERROR(write_elements(output, source, order->box, layout.data_length, &crc));
+    RETURN_IF_ERROR(write_elements(output, source, order->box, lanes, layout.data_length, &crc));
     buffer_clear(scratch);
     RETURN_IF_ERROR(stream_tensor_tail(scratch, item->dtype, item->ndim, sizes, crc));
     if (scratch->size != layout.length - layout.data_offset - layout.data_length)
@@ -103,7 +109,7 @@ struct file_orders {
     const char *name;
 };
 
-static dcp_status write_plain(struct shard_output *output, const struct shard_files *files,
+static dcp_status write_plain(struct shard_output *output, struct shard_files *files,
                               const struct file_orders *file)
 {
     struct buffer scratch;
@@ -115,7 +121,7 @@ static dcp_status write_plain(struct shard_output *output, const struct shard_fi
         status = shard_output_skip(output, order->offset);
         if (status == DCP_OK)
             status = source->item->is_tensor
-                         ? write_tensor(output, order, source, &scratch)
+                         ? write_tensor(output, order, source, &files->lanes, &scratch)
                          : shard_output_append(output, source->stream, order->length, NULL);
     }
     buffer_free(&scratch);
@@ -123,7 +129,7 @@ static dcp_status write_plain(struct shard_output *output, const struct shard_fi
 }
 
 /* The threads that compress are divided among the files that are written side by side. */
-static dcp_status write_compressed(struct shard_output *output, const struct shard_files *files,
+static dcp_status write_compressed(struct shard_output *output, struct shard_files *files,
                                    const struct file_orders *file)
 {
     const struct shard_write_options *options = files->options;
@@ -135,6 +141,7 @@ static dcp_status write_compressed(struct shard_output *output, const struct sha
         .level = options->zstd_level,
         .thread_count = threads > 0 ? threads : 1,
         .staging = options->staging,
+        .lanes = &files->lanes,
         .progress = options->progress,
     };
     return shard_compress_streams(output, file->orders, file->count, files->sources, &how,
@@ -329,7 +336,9 @@ static dcp_status write_files(struct shard_files *files)
     files->made = memory_allocate_zeroed(file_count, sizeof *files->made);
     if (!files->made)
         return error_no_memory(file_count, "the files of a rank");
+    device_lanes_init(&files->lanes);
     dcp_status status = thread_run(file_count, thread_count, write_file, files);
+    device_lanes_free(&files->lanes);
     if (figures->files > 0)
         figures->syncing_seconds /= thread_count < figures->files ? thread_count : figures->files;
     if (status == DCP_OK && session->sync)

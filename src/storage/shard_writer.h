@@ -107,7 +107,8 @@ uint32_t shard_files_record_threads(uint32_t thread_count, uint32_t limit);
 uint64_t shard_files_content(const struct write_orders *orders, bool zstd);
 
 /* Every rank: writes and syncs its files and the directory, footers included. Takes memory as
- * shard_needs.h says. sources[i] belongs to plan item i;
+ * shard_needs.h says, and without a memory limit also 8 MiB for each thread that brings elements
+ * from a device whose copies overlap. sources[i] belongs to plan item i;
  * orders have been checked against the plan when they were decoded. A file without orders holds a
  * footer alone. results: write_results_free(); where compressed streams lie, as that is known only
  * now; without compression none. On failure the files made here are removed again. */

@@ -113,7 +113,7 @@ static void check_random_box(struct stored *stored, uint64_t *random)
                    stored_element(stored, box.offsets, index), element);
         while (layout_next(ndim, box.sizes, index));
     }
-    struct region_target target = {stored->view.dtype, {0}, memory, to.strides, 0};
+    struct region_target target = {stored->view.dtype, {0}, memory, to.strides, 0, NULL};
     assert_int_equal(read_region(&stored->source, &stored->view, box.offsets, box.sizes, &target),
                      DCP_OK);
     assert_memory_equal(memory, expected, (size_t)to.total * element);
@@ -132,7 +132,7 @@ static void what_comes_next_is_expected(void **state)
     const int64_t sizes[] = {40, 4000}, offsets[] = {0, 1000}, wanted[] = {40, 2000};
     const int64_t strides[] = {2000, 1};
     stored_make(&stored, &random, DCP_F32, 2, sizes, true);
-    struct region_target target = {DCP_F32, {0}, memory, strides, 0};
+    struct region_target target = {DCP_F32, {0}, memory, strides, 0, NULL};
     assert_int_equal(read_region(&stored.source, &stored.view, offsets, wanted, &target), DCP_OK);
     assert_int_equal(stored.counted.expected_end, 40);
     assert_int_equal(stored.counted.expected_first, 40);
@@ -202,7 +202,7 @@ static void only_what_is_needed_is_read(void **state)
     stored_make(&stored, &random, DCP_F32, 2, sizes, true);
 
     const int64_t rows[2][2] = {{100, 0}, {50, 4096}}, row_strides[] = {4096, 1};
-    struct region_target target = {DCP_F32, {0}, memory, row_strides, 0};
+    struct region_target target = {DCP_F32, {0}, memory, row_strides, 0, NULL};
     assert_int_equal(read_region(&stored.source, &stored.view, rows[0], rows[1], &target), DCP_OK);
     assert_int_equal(stored.counted.read, 50 * 4096 * 4);
     assert_int_equal(stored.counted.calls, 1);
@@ -240,7 +240,7 @@ static void dtypes_are_converted(void **state)
                                .storage_bytes = sizeof values};
     struct byte_source source = byte_source_memory(values, sizeof values);
     double out[6];
-    struct region_target target = {DCP_F64, {0}, out, turned, 0};
+    struct region_target target = {DCP_F64, {0}, out, turned, 0, NULL};
     assert_int_equal(read_region(&source, &view, none, sizes, &target), DCP_OK);
     for (int i = 0; i < 6; i++)
         assert_true(out[i % 3 * 2 + i / 3] == (double)values[i]);
@@ -263,7 +263,7 @@ static void lazy_flags_are_settled(void **state)
                                .storage_bytes = sizeof values};
     struct byte_source source = byte_source_memory(values, sizeof values);
     float out[4];
-    struct region_target target = {DCP_C64, {0}, out, strides, 0};
+    struct region_target target = {DCP_C64, {0}, out, strides, 0, NULL};
     assert_int_equal(read_region(&source, &view, none, sizes, &target), DCP_OK);
     const float conjugated[4] = {1.0f, -2.0f, -3.0f, -4.0f};
     assert_memory_equal(out, conjugated, sizeof out);
@@ -331,7 +331,7 @@ static void views_beyond_their_storage_are_refused(void **state)
                                      .storage_bytes = 64};
     float out[16];
     const int64_t out_strides[] = {4, 1};
-    struct region_target target = {DCP_F32, {0}, out, out_strides, 0};
+    struct region_target target = {DCP_F32, {0}, out, out_strides, 0, NULL};
     struct tensor_view view = good;
     assert_int_equal(read_region(&source, &view, offsets, sizes, &target), DCP_OK);
     view.storage_offset = 1;
@@ -366,7 +366,7 @@ static void missing_memory_is_an_error(void **state)
                                      .data_length = 64,
                                      .storage_bytes = 64};
     float out[16];
-    struct region_target target = {DCP_F32, {0}, out, to, 0};
+    struct region_target target = {DCP_F32, {0}, out, to, 0, NULL};
     failing_allocator_install(1, false);
     dcp_status status = read_region(&source, &view, none, sizes, &target);
     assert_int_equal(failing_allocator_remove(), 0);
