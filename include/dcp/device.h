@@ -74,6 +74,7 @@ struct dcp_device_operations {
 
     /** A mark to be put into queues. */
     dcp_status (*event_open)(const dcp_device *device, void **event);
+    /** Also of one that is not reached yet. */
     void (*event_close)(const dcp_device *device, void *event);
     /** Marks the end of what is in the device's queue now; an earlier mark is forgotten. */
     dcp_status (*event_record)(const dcp_device *device, void *event);

@@ -16,7 +16,10 @@ dcp_status shard_take_tensor(const struct shard_reader *reader, const struct met
     struct stored_item item;
     struct tensor_view view;
     int64_t offsets[DCP_MAX_DIMS];
-    struct region_target to = {dtype, target->device, target->data, target->strides, 0};
+    struct region_target to = {.dtype = dtype,
+                               .device = target->device,
+                               .element = target->data,
+                               .strides = target->strides};
     struct box region = {entry->ndim, target->offsets, target->sizes};
     for (int32_t i = 0; i < entry->ndim; i++)
         offsets[i] = region.offsets[i] - piece->offsets[i];

@@ -35,7 +35,7 @@ struct call {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct call calls[64];
-static long streams_made, hasty_streams;
+static long streams_made, events_made, hasty_streams;
 static bool contexts[STAND_IN_DEVICES];
 static cudaStream_t defaults[STAND_IN_DEVICES];
 static const char *failing_name = "";
@@ -96,7 +96,7 @@ long stand_in_cuda_host_blocks(void)
         count++;
     for (struct locked *range = locked; range; range = range->next)
         count++;
-    count += streams_made;
+    count += streams_made + events_made;
     pthread_mutex_unlock(&lock);
     return count;
 }
@@ -360,8 +360,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 /* ---- events ---- */
 
 struct CUevent_st {
-    long recorded,
-        reached; /* how often; a record that streams came to is as good as those before */
+    /* How often; a record that streams came to is as good as those before. */
+    long recorded, reached;
+    long references; /* the library's, and records: events may be destroyed before these */
     struct order order;
 };
 
@@ -380,9 +381,18 @@ static struct record *record_new(struct CUevent_st *event, bool further)
         abort();
     pthread_mutex_lock(&lock);
     event->recorded += further;
+    event->references++;
     *record = (struct record){event, event->recorded};
     pthread_mutex_unlock(&lock);
     return record;
+}
+
+/* With the lock held. */
+static void record_free(struct record *record)
+{
+    if (--record->event->references == 0)
+        free(record->event);
+    free(record);
 }
 
 static void event_reached(void *argument)
@@ -392,8 +402,8 @@ static void event_reached(void *argument)
     if (record->event->reached < record->number)
         record->event->reached = record->number;
     pthread_cond_broadcast(&event_changed);
+    record_free(record);
     pthread_mutex_unlock(&lock);
-    free(record);
 }
 
 static void event_await(void *argument)
@@ -402,23 +412,34 @@ static void event_await(void *argument)
     pthread_mutex_lock(&lock);
     while (record->event->reached < record->number)
         pthread_cond_wait(&event_changed, &lock);
+    record_free(record);
     pthread_mutex_unlock(&lock);
-    free(record);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
 {
     cudaError_t code = enter(__func__);
     (void)flags;
-    if (code == cudaSuccess)
-        *event = host_memory_new(sizeof **event);
-    return code;
+    if (code != cudaSuccess)
+        return code;
+    *event = calloc(1, sizeof **event);
+    if (!*event)
+        abort();
+    (*event)->references = 1;
+    pthread_mutex_lock(&lock);
+    events_made++;
+    pthread_mutex_unlock(&lock);
+    return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     cudaError_t code = enter(__func__);
-    host_memory_free(event);
+    pthread_mutex_lock(&lock);
+    events_made--;
+    if (--event->references == 0)
+        free(event);
+    pthread_mutex_unlock(&lock);
     return code;
 }
 

@@ -96,10 +96,10 @@ static void model_make(struct model *model)
 
 static void model_free(struct model *model)
 {
-    for (int i = 0; i < TENSORS; i++)
-        stand_in_free(model->blocks[i]);
     for (int i = 0; i < 2; i++)
         stand_in_stream_free(model->streams[i]);
+    for (int i = 0; i < TENSORS; i++)
+        stand_in_free(model->blocks[i]);
 }
 
 /* A step of training: writes elements that tell their place, and the step. */
