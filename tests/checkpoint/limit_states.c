@@ -10,7 +10,8 @@
 
 #include "checkpoint/ranks.h"
 
-#define LARGE ((int64_t)48 << 20)
+/* Of all tensors together. */
+#define LARGE ((int64_t)64 << 20)
 
 static void add_tensor(struct limit_state *made, const char *name, int64_t rows, int64_t columns,
                        int rank, int size, bool turned)
@@ -19,7 +20,9 @@ static void add_tensor(struct limit_state *made, const char *name, int64_t rows,
     dcp_placement by_rows = dcp_shard(0);
     dcp_tensor tensor = {.dtype = DCP_U8, .ndim = 2, .global_shape = {rows, columns}};
     must(dcp_mesh_shard(&mesh, &tensor, &by_rows));
-    tensor.data = made->data;
+    tensor.data = (unsigned char *)made->data + made->used;
+    made->used += tensor.sizes[0] * tensor.sizes[1];
+    assert_true(made->used <= LARGE);
     if (turned) {
         tensor.strided = true;
         tensor.strides[0] = 1;
@@ -43,6 +46,7 @@ static void add_many(struct limit_state *made, int count, int rank, int size)
 void limit_state_make(struct limit_state *made, int kind, int rank, int size)
 {
     made->root = dcp_state_new();
+    made->used = 0;
     made->data = calloc(1, (size_t)LARGE);
     assert_non_null(made->data);
     switch (kind) {

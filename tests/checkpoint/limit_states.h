@@ -10,7 +10,8 @@ enum { STATE_KINDS = 5 };
 /* This rank's part of a state. Destroyed with limit_state_free(). */
 struct limit_state {
     dcp_state *root;
-    void *data;
+    void *data;   /* of all tensors, one after the other */
+    int64_t used; /* of that */
 };
 
 void limit_state_make(struct limit_state *made, int kind, int rank, int size);

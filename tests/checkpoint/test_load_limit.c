@@ -27,7 +27,7 @@ struct trial {
     dcp_save_options saving;
     dcp_load_options options;
     bool too_small;
-    uint64_t smallest; /* that was named, or is expected */
+    _Atomic uint64_t smallest; /* that was named, or is expected */
 };
 
 static uint64_t named(void)
