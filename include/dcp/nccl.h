@@ -23,12 +23,29 @@ extern "C" {
  * While the library is in a collective (dcp_save(), dcp_load()), the caller puts no collective of
  * its own on the communicator, as NCCL asks for the same order on all ranks.
  *
- * Waits poll with a deadline and watch for asynchronous errors. The communicator is never aborted:
- * after a timeout or a failure the group is broken, its kernel may hold the stream until the caller
- * calls ncclCommAbort(), and some megabytes of device and page-locked memory stay with it until the
- * process ends. NCCL does not tell which ranks are missing. With a blocking communicator, setting
- * up its connections in the first collective may wait inside of NCCL, where no deadline reaches;
- * with one made with `blocking = 0` it does.
+ * Waits poll with a deadline and watch for asynchronous errors. After a timeout or a failure the
+ * group is broken. The caller's communicator is never aborted: its kernel may hold the stream until
+ * the caller calls ncclCommAbort(). NCCL does not tell which ranks are missing. With a blocking
+ * communicator, setting up its connections in the first collective may wait inside of NCCL, where
+ * no deadline reaches; with one made with `blocking = 0` it does.
+ *
+ * Memory, until the group is freed: 4 MiB on the device and as much page-locked, or 4 KiB for each
+ * rank where that is more, whatever the size of messages. Where the device has not ended with it by
+ * then, because the communicator was not aborted, it stays until the process ends.
+ *
+ * Parts (dcp_group_split(), from NCCL 2.18 on; else DCP_ERR_UNSUPPORTED) have communicators of
+ * their own, made by ncclCommSplit() with `blocking = 0` and no resources in common, and use the
+ * same stream, so that a part and the whole group are not used by two threads at the same time.
+ * These are the library's: a part that fails or times out aborts its own (unless what the caller
+ * has on the stream keeps it from beginning: an abort would wait for that; dcp_group_free() sees to
+ * it then). dcp_group_free() waits up to 5 seconds for the other ranks of a part to free theirs.
+ * With a blocking communicator ncclCommSplit() itself waits, where no deadline reaches, but all
+ * ranks have just met.
+ *
+ * There are no copies (dcp_group_duplicate()): what another thread put on the device would have to
+ * come in one order with the collectives of training, the same on all ranks, which nobody could see
+ * to. So asynchronous saves commit when they are waited for. With MPI for messages and NCCL for
+ * bulk bytes only (dcp_group_pair()), they commit in the background, over MPI.
  *
  * Errors: DCP_ERR_ARGUMENT (a null communicator), DCP_ERR_STATE (one that is not ready yet),
  * DCP_ERR_GROUP, DCP_ERR_DEVICE, DCP_ERR_NO_MEMORY.

@@ -38,7 +38,7 @@ static dcp_status exchange_by_broadcasts(dcp_group *group, const dcp_collective 
 
 size_t collective_multicast_scratch(const dcp_group *group, size_t largest)
 {
-    return dcp_group_size(group) > 1 && group->operations.all_to_all == NULL ? largest : 0;
+    return group->operations.all_to_all == NULL ? largest : 0;
 }
 
 dcp_status collective_multicast(dcp_group *group, const dcp_collective *call,
@@ -51,8 +51,9 @@ dcp_status collective_multicast(dcp_group *group, const dcp_collective *call,
 
 size_t group_multicast_scratch(const dcp_group *group, size_t largest)
 {
-    const dcp_group *carrier = group != NULL && group->bulk != NULL ? group->bulk : group;
-    return collective_multicast_scratch(carrier, largest);
+    if (dcp_group_size(group) == 1)
+        return 0;
+    return collective_multicast_scratch(group->bulk != NULL ? group->bulk : group, largest);
 }
 
 dcp_status group_multicast(dcp_group *group, const struct dcp_collective *call,

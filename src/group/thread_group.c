@@ -407,7 +407,7 @@ static dcp_status thread_split(void *context, const dcp_collective *call, int co
     pthread_mutex_unlock(&room->mutex);
     struct error_story story;
     error_save(&story);
-    dcp_status met = thread_all_gather(context, call, NULL, 0, NULL);
+    dcp_status met = thread_broadcast(context, call, 0, &(char){0}, 0); /* all have offered */
     if (met != DCP_OK && made)
         room_free(made);
     RETURN_IF_ERROR(met);

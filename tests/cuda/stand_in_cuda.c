@@ -487,6 +487,20 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     return code != cudaSuccess ? code : pending ? cudaErrorNotReady : cudaSuccess;
 }
 
+cudaError_t cudaStreamQuery(cudaStream_t handle)
+{
+    cudaError_t code = enter(__func__);
+    struct CUstream_st *stream = stream_of(handle);
+    pthread_mutex_lock(&stream->lock);
+    bool working = stream->first || stream->busy;
+    pthread_mutex_unlock(&stream->lock);
+    struct order order;
+    order_record(stream->number, &order);
+    if (!working)
+        order_wait(&order);
+    return code != cudaSuccess ? code : working ? cudaErrorNotReady : cudaSuccess;
+}
+
 cudaError_t cudaHostRegister(void *memory, size_t size, unsigned int flags)
 {
     cudaError_t code = enter(__func__);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A stand-in for NCCL, over threads of one process and the stand-in CUDA runtime: a collective is
  * work in each rank's stream that waits for all others, as NCCL's kernels do, and waits for ever if
- * one does not come. */
+ * one does not come. An abort ends it, for its own rank only, and waits for what is in the stream
+ * before. A split waits for all ranks: in the call if the communicator blocks, else behind it. */
 #ifndef NCCL_STAND_IN_NCCL_H
 #define NCCL_STAND_IN_NCCL_H
+
+#include <stdbool.h>
 
 #include <nccl.h>
 
@@ -23,5 +26,17 @@ void stand_in_nccl_set_state(ncclComm_t communicator, ncclResult_t state);
 /* Makes it a communicator that does not block: after each collective it says ncclInProgress for
  * this many times. */
 void stand_in_nccl_linger(ncclComm_t communicator, int times);
+/* Makes its collectives stay in the stream until an abort, and its end as well. Those that are made
+ * of it by a split are so from the beginning. */
+void stand_in_nccl_stall(ncclComm_t communicator, bool stalls);
+
+/* Of communicators that were made by splits: those that were neither destroyed nor aborted, and how
+ * many were aborted so far; and how often an abort hit one that was not. */
+struct stand_in_nccl_figures {
+    int alive;
+    int aborted;
+    int foreign_aborts;
+};
+struct stand_in_nccl_figures stand_in_nccl_figures(void);
 
 #endif
