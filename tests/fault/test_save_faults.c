@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Every file operation of a save and of a load fails, once and from then on, in every way; every
  * operation is the last before a crash. What is found afterwards is the old checkpoint or the new
- * one, byte for byte. */
+ * one, byte for byte. With an argument of n only every n-th operation does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,6 +30,8 @@ static const struct simulated_fault ways[] = {
 #define LARGE_COLUMNS 175000
 /* Of writing: chosen, and directly by a ring. The others differ below what is looked at here. */
 #define FEW_WAYS 2
+
+static long stride = 1;
 
 /* Short reads and writes always are; interruptions where the system call says that they happen. */
 static bool is_harmless(const struct simulated_fault *way, const char *operation)
@@ -98,7 +100,8 @@ static void loop_over_faults(int old, int size)
     struct simulated_file_system *before = disk_with(old);
     for (size_t w = 0; w < WAY_COUNT; w++) {
         struct simulated_fault fault = ways[w];
-        for (fault.operation = 1; save_with_fault(before, old, size, fault); fault.operation++)
+        for (fault.operation = 1 + (long)w % stride; save_with_fault(before, old, size, fault);
+             fault.operation += stride)
             ;
         assert_true(fault.operation > 10);
     }
@@ -206,7 +209,7 @@ static void loop_over_crashes(int old)
     struct simulated_file_system *before = disk_with(old);
     long n = 1;
     while (crash_after(before, old, n))
-        n++;
+        n += stride;
     assert_true(n > 10);
     simulated_free(before);
 }
@@ -255,7 +258,8 @@ static void loop_over_loads(struct simulated_file_system *fs, int size, size_t w
 {
     for (size_t w = 0; w < way_count; w++) {
         struct simulated_fault fault = ways[w];
-        for (fault.operation = 1; load_with_fault(fs, size, &fault); fault.operation++)
+        for (fault.operation = 1 + (long)w % stride; load_with_fault(fs, size, &fault);
+             fault.operation += stride)
             ;
         assert_true(fault.operation > 10);
     }
@@ -316,7 +320,7 @@ static void loop_over_intruders(int size)
     for (size_t k = 0; k < 2; k++) {
         struct simulated_fault fault = {.operation = 1, .kind = kinds[k]};
         while (load_with_intruder(before, size, &fault))
-            fault.operation++;
+            fault.operation += stride;
         assert_true(fault.operation > 10);
     }
     simulated_free(before);
@@ -371,7 +375,7 @@ static void test_save_into_what_vanishes(void **state)
                 long n = 1;
                 version_save_by(io_ways[i]);
                 while (save_with_vanishing(before, size, n))
-                    n++;
+                    n += stride;
                 assert_true(n > 10);
             }
             simulated_free(before);
@@ -398,8 +402,12 @@ static void test_full_disk(void **state)
     simulated_free(before);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        stride = strtol(argv[1], NULL, 10);
+    if (stride < 1)
+        return 2;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fresh_save),
         cmocka_unit_test(test_overwrite),
