@@ -118,7 +118,7 @@ dcp_status chain_make(const dcp_save_chain_options *given, dcp_save_chain **chai
                                                                  ? options.timeout_seconds
                                                                  : OPTIONS_DEFAULT_TIMEOUT_SECONDS};
     status = group_agree(options.group, &call, status);
-    if (status == DCP_OK)
+    if (status == DCP_OK && made)
         status = find_background(made);
     if (status == DCP_OK)
         *chain = made;

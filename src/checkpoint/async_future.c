@@ -16,7 +16,7 @@ dcp_status future_new(dcp_save_chain *chain, const char *path, dcp_future **futu
     made->path = memory_copy_text(path ? path : "");
     if (!made->path) {
         memory_release(made);
-        return error_no_memory(strlen(path) + 1, "a path");
+        return error_no_memory(path ? strlen(path) + 1 : 1, "a path");
     }
     atomic_init(&made->references, 1);
     atomic_fetch_add(&chain->references, 1);
