@@ -169,7 +169,7 @@ DCP_API dcp_status dcp_future_wait_staged(dcp_future *future, double timeout_sec
 /** Waits until the checkpoint is durable and visible, and says how the save ended, the same on
  * every rank. DCP_ERR_TIMEOUT: it has not ended. Without background commits this is collective, and
  * a rank that does not come within the `timeout_seconds` of the save makes it fail on the others,
- * with DCP_ERR_TIMEOUT as well and with #DCP_FUTURE_FAILED when polled.
+ * with DCP_ERR_TIMEOUT as well and with DCP_FUTURE_FAILED when polled.
  * @param timeout_seconds as for dcp_future_wait_staged(). */
 DCP_API dcp_status dcp_future_wait(dcp_future *future, double timeout_seconds);
 

@@ -303,6 +303,7 @@ static bool load_with_intruder(const struct simulated_file_system *before, int s
     int found = version_load_ranks(fs, size, &status);
     assert_int_equal(failing_allocator_remove(), 0);
     bool reached = simulated_fault_reached(fs);
+    simulated_set_fault(fs, NULL);
     if (status == DCP_OK ? found != 1 : !reached)
         fail_with(fs, fault->operation, dcp_status_string(status), found);
     if (simulated_open_descriptors(fs) != 0)
