@@ -190,7 +190,8 @@ DCP_API void dcp_future_progress(dcp_future *future, uint64_t *done, uint64_t *t
 DCP_API void dcp_future_cancel(dcp_future *future);
 
 /** Waits, as the chain's `exit_seconds` says, for the save to end, and frees the future. NULL is
- * allowed. A save that does not end in time goes on, and what it needs stays. */
+ * allowed. A save that does not end in time goes on, and what it needs stays. Without background
+ * commits this is collective, as waiting is. */
 DCP_API void dcp_future_free(dcp_future *future);
 
 /**
