@@ -223,8 +223,9 @@ static void watched_release(void *context, void *block)
     free(start);
 }
 
-/* What a ring takes that does not come from the allocator, at most. */
-#define RING 70000
+/* What a ring takes that does not come from the allocator, at most, and the stacks of the threads
+ * that are in its place where there is none. */
+#define RING ((size_t)70000 + ((size_t)2 << 20))
 
 #define ELEMENTS 1024
 
