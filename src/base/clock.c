@@ -81,3 +81,15 @@ double deadline_left(struct deadline deadline)
     int64_t now = clock_monotonic_ns();
     return now >= deadline.at_ns ? 0 : (double)(deadline.at_ns - now) / (double)NS_PER_SECOND;
 }
+
+struct timespec deadline_timespec(struct deadline deadline)
+{
+    struct timespec time;
+    double left = deadline_left(deadline);
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    time.tv_sec += (time_t)left;
+    time.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}

@@ -8,6 +8,14 @@
 #include "base/memory_account.h"
 #include "checkpoint/async.h"
 
+/* Seconds between two attempts, at most. */
+#define LONGEST_PAUSE 3600.0
+
+static double shorter(double seconds)
+{
+    return seconds < LONGEST_PAUSE ? seconds : LONGEST_PAUSE;
+}
+
 /* Failures of the disk or of the moment; others would come again. All ranks have the same one. */
 static bool may_pass(dcp_status status)
 {
@@ -47,7 +55,7 @@ static dcp_status try_again(dcp_future *future, dcp_status status)
     const dcp_save_chain_options *options = &future->chain->options;
     struct dcp_saving *saving = &future->saving;
     dcp_overwrite overwrite = saving->options.overwrite;
-    double seconds = options->retry_seconds;
+    double seconds = shorter(options->retry_seconds);
     /* What is there by now is our own. */
     saving->options.overwrite = DCP_OVERWRITE_REPLACE;
     for (int32_t i = 0; i < options->retries && may_pass(status); i++) {
@@ -55,7 +63,7 @@ static dcp_status try_again(dcp_future *future, dcp_status status)
                  seconds, dcp_error_message());
         clock_sleep_ns((int64_t)(seconds * 1e9));
         status = write_again(future, future->path);
-        seconds *= 2;
+        seconds = shorter(2 * seconds);
     }
     saving->options.overwrite = overwrite;
     if (future->fallback && may_pass(status)) {

@@ -83,7 +83,6 @@ static dcp_status plan(dcp_future *future, const dcp_state *state, const struct 
                        const dcp_save_options *given)
 {
     struct dcp_saving *saving = &future->saving;
-    bool staged = false;
     saving->ops = ops;
     saving->path = future->path;
     dcp_status status = saving_begin(saving, given);
@@ -97,8 +96,7 @@ static dcp_status plan(dcp_future *future, const dcp_state *state, const struct 
         status = future->chain->options.stager ? run_stager(future, state)
                                                : copy_tree(state, &future->tree);
     status = saving_take(saving, future->tree, status);
-    staged = saving->hooks.any && !future->chain->options.stager;
-    if (status == DCP_OK && staged)
+    if (status == DCP_OK && saving->hooks.any && !future->chain->options.stager)
         status = future_stage_tree(future);
     return saving_plan(saving, future->tree, status);
 }
@@ -143,6 +141,19 @@ static dcp_status launch(dcp_future *future, bool private,
     return DCP_OK;
 }
 
+/* Whatever keeps a rank from beginning keeps all: who has heard of a failure may differ. */
+static dcp_status begin(dcp_save_chain *chain, const char *path, const dcp_save_options *given,
+                        dcp_future **future)
+{
+    struct dcp_collective call = {"beginning an asynchronous save", chain->options.timeout_seconds};
+    dcp_status status = chain_enter(chain);
+    if (status == DCP_OK && given->group && given->group != chain->options.group)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the save has another group than its chain");
+    if (status == DCP_OK)
+        status = future_new(chain, path, future);
+    return given->no_dist ? status : group_agree(chain->options.group, &call, status);
+}
+
 dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, const char *path,
                                  const dcp_save_options *given, dcp_future **future)
 {
@@ -151,16 +162,14 @@ dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, c
     struct memory_account *before = memory_account_current();
     dcp_future *made = NULL;
 
-    if (chain && given->group && given->group != chain->options.group)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the save has another group than its chain");
+    options.group = given->no_dist ? NULL : given->group;
     if (chain)
         atomic_fetch_add(&chain->references, 1);
     else
-        RETURN_IF_ERROR(chain_make(&(dcp_save_chain_options){.group = given->group}, &chain));
-    dcp_status status = chain_enter(chain);
-    if (status == DCP_OK)
-        status = future_new(chain, path, &made);
-    if (status == DCP_OK) {
+        RETURN_IF_ERROR(chain_make(&(dcp_save_chain_options){.group = options.group}, &chain));
+    dcp_status status = begin(chain, path, &options, &made);
+    bool begun = status == DCP_OK;
+    if (begun) {
         made->progress = given->progress;
         made->progress_context = given->progress_context;
         options.group = chain->options.group;
@@ -175,9 +184,11 @@ dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, c
         status = launch(made, !given->chain, before);
         *future = made;
     } else if (made) {
-        saving_free(&made->saving);
-        operation_finish(&made->saving.operation, NULL);
-        memory_account_enter(before);
+        if (begun) {
+            saving_free(&made->saving);
+            operation_finish(&made->saving.operation, NULL);
+            memory_account_enter(before);
+        }
         future_release(made);
     }
     chain_release(chain);

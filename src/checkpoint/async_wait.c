@@ -6,19 +6,6 @@
 #include "base/error.h"
 #include "checkpoint/async.h"
 
-/* Of a lock that is held on a condition with the monotonic clock. */
-static void wait_until(dcp_future *future, struct deadline deadline)
-{
-    struct timespec time;
-    double left = deadline_left(deadline);
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    time.tv_sec += (time_t)left;
-    time.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
-    time.tv_sec += time.tv_nsec / 1000000000;
-    time.tv_nsec %= 1000000000;
-    pthread_cond_timedwait(&future->changed, &future->mutex, &time);
-}
-
 static dcp_status make_deadline(const dcp_future *future, double seconds, struct deadline *deadline)
 {
     if (!future)
@@ -34,8 +21,10 @@ static dcp_future_state await_state(dcp_future *future, dcp_future_state state,
                                     struct deadline deadline)
 {
     pthread_mutex_lock(&future->mutex);
-    while (future->state < state && !deadline_passed(deadline))
-        wait_until(future, deadline);
+    while (future->state < state && !deadline_passed(deadline)) {
+        struct timespec time = deadline_timespec(deadline);
+        pthread_cond_timedwait(&future->changed, &future->mutex, &time);
+    }
     dcp_future_state found = future->state;
     pthread_mutex_unlock(&future->mutex);
     return found;

@@ -248,25 +248,13 @@ dcp_status staging_begin(struct staging_pool *pool, const struct staging_source 
     return status;
 }
 
-static struct timespec until(struct deadline deadline)
-{
-    struct timespec time;
-    double left = deadline_left(deadline);
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    time.tv_sec += (time_t)left;
-    time.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
-    time.tv_sec += time.tv_nsec / 1000000000;
-    time.tv_nsec %= 1000000000;
-    return time;
-}
-
 dcp_status staging_wait(struct staging *staging, struct deadline deadline)
 {
     dcp_status status = DCP_OK;
     pthread_mutex_lock(&staging->mutex);
     while (staging->staged < staging->pieces.count && staging->failure.status == DCP_OK &&
            !deadline_passed(deadline)) {
-        struct timespec time = until(deadline);
+        struct timespec time = deadline_timespec(deadline);
         pthread_cond_timedwait(&staging->changed, &staging->mutex, &time);
     }
     if (staging->failure.status != DCP_OK)

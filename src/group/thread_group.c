@@ -192,15 +192,7 @@ static dcp_status hold_meeting(struct meeting_room *room, const dcp_collective *
  * system's; time left is measured on the library's. */
 static void wait_for_change(struct meeting_room *room, struct deadline deadline)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    double left = deadline_left(deadline);
-    until.tv_sec += (time_t)left;
-    until.tv_nsec += (long)((left - (double)(time_t)left) * 1e9);
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
+    struct timespec until = deadline_timespec(deadline);
     pthread_cond_timedwait(&room->changed, &room->mutex, &until);
 }
 

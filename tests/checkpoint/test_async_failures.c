@@ -2,6 +2,7 @@
 /* Asynchronous saves that fail: told once, tried again, put elsewhere, cancelled, refused. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static void a_save_can_be_cancelled(void **state)
 }
 
 /* The system's files, of which creating shard files fails for a while. */
-static int failures_left;
+static atomic_int failures_left;
 static struct file_ops failing_ops;
 
 static int failing_open(void *context, const char *path, unsigned flags, int *descriptor)
@@ -88,6 +89,47 @@ static void failures_are_told_once(void **state)
     dcp_save_chain_free(options.chain);
     must(check(path_in(state, "f"), 1));
     free(model.shard);
+}
+
+/* Rank 0 asks how the first save ended, the others do not: the next one has one answer for all. */
+static dcp_status hear_apart(struct rank *self)
+{
+    dcp_save_chain_options how = {.group = self->group};
+    dcp_save_options options = {.timeout_seconds = 20};
+    struct model model;
+    dcp_future *future = NULL, *next = NULL;
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", self->path, "second");
+    dcp_status status = dcp_save_chain_new(&how, &options.chain);
+    make_model(&model, self->rank, self->size, 1);
+    if (status == DCP_OK) {
+        dcp_state *root = tree_of(&model, 1);
+        status = checkpoint_save_async(&failing_ops, root, self->path, &options, &future);
+        dcp_state_free(root);
+    }
+    if (status == DCP_OK && self->rank == 0)
+        dcp_future_wait(future, WAIT);
+    dcp_future_free(future);
+    if (status == DCP_OK)
+        status = begin(&model, 1, path, &options, &next);
+    dcp_future_free(next);
+    dcp_save_chain_free(options.chain);
+    free(model.shard);
+    return status;
+}
+
+static void ranks_that_know_more_than_others_agree(void **state)
+{
+    struct rank ranks[RANKS_MAX];
+    failures_left = 1000;
+    failing_ops = file_ops_system;
+    failing_ops.open = failing_open;
+    ranks_run(ranks, 3, path_in(state, "c"), hear_apart, NULL);
+    failures_left = 0;
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(ranks[rank].status, DCP_ERR_IO);
+        assert_string_equal(ranks[rank].message, ranks[0].message);
+    }
 }
 
 static void saves_are_tried_again(void **state)
@@ -189,8 +231,13 @@ static void arguments_are_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_save_can_be_cancelled), TEST(failures_are_told_once),    TEST(saves_are_tried_again),
-        TEST(saves_fall_back),         TEST(changed_tensors_are_named), TEST(arguments_are_checked),
+        TEST(a_save_can_be_cancelled),
+        TEST(failures_are_told_once),
+        TEST(ranks_that_know_more_than_others_agree),
+        TEST(saves_are_tried_again),
+        TEST(saves_fall_back),
+        TEST(changed_tensors_are_named),
+        TEST(arguments_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
