@@ -168,7 +168,7 @@ dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, c
     else
         RETURN_IF_ERROR(chain_make(&(dcp_save_chain_options){.group = options.group}, &chain));
     dcp_status status = begin(chain, path, &options, &made);
-    bool begun = status == DCP_OK;
+    bool begun = status == DCP_OK && made;
     if (begun) {
         made->progress = given->progress;
         made->progress_context = given->progress_context;
@@ -180,7 +180,7 @@ dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, c
         if (made->saving.assigned)
             status = stage(made, status);
     }
-    if (status == DCP_OK) {
+    if (begun && status == DCP_OK) {
         status = launch(made, !given->chain, before);
         *future = made;
     } else if (made) {
