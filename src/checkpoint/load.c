@@ -10,6 +10,7 @@
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
+#include "checkpoint/load_gather.h"
 #include "checkpoint/load_limit.h"
 #include "checkpoint/load_open.h"
 #include "checkpoint/load_report.h"
@@ -63,68 +64,6 @@ static dcp_status plan_mine(struct load *load, dcp_state *state)
     RETURN_IF_ERROR(load_plan_make(&load->flat, &load->metadata, &load->names,
                                    load->options.convert, &load->plan, &load->mine));
     return flatten_check_destinations(&load->flat);
-}
-
-static dcp_status merge_differences(struct load *load, const struct group_messages *messages,
-                                    struct buffer *merged)
-{
-    size_t count = (size_t)messages->count;
-    struct load_differences *ranks = memory_allocate_zeroed(count, sizeof *ranks);
-    struct load_differences all = {0};
-    dcp_status status = DCP_OK;
-
-    if (!ranks)
-        return error_no_memory(count * sizeof *ranks, "differences of all ranks");
-    for (size_t rank = 0; rank < count && status == DCP_OK; rank++) {
-        status = load_differences_decode(messages->bytes + messages->offsets[rank],
-                                         messages->offsets[rank + 1] - messages->offsets[rank],
-                                         &ranks[rank]);
-        if (status != DCP_OK)
-            error_prefix(status, "rank %zu", rank);
-    }
-    if (status == DCP_OK)
-        status =
-            load_differences_merge(ranks, messages->count, &load->metadata, &load->names, &all);
-    if (status == DCP_OK)
-        status = load_differences_encode(&all, merged);
-    if (status == DCP_OK)
-        status = buffer_status(merged);
-    load_differences_free(&all);
-    for (size_t rank = 0; rank < count; rank++)
-        load_differences_free(&ranks[rank]);
-    memory_release(ranks);
-    return status;
-}
-
-/* All ranks' differences to the coordinator, and the union of them back. decoded: a failure that
- * the other ranks do not know of yet. */
-static dcp_status share_differences(struct load *load, dcp_status status, dcp_status *decoded)
-{
-    struct dcp_collective gathering = call_of(load, "gathering load plans");
-    struct dcp_collective telling = call_of(load, "sharing the load report");
-    struct group_messages messages = {0};
-    struct buffer mine, merged, received;
-
-    buffer_init(&mine, 0);
-    buffer_init(&merged, 0);
-    buffer_init(&received, 0);
-    if (status == DCP_OK)
-        status = load_differences_encode(&load->mine, &mine);
-    if (status == DCP_OK)
-        status = buffer_status(&mine);
-    status = group_gather(load->options.group, &gathering, load->options.coordinator, status,
-                          mine.data, mine.size, &messages);
-    if (load->coordinates && status == DCP_OK)
-        status = merge_differences(load, &messages, &merged);
-    status = group_broadcast(load->options.group, &telling, load->options.coordinator, status,
-                             merged.data, merged.size, &received);
-    *decoded = status == DCP_OK ? load_differences_decode(received.data, received.size, &load->all)
-                                : DCP_OK;
-    group_messages_free(&messages);
-    buffer_free(&received);
-    buffer_free(&merged);
-    buffer_free(&mine);
-    return status;
 }
 
 /* What ranks read for each other, then what each reads for itself. */
@@ -277,7 +216,8 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     if (status == DCP_OK)
         status = plan_mine(load, state);
     dcp_status decoded;
-    RETURN_IF_ERROR(share_differences(load, status, &decoded));
+    RETURN_IF_ERROR(load_gather_differences(&load->options, &load->metadata, &load->names, status,
+                                            &load->mine, &load->all, &decoded));
     if (decoded != DCP_OK)
         return fill(load, decoded);
 
