@@ -6,10 +6,9 @@
  *
  * | form | as Python writes it |
  * | --- | --- |
- * | by position | `{"state": {0: {"exp_avg": t}}, "param_groups": [{"lr": 0.1, "params": [0, 1]}]}`
- * | | by name | `{"state": {"w": {"exp_avg": t}}, "param_groups": [{"lr": 0.1, "params": ["w",
- * "b"]}]}` | | flat | `{"state.w.exp_avg": t, "param_groups.w.lr": 0.1, "param_groups.b.lr": 0.1}`
- * |
+ * | by position | `{"state": {0: {"exp_avg": t}}, "param_groups": [{"lr": 0.1, "params": [0]}]}` |
+ * | by name | `{"state": {"w": {"exp_avg": t}}, "param_groups": [{"lr": 0.1, "params": ["w"]}]}` |
+ * | flat | `{"state.w.exp_avg": t, "param_groups.w.lr": 0.1}` |
  *
  * An optimizer counts its parameters; a checkpoint should name them, so that they are found again
  * when another rank, another stage or another number of optimizers holds them. Saving: convert to

@@ -82,14 +82,19 @@ DCP_API void dcp_save_plan_cache_free(dcp_save_plan_cache *cache);
  * | PyTorch | here |
  * | --- | --- |
  * | flatten_state_dict=False | `unflattened` |
- * | flatten_sharded_tensors | always: a tensor is a set of boxes, however many meshes it is nested
- * in | | dedup_replicated_tensors | always, as in PyTorch since 2.4; a planner may write otherwise
- * | | dedup_save_to_lowest_rank=True | #DCP_REPLICAS_LOWEST; False: #DCP_REPLICAS_WHOLE | |
- * enable_plan_caching | `plan_cache` | | planner, storage_writer | `planner`, `storage_writer` | |
- * process_group | `group`: of all ranks or some; only its ranks call | | coordinator_rank |
- * `coordinator`, in the group | | no_dist=True | `no_dist` | | single_file_per_rank=False |
- * #DCP_FILE_PER_ITEM | | sync_files=False | `skip_sync` | | thread_count | `thread_count` | |
- * overwrite=True | #DCP_OVERWRITE_REPLACE |
+ * | flatten_sharded_tensors | always: a tensor is a set of boxes, whatever meshes it is nested in |
+ * | dedup_replicated_tensors | always, as PyTorch since 2.4; a planner may write otherwise |
+ * | dedup_save_to_lowest_rank=True | #DCP_REPLICAS_LOWEST |
+ * | dedup_save_to_lowest_rank=False | #DCP_REPLICAS_WHOLE |
+ * | enable_plan_caching | `plan_cache` |
+ * | planner, storage_writer | `planner`, `storage_writer` |
+ * | process_group | `group`: of all ranks or some; only its ranks call |
+ * | coordinator_rank | `coordinator`, in the group |
+ * | no_dist=True | `no_dist` |
+ * | single_file_per_rank=False | #DCP_FILE_PER_ITEM |
+ * | sync_files=False | `skip_sync` |
+ * | thread_count | `thread_count` |
+ * | overwrite=True | #DCP_OVERWRITE_REPLACE |
  */
 typedef struct dcp_save_options {
     dcp_group *group;    /**< the ranks that save together; NULL: this process alone */

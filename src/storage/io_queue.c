@@ -108,6 +108,11 @@ bool io_queue_has_ring(const struct io_queue *queue)
     return queue->ring != NULL;
 }
 
+bool io_queue_was_refused(const struct io_queue *queue)
+{
+    return queue->direct_refused;
+}
+
 dcp_status io_open_direct(struct file *file, uint32_t io, uint64_t size, unsigned flags)
 {
     if (io & DCP_IO_BUFFERED || (!(io & DCP_IO_DIRECT) && size < IO_LARGE_FILE))

@@ -49,6 +49,8 @@ dcp_status io_open_direct(struct file *file, uint32_t io, uint64_t size, unsigne
 uint64_t io_queue_memory(uint32_t io, uint64_t size);
 /* Whether transfers go by io_uring. */
 bool io_queue_has_ring(const struct io_queue *queue);
+/* Whether the file system refused direct transfers when it came to them. */
+bool io_queue_was_refused(const struct io_queue *queue);
 /* Starts to write all of the bytes, which must stay until the transfer is finished. */
 void io_queue_write(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
                     const void *bytes, size_t size, uint64_t offset);

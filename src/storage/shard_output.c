@@ -99,6 +99,7 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
     bool made = status == DCP_OK;
     if (status == DCP_OK)
         status = io_open_direct(&output->file, io, length, FILE_WRITE | FILE_NO_FOLLOW);
+    output->direct = output->file.direct >= 0;
     if (status == DCP_OK)
         status = shard_output_queue(output, &output->queue);
     if (status == DCP_OK && !options->estimated)
@@ -313,6 +314,7 @@ dcp_status shard_output_finish(struct shard_output *output, const void *footer, 
         size -= piece;
     }
     RETURN_IF_ERROR(drain(output));
+    output->direct = output->direct && !io_queue_was_refused(output->queue);
     RETURN_IF_ERROR(make_durable(output));
     return file_close(&output->file);
 }

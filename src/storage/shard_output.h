@@ -39,6 +39,7 @@ struct shard_output {
     struct io_manners manners;
     uint32_t threads;
     bool sync;
+    bool direct;           /* goes around the page cache; stays when the file is closed */
     unsigned char *memory; /* the buffers, one behind the other */
     size_t buffer_count;
     size_t capacity; /* of a buffer */

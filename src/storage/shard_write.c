@@ -202,7 +202,7 @@ static void note_file(struct shard_files *files, const struct shard_output *outp
     figures->files++;
     figures->bytes_written += shard_output_size(output);
     figures->syncing_seconds += (double)output->sync_ns * 1e-9;
-    figures->direct = figures->direct || output->file.direct >= 0;
+    figures->direct = figures->direct || output->direct;
     figures->ring = figures->ring || io_queue_has_ring(output->queue);
     pthread_mutex_unlock(&files->mutex);
 }

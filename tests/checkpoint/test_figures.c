@@ -120,6 +120,9 @@ static void test_how_large_files_were_moved(void **state)
     assert_true(!figures.ring && !figures.direct);
     dcp_status status = dcp_load(root, path_in(state, "c"), &loading, NULL);
     assert_true(status == DCP_OK ? figures.ring : status == DCP_ERR_UNSUPPORTED);
+    saving.io = DCP_IO_DIRECT;
+    status = dcp_save(root, path_in(state, "d"), &saving);
+    assert_true(status == DCP_OK ? figures.direct : status == DCP_ERR_UNSUPPORTED);
     dcp_state_free(root);
     test_free(data);
     test_free(rows);
