@@ -20,11 +20,9 @@ static dcp_status cuda_allocate(const dcp_device *device, size_t bytes, void **m
 static void cuda_release(const dcp_device *device, void *memory)
 {
     struct visit visit;
-    if (visit_begin(&visit, device->index) != DCP_OK)
-        return;
+    visit_to_free(&visit, device->index);
     cudaFree(memory);
-    cudaGetLastError();
-    visit_end(&visit);
+    visit_end_freeing(&visit);
 }
 
 /* Memory that every device reaches counts as this one's. */

@@ -25,11 +25,9 @@ dcp_status cuda_page_lock(const dcp_device *device, void *host, size_t bytes)
 void cuda_page_unlock(const dcp_device *device, void *host)
 {
     struct visit visit;
-    if (visit_begin(&visit, device->index) != DCP_OK)
-        return;
+    visit_to_free(&visit, device->index);
     cudaHostUnregister(host);
-    cudaGetLastError();
-    visit_end(&visit);
+    visit_end_freeing(&visit);
 }
 
 /* Of the lowest priority, and beside the default stream: it waits for nothing that it is not told
@@ -52,11 +50,9 @@ dcp_status cuda_queue_open(const dcp_device *device, void **queue)
 void cuda_queue_close(const dcp_device *device, void *queue)
 {
     struct visit visit;
-    if (visit_begin(&visit, device->index) != DCP_OK)
-        return;
+    visit_to_free(&visit, device->index);
     cudaStreamDestroy((cudaStream_t)queue);
-    cudaGetLastError();
-    visit_end(&visit);
+    visit_end_freeing(&visit);
 }
 
 dcp_status cuda_event_open(const dcp_device *device, void **event)
@@ -75,11 +71,9 @@ dcp_status cuda_event_open(const dcp_device *device, void **event)
 void cuda_event_close(const dcp_device *device, void *event)
 {
     struct visit visit;
-    if (visit_begin(&visit, device->index) != DCP_OK)
-        return;
+    visit_to_free(&visit, device->index);
     cudaEventDestroy((cudaEvent_t)event);
-    cudaGetLastError();
-    visit_end(&visit);
+    visit_end_freeing(&visit);
 }
 
 dcp_status cuda_event_record(const dcp_device *device, void *event)

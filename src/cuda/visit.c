@@ -4,6 +4,12 @@
 /* The first version of CUDA that had the driver's functions for the current context. */
 enum { CURRENT_CONTEXT_VERSION = 4000 };
 
+/* Why a visit could not begin. */
+struct obstacle {
+    cudaError_t code; /* cudaSuccess: the driver lacks the function */
+    const char *call; /* that failed; NULL: none did */
+};
+
 dcp_status cuda_error(cudaError_t code, const char *call)
 {
     cudaGetLastError();
@@ -11,39 +17,60 @@ dcp_status cuda_error(cudaError_t code, const char *call)
                          "%s failed: %s", call, cudaGetErrorString(code));
 }
 
-static dcp_status find_driver_function(const char *name, void **function)
+static struct obstacle find_driver_function(const char *name, void **function)
 {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     *function = NULL;
     cudaError_t code = cudaGetDriverEntryPointByVersion(name, function, CURRENT_CONTEXT_VERSION,
                                                         cudaEnableDefault, &found);
     if (code != cudaSuccess)
-        return cuda_error(code, "looking into the CUDA driver");
+        return (struct obstacle){code, "looking into the CUDA driver"};
     if (found != cudaDriverEntryPointSuccess || *function == NULL)
-        return dcp_error_set(DCP_ERR_DEVICE, "the CUDA driver lacks %s", name);
-    return DCP_OK;
+        return (struct obstacle){cudaSuccess, name};
+    return (struct obstacle){0};
 }
 
-void visit_end(const struct visit *visit)
-{
-    visit->set_current(visit->before);
-}
-
-dcp_status visit_begin(struct visit *visit, int device)
+static struct obstacle begin(struct visit *visit, int device)
 {
     void *get = NULL, *set = NULL;
-    dcp_status status = find_driver_function("cuCtxGetCurrent", &get);
-    if (status == DCP_OK)
-        status = find_driver_function("cuCtxSetCurrent", &set);
-    if (status != DCP_OK)
-        return status;
+    struct obstacle obstacle = find_driver_function("cuCtxGetCurrent", &get);
+    visit->set_current = NULL;
+    if (obstacle.call == NULL)
+        obstacle = find_driver_function("cuCtxSetCurrent", &set);
+    if (obstacle.call != NULL)
+        return obstacle;
     visit->set_current = (CUresult(*)(CUcontext))set;
     visit->before = NULL;
     if (((CUresult(*)(CUcontext *))get)(&visit->before) != CUDA_SUCCESS)
         visit->before = NULL;
     cudaError_t code = cudaSetDevice(device);
-    if (code == cudaSuccess)
+    return (struct obstacle){code, code == cudaSuccess ? NULL : "cudaSetDevice"};
+}
+
+void visit_end(const struct visit *visit)
+{
+    if (visit->set_current != NULL)
+        visit->set_current(visit->before);
+}
+
+dcp_status visit_begin(struct visit *visit, int device)
+{
+    struct obstacle obstacle = begin(visit, device);
+    if (obstacle.call == NULL)
         return DCP_OK;
     visit_end(visit);
-    return cuda_error(code, "cudaSetDevice");
+    if (obstacle.code == cudaSuccess)
+        return dcp_error_set(DCP_ERR_DEVICE, "the CUDA driver lacks %s", obstacle.call);
+    return cuda_error(obstacle.code, obstacle.call);
+}
+
+void visit_to_free(struct visit *visit, int device)
+{
+    begin(visit, device);
+}
+
+void visit_end_freeing(const struct visit *visit)
+{
+    cudaGetLastError();
+    visit_end(visit);
 }

@@ -18,6 +18,11 @@ struct visit {
 /* Only after DCP_OK is visit_end() called, on the same thread. */
 dcp_status visit_begin(struct visit *visit, int device);
 void visit_end(const struct visit *visit);
+/* As visit_begin(), for giving things back, which CUDA does whatever device is current: where this
+ * one cannot be made so it is tried all the same, and nobody is told. visit_end_freeing() ends it;
+ * the runtime forgets what failed meanwhile. */
+void visit_to_free(struct visit *visit, int device);
+void visit_end_freeing(const struct visit *visit);
 
 /* The story of a failed call (DCP_ERR_NO_MEMORY, else DCP_ERR_DEVICE); the runtime forgets it. */
 dcp_status cuda_error(cudaError_t code, const char *call);

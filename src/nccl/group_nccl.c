@@ -136,18 +136,17 @@ void nccl_close(void *context)
 {
     struct nccl_group *group = context;
     struct visit visit;
-    if (visit_begin(&visit, group->device) == DCP_OK) {
-        nccl_release_communicator(group);
-        if (is_drained(group)) {
-            if (group->begun != NULL)
-                cudaEventDestroy(group->begun);
-            if (group->done != NULL)
-                cudaEventDestroy(group->done);
-            cudaFreeHost(group->host);
-            cudaFree(group->memory);
-        }
-        visit_end(&visit);
+    visit_to_free(&visit, group->device);
+    nccl_release_communicator(group);
+    if (is_drained(group)) {
+        if (group->begun != NULL)
+            cudaEventDestroy(group->begun);
+        if (group->done != NULL)
+            cudaEventDestroy(group->done);
+        cudaFreeHost(group->host);
+        cudaFree(group->memory);
     }
+    visit_end_freeing(&visit);
     if (!group->kept)
         free(group);
 }

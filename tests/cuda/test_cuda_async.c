@@ -328,9 +328,8 @@ static dcp_status save_failing(void **state, const char *function, long n, uint6
     stand_in_cuda_fail("", 0, cudaSuccess);
     assert_int_equal(stand_in_current(), 3);
     assert_int_equal(cudaPeekAtLastError(), cudaSuccess);
-    if (status != DCP_OK)
-        assert_int_equal(stand_in_cuda_host_blocks(), 0);
-    else
+    assert_int_equal(stand_in_cuda_host_blocks(), 0);
+    if (status == DCP_OK)
         check(&model, path_in(state, "c"), 1);
     model_free(&model);
     return status;
@@ -362,6 +361,19 @@ static void every_failure_is_told_and_leaves_nothing(void **state)
     }
 }
 
+/* A device that cannot be made current, when something begins or when it is given back. */
+static void nothing_is_left_of_a_device_that_is_lost(void **state)
+{
+    static const char *const functions[] = {"cudaSetDevice", "cudaGetDriverEntryPointByVersion"};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        must(save_failing(state, functions[i], 0, 0));
+        long calls = stand_in_cuda_calls(functions[i]), failures = 0;
+        for (long n = 1; n <= calls; n++)
+            failures += save_failing(state, functions[i], n, 0) != DCP_OK;
+        assert_in_range(failures, 5, calls - 5);
+    }
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
 
 int main(void)
@@ -372,6 +384,7 @@ int main(void)
         TEST(locked_memory_stays_from_save_to_save),
         TEST(waves_pass_through_little_memory),
         TEST(every_failure_is_told_and_leaves_nothing),
+        TEST(nothing_is_left_of_a_device_that_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,7 +204,7 @@ static void every_failure_is_told_and_leaves_nothing(void **state)
     static const char *const functions[] = {
         "cudaHostRegister", "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags",
         "cudaEventRecord",  "cudaStreamWaitEvent",          "cudaEventSynchronize",
-        "cudaMemcpyAsync",  "cudaPointerGetAttributes",
+        "cudaMemcpyAsync",  "cudaPointerGetAttributes",     "cudaSetDevice",
     };
     int32_t *values = malloc(BYTES);
     count_up(values);

@@ -212,6 +212,18 @@ static void making_a_group_can_fail(void **state)
     stand_in_stream_free(stream);
 }
 
+static void nothing_is_left_of_a_device_that_is_lost(void **state)
+{
+    struct player players[STAND_IN_RANKS_MAX];
+    long blocks = stand_in_figures().blocks, host_blocks = stand_in_cuda_host_blocks();
+    job_begin(players, 1, *state);
+    stand_in_cuda_fail("cudaSetDevice", 1, cudaErrorIllegalAddress);
+    job_end(players);
+    assert_int_equal(cudaPeekAtLastError(), cudaSuccess);
+    assert_int_equal(stand_in_figures().blocks, blocks);
+    assert_int_equal(stand_in_cuda_host_blocks(), host_blocks);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, players_setup, players_teardown)
 
 int main(void)
@@ -226,6 +238,7 @@ int main(void)
         TEST(making_a_group_can_fail),
         TEST(an_exchange_can_fail),
         TEST(memory_is_freed_after_the_callers_abort),
+        TEST(nothing_is_left_of_a_device_that_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
