@@ -223,7 +223,8 @@ typedef struct dcp_load_options {
      * If it is too small, no destination is changed, and the message of DCP_ERR_NO_MEMORY names the
      * smallest that would do, the same on all ranks; to find that out, the plans are made and
      * objects are read once more without a limit, and stateful entries are asked again.
-     * DCP_ERR_UNSUPPORTED with a planner or a storage reader, whose needs are not known.
+     * DCP_ERR_UNSUPPORTED with a planner, or a storage reader that does more than giving bytes:
+     * their needs are not known.
      */
     uint64_t memory_limit;
 } dcp_load_options;

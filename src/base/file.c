@@ -29,9 +29,19 @@ static dcp_status status_of(int error_number)
     }
 }
 
+/* The story is there, but for the path. */
+static dcp_status told_error(const char *verb, const char *path)
+{
+    struct error_story story;
+    error_save(&story);
+    return error_prefix(story.status, "cannot %s %s", verb, path);
+}
+
 dcp_status file_error(int error_number, const char *verb, const char *path)
 {
     char reason[128];
+    if (error_number == FILE_TOLD)
+        return told_error(verb, path);
     return dcp_error_set(status_of(error_number), "cannot %s %s: %s", verb, path,
                          strerror_r(error_number, reason, sizeof reason));
 }
@@ -40,6 +50,8 @@ dcp_status file_transfer_error(int error_number, const char *verb, const char *p
                                uint64_t offset)
 {
     char reason[128];
+    if (error_number == FILE_TOLD)
+        return told_error(verb, path);
     return dcp_error_set(status_of(error_number),
                          "cannot %s %s: %s (%zu bytes at offset %" PRIu64 ")", verb, path,
                          strerror_r(error_number, reason, sizeof reason), size, offset);
@@ -301,6 +313,6 @@ dcp_status file_look(const struct file_ops *ops, const char *path,
 dcp_status file_list(const struct file_ops *ops, const char *path, file_visitor visitor,
                      void *context)
 {
-    int result = ops->list(ops->context, path, visitor, context);
+    int result = ops->list ? ops->list(ops->context, path, visitor, context) : ENOENT;
     return result != 0 ? file_error(result, "list directory", path) : DCP_OK;
 }

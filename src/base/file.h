@@ -58,8 +58,16 @@ struct file_completion {
 /* An errno value ends the walk and is its result. */
 typedef int (*file_visitor)(void *context, const char *name);
 
+/* What an operation that has a story of its own returns in the place of an errno value, when it has
+ * told it by dcp_error_set(). Only for what is called by whoever hears of it: there are no queues
+ * over such operations. */
+#define FILE_TOLD (-1)
+
 struct file_ops {
     void *context;
+    /* Bytes that are better read at once than in parts, as each read is a message to elsewhere; 0:
+     * it does not matter. */
+    size_t read_size;
     int (*open)(void *context, const char *path, unsigned flags, int *descriptor);
     int (*close)(void *context, int descriptor);
     int (*pread)(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
@@ -91,6 +99,7 @@ struct file_ops {
     int (*free_space)(void *context, const char *path, uint64_t *bytes);
     /* Whether path is on a file system that machines share over a network. NULL: it is not. */
     bool (*remote)(void *context, const char *path);
+    /* NULL: there are no directories, nor links, but only names, in which slashes are letters. */
     int (*list)(void *context, const char *path, file_visitor visitor, void *visitor_context);
 
     /* Queues of transfers that are under way at the same time, each for one thread. queue_open is

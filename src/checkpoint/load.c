@@ -122,7 +122,7 @@ static dcp_status arrange_reading(struct load *load, const struct load_sharing *
 static dcp_status read_all(struct load *load, dcp_status status)
 {
     const struct load_sharing sharing = {
-        .ops = load->ops,
+        .ops = loading_files(&load->loading, load->ops),
         .path = load->path,
         .options = &load->options,
         .metadata = &load->metadata,
@@ -262,7 +262,6 @@ static dcp_status set_up(struct load *load, dcp_status status)
 
 static void tear_down(struct load *load)
 {
-    loading_free(&load->loading);
     loaded_objects_free(&load->objects);
     load_differences_free(&load->all);
     load_differences_free(&load->mine);
@@ -273,6 +272,7 @@ static void tear_down(struct load *load)
     shard_reader_free(load->reader);
     metadata_free(&load->metadata);
     load_names_free(&load->names);
+    loading_free(&load->loading);
 }
 
 /* What has been planned goes; options and operation stay. */

@@ -17,11 +17,12 @@ static dcp_status read_raw(const struct load_origin *origin, const struct dcp_lo
     *has_raw = true;
     if (loading->storage.read_metadata)
         return loading_read_metadata(loading, raw);
-    if (!*path)
+    if (!*path && !loading->ranges)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to load from");
     struct storage_location location = {path, origin->options->members,
                                         origin->options->member_count};
-    dcp_status status = storage_read_raw(origin->ops, location, raw);
+    const struct file_ops *ops = loading_files(loading, origin->ops);
+    dcp_status status = storage_read_raw(ops, location, raw);
     *has_raw = status != DCP_ERR_NOT_FOUND;
     return *has_raw ? status : DCP_OK;
 }
@@ -75,16 +76,17 @@ static dcp_status decode_at(const struct load_origin *origin, struct dcp_loading
                             struct shard_reader **reader)
 {
     enum storage_form form;
+    const struct file_ops *ops = loading_files(loading, origin->ops);
     bool has_raw = reader_u8(message) != 0;
     if (message->failed)
         return dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata is cut short");
-    dcp_status status =
-        has_raw ? storage_decode_raw(origin->ops, path, message->data + message->position,
-                                     reader_left(message), metadata, reader)
-                : storage_read_metadata(origin->ops, storage_at(path), &form, metadata, reader);
+    dcp_status status = has_raw
+                            ? storage_decode_raw(ops, path, message->data + message->position,
+                                                 reader_left(message), metadata, reader)
+                            : storage_read_metadata(ops, storage_at(path), &form, metadata, reader);
     if (status == DCP_OK)
-        shard_reader_set_io(*reader, origin->options->io, origin->options->io_priority,
-                            origin->progress);
+        shard_reader_set_io(*reader, loading->ranges ? DCP_IO_BUFFERED : origin->options->io,
+                            origin->options->io_priority, origin->progress);
     if (status == DCP_OK && origin->options->memory_limit != 0) {
         const struct shard_read_how least = shard_read_how_least();
         shard_reader_set_how(*reader, &least);

@@ -36,6 +36,7 @@ void loading_free(struct dcp_loading *loading)
     read_plan_free(&loading->plan);
     name_table_free(&loading->flat_names);
     arena_free(&loading->arena);
+    range_files_free(loading->ranges);
     pthread_mutex_destroy(&loading->mutex);
 }
 
@@ -49,6 +50,30 @@ static dcp_status takes_id(const void *table, const char *id, bool *takes)
     return DCP_OK;
 }
 
+/* What the table has, which may be nothing but another place for the bytes of files. */
+static dcp_status take_storage(struct dcp_loading *loading, const void *table, const char *id)
+{
+    dcp_storage_reader *storage = &loading->storage;
+    RETURN_IF_ERROR(hooks_take(storage, sizeof *storage, table, "dcp_storage_reader"));
+    loading->storage_mask =
+        hooks_mask(storage, offsetof(dcp_storage_reader, validate_checkpoint_id), sizeof *storage);
+    loading->has_storage = storage->set_up_storage_reader || storage->prepare_local_plan ||
+                           storage->prepare_global_plan || storage->read_data;
+    if (loading->has_storage && loading->parts.options->memory_limit != 0)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "memory_limit with a storage reader, whose needs are not known");
+    if (!storage->stored_size != !storage->read_range)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a storage reader with hook %s needs %s as well",
+                             storage->read_range ? "read_range" : "stored_size",
+                             storage->read_range ? "stored_size" : "read_range");
+    return storage->read_range ? range_files_new(storage, id, &loading->ranges) : DCP_OK;
+}
+
+const struct file_ops *loading_files(const struct dcp_loading *loading, const struct file_ops *ops)
+{
+    return loading->ranges ? range_files_ops(loading->ranges) : ops;
+}
+
 dcp_status loading_choose_storage(struct dcp_loading *loading, const char *id)
 {
     const dcp_load_options *options = loading->parts.options;
@@ -60,15 +85,7 @@ dcp_status loading_choose_storage(struct dcp_loading *loading, const char *id)
     };
     const void *table;
     RETURN_IF_ERROR(storage_choose(&choices, id, &table, &loading->storage_number));
-    if (table && options->memory_limit != 0)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "memory_limit with a storage reader, whose needs are not known");
-    loading->has_storage = table != NULL;
-    RETURN_IF_ERROR(
-        hooks_take(&loading->storage, sizeof loading->storage, table, "dcp_storage_reader"));
-    loading->storage_mask =
-        hooks_mask(&loading->storage, offsetof(dcp_storage_reader, validate_checkpoint_id),
-                   sizeof loading->storage);
+    RETURN_IF_ERROR(take_storage(loading, table, id));
     if (!loading->storage.reset)
         return DCP_OK;
     error_clear();

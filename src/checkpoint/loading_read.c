@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/sized.h"
 #include "base/thread.h"
 #include "checkpoint/hooks.h"
@@ -205,6 +206,57 @@ static dcp_status read_bytes(struct dcp_loading *loading, size_t index)
     return status;
 }
 
+/* A tensor's item and where it goes, while many are read at once. */
+struct pending_tensor {
+    size_t index;
+    dcp_tensor tensor;
+    struct state_chunk chunk;
+};
+
+static dcp_status resolve_waiting(struct dcp_loading *loading, struct pending_tensor *pending,
+                                  struct shard_request *requests, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < loading->plan.count; i++) {
+        const struct read_target *target = &loading->targets.targets[i];
+        const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+        struct pending_tensor *one = &pending[*count];
+        if (!loading->plan.items[i].is_tensor || loading->steps[i] != STEP_WAITING)
+            continue;
+        one->index = i;
+        RETURN_IF_ERROR(resolve(loading, i, &one->tensor));
+        one->chunk = chunk_of(target, &one->tensor);
+        requests[(*count)++] = (struct shard_request){.entry = entry,
+                                                      .piece = &entry->pieces[target->piece],
+                                                      .region = target->stored,
+                                                      .dtype = one->tensor.dtype,
+                                                      .target = &one->chunk};
+    }
+    return DCP_OK;
+}
+
+/* All tensors, as a load without hooks reads them: neighbours at once, large ones in parts. */
+static dcp_status read_tensors(struct dcp_loading *loading, size_t threads)
+{
+    size_t most = loading->plan.count, count;
+    struct pending_tensor *pending = memory_allocate_array(most, sizeof *pending);
+    struct shard_request *requests = memory_allocate_array(most, sizeof *requests);
+    uint64_t moved;
+    dcp_status status = DCP_OK;
+    if (!pending || !requests)
+        status = error_no_memory(most * sizeof *pending, "a list of reads");
+    if (status == DCP_OK)
+        status = resolve_waiting(loading, pending, requests, &count);
+    if (status == DCP_OK)
+        status = shard_read_tensors(loading->reader, requests, count, threads,
+                                    loading->parts.options->verification, &moved);
+    for (size_t i = 0; status == DCP_OK && i < count; i++)
+        status = commit(loading, pending[i].index, &pending[i].tensor);
+    memory_release(requests);
+    memory_release(pending);
+    return status;
+}
+
 static dcp_status read_item(void *context, size_t index)
 {
     struct dcp_loading *loading = context;
@@ -226,6 +278,8 @@ dcp_status dcp_default_read_data(dcp_loading *loading)
                 planner->commit_tensor || planner->lookup_tensor || planner->transform_tensor;
     size_t threads =
         told ? 1 : load_thread_count(loading->parts.options->thread_count, loading->targets.bytes);
+    if (!told)
+        RETURN_IF_ERROR(read_tensors(loading, threads));
     return thread_run(loading->plan.count, threads, read_item, loading);
 }
 

@@ -35,7 +35,8 @@ struct byte_source shard_file_source(struct shard_file *file)
 /* Every directory on the way to a file, from the start on. */
 static dcp_status check_way(const struct file_ops *ops, char *path, size_t start)
 {
-    for (char *slash = strchr(path + start, '/'); slash; slash = strchr(slash + 1, '/')) {
+    char *first = ops->list ? strchr(path + start, '/') : NULL;
+    for (char *slash = first; slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         dcp_status status = directory_check(ops, path);
         *slash = '/';

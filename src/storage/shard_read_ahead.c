@@ -41,6 +41,7 @@ struct reading {
     uint64_t offset;
     size_t started;
     size_t visited;
+    size_t fetched;            /* of what is read at its turn: up to here it is there */
     bool demanded;             /* to go by a queue, wherever it is */
     struct cached_group group; /* that was last asked about */
     enum piece_way ways[AHEAD];
@@ -215,13 +216,27 @@ static dcp_status start_pieces(struct reading *reading)
     return DCP_OK;
 }
 
+/* More than the piece, where that is better. */
+static dcp_status read_at_its_turn(struct reading *reading, size_t at)
+{
+    struct file *file = &reading->file->file;
+    size_t size = piece_at(reading, at), left = reading->size - at;
+    if (at + size <= reading->fetched)
+        return DCP_OK;
+    if (size < file->ops->read_size)
+        size = left < file->ops->read_size ? left : file->ops->read_size;
+    RETURN_IF_ERROR(file_read(file, reading->bytes + at, size, reading->offset + at));
+    reading->fetched = at + size;
+    return DCP_OK;
+}
+
 static dcp_status finish_piece(struct reading *reading, size_t at)
 {
     size_t slot = slot_of(at);
     unsigned char *bytes = reading->bytes + at;
     uint64_t position = reading->offset + at;
     if (reading->ways[slot] == PIECE_AT_ITS_TURN)
-        return file_read(&reading->file->file, bytes, piece_at(reading, at), position);
+        return read_at_its_turn(reading, at);
     RETURN_IF_ERROR(io_queue_finish(reading->lane->queue, &reading->transfers[slot]));
     if (reading->ways[slot] == PIECE_BUFFERED)
         memcpy(bytes, reading->lane->buffers + slot * BUFFER_SIZE + position % FILE_PAGE,

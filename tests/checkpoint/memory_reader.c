@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-static struct memory_file *find_file(struct memory_reader *reader, const char *name)
+struct memory_file *memory_reader_find(struct memory_reader *reader, const char *name)
 {
     for (int i = 0; i < reader->count; i++)
         if (strcmp(reader->files[i].name, name) == 0)
@@ -26,7 +26,7 @@ static bool validate(void *context, const char *id)
 
 static dcp_status read_metadata(void *context, const void **bytes, size_t *size)
 {
-    const struct memory_file *file = find_file(context, ".metadata");
+    const struct memory_file *file = memory_reader_find(context, ".metadata");
     if (!file)
         return dcp_error_set(DCP_ERR_NOT_FOUND, "there is no .metadata in memory");
     *bytes = file->bytes;
@@ -54,7 +54,7 @@ static dcp_status hand_over(struct memory_reader *reader, dcp_loading *loading,
         status = dcp_checkpoint_locate(reader->metadata, &item.stored, &location);
     if (status != DCP_OK)
         return status;
-    const struct memory_file *file = find_file(reader, location.path);
+    const struct memory_file *file = memory_reader_find(reader, location.path);
     if (!file || location.offset + location.length > file->size)
         return dcp_error_set(DCP_ERR_NOT_FOUND, "%s is not in memory", location.path);
     unsigned char *stream = file->bytes + location.offset;
@@ -72,13 +72,14 @@ static dcp_status read_data(void *context, dcp_loading *loading, const dcp_load_
     return status;
 }
 
-static void take_file(struct memory_reader *reader, const char *directory, const char *name)
+static void take_file(struct memory_reader *reader, const char *directory, const char *prefix,
+                      const char *name)
 {
     struct memory_file *file = &reader->files[reader->count++];
     char path[512];
     assert_true(reader->count <= 16);
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    snprintf(file->name, sizeof file->name, "%s", name);
+    snprintf(file->name, sizeof file->name, "%s%s", prefix, name);
     FILE *stream = fopen(path, "rb");
     assert_non_null(stream);
     assert_int_equal(fseek(stream, 0, SEEK_END), 0);
@@ -102,11 +103,16 @@ void memory_reader_init(struct memory_reader *reader, const char *directory, con
         .damage = -1,
     };
     snprintf(reader->id, sizeof reader->id, "%s", id);
+    memory_reader_add(reader, directory, "");
+}
+
+void memory_reader_add(struct memory_reader *reader, const char *directory, const char *prefix)
+{
     DIR *listing = opendir(directory);
     assert_non_null(listing);
     for (struct dirent *entry = readdir(listing); entry; entry = readdir(listing))
         if (entry->d_type == DT_REG)
-            take_file(reader, directory, entry->d_name);
+            take_file(reader, directory, prefix, entry->d_name);
     closedir(listing);
 }
 

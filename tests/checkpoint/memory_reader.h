@@ -26,6 +26,10 @@ struct memory_reader {
 
 /* Takes all files of a directory. */
 void memory_reader_init(struct memory_reader *reader, const char *directory, const char *id);
+/* And all of another one, with a prefix to their names. */
+void memory_reader_add(struct memory_reader *reader, const char *directory, const char *prefix);
+/* NULL: there is none. */
+struct memory_file *memory_reader_find(struct memory_reader *reader, const char *name);
 void memory_reader_free(struct memory_reader *reader);
 
 #endif

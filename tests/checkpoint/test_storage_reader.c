@@ -10,6 +10,7 @@
 
 #include "checkpoint/load_hooks.h"
 #include "checkpoint/memory_reader.h"
+#include "checkpoint/whole_state.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -125,53 +126,6 @@ static void ranks_that_choose_differently_are_told(void **state)
 
 /* ---- what PyTorch wrote ---- */
 
-/* The whole of a checkpoint as a tree: tensors without memory, objects as None. */
-static dcp_state *tree_of(const char *path)
-{
-    dcp_checkpoint *checkpoint;
-    dcp_state *root = dcp_state_new();
-    must(dcp_open(path, &checkpoint));
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
-        dcp_entry entry;
-        must(dcp_entry_at(checkpoint, i, &entry));
-        if (!entry.is_tensor) {
-            must(dcp_state_none(root, entry.name));
-            continue;
-        }
-        dcp_tensor tensor = {.dtype = entry.dtype, .ndim = entry.ndim};
-        for (int32_t d = 0; d < entry.ndim; d++)
-            tensor.global_shape[d] = entry.global_shape[d];
-        assert_non_null(dcp_state_tensor(root, entry.name, &tensor));
-    }
-    dcp_close(checkpoint);
-    return root;
-}
-
-static void assert_equal_trees(const dcp_state *a, const dcp_state *b)
-{
-    for (size_t i = 0; i < dcp_state_count(a); i++) {
-        const dcp_state *x = dcp_state_at(a, i), *y = dcp_state_at(b, i);
-        assert_int_equal(dcp_state_kind(x), dcp_state_kind(y));
-        if (dcp_state_kind(x) != DCP_KIND_TENSOR) {
-            char *first, *second;
-            must(dcp_state_to_json(x, 0, &first));
-            must(dcp_state_to_json(y, 0, &second));
-            assert_string_equal(first, second);
-            dcp_text_free(first);
-            dcp_text_free(second);
-            continue;
-        }
-        dcp_tensor first, second;
-        must(dcp_state_chunk(x, 0, &first));
-        must(dcp_state_chunk(y, 0, &second));
-        size_t bytes = dcp_dtype_size(first.dtype);
-        for (int32_t d = 0; d < first.ndim; d++)
-            bytes *= (size_t)first.global_shape[d];
-        if (bytes > 0)
-            assert_memory_equal(first.data, second.data, bytes);
-    }
-}
-
 static void files_of_pytorch_are_read_from_memory(void **state)
 {
     static const char *const names[] = {
@@ -189,11 +143,11 @@ static void files_of_pytorch_are_read_from_memory(void **state)
         snprintf(path, sizeof path, FIXTURES "/%s/ckpt", name);
         memory_reader_init(&reader, path, "mem://fixture");
         const dcp_load_options options = {.storage_reader = &reader.table};
-        dcp_state *from_files = tree_of(path), *from_memory = tree_of(path);
+        dcp_state *from_files = whole_state_of(path), *from_memory = whole_state_of(path);
         must(dcp_load(from_files, path, NULL, NULL));
         must(dcp_load(from_memory, NULL, &options, NULL));
         assert_true(reader.reads > 0);
-        assert_equal_trees(from_files, from_memory);
+        whole_states_must_be_equal(from_files, from_memory);
         dcp_state_free(from_files);
         dcp_state_free(from_memory);
         memory_reader_free(&reader);
