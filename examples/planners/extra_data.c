@@ -38,9 +38,7 @@ static dcp_status save(struct trainer *trainer)
                                 .context = trainer,
                                 .create_local_plan = create_local_plan,
                                 .create_global_plan = create_global_plan};
-    dcp_save_options options = {
-        .group = trainer->group, .overwrite = DCP_OVERWRITE_REPLACE, .planner = &planner};
-    return dcp_save(trainer->state, trainer->path, &options);
+    return save_state(trainer, (dcp_save_options){.planner = &planner});
 }
 
 /* What any process finds there. */
@@ -62,7 +60,7 @@ static int show(const char *path)
 
 int main(int argc, char **argv)
 {
-    if (argc != 2 || run_ranks(argv[1], save, "") != EXIT_SUCCESS)
+    if (run_ranks(argc, argv, save, "") != EXIT_SUCCESS)
         return EXIT_FAILURE;
     return show(argv[1]);
 }

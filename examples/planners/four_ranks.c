@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct job {
     struct trainer trainer;
@@ -38,6 +39,28 @@ static void build(struct trainer *trainer)
     dcp_state_tensor(model, "weight", &weight);
     dcp_state_tensor(model, "bias", &bias);
     dcp_state_int(dcp_state_dict(trainer->state, "train"), "step", 1000);
+}
+
+/* Tensors change as soon as they may. */
+static dcp_status save_behind(struct trainer *trainer, const dcp_save_options *options)
+{
+    dcp_future *future;
+    dcp_status status = dcp_save_async(trainer->state, trainer->path, options, &future);
+    if (status != DCP_OK)
+        return status;
+    memset(trainer->weight, 0, sizeof trainer->weight);
+    memset(trainer->bias, 0, sizeof trainer->bias);
+    status = dcp_future_wait(future, -1);
+    dcp_future_free(future);
+    return status;
+}
+
+dcp_status save_state(struct trainer *trainer, dcp_save_options options)
+{
+    options.group = trainer->group;
+    options.overwrite = DCP_OVERWRITE_REPLACE;
+    return trainer->behind ? save_behind(trainer, &options)
+                           : dcp_save(trainer->state, trainer->path, &options);
 }
 
 static void *run_rank(void *argument)
@@ -85,19 +108,27 @@ static int check(const char *path, const char *prefix)
     return wrong;
 }
 
-int run_ranks(const char *path, dcp_status (*save)(struct trainer *trainer), const char *prefix)
+int run_ranks(int argc, char **argv, dcp_status (*save)(struct trainer *trainer),
+              const char *prefix)
 {
+    bool behind = argc == 3 && strcmp(argv[2], "async") == 0;
+    const char *path = argv[1];
     pthread_t threads[RANKS];
     struct job jobs[RANKS];
     dcp_group *groups[RANKS];
     int failed = 0;
+    if (argc != 2 && !behind) {
+        fprintf(stderr, "usage: %s DIRECTORY [async]\n", argv[0]);
+        return EXIT_FAILURE;
+    }
     if (dcp_group_new_threads(RANKS, groups) != DCP_OK) {
         fprintf(stderr, "%s\n", dcp_error_message());
         return EXIT_FAILURE;
     }
     for (int rank = 0; rank < RANKS; rank++) {
-        jobs[rank] = (struct job){.trainer = {.group = groups[rank], .rank = rank, .path = path},
-                                  .save = save};
+        jobs[rank] = (struct job){
+            .trainer = {.group = groups[rank], .rank = rank, .path = path, .behind = behind},
+            .save = save};
         if (pthread_create(&threads[rank], NULL, run_rank, &jobs[rank]) != 0)
             abort();
     }

@@ -15,13 +15,20 @@ struct trainer {
     dcp_group *group;
     int rank;
     const char *path;
+    bool behind;                         /* saves are asynchronous */
     float weight[ROWS / RANKS][COLUMNS]; /* this rank's rows of "model.weight" */
     float bias[COLUMNS];                 /* the same on every rank */
     dcp_state *state;
 };
 
-/* Runs save on every rank, and loads the checkpoint by one process: `prefix` in front of all names.
- * Returns the program's exit status; what goes wrong is printed. */
-int run_ranks(const char *path, dcp_status (*save)(struct trainer *trainer), const char *prefix);
+/* What the arguments say is "DIRECTORY [async]". Runs save on every rank, and loads the checkpoint
+ * by one process: `prefix` in front of all names. Returns the program's exit status; what goes
+ * wrong is printed. */
+int run_ranks(int argc, char **argv, dcp_status (*save)(struct trainer *trainer),
+              const char *prefix);
+
+/* Saves the trainer's state with a planner or a storage writer: at once, or while training goes on.
+ */
+dcp_status save_state(struct trainer *trainer, dcp_save_options options);
 
 #endif

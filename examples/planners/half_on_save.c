@@ -23,12 +23,10 @@ static dcp_status create_local_plan(void *context, dcp_saving *saving, dcp_save_
 static dcp_status save(struct trainer *trainer)
 {
     dcp_save_planner planner = {.size_of = sizeof planner, .create_local_plan = create_local_plan};
-    dcp_save_options options = {
-        .group = trainer->group, .overwrite = DCP_OVERWRITE_REPLACE, .planner = &planner};
-    return dcp_save(trainer->state, trainer->path, &options);
+    return save_state(trainer, (dcp_save_options){.planner = &planner});
 }
 
 int main(int argc, char **argv)
 {
-    return argc == 2 ? run_ranks(argv[1], save, "") : EXIT_FAILURE;
+    return run_ranks(argc, argv, save, "");
 }

@@ -98,11 +98,10 @@ static dcp_status save(struct trainer *trainer)
                                  .set_up_storage_writer = set_up,
                                  .write_data = write_data,
                                  .finish = finish};
-    dcp_save_options options = {.group = trainer->group, .storage_writer = &writer};
-    return dcp_save(trainer->state, trainer->path, &options);
+    return save_state(trainer, (dcp_save_options){.storage_writer = &writer});
 }
 
 int main(int argc, char **argv)
 {
-    return argc == 2 ? run_ranks(argv[1], save, "") : EXIT_FAILURE;
+    return run_ranks(argc, argv, save, "");
 }

@@ -35,14 +35,12 @@ static dcp_status save(struct trainer *trainer)
     struct rename_planner renaming = {NULL};
     dcp_save_planner planner = {
         .size_of = sizeof planner, .context = &renaming, .set_up_planner = set_up};
-    dcp_save_options options = {
-        .group = trainer->group, .overwrite = DCP_OVERWRITE_REPLACE, .planner = &planner};
-    dcp_status status = dcp_save(trainer->state, trainer->path, &options);
+    dcp_status status = save_state(trainer, (dcp_save_options){.planner = &planner});
     dcp_state_free(renaming.renamed);
     return status;
 }
 
 int main(int argc, char **argv)
 {
-    return argc == 2 ? run_ranks(argv[1], save, "foo_") : EXIT_FAILURE;
+    return run_ranks(argc, argv, save, "foo_");
 }

@@ -139,10 +139,13 @@ typedef enum dcp_future_state {
  * tree may be changed and freed once this returns; the memory of its tensors as
  * dcp_staging_kind says.
  *
- * With a planner or a storage writer the tensors are copied as a whole before they plan, and their
- * hooks are called on threads of the library from then on; a planner that has set_up_planner needs
- * a stager of the caller's. `memory_limit` is for what the save takes beside staging memory, which
- * has a limit of its own.
+ * With a planner or a storage writer the state is copied as a whole when the planner has been set
+ * up: what set_up_planner calls dcp_default_set_up_planner() with, which is the caller's state or
+ * one that the planner has made of it, as it is then. That one may go when the caller's may. Hooks
+ * up to finish_plan are called before this returns; resolve_data and the two that it is made of for
+ * tensors, and the storage writer's write_data and finish, on threads of the library. With a stager
+ * of the caller's the planner is set up with what that has made. `memory_limit` is for what the
+ * save takes beside staging memory, which has a limit of its own.
  *
  * `figures` are not filled in by this call: see dcp_future_figures(). `progress` is called on
  * threads of the library. `info` is copied.

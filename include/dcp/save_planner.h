@@ -90,7 +90,7 @@ typedef struct dcp_save_planner {
     /**
      * Every rank: the save begins. The hook calls dcp_default_set_up_planner() with the state that
      * is to be saved, which may be another one than it was given and must live until the save has
-     * ended.
+     * ended, or in dcp_save_async() as long as the caller's.
      */
     dcp_status (*set_up_planner)(void *context, dcp_saving *saving, dcp_state *state,
                                  const dcp_storage_meta *storage_meta, bool is_coordinator);

@@ -8,7 +8,6 @@
 #include "base/sized.h"
 #include "checkpoint/async.h"
 #include "checkpoint/conductor.h"
-#include "state/node.h"
 
 /* Told by the threads that write; the caller's function is asked as well. */
 static bool listen(void *context, const dcp_progress *told)
@@ -18,15 +17,6 @@ static bool listen(void *context, const dcp_progress *told)
     atomic_store(&future->bytes_total, told->bytes_total);
     bool goes_on = !future->progress || future->progress(future->progress_context, told);
     return goes_on && !atomic_load(&future->cancelled);
-}
-
-/* A tree of our own, which outlives the caller's. */
-static dcp_status copy_tree(const dcp_state *state, dcp_state **copy)
-{
-    *copy = NULL;
-    if (!state)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
-    return state_copy_root(state, copy);
 }
 
 static dcp_status run_stager(dcp_future *future, const dcp_state *state)
@@ -65,21 +55,32 @@ static dcp_status make_fallback(dcp_future *future)
     return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
 }
 
-/* A planner's own state is not ours to copy, as it is there until the save has ended. */
 static dcp_status check_hooks(const dcp_future *future)
 {
     const dcp_save_chain_options *options = &future->chain->options;
     if (future->saving.hooks.any && (options->retries > 0 || options->fallback_path))
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "saves with a planner or a storage writer are "
                                                   "tried once: no retries, no fallback_path");
-    if (future->saving.hooks.planner.set_up_planner && !options->stager)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "a planner with set_up_planner needs a stager in "
-                                                  "asynchronous saves");
     return DCP_OK;
 }
 
+/* What is saved becomes the future's own: what the stager makes, or a tree that outlives the
+ * caller's; of the caller's, or of what a planner makes of it. */
+static dcp_status take_state(dcp_future *future, dcp_state *state, dcp_status status)
+{
+    struct dcp_saving *saving = &future->saving;
+    bool staged = future->chain->options.stager != NULL;
+    bool hooked = saving->hooks.any && !staged;
+    if (hooked)
+        saving->copied = &future->tree;
+    else if (status == DCP_OK)
+        status = staged ? run_stager(future, state) : saving_copy_state(state, &future->tree);
+    status = saving_take(saving, hooked ? state : future->tree, status);
+    return status == DCP_OK && hooked ? future_stage_tree(future) : status;
+}
+
 /* Everything up to the orders. */
-static dcp_status plan(dcp_future *future, const dcp_state *state, const struct file_ops *ops,
+static dcp_status plan(dcp_future *future, dcp_state *state, const struct file_ops *ops,
                        const dcp_save_options *given)
 {
     struct dcp_saving *saving = &future->saving;
@@ -89,15 +90,10 @@ static dcp_status plan(dcp_future *future, const dcp_state *state, const struct 
     if (status == DCP_OK)
         status = check_hooks(future);
     if (status == DCP_OK && given->info) {
-        status = copy_tree(given->info, &future->info);
+        status = saving_copy_state(given->info, &future->info);
         saving->options.info = future->info;
     }
-    if (status == DCP_OK)
-        status = future->chain->options.stager ? run_stager(future, state)
-                                               : copy_tree(state, &future->tree);
-    status = saving_take(saving, future->tree, status);
-    if (status == DCP_OK && saving->hooks.any && !future->chain->options.stager)
-        status = future_stage_tree(future);
+    status = take_state(future, state, status);
     return saving_plan(saving, future->tree, status);
 }
 

@@ -11,6 +11,7 @@
 #include "checkpoint/save_limit.h"
 #include "checkpoint/saving.h"
 #include "plan/save_plan.h"
+#include "state/node.h"
 
 static struct dcp_collective call_of(const struct dcp_saving *saving, const char *phase)
 {
@@ -241,6 +242,14 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
         saving->how = writing_options(saving);
     metadata_init(&saving->coordinator.metadata);
     return status;
+}
+
+dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy)
+{
+    *copy = NULL;
+    if (!state)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
+    return state_copy_root(state, copy);
 }
 
 dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status)

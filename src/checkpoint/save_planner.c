@@ -27,6 +27,10 @@ dcp_status dcp_default_set_up_planner(dcp_saving *saving, dcp_state *state)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save is NULL");
     if (saving->hooks.state_taken)
         return dcp_error_set(DCP_ERR_STATE, "dcp_default_set_up_planner() was called before");
+    if (saving->copied) {
+        RETURN_IF_ERROR(saving_copy_state(state, saving->copied));
+        state = *saving->copied;
+    }
     RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
     saving->hooks.state_taken = true;
     return index_names(saving);

@@ -44,6 +44,8 @@ struct dcp_saving {
     bool limit_too_small; /* the memory limit, as found out here before writing */
     bool assigned;        /* all ranks know the session, which the coordinator has begun */
     bool visible;         /* at the coordinator: the checkpoint is */
+    dcp_state *
+        *copied; /* the state that a planner sets up with is copied to here; NULL: it stays */
     const struct staged_orders *staged; /* where the data of the orders is; NULL: in the state */
 };
 
@@ -55,6 +57,8 @@ struct staged_orders {
 
 /* Takes the options; on failure the group can be used all the same. */
 dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given);
+/* A tree of the save's own. On failure *copy is NULL. */
+dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy);
 /* The first steps, without progress; in the second one ranks meet, whatever the status. */
 dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state);
 dcp_status saving_plan_local(struct dcp_saving *saving);

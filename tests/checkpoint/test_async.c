@@ -225,59 +225,6 @@ static void a_stager_of_ones_own(void **state)
 
 /* ---- what else a save can have ---- */
 
-static int finished;
-
-static dcp_status note_plan(void *context, dcp_saving *saving, const dcp_save_plan *plan)
-{
-    (void)context, (void)saving, (void)plan;
-    finished++;
-    return DCP_OK;
-}
-
-static dcp_status set_up(void *context, dcp_saving *saving, dcp_state *state,
-                         const dcp_storage_meta *storage_meta, bool is_coordinator)
-{
-    (void)context, (void)storage_meta, (void)is_coordinator;
-    return dcp_default_set_up_planner(saving, state);
-}
-
-static void planners_see_copies(void **state)
-{
-    struct model model;
-    dcp_save_planner planner = {.size_of = sizeof planner, .finish_plan = note_plan};
-    dcp_save_chain_options how = {.staging = DCP_STAGING_OVERLAPPED};
-    dcp_save_options options = {.planner = &planner, .progress = wait_while_held};
-    dcp_future *future;
-    make_model(&model, 0, 1, 1);
-    must(dcp_save_chain_new(&how, &options.chain));
-    hold(true);
-    must(begin(&model, 1, path_in(state, "a"), &options, &future));
-    must(dcp_future_wait_staged(future, WAIT));
-    fill(&model, 2);
-    hold(false);
-    must(dcp_future_wait(future, WAIT));
-    must(check(path_in(state, "a"), 1));
-    assert_int_equal(finished, 1);
-    dcp_future_free(future);
-    planner.set_up_planner = set_up;
-    must_fail(begin(&model, 1, path_in(state, "b"), &options, &future), DCP_ERR_UNSUPPORTED,
-              "set_up_planner");
-    planner.set_up_planner = NULL;
-    dcp_save_chain_free(options.chain);
-
-    how.staging_limit = 300000;
-    must(dcp_save_chain_new(&how, &options.chain));
-    must_fail(begin(&model, 1, path_in(state, "b"), &options, &future), DCP_ERR_UNSUPPORTED,
-              "staging_limit is less than");
-    dcp_save_chain_free(options.chain);
-    how = (dcp_save_chain_options){.retries = 1};
-    must(dcp_save_chain_new(&how, &options.chain));
-    must_fail(begin(&model, 1, path_in(state, "b"), &options, &future), DCP_ERR_UNSUPPORTED,
-              "no retries");
-    dcp_save_chain_free(options.chain);
-    free(model.shard);
-}
-
 static int64_t counter;
 
 static dcp_status give_counter(void *context, dcp_state *into)
@@ -477,7 +424,6 @@ int main(void)
         TEST(without_a_chain),
         TEST(a_chain_has_one_save_at_a_time),
         TEST(a_stager_of_ones_own),
-        TEST(planners_see_copies),
         TEST(stateful_entries_are_asked_once),
         TEST(plans_are_reused),
         TEST(ranks_save_together),

@@ -33,22 +33,27 @@ def check(state, prefix="", dtype=torch.float32, flat=False):
     assert get(f"{prefix}train", "step") == 1000
 
 
-def main(directory):
-    check(load(f"{directory}/rename_on_save"), prefix="foo_")
-    check(load(f"{directory}/half_on_save"), dtype=torch.float16)
-    check(load(f"{directory}/balance_writes"))
-    writers = {info.relative_path.split("_")[2] for index, info in metadata(f"{directory}/balance_writes").storage_data.items()
+def check_examples(prefix):
+    """Those that save; their names follow the prefix."""
+    check(load(f"{prefix}rename_on_save"), prefix="foo_")
+    check(load(f"{prefix}half_on_save"), dtype=torch.float16)
+    check(load(f"{prefix}balance_writes"))
+    writers = {info.relative_path.split("_")[2] for index, info in metadata(f"{prefix}balance_writes").storage_data.items()
                if index.fqn != "model.weight"}
     assert writers == {"0", "1"}, writers
 
-    check(load(f"{directory}/extra_data"), flat=True)
-    told = metadata(f"{directory}/extra_data").planner_data
+    check(load(f"{prefix}extra_data"), flat=True)
+    told = metadata(f"{prefix}extra_data").planner_data
     assert told == [f"per-rank-data of rank {rank}" for rank in range(4)], told
 
-    check(load(f"{directory}/object_per_item"))
-    places = [info.relative_path for info in metadata(f"{directory}/object_per_item").storage_data.values()]
+    check(load(f"{prefix}object_per_item"))
+    places = [info.relative_path for info in metadata(f"{prefix}object_per_item").storage_data.values()]
     assert len(set(places)) == len(places) and all(place.startswith("item-") for place in places), places
 
+
+def main(directory):
+    check_examples(f"{directory}/")
+    check_examples(f"{directory}/async_")
     state = load(f"{directory}/unflattened")
     assert set(state) == {"model", "plain", "step"}, state
     assert metadata(f"{directory}/unflattened").planner_data is None
