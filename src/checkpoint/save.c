@@ -137,11 +137,22 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     return status;
 }
 
+/* Whether planning knows where everything will lie. */
+static bool is_placed(const struct dcp_saving *saving)
+{
+    return saving->options.compression == DCP_COMPRESSION_NONE &&
+           !saving->hooks.writer.write_data && !saving->hooks.writer.finish;
+}
+
 dcp_status saving_write(struct dcp_saving *saving)
 {
     bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
     RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING,
                                            shard_files_content(&saving->orders, zstd), DCP_OK));
+    /* While the other ranks write already, so that nobody waits for it in the end. */
+    if (saving->coordinates && is_placed(saving))
+        RETURN_IF_ERROR(
+            save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options));
     return saving->hooks.any ? save_hooks_write(saving)
                              : saving_write_files(saving, &saving->results);
 }
@@ -156,6 +167,7 @@ static void clean_up(struct dcp_saving *saving)
     struct error_story story;
 
     error_save(&story);
+    save_commit_drop(&saving->coordinator.commit);
     dcp_status vain =
         saving->visible ? dcp_error_set(DCP_ERR_STATE, "the checkpoint is visible") : DCP_OK;
     vain = saving_agree(saving, "asking whether a failed save is visible", vain);
@@ -197,11 +209,9 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
 {
     status = operation_enter(&saving->operation, DCP_PHASE_COMMIT, status);
-    bool told = saving->options.compression == DCP_COMPRESSION_NONE &&
-                !saving->hooks.writer.write_data && !saving->hooks.writer.finish;
-
-    status = told ? saving_agree(saving, "waiting for all ranks to have written", status)
-                  : gather_results(saving, status);
+    status = is_placed(saving)
+                 ? saving_agree(saving, "waiting for all ranks to have written", status)
+                 : gather_results(saving, status);
     if (saving->coordinates && status == DCP_OK)
         status = saving->hooks.writer.finish
                      ? save_hooks_finish(saving)

@@ -176,23 +176,33 @@ dcp_status save_coordinator_measure(const struct save_coordinator *coordinator,
     return status;
 }
 
-dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
-                                   const struct save_session *session,
-                                   const dcp_save_options *options, bool *visible)
+dcp_status save_coordinator_prepare(struct save_coordinator *coordinator,
+                                    const struct save_session *session,
+                                    const dcp_save_options *options)
 {
     struct buffer encoded;
     char *json = NULL;
 
-    *visible = false;
     buffer_init(&encoded, 0);
     dcp_status status = encode(coordinator, options, &encoded, &json);
     if (status == DCP_OK)
-        status = save_session_commit(session, encoded.data, encoded.size, json, visible);
-    if (status == DCP_OK)
-        save_session_sweep(session, &coordinator->metadata);
+        status =
+            save_commit_prepare(&coordinator->commit, session, encoded.data, encoded.size, json);
     dcp_text_free(json);
     buffer_free(&encoded);
     return status;
+}
+
+dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
+                                   const struct save_session *session,
+                                   const dcp_save_options *options, bool *visible)
+{
+    *visible = false;
+    if (!save_commit_is_prepared(&coordinator->commit))
+        RETURN_IF_ERROR(save_coordinator_prepare(coordinator, session, options));
+    RETURN_IF_ERROR(save_commit_publish(&coordinator->commit, visible));
+    save_session_sweep(session, &coordinator->metadata);
+    return DCP_OK;
 }
 
 void save_coordinator_free(struct save_coordinator *coordinator)

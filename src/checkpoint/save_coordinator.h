@@ -14,6 +14,7 @@ struct save_coordinator {
     struct buffer *assignments; /* one per rank: where to write what */
     int rank_count;
     uint64_t content; /* bytes of data in all ranks' files */
+    struct save_commit commit;
 };
 
 /* Begins the session and decides who writes what: makes all ranks' assignments, or, if own is not
@@ -43,8 +44,12 @@ dcp_status save_coordinator_measure(const struct save_coordinator *coordinator,
 dcp_status save_coordinator_place(struct save_coordinator *coordinator,
                                   const struct group_messages *results);
 
-/* Makes the checkpoint visible. *visible: whether .metadata was renamed into place, also when that
- * was followed by a failure; then the files must stay. */
+/* Writes the metadata under a temporary name, when it says where everything lies. */
+dcp_status save_coordinator_prepare(struct save_coordinator *coordinator,
+                                    const struct save_session *session,
+                                    const dcp_save_options *options);
+/* Makes the checkpoint visible, prepared or not. *visible: whether .metadata was renamed into
+ * place, also when that was followed by a failure; then the files must stay. */
 dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
                                    const struct save_session *session,
                                    const dcp_save_options *options, bool *visible);

@@ -7,19 +7,8 @@
 #include "storage/directory.h"
 #include "storage/shard_writer.h"
 
-/* A commit on its way. */
-struct commit {
-    const struct save_session *session;
-    char *metadata;
-    char *metadata_temporary;
-    char *json;
-    char *json_temporary;
-    bool json_placed; /* metadata.json is in place, ahead of .metadata */
-};
-
-static dcp_status make_paths(struct commit *commit)
+static dcp_status make_paths(struct save_commit *commit, const char *path)
 {
-    const char *path = commit->session->path;
     commit->metadata = file_path_join(path, METADATA_NAME);
     commit->metadata_temporary = file_path_join(path, METADATA_TEMPORARY_NAME);
     commit->json = file_path_join(path, JSON_NAME);
@@ -28,14 +17,6 @@ static dcp_status make_paths(struct commit *commit)
         !commit->json_temporary)
         return error_no_memory(strlen(path) + sizeof JSON_TEMPORARY_NAME, "paths of a commit");
     return DCP_OK;
-}
-
-static void free_paths(struct commit *commit)
-{
-    memory_release(commit->metadata);
-    memory_release(commit->metadata_temporary);
-    memory_release(commit->json);
-    memory_release(commit->json_temporary);
 }
 
 /* Under a name that an interrupted save may have left behind. */
@@ -53,25 +34,10 @@ static bool is_gone(const struct file_ops *ops, const char *path)
     return file_look(ops, path, &information) == DCP_ERR_NOT_FOUND;
 }
 
-/* Writes everything, and places metadata.json if no older checkpoint could be left with it. */
-static dcp_status prepare(struct commit *commit, const void *metadata, size_t metadata_size,
-                          const char *json)
-{
-    const struct save_session *session = commit->session;
-    if (json)
-        RETURN_IF_ERROR(write_temporary(session, commit->json_temporary, json, strlen(json)));
-    RETURN_IF_ERROR(write_temporary(session, commit->metadata_temporary, metadata, metadata_size));
-    if (json && !session->replaces) {
-        RETURN_IF_ERROR(file_rename(session->ops, commit->json_temporary, commit->json));
-        commit->json_placed = true;
-    }
-    return DCP_OK;
-}
-
 /* After a failure. In a directory that was no checkpoint before, none is left to be seen, and if
  * .metadata comes back with a power cut all the same, its shards are there. An older checkpoint
  * that was replaced cannot be called back. */
-static void take_back(struct commit *commit, bool visible)
+static void take_back(const struct save_commit *commit, bool json_placed, bool visible)
 {
     const struct save_session *session = commit->session;
     struct error_story story;
@@ -80,13 +46,52 @@ static void take_back(struct commit *commit, bool visible)
     file_unlink(session->ops, commit->json_temporary, true);
     if (visible && !session->replaces)
         file_unlink(session->ops, commit->metadata, true);
-    if (commit->json_placed)
+    if (json_placed)
         file_unlink(session->ops, commit->json, true);
     error_restore(&story);
 }
 
+static void free_commit(struct save_commit *commit)
+{
+    memory_release(commit->metadata);
+    memory_release(commit->metadata_temporary);
+    memory_release(commit->json);
+    memory_release(commit->json_temporary);
+    *commit = (struct save_commit){0};
+}
+
+dcp_status save_commit_prepare(struct save_commit *commit, const struct save_session *session,
+                               const void *metadata, size_t metadata_size, const char *json)
+{
+    *commit = (struct save_commit){.session = session, .has_json = json != NULL};
+    dcp_status status = make_paths(commit, session->path);
+    if (status == DCP_OK) {
+        if (json)
+            status = write_temporary(session, commit->json_temporary, json, strlen(json));
+        if (status == DCP_OK)
+            status = write_temporary(session, commit->metadata_temporary, metadata, metadata_size);
+        if (status != DCP_OK)
+            take_back(commit, false, false);
+    }
+    if (status != DCP_OK)
+        free_commit(commit);
+    return status;
+}
+
+bool save_commit_is_prepared(const struct save_commit *commit)
+{
+    return commit->session != NULL;
+}
+
+void save_commit_drop(struct save_commit *commit)
+{
+    if (commit->session)
+        take_back(commit, false, false);
+    free_commit(commit);
+}
+
 /* The checkpoint is committed: what fails from here on is not worth failing the save. */
-static void place_json(struct commit *commit)
+static void place_json(const struct save_commit *commit)
 {
     const struct save_session *session = commit->session;
     dcp_status status = file_rename(session->ops, commit->json_temporary, commit->json);
@@ -98,7 +103,7 @@ static void place_json(struct commit *commit)
     }
 }
 
-static dcp_status place_metadata(struct commit *commit, bool *visible)
+static dcp_status place_metadata(const struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
     dcp_status status = file_rename(session->ops, commit->metadata_temporary, commit->metadata);
@@ -113,21 +118,23 @@ static dcp_status place_metadata(struct commit *commit, bool *visible)
     return status;
 }
 
-dcp_status save_session_commit(const struct save_session *session, const void *metadata,
-                               size_t metadata_size, const char *json, bool *visible)
+dcp_status save_commit_publish(struct save_commit *commit, bool *visible)
 {
-    struct commit commit = {.session = session};
+    const struct save_session *session = commit->session;
+    /* Ahead of .metadata where no older checkpoint could be left with it. */
+    bool ahead = commit->has_json && !session->replaces;
+    dcp_status status = DCP_OK;
+
     *visible = false;
-    dcp_status status = make_paths(&commit);
-    if (status == DCP_OK) {
-        status = prepare(&commit, metadata, metadata_size, json);
-        if (status == DCP_OK)
-            status = place_metadata(&commit, visible);
-        if (status != DCP_OK)
-            take_back(&commit, *visible);
-        else if (json && session->replaces)
-            place_json(&commit);
-    }
-    free_paths(&commit);
+    if (ahead)
+        status = file_rename(session->ops, commit->json_temporary, commit->json);
+    bool json_placed = ahead && status == DCP_OK;
+    if (status == DCP_OK)
+        status = place_metadata(commit, visible);
+    if (status != DCP_OK)
+        take_back(commit, json_placed, *visible);
+    else if (commit->has_json && !ahead)
+        place_json(commit);
+    free_commit(commit);
     return status;
 }

@@ -123,13 +123,29 @@ dcp_status shard_stream_write(const struct shard_source *source, const struct wr
  * this save's id; the story is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);
 
-/* Coordinator, when all ranks have written: metadata.json (json may be NULL), then .metadata by
- * rename; durable. *visible: whether the rename happened, also when a failure followed it (the
- * directory could not be synced): then the shard files must stay, and so must those of the
- * checkpoint before, which may come back after a power cut. Temporary files are removed in any
+/* A commit on its way; begins as zeros. */
+struct save_commit {
+    const struct save_session *session; /* NULL: nothing is prepared */
+    char *metadata;
+    char *metadata_temporary;
+    char *json;
+    char *json_temporary;
+    bool has_json;
+};
+
+/* Coordinator, as soon as it is known what .metadata and metadata.json (json may be NULL) will say:
+ * writes them under temporary names, durably. On failure nothing is prepared, and nothing left. */
+dcp_status save_commit_prepare(struct save_commit *commit, const struct save_session *session,
+                               const void *metadata, size_t metadata_size, const char *json);
+bool save_commit_is_prepared(const struct save_commit *commit);
+/* When all ranks have written: metadata.json, then .metadata by rename; durable. Without allocating
+ * anything. *visible: whether the rename happened, also when a failure followed it (the directory
+ * could not be synced): then the shard files must stay, and so must those of the checkpoint before,
+ * which may come back after a power cut. Nothing is left prepared, and no temporary file, in any
  * case. */
-dcp_status save_session_commit(const struct save_session *session, const void *metadata,
-                               size_t metadata_size, const char *json, bool *visible);
+dcp_status save_commit_publish(struct save_commit *commit, bool *visible);
+/* If something is prepared, it goes; the story is kept. */
+void save_commit_drop(struct save_commit *commit);
 /* Coordinator, after a commit: removes the shard files and rank-local metadata of earlier saves
  * that the new metadata does not name. Failures are logged, not reported: the checkpoint is whole.
  */

@@ -326,6 +326,7 @@ dcp_status sample_save(const struct sample *sample, const struct file_ops *ops, 
                        dcp_overwrite overwrite, bool sync)
 {
     struct save_session session;
+    struct save_commit commit;
     struct metadata metadata;
     struct buffer encoded;
     bool visible = false;
@@ -340,7 +341,9 @@ dcp_status sample_save(const struct sample *sample, const struct file_ops *ops, 
         status = metadata_encode(&metadata, &encoded);
     if (status == DCP_OK)
         status =
-            save_session_commit(&session, encoded.data, encoded.size, "{\"saved\": 1}", &visible);
+            save_commit_prepare(&commit, &session, encoded.data, encoded.size, "{\"saved\": 1}");
+    if (status == DCP_OK)
+        status = save_commit_publish(&commit, &visible);
     if (status == DCP_OK)
         save_session_sweep(&session, &metadata);
     for (int rank = 0; status != DCP_OK && wrote && !visible && rank < sample->ranks; rank++)

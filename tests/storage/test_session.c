@@ -23,11 +23,19 @@ static struct save_session begin(const char *path, dcp_overwrite overwrite)
     return session;
 }
 
+static dcp_status prepare_and_publish(const struct save_session *session, const char *metadata,
+                                      const char *json, bool *visible)
+{
+    struct save_commit commit;
+    *visible = false;
+    RETURN_IF_ERROR(save_commit_prepare(&commit, session, metadata, strlen(metadata), json));
+    return save_commit_publish(&commit, visible);
+}
+
 static void commit(struct save_session *session, const char *metadata, const char *json)
 {
     bool visible;
-    assert_int_equal(save_session_commit(session, metadata, strlen(metadata), json, &visible),
-                     DCP_OK);
+    assert_int_equal(prepare_and_publish(session, metadata, json, &visible), DCP_OK);
     assert_true(visible);
 }
 
@@ -243,7 +251,7 @@ static void check_failed_commit(const char *path, enum failing how, const char *
     bool visible = !expect_visible;
     failing = how;
     failing_at = where;
-    assert_int_equal(save_session_commit(&session, "new", 3, "{}", &visible), DCP_ERR_IO);
+    assert_int_equal(prepare_and_publish(&session, "new", "{}", &visible), DCP_ERR_IO);
     assert_int_equal(visible, expect_visible);
     assert_string_equal(scratch_list(path), left);
     save_session_free(&session);
@@ -278,8 +286,24 @@ static void a_failure_after_the_commit_is_none(void **state)
     struct save_session session = begin_failing(*state);
     failing = FAIL_RENAME;
     failing_at = "metadata.json.tmp";
-    assert_int_equal(save_session_commit(&session, "new", 3, "{}", &visible), DCP_OK);
+    assert_int_equal(prepare_and_publish(&session, "new", "{}", &visible), DCP_OK);
     assert_true(visible);
+    assert_string_equal(scratch_list(*state), ".metadata");
+    save_session_free(&session);
+}
+
+/* Prepared early, dropped late: nothing of it is left, and what is there stays. */
+static void what_is_prepared_is_not_visible(void **state)
+{
+    struct save_commit prepared = {0};
+    save_commit_drop(&prepared);
+    scratch_write(*state, ".metadata", "old", 3);
+    struct save_session session = begin_failing(*state);
+    assert_int_equal(save_commit_prepare(&prepared, &session, "new", 3, "{}"), DCP_OK);
+    assert_true(save_commit_is_prepared(&prepared));
+    assert_content(*state, ".metadata", "old");
+    save_commit_drop(&prepared);
+    assert_false(save_commit_is_prepared(&prepared));
     assert_string_equal(scratch_list(*state), ".metadata");
     save_session_free(&session);
 }
@@ -294,7 +318,7 @@ static void missing_memory_is_an_error(void **state)
         dcp_status status =
             save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REFUSE, false);
         if (status == DCP_OK) {
-            status = save_session_commit(&session, "new", 3, "{}", &visible);
+            status = prepare_and_publish(&session, "new", "{}", &visible);
             if (status != DCP_OK)
                 save_session_abandon(&session);
             save_session_free(&session);
@@ -328,6 +352,7 @@ int main(void)
         TEST(a_failed_commit_leaves_no_checkpoint),
         TEST(a_failed_commit_leaves_the_old_checkpoint),
         TEST(a_failure_after_the_commit_is_none),
+        TEST(what_is_prepared_is_not_visible),
         TEST(missing_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
