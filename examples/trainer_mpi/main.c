@@ -6,10 +6,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <dcp/mpi.h>
 
-#include "sudden_death.h"
+#include "trainers/newest_checkpoint.h"
+#include "trainers/sudden_death.h"
 #include "training.h"
 
 struct options {
@@ -106,6 +108,23 @@ static dcp_status follow_save(struct training *training, const struct options *o
     return status;
 }
 
+/* Collective: all ranks are to die. */
+static void arm_sudden_death(const struct training *training, const char *directory)
+{
+    int rank = dcp_group_rank(training->group), ranks = dcp_group_size(training->group);
+    int self = (int)getpid();
+    int *processes = calloc((size_t)ranks, sizeof *processes);
+    char path[4096];
+
+    if (!processes)
+        MPI_Abort(training->communicator, 1);
+    MPI_Gather(&self, 1, MPI_INT, processes, 1, MPI_INT, 0, training->communicator);
+    snprintf(path, sizeof path, "%s/step_%" PRId64, directory, training->step);
+    if (rank == 0 && !sudden_death_arm(path, processes, ranks))
+        MPI_Abort(training->communicator, 1);
+    free(processes);
+}
+
 static dcp_status train(struct training *training, const struct options *options)
 {
     dcp_status status = resume(training, options);
@@ -122,7 +141,7 @@ static dcp_status train(struct training *training, const struct options *options
         if (!saves || status != DCP_OK)
             continue;
         if (++saved == options->die_in_save)
-            sudden_death_arm(training->communicator, options->directory, training->step);
+            arm_sudden_death(training, options->directory);
         status = training_save(training, options->directory);
         if (status == DCP_OK && options->wait)
             status = follow_save(training, options, true);

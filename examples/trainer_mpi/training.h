@@ -39,7 +39,5 @@ dcp_status training_save(struct training *training, const char *directory);
 dcp_status training_follow_save(struct training *training, bool wait, int64_t *step);
 /* Loads DIRECTORY/step_STEP, whatever number of ranks wrote it. */
 dcp_status training_load(struct training *training, const char *directory, int64_t step);
-/* The newest step in DIRECTORY whose checkpoint is whole, -1 if there is none. */
-int64_t newest_checkpoint(const char *directory);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What of a training run goes into its checkpoints: the same tree describes it for saving and for
  * loading. */
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,36 +123,4 @@ dcp_status training_load(struct training *training, const char *directory, int64
         status = dcp_state_as_int(dcp_state_get(state, "step"), &training->step);
     dcp_state_free(state);
     return status;
-}
-
-static bool is_whole(const char *directory, const char *name)
-{
-    dcp_checkpoint *checkpoint = NULL;
-    char path[4096];
-
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    dcp_status status = dcp_open(path, &checkpoint);
-    if (status != DCP_OK)
-        printf("%s is not a checkpoint: %s\n", path, dcp_error_message());
-    dcp_close(checkpoint);
-    return status == DCP_OK;
-}
-
-int64_t newest_checkpoint(const char *directory)
-{
-    DIR *listing = opendir(directory);
-    const struct dirent *entry;
-    int64_t newest = -1;
-
-    while (listing && (entry = readdir(listing))) {
-        int64_t step = -1;
-        int end = 0;
-        bool named =
-            sscanf(entry->d_name, "step_%" SCNd64 "%n", &step, &end) == 1 && !entry->d_name[end];
-        if (named && step > newest && is_whole(directory, entry->d_name))
-            newest = step;
-    }
-    if (listing)
-        closedir(listing);
-    return newest;
 }

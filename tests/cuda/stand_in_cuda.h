@@ -20,10 +20,12 @@ void stand_in_cuda_end(void);
 
 cudaStream_t stand_in_stream_new(int device);
 void stand_in_stream_free(cudaStream_t stream);
+/* What is put into the stream next uses a block of the device: other streams' uses of it must be in
+ * a certain order with that, see stand_in_order.h. */
+void stand_in_stream_use(cudaStream_t stream, const void *memory, bool writes);
 /* Puts a function into the stream's work. */
 void stand_in_stream_run(cudaStream_t stream, void (*function)(void *), void *argument);
-/* The same, of one that writes to a block of the device: copies of it must be in a certain order
- * with it, see stand_in_order.h. */
+/* The same, of one that writes to a block of the device. */
 void stand_in_stream_write(cudaStream_t stream, void *memory, void (*function)(void *),
                            void *argument);
 /* How the priorities of streams that the library made compare: those not of the lowest. */

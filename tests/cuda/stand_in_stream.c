@@ -81,16 +81,22 @@ void stream_add(cudaStream_t stream, void (*function)(void *), void *argument)
     pthread_mutex_unlock(&stream->lock);
 }
 
-void stand_in_stream_write(cudaStream_t stream, void *memory, void (*function)(void *),
-                           void *argument)
+void stand_in_stream_use(cudaStream_t stream, const void *memory, bool writes)
 {
-    order_step(stream->number, memory, true);
-    stream_add(stream, function, argument);
+    order_step(stream->number, memory, writes);
 }
 
 void stand_in_stream_run(cudaStream_t stream, void (*function)(void *), void *argument)
 {
-    stand_in_stream_write(stream, NULL, function, argument);
+    order_step(stream->number, NULL, false);
+    stream_add(stream, function, argument);
+}
+
+void stand_in_stream_write(cudaStream_t stream, void *memory, void (*function)(void *),
+                           void *argument)
+{
+    stand_in_stream_use(stream, memory, true);
+    stand_in_stream_run(stream, function, argument);
 }
 
 struct CUstream_st *stream_of(cudaStream_t stream)
@@ -144,11 +150,8 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *lowest, int *highest)
     return runtime_enter(__func__);
 }
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+static cudaError_t create(cudaStream_t *stream, unsigned int flags, int priority)
 {
-    cudaError_t code = runtime_enter(__func__);
-    if (code != cudaSuccess)
-        return code;
     if (flags != cudaStreamNonBlocking)
         abort();
     int device = stand_in_current();
@@ -159,6 +162,18 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flag
     runtime.hasty_streams += priority != 0;
     pthread_mutex_unlock(&runtime.lock);
     return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int flags, int priority)
+{
+    cudaError_t code = runtime_enter(__func__);
+    return code == cudaSuccess ? create(stream, flags, priority) : code;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+    cudaError_t code = runtime_enter(__func__);
+    return code == cudaSuccess ? create(stream, flags, 0) : code;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,7 @@ struct job {
     pthread_cond_t changed;
     int size, arrived, handles;
     bool split;          /* made by one */
+    bool programs;       /* made by the program that is tested, which destroys it as well */
     unsigned long round; /* that all have met */
     bool aborted;
     const unsigned char *sent[STAND_IN_RANKS_MAX];
@@ -46,12 +48,14 @@ struct ncclComm {
     int linger, lingering;
 };
 
+enum { GATHER = -1, REDUCE = -2 };
+
 struct collective {
     ncclComm_t communicator;
     const unsigned char *send;
     unsigned char *receive;
     size_t bytes;
-    int root; /* -1: all gather */
+    int root; /* GATHER, REDUCE: to all */
 };
 
 static pthread_mutex_t figures_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -100,6 +104,15 @@ void stand_in_nccl_new(int size, ncclComm_t *communicators)
     struct job *job = job_new(size);
     for (int r = 0; r < size; r++)
         communicators[r] = communicator_new(job, r, r);
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t *communicators, int count, const int *devices)
+{
+    if (devices)
+        abort();
+    stand_in_nccl_new(count, communicators);
+    communicators[0]->job->programs = true;
+    return ncclSuccess;
 }
 
 void stand_in_nccl_abort(ncclComm_t communicator)
@@ -208,6 +221,35 @@ static void ran(ncclComm_t communicator)
     pthread_mutex_unlock(&job->lock);
 }
 
+/* Of 64-bit integers; may be in place, as all have read before anyone writes. */
+static void reduce(const struct collective *collective)
+{
+    struct job *job = collective->communicator->job;
+    size_t count = collective->bytes / sizeof(int64_t);
+    int64_t *sums = calloc(count, sizeof *sums);
+    if (!sums)
+        abort();
+    for (int r = 0; r < job->size; r++)
+        for (size_t i = 0; i < count; i++)
+            sums[i] += ((const int64_t *)(const void *)job->sent[r])[i];
+    if (meet(collective->communicator))
+        memcpy(collective->receive, sums, collective->bytes);
+    free(sums);
+}
+
+static void gather_or_broadcast(const struct collective *collective)
+{
+    struct ncclComm *communicator = collective->communicator;
+    struct job *job = communicator->job;
+    size_t bytes = collective->bytes;
+    for (int r = 0; r < job->size; r++)
+        if (collective->root == GATHER && collective->receive + (size_t)r * bytes != job->sent[r])
+            memcpy(collective->receive + (size_t)r * bytes, job->sent[r], bytes);
+    if (collective->root >= 0 && collective->root != communicator->rank)
+        memcpy(collective->receive, job->sent[collective->root], bytes);
+    meet(communicator);
+}
+
 /* The kernel. */
 static void run_collective(void *argument)
 {
@@ -217,15 +259,11 @@ static void run_collective(void *argument)
     pthread_mutex_lock(&job->lock);
     job->sent[communicator->rank] = collective->send;
     pthread_mutex_unlock(&job->lock);
-    if (meet(communicator)) {
-        size_t bytes = collective->bytes;
-        for (int r = 0; r < job->size; r++)
-            if (collective->root < 0 && collective->receive + (size_t)r * bytes != job->sent[r])
-                memcpy(collective->receive + (size_t)r * bytes, job->sent[r], bytes);
-        if (collective->root >= 0 && collective->root != communicator->rank)
-            memcpy(collective->receive, job->sent[collective->root], bytes);
-        meet(communicator);
-    }
+    bool met = meet(communicator);
+    if (met && collective->root == REDUCE)
+        reduce(collective);
+    else if (met)
+        gather_or_broadcast(collective);
     ran(communicator);
     free(collective);
 }
@@ -243,6 +281,8 @@ static ncclResult_t begin(ncclComm_t communicator, const char *name, const void 
         free(collective);
         return code;
     }
+    stand_in_stream_use(stream, send, false);
+    stand_in_stream_use(stream, receive, true);
     run_in(communicator, stream, run_collective, collective);
     communicator->lingering = communicator->linger;
     return communicator->linger > 0 ? ncclInProgress : ncclSuccess;
@@ -253,7 +293,15 @@ ncclResult_t ncclAllGather(const void *send, void *receive, size_t count, ncclDa
 {
     if (type != ncclUint8)
         abort();
-    return begin(communicator, __func__, send, receive, count, -1, stream);
+    return begin(communicator, __func__, send, receive, count, GATHER, stream);
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t operation, ncclComm_t communicator, cudaStream_t stream)
+{
+    if (type != ncclInt64 || operation != ncclSum)
+        abort();
+    return begin(communicator, __func__, send, receive, count * sizeof(int64_t), REDUCE, stream);
 }
 
 ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type,
@@ -340,6 +388,7 @@ ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int p
         abort();
     grouped->communicator = communicator;
     grouped->stream = stream;
+    stand_in_stream_use(stream, send, false);
     grouped->sent[peer] = (struct message){stand_in_bytes((void *)send), count};
     return grouped->code = enter(communicator, __func__);
 }
@@ -351,6 +400,7 @@ ncclResult_t ncclRecv(void *receive, size_t count, ncclDataType_t type, int peer
         abort();
     grouped->communicator = communicator;
     grouped->stream = stream;
+    stand_in_stream_use(stream, receive, true);
     grouped->received[peer].bytes = stand_in_bytes(receive);
     grouped->received[peer].size = count;
     return grouped->code = enter(communicator, __func__);
@@ -476,9 +526,9 @@ static void leave(ncclComm_t communicator)
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator)
 {
-    if (!communicator->job->split || communicator->running != 0)
+    if ((!communicator->job->split && !communicator->job->programs) || communicator->running != 0)
         abort();
-    count(-1, 0, 0);
+    count(communicator->job->split ? -1 : 0, 0, 0);
     leave(communicator);
     return ncclSuccess;
 }
@@ -524,5 +574,5 @@ const char *ncclGetErrorString(ncclResult_t code)
 
 const char *ncclGetLastError(ncclComm_t communicator)
 {
-    return communicator->rank == 0 ? "the stand-in's own words" : "";
+    return communicator && communicator->rank == 0 ? "the stand-in's own words" : "";
 }

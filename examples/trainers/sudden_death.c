@@ -13,7 +13,7 @@
 
 static struct {
     char path[4096]; /* of the checkpoint that is not to be finished */
-    int *processes;  /* one for each rank */
+    int *processes;
     int count;
 } death;
 
@@ -43,23 +43,20 @@ static void *wait_and_kill(void *unused)
 {
     while (!half_written())
         ;
-    for (int r = death.count - 1; r >= 0; r--)
-        kill(death.processes[r], SIGKILL);
+    for (int i = death.count - 1; i >= 0; i--)
+        kill(death.processes[i], SIGKILL);
     return unused;
 }
 
-void sudden_death_arm(MPI_Comm communicator, const char *directory, long long step)
+bool sudden_death_arm(const char *checkpoint, const int *processes, int count)
 {
     pthread_t watcher;
-    int rank, self = (int)getpid();
 
-    MPI_Comm_rank(communicator, &rank);
-    MPI_Comm_size(communicator, &death.count);
-    snprintf(death.path, sizeof death.path, "%s/step_%lld", directory, step);
-    death.processes = calloc((size_t)death.count, sizeof(int));
+    snprintf(death.path, sizeof death.path, "%s", checkpoint);
+    death.count = count;
+    death.processes = malloc((size_t)count * sizeof *processes);
     if (!death.processes)
-        MPI_Abort(communicator, 1);
-    MPI_Gather(&self, 1, MPI_INT, death.processes, 1, MPI_INT, 0, communicator);
-    if (rank == 0 && pthread_create(&watcher, NULL, wait_and_kill, NULL) != 0)
-        MPI_Abort(communicator, 1);
+        return false;
+    memcpy(death.processes, processes, (size_t)count * sizeof *processes);
+    return pthread_create(&watcher, NULL, wait_and_kill, NULL) == 0;
 }
