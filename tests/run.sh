@@ -39,7 +39,7 @@ step_docs() {
 
 step_clang() {
     build clang || return 1
-    sources src | grep '\.c$' | xargs run-clang-tidy -quiet -p build/clang -j "$jobs" >build/clang-tidy.log 2>&1 || {
+    sources src examples tests/bench | grep '\.c$' | xargs run-clang-tidy -quiet -p build/clang -j "$jobs" >build/clang-tidy.log 2>&1 || {
         grep -E 'error:|warning:' build/clang-tidy.log
         return 1
     }

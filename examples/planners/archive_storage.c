@@ -52,14 +52,13 @@ static dcp_status list_members(struct archive *archive, const char *path)
     return DCP_OK;
 }
 
-static dcp_status find(const struct archive *archive, const char *name, const struct member **found)
+static const struct member *find(const struct archive *archive, const char *name)
 {
-    for (int i = 0; i < archive->count; i++) {
-        *found = &archive->members[i];
-        if (strcmp(name, (*found)->name) == 0)
-            return DCP_OK;
-    }
-    return dcp_error_set(DCP_ERR_NOT_FOUND, "the archive has no %s", name);
+    for (int i = 0; i < archive->count; i++)
+        if (strcmp(name, archive->members[i].name) == 0)
+            return &archive->members[i];
+    dcp_error_set(DCP_ERR_NOT_FOUND, "the archive has no %s", name);
+    return NULL;
 }
 
 /* ---- the reader ---- */
@@ -84,11 +83,11 @@ static dcp_status reset(void *context, const char *id)
 
 static dcp_status stored_size(void *context, const char *location, uint64_t *size)
 {
-    const struct member *member = NULL;
-    dcp_status status = find(context, location, &member);
-    if (status == DCP_OK)
-        *size = member->size;
-    return status;
+    const struct member *member = find(context, location);
+    if (!member)
+        return DCP_ERR_NOT_FOUND;
+    *size = member->size;
+    return DCP_OK;
 }
 
 /* Several threads may be here. */
@@ -96,10 +95,9 @@ static dcp_status read_range(void *context, const char *location, uint64_t offse
                              void *bytes, size_t *done)
 {
     const struct archive *archive = context;
-    const struct member *member = NULL;
-    dcp_status status = find(archive, location, &member);
-    if (status != DCP_OK)
-        return status;
+    const struct member *member = find(archive, location);
+    if (!member)
+        return DCP_ERR_NOT_FOUND;
     ssize_t result = pread(archive->descriptor, bytes, size, (off_t)(member->offset + offset));
     if (result < 0)
         return dcp_error_set(DCP_ERR_IO, "cannot read %s in the archive", location);

@@ -15,8 +15,10 @@ static bool is_replicated(const dcp_write_item *item)
 static dcp_status take_out(dcp_save_plan *plan, dcp_write_item *taken, size_t *taken_count)
 {
     size_t count = dcp_save_plan_count(plan), kept = 0;
-    dcp_write_item *items = calloc(count, sizeof *items);
-    dcp_status status = items ? DCP_OK : dcp_error_set(DCP_ERR_NO_MEMORY, "items of a plan");
+    dcp_write_item *items = calloc(count + 1, sizeof *items);
+    dcp_status status = DCP_OK;
+    if (!items)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "items of a plan");
     for (size_t i = 0; i < count && status == DCP_OK; i++) {
         dcp_write_item item;
         status = dcp_save_plan_item(plan, i, &item);
@@ -37,8 +39,10 @@ static dcp_status create_global_plan(void *context, dcp_saving *saving, dcp_save
 {
     (void)context;
     size_t taken_count = 0;
-    dcp_write_item *taken = calloc(dcp_save_plan_count(plans[0]), sizeof *taken);
-    dcp_status status = taken ? DCP_OK : dcp_error_set(DCP_ERR_NO_MEMORY, "items of a plan");
+    dcp_write_item *taken = calloc(dcp_save_plan_count(plans[0]) + 1, sizeof *taken);
+    dcp_status status = DCP_OK;
+    if (!taken)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "items of a plan");
     for (int rank = 0; rank < plan_count && status == DCP_OK; rank++)
         status = take_out(plans[rank], rank == 0 ? taken : NULL, &taken_count);
     for (size_t i = 0; i < taken_count && status == DCP_OK; i++)

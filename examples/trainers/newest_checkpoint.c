@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "newest_checkpoint.h"
 
+#include <ctype.h>
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <dcp.h>
 
@@ -21,6 +23,18 @@ static bool is_whole(const char *directory, const char *name)
     return status == DCP_OK;
 }
 
+/* Of step_1000: 1000; of other names: -1. */
+static int64_t step_of(const char *name)
+{
+    static const char prefix[] = "step_";
+    const size_t length = sizeof prefix - 1;
+    char *end;
+    if (strncmp(name, prefix, length) != 0 || !isdigit((unsigned char)name[length]))
+        return -1;
+    long long step = strtoll(name + length, &end, 10);
+    return *end ? -1 : step;
+}
+
 int64_t newest_checkpoint(const char *directory)
 {
     DIR *listing = opendir(directory);
@@ -28,11 +42,8 @@ int64_t newest_checkpoint(const char *directory)
     int64_t newest = -1;
 
     while (listing && (entry = readdir(listing))) {
-        int64_t step = -1;
-        int end = 0;
-        bool named =
-            sscanf(entry->d_name, "step_%" SCNd64 "%n", &step, &end) == 1 && !entry->d_name[end];
-        if (named && step > newest && is_whole(directory, entry->d_name))
+        int64_t step = step_of(entry->d_name);
+        if (step > newest && is_whole(directory, entry->d_name))
             newest = step;
     }
     if (listing)

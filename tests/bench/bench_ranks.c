@@ -243,7 +243,7 @@ int main(int argc, char **argv)
 
     if (argc != 4)
         errx(2, "usage: bench_ranks RANKS TENSORS COLUMNS");
-    int ranks = atoi(argv[1]);
+    int ranks = (int)strtol(argv[1], NULL, 10);
     struct shared_memory *shared = shared_memory_new(ranks);
     if (ranks < 1 || ranks > MOST_RANKS || !shared || pipe(answers) != 0)
         errx(1, "cannot start %d ranks", ranks);

@@ -5,6 +5,8 @@
 #include <err.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,11 +109,13 @@ void disk_cool(const char *directory)
 
 unsigned long long disk_bytes_read(void)
 {
-    unsigned long long bytes = 0;
+    static const char field[] = "rchar: ";
+    char line[64];
     FILE *counters = fopen("/proc/self/io", "r");
 
-    if (!counters || fscanf(counters, "rchar: %llu", &bytes) != 1)
+    if (!counters || !fgets(line, sizeof line, counters) ||
+        strncmp(line, field, sizeof field - 1) != 0)
         err(1, "/proc/self/io");
     fclose(counters);
-    return bytes;
+    return strtoull(line + sizeof field - 1, NULL, 10);
 }

@@ -4,16 +4,19 @@
 #include <err.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 unsigned long long memory_peak(void)
 {
+    static const char field[] = "VmHWM:";
     unsigned long long kibibytes = 0;
     char line[128];
     FILE *status = fopen("/proc/self/status", "r");
 
-    while (status && fgets(line, sizeof line, status) &&
-           sscanf(line, "VmHWM: %llu kB", &kibibytes) != 1)
-        ;
+    while (status && kibibytes == 0 && fgets(line, sizeof line, status))
+        if (strncmp(line, field, sizeof field - 1) == 0)
+            kibibytes = strtoull(line + sizeof field - 1, NULL, 10);
     if (!status || kibibytes == 0)
         errx(1, "/proc/self/status does not tell the memory in use");
     fclose(status);
