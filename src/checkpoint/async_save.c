@@ -22,6 +22,9 @@ static bool listen(void *context, const dcp_progress *told)
 static dcp_status run_stager(dcp_future *future, const dcp_state *state)
 {
     const dcp_stager *stager = future->chain->options.stager;
+    if (!state)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
+    RETURN_IF_ERROR(dcp_state_status(state));
     future->tree = dcp_state_new();
     if (!future->tree)
         return DCP_ERR_NO_MEMORY;

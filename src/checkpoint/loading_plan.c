@@ -15,6 +15,9 @@ static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
     const dcp_storage_reader *storage = &loading->storage;
     bool coordinates = loading->parts.coordinates;
 
+    /* A planner may make another state of one that was not built as a whole. */
+    if (state)
+        RETURN_IF_ERROR(dcp_state_status(state));
     error_clear();
     if (planner->set_up_planner)
         RETURN_IF_ERROR(hook_status(

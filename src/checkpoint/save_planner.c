@@ -79,6 +79,9 @@ dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state)
     const dcp_save_planner *planner = &saving->hooks.planner;
     const dcp_storage_meta *meta = &saving->hooks.storage_meta;
     RETURN_IF_ERROR(begin_writer(saving));
+    /* A planner may make another state of one that was not built as a whole. */
+    if (state)
+        RETURN_IF_ERROR(dcp_state_status(state));
     error_clear();
     dcp_status status = planner->set_up_planner
                             ? hook_status(planner->set_up_planner(planner->context, saving, state,

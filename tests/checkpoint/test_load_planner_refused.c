@@ -171,6 +171,27 @@ static void failures_without_a_story_get_one(void **state)
                    DCP_ERR_DEVICE, "hook prepare_global_plan: it snows");
 }
 
+static dcp_status load_another(void *context, dcp_loading *loading, dcp_state *state,
+                               const dcp_checkpoint *metadata, bool is_coordinator)
+{
+    (void)state, (void)metadata, (void)is_coordinator;
+    return dcp_default_set_up_load_planner(loading, context);
+}
+
+static void states_that_were_not_built_as_a_whole_are_refused(void **state)
+{
+    dcp_state *broken = dcp_state_new(), *other = dcp_state_new();
+    const dcp_load_planner planner = {
+        .size_of = sizeof planner, .context = other, .set_up_planner = load_another};
+    const dcp_load_options options = {.planner = &planner};
+    must(dcp_state_int(broken, "step", 1));
+    must_fail(dcp_state_int(broken, "step", 2), DCP_ERR_DUPLICATE, "step");
+    must_fail(dcp_load(broken, path_in(state, "c"), &options, NULL), DCP_ERR_DUPLICATE,
+              "the key \"step\" is in the dict already");
+    dcp_state_free(broken);
+    dcp_state_free(other);
+}
+
 /* ---- plans that make no sense ---- */
 
 /* What a hook does to the item that is about w, or to the plan around it. */
@@ -540,6 +561,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_hears_of_a_hook_that_fails),
         cmocka_unit_test(failures_without_a_story_get_one),
+        cmocka_unit_test(states_that_were_not_built_as_a_whole_are_refused),
         cmocka_unit_test(plans_that_make_no_sense_are_refused),
         cmocka_unit_test(plans_say_what_is_wrong_with_a_call),
         cmocka_unit_test(destinations_that_make_no_sense_are_refused),

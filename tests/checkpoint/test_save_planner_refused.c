@@ -139,6 +139,29 @@ static void tells_every_rank_of_a_hook_that_fails(void **state)
         expect_failure(state, &cases[i].trial, 3, cases[i].status, cases[i].story);
 }
 
+static dcp_status save_another(void *context, dcp_saving *saving, dcp_state *state,
+                               const dcp_storage_meta *storage_meta, bool is_coordinator)
+{
+    (void)state, (void)storage_meta, (void)is_coordinator;
+    return dcp_default_set_up_planner(saving, context);
+}
+
+/* What could not be added to it is missing in what a planner makes of it, too. */
+static void refuses_states_that_were_not_built_as_a_whole(void **state)
+{
+    dcp_state *broken = dcp_state_new(), *other = dcp_state_new();
+    dcp_save_planner planner = {
+        .size_of = sizeof planner, .context = other, .set_up_planner = save_another};
+    const dcp_save_options options = {.planner = &planner};
+    must(dcp_state_int(broken, "step", 1));
+    must_fail(dcp_state_int(broken, "step", 2), DCP_ERR_DUPLICATE, "step");
+    must_fail(dcp_save(broken, path_in(state, "a"), &options), DCP_ERR_DUPLICATE,
+              "the key \"step\" is in the dict already");
+    assert_int_not_equal(access(path_in(state, "a"), F_OK), 0);
+    dcp_state_free(broken);
+    dcp_state_free(other);
+}
+
 /* ---- ranks that differ ---- */
 
 static void without_planner(struct trial *trial, int rank)
@@ -438,6 +461,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
     const struct CMUnitTest tests[] = {
         TEST(tells_every_rank_of_a_hook_that_fails),
+        TEST(refuses_states_that_were_not_built_as_a_whole),
         TEST(wants_the_same_hooks_on_all_ranks),
         TEST(refuses_nonsense_in_local_plans),
         TEST(refuses_nonsense_in_global_plans),

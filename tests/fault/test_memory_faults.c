@@ -97,6 +97,30 @@ static void test_asynchronous(void **state)
     version_save_course(VERSION_AT_ONCE);
 }
 
+/* Every hook that there is, and a storage of one's own. */
+static void test_hooks(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_save_hooked(VERSION_BY_HOOKS);
+    for (int course = VERSION_AT_ONCE; course <= VERSION_IN_BACKGROUND; course++) {
+        version_save_course((enum version_course)course);
+        loop_over_saves(false);
+        loop_over_saves(true);
+    }
+    version_save_course(VERSION_AT_ONCE);
+    version_save_hooked(VERSION_OWN_STORAGE);
+    loop_over_saves(false);
+    loop_over_saves(true);
+    version_save_hooked(VERSION_WITHOUT_HOOKS);
+    for (int how = VERSION_BY_HOOKS; how <= VERSION_OWN_STORAGE; how++) {
+        version_load_hooked((enum version_hooked)how);
+        loop_over_loads(false);
+        loop_over_loads(true);
+    }
+    version_load_hooked(VERSION_WITHOUT_HOOKS);
+}
+
 static void test_loads(void **state)
 {
     (void)state;
@@ -107,10 +131,9 @@ static void test_loads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_saves),
-        cmocka_unit_test(test_loads),
-        cmocka_unit_test(test_compressed),
-        cmocka_unit_test(test_asynchronous),
+        cmocka_unit_test(test_saves),      cmocka_unit_test(test_loads),
+        cmocka_unit_test(test_compressed), cmocka_unit_test(test_asynchronous),
+        cmocka_unit_test(test_hooks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,6 +32,7 @@ static const struct simulated_fault ways[] = {
 #define FEW_WAYS 2
 
 static long stride = 1;
+static bool own_storage; /* files are not the library's */
 
 /* Short reads and writes always are; interruptions where the system call says that they happen. */
 static bool is_harmless(const struct simulated_fault *way, const char *operation)
@@ -89,7 +90,7 @@ static bool save_with_fault(const struct simulated_file_system *before, int old,
     /* A retry works, and leaves no more files than a save that never failed. */
     if (version_save(after, 3, size) != DCP_OK || version_find(after) != 3)
         fail_with(fs, fault.operation, "the retry failed", version_find(after));
-    assert_int_equal(version_count_files(after), size);
+    assert_int_equal(version_count_files(after), own_storage ? 0 : size);
     simulated_free(after);
     simulated_free(fs);
     return reached;
@@ -157,6 +158,33 @@ static void test_asynchronous_save(void **state)
     version_save_course(VERSION_COMMITS_WHEN_WAITED);
     loop_over_faults(1, 3);
     version_save_course(VERSION_AT_ONCE);
+}
+
+/* Every hook that there is calls what the library does, whose failures come out of them. */
+static void test_hooked_save(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_save_hooked(VERSION_BY_HOOKS);
+    loop_over_faults(VERSION_NONE, 1);
+    loop_over_faults(1, 3);
+    version_save_course(VERSION_IN_BACKGROUND);
+    loop_over_faults(1, 3);
+    version_save_course(VERSION_AT_ONCE);
+    version_save_hooked(VERSION_WITHOUT_HOOKS);
+}
+
+/* Files of one's own beside the library's .metadata. */
+static void test_save_into_own_files(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_save_hooked(VERSION_OWN_STORAGE);
+    own_storage = true;
+    loop_over_faults(VERSION_NONE, 1);
+    loop_over_faults(1, 3);
+    own_storage = false;
+    version_save_hooked(VERSION_WITHOUT_HOOKS);
 }
 
 /* What is found after a crash, and that saving again works there, also if that fails once more. */
@@ -272,6 +300,21 @@ static void test_load(void **state)
     version_load_by(DCP_IO_AUTO);
     loop_over_loads(fs, 1, WAY_COUNT);
     loop_over_loads(fs, 3, WAY_COUNT);
+    simulated_free(fs);
+}
+
+static void test_hooked_load(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_load_by(DCP_IO_AUTO);
+    struct simulated_file_system *fs = disk_with(1);
+    for (int how = VERSION_BY_HOOKS; how <= VERSION_OWN_STORAGE; how++) {
+        version_load_hooked((enum version_hooked)how);
+        loop_over_loads(fs, 1, WAY_COUNT);
+        loop_over_loads(fs, 3, WAY_COUNT);
+    }
+    version_load_hooked(VERSION_WITHOUT_HOOKS);
     simulated_free(fs);
 }
 
@@ -422,6 +465,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_save_into_what_vanishes),
         cmocka_unit_test(test_compressed_save),
         cmocka_unit_test(test_asynchronous_save),
+        cmocka_unit_test(test_hooked_save),
+        cmocka_unit_test(test_save_into_own_files),
+        cmocka_unit_test(test_hooked_load),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/conductor.h"
+#include "fault/version_hooks.h"
 #include "group/collective.h"
 
 #define ROWS  6
@@ -90,6 +91,18 @@ void version_save_course(enum version_course course)
     save_course = course;
 }
 
+static enum version_hooked save_hooked, load_hooked;
+
+void version_save_hooked(enum version_hooked how)
+{
+    save_hooked = how;
+}
+
+void version_load_hooked(enum version_hooked how)
+{
+    load_hooked = how;
+}
+
 /* One rank of a save or load. */
 struct part {
     const struct file_ops *ops;
@@ -132,9 +145,14 @@ static dcp_status save_part(const struct part *part, const struct content *conte
         options.compression = DCP_COMPRESSION_ZSTD;
         options.compression_threads = 2;
     }
-    return save_course == VERSION_AT_ONCE
-               ? checkpoint_save(part->ops, content->root, VERSIONS_PATH, &options)
-               : save_asynchronously(part, content, &options);
+    struct version_hooks hooks;
+    version_hooks_init(&hooks, part->ops, part->rank);
+    version_hooks_save(&hooks, save_hooked, &options);
+    dcp_status status = save_course == VERSION_AT_ONCE
+                            ? checkpoint_save(part->ops, content->root, VERSIONS_PATH, &options)
+                            : save_asynchronously(part, content, &options);
+    version_hooks_free(&hooks);
+    return status;
 }
 
 static int loaded_version(const struct part *part, const struct content *content)
@@ -151,7 +169,11 @@ static int loaded_version(const struct part *part, const struct content *content
 static dcp_status load_part(struct part *part, const struct content *content)
 {
     dcp_load_options options = {.group = part->group, .timeout_seconds = 20, .io = load_io};
+    struct version_hooks hooks;
+    version_hooks_init(&hooks, part->ops, part->rank);
+    version_hooks_load(&hooks, load_hooked, &options);
     dcp_status status = checkpoint_load(part->ops, content->root, VERSIONS_PATH, &options, NULL);
+    version_hooks_free(&hooks);
     part->version = status == DCP_OK              ? loaded_version(part, content)
                     : status == DCP_ERR_NOT_FOUND ? VERSION_NONE
                                                   : VERSION_CORRUPT;
