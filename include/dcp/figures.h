@@ -48,8 +48,8 @@ typedef struct dcp_figures {
     bool ring;             /**< some bytes went by io_uring */
     uint64_t bytes_exchanged; /**< load: that this rank got from other ranks instead of reading
                                  them, in the stored dtype; see #DCP_READING_COOPERATIVE */
-    bool plan_reused;         /**< save: the plan of the save before was used again, see
-                                 dcp_save_plan_cache */
+    bool plan_reused;         /**< the plan of the save or load before was used again, see
+                                 dcp_save_plan_cache and dcp_load_plan_cache */
 } dcp_figures;
 
 #ifdef __cplusplus

@@ -107,6 +107,32 @@ typedef enum dcp_reading {
 } dcp_reading;
 
 /**
+ * What loads of one chain (an evaluation loop's, or a process that goes back to its checkpoint
+ * again and again) keep of their planning, so that the next one of the same structure need not plan
+ * again.
+ *
+ * Kept is what was stored, and the plan that all ranks made for it. If the next checkpoint's
+ * `.metadata` says the same but for the save's id, names of files, and where chunks and objects lie
+ * in them, as checkpoints of one training run do, ranks are told only what has changed. If besides
+ * each of them wants the same names, kinds, dtypes, shapes and chunks by the same patterns, rules
+ * and other options, they find that out in one small exchange, and neither plan nor compare what
+ * differs: dcp_figures::plan_reused. Otherwise all plan again. Values, memory, directories and
+ * strictness do not matter. What is read is checked as by any load, and the report is the same.
+ *
+ * Owned by the caller, one on each rank, passed to one load at a time. It takes the memory of a
+ * plan and of the checkpoint's metadata, and holds no pointers into the state. All ranks of a load
+ * pass one or none does. Not used, and harmless: with a planner, with a storage reader that
+ * plans or reads by itself, with a memory_limit, and for forms other than directories with
+ * `.metadata` and unions of such.
+ */
+typedef struct dcp_load_plan_cache dcp_load_plan_cache;
+
+/** @param cache owned by the caller. */
+DCP_API dcp_status dcp_load_plan_cache_new(dcp_load_plan_cache **cache);
+/** NULL is allowed. */
+DCP_API void dcp_load_plan_cache_free(dcp_load_plan_cache *cache);
+
+/**
  * Options of a load. All zero is the sensible default. Every rank must pass the same values, which
  * is checked of those that decide what is loaded. Arrays and texts are borrowed for the call.
  *
@@ -118,6 +144,7 @@ typedef enum dcp_reading {
  * | no_dist | `no_dist`, or no `group` |
  * | checkpoint_id, storage_reader | the path, `storage_reader`, `storage_readers` |
  * | planner | `planner` |
+ * | | `plan_cache`: plans are kept from load to load |
  * | allow_partial_load | `strictness` #DCP_STRICT_PARTIAL |
  * | flatten_state_dict=False | `unflattened` |
  * | flatten_sharded_tensors | always: chunks of a tensor lie side by side, never nested |
@@ -227,6 +254,9 @@ typedef struct dcp_load_options {
      * their needs are not known.
      */
     uint64_t memory_limit;
+
+    /** What is kept between loads of the same structure; NULL: nothing. */
+    dcp_load_plan_cache *plan_cache;
 } dcp_load_options;
 
 /** What a load found; the same on every rank. */

@@ -10,9 +10,8 @@
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
-#include "checkpoint/load_gather.h"
 #include "checkpoint/load_limit.h"
-#include "checkpoint/load_open.h"
+#include "checkpoint/load_planning.h"
 #include "checkpoint/load_report.h"
 #include "checkpoint/load_sharing.h"
 #include "checkpoint/loading.h"
@@ -28,16 +27,8 @@ struct load {
     dcp_load_options options;
     bool coordinates;
     struct operation operation;
-    struct load_names names;
-    struct metadata metadata;
-    struct shard_reader *reader;
-    struct flat_state flat;
-    struct load_plan plan;
-    struct load_differences mine;
-    struct load_differences all;
+    struct load_planning planning;
     struct loaded_objects objects;
-    struct load_share share;    /* what ranks read for each other */
-    struct load_plan rest;      /* what then is left of the plan */
     struct dcp_loading loading; /* where there are hooks */
     struct load_limit limit;
     bool imagined; /* no destination is to be changed */
@@ -56,29 +47,20 @@ static dcp_status agree(const struct load *load, const char *phase, dcp_status s
     return group_agree(load->options.group, &call, status);
 }
 
-static dcp_status plan_mine(struct load *load, dcp_state *state)
-{
-    if (loading_has_hooks(&load->loading))
-        return loading_plan_local(&load->loading, state, load->reader);
-    RETURN_IF_ERROR(load_flatten(&load->options, &load->metadata, state, &load->flat));
-    RETURN_IF_ERROR(load_plan_make(&load->flat, &load->metadata, &load->names,
-                                   load->options.convert, &load->plan, &load->mine));
-    return flatten_check_destinations(&load->flat);
-}
-
 /* What ranks read for each other, then what each reads for itself. */
 static dcp_status fill_tensors(struct load *load, const struct load_sharing *sharing)
 {
-    bool shared = load->share.run_count != 0;
+    const struct load_planning *planning = &load->planning;
+    bool shared = planning->share.run_count != 0;
     dcp_figures *figures = &load->operation.figures;
     int32_t threads = load->options.thread_count;
     uint64_t moved = 0;
     if (load->options.memory_limit != 0)
         threads = (int32_t)load->limit.how.thread_count;
-    RETURN_IF_ERROR(load_exchange(sharing, &load->share, &moved, &figures->bytes_exchanged));
-    dcp_status status =
-        load_read_tensors(&load->flat, &load->metadata, shared ? &load->rest : &load->plan,
-                          load->reader, load->options.verification, threads, &figures->bytes_moved);
+    RETURN_IF_ERROR(load_exchange(sharing, &planning->share, &moved, &figures->bytes_exchanged));
+    dcp_status status = load_read_tensors(
+        sharing->flat, sharing->metadata, shared ? &planning->rest : sharing->plan, sharing->reader,
+        load->options.verification, threads, &figures->bytes_moved);
     figures->bytes_moved += moved;
     return agree(load, "reading tensors", status);
 }
@@ -86,16 +68,16 @@ static dcp_status fill_tensors(struct load *load, const struct load_sharing *sha
 /* Ranks read for each other only if there is memory for it on all of them. */
 static dcp_status share_within_limit(struct load *load, const struct load_sharing *sharing)
 {
-    dcp_status status = load_share_agree(sharing, DCP_OK, &load->share, &load->rest);
-    if (status == DCP_OK && load->share.run_count != 0)
+    struct load_share *share = &load->planning.share;
+    struct load_plan *rest = &load->planning.rest;
+    dcp_status status = load_share_agree(sharing, DCP_OK, share, rest);
+    if (status == DCP_OK && share->run_count != 0)
         status = load_limit_fit_sharing(&load->limit, &load->operation, sharing);
     status = agree(load, "reading for each other within the memory limit", status);
     if (status != DCP_ERR_NO_MEMORY)
         return status;
-    load_share_free(&load->share);
-    load_plan_free(&load->rest);
-    load->share = (struct load_share){0};
-    load->rest = (struct load_plan){0};
+    load_share_free(share);
+    load_plan_free(rest);
     load_limit_fit(&load->limit, &load->operation, sharing);
     return DCP_OK;
 }
@@ -104,8 +86,11 @@ static dcp_status share_within_limit(struct load *load, const struct load_sharin
 static dcp_status arrange_reading(struct load *load, const struct load_sharing *sharing,
                                   dcp_status status)
 {
+    struct load_planning *planning = &load->planning;
+    if (planning->dealt)
+        return status;
     if (load->options.memory_limit == 0)
-        return load_share_agree(sharing, status, &load->share, &load->rest);
+        return load_share_agree(sharing, status, &planning->share, &planning->rest);
     if (status == DCP_OK)
         load_limit_find(&load->limit, &load->operation, sharing);
     if (status == DCP_OK && !load->imagined)
@@ -125,26 +110,27 @@ static dcp_status read_all(struct load *load, dcp_status status)
         .ops = loading_files(&load->loading, load->ops),
         .path = load->path,
         .options = &load->options,
-        .metadata = &load->metadata,
-        .flat = &load->flat,
-        .plan = &load->plan,
-        .reader = load->reader,
+        .metadata = &load->planning.stored.metadata,
+        .flat = &load->planning.flat,
+        .plan = &load->planning.plan,
+        .reader = load->planning.stored.reader,
         .progress = &load->operation.progress,
     };
     if (!load->imagined)
         status = operation_enter_moving(&load->operation, DCP_PHASE_READING,
-                                        load->plan.bytes_wanted, status);
+                                        sharing.plan->bytes_wanted, status);
     int priority = io_priority_enter(load->options.io_priority);
     if (status == DCP_OK && load->options.memory_limit != 0)
         status = load_limit_look(&load->limit, &sharing);
     if (status == DCP_OK)
-        status = load_read_objects(&load->flat, &load->metadata, &load->plan, load->reader,
+        status = load_read_objects(sharing.flat, sharing.metadata, sharing.plan, sharing.reader,
                                    load->options.verification, &load->objects);
     io_priority_leave(priority);
     if (status == DCP_OK)
-        status = load_allocate(&load->flat, &load->plan);
+        status = load_allocate(sharing.flat, sharing.plan);
     status = arrange_reading(load, &sharing, status);
     RETURN_IF_ERROR(agree(load, "reading objects", status));
+    load->planning.dealt = true;
     if (load->imagined)
         return DCP_OK;
 
@@ -183,7 +169,7 @@ static dcp_status fill(struct load *load, dcp_status status)
     if (status == DCP_OK)
         status = load_place_objects(&load->objects);
     if (status == DCP_OK)
-        status = flatten_notify(&load->flat);
+        status = flatten_notify(&load->planning.flat);
     status = agree(load, "finishing the load", status);
     if (status != DCP_OK)
         return error_prefix(status, "tensors are filled, objects may not be");
@@ -196,11 +182,11 @@ static struct loading_parts parts_of(struct load *load)
     return (struct loading_parts){
         .options = &load->options,
         .coordinates = load->coordinates,
-        .names = &load->names,
-        .metadata = &load->metadata,
-        .flat = &load->flat,
-        .made = &load->plan,
-        .differences = &load->mine,
+        .names = &load->planning.names,
+        .metadata = &load->planning.stored.metadata,
+        .flat = &load->planning.flat,
+        .made = &load->planning.plan,
+        .differences = &load->planning.mine,
         .objects = &load->objects,
         .progress = &load->operation.progress,
     };
@@ -212,22 +198,20 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     const struct load_origin origin = {load->ops, load->path, &load->options, load->coordinates,
                                        &load->operation.progress};
 
-    status = load_open(&origin, status, &load->loading, &load->metadata, &load->reader);
-    if (status == DCP_OK)
-        status = plan_mine(load, state);
+    struct load_planning *planning = &load->planning;
     dcp_status decoded;
-    RETURN_IF_ERROR(load_gather_differences(&load->options, &load->metadata, &load->names, status,
-                                            &load->mine, &load->all, &decoded));
+    RETURN_IF_ERROR(load_planning_run(planning, &origin, &load->loading, state, status, &decoded));
     if (decoded != DCP_OK)
         return fill(load, decoded);
 
-    dcp_status reported = report ? load_report_new(&load->all, report) : DCP_OK;
-    status = load_differences_judge(&load->all, load->options.strictness, &load->metadata);
+    dcp_status reported = report ? load_report_new(&planning->all, report) : DCP_OK;
+    status = load_differences_judge(&planning->all, load->options.strictness,
+                                    &planning->stored.metadata);
     /* A verdict is the same on every rank and needs no agreement; a lack of memory does. */
     if (status != DCP_OK && status != DCP_ERR_NO_MEMORY)
         return status;
     if (load->coordinates && !load->imagined)
-        load_differences_log(&load->all, load->options.strictness, &load->metadata,
+        load_differences_log(&planning->all, load->options.strictness, &planning->stored.metadata,
                              load->path ? load->path : "");
     return fill(load, status != DCP_OK ? status : reported);
 }
@@ -236,13 +220,15 @@ static void note_figures(struct load *load)
 {
     struct shard_read_figures read;
     dcp_figures *figures = &load->operation.figures;
+    const struct load_planning *planning = &load->planning;
 
     bool hooked = loading_has_hooks(&load->loading);
-    figures->items = hooked ? load->loading.targets.count : load->plan.count;
-    figures->bytes_wanted = hooked ? load->loading.targets.bytes : load->plan.bytes_wanted;
-    if (!load->reader)
+    figures->items = hooked ? load->loading.targets.count : planning->plan.count;
+    figures->bytes_wanted = hooked ? load->loading.targets.bytes : planning->plan.bytes_wanted;
+    figures->plan_reused = planning->reused;
+    if (!planning->stored.reader)
         return;
-    shard_reader_figures(load->reader, &read);
+    shard_reader_figures(planning->stored.reader, &read);
     figures->bytes_read = read.bytes_read;
     figures->files = read.files_opened;
     figures->direct = read.direct;
@@ -252,9 +238,9 @@ static void note_figures(struct load *load)
 /* What a load is made of before it begins, when the options have been checked. */
 static dcp_status set_up(struct load *load, dcp_status status)
 {
-    metadata_init(&load->metadata);
+    load_planning_init(&load->planning, &load->options, load->imagined);
     if (status == DCP_OK)
-        status = load_names_init(&load->names, &load->options);
+        status = load_names_init(&load->planning.names, &load->options);
     struct loading_parts parts = parts_of(load);
     dcp_status hooked = loading_init(&load->loading, &parts);
     return status == DCP_OK ? hooked : status;
@@ -263,34 +249,16 @@ static dcp_status set_up(struct load *load, dcp_status status)
 static void tear_down(struct load *load)
 {
     loaded_objects_free(&load->objects);
-    load_differences_free(&load->all);
-    load_differences_free(&load->mine);
-    load_share_free(&load->share);
-    load_plan_free(&load->rest);
-    load_plan_free(&load->plan);
-    flatten_free(&load->flat);
-    shard_reader_free(load->reader);
-    metadata_free(&load->metadata);
-    load_names_free(&load->names);
+    load_planning_free(&load->planning);
     loading_free(&load->loading);
 }
 
 /* What has been planned goes; options and operation stay. */
 static void start_over(struct load *load)
 {
-    const struct load fresh = {.ops = load->ops};
-
     tear_down(load);
-    load->names = fresh.names;
-    load->reader = NULL;
-    load->flat = fresh.flat;
-    load->plan = fresh.plan;
-    load->mine = fresh.mine;
-    load->all = fresh.all;
-    load->objects = fresh.objects;
-    load->share = fresh.share;
-    load->rest = fresh.rest;
-    load->limit = fresh.limit;
+    load->objects = (struct loaded_objects){0};
+    load->limit = (struct load_limit){0};
 }
 
 /* All ranks share a lack of memory, and no destination was touched: if it comes from the limit,

@@ -294,6 +294,12 @@ static int compare_items(const void *left, const void *right, void *context)
     return a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
+void load_plan_sort(struct load_plan *plan, const struct metadata *metadata)
+{
+    if (plan->count > 1)
+        qsort_r(plan->items, plan->count, sizeof *plan->items, compare_items, (void *)metadata);
+}
+
 static dcp_status begin(const struct flat_state *flat, const struct metadata *metadata,
                         const struct load_names *names, struct load_plan *plan,
                         struct load_differences *differences)
@@ -333,8 +339,8 @@ dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metada
     for (size_t i = 0; i < flat->count && status == DCP_OK; i++)
         status = plan_entry(&planner, flat, i);
     memory_release(planner.regions);
-    if (status == DCP_OK && plan->count > 1)
-        qsort_r(plan->items, plan->count, sizeof *plan->items, compare_items, (void *)metadata);
+    if (status == DCP_OK)
+        load_plan_sort(plan, metadata);
     return status;
 }
 

@@ -68,6 +68,8 @@ dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metada
 dcp_status load_plan_skip(struct flat_state *flat, const struct metadata *metadata,
                           struct load_names *names, struct load_plan *plan,
                           struct load_differences *differences);
+/* Puts the items in order again, when pieces have moved. */
+void load_plan_sort(struct load_plan *plan, const struct metadata *metadata);
 void load_plan_free(struct load_plan *plan);
 
 /* A stored name is wanted, too; it need not be there. */

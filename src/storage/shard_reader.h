@@ -53,6 +53,9 @@ void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw);
 /* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
 dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
+/* A reader for metadata that is known already, of a .metadata or of a union of such. */
+dcp_status storage_read_known(const struct file_ops *ops, const char *path,
+                              const struct metadata *metadata, struct shard_reader **reader);
 /* Reads what several members of a union hold and compares it: DCP_ERR_DUPLICATE names the members
  * that differ. Tensors whose records have checksums are compared by these. */
 dcp_status storage_check_replicas(struct shard_reader *reader);

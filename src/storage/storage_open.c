@@ -221,3 +221,18 @@ dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, cons
         status = shard_reader_bind(made, metadata);
     return hand_out(status, metadata, made, reader);
 }
+
+dcp_status storage_read_known(const struct file_ops *ops, const char *path,
+                              const struct metadata *metadata, struct shard_reader **reader)
+{
+    struct shard_reader *made = NULL;
+    enum storage_form form = metadata->member_count != 0 ? STORAGE_UNION : STORAGE_DCP;
+    *reader = NULL;
+    RETURN_IF_ERROR(shard_reader_new(ops, path, form, &made));
+    dcp_status status = shard_reader_bind(made, metadata);
+    if (status == DCP_OK)
+        *reader = made;
+    else
+        shard_reader_free(made);
+    return status;
+}
