@@ -65,8 +65,9 @@ typedef struct dcp_save_chain_options {
     double timeout_seconds; /**< of waits for other ranks while the chain is made; 0 means 1800 */
 
     dcp_staging_kind staging;
-    /** Bytes of staging memory of this rank, at least 256 KiB; 0: as many as it takes. Under a
-     * limit staging proceeds in waves, as writing makes room, and waiting for it waits for that. */
+    /** Bytes of staging memory of this rank, at least 256 KiB; 0: as many as it takes, within the
+     * `memory_limit` of a save, which is for everything together. Under a limit staging proceeds in
+     * waves, as writing makes room, and waiting for it waits for that. */
     uint64_t staging_limit;
     int32_t staging_threads;  /**< that copy; 0: up to 4, as is worth it */
     const dcp_stager *stager; /**< in the place of all of the above; copied; NULL: none */
@@ -144,8 +145,12 @@ typedef enum dcp_future_state {
  * one that the planner has made of it, as it is then. That one may go when the caller's may. Hooks
  * up to finish_plan are called before this returns; resolve_data and the two that it is made of for
  * tensors, and the storage writer's write_data and finish, on threads of the library. With a stager
- * of the caller's the planner is set up with what that has made. `memory_limit` is for what the
- * save takes beside staging memory, which has a limit of its own.
+ * of the caller's the planner is set up with what that has made.
+ *
+ * `memory_limit` is for staging memory as well, what the chain has kept of it among it: staging
+ * gets what is left beside the least that writing takes, all that the state needs if there is so
+ * much, and what was kept is made smaller if it is too large. With retries or a fallback path, or
+ * with hooks, staging needs room for all. What a stager of the caller's takes is his affair.
  *
  * `figures` are not filled in by this call: see dcp_future_figures(). `progress` is called on
  * threads of the library. `info` is copied.

@@ -24,13 +24,16 @@ typedef struct dcp_estimate {
     uint64_t total_bytes;     /**< on disk: all files of all ranks, with metadata; what a checkpoint
                                  that is replaced takes comes on top, until the end of the save */
     uint64_t total_files;     /**< of all ranks, with metadata */
+    uint64_t staging_memory;  /**< of `memory`, what the copies of an asynchronous save take; 0
+                                 without a `chain` */
 } dcp_estimate;
 
 /**
- * Says what dcp_save() with the same arguments would need. Nothing is written. Collective over the
- * group, as the save is, since who writes what depends on what all ranks hold. Makes all of the
- * save's plans (stateful entries are asked), and takes as much memory as they do, whatever
- * memory_limit says.
+ * Says what dcp_save() with the same arguments would need, or with a `chain` what dcp_save_async()
+ * would, staging memory included: not what a stager of the caller's takes. Nothing is written.
+ * Collective over the group, as the save is, since who writes what depends on what all ranks hold.
+ * Makes all of the save's plans (stateful entries are asked), and takes as much memory as they do,
+ * whatever memory_limit says.
  *
  * Sizes on disk are exact, but for compressed saves, which need no more than what is said, and for
  * `info` that changes.

@@ -42,8 +42,8 @@ typedef struct dcp_figures {
                               written; load: regions of tensors, and objects, that were to be read */
     uint64_t files;        /**< save: shard files made; load: times that a file was opened */
     uint64_t peak_memory;  /**< the most that the library took at a time for this call, beside the
-                              state: plans, buffers, stacks of threads; not the chunks and objects
-                              that a load puts into the tree */
+                              state: plans, buffers, stacks of threads, staging memory; not the
+                              chunks and objects that a load puts into the tree */
     bool direct;           /**< some file was written or read around the page cache */
     bool ring;             /**< some bytes went by io_uring */
     uint64_t bytes_exchanged; /**< load: that this rank got from other ranks instead of reading

@@ -153,10 +153,11 @@ typedef struct dcp_save_options {
     dcp_save_plan_cache *plan_cache;
 
     /** The most that each rank may take of memory at a time, in bytes, beside the state, for plans,
-     * metadata, buffers and stacks of threads together; 0: no limit. Within it fewer threads write
-     * through smaller buffers. If it is too small, nothing is written, and the message of
-     * DCP_ERR_NO_MEMORY names the smallest that would do; to find that out, the plans are made
-     * once more without a limit. See dcp_save_estimate(). */
+     * metadata, buffers, stacks of threads and, in an asynchronous save, staging memory together;
+     * 0: no limit. Within it fewer threads write through smaller buffers, and staging proceeds in
+     * waves if there is no room for all of it. If it is too small, nothing is written, and the
+     * message of DCP_ERR_NO_MEMORY names the smallest that would do, the same on all ranks; to find
+     * that out, the plans are made once more without a limit. See dcp_save_estimate(). */
     uint64_t memory_limit;
 
     /** Without a `storage_writer`: the first of these whose validate_checkpoint_id takes the path

@@ -10,6 +10,8 @@ struct memory_account {
     atomic_uint_fast64_t peak;
     uint64_t limit;
     atomic_bool limit_reached;
+    void (*give_back)(void *context); /* NULL: nothing is spare */
+    void *spare;
 };
 
 static _Thread_local struct memory_account *current;
@@ -43,6 +45,16 @@ struct memory_account *memory_account_current(void)
     return current;
 }
 
+static bool make_room(struct memory_account *account)
+{
+    void (*give_back)(void *context) = account->give_back;
+    if (!give_back)
+        return false;
+    account->give_back = NULL;
+    give_back(account->spare);
+    return true;
+}
+
 bool memory_account_charge(struct memory_account *account, size_t bytes)
 {
     if (!account)
@@ -50,8 +62,10 @@ bool memory_account_charge(struct memory_account *account, size_t bytes)
     uint64_t taken =
         atomic_fetch_add_explicit(&account->taken, bytes, memory_order_relaxed) + bytes;
     if (account->limit != 0 && taken > account->limit) {
-        atomic_store_explicit(&account->limit_reached, true, memory_order_relaxed);
         memory_account_discharge(account, bytes);
+        if (make_room(account))
+            return memory_account_charge(account, bytes);
+        atomic_store_explicit(&account->limit_reached, true, memory_order_relaxed);
         return false;
     }
     uint_fast64_t peak = atomic_load_explicit(&account->peak, memory_order_relaxed);
@@ -90,6 +104,15 @@ uint64_t memory_account_taken(const struct memory_account *account)
     if (!account)
         return 0;
     return atomic_load_explicit(&account->taken, memory_order_relaxed);
+}
+
+void memory_account_set_spare(struct memory_account *account, void (*give_back)(void *context),
+                              void *context)
+{
+    if (!account)
+        return;
+    account->give_back = give_back;
+    account->spare = context;
 }
 
 void memory_span_start(struct memory_span *span)

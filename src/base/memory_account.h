@@ -43,6 +43,11 @@ void memory_span_start(struct memory_span *span);
 /* The most that was taken at a time beyond what was taken before. 0 without an account. */
 uint64_t memory_span_end(struct memory_span *span);
 
+/* What is charged but can be done without: when the limit would be passed, it is given back, once,
+ * before an allocation fails. Said by the only thread that works for the account; NULL: nothing. */
+void memory_account_set_spare(struct memory_account *account, void (*give_back)(void *context),
+                              void *context);
+
 /* The limit of the calling thread's account, if it is why an allocation failed; else 0. */
 uint64_t memory_account_limit_reached(void);
 

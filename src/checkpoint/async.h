@@ -78,6 +78,8 @@ dcp_status future_synchronize(dcp_future *future);
 
 /* ---- async_stage.c ---- */
 
+/* What copying for a save of the chain is like. */
+void chain_describe_staging(const dcp_save_chain *chain, struct save_staging *staging);
 /* Begins to copy what the orders are about; on return nothing refers to the caller's tree but the
  * memory of its tensors. */
 dcp_status future_stage(dcp_future *future);

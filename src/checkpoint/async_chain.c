@@ -8,6 +8,9 @@
 #include "checkpoint/async.h"
 #include "checkpoint/options.h"
 
+/* More do not make memory come faster. */
+#define RESERVING_THREADS 4
+
 static dcp_status check_seconds(const char *field, double *seconds, double otherwise)
 {
     if (!isfinite(*seconds) || *seconds < 0)
@@ -155,7 +158,8 @@ dcp_status dcp_save_chain_reserve(dcp_save_chain *chain, uint64_t bytes, const d
         return error_no_memory(SIZE_MAX, "staging");
     RETURN_IF_ERROR(chain_enter(chain));
     bool locks = chain->options.staging != DCP_STAGING_BLOCKING;
-    return staging_pool_reserve(&chain->pool, (size_t)bytes, locks ? device : NULL);
+    return staging_pool_reserve(&chain->pool, (size_t)bytes, locks ? device : NULL,
+                                RESERVING_THREADS);
 }
 
 /* Whether the newest save is over. */

@@ -40,7 +40,7 @@ static dcp_status write(dcp_future *future)
 static dcp_status write_again(dcp_future *future, const char *path)
 {
     struct dcp_saving *saving = &future->saving;
-    dcp_status status = saving_plan_again(saving, future->tree, path);
+    dcp_status status = saving_plan_again(saving, path);
     if (!saving->assigned)
         return status;
     if (status == DCP_OK)
@@ -85,6 +85,9 @@ static void end(dcp_future *future, dcp_status status)
     }
     if (status != DCP_OK && future->chain->options.log_failures)
         log_line(DCP_LOG_WARNING, "saving to %s failed: %s", future->path, story.text);
+    /* The tensors and the pool may be anybody's from here on. */
+    staging_end(future->staged.staging);
+    staging_pool_leave(&future->chain->pool);
     saving_free(&future->saving);
     operation_finish(&future->saving.operation, &figures);
     pthread_mutex_lock(&future->mutex);

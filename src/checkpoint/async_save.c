@@ -67,17 +67,68 @@ static dcp_status check_hooks(const dcp_future *future)
     return DCP_OK;
 }
 
+static void give_back_pool(void *context)
+{
+    staging_pool_free(context);
+}
+
+/* The pool of the chain is the save's until it ends; while it is planned the pool stays as long as
+ * it can within the limit. */
+static void describe_staging(dcp_future *future)
+{
+    dcp_save_chain *chain = future->chain;
+    struct dcp_saving *saving = &future->saving;
+    chain_describe_staging(chain, &saving->staging);
+    saving->staging.wanted = saving->staging.wanted && !saving->hooks.any;
+    saving->staging.pool = &chain->pool;
+    if (saving->options.memory_limit != 0 && chain->options.stager)
+        staging_pool_free(&chain->pool);
+    staging_pool_enter(&chain->pool, saving->operation.account);
+    if (saving->staging.wanted)
+        memory_account_set_spare(saving->operation.account, give_back_pool, &chain->pool);
+}
+
+static dcp_status copy_state(dcp_future *future, const dcp_state *state, const dcp_state *info)
+{
+    RETURN_IF_ERROR(info ? saving_copy_state(info, &future->info) : DCP_OK);
+    return saving_copy_state(state, &future->tree);
+}
+
+/* If the limit is too small for that already, it is lifted, so that it can be explained. */
+static dcp_status copy_within_limit(dcp_future *future, const dcp_state *state,
+                                    const dcp_state *info)
+{
+    struct memory_account *account = future->saving.operation.account;
+    struct error_story story;
+    dcp_status status = copy_state(future, state, info);
+    if (status != DCP_ERR_NO_MEMORY || memory_account_limit_reached() == 0)
+        return status;
+    error_save(&story);
+    dcp_state_free(future->info);
+    future->info = NULL;
+    memory_account_set_limit(account, 0);
+    status = copy_state(future, state, info);
+    memory_account_set_limit(account, future->saving.options.memory_limit);
+    return status == DCP_OK ? error_restore(&story) : status;
+}
+
 /* What is saved becomes the future's own: what the stager makes, or a tree that outlives the
  * caller's; of the caller's, or of what a planner makes of it. */
-static dcp_status take_state(dcp_future *future, dcp_state *state, dcp_status status)
+static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_state *info,
+                             dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
     bool staged = future->chain->options.stager != NULL;
     bool hooked = saving->hooks.any && !staged;
+    if (status == DCP_OK && !staged && !hooked)
+        status = copy_within_limit(future, state, info);
+    else if (status == DCP_OK && info)
+        status = saving_copy_state(info, &future->info);
+    saving->options.info = future->info;
     if (hooked)
         saving->copied = &future->tree;
-    else if (status == DCP_OK)
-        status = staged ? run_stager(future, state) : saving_copy_state(state, &future->tree);
+    if (status == DCP_OK && staged)
+        status = run_stager(future, state);
     status = saving_take(saving, hooked ? state : future->tree, status);
     return status == DCP_OK && hooked ? future_stage_tree(future) : status;
 }
@@ -90,14 +141,13 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const struct file_o
     saving->ops = ops;
     saving->path = future->path;
     dcp_status status = saving_begin(saving, given);
+    describe_staging(future);
     if (status == DCP_OK)
         status = check_hooks(future);
-    if (status == DCP_OK && given->info) {
-        status = saving_copy_state(given->info, &future->info);
-        saving->options.info = future->info;
-    }
-    status = take_state(future, state, status);
-    return saving_plan(saving, future->tree, status);
+    status = take_state(future, state, given->info, status);
+    status = saving_plan(saving, future->tree, status);
+    memory_account_set_spare(saving->operation.account, NULL, NULL);
+    return status;
 }
 
 /* What the orders are about begins to be copied; on all ranks or on none. */
@@ -184,6 +234,8 @@ dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, c
         *future = made;
     } else if (made) {
         if (begun) {
+            staging_end(made->staged.staging);
+            staging_pool_leave(&chain->pool);
             saving_free(&made->saving);
             operation_finish(&made->saving.operation, NULL);
             memory_account_enter(before);

@@ -7,33 +7,16 @@
 #include "checkpoint/async.h"
 #include "state/box.h"
 
-static struct staging_options options_of(const dcp_save_chain *chain)
+void chain_describe_staging(const dcp_save_chain *chain, struct save_staging *staging)
 {
-    return (struct staging_options){
-        .limit = chain->options.staging_limit,
-        .threads = (uint32_t)chain->options.staging_threads,
-        .page_lock = chain->options.staging != DCP_STAGING_BLOCKING,
-        .detect_changes = chain->options.detect_changes,
-    };
-}
-
-/* The elements of a box of a chunk. */
-static void describe(const struct write_item *item, const struct state_chunk *chunk, struct box box,
-                     struct staging_source *source)
-{
-    size_t element_size = dcp_dtype_size(item->dtype);
-    int64_t start = 0;
-    for (int32_t i = 0; i < box.ndim; i++)
-        start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
-    bool empty = box_volume(box) == 0;
-    *source = (struct staging_source){
-        .name = item->name,
-        .device = chunk->device,
-        .from = empty ? NULL : (const unsigned char *)chunk->data + start * (int64_t)element_size,
-        .ndim = box.ndim,
-        .sizes = box.sizes,
-        .strides = chunk->strides,
-        .element_size = element_size,
+    const dcp_save_chain_options *options = &chain->options;
+    *staging = (struct save_staging){
+        .wanted = !options->stager,
+        .whole = options->retries > 0 || options->fallback_path,
+        .options = {.limit = options->staging_limit,
+                    .threads = (uint32_t)options->staging_threads,
+                    .page_lock = options->staging != DCP_STAGING_BLOCKING,
+                    .detect_changes = options->detect_changes},
     };
 }
 
@@ -61,19 +44,15 @@ static void make_sources(dcp_future *future, struct staging_source *sources, siz
         *source = local->sources[order->item];
         future->digests[i] = digest_of(order);
         order->item = (uint32_t)i;
-        if (!source->item->is_tensor || !source->chunk)
-            continue;
-        struct staging_source *staged = &sources[*count];
-        describe(source->item, source->chunk, order->box, staged);
-        staged->phase = (size_t)((order->offset + order->data_offset) % 4096);
-        source->staged = (*count)++;
+        if (save_staging_describe(order, source, &sources[*count]))
+            source->staged = (*count)++;
     }
 }
 
 dcp_status future_stage(dcp_future *future)
 {
     size_t order_count = future->saving.orders.count, count = 0;
-    struct staging_options options = options_of(future->chain);
+    const struct staging_options *options = &future->saving.staging.options;
     struct staging_source *sources = memory_allocate_zeroed(order_count, sizeof *sources);
     dcp_status status = DCP_OK;
     future->staged.sources = memory_allocate_zeroed(order_count, sizeof *future->staged.sources);
@@ -85,7 +64,7 @@ dcp_status future_stage(dcp_future *future)
         make_sources(future, sources, &count);
     if (status == DCP_OK && count > 0)
         status =
-            staging_begin(&future->chain->pool, sources, count, &options, &future->staged.staging);
+            staging_begin(&future->chain->pool, sources, count, options, &future->staged.staging);
     for (size_t i = 0; status == DCP_OK && i < order_count; i++)
         if (future->staged.sources[i].item->is_tensor && future->staged.sources[i].chunk)
             future->staged.sources[i].staging = future->staged.staging;
@@ -136,7 +115,7 @@ static void describe_chunks(const struct flat_state *flat, struct staging_source
         for (size_t c = 0; c < tensor->chunk_count; c++) {
             const struct state_chunk *chunk = &tensor->chunks[c];
             struct box box = {tensor->ndim, chunk->offsets, chunk->sizes};
-            describe(&item, chunk, box, sources++);
+            save_staging_describe_box(&item, chunk, box, sources++);
         }
     }
 }
@@ -164,14 +143,14 @@ static dcp_status refer_to_copies(const struct flat_state *flat, struct staging 
 dcp_status future_stage_tree(dcp_future *future)
 {
     const struct flat_state *flat = &future->saving.local.flat;
-    struct staging_options options = options_of(future->chain);
+    const struct staging_options *options = &future->saving.staging.options;
     size_t count = count_chunks(flat);
     struct staging_source *sources = memory_allocate_zeroed(count, sizeof *sources);
     if (!sources)
         return error_no_memory(count * sizeof *sources, "staging");
     describe_chunks(flat, sources);
     dcp_status status =
-        staging_begin(&future->chain->pool, sources, count, &options, &future->staged.staging);
+        staging_begin(&future->chain->pool, sources, count, options, &future->staged.staging);
     memory_release(sources);
     if (status == DCP_OK && !staging_is_whole(future->staged.staging))
         status = dcp_error_set(DCP_ERR_UNSUPPORTED,

@@ -268,7 +268,8 @@ dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status s
     return status == DCP_OK ? saving_set_up(saving, state) : status;
 }
 
-/* With a failure that all ranks share nothing is begun. */
+/* With a failure that all ranks share nothing is begun. state: NULL: too small a limit is not
+ * explained, for which there would be no way back. */
 static dcp_status end_planning(struct dcp_saving *saving, dcp_state *state, dcp_status status)
 {
     bool limited = saving->assigned && saving->options.memory_limit != 0;
@@ -281,8 +282,9 @@ static dcp_status end_planning(struct dcp_saving *saving, dcp_state *state, dcp_
         save_session_abandon(&saving->session);
     save_hooks_abandon(saving);
     /* Explaining plans again, but hooks are called once. */
-    return status == DCP_ERR_NO_MEMORY && !saving->hooks.any ? save_limit_explain(saving, state)
-                                                             : status;
+    return status == DCP_ERR_NO_MEMORY && state && !saving->hooks.any
+               ? save_limit_explain(saving, state)
+               : status;
 }
 
 dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)
@@ -293,7 +295,7 @@ dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status s
     return end_planning(saving, state, saving_plan_global(saving, status));
 }
 
-dcp_status saving_plan_again(struct dcp_saving *saving, dcp_state *state, const char *path)
+dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
 {
     struct dcp_saving fresh = {0};
     forget_plan(saving);
@@ -306,7 +308,7 @@ dcp_status saving_plan_again(struct dcp_saving *saving, dcp_state *state, const 
     saving->assigned = saving->visible = false;
     metadata_init(&saving->coordinator.metadata);
     dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
-    return end_planning(saving, state, saving_plan_global(saving, status));
+    return end_planning(saving, NULL, saving_plan_global(saving, status));
 }
 
 dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const char *path,

@@ -3,7 +3,7 @@
 #ifndef CHECKPOINT_SAVE_LIMIT_H
 #define CHECKPOINT_SAVE_LIMIT_H
 
-#include "checkpoint/saving.h"
+#include "checkpoint/save_needs.h"
 
 /* Collective, when all ranks have their orders and before any of them writes: sees to it that what
  * is to come keeps within the limit. All ranks return the same. */
@@ -12,5 +12,9 @@ dcp_status save_limit_keep(dcp_saving *saving, dcp_status status);
  * the limit, they find out together what would do. Returns the failure, with a new story or the one
  * that it had. */
 dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state);
+/* Collective. Takes the steps of a save up to writing, without making anything and without a limit;
+ * then tells what the save needs, here and in all. */
+dcp_status save_limit_imagine(dcp_saving *saving, dcp_state *state, dcp_status status,
+                              struct save_needs *mine, struct save_needs *all);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 
 /* Paths, lists of files and messages while a save is committed, and exchanges in between. */
 #define SMALL_THINGS ((uint64_t)64 << 10)
@@ -21,36 +22,133 @@ static uint64_t results_memory(const struct metadata *metadata, const dcp_save_o
     return pieces * RESULT_SIZE;
 }
 
-dcp_status save_needs_find(const struct operation *operation, const struct save_session *session,
-                           int rank, const struct write_orders *orders,
-                           const struct shard_source *sources,
-                           const struct save_coordinator *coordinator,
-                           const dcp_save_options *options, const struct shard_write_options *how,
-                           struct save_needs *needs)
+static dcp_status look_at_commit(const dcp_saving *saving, struct save_needs *needs)
 {
-    struct shard_write_options least = *how;
-    uint64_t metadata_bytes = 0, results = 0;
-    *needs = (struct save_needs){0};
-    RETURN_IF_ERROR(shard_needs_find(session, rank, orders, sources, how, &needs->writing));
-    if (coordinator) {
-        RETURN_IF_ERROR(save_coordinator_measure(coordinator, options, &metadata_bytes));
-        results = results_memory(&coordinator->metadata, options);
-    }
-    needs->bytes = needs->writing.bytes + metadata_bytes;
-    needs->files = needs->writing.files + (coordinator ? 2 : 0);
-    needs->held = memory_account_taken(operation->account);
-    needs->peak = memory_account_peak(operation->account) + SMALL_THINGS;
-    if (needs->peak < needs->held + results)
-        needs->peak = needs->held + results;
-    shard_needs_minimize(&least);
-    needs->smallest = save_needs_memory(needs, &least);
+    uint64_t metadata_bytes, results;
+    struct memory_span span;
+    if (!saving->coordinates)
+        return DCP_OK;
+    memory_span_start(&span);
+    dcp_status status =
+        save_coordinator_measure(&saving->coordinator, &saving->options, &metadata_bytes);
+    needs->commit = memory_span_end(&span);
+    RETURN_IF_ERROR(status);
+    results = results_memory(&saving->coordinator.metadata, &saving->options);
+    needs->commit = results > needs->commit ? results : needs->commit;
+    needs->bytes += metadata_bytes;
+    needs->files += 2;
     return DCP_OK;
 }
 
-uint64_t save_needs_memory(const struct save_needs *needs, const struct shard_write_options *how)
+static dcp_status look_at_staging(const dcp_saving *saving, struct save_needs *needs)
 {
-    uint64_t writing = needs->held + shard_needs_memory(&needs->writing, how);
-    return writing > needs->peak ? writing : needs->peak;
+    const struct write_orders *orders = &saving->orders;
+    needs->staged = saving->staging.wanted && !saving->staged;
+    if (!needs->staged)
+        return DCP_OK;
+    needs->lists = orders->count * (sizeof(struct shard_source) + sizeof(uint64_t));
+    needs->starting = orders->count * sizeof(struct staging_source) + SMALL_THINGS;
+    return save_staging_needs(orders, saving->local.sources, &saving->staging, &needs->staging);
+}
+
+/* What it is to write with as little as can be. */
+static void minimize(const struct save_needs *needs, struct shard_write_options *how,
+                     struct save_staging *staging)
+{
+    shard_needs_minimize(how);
+    staging_needs_minimize(&needs->staging, staging->whole, &staging->options);
+}
+
+dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
+{
+    const struct memory_account *account = saving->operation.account;
+    struct shard_write_options least = saving->how;
+    struct save_staging staging = saving->staging;
+    *needs = (struct save_needs){0};
+    RETURN_IF_ERROR(shard_needs_find(&saving->session, saving->rank, &saving->orders,
+                                     saving->local.sources, &saving->how, &needs->writing));
+    needs->bytes = needs->writing.bytes;
+    needs->files = needs->writing.files;
+    RETURN_IF_ERROR(look_at_commit(saving, needs));
+    RETURN_IF_ERROR(look_at_staging(saving, needs));
+    /* The pool can be given back, unless it is in use. */
+    uint64_t pool = needs->staged && staging.pool ? staging_pool_taken(staging.pool) : 0;
+    needs->held = memory_account_taken(account) - pool;
+    needs->peak = memory_account_peak(account) - pool + SMALL_THINGS;
+    needs->commit += SMALL_THINGS;
+    if (needs->peak < needs->held + needs->commit)
+        needs->peak = needs->held + needs->commit;
+    /* Planning again takes as much as planning did. */
+    if (staging.whole)
+        needs->commit = needs->peak - needs->held;
+    minimize(needs, &least, &staging);
+    needs->smallest = save_needs_memory(needs, &least, &staging);
+    return DCP_OK;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What comes when orders are being or have been staged, in a thread of the save's own. */
+static uint64_t beside_staging(const struct save_needs *needs,
+                               const struct shard_write_options *how)
+{
+    uint64_t writing = larger(shard_needs_memory(&needs->writing, how), needs->commit);
+    return needs->lists + larger(writing + THREAD_STACK_SIZE, needs->starting);
+}
+
+uint64_t save_needs_memory(const struct save_needs *needs, const struct shard_write_options *how,
+                           const struct save_staging *staging)
+{
+    uint64_t later = shard_needs_memory(&needs->writing, how);
+    if (needs->staged)
+        later =
+            beside_staging(needs, how) + staging_needs_memory(&needs->staging, &staging->options);
+    return larger(needs->peak, needs->held + later);
+}
+
+/* In waves, waiting for the copy is waiting for the writing, which gets up to a quarter. What
+ * planning will need the next time is left, if it is not too much, so that the pool can stay. */
+static uint64_t waves_memory(const struct save_needs *needs, uint64_t limit, uint64_t room,
+                             const struct shard_write_options *how,
+                             const struct save_staging *staging)
+{
+    struct shard_write_options least_how = *how;
+    struct save_staging least = *staging;
+    minimize(needs, &least_how, &least);
+    uint64_t smallest = staging_needs_memory(&needs->staging, &least.options);
+    uint64_t more = beside_staging(needs, how) - beside_staging(needs, &least_how);
+    more = more < room / 4 ? more : room / 4;
+    uint64_t waves = larger(room - more, smallest);
+    uint64_t beside_planning = limit - needs->peak;
+    if (beside_planning < waves && beside_planning >= waves / 2)
+        waves = larger(beside_planning, smallest);
+    return waves;
+}
+
+static void fit_staging(const struct save_needs *needs, uint64_t limit,
+                        const struct shard_write_options *how, struct save_staging *staging)
+{
+    struct shard_write_options least = *how;
+    shard_needs_minimize(&least);
+    uint64_t room = limit - needs->held - beside_staging(needs, &least);
+    if (!staging_needs_fit_whole(&needs->staging, room, &staging->options))
+        staging_needs_fit_waves(&needs->staging, waves_memory(needs, limit, room, how, staging),
+                                &staging->options);
+}
+
+void save_needs_fit(const struct save_needs *needs, uint64_t limit, struct shard_write_options *how,
+                    struct save_staging *staging)
+{
+    uint64_t room = limit - needs->held;
+    if (needs->staged) {
+        fit_staging(needs, limit, how, staging);
+        room -= staging_needs_memory(&needs->staging, &staging->options) + needs->lists +
+                THREAD_STACK_SIZE;
+    }
+    shard_needs_fit(&needs->writing, room, how);
 }
 
 static void append(struct buffer *message, const struct save_needs *needs)

@@ -23,6 +23,7 @@
 #include "checkpoint/save_hooks.h"
 #include "checkpoint/save_local.h"
 #include "checkpoint/save_planning.h"
+#include "checkpoint/save_staging.h"
 #include "dcp/save.h"
 
 struct dcp_saving {
@@ -46,6 +47,7 @@ struct dcp_saving {
     bool visible;         /* at the coordinator: the checkpoint is */
     dcp_state *
         *copied; /* the state that a planner sets up with is copied to here; NULL: it stays */
+    struct save_staging staging;        /* of asynchronous saves: what is still to be copied, how */
     const struct staged_orders *staged; /* where the data of the orders is; NULL: in the state */
 };
 
@@ -68,7 +70,7 @@ dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status);
 dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status);
 dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status);
 /* After a failure that all ranks share: the same plan for another attempt. Without hooks. */
-dcp_status saving_plan_again(struct dcp_saving *saving, dcp_state *state, const char *path);
+dcp_status saving_plan_again(struct dcp_saving *saving, const char *path);
 dcp_status saving_write(struct dcp_saving *saving);
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status);
 /* Everything but the options and the operation. */

@@ -13,8 +13,7 @@
 #include "device/staging_queues.h"
 #include "state/device_memory.h"
 
-/* Bytes that are copied at a time, and from which on several threads are worth it. */
-#define PIECE_SIZE     ((size_t)4 << 20)
+/* Bytes from which on several threads are worth it. */
 #define THREADED_SIZE  ((uint64_t)16 << 20)
 #define THREADS_MOST   8
 #define THREADS_CHOSEN 4
@@ -183,14 +182,18 @@ static dcp_status hash_sources(struct staging *staging)
     return status;
 }
 
-static dcp_status start_threads(struct staging *staging, uint32_t wanted)
+size_t staging_thread_count(uint64_t bytes, uint32_t wanted)
 {
     size_t count = wanted;
     if (count == 0)
-        count = staging->pieces.bytes < THREADED_SIZE ? 1 : thread_processor_count();
+        count = bytes < THREADED_SIZE ? 1 : thread_processor_count();
     if (wanted == 0 && count > THREADS_CHOSEN)
         count = THREADS_CHOSEN;
-    count = count < THREADS_MOST ? count : THREADS_MOST;
+    return count < THREADS_MOST ? count : THREADS_MOST;
+}
+
+static dcp_status start_threads(struct staging *staging, size_t count)
+{
     while (staging->thread_count < count) {
         struct thread *thread = &staging->threads[staging->thread_count];
         int result = thread_start(thread, copy_pieces, staging);
@@ -210,18 +213,18 @@ static dcp_status prepare(struct staging *staging, const struct staging_source *
 {
     struct staging_pieces *pieces = &staging->pieces;
     uint64_t limit = options->limit & ~(uint64_t)(FILE_PAGE - 1);
-    size_t most = limit > 0 && limit / 4 < PIECE_SIZE ? (size_t)limit / 4 : PIECE_SIZE;
-    RETURN_IF_ERROR(staging_pieces_make(pieces, sources, count, most));
+    RETURN_IF_ERROR(staging_pieces_make(pieces, sources, count, staging_piece_most(limit)));
+    size_t threads = staging_thread_count(pieces->bytes, options->threads);
     staging->whole = limit == 0 || pieces->pool_size <= limit;
     staging->size = staging->whole ? pieces->pool_size : limit;
     staging->size = staging->size > 0 ? staging->size : FILE_PAGE;
     RETURN_IF_ERROR(staging_queues_open(&staging->queues, pieces));
-    RETURN_IF_ERROR(
-        staging_pool_reserve(staging->pool, staging->size,
-                             options->page_lock ? staging_first_device(&staging->queues) : NULL));
+    RETURN_IF_ERROR(staging_pool_reserve(
+        staging->pool, staging->size,
+        options->page_lock ? staging_first_device(&staging->queues) : NULL, threads));
     if (staging->detects)
         RETURN_IF_ERROR(hash_sources(staging));
-    return start_threads(staging, options->threads);
+    return start_threads(staging, threads);
 }
 
 dcp_status staging_begin(struct staging_pool *pool, const struct staging_source *sources,
@@ -343,29 +346,45 @@ dcp_status staging_read(struct staging *staging, size_t index, uint64_t position
     return DCP_OK;
 }
 
-void staging_stop(struct staging *staging)
+/* With the mutex held. */
+static void give_up(struct staging *staging)
 {
     struct error_story story;
+    error_save(&story);
+    fail(staging, story.status != DCP_OK ? story.status : DCP_ERR_CANCELLED);
+}
+
+void staging_stop(struct staging *staging)
+{
     if (staging->whole)
         return;
-    error_save(&story);
     pthread_mutex_lock(&staging->mutex);
-    fail(staging, story.status != DCP_OK ? story.status : DCP_ERR_CANCELLED);
+    give_up(staging);
     pthread_mutex_unlock(&staging->mutex);
 }
 
-void staging_free(struct staging *staging)
+void staging_end(struct staging *staging)
 {
     if (!staging)
         return;
     pthread_mutex_lock(&staging->mutex);
     bool early = staging->staged < staging->pieces.count;
     if (early)
-        fail(staging, DCP_ERR_CANCELLED);
+        give_up(staging);
     pthread_mutex_unlock(&staging->mutex);
     for (size_t i = 0; i < staging->thread_count; i++)
         thread_join(&staging->threads[i]);
-    staging_queues_close(&staging->queues, &staging->pieces, early);
+    staging->thread_count = 0;
+    if (early)
+        staging_queues_wait(&staging->queues);
+}
+
+void staging_free(struct staging *staging)
+{
+    if (!staging)
+        return;
+    staging_end(staging);
+    staging_queues_close(&staging->queues, &staging->pieces);
     staging_pieces_free(&staging->pieces);
     pthread_cond_destroy(&staging->changed);
     pthread_mutex_destroy(&staging->mutex);

@@ -41,6 +41,8 @@ struct staging;
 dcp_status staging_begin(struct staging_pool *pool, const struct staging_source *sources,
                          size_t count, const struct staging_options *options,
                          struct staging **staging);
+/* How many threads copy so many bytes. wanted: 0: as is worth it. */
+size_t staging_thread_count(uint64_t bytes, uint32_t wanted);
 /* Waits until everything has been copied; DCP_ERR_TIMEOUT if that takes longer. */
 dcp_status staging_wait(struct staging *staging, struct deadline deadline);
 /* Whether staging_wait() would return at once. */
@@ -60,7 +62,10 @@ dcp_status staging_read(struct staging *staging, size_t source, uint64_t positio
 /* Some of it will not be read. Under a limit that ends it, for everyone who waits or will, with the
  * calling thread's story, as no room would be made any more; a whole staging goes on. */
 void staging_stop(struct staging *staging);
-/* Waits for the copies that are under way. NULL is fine. The pool may be used again. */
+/* Nobody will read any more: sources and the pool are left alone from here on. What was not copied
+ * by then fails for everyone who waits for it, with the calling thread's story. NULL is fine. */
+void staging_end(struct staging *staging);
+/* The same; then the staging is gone. NULL is fine. */
 void staging_free(struct staging *staging);
 
 #endif

@@ -15,10 +15,17 @@
 /* Copies of this size are worth lying as in their file. */
 #define PHASED_SIZE ((size_t)64 << 10)
 #define ALIGNMENT   ((uint64_t)64)
+/* Bytes that are copied at a time, but for small limits. */
+#define PIECE_SIZE ((size_t)4 << 20)
 
 static uint64_t source_volume(const struct staging_source *source)
 {
     return (uint64_t)box_volume((struct box){source->ndim, source->sizes, source->sizes});
+}
+
+size_t staging_piece_most(uint64_t limit)
+{
+    return limit > 0 && limit / 4 < PIECE_SIZE ? (size_t)limit / 4 : PIECE_SIZE;
 }
 
 static size_t count_blocks(const struct staging_source *source, size_t most)
@@ -42,8 +49,8 @@ static uint64_t place_source(uint64_t end, uint64_t bytes, size_t phase)
     return place < end ? place + FILE_PAGE : place;
 }
 
-static dcp_status split_source(struct staging_pieces *pieces, const struct staging_source *source,
-                               size_t index, size_t most)
+static void split_source(struct staging_pieces *pieces, const struct staging_source *source,
+                         size_t index, size_t most)
 {
     struct staged_source *kept = &pieces->sources[index];
     uint64_t position = 0, at = place_source(pieces->pool_size, kept->bytes, source->phase);
@@ -54,10 +61,9 @@ static dcp_status split_source(struct staging_pieces *pieces, const struct stagi
                              (int64_t)(most / source->element_size));
     while (box_blocks_next(&blocks, &block)) {
         struct staging_piece *piece = &pieces->pieces[pieces->count++];
-        int64_t *sizes = arena_allocate_array(&pieces->arena, ndim, sizeof *sizes);
+        int64_t *sizes = pieces->numbers + pieces->number_count;
         int64_t start = 0;
-        if (!sizes)
-            return error_no_memory(ndim * sizeof *sizes, "staging");
+        pieces->number_count += ndim;
         if (ndim > 0)
             memcpy(sizes, block.sizes, ndim * sizeof *sizes);
         for (size_t i = 0; i < ndim; i++)
@@ -75,11 +81,10 @@ static dcp_status split_source(struct staging_pieces *pieces, const struct stagi
         pieces->largest = bytes > pieces->largest ? bytes : pieces->largest;
     }
     pieces->pool_size = at + position;
-    return DCP_OK;
 }
 
-static dcp_status keep_source(struct staging_pieces *pieces, const struct staging_source *source,
-                              size_t index, size_t most)
+static void keep_source(struct staging_pieces *pieces, const struct staging_source *source,
+                        size_t index, size_t most)
 {
     struct staged_source *kept = &pieces->sources[index];
     size_t ndim = (size_t)source->ndim;
@@ -92,41 +97,60 @@ static dcp_status keep_source(struct staging_pieces *pieces, const struct stagin
         .first = pieces->count,
     };
     if (kept->bytes == 0)
-        return DCP_OK;
-    int64_t *strides = arena_allocate_array(&pieces->arena, ndim, sizeof *strides);
-    if (!strides)
-        return error_no_memory(ndim * sizeof *strides, "staging");
+        return;
+    int64_t *strides = pieces->numbers + pieces->number_count;
+    pieces->number_count += ndim;
     if (ndim > 0)
         memcpy(strides, source->strides, ndim * sizeof *strides);
     kept->strides = strides;
     pieces->bytes += kept->bytes;
-    RETURN_IF_ERROR(split_source(pieces, source, index, most));
+    split_source(pieces, source, index, most);
     kept->count = pieces->count - kept->first;
-    return DCP_OK;
+}
+
+void staging_pieces_measure(struct staging_pieces *pieces, const struct staging_source *sources,
+                            size_t count, size_t most)
+{
+    *pieces = (struct staging_pieces){.source_count = count};
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes = source_volume(&sources[i]) * sources[i].element_size;
+        size_t blocks = bytes > 0 ? count_blocks(&sources[i], most) : 0;
+        if (bytes == 0)
+            continue;
+        pieces->count += blocks;
+        pieces->number_count += (1 + blocks) * (size_t)sources[i].ndim;
+        pieces->bytes += bytes;
+        pieces->pool_size = place_source(pieces->pool_size, bytes, sources[i].phase) + bytes;
+    }
+}
+
+uint64_t staging_pieces_memory(const struct staging_pieces *pieces)
+{
+    return pieces->source_count * sizeof *pieces->sources + pieces->count * sizeof *pieces->pieces +
+           pieces->number_count * sizeof *pieces->numbers;
 }
 
 dcp_status staging_pieces_make(struct staging_pieces *pieces, const struct staging_source *sources,
                                size_t count, size_t most)
 {
-    size_t piece_count = 0;
+    struct staging_pieces measured;
+    staging_pieces_measure(&measured, sources, count, most);
     *pieces = (struct staging_pieces){.source_count = count};
-    arena_init(&pieces->arena, 0);
-    for (size_t i = 0; i < count; i++)
-        piece_count += count_blocks(&sources[i], most);
     pieces->sources = memory_allocate_zeroed(count, sizeof *pieces->sources);
-    pieces->pieces = memory_allocate_zeroed(piece_count, sizeof *pieces->pieces);
-    if (!pieces->sources || !pieces->pieces)
-        return error_no_memory(piece_count * sizeof *pieces->pieces, "staging");
+    pieces->pieces = memory_allocate_zeroed(measured.count, sizeof *pieces->pieces);
+    pieces->numbers = memory_allocate_array(measured.number_count, sizeof *pieces->numbers);
+    if (!pieces->sources || !pieces->pieces || !pieces->numbers)
+        return error_no_memory((size_t)staging_pieces_memory(&measured), "staging");
     for (size_t i = 0; i < count; i++)
-        RETURN_IF_ERROR(keep_source(pieces, &sources[i], i, most));
+        keep_source(pieces, &sources[i], i, most);
     return DCP_OK;
 }
 
 void staging_pieces_free(struct staging_pieces *pieces)
 {
+    memory_release(pieces->numbers);
     memory_release(pieces->pieces);
     memory_release(pieces->sources);
-    arena_free(&pieces->arena);
 }
 
 dcp_status staging_piece_copy(const struct staging_pieces *pieces,

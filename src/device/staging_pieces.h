@@ -3,7 +3,6 @@
 #ifndef DEVICE_STAGING_PIECES_H
 #define DEVICE_STAGING_PIECES_H
 
-#include "base/arena.h"
 #include "device/staging.h"
 
 enum piece_state { PIECE_WAITS, PIECE_UNDER_WAY, PIECE_STAGED, PIECE_READ };
@@ -45,9 +44,17 @@ struct staging_pieces {
     uint64_t bytes;     /* of all sources */
     uint64_t pool_size; /* that it takes to have all at the same time */
     size_t largest;
-    struct arena arena;
+    int64_t *numbers; /* sizes and strides */
+    size_t number_count;
 };
 
+/* Bytes of a piece at most, within a limit of the pool; 0: none. */
+size_t staging_piece_most(uint64_t limit);
+/* Only counts: what it takes to make them. */
+void staging_pieces_measure(struct staging_pieces *pieces, const struct staging_source *sources,
+                            size_t count, size_t most);
+/* Bytes of all lists, as they were measured. */
+uint64_t staging_pieces_memory(const struct staging_pieces *pieces);
 /* most: bytes of a piece. */
 dcp_status staging_pieces_make(struct staging_pieces *pieces, const struct staging_source *sources,
                                size_t count, size_t most);

@@ -15,8 +15,8 @@
 #define LARGE_PAGE ((size_t)2 << 20)
 /* Bytes that one thread makes present at a time. */
 #define PORTION ((size_t)32 << 20)
-/* More do not make memory come faster. */
-#define THREADS 4
+/* What surrounds a block of memory. */
+#define BLOCK_ROOM ((uint64_t)64)
 
 static dcp_status make_present(void *context, size_t index)
 {
@@ -37,40 +37,89 @@ static dcp_status lock(struct staging_pool *pool, const dcp_device *device)
     return DCP_OK;
 }
 
-static dcp_status grow(struct staging_pool *pool, size_t size)
+static size_t alignment_of(uint64_t size)
 {
-    size_t alignment = size >= LARGE_PAGE ? LARGE_PAGE : FILE_PAGE;
+    return size >= LARGE_PAGE ? LARGE_PAGE : FILE_PAGE;
+}
+
+uint64_t staging_pool_memory(uint64_t size)
+{
+    return size + alignment_of(size) + BLOCK_ROOM;
+}
+
+uint64_t staging_pool_taken(const struct staging_pool *pool)
+{
+    return pool->memory ? staging_pool_memory(pool->size) : 0;
+}
+
+static bool pay(const struct staging_pool *pool, uint64_t size)
+{
+    return memory_account_charge(pool->payer, (size_t)staging_pool_memory(size));
+}
+
+/* The account pays for all of it, here, and not for blocks, as the next save has another one. */
+static unsigned char *allocate(struct staging_pool *pool, size_t size)
+{
+    if (!pay(pool, size))
+        return NULL;
+    struct memory_account *before = memory_account_enter(NULL);
+    unsigned char *memory = memory_allocate_aligned(alignment_of(size), size);
+    memory_account_enter(before);
+    if (!memory)
+        memory_account_discharge(pool->payer, (size_t)staging_pool_memory(size));
+    return memory;
+}
+
+static dcp_status grow(struct staging_pool *pool, size_t size, size_t thread_count)
+{
     staging_pool_free(pool);
-    pool->memory = memory_allocate_aligned(alignment, size);
+    pool->memory = allocate(pool, size);
     if (!pool->memory)
         return error_no_memory(size, "staging");
     pool->size = size;
     if (size >= LARGE_PAGE)
         madvise(pool->memory, size & ~(LARGE_PAGE - 1), MADV_HUGEPAGE);
-    return thread_run((size + PORTION - 1) / PORTION, THREADS, make_present, pool);
+    return thread_run((size + PORTION - 1) / PORTION, thread_count, make_present, pool);
 }
 
-dcp_status staging_pool_reserve(struct staging_pool *pool, size_t size, const dcp_device *device)
+void staging_pool_enter(struct staging_pool *pool, struct memory_account *account)
+{
+    pool->payer = account;
+    if (pool->memory && !pay(pool, pool->size)) {
+        pool->payer = NULL;
+        staging_pool_free(pool);
+        pool->payer = account;
+    }
+}
+
+void staging_pool_leave(struct staging_pool *pool)
+{
+    memory_account_discharge(pool->payer, (size_t)staging_pool_taken(pool));
+    pool->payer = NULL;
+}
+
+dcp_status staging_pool_reserve(struct staging_pool *pool, size_t size, const dcp_device *device,
+                                size_t thread_count)
 {
     bool wants_lock = device && device_overlaps(device);
     dcp_status status = DCP_OK;
     if (pool->memory && size <= pool->size && (pool->locked || !wants_lock))
         return DCP_OK;
-    struct memory_account *before = memory_account_enter(NULL);
     if (!pool->memory || size > pool->size)
-        status = grow(pool, size > 0 ? size : 1);
+        status = grow(pool, size > 0 ? size : 1, thread_count);
     if (status == DCP_OK)
         status = lock(pool, device);
     if (status != DCP_OK)
         staging_pool_free(pool);
-    memory_account_enter(before);
     return status;
 }
 
 void staging_pool_free(struct staging_pool *pool)
 {
+    struct memory_account *payer = pool->payer;
     if (pool->locked)
         pool->lock.operations->page_unlock(&pool->lock, pool->memory);
+    memory_account_discharge(payer, (size_t)staging_pool_taken(pool));
     memory_release_aligned(pool->memory);
-    *pool = (struct staging_pool){0};
+    *pool = (struct staging_pool){.payer = payer};
 }

@@ -54,24 +54,30 @@ dcp_status staging_queues_open(struct staging_queues *queues, struct staging_pie
     return DCP_OK;
 }
 
-static void close_queue(struct staging_own_queue *queue, bool under_way)
+void staging_queues_wait(struct staging_queues *queues)
 {
-    const dcp_device_operations *operations = queue->theirs.operations;
-    if (queue->ours.queue != queue->theirs.queue) {
-        if (under_way && queue->event &&
+    for (size_t i = 0; i < queues->count; i++) {
+        const struct staging_own_queue *queue = &queues->items[i];
+        const dcp_device_operations *operations = queue->theirs.operations;
+        if (queue->ours.queue != queue->theirs.queue && queue->event &&
             operations->event_record(&queue->ours, queue->event) == DCP_OK)
             operations->event_wait(&queue->ours, queue->event);
-        operations->queue_close(&queue->theirs, queue->ours.queue);
     }
+}
+
+static void close_queue(struct staging_own_queue *queue)
+{
+    const dcp_device_operations *operations = queue->theirs.operations;
+    if (queue->ours.queue != queue->theirs.queue)
+        operations->queue_close(&queue->theirs, queue->ours.queue);
     if (queue->event)
         operations->event_close(&queue->theirs, queue->event);
 }
 
-void staging_queues_close(struct staging_queues *queues, struct staging_pieces *pieces,
-                          bool under_way)
+void staging_queues_close(struct staging_queues *queues, struct staging_pieces *pieces)
 {
     for (size_t i = 0; i < queues->count; i++)
-        close_queue(&queues->items[i], under_way);
+        close_queue(&queues->items[i]);
     for (size_t i = 0; i < pieces->count; i++) {
         const dcp_device *device = &pieces->sources[pieces->pieces[i].source].device;
         if (pieces->pieces[i].event)

@@ -16,9 +16,10 @@ struct staging_queues {
 
 /* One for each of the callers' queues that sources are ordered by; sets the sources' `queue`. */
 dcp_status staging_queues_open(struct staging_queues *queues, struct staging_pieces *pieces);
-/* Frees the pieces' events as well. under_way: waits for what may not have been waited for. */
-void staging_queues_close(struct staging_queues *queues, struct staging_pieces *pieces,
-                          bool under_way);
+/* Waits for whatever was put into queues of ours. */
+void staging_queues_wait(struct staging_queues *queues);
+/* Frees the pieces' events as well. */
+void staging_queues_close(struct staging_queues *queues, struct staging_pieces *pieces);
 dcp_device staging_queue(const struct staging_queues *queues, size_t index);
 /* NULL: all sources are in host memory. */
 const dcp_device *staging_first_device(const struct staging_queues *queues);

@@ -185,6 +185,35 @@ static void without_room_for_a_stack_there_is_one_thread(void **state)
     memory_account_close(account);
 }
 
+static void give_back(void *context)
+{
+    void **block = context;
+    memory_release(*block);
+    *block = NULL;
+}
+
+static void what_is_spare_is_given_back_first(void **state)
+{
+    (void)state;
+    struct memory_account *account = memory_account_open(10000);
+    memory_account_enter(account);
+    void *spare = memory_allocate(6000);
+    memory_account_set_spare(account, give_back, &spare);
+    void *small = memory_allocate(1000);
+    assert_non_null(spare);
+    void *large = memory_allocate(5000);
+    assert_non_null(large);
+    assert_null(spare);
+    assert_int_equal(memory_account_limit_reached(), 0);
+    assert_null(memory_allocate(5000));
+    assert_int_equal(memory_account_limit_reached(), 10000);
+    memory_account_set_spare(NULL, give_back, &spare);
+    memory_release(large);
+    memory_release(small);
+    memory_account_enter(NULL);
+    memory_account_close(account);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +221,7 @@ int main(void)
         cmocka_unit_test(others_do_not_pay),
         cmocka_unit_test(blocks_outlive_it),
         cmocka_unit_test(a_limit_is_kept),
+        cmocka_unit_test(what_is_spare_is_given_back_first),
         cmocka_unit_test(what_the_system_refuses_is_not_charged),
         cmocka_unit_test(threads_work_for_it),
         cmocka_unit_test(without_room_for_a_stack_there_is_one_thread),

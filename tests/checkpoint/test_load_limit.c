@@ -6,14 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "checkpoint/limit_states.h"
-#include "checkpoint/ranks.h"
+#include "checkpoint/limit_trial.h"
 #include "dcp/storage_reader.h"
 #include "fault/failing_allocator.h"
 
@@ -22,19 +19,12 @@
 #define UNTOUCHED 0xee
 
 struct trial {
+    struct limit_trial limits;
     int kind;
     const char *fixture; /* NULL: a state of the kind */
     dcp_save_options saving;
     dcp_load_options options;
-    bool too_small;
-    _Atomic uint64_t smallest; /* that was named, or is expected */
 };
-
-static uint64_t named(void)
-{
-    const char *text = strstr(dcp_error_message(), "the smallest that would do is ");
-    return text ? strtoull(text + strlen("the smallest that would do is "), NULL, 10) : 0;
-}
 
 static void fill(struct limit_state *made)
 {
@@ -100,23 +90,13 @@ static dcp_status load(struct rank *self)
         memset(state.data, UNTOUCHED, LOOKED_AT);
     options.group = self->group;
     options.figures = &figures;
+    options.memory_limit = trial->limits.limit;
     dcp_status status = dcp_load(state.root, self->path, &options, NULL);
-    if (trial->too_small) {
-        assert_int_equal(status, DCP_ERR_NO_MEMORY);
-        assert_true(named() > options.memory_limit);
-        if (trial->smallest != 0)
-            assert_int_equal(named(), trial->smallest);
-        if (self->rank == 0)
-            trial->smallest = named();
-        assert_int_equal(figures.bytes_moved, 0);
-        for (size_t i = 0; state.data && i < LOOKED_AT; i++)
-            assert_int_equal(((unsigned char *)state.data)[i], UNTOUCHED);
-    } else {
-        must(status);
-        assert_true(figures.peak_memory <= options.memory_limit);
-        if (!trial->fixture)
-            expect_values(&state, trial->kind);
-    }
+    limit_trial_judge(&trial->limits, self, status, &figures);
+    for (size_t i = 0; trial->limits.too_small && state.data && i < LOOKED_AT; i++)
+        assert_int_equal(((unsigned char *)state.data)[i], UNTOUCHED);
+    if (!trial->limits.too_small && !trial->fixture)
+        expect_values(&state, trial->kind);
     limit_state_free(&state);
     return DCP_OK;
 }
@@ -124,18 +104,9 @@ static dcp_status load(struct rank *self)
 /* Loads with the smallest limit, with one byte less, and with some more. */
 static void look_for_smallest(const char *path, struct trial trial, int size)
 {
-    trial.too_small = true;
-    trial.options.memory_limit = 1;
-    ranks_must(size, path, load, &trial);
-    trial.options.memory_limit = trial.smallest - 1;
-    ranks_must(size, path, load, &trial);
-    trial.options.memory_limit = trial.smallest / 2;
-    ranks_must(size, path, load, &trial);
-    trial.too_small = false;
-    for (uint64_t more = 0; more < (uint64_t)80 << 20; more = more * 6 + 300000) {
-        trial.options.memory_limit = trial.smallest + more;
-        ranks_must(size, path, load, &trial);
-    }
+    trial.limits = (struct limit_trial){.body = load, .context = &trial};
+    limit_trial_refuse(&trial.limits, size, path);
+    limit_trial_accept(&trial.limits, size, path, (uint64_t)80 << 20);
 }
 
 static void save_and_look(void **state, struct trial trial, int size)
@@ -310,68 +281,45 @@ static void test_failing_allocations(void **state)
     expect_failures(path_in(state, "c"), 1, DCP_ERR_NO_MEMORY);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static void test_in_little_address_space(void **state)
-{
-    (void)state;
-    skip();
-}
-#else
-/* Bytes of this process's address space. */
-static uint64_t address_space(void)
-{
-    char pages[64] = "";
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || !fgets(pages, sizeof pages, file))
-        return 0;
-    fclose(file);
-    return strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-/* What malloc takes more than it is asked for. */
-#define MALLOC_WASTE ((uint64_t)1 << 20)
 /* What the tree gets: an object of 3 MiB, in a block that it grows into. */
-#define LOADED       ((uint64_t)8 << 20)
+#define LOADED ((uint64_t)8 << 20)
 
-static int load_in_little_space(const struct limit_state *made, const char *path, uint64_t limit)
+struct little_space {
+    const struct limit_state *made;
+    const char *path;
+    dcp_load_options options;
+};
+
+static bool load_in_little_space(void *context)
 {
-    dcp_load_options options = {.memory_limit = limit, .thread_count = 4};
-    uint64_t most = address_space() + limit + MALLOC_WASTE + LOADED;
-    struct rlimit space = {most, most};
-    if (setrlimit(RLIMIT_AS, &space) != 0)
-        return 2;
-    if (dcp_load(made->root, path, &options, NULL) == DCP_OK)
-        return 0;
-    fprintf(stderr, "%s\n", dcp_error_message());
-    return 1;
+    const struct little_space *little = context;
+    return dcp_load(little->made->root, little->path, &little->options, NULL) == DCP_OK;
 }
 
 static void test_in_little_address_space(void **state)
 {
+    if (!limit_space_is_ours())
+        skip();
     for (int kind = 0; kind < STATE_KINDS; kind++) {
         struct limit_state made;
         struct trial trial = {.kind = kind};
-        dcp_load_options options = {.memory_limit = 1};
         char name[32];
         snprintf(name, sizeof name, "c%d", kind);
-        ranks_must(1, path_in(state, name), save, &trial);
+        struct little_space little = {.made = &made,
+                                      .path = path_in(state, name),
+                                      .options = {.memory_limit = 1, .thread_count = 4}};
+        ranks_must(1, little.path, save, &trial);
         limit_state_make(&made, kind, 0, 1);
-        must_fail(dcp_load(made.root, path_in(state, name), &options, NULL), DCP_ERR_NO_MEMORY,
+        must_fail(dcp_load(made.root, little.path, &little.options, NULL), DCP_ERR_NO_MEMORY,
                   "the smallest that would do");
-        uint64_t smallest = named();
-        for (uint64_t more = 0; more < 30000000; more = more * 4 + 1000000) {
-            pid_t child = fork();
-            if (child == 0)
-                _exit(load_in_little_space(&made, path_in(state, name), smallest + more));
-            int status = 0;
-            assert_int_equal(waitpid(child, &status, 0), child);
-            assert_true(WIFEXITED(status));
-            assert_int_equal(WEXITSTATUS(status), 0);
+        uint64_t smallest = limit_named();
+        for (uint64_t more = 0; more < 30000000; more = limit_step(more)) {
+            little.options.memory_limit = smallest + more;
+            limit_in_little_space(smallest + more + LOADED, load_in_little_space, &little);
         }
         limit_state_free(&made);
     }
 }
-#endif
 
 #define LIMIT_TEST(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 

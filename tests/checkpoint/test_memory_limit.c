@@ -4,29 +4,19 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "checkpoint/limit_states.h"
-#include "checkpoint/ranks.h"
+#include "checkpoint/limit_trial.h"
 #include "fault/failing_allocator.h"
 
 struct trial {
+    struct limit_trial limits;
     int kind;
     dcp_save_options options;
-    bool too_small;
-    _Atomic uint64_t smallest; /* that was named, or is expected */
 };
-
-static uint64_t named(void)
-{
-    const char *text = strstr(dcp_error_message(), "the smallest that would do is ");
-    return text ? strtoull(strchr(text, 's') + strlen("smallest that would do is "), NULL, 10) : 0;
-}
 
 static dcp_status save(struct rank *self)
 {
@@ -37,20 +27,10 @@ static dcp_status save(struct rank *self)
     limit_state_make(&state, trial->kind, self->rank, self->size);
     options.group = self->group;
     options.figures = &figures;
+    options.memory_limit = trial->limits.limit;
     dcp_status status = dcp_save(state.root, self->path, &options);
+    limit_trial_judge(&trial->limits, self, status, &figures);
     limit_state_free(&state);
-    if (trial->too_small) {
-        assert_int_equal(status, DCP_ERR_NO_MEMORY);
-        assert_true(named() > options.memory_limit);
-        if (trial->smallest != 0)
-            assert_int_equal(named(), trial->smallest);
-        if (self->rank == 0)
-            trial->smallest = named();
-        assert_int_equal(figures.bytes_moved, 0);
-        return DCP_OK;
-    }
-    must(status);
-    assert_true(figures.peak_memory <= options.memory_limit);
     return DCP_OK;
 }
 
@@ -61,20 +41,11 @@ static void look_for_smallest(void **state, struct trial trial, int size)
     char name[32];
     snprintf(name, sizeof name, "c%d", number++);
     const char *path = path_in(state, name);
-    trial.too_small = true;
-    trial.options.memory_limit = 1;
-    ranks_must(size, path, save, &trial);
-    trial.options.memory_limit = trial.smallest - 1;
-    ranks_must(size, path, save, &trial);
-    trial.options.memory_limit = trial.smallest / 2;
-    ranks_must(size, path, save, &trial);
+    trial.limits = (struct limit_trial){.body = save, .context = &trial};
+    limit_trial_refuse(&trial.limits, size, path);
     assert_int_equal(access(path, F_OK), -1);
-    trial.too_small = false;
     trial.options.overwrite = DCP_OVERWRITE_REPLACE;
-    for (uint64_t more = 0; more < (uint64_t)40 << 20; more = more * 6 + 300000) {
-        trial.options.memory_limit = trial.smallest + more;
-        ranks_must(size, path, save, &trial);
-    }
+    limit_trial_accept(&trial.limits, size, path, (uint64_t)40 << 20);
 }
 
 static void test_every_state(void **state)
@@ -103,10 +74,10 @@ static void test_compressed(void **state)
     struct trial trial = {.kind = 3,
                           .options = {.compression = DCP_COMPRESSION_ZSTD,
                                       .compression_threads = 3,
-                                      .skip_sync = true,
-                                      .memory_limit = (uint64_t)1 << 40}};
+                                      .skip_sync = true}};
     struct limit_state made;
     limit_state_make(&made, 0, 0, 1);
+    trial.options.memory_limit = (uint64_t)1 << 40;
     dcp_status status = dcp_save(made.root, path_in(state, "try"), &trial.options);
     limit_state_free(&made);
     if (status == DCP_ERR_UNSUPPORTED)
@@ -177,66 +148,40 @@ static void test_failing_allocations(void **state)
     expect_failures(save_within, path_in(state, "c"), 1, DCP_ERR_NO_MEMORY);
 }
 
-/* Sanitizers take address space of their own. */
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* Bytes of this process's address space. */
-static uint64_t address_space(void)
-{
-    char pages[64] = "";
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || !fgets(pages, sizeof pages, file))
-        return 0;
-    fclose(file);
-    return strtoull(pages, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
+struct little_space {
+    const struct limit_state *made;
+    const char *path;
+    dcp_save_options options;
+};
 
-/* What malloc takes more than it is asked for. */
-#define MALLOC_WASTE ((uint64_t)1 << 20)
-
-static int save_in_little_space(const struct limit_state *made, const char *path, uint64_t limit)
+static bool save_in_little_space(void *context)
 {
-    dcp_save_options options = {
-        .memory_limit = limit, .thread_count = 2, .overwrite = DCP_OVERWRITE_REPLACE};
-    uint64_t most = address_space() + limit + MALLOC_WASTE;
-    struct rlimit space = {most, most};
-    if (setrlimit(RLIMIT_AS, &space) != 0)
-        return 2;
-    if (dcp_save(made->root, path, &options) == DCP_OK)
-        return 0;
-    fprintf(stderr, "%s\n", dcp_error_message());
-    return 1;
+    const struct little_space *little = context;
+    return dcp_save(little->made->root, little->path, &little->options) == DCP_OK;
 }
 
 static void test_in_little_address_space(void **state)
 {
+    if (!limit_space_is_ours())
+        skip();
     for (int kind = 0; kind < STATE_KINDS; kind++) {
         struct limit_state made;
         dcp_estimate estimate = {.size_of = sizeof estimate};
-        dcp_save_options options = {.thread_count = 2};
         char name[32];
         snprintf(name, sizeof name, "c%d", kind);
+        struct little_space little = {
+            .made = &made,
+            .path = path_in(state, name),
+            .options = {.thread_count = 2, .overwrite = DCP_OVERWRITE_REPLACE}};
         limit_state_make(&made, kind, 0, 1);
-        must(dcp_save_estimate(made.root, path_in(state, name), &options, &estimate));
-        for (uint64_t more = 0; more < 30000000; more = more * 4 + 1000000) {
-            pid_t child = fork();
-            if (child == 0)
-                _exit(save_in_little_space(&made, path_in(state, name),
-                                           estimate.smallest_memory + more));
-            int status = 0;
-            assert_int_equal(waitpid(child, &status, 0), child);
-            assert_true(WIFEXITED(status));
-            assert_int_equal(WEXITSTATUS(status), 0);
+        must(dcp_save_estimate(made.root, little.path, &little.options, &estimate));
+        for (uint64_t more = 0; more < 30000000; more = limit_step(more)) {
+            little.options.memory_limit = estimate.smallest_memory + more;
+            limit_in_little_space(little.options.memory_limit, save_in_little_space, &little);
         }
         limit_state_free(&made);
     }
 }
-#else
-static void test_in_little_address_space(void **state)
-{
-    (void)state;
-    skip();
-}
-#endif
 
 #define LIMIT_TEST(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 
