@@ -20,6 +20,16 @@ install_packages() {
         clang clang-tidy clang-format cppcheck doxygen python3-venv strace
 }
 
+# CUDA and NCCL; without them, and without a network to get them by, what stands on them is left out, and the end says so.
+find_cuda() {
+    local found
+    if found=$(tests/cuda/setup build/cuda); then
+        eval "$found"
+    else
+        left_out="libdcp_cuda and libdcp_nccl: CUDA or NCCL could not be had"
+    fi
+}
+
 build() { # preset, cmake options
     cmake --preset "$@" >"build/$1.log" || { cat "build/$1.log"; return 1; }
     cmake --build --preset "$1" -j "$jobs"
@@ -73,6 +83,8 @@ steps=("$@")
 mkdir -p build
 rm -f build/*.tests
 install_packages || exit 1
+left_out=
+case " ${steps[*]} " in *" clang "* | *" tsan "* | *" asan "* | *" release "*) find_cuda ;; esac
 
 failed=() times=()
 for step in "${steps[@]}"; do
@@ -85,6 +97,7 @@ done
 printf '\n==== '
 printf '%s, ' "${times[@]}"
 printf '%s failed\n' "${failed[*]:-nothing}"
+[ -z "$left_out" ] || printf 'left out: %s\n' "$left_out"
 for step in "${steps[@]}"; do
     [ ! -f "build/$step.tests" ] || { echo "$step:" && sed -n '/tests passed/,$p' "build/$step.tests"; }
 done
