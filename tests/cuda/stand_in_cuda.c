@@ -71,13 +71,6 @@ long stand_in_cuda_host_blocks(void)
     return made;
 }
 
-void runtime_count(long made)
-{
-    pthread_mutex_lock(&runtime.lock);
-    runtime.made += made;
-    pthread_mutex_unlock(&runtime.lock);
-}
-
 long stand_in_hasty_streams(void)
 {
     return runtime.hasty_streams;

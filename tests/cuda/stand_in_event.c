@@ -10,7 +10,10 @@ struct CUevent_st {
     long recorded, reached;
     long references; /* the library's, and records: events may be destroyed before these */
     struct order order;
+    struct CUevent_st *next, **link; /* of all: those that nobody destroys are the runtime's */
 };
+
+static struct CUevent_st *events;
 
 /* A record of an event, for streams to come to or to wait for: later ones do not matter to it. */
 struct record {
@@ -34,10 +37,20 @@ static struct record *record_new(struct CUevent_st *event, bool further)
 }
 
 /* With the lock held. */
+static void event_release(struct CUevent_st *event)
+{
+    if (--event->references > 0)
+        return;
+    *event->link = event->next;
+    if (event->next)
+        event->next->link = event->link;
+    free(event);
+}
+
+/* With the lock held. */
 static void record_free(struct record *record)
 {
-    if (--record->event->references == 0)
-        free(record->event);
+    event_release(record->event);
     free(record);
 }
 
@@ -71,18 +84,22 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags)
     *event = calloc(1, sizeof **event);
     if (!*event)
         abort();
-    (*event)->references = 1;
-    runtime_count(1);
+    pthread_mutex_lock(&runtime.lock);
+    **event = (struct CUevent_st){.references = 1, .next = events, .link = &events};
+    if (events)
+        events->link = &(*event)->next;
+    events = *event;
+    runtime.made++;
+    pthread_mutex_unlock(&runtime.lock);
     return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     cudaError_t code = runtime_enter(__func__);
-    runtime_count(-1);
     pthread_mutex_lock(&runtime.lock);
-    if (--event->references == 0)
-        free(event);
+    runtime.made--;
+    event_release(event);
     pthread_mutex_unlock(&runtime.lock);
     return code;
 }

@@ -28,7 +28,6 @@ extern struct runtime runtime;
 
 /* Every function of the runtime passes here first. */
 cudaError_t runtime_enter(const char *name);
-void runtime_count(long made);
 /* Something happens on a device: there is a context now. */
 void runtime_make_context(int device);
 

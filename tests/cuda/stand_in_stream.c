@@ -180,7 +180,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     cudaError_t code = runtime_enter(__func__);
     stand_in_stream_free(stream);
-    runtime_count(-1);
+    pthread_mutex_lock(&runtime.lock);
+    runtime.made--;
+    pthread_mutex_unlock(&runtime.lock);
     return code;
 }
 
