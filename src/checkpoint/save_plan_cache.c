@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "plan/held_structure.h"
 #include "plan/save_plan.h"
 
 dcp_status dcp_save_plan_cache_new(dcp_save_plan_cache **cache)
@@ -61,14 +62,6 @@ static void note_circumstances(dcp_save_plan_cache *cache, const dcp_save_option
     cache->unflattened = options->unflattened;
 }
 
-/* The plan as it travels, with objects of no length: exact, where a hash could be mistaken. */
-static dcp_status describe_plan(const struct save_plan *plan, size_t expected, struct buffer *out)
-{
-    buffer_init(out, 0);
-    RETURN_IF_ERROR(buffer_reserve(out, expected));
-    return save_plan_encode_structure(plan, out);
-}
-
 static bool is_object(const struct save_plan *plan, const struct write_order *order)
 {
     return !plan->items[order->item].is_tensor;
@@ -88,18 +81,12 @@ dcp_status plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_opti
                            const struct save_plan *plan, uint64_t *id, struct write_orders *orders,
                            bool *grown)
 {
-    struct buffer described;
     *id = 0;
     *grown = false;
-    if (cache->id == 0 || !circumstances_match(cache, options))
+    if (cache->id == 0 || !circumstances_match(cache, options) ||
+        !held_structure_is(plan, cache->plan.data, cache->plan.size))
         return DCP_OK;
-    dcp_status status = describe_plan(plan, cache->plan.size, &described);
-    bool same = status == DCP_OK && described.size == cache->plan.size &&
-                memcmp(described.data, cache->plan.data, described.size) == 0;
-    buffer_free(&described);
-    if (!same)
-        return status;
-    status = write_orders_decode(cache->orders.data, cache->orders.size, plan, orders);
+    dcp_status status = write_orders_decode(cache->orders.data, cache->orders.size, plan, orders);
     if (status == DCP_OK) {
         *id = cache->id;
         *grown = !lengths_match(cache, plan, orders);
@@ -128,12 +115,12 @@ dcp_status plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id, const dcp_sa
     size_t objects = 0;
     for (size_t i = 0; i < orders->count; i++)
         objects += is_object(plan, &orders->orders[i]);
-    buffer_free(&cache->plan);
+    buffer_clear(&cache->plan);
     buffer_clear(&cache->orders);
     memory_release(cache->lengths);
     cache->lengths = memory_allocate_array(objects, sizeof *cache->lengths);
     buffer_append(&cache->orders, orders_bytes, orders_size);
-    dcp_status status = describe_plan(plan, 0, &cache->plan);
+    dcp_status status = held_structure_append(plan, &cache->plan);
     if (status == DCP_OK)
         status = buffer_status(&cache->orders);
     if (status == DCP_OK && !cache->lengths)

@@ -37,8 +37,6 @@ dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object
  * encoder made are DCP_ERR_FORMAT. */
 dcp_status save_plan_encode(const struct save_plan *plan, struct buffer *out);
 dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *plan);
-/* The same with objects of no length: what must not change if orders are to be used again. */
-dcp_status save_plan_encode_structure(const struct save_plan *plan, struct buffer *out);
 
 /* Where each rank's orders go, rank by rank, as soon as they are made; they are valid during the
  * call, and their boxes as long as the metadata. */

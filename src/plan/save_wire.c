@@ -34,7 +34,7 @@ static void append_chunks(struct buffer *out, const struct write_item *items, si
         wire_append_box(out, box_whole(items->ndim, items->global_shape), items[i].box);
 }
 
-static dcp_status encode(const struct save_plan *plan, bool with_lengths, struct buffer *out)
+dcp_status save_plan_encode(const struct save_plan *plan, struct buffer *out)
 {
     const char *previous = "";
     buffer_append_u8(out, WIRE_SAVE_PLAN);
@@ -48,7 +48,7 @@ static dcp_status encode(const struct save_plan *plan, bool with_lengths, struct
         buffer_append_u8(out, (uint8_t)((item->is_tensor ? FLAG_TENSOR : 0) |
                                         (item->requires_grad ? FLAG_REQUIRES_GRAD : 0)));
         if (!item->is_tensor) {
-            buffer_append_varint(out, with_lengths ? item->object_length : 0);
+            buffer_append_varint(out, item->object_length);
             next++;
             continue;
         }
@@ -57,16 +57,6 @@ static dcp_status encode(const struct save_plan *plan, bool with_lengths, struct
         next += count;
     }
     return buffer_status(out);
-}
-
-dcp_status save_plan_encode(const struct save_plan *plan, struct buffer *out)
-{
-    return encode(plan, true, out);
-}
-
-dcp_status save_plan_encode_structure(const struct save_plan *plan, struct buffer *out)
-{
-    return encode(plan, false, out);
 }
 
 struct plan_reader {

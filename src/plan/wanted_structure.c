@@ -1,39 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "plan/wanted_structure.h"
 
-#include <string.h>
-
-/* The bytes are either appended or compared, never made to be compared. */
-struct structure_walk {
-    struct buffer *out; /* NULL: compares */
-    const unsigned char *expected;
-    size_t left;
-};
-
-static bool tell(struct structure_walk *walk, const void *bytes, size_t size)
-{
-    if (size == 0)
-        return true;
-    if (walk->out) {
-        buffer_append(walk->out, bytes, size);
-        return true;
-    }
-    if (size > walk->left || memcmp(walk->expected, bytes, size) != 0)
-        return false;
-    walk->expected += size;
-    walk->left -= size;
-    return true;
-}
+#include "plan/structure_walk.h"
 
 static bool tell_tensor(struct structure_walk *walk, const struct state_tensor *tensor)
 {
     const int64_t traits[] = {tensor->dtype, tensor->ndim, (int64_t)tensor->chunk_count};
     size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
-    if (!tell(walk, traits, sizeof traits) || !tell(walk, tensor->global_shape, bytes))
+    if (!structure_tell(walk, traits, sizeof traits) ||
+        !structure_tell(walk, tensor->global_shape, bytes))
         return false;
     for (size_t i = 0; i < tensor->chunk_count; i++)
-        if (!tell(walk, tensor->chunks[i].offsets, bytes) ||
-            !tell(walk, tensor->chunks[i].sizes, bytes))
+        if (!structure_tell(walk, tensor->chunks[i].offsets, bytes) ||
+            !structure_tell(walk, tensor->chunks[i].sizes, bytes))
             return false;
     return true;
 }
@@ -43,8 +22,8 @@ static bool tell_all(struct structure_walk *walk, const struct flat_state *flat)
     for (size_t i = 0; i < flat->count; i++) {
         const struct flat_entry *entry = &flat->entries[i];
         bool is_tensor = entry->node->kind == DCP_KIND_TENSOR;
-        if (!tell(walk, entry->name, strlen(entry->name) + 1) ||
-            !tell(walk, &is_tensor, sizeof is_tensor) ||
+        if (!structure_tell_text(walk, entry->name) ||
+            !structure_tell(walk, &is_tensor, sizeof is_tensor) ||
             (is_tensor && !tell_tensor(walk, entry->node->as.tensor)))
             return false;
     }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of structures as bytes: a walk over something that either appends its bytes or compares
+ * them with others, so that nothing is made just to be compared. */
+#ifndef PLAN_STRUCTURE_WALK_H
+#define PLAN_STRUCTURE_WALK_H
+
+#include <string.h>
+
+#include "base/buffer.h"
+
+struct structure_walk {
+    struct buffer *out; /* NULL: compares */
+    const unsigned char *expected;
+    size_t left;
+};
+
+/* False where the bytes differ: the walk is over then. */
+static inline bool structure_tell(struct structure_walk *walk, const void *bytes, size_t size)
+{
+    if (size == 0)
+        return true;
+    if (walk->out) {
+        buffer_append(walk->out, bytes, size);
+        return true;
+    }
+    if (size > walk->left || memcmp(walk->expected, bytes, size) != 0)
+        return false;
+    walk->expected += size;
+    walk->left -= size;
+    return true;
+}
+
+static inline bool structure_tell_text(struct structure_walk *walk, const char *text)
+{
+    return structure_tell(walk, text, strlen(text) + 1);
+}
+
+#endif
