@@ -244,8 +244,10 @@ typedef struct dcp_load_options {
      * and stacks of threads together, beside the state's own memory and the objects that are loaded
      * into it; 0: no limit. Within it fewer threads read through smaller buffers, the page cache
      * serves where there is no memory for reading around it, and each rank reads for itself where
-     * there is none for reading cooperatively, whatever `io` and `reading` say. A compressed chunk
-     * and what becomes of it are in memory as a whole while it is read.
+     * there is none for reading cooperatively, whatever `io` and `reading` say. Compressed tensors
+     * are decompressed as they are read, whatever their size: that takes the window of their frames
+     * (2 MiB at the usual level, 128 MiB at most) and less than a MiB for each thread. To know it,
+     * the headers in all streams that others than this library wrote are looked at beforehand.
      *
      * If it is too small, no destination is changed, and the message of DCP_ERR_NO_MEMORY names the
      * smallest that would do, the same on all ranks; to find that out, the plans are made and

@@ -49,6 +49,15 @@ static bool is_cut(const struct share_atom *atom, const struct share_run *run)
     return run->from != 0 || run->end != box_volume(atom->region);
 }
 
+/* Closes the piece that is open, if any: what was read from it was right. */
+static dcp_status end_piece(struct load_lots *lots)
+{
+    dcp_status status = lots->piece ? shard_piece_end(lots->piece) : DCP_OK;
+    shard_piece_close(lots->piece);
+    lots->piece = NULL;
+    return status;
+}
+
 /* Opens the run's piece, unless it is open in the same way. */
 static dcp_status open_for(struct load_lots *lots, const struct share_run *run)
 {
@@ -60,8 +69,7 @@ static dcp_status open_for(struct load_lots *lots, const struct share_run *run)
     if (lots->piece && lots->piece_atom->entry == atom->entry &&
         lots->piece_atom->piece == atom->piece && lots->piece_cut == cut)
         return DCP_OK;
-    shard_piece_close(lots->piece);
-    lots->piece = NULL;
+    RETURN_IF_ERROR(end_piece(lots));
     lots->piece_atom = atom;
     lots->piece_cut = cut;
     return shard_piece_open(sharing->reader, entry, piece, atom->region, cut,
@@ -129,7 +137,8 @@ static dcp_status fill_lot(struct load_lots *lots, unsigned char *lot)
             break;
         place = align(place + window.bytes);
     }
-    return read_stretch(lots, &stretch);
+    RETURN_IF_ERROR(read_stretch(lots, &stretch));
+    return lots->cursor.run < lots->share->run_count ? DCP_OK : end_piece(lots);
 }
 
 static void note_filled(struct load_lots *lots, dcp_status status)

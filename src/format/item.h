@@ -15,6 +15,13 @@ dcp_status item_open_tensor(struct byte_source stream, struct arena *arena,
                             struct tensor_view *view);
 dcp_status item_check_view(const struct tensor_view *view, dcp_dtype dtype, int32_t ndim,
                            const int64_t *sizes);
+/* The same from the beginning of a stream alone, where records lie in the order in which torch.save
+ * writes them; *known is false where they do not, or it is cut off in front of the elements. What
+ * it says is to be compared with item_open_tensor() before it is trusted. It knows no CRC. */
+dcp_status item_foresee_tensor(const void *beginning, size_t size, struct arena *arena,
+                               struct tensor_view *view, bool *known);
+/* Whether both say the same of where elements lie and what they are; CRCs aside. */
+bool item_same_view(const struct tensor_view *a, const struct tensor_view *b);
 
 /* Decodes an object's stream into nodes of the pool; tensors inside are read into memory that the
  * pool owns. Sharing and cycles are kept. Unknown classes become opaque nodes, whose children are
@@ -33,13 +40,5 @@ dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream);
 /* As item_encode_object(), as a value inside of a pickle of protocol 4 that is being written, of
  * which memo_count values are in the memo. */
 dcp_status item_put_object(const dcp_state *object, uint32_t *memo_count, struct buffer *pickle);
-
-/* Decompresses all frames of a zstd-compressed item; never more than limit bytes. bytes:
- * memory_release(). Without zstd in the build: DCP_ERR_UNSUPPORTED. */
-dcp_status item_decompress(const void *compressed, size_t compressed_size, uint64_t limit,
-                           void **bytes, size_t *size);
-/* Memory that this takes for a tensor, beside its elements and what is given: by the first bytes of
- * the compressed item, of which 18 are enough. */
-uint64_t item_decompress_memory(const void *compressed, size_t size);
 
 #endif

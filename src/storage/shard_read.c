@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/memory_account.h"
 #include "format/item.h"
 #include "format/metadata_codec.h"
 #include "state/box.h"
@@ -18,6 +19,7 @@
 struct shard_piece {
     struct stored_item item;
     struct tensor_view view;
+    dcp_verification verification;
 };
 
 static dcp_status check_boxes(const struct metadata_entry *entry,
@@ -83,13 +85,14 @@ static void watch_record(struct stored_item *item, const struct tensor_view *vie
 
 /* Sees to it that what is read is checked, each byte once: by its record's CRC if that is at hand,
  * by whole blocks if there are many; else by the CRC if the record is read as a whole, or if
- * everything is to be checked and nothing else can; otherwise by blocks that happen to be whole. */
+ * everything is to be checked and nothing else can; otherwise by blocks that happen to be whole.
+ * What is decompressed as it is read is checked at its end. */
 static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
                                 const struct reading *reading, dcp_verification verification)
 {
     bool footer = !item->at_hand && item->file->footer == FOOTER_GOOD;
     bool record = view->has_crc && reading->extent == EXTENT_WHOLE && is_record(view);
-    if (verification == DCP_VERIFY_NONE || (item->at_hand && !view->has_crc))
+    if (verification == DCP_VERIFY_NONE || item->passing || (item->at_hand && !view->has_crc))
         return DCP_OK;
     if (item->at_hand)
         return stored_item_check_record(item, view);
@@ -131,7 +134,7 @@ static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *re
 {
     RETURN_IF_ERROR(stored_item_open_in(&opened->item, reader, entry, piece, verification,
                                         reading->extent == EXTENT_WHOLE, reading->window));
-    dcp_status status = stored_item_view(&opened->item, &opened->view);
+    dcp_status status = stored_item_foresee(&opened->item, verification, &opened->view);
     if (status == DCP_OK)
         status = arrange_check(&opened->item, &opened->view, reading, verification);
     if (status != DCP_OK)
@@ -164,6 +167,8 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
     status =
         read_into(&opened.item, request->region, &opened.view, request->dtype, request->target);
     if (status == DCP_OK)
+        status = stored_item_end(&opened.item, &opened.view, verification);
+    if (status == DCP_OK)
         status = progress_part_end(&opened.item.checked.part);
     stored_item_close(&opened.item);
     return shard_reader_blame(reader, entry, piece, status);
@@ -179,6 +184,21 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
     return status;
 }
 
+bool shard_piece_flows(const struct shard_piece *opened)
+{
+    const struct tensor_view *view = &opened->view;
+    return !opened->item.passing || copy_is_dense(view->ndim, view->sizes, view->strides);
+}
+
+/* Else the stream would be decompressed again and again: if memory is not limited, it is held. */
+static dcp_status make_flow(struct shard_piece *opened)
+{
+    if (shard_piece_flows(opened) || memory_account_is_limited(memory_account_current()))
+        return DCP_OK;
+    RETURN_IF_ERROR(stored_item_end(&opened->item, &opened->view, opened->verification));
+    return stored_item_hold(&opened->item);
+}
+
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
                             const struct metadata_piece *piece, struct box region, bool partly,
                             dcp_verification verification, struct shard_piece **opened)
@@ -192,6 +212,12 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
                                               : box_equal(stored, region) ? EXTENT_WHOLE
                                                                           : EXTENT_REGION};
     dcp_status status = open_piece(made, reader, entry, piece, &reading, verification);
+    made->verification = verification;
+    if (status == DCP_OK) {
+        status = make_flow(made);
+        if (status != DCP_OK)
+            stored_item_close(&made->item);
+    }
     if (status == DCP_OK)
         return DCP_OK;
     memory_release(made);
@@ -212,6 +238,13 @@ dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void 
     return shard_reader_blame(
         opened->item.reader, entry, opened->item.piece,
         read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
+}
+
+dcp_status shard_piece_end(struct shard_piece *opened)
+{
+    const struct stored_item *item = &opened->item;
+    return shard_reader_blame(item->reader, item->entry, item->piece,
+                              stored_item_end(&opened->item, &opened->view, opened->verification));
 }
 
 void shard_piece_close(struct shard_piece *opened)

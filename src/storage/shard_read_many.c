@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "state/box.h"
 #include "storage/shard_request.h"
+#include "storage/stored_item.h"
 
 /* Streams up to here are worth reading along with their neighbours, up to so much together. */
 #define SMALL_STREAM ((uint64_t)64 << 10)
@@ -21,10 +22,12 @@
 #define DIVIDED_SIZE ((uint64_t)32 << 20)
 #define PART_SIZE    ((uint64_t)8 << 20)
 
-/* What one thread does at a time: requests that are neighbours, or a part of one. */
+/* What one thread does at a time: requests that are neighbours, or of one compressed piece, or a
+ * part of one. */
 struct read_task {
     size_t first;
     size_t count;
+    bool together;             /* they are of one piece */
     struct shard_parts *parts; /* NULL: all of the one */
     size_t part;
 };
@@ -64,6 +67,14 @@ static bool is_neighbour(const struct shard_request *first, const struct shard_r
     uint64_t end = before->offset + before->length,
              gap = piece->offset > end ? piece->offset - end : 0;
     return gap <= GAP_SIZE || gap <= (piece->offset - from->offset) / GAP_OF_WINDOW;
+}
+
+/* Whether a request is read together with the one in front of it, of a piece that is decompressed
+ * as it is read. */
+static bool is_of_same_piece(const struct shard_request *request)
+{
+    return request->piece == request[-1].piece && request->piece->zstd &&
+           !stored_item_is_whole(request->entry, request->piece);
 }
 
 /* Parts are slabs of the outermost dimension that can be divided; compressed streams have none. */
@@ -117,7 +128,9 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
         size_t parts = choose_parts(&tasks->requests[i], thread_count);
         if (parts > 1)
             RETURN_IF_ERROR(add_parts(tasks, i, parts));
-        else if (last && !last->parts &&
+        else if (last && is_of_same_piece(&tasks->requests[i]))
+            last->together = ++last->count > 1;
+        else if (last && !last->parts && !last->together &&
                  is_neighbour(&tasks->requests[last->first], &tasks->requests[i]))
             last->count++;
         else
@@ -133,6 +146,18 @@ static dcp_status read_request(struct read_tasks *tasks, const struct shard_requ
         shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0));
     uint64_t bytes = (uint64_t)box_volume(request->region) * dcp_dtype_size(request->dtype);
     atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
+    return DCP_OK;
+}
+
+static dcp_status read_together(struct read_tasks *tasks, const struct read_task *task)
+{
+    const struct shard_request *requests = &tasks->requests[task->first];
+    RETURN_IF_ERROR(shard_read_together(tasks->reader, requests, task->count, tasks->verification));
+    for (size_t i = 0; i < task->count; i++)
+        atomic_fetch_add_explicit(&tasks->moved,
+                                  (uint64_t)box_volume(requests[i].region) *
+                                      dcp_dtype_size(requests[i].dtype),
+                                  memory_order_relaxed);
     return DCP_OK;
 }
 
@@ -161,6 +186,8 @@ static dcp_status run_task(void *context, size_t index)
     const struct read_task *task = &tasks->tasks[index];
     const struct shard_request *request = &tasks->requests[task->first];
     struct box_storage slab;
+    if (task->together)
+        return read_together(tasks, task);
     if (!task->parts)
         return task->count > 1 ? read_neighbours(tasks, task) : read_request(tasks, request, NULL);
     struct shard_request part = *request;

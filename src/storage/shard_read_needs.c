@@ -4,18 +4,19 @@
 #include "base/error.h"
 #include "base/memory_account.h"
 #include "base/thread.h"
-#include "format/item.h"
+#include "format/item_decompress.h"
 #include "state/device_memory.h"
 #include "storage/read_region.h"
 #include "storage/shard_request.h"
+#include "storage/stored_item.h"
 
 /* What each thread takes to open an item: a small stream as a whole, the directory of a large one
  * and the pickle in it, an arena, running checksums. */
 #define ITEM_SIZE ((uint64_t)256 << 10)
 /* Lists of threads, and what surrounds blocks of memory. */
 #define SMALL_THINGS ((uint64_t)16 << 10)
-/* Enough of a compressed stream to see what decompressing it takes. */
-#define FRAME_HEAD ((size_t)32)
+/* More than what is around a tensor's elements as a rule; opening it takes ITEM_SIZE at most. */
+#define USUAL_CONTAINER ((uint64_t)8 << 10)
 
 /* Opens a piece's file, unless it is open. */
 static dcp_status look_at_file(struct shard_reader *reader, const struct metadata_piece *piece,
@@ -42,37 +43,78 @@ static dcp_status look_at_file(struct shard_reader *reader, const struct metadat
     return DCP_OK;
 }
 
-/* A stream and what becomes of it are both in memory. */
-static dcp_status look_at_stream(struct shard_file *file, const struct metadata_entry *entry,
-                                 const struct metadata_piece *piece, uint64_t *memory)
+/* What opening the piece takes, found out by doing it. */
+static dcp_status measure_opening(struct shard_reader *reader, const struct metadata_entry *entry,
+                                  const struct metadata_piece *piece, uint64_t *memory)
 {
-    unsigned char head[FRAME_HEAD];
-    size_t size = piece->length < sizeof head ? (size_t)piece->length : sizeof head;
-    uint64_t bytes;
+    struct stored_item item;
+    struct tensor_view view;
+    struct memory_span span;
+    memory_span_start(&span);
+    dcp_status status = stored_item_open(&item, reader, entry, piece, DCP_VERIFY_NONE, false);
+    if (status == DCP_OK) {
+        status = stored_item_foresee(&item, DCP_VERIFY_NONE, &view);
+        stored_item_close(&item);
+    }
+    *memory = memory_span_end(&span);
+    /* What is wrong with it is told of when it is read. */
+    return status == DCP_ERR_NO_MEMORY ? status : DCP_OK;
+}
+
+/* What decompressing takes. Files with a good footer are ours: each stream in them is one frame. */
+static dcp_status look_at_compressed(struct shard_reader *reader, struct shard_file *file,
+                                     const struct shard_request *request,
+                                     struct shard_read_needs *needs, uint64_t *memory)
+{
+    const struct metadata_piece *piece = request->piece;
+    struct byte_source packed;
+    struct checked_source checked;
+    bool ours = file->footer == FOOTER_GOOD;
+    uint64_t source = decompressed_source_memory(DECOMPRESSED_INPUT), opening;
     *memory = 0;
     /* What reaches beyond its file is told of when it is read. */
-    if (piece->offset > file->size || size > file->size - piece->offset)
+    if (piece->offset > file->size || piece->length > file->size - piece->offset)
         return DCP_OK;
-    RETURN_IF_ERROR(shard_file_read(file, head, size, piece->offset));
-    if (!shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) ||
-        __builtin_add_overflow(bytes, piece->length, &bytes) ||
-        __builtin_add_overflow(bytes, item_decompress_memory(head, size), memory))
-        *memory = UINT64_MAX / 4;
+    RETURN_IF_ERROR(checked_source_open(&checked, file, piece->offset, piece->length,
+                                        DCP_VERIFY_NONE, &packed));
+    dcp_status status = item_decompressor_memory(&packed, !ours, memory);
+    checked_source_close(&checked);
+    RETURN_IF_ERROR(status);
+    if (stored_item_is_whole(request->entry, piece))
+        *memory += piece->length + STORED_ITEM_WHOLE + 1;
+    else
+        *memory += source;
+    needs->passing = needs->passing || !stored_item_is_whole(request->entry, piece);
+    if (ours)
+        return DCP_OK;
+    RETURN_IF_ERROR(measure_opening(reader, request->entry, piece, &opening));
+    *memory = opening > *memory ? opening : *memory;
     return DCP_OK;
 }
 
-static dcp_status look_at_tensor(const struct shard_request *request, struct shard_file *file,
-                                 struct shard_read_needs *needs)
+/* Whether a stream has more around its elements than ours and PyTorch's have as a rule. */
+static bool is_unusual(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    uint64_t bytes;
+    return piece->encoding == PIECE_STREAM &&
+           shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) && piece->length > bytes &&
+           piece->length - bytes > USUAL_CONTAINER;
+}
+
+static dcp_status look_at_tensor(struct shard_reader *reader, const struct shard_request *request,
+                                 struct shard_file *file, struct shard_read_needs *needs)
 {
     const struct metadata_piece *piece = request->piece;
     uint64_t memory = 0;
     if (piece->zstd)
-        RETURN_IF_ERROR(look_at_stream(file, request->entry, piece, &memory));
+        RETURN_IF_ERROR(look_at_compressed(reader, file, request, needs, &memory));
+    else if (is_unusual(request->entry, piece))
+        RETURN_IF_ERROR(measure_opening(reader, request->entry, piece, &memory));
     else if (piece->view && piece->view->deflated &&
              __builtin_add_overflow(piece->view->data_length, piece->view->storage_bytes, &memory))
         memory = UINT64_MAX / 4;
-    if (memory > needs->unpacked)
-        needs->unpacked = memory;
+    if (memory > needs->item)
+        needs->item = memory;
     needs->requests++;
     needs->divided += shard_request_most_parts(request) > 1;
     needs->device = needs->device || !device_is_host(&request->target->device);
@@ -94,7 +136,7 @@ dcp_status shard_read_needs_find(struct shard_reader *reader, const struct shard
         dcp_status status = look_at_file(reader, request->piece, verification, needs, &file);
         if (status == DCP_OK) {
             if (request->entry->is_tensor)
-                status = look_at_tensor(request, file, needs);
+                status = look_at_tensor(reader, request, file, needs);
             shard_file_release(reader, file);
         }
         if (status != DCP_OK)
@@ -115,10 +157,15 @@ uint64_t shard_reader_open_memory(struct shard_reader *reader)
 static uint64_t thread_memory(const struct shard_read_needs *needs,
                               const struct shard_read_how *how)
 {
-    /* A region's buffer, which is there four times on the way to a device, or one for checks. */
-    uint64_t memory = ITEM_SIZE + SHARD_WINDOW_MOST + how->buffer_bytes * (needs->device ? 4 : 1);
-    memory += needs->block + needs->unpacked;
-    return how->plain ? memory : memory + shard_read_ahead_memory(needs->io);
+    /* A region's buffer, which is there four times on the way to a device, or one for checks; and
+     * one to decompress into for several regions. */
+    uint64_t buffers = (needs->device ? 4u : 1u) + (needs->passing ? 1u : 0u);
+    uint64_t memory = ITEM_SIZE + SHARD_WINDOW_MOST + how->buffer_bytes * buffers;
+    memory += needs->block + needs->item;
+    if (how->plain)
+        return memory;
+    return memory + shard_read_ahead_memory(needs->io) +
+           (needs->passing ? STORED_ITEM_DIRECT_INPUT : 0);
 }
 
 uint64_t shard_read_needs_memory(const struct shard_read_needs *needs,

@@ -6,19 +6,21 @@
 #include "storage/shard_reader.h"
 
 struct shard_read_needs {
-    uint64_t files;    /* memory of all files, if they are open at a time */
-    uint64_t largest;  /* of these, the one that takes most */
-    uint64_t opening;  /* taken for a moment while a file is opened */
-    uint64_t block;    /* the largest block that is held to be checked */
-    uint64_t unpacked; /* for the piece that takes most to be decompressed */
-    size_t requests;   /* of tensors */
-    size_t divided;    /* of these, what may be read in parts */
-    bool device;       /* some of it goes to a device */
+    uint64_t files;   /* memory of all files, if they are open at a time */
+    uint64_t largest; /* of these, the one that takes most */
+    uint64_t opening; /* taken for a moment while a file is opened */
+    uint64_t block;   /* the largest block that is held to be checked */
+    uint64_t item;    /* for the piece that takes most, beyond what opening any one does */
+    size_t requests;  /* of tensors */
+    size_t divided;   /* of these, what may be read in parts */
+    bool device;      /* some of it goes to a device */
+    bool passing;     /* some is decompressed as it is read */
     uint32_t io;
 };
 
 /* Opens every file that the requests are about, those for objects among them, of which nothing but
- * the piece is looked at, and begins with closing all. For one thread. */
+ * the piece is looked at, and begins with closing all. Of compressed tensors the headers in their
+ * streams are looked at, and pieces that are no usual ones are opened. For one thread. */
 dcp_status shard_read_needs_find(struct shard_reader *reader, const struct shard_request *requests,
                                  size_t count, dcp_verification verification,
                                  struct shard_read_needs *needs);

@@ -84,8 +84,9 @@ void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_h
  * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item
  * against the metadata, the footer's save id, and checksums as the verification says. Memory beside
  * the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of them (or
- * 16 MiB where its copies overlap and memory is not limited), what reading ahead takes, and the
- * whole piece if it is compressed. After a failure part of the region may be filled. */
+ * 16 MiB where its copies overlap and memory is not limited), what reading ahead takes, and for
+ * a compressed piece its window (zstd's) and some 600 KiB. After a failure part of the region may
+ * be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);
@@ -100,6 +101,10 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
                             dcp_verification verification, struct shard_piece **opened);
 /* Reads a region into dense memory, in the stored dtype. */
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);
+/* Whether reading one part after the other costs no more than reading them at once. */
+bool shard_piece_flows(const struct shard_piece *opened);
+/* After the last part: what was read can be trusted. Reads the rest of a compressed piece. */
+dcp_status shard_piece_end(struct shard_piece *opened);
 /* NULL is allowed. */
 void shard_piece_close(struct shard_piece *opened);
 

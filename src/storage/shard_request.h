@@ -49,5 +49,9 @@ uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_c
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
                               dcp_verification verification, const struct read_window *window,
                               struct shard_parts *parts, size_t part);
+/* Requests of one piece, which is compressed, as if each were read by itself: it is decompressed
+ * once. */
+dcp_status shard_read_together(struct shard_reader *reader, const struct shard_request *requests,
+                               size_t count, dcp_verification verification);
 
 #endif

@@ -25,11 +25,13 @@ dcp_status shard_take_tensor(const struct shard_reader *reader, const struct met
         offsets[i] = region.offsets[i] - piece->offsets[i];
     dcp_status status = stored_item_open_memory(&item, entry, piece, stream.bytes, stream.size);
     if (status == DCP_OK)
-        status = stored_item_view(&item, &view);
-    if (status == DCP_OK && view.has_crc && verification != DCP_VERIFY_NONE)
+        status = stored_item_foresee(&item, verification, &view);
+    if (status == DCP_OK && view.has_crc && !item.passing && verification != DCP_VERIFY_NONE)
         status = stored_item_check_record(&item, &view);
     if (status == DCP_OK && box_volume(region) != 0)
         status = read_region(&item.source, &view, offsets, region.sizes, &to);
+    if (status == DCP_OK)
+        status = stored_item_end(&item, &view, verification);
     stored_item_close(&item);
     return shard_reader_blame(reader, entry, piece, status);
 }

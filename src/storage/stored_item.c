@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/item.h"
+#include "format/item_decompress.h"
 #include "format/zip.h"
 #include "state/box.h"
 #include "storage/shard_footer.h"
@@ -67,27 +68,44 @@ static dcp_status load_stream(struct stored_item *item, const struct read_window
 }
 
 /* What may come out is known for a tensor, and limited by what is stored for an object. */
-static uint64_t decompressed_limit(const struct stored_item *item)
+static uint64_t decompressed_limit(const struct metadata_entry *entry,
+                                   const struct metadata_piece *piece)
 {
-    const struct metadata_entry *entry = item->entry;
     uint64_t bytes;
     if (entry->is_tensor)
-        return shape_bytes(entry->ndim, item->piece->sizes, entry->dtype, &bytes)
-                   ? bytes + CONTAINER_SIZE
-                   : 0;
-    return __builtin_mul_overflow(item->piece->length, OBJECT_EXPANDS, &bytes)
-               ? INT64_MAX
-               : bytes + OBJECT_SIZE;
+        return shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) ? bytes + CONTAINER_SIZE
+                                                                            : 0;
+    return __builtin_mul_overflow(piece->length, OBJECT_EXPANDS, &bytes) ? INT64_MAX
+                                                                         : bytes + OBJECT_SIZE;
+}
+
+/* Objects are parsed in any order, and small tensors are not worth a way of their own. */
+bool stored_item_is_whole(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    return !entry->is_tensor || decompressed_limit(entry, piece) <= STORED_ITEM_WHOLE;
+}
+
+/* Has the stream decompressed as it is read. */
+static dcp_status let_pass(struct stored_item *item)
+{
+    const struct shard_reader *reader = item->reader;
+    bool direct = reader && !reader->how.plain && (reader->io & ~(uint32_t)DCP_IO_BUFFERED) != 0;
+    item->passing = true;
+    return decompressed_source_open(&item->decompressed, item->source,
+                                    direct ? STORED_ITEM_DIRECT_INPUT : DECOMPRESSED_INPUT,
+                                    decompressed_limit(item->entry, item->piece), &item->source);
 }
 
 static dcp_status decompress_stream(struct stored_item *item, const struct read_window *window)
 {
     void *bytes;
     size_t size;
+    if (!stored_item_is_whole(item->entry, item->piece))
+        return let_pass(item);
     RETURN_IF_ERROR(load_stream(item, window));
     const void *packed = item->source.context;
-    RETURN_IF_ERROR(item_decompress(packed, (size_t)item->source.size, decompressed_limit(item),
-                                    &bytes, &size));
+    RETURN_IF_ERROR(item_decompress(packed, (size_t)item->source.size,
+                                    decompressed_limit(item->entry, item->piece), &bytes, &size));
     memory_release(item->memory);
     item->memory = bytes;
     item->source = byte_source_memory(bytes, size);
@@ -148,10 +166,16 @@ dcp_status stored_item_open_memory(struct stored_item *item, const struct metada
     if ((!piece->zstd || compressed) && size != piece->length)
         return dcp_error_set(DCP_ERR_FORMAT, "%zu bytes, the metadata says %" PRIu64, size,
                              piece->length);
+    item->source = byte_source_memory(bytes, size);
+    if (compressed && !stored_item_is_whole(item->entry, item->piece)) {
+        item->at_hand = false;
+        return let_pass(item);
+    }
     if (compressed) {
         size_t stored_size = size;
-        RETURN_IF_ERROR(
-            item_decompress(bytes, stored_size, decompressed_limit(item), &item->memory, &size));
+        RETURN_IF_ERROR(item_decompress(bytes, stored_size,
+                                        decompressed_limit(item->entry, item->piece), &item->memory,
+                                        &size));
         bytes = item->memory;
     }
     item->source = byte_source_memory(bytes, size);
@@ -182,6 +206,7 @@ static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *
     memory_release(stored);
     RETURN_IF_ERROR(status);
     item->at_hand = true;
+    item->passing = false;
     item->source = byte_source_memory(item->inflated, (size_t)view->storage_bytes);
     view->deflated = false;
     view->data_offset = 0;
@@ -192,6 +217,8 @@ static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
 {
     const struct metadata_entry *entry = item->entry;
+    if (item->passing)
+        RETURN_IF_ERROR(decompressed_source_end(&item->decompressed, &item->source));
     if (item->piece->encoding == PIECE_STREAM)
         RETURN_IF_ERROR(item_open_tensor(item->source, &item->arena, view));
     else
@@ -251,6 +278,7 @@ void stored_item_close(struct stored_item *item)
         checked_source_close(&item->checked);
         shard_file_release(item->reader, item->file);
     }
+    decompressed_source_close(&item->decompressed);
     memory_release(item->inflated);
     memory_release(item->memory);
     arena_free(&item->arena);

@@ -4,6 +4,12 @@
 #define STORAGE_STORED_ITEM_H
 
 #include "storage/checked_source.h"
+#include "storage/decompressed_source.h"
+
+/* Compressed tensors whose streams are no larger are decompressed at once. */
+#define STORED_ITEM_WHOLE ((uint64_t)256 << 10)
+/* Compressed input that is read at a time where it is to go around the page cache. */
+#define STORED_ITEM_DIRECT_INPUT ((size_t)4 << 20)
 
 /* Must stay where it is while it is open. */
 struct stored_item {
@@ -12,8 +18,11 @@ struct stored_item {
     const struct metadata_entry *entry;
     const struct metadata_piece *piece;
     struct checked_source checked;
+    struct decompressed_source decompressed;
     struct byte_source source; /* what format/ is given: the stream, or the file of a view */
     bool at_hand;              /* all of source is in memory, whose ever */
+    bool passing;              /* source is decompressed as it is read */
+    bool foreseen;             /* a view of it is to be compared with what its end says */
     void *memory;              /* that holds it, unless a window does */
     void *inflated;            /* the storage of a deflated record */
     struct arena arena;
@@ -37,11 +46,27 @@ dcp_status stored_item_open_memory(struct stored_item *item, const struct metada
 /* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
  * have been inflated. */
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);
+/* The same, of a stream that is decompressed as it is read by its beginning alone, if that says it:
+ * so that it has to be decompressed only once. Then view has no CRC, and what is read is not to be
+ * trusted until stored_item_end() has found the rest of the stream to agree, and the CRC of the
+ * record right unless the verification is DCP_VERIFY_NONE. Of other items that does nothing. */
+dcp_status stored_item_foresee(struct stored_item *item, dcp_verification verification,
+                               struct tensor_view *view);
+dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *view,
+                           dcp_verification verification);
+/* Decompresses all of such a stream: then the size of item->source is known, the view that its
+ * beginning gives, if any, was found right, and the CRC of that record is at hand. */
+dcp_status stored_item_pass(struct stored_item *item);
+/* Has all of such a stream in memory after all. */
+dcp_status stored_item_hold(struct stored_item *item);
 /* Where the view's data is in the file, for messages; compressed data has no place of its own. */
 uint64_t stored_item_place(const struct stored_item *item, const struct tensor_view *view);
 /* Reads the view's record as a whole for the checks alone: its CRC-32, if it has one, and what the
  * source checks. */
 dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view);
 void stored_item_close(struct stored_item *item);
+
+/* Whether a compressed piece is decompressed at once, into memory, when it is opened. */
+bool stored_item_is_whole(const struct metadata_entry *entry, const struct metadata_piece *piece);
 
 #endif

@@ -75,33 +75,13 @@ static dcp_status records_equal(struct shard_reader *reader, const struct metada
 
 /* One side of a comparison: a piece, and memory for a slab of it. */
 struct side {
-    const struct metadata_piece *piece;
+    struct shard_piece *piece;
     void *bytes;
 };
 
-static dcp_status slab_equal(struct shard_reader *reader, const struct metadata_entry *entry,
-                             const struct side sides[2], struct box slab, bool *equal)
-{
-    int64_t strides[DCP_MAX_DIMS];
-    uint64_t bytes = (uint64_t)box_volume(slab) * dcp_dtype_size(entry->dtype);
-    shape_strides(slab.ndim, slab.sizes, strides);
-    for (int i = 0; i < 2; i++) {
-        struct box_storage box;
-        memcpy(box.offsets, slab.offsets, (size_t)slab.ndim * sizeof *box.offsets);
-        memcpy(box.sizes, slab.sizes, (size_t)slab.ndim * sizeof *box.sizes);
-        struct state_chunk target = {
-            .offsets = box.offsets, .sizes = box.sizes, .strides = strides, .data = sides[i].bytes};
-        RETURN_IF_ERROR(shard_read_tensor(reader, entry, sides[i].piece, slab, entry->dtype,
-                                          &target, DCP_VERIFY_READ));
-    }
-    *equal = memcmp(sides[0].bytes, sides[1].bytes, (size_t)bytes) == 0;
-    return DCP_OK;
-}
-
 /* A region by slabs: as many consecutive elements of it, row-major, as fit. */
-static dcp_status slabs_equal(struct shard_reader *reader, const struct metadata_entry *entry,
-                              const struct side sides[2], struct box region, int64_t slab_elements,
-                              bool *equal)
+static dcp_status slabs_equal(const struct metadata_entry *entry, const struct side sides[2],
+                              struct box region, int64_t slab_elements, bool *equal)
 {
     int64_t volume = box_volume(region), position = 0;
     *equal = true;
@@ -112,9 +92,15 @@ static dcp_status slabs_equal(struct shard_reader *reader, const struct metadata
             shape_next_box(region.ndim, region.sizes, position, end, slab.offsets, slab.sizes);
         for (int32_t d = 0; d < region.ndim; d++)
             slab.offsets[d] += region.offsets[d];
-        RETURN_IF_ERROR(slab_equal(reader, entry, sides, box_of(region.ndim, &slab), equal));
+        for (int i = 0; i < 2; i++)
+            RETURN_IF_ERROR(
+                shard_piece_read(sides[i].piece, box_of(region.ndim, &slab), sides[i].bytes));
+        *equal = memcmp(sides[0].bytes, sides[1].bytes,
+                        (size_t)taken * dcp_dtype_size(entry->dtype)) == 0;
         position += taken;
     }
+    for (int i = 0; i < 2 && *equal; i++)
+        RETURN_IF_ERROR(shard_piece_end(sides[i].piece));
     return DCP_OK;
 }
 
@@ -123,21 +109,22 @@ static dcp_status region_equal(struct shard_reader *reader, const struct metadat
                                bool *equal)
 {
     int64_t element = (int64_t)dcp_dtype_size(entry->dtype), volume = box_volume(region);
-    int64_t elements = SLAB_SIZE / element;
-    /* A compressed piece is decompressed for each slab, so it is taken as one. */
-    if (elements > volume || pieces[0]->zstd || pieces[1]->zstd)
-        elements = volume;
-    struct side sides[2] = {{pieces[0], NULL}, {pieces[1], NULL}};
+    int64_t elements = SLAB_SIZE / element < volume ? SLAB_SIZE / element : volume;
+    struct side sides[2] = {{NULL, NULL}, {NULL, NULL}};
     dcp_status status = DCP_OK;
     for (int i = 0; i < 2 && status == DCP_OK; i++) {
+        status = shard_piece_open(reader, entry, pieces[i], region, false, DCP_VERIFY_READ,
+                                  &sides[i].piece);
         sides[i].bytes = memory_allocate_array((size_t)elements, (size_t)element);
-        if (!sides[i].bytes)
+        if (status == DCP_OK && !sides[i].bytes)
             status = error_no_memory((size_t)(elements * element), "tensors to compare");
     }
     if (status == DCP_OK)
-        status = slabs_equal(reader, entry, sides, region, elements, equal);
-    memory_release(sides[0].bytes);
-    memory_release(sides[1].bytes);
+        status = slabs_equal(entry, sides, region, elements, equal);
+    for (int i = 0; i < 2; i++) {
+        shard_piece_close(sides[i].piece);
+        memory_release(sides[i].bytes);
+    }
     return status;
 }
 

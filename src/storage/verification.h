@@ -5,6 +5,7 @@
 #define STORAGE_VERIFICATION_H
 
 #include "format/footer.h"
+#include "storage/decompressed_source.h"
 #include "storage/shard_file.h"
 #include "storage/verify.h"
 
@@ -39,9 +40,11 @@ dcp_status verify_account(struct verification *verification, uint32_t index,
                           const struct placed_piece *placed, size_t count);
 /* After all files: those that lack the footer that others have. */
 void verify_bare_files(struct verification *verification);
-/* Every record of a zip archive that starts at offset of the file. *sound: no fault was found. */
+/* Every record of a zip archive that starts at offset of the file. passing: NULL, or what the
+ * source comes from, whose size is known. *sound: no fault was found. */
 dcp_status verify_records(struct verification *verification, struct byte_source source,
-                          const char *file, uint64_t offset, const char *name, bool *sound);
+                          struct decompressed_source *passing, const char *file, uint64_t offset,
+                          const char *name, bool *sound);
 /* One piece: inside its file, its container and records right, what it holds as the metadata says.
  */
 dcp_status verify_piece(struct verification *verification, const struct placed_piece *placed);

@@ -72,7 +72,7 @@ static dcp_status verify_pt(struct verification *verification)
 {
     struct shard_file *file = verification->reader->pinned;
     bool sound;
-    return verify_records(verification, shard_file_source(file), file->name, 0, "", &sound);
+    return verify_records(verification, shard_file_source(file), NULL, file->name, 0, "", &sound);
 }
 
 static dcp_status verify_one_file(struct verification *verification, uint32_t index,

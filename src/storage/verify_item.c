@@ -35,7 +35,9 @@ static dcp_status compute_crc(const struct byte_source *source, uint64_t offset,
     return status;
 }
 
-static dcp_status verify_record(const struct zip_archive *archive, const struct zip_record *record)
+/* passing: what the archive's source is decompressed by, or NULL. */
+static dcp_status verify_record(const struct zip_archive *archive, const struct zip_record *record,
+                                struct decompressed_source *passing)
 {
     if (record->deflated) {
         void *bytes;
@@ -51,12 +53,16 @@ static dcp_status verify_record(const struct zip_archive *archive, const struct 
     RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
     if (record->crc == 0)
         return DCP_OK; /* not computed, or of nothing */
-    RETURN_IF_ERROR(compute_crc(&archive->source, offset, record->stored_size, &crc));
+    if (passing && decompressed_source_watches(passing, offset, record->stored_size))
+        RETURN_IF_ERROR(decompressed_source_crc(passing, offset, record->stored_size, &crc));
+    else
+        RETURN_IF_ERROR(compute_crc(&archive->source, offset, record->stored_size, &crc));
     return zip_check_crc(record->name, record->crc, crc);
 }
 
 dcp_status verify_records(struct verification *verification, struct byte_source source,
-                          const char *file, uint64_t offset, const char *name, bool *sound)
+                          struct decompressed_source *passing, const char *file, uint64_t offset,
+                          const char *name, bool *sound)
 {
     struct zip_archive archive;
     *sound = false;
@@ -66,7 +72,7 @@ dcp_status verify_records(struct verification *verification, struct byte_source 
     *sound = true;
     for (size_t i = 0; i < archive.count && status == DCP_OK; i++) {
         const struct zip_record *record = &archive.records[i];
-        status = verify_record(&archive, record);
+        status = verify_record(&archive, record, passing);
         if (status != DCP_OK) {
             *sound = false;
             status = verification_judge(verification, status, file, offset + record->header_offset,
@@ -116,10 +122,16 @@ dcp_status verify_piece(struct verification *verification, const struct placed_p
     bool sound = true;
     dcp_status status =
         stored_item_open(&item, verification->reader, placed->entry, piece, DCP_VERIFY_NONE, true);
+    if (status == DCP_OK) {
+        status = stored_item_pass(&item);
+        if (status != DCP_OK)
+            stored_item_close(&item);
+    }
     if (status != DCP_OK)
         return verification_judge(verification, status, file, piece->offset, name);
     if (piece->encoding == PIECE_STREAM)
-        status = verify_records(verification, item.source, file, piece->offset, name, &sound);
+        status = verify_records(verification, item.source, item.passing ? &item.decompressed : NULL,
+                                file, piece->offset, name, &sound);
     if (status == DCP_OK && sound)
         status = verification_judge(verification, check_contents(verification, &item), file,
                                     piece->offset, name);

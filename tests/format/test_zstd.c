@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/item.h"
+#include "format/item_decompress.h"
 #include "format/zip.h"
 
 static const char text[] = "some text, some text, and some more text that is text";
@@ -133,6 +133,98 @@ static void test_many_bytes(void **state)
     free(bytes);
 }
 
+/* Input and output in pieces of any size give the same bytes. */
+static void run_in_pieces(const struct buffer *in, size_t input_size, size_t output_size,
+                          const unsigned char *expected, size_t size)
+{
+    struct item_decompressor *decompressor;
+    unsigned char piece[512];
+    size_t done = 0, given = 0;
+    bool ended = false;
+    assert_true(output_size <= sizeof piece);
+    assert_int_equal(item_decompressor_new(&decompressor), DCP_OK);
+    for (int twice = 0; twice < 2; twice++) {
+        size_t taken = 0;
+        done = given = 0;
+        for (ended = false; !ended;) {
+            struct item_input input = {
+                .bytes = in->data + taken, .size = given - taken, .last = given == in->size};
+            struct item_output output = {.bytes = piece, .size = output_size};
+            if (item_decompressor_run(decompressor, &input, &output, &ended) != DCP_OK)
+                fail_msg("%s", dcp_error_message());
+            assert_true(done + output.made <= size);
+            assert_memory_equal(piece, expected + done, output.made);
+            done += output.made;
+            taken += input.taken;
+            if (output.made < output_size)
+                given = in->size - given < input_size ? in->size : given + input_size;
+        }
+        assert_int_equal(done, size);
+        item_decompressor_restart(decompressor);
+    }
+    item_decompressor_free(decompressor);
+}
+
+static void test_pieces(void **state)
+{
+    (void)state;
+    struct buffer in;
+    unsigned char bytes[4 * sizeof text];
+    for (size_t i = 0; i < 4; i++)
+        memcpy(bytes + i * sizeof text, text, sizeof text);
+    buffer_init(&in, 0);
+    put_frame(&in, text, sizeof text, true);
+    buffer_append(&in, skippable, sizeof skippable - 1);
+    put_frame(&in, text, sizeof text, false);
+    put_frame(&in, bytes, 2 * sizeof text, false);
+    buffer_append(&in, empty_frame, sizeof empty_frame);
+    for (size_t input = 1; input < 40; input += 3)
+        for (size_t output = 1; output < 500; output += 7)
+            run_in_pieces(&in, input, output, bytes, sizeof bytes);
+    buffer_free(&in);
+}
+
+static uint64_t memory_for(const struct buffer *in, bool whole_item)
+{
+    const struct byte_source packed = byte_source_memory(in->data, in->size);
+    uint64_t memory;
+    assert_int_equal(item_decompressor_memory(&packed, whole_item, &memory), DCP_OK);
+    return memory;
+}
+
+/* A frame with a larger window behind others counts, if it is looked at. */
+static void test_memory_of_all_frames(void **state)
+{
+    (void)state;
+    struct buffer in;
+    size_t size = (size_t)1 << 20;
+    unsigned char *bytes = malloc(size);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (unsigned char)(i * i >> 9);
+    buffer_init(&in, 0);
+    assert_int_equal(memory_for(&in, true), 0);
+    put_frame(&in, text, sizeof text, true);
+    uint64_t small = memory_for(&in, true);
+    assert_true(small > sizeof text && small < 1 << 20);
+    buffer_append(&in, skippable, sizeof skippable - 1);
+    buffer_append(&in, empty_frame, sizeof empty_frame);
+    put_frame(&in, text, sizeof text, true);
+    assert_int_equal(memory_for(&in, true), small);
+    put_frame(&in, bytes, size, false);
+    assert_true(memory_for(&in, true) > small + size);
+    assert_int_equal(memory_for(&in, false), small);
+    put_frame(&in, text, sizeof text, true);
+    uint64_t large = memory_for(&in, true);
+    assert_true(large > small + size);
+    for (size_t cut = 0; cut < in.size; cut += 1 + cut / 64) {
+        struct buffer part = {.data = in.data, .size = cut};
+        assert_true(memory_for(&part, true) <= large);
+    }
+    buffer_free(&in);
+    free(bytes);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -201,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_reference_items), cmocka_unit_test(test_frames),
         cmocka_unit_test(test_many_bytes),      cmocka_unit_test(test_refused),
         cmocka_unit_test(test_cut_and_flipped), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_pieces),          cmocka_unit_test(test_memory_of_all_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "format/item.h"
+#include "format/item_decompress.h"
 #include "fuzz_target.h"
 
 enum { DECOMPRESSED_MAX = 1 << 20 };
