@@ -85,14 +85,23 @@ bool stored_item_is_whole(const struct metadata_entry *entry, const struct metad
     return !entry->is_tensor || decompressed_limit(entry, piece) <= STORED_ITEM_WHOLE;
 }
 
+/* Compressed input that is read at a time: more where it goes around the page cache, or comes from
+ * afar. */
+static size_t choose_input(const struct shard_reader *reader)
+{
+    size_t least = DECOMPRESSED_INPUT;
+    if (!reader || reader->how.plain)
+        return least;
+    if ((reader->io & ~(uint32_t)DCP_IO_BUFFERED) != 0)
+        least = STORED_ITEM_DIRECT_INPUT;
+    return reader->ops->read_size > least ? reader->ops->read_size : least;
+}
+
 /* Has the stream decompressed as it is read. */
 static dcp_status let_pass(struct stored_item *item)
 {
-    const struct shard_reader *reader = item->reader;
-    bool direct = reader && !reader->how.plain && (reader->io & ~(uint32_t)DCP_IO_BUFFERED) != 0;
     item->passing = true;
-    return decompressed_source_open(&item->decompressed, item->source,
-                                    direct ? STORED_ITEM_DIRECT_INPUT : DECOMPRESSED_INPUT,
+    return decompressed_source_open(&item->decompressed, item->source, choose_input(item->reader),
                                     decompressed_limit(item->entry, item->piece), &item->source);
 }
 
