@@ -51,8 +51,13 @@ static void fit(struct load_limit *limit, const struct load_sharing *sharing, ui
     const dcp_load_options *options = sharing->options;
     limit->how = shard_read_how_usual();
     limit->how.thread_count = load_thread_count(options->thread_count, sharing->plan->bytes_wanted);
-    shard_read_needs_fit(&limit->needs, options->memory_limit - taken, &limit->how);
+    uint64_t room = options->memory_limit - taken;
+    shard_read_needs_fit(&limit->needs, room, &limit->how);
     shard_reader_set_how(sharing->reader, &limit->how);
+    /* Lanes to devices get what buffers and threads leave. */
+    uint64_t used = shard_read_needs_memory(&limit->needs, &limit->how);
+    uint64_t lanes = room > used ? (room - used) / SHARD_READER_LANE_MEMORY : 0;
+    shard_reader_allow_device_lanes(sharing->reader, lanes < SIZE_MAX ? (size_t)lanes : SIZE_MAX);
 }
 
 void load_limit_fit(struct load_limit *limit, const struct operation *operation,

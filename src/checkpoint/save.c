@@ -110,6 +110,7 @@ static struct shard_write_options writing_options(struct dcp_saving *saving)
         .buffer_bytes = SHARD_FILES_BUFFERS / (size_t)options->thread_count,
         .record_threads = shard_files_record_threads((uint32_t)options->thread_count,
                                                      (uint32_t)options->io_threads),
+        .lanes = UINT32_MAX,
         .progress = &saving->operation.progress,
     };
 }

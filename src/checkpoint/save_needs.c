@@ -66,7 +66,8 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     struct save_staging staging = saving->staging;
     *needs = (struct save_needs){0};
     RETURN_IF_ERROR(shard_needs_find(&saving->session, saving->rank, &saving->orders,
-                                     saving->local.sources, &saving->how, &needs->writing));
+                                     saving->local.sources, staging.wanted, &saving->how,
+                                     &needs->writing));
     needs->bytes = needs->writing.bytes;
     needs->files = needs->writing.files;
     RETURN_IF_ERROR(look_at_commit(saving, needs));

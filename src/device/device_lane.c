@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/memory_account.h"
 #include "state/device_memory.h"
 
 struct device_lane {
@@ -17,10 +16,18 @@ struct device_lane {
     struct device_lane *next;
 };
 
-void device_lanes_init(struct device_lanes *lanes)
+void device_lanes_init(struct device_lanes *lanes, size_t most)
 {
     pthread_mutex_init(&lanes->mutex, NULL);
     lanes->first = NULL;
+    lanes->count = 0;
+    lanes->most = most;
+}
+
+void device_lanes_allow(struct device_lanes *lanes, size_t most)
+{
+    device_lanes_clear(lanes);
+    lanes->most = most;
 }
 
 static void close_lane(struct device_lane *lane)
@@ -43,6 +50,8 @@ void device_lanes_clear(struct device_lanes *lanes)
     pthread_mutex_lock(&lanes->mutex);
     struct device_lane *lane = lanes->first;
     lanes->first = NULL;
+    for (const struct device_lane *idle = lane; idle; idle = idle->next)
+        lanes->count--;
     pthread_mutex_unlock(&lanes->mutex);
     while (lane) {
         struct device_lane *next = lane->next;
@@ -91,10 +100,9 @@ static dcp_status open_lane(const dcp_device *device, struct device_lane **lane)
     return status;
 }
 
-/* NULL: there is none for this device. */
+/* With the mutex held. NULL: there is none for this device. */
 static struct device_lane *find_lane(struct device_lanes *lanes, const dcp_device *device)
 {
-    pthread_mutex_lock(&lanes->mutex);
     struct device_lane **link = &lanes->first;
     while (*link && ((*link)->device.operations != device->operations ||
                      (*link)->device.index != device->index))
@@ -102,8 +110,36 @@ static struct device_lane *find_lane(struct device_lanes *lanes, const dcp_devic
     struct device_lane *lane = *link;
     if (lane)
         *link = lane->next;
-    pthread_mutex_unlock(&lanes->mutex);
     return lane;
+}
+
+/* One that is there, or room for one, also in the place of another device's. */
+static bool claim_lane(struct device_lanes *lanes, const dcp_device *device,
+                       struct device_lane **lane)
+{
+    struct device_lane *other = NULL;
+    pthread_mutex_lock(&lanes->mutex);
+    *lane = find_lane(lanes, device);
+    bool room = *lane || lanes->count < lanes->most;
+    if (!room && lanes->first) {
+        other = lanes->first;
+        lanes->first = other->next;
+        lanes->count--;
+        room = true;
+    }
+    if (room && !*lane)
+        lanes->count++;
+    pthread_mutex_unlock(&lanes->mutex);
+    if (other)
+        close_lane(other);
+    return room;
+}
+
+static void unclaim_lane(struct device_lanes *lanes)
+{
+    pthread_mutex_lock(&lanes->mutex);
+    lanes->count--;
+    pthread_mutex_unlock(&lanes->mutex);
 }
 
 /* What the caller has in his queue now comes before what we put into ours. */
@@ -116,17 +152,23 @@ static dcp_status follow(struct device_lane *lane, const dcp_device *theirs)
     return device_end(theirs, status);
 }
 
+bool device_lane_is_worth_it(const dcp_device *device, uint64_t bytes)
+{
+    return !device_is_host(device) && device_overlaps(device) && bytes >= DEVICE_LANE_LEAST;
+}
+
 dcp_status device_lane_take(struct device_lanes *lanes, const dcp_device *device, uint64_t bytes,
                             struct device_lane **lane)
 {
     *lane = NULL;
-    if (!lanes || device_is_host(device) || !device_overlaps(device) || bytes < DEVICE_LANE_LEAST ||
-        memory_account_is_limited(memory_account_current()))
+    if (!lanes || !device_lane_is_worth_it(device, bytes) || !claim_lane(lanes, device, lane))
         return DCP_OK;
-    *lane = find_lane(lanes, device);
-    if (!*lane)
-        RETURN_IF_ERROR(open_lane(device, lane));
-    dcp_status status = follow(*lane, device);
+    dcp_status status = *lane ? DCP_OK : open_lane(device, lane);
+    if (status != DCP_OK) {
+        unclaim_lane(lanes);
+        return status;
+    }
+    status = follow(*lane, device);
     if (status != DCP_OK) {
         device_lane_give(lanes, *lane);
         *lane = NULL;

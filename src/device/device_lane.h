@@ -12,23 +12,32 @@
 
 /* What a lane takes is twice this. */
 #define DEVICE_LANE_BUFFER ((size_t)4 << 20)
+/* A lane, without what goes on beside it: elements that are packed or converted take another buffer
+ * of that size each. */
+#define DEVICE_LANE_MEMORY ((uint64_t)2 * DEVICE_LANE_BUFFER + ((uint64_t)16 << 10))
 /* Less is copied at once: nothing would go on meanwhile. */
 #define DEVICE_LANE_LEAST ((uint64_t)1 << 20)
 
 /* For one thread at a time. */
 struct device_lane;
 
-/* Lanes that nobody uses at the moment, for any thread. */
+/* For any thread. */
 struct device_lanes {
     pthread_mutex_t mutex;
-    struct device_lane *first;
+    struct device_lane *first; /* those that nobody uses at the moment */
+    size_t count;              /* of all */
+    size_t most;               /* that there may be */
 };
 
-void device_lanes_init(struct device_lanes *lanes);
+void device_lanes_init(struct device_lanes *lanes, size_t most);
+/* While nobody uses one: there may be so many from here on. */
+void device_lanes_allow(struct device_lanes *lanes, size_t most);
 /* Frees the lanes that are there; those in use may be given back afterwards. */
 void device_lanes_clear(struct device_lanes *lanes);
 void device_lanes_free(struct device_lanes *lanes);
 
+/* Whether copies of so many bytes use a lane if there may be one. */
+bool device_lane_is_worth_it(const dcp_device *device, uint64_t bytes);
 /* A lane for copies of so many bytes from or to the device, which begin when what is in the
  * device's queue now is done. *lane is NULL if copies had better be waited for: it is host memory,
  * a device that cannot overlap, little to copy, or the operation's memory is limited. lanes: may be

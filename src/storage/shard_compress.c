@@ -14,8 +14,6 @@
 /* Streams up to here are compressed into memory, and appended when it is their turn; others pass
  * through. */
 #define SMALL_STREAM ((uint64_t)1 << 20)
-/* Bytes that are checksummed and then compressed at a time. */
-#define PIECE ((size_t)256 << 10)
 
 /* What one thread needs. */
 struct worker {
@@ -23,7 +21,7 @@ struct worker {
     struct item_compressor *compressor;
     struct buffer small;     /* a compressed stream */
     struct buffer surround;  /* what is around a tensor's data */
-    unsigned char *gathered; /* PIECE; NULL: not needed so far */
+    unsigned char *gathered; /* SHARD_COMPRESS_PIECE; NULL: not needed so far */
 };
 
 struct compression {
@@ -136,8 +134,9 @@ static dcp_status pass(const struct passage *passage, const void *bytes, size_t 
 static dcp_status pass_dense(const struct passage *passage, const unsigned char *data,
                              uint64_t size, uint32_t *crc)
 {
-    for (uint64_t done = 0; done < size; done += PIECE) {
-        size_t piece = size - done < PIECE ? (size_t)(size - done) : PIECE;
+    for (uint64_t done = 0; done < size; done += SHARD_COMPRESS_PIECE) {
+        size_t piece =
+            size - done < SHARD_COMPRESS_PIECE ? (size_t)(size - done) : SHARD_COMPRESS_PIECE;
         *crc = crc32_update(*crc, data + done, piece);
         RETURN_IF_ERROR(pass(passage, data + done, piece));
     }
@@ -150,11 +149,11 @@ static dcp_status pass_gathered(const struct passage *passage, const struct shar
     struct worker *worker = passage->worker;
     struct shard_elements elements;
     if (!worker->gathered)
-        worker->gathered = memory_allocate(PIECE);
+        worker->gathered = memory_allocate(SHARD_COMPRESS_PIECE);
     if (!worker->gathered)
-        return error_no_memory(PIECE, "gathering elements");
+        return error_no_memory(SHARD_COMPRESS_PIECE, "gathering elements");
     dcp_status status =
-        shard_elements_start(&elements, source, box, PIECE, passage->options->lanes);
+        shard_elements_start(&elements, source, box, SHARD_COMPRESS_PIECE, passage->options->lanes);
     while (status == DCP_OK && shard_elements_next(&elements)) {
         status = shard_elements_gather(&elements, worker->gathered);
         if (status != DCP_OK)

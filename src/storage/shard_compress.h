@@ -11,6 +11,8 @@
 uint64_t shard_compressed_bound(const struct write_order *orders, size_t count);
 
 /* Memory that compressing a file takes, at most. */
+/* Bytes that each thread gathers at a time. */
+#define SHARD_COMPRESS_PIECE ((size_t)256 << 10)
 uint64_t shard_compress_memory(int32_t level, uint32_t thread_count);
 
 struct shard_compress_options {

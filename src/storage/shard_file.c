@@ -126,7 +126,9 @@ dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
     reader->form = form;
     reader->how = shard_read_how_usual();
     pthread_mutex_init(&reader->mutex, NULL);
-    device_lanes_init(&reader->device_lanes);
+    /* Under a limit they come last: see shard_reader_allow_device_lanes(). */
+    device_lanes_init(&reader->device_lanes,
+                      memory_account_is_limited(memory_account_current()) ? 0 : SIZE_MAX);
     *made = reader;
     return DCP_OK;
 }
@@ -199,6 +201,11 @@ void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_h
         shard_reader_free_lanes(reader);
     while (reader->open_count > how->open_files && close_idle(reader))
         ;
+}
+
+void shard_reader_allow_device_lanes(struct shard_reader *reader, size_t most)
+{
+    device_lanes_allow(&reader->device_lanes, most);
 }
 
 static dcp_status find_open(struct shard_reader *reader, uint32_t index, struct shard_file **found)

@@ -6,8 +6,12 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
+#include "device/device_lane.h"
 #include "format/footer.h"
 #include "format/item_compress.h"
+#include "state/box.h"
+#include "state/copy.h"
+#include "state/device_memory.h"
 #include "storage/shard_compress.h"
 #include "storage/shard_contents.h"
 #include "storage/shard_output.h"
@@ -90,9 +94,55 @@ static dcp_status add_file(const struct save_session *session, const struct part
     return status;
 }
 
+/* Devices that were seen; further ones count each time. */
+struct devices {
+    const dcp_device *seen[16];
+    uint32_t count;
+};
+
+static void add_device(struct devices *devices, const dcp_device *device)
+{
+    const uint32_t most = sizeof devices->seen / sizeof *devices->seen;
+    for (uint32_t i = 0; i < devices->count && i < most; i++)
+        if (devices->seen[i]->operations == device->operations &&
+            devices->seen[i]->index == device->index)
+            return;
+    if (devices->count < most)
+        devices->seen[devices->count] = device;
+    devices->count++;
+}
+
+/* What is resolved while it is written may lie on a device, and in any way. */
+static void look_at_source(const struct write_order *order, const struct shard_source *source,
+                           struct devices *devices, struct shard_needs *needs)
+{
+    const struct state_chunk *chunk = source->chunk;
+    uint64_t bytes = (uint64_t)box_volume(order->box) * dcp_dtype_size(source->item->dtype);
+    if (!source->resolver && (!chunk || device_is_host(&chunk->device) || bytes == 0))
+        return;
+    needs->converts = needs->converts || source->resolver;
+    needs->packs = needs->packs || source->resolver ||
+                   !copy_is_dense(order->box.ndim, order->box.sizes, chunk->strides);
+    if (!source->resolver && device_lane_is_worth_it(&chunk->device, bytes))
+        add_device(devices, &chunk->device);
+}
+
+static void look_at_devices(const struct write_orders *orders, const struct shard_source *sources,
+                            struct shard_needs *needs)
+{
+    struct devices devices = {.count = 0};
+    for (size_t i = 0; i < orders->count; i++) {
+        const struct write_order *order = &orders->orders[i];
+        if (sources[order->item].item->is_tensor)
+            look_at_source(order, &sources[order->item], &devices, needs);
+    }
+    needs->devices = devices.count > 0 || !needs->converts ? devices.count : 1;
+}
+
 dcp_status shard_needs_find(const struct save_session *session, int rank,
                             const struct write_orders *orders, const struct shard_source *sources,
-                            const struct shard_write_options *options, struct shard_needs *needs)
+                            bool staged, const struct shard_write_options *options,
+                            struct shard_needs *needs)
 {
     char name[SHARD_NAME_MAX];
     struct part part = {.orders = orders->orders, .name = name};
@@ -104,6 +154,8 @@ dcp_status shard_needs_find(const struct save_session *session, int rank,
     if (options->zstd)
         needs->bookkeeping += 2 * orders->count * sizeof(struct write_result) +
                               (uint64_t)orders->file_count * SHARD_NAME_MAX;
+    if (!staged)
+        look_at_devices(orders, sources, needs);
     for (uint32_t file = 0; file < orders->file_count; file++) {
         part.count = 0;
         while (part.orders + part.count < end && part.orders[part.count].file == file)
@@ -113,6 +165,41 @@ dcp_status shard_needs_find(const struct save_session *session, int rank,
         part.orders += part.count;
     }
     return DCP_OK;
+}
+
+/* Threads that write files side by side. */
+static uint32_t file_threads(const struct shard_needs *needs,
+                             const struct shard_write_options *options)
+{
+    uint32_t threads = needs->files < options->thread_count ? needs->files : options->thread_count;
+    return threads > 0 ? threads : 1;
+}
+
+/* Of each file, those that bring elements. */
+static uint32_t bringing_threads(const struct shard_needs *needs,
+                                 const struct shard_write_options *options)
+{
+    uint32_t threads = options->zstd ? options->zstd_threads / file_threads(needs, options) : 1;
+    return threads > 0 ? threads : 1;
+}
+
+static uint64_t lane_memory(const struct shard_needs *needs)
+{
+    uint64_t beside = needs->packs ? DEVICE_LANE_BUFFER : 0;
+    return DEVICE_LANE_MEMORY + beside;
+}
+
+/* Lanes that are of use. */
+static uint32_t useful_lanes(const struct shard_needs *needs,
+                             const struct shard_write_options *options)
+{
+    return needs->devices * file_threads(needs, options) * bringing_threads(needs, options);
+}
+
+/* Elements of one byte may come from those of eight, which may be packed, too. */
+static uint64_t beside_piece(const struct shard_needs *needs, uint64_t piece)
+{
+    return (needs->packs ? piece : 0) + (needs->converts ? 16 * piece : 0);
 }
 
 uint64_t shard_needs_memory(const struct shard_needs *needs,
@@ -125,13 +212,17 @@ uint64_t shard_needs_memory(const struct shard_needs *needs,
         .plain = options->plain,
         .threads = options->record_threads,
     };
-    uint64_t file = shard_output_memory(&output) + needs->footer + SMALL_THINGS;
-    uint32_t threads = needs->files < options->thread_count ? needs->files : options->thread_count;
-    uint32_t zstd_threads = options->zstd_threads / (threads > 0 ? threads : 1);
+    uint32_t threads = file_threads(needs, options);
+    uint32_t bringing = bringing_threads(needs, options);
+    uint32_t lanes = useful_lanes(needs, options);
+    uint64_t piece = options->zstd ? SHARD_COMPRESS_PIECE : shard_output_piece(&output);
+    uint64_t file = shard_output_memory(&output) + needs->footer + SMALL_THINGS +
+                    bringing * beside_piece(needs, piece);
     if (options->zstd)
-        file += shard_compress_memory(options->zstd_level, zstd_threads > 0 ? zstd_threads : 1);
-    uint64_t stacks = threads > 1 ? (threads - 1) * (uint64_t)THREAD_STACK_SIZE : 0;
-    return needs->bookkeeping + threads * file + stacks;
+        file += shard_compress_memory(options->zstd_level, bringing);
+    lanes = lanes < options->lanes ? lanes : options->lanes;
+    return needs->bookkeeping + threads * file + (threads - 1) * (uint64_t)THREAD_STACK_SIZE +
+           lanes * lane_memory(needs);
 }
 
 void shard_needs_minimize(struct shard_write_options *options)
@@ -141,12 +232,12 @@ void shard_needs_minimize(struct shard_write_options *options)
     options->record_threads = 1;
     options->buffer_bytes = SHARD_OUTPUT_LEAST;
     options->plain = true;
+    options->lanes = 0;
 }
 
-void shard_needs_fit(const struct shard_needs *needs, uint64_t memory,
-                     struct shard_write_options *options)
+static void fit_buffers(const struct shard_needs *needs, uint64_t memory,
+                        struct shard_write_options *options)
 {
-    struct shard_write_options least = *options;
     while (shard_needs_memory(needs, options) > memory &&
            options->buffer_bytes > SHARD_OUTPUT_LEAST)
         options->buffer_bytes /= 2;
@@ -156,7 +247,21 @@ void shard_needs_fit(const struct shard_needs *needs, uint64_t memory,
         options->zstd_threads /= 2;
     while (shard_needs_memory(needs, options) > memory && options->thread_count > 1)
         options->thread_count--;
+}
+
+/* Lanes get what buffers and threads leave. */
+void shard_needs_fit(const struct shard_needs *needs, uint64_t memory,
+                     struct shard_write_options *options)
+{
+    struct shard_write_options least = *options;
+    options->lanes = 0;
+    fit_buffers(needs, memory, options);
     shard_needs_minimize(&least);
-    if (shard_needs_memory(needs, options) > memory)
+    if (shard_needs_memory(needs, options) > memory) {
         *options = least;
+        return;
+    }
+    uint64_t room = (memory - shard_needs_memory(needs, options)) / lane_memory(needs);
+    uint32_t useful = useful_lanes(needs, options);
+    options->lanes = room < useful ? (uint32_t)room : useful;
 }

@@ -11,12 +11,17 @@ struct shard_needs {
     uint64_t largest;     /* content of the largest file */
     uint64_t footer;      /* memory that a footer takes while it is made, at most */
     uint64_t bookkeeping; /* memory for all files together */
+    uint32_t devices;     /* whose copies may take lanes */
+    bool packs;           /* some elements go through another buffer on their way from a device */
+    bool converts;        /* some may be converted there as well */
 };
 
-/* Makes the footers as they will be, but for the sums in them. */
+/* Makes the footers as they will be, but for the sums in them. staged: elements will come from host
+ * memory, whatever the sources say. */
 dcp_status shard_needs_find(const struct save_session *session, int rank,
                             const struct write_orders *orders, const struct shard_source *sources,
-                            const struct shard_write_options *options, struct shard_needs *needs);
+                            bool staged, const struct shard_write_options *options,
+                            struct shard_needs *needs);
 /* Memory that writing takes at a time at most. */
 uint64_t shard_needs_memory(const struct shard_needs *needs,
                             const struct shard_write_options *options);

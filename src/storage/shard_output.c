@@ -55,6 +55,13 @@ static uint64_t queue_size(const struct shard_output_options *options)
     return options->plain ? 0 : options->content_length;
 }
 
+size_t shard_output_piece(const struct shard_output_options *options)
+{
+    struct shard_output output = {0};
+    choose_buffers(&output, options);
+    return output.piece;
+}
+
 uint64_t shard_output_memory(const struct shard_output_options *options)
 {
     struct shard_output output = {0};

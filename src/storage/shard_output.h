@@ -28,6 +28,8 @@ struct shard_output_options {
 /* The smallest buffer_bytes that makes a difference. */
 #define SHARD_OUTPUT_LEAST ((size_t)128 << 10)
 
+/* Most bytes that are brought into a file's buffers at a time. */
+size_t shard_output_piece(const struct shard_output_options *options);
 /* Memory that a file takes from being created until it is freed, at most. */
 uint64_t shard_output_memory(const struct shard_output_options *options);
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/progress.h"
 #include "dcp/load.h"
+#include "device/device_lane.h"
 #include "state/metadata.h"
 #include "state/node.h"
 
@@ -79,14 +80,18 @@ struct shard_read_how {
 struct shard_read_how shard_read_how_usual(void);
 /* From now on; nobody reads meanwhile. Threads are the caller's affair. */
 void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_how *how);
+/* Memory of a lane to a device, and of what is packed and converted beside it. */
+#define SHARD_READER_LANE_MEMORY (DEVICE_LANE_MEMORY + 2 * (uint64_t)DEVICE_LANE_BUFFER)
+/* Lanes that there may be from now on. A reader that is opened under a limit of memory begins with
+ * none, other ones with as many as threads take. */
+void shard_reader_allow_device_lanes(struct shard_reader *reader, size_t most);
 
 /* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
  * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item
  * against the metadata, the footer's save id, and checksums as the verification says. Memory beside
  * the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of them (or
- * 16 MiB where its copies overlap and memory is not limited), what reading ahead takes, and for
- * a compressed piece its window (zstd's) and some 600 KiB. After a failure part of the region may
- * be filled. */
+ * what a lane takes), what reading ahead takes, and for a compressed piece its window (zstd's) and
+ * some 600 KiB. After a failure part of the region may be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);

@@ -336,7 +336,7 @@ static dcp_status write_files(struct shard_files *files)
     files->made = memory_allocate_zeroed(file_count, sizeof *files->made);
     if (!files->made)
         return error_no_memory(file_count, "the files of a rank");
-    device_lanes_init(&files->lanes);
+    device_lanes_init(&files->lanes, files->options->lanes);
     dcp_status status = thread_run(file_count, thread_count, write_file, files);
     device_lanes_free(&files->lanes);
     if (figures->files > 0)

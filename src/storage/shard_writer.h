@@ -91,6 +91,7 @@ struct shard_write_options {
     size_t buffer_bytes;       /* of each file that is being written; SHARD_FILES_BUFFERS in all */
     uint32_t record_threads;   /* of each file, for a large record; 0 is 1 */
     bool plain;                /* without queues, unless io demands one */
+    uint32_t lanes;            /* of device_lane.h, at most */
     struct staging *staging;   /* of the sources; is stopped when writing fails; NULL: none */
     struct progress *progress; /* is told of the content as it is written; NULL: nobody */
 };
@@ -107,11 +108,10 @@ uint32_t shard_files_record_threads(uint32_t thread_count, uint32_t limit);
 uint64_t shard_files_content(const struct write_orders *orders, bool zstd);
 
 /* Every rank: writes and syncs its files and the directory, footers included. Takes memory as
- * shard_needs.h says, and without a memory limit also 8 MiB for each thread that brings elements
- * from a device whose copies overlap. sources[i] belongs to plan item i;
- * orders have been checked against the plan when they were decoded. A file without orders holds a
- * footer alone. results: write_results_free(); where compressed streams lie, as that is known only
- * now; without compression none. On failure the files made here are removed again. */
+ * shard_needs.h says. sources[i] belongs to plan item i; orders have been checked against the plan
+ * when they were decoded. A file without orders holds a footer alone. results:
+ * write_results_free(); where compressed streams lie, as that is known only now; without
+ * compression none. On failure the files made here are removed again. */
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
                              const struct shard_write_options *options,

@@ -162,15 +162,49 @@ static void loads_overlap_and_keep_order(void **state)
     free(values);
 }
 
-/* Where memory is limited, little of it is used. */
-static void limits_leave_no_room_for_buffers(void **state)
+/* Within limits from the smallest on, buffers are used as soon as there is room for them. */
+static void expect_limits(void **state, const dcp_tensor *tensor, uint64_t smallest, bool load)
 {
-    void *memory = stand_in_new(0, NULL, BYTES);
+    for (uint64_t more = 0; more < (uint64_t)100 << 20; more = more * 2 + 1000000) {
+        dcp_figures figures = {.size_of = sizeof figures};
+        uint64_t limit = smallest + more;
+        dcp_save_options saving = {.memory_limit = limit, .figures = &figures};
+        dcp_load_options loading = {.memory_limit = limit, .figures = &figures, .convert = true};
+        long before = stand_in_cuda_calls("cudaHostRegister");
+        must(load ? load_one(state, tensor, &loading) : save_one(state, tensor, &saving));
+        assert_in_range(figures.peak_memory, 1, limit);
+        long made = stand_in_cuda_calls("cudaHostRegister") - before;
+        assert_true(more == 0 ? made == 0 : more < (uint64_t)40 << 20 || made > 0);
+    }
+}
+
+static void limits_leave_room_for_buffers_or_not(void **state)
+{
+    void *memory = stand_in_new(0, NULL, 2 * BYTES);
     count_up(stand_in_bytes(memory));
-    dcp_tensor tensor = matrix(dcp_cuda(0), memory);
-    must(save_one(state, &tensor, &(dcp_save_options){.memory_limit = (uint64_t)64 << 20}));
-    check_saved(state, COLUMNS, 1);
-    assert_int_equal(stand_in_cuda_calls("cudaHostRegister"), 0);
+    dcp_tensor dense = matrix(dcp_cuda(0), memory), wide = dense;
+    dcp_tensor turned = transposed(dense.device, memory);
+    wide.dtype = DCP_F64;
+    const dcp_tensor *tensors[] = {&dense, &turned, &wide};
+    for (size_t i = 0; i < 2; i++) {
+        dcp_figures figures = {.size_of = sizeof figures};
+        dcp_estimate told = {.size_of = sizeof told};
+        dcp_state *root = dcp_state_new();
+        dcp_state_tensor(root, "w", tensors[i]);
+        must(dcp_save_estimate(root, path_in(state, "c"), NULL, &told));
+        dcp_state_free(root);
+        must(save_one(state, tensors[i], &(dcp_save_options){.figures = &figures}));
+        assert_in_range(figures.peak_memory, (uint64_t)8 << 20, told.memory);
+        expect_limits(state, tensors[i], told.smallest_memory, false);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        const dcp_load_options options = {.memory_limit = 1, .convert = true};
+        static const char before[] = "the smallest that would do is ";
+        must_fail(load_one(state, tensors[i], &options), DCP_ERR_NO_MEMORY, before);
+        uint64_t smallest =
+            strtoull(strstr(dcp_error_message(), before) + strlen(before), NULL, 10);
+        expect_limits(state, tensors[i], smallest, true);
+    }
     stand_in_free(memory);
 }
 
@@ -228,7 +262,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(saves_overlap_and_keep_order),
         TEST(loads_overlap_and_keep_order),
-        TEST(limits_leave_no_room_for_buffers),
+        TEST(limits_leave_room_for_buffers_or_not),
         TEST(every_failure_is_told_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
