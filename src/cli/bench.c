@@ -17,7 +17,11 @@ enum bench_option {
     OPTION_IO,
     OPTION_COMPRESSION,
     OPTION_NO_SYNC,
-    OPTION_REPEAT
+    OPTION_REPEAT,
+    OPTION_WRITE_RATE,
+    OPTION_IO_THREADS,
+    OPTION_IO_PRIORITY,
+    OPTION_MEMORY_LIMIT
 };
 
 static const struct option options_known[] = {
@@ -30,6 +34,10 @@ static const struct option options_known[] = {
     {"compression", required_argument, NULL, OPTION_COMPRESSION},
     {"no-sync", no_argument, NULL, OPTION_NO_SYNC},
     {"repeat", required_argument, NULL, OPTION_REPEAT},
+    {"write-rate", required_argument, NULL, OPTION_WRITE_RATE},
+    {"io-threads", required_argument, NULL, OPTION_IO_THREADS},
+    {"io-priority", required_argument, NULL, OPTION_IO_PRIORITY},
+    {"memory-limit", required_argument, NULL, OPTION_MEMORY_LIMIT},
     {NULL, 0, NULL, 0},
 };
 
@@ -108,6 +116,37 @@ static bool read_compression(const char *text, dcp_save_options *save)
            read_int(text + 5, INT_MIN, INT_MAX, &save->compression_level);
 }
 
+static bool read_priority(const char *text, dcp_io_priority *priority)
+{
+    static const char *const names[] = {[DCP_IO_PRIORITY_KEPT] = "kept",
+                                        [DCP_IO_PRIORITY_LOW] = "low",
+                                        [DCP_IO_PRIORITY_IDLE] = "idle"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) != 0)
+            continue;
+        *priority = (dcp_io_priority)i;
+        return true;
+    }
+    return false;
+}
+
+/* How easy saving and loading go on others. */
+static bool take_manners(enum bench_option option, const char *value, struct bench_options *options)
+{
+    if (option == OPTION_WRITE_RATE)
+        return read_bytes(value, &options->save.write_rate);
+    if (option == OPTION_IO_THREADS)
+        return read_int(value, 1, DCP_MAX_THREADS, &options->save.io_threads);
+    if (option == OPTION_IO_PRIORITY) {
+        bool good = read_priority(value, &options->save.io_priority);
+        options->load.io_priority = options->save.io_priority;
+        return good;
+    }
+    bool good = read_bytes(value, &options->save.memory_limit);
+    options->load.memory_limit = options->save.memory_limit;
+    return good;
+}
+
 static bool take_option(int option, const char *value, struct bench_options *options)
 {
     long long number;
@@ -141,6 +180,11 @@ static bool take_option(int option, const char *value, struct bench_options *opt
         return true;
     case OPTION_REPEAT:
         return read_int(value, 1, BENCH_REPEAT_MAX, &options->repeat);
+    case OPTION_WRITE_RATE:
+    case OPTION_IO_THREADS:
+    case OPTION_IO_PRIORITY:
+    case OPTION_MEMORY_LIMIT:
+        return take_manners((enum bench_option)option, value, options);
     }
     return false;
 }

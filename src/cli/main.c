@@ -41,7 +41,11 @@ static int print_usage(FILE *out, int status)
         "  --threads N       of each rank                   --no-sync          does not wait for "
         "the disk\n"
         "  --repeat 3        medians are shown              --json             all figures, as "
-        "JSON\n",
+        "JSON\n"
+        "and to go easy on others, as saving beside training does:\n"
+        "  --write-rate N    bytes a second of each rank    --io-threads N     that write a file\n"
+        "  --memory-limit N  bytes of each rank             --io-priority kept low, idle\n"
+        "Bytes may be given as 64K, 64M or 64G.\n",
         out);
     return status;
 }

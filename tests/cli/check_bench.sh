@@ -52,10 +52,48 @@ else
     bad 1 "DCP_ZSTD" --bytes 1K --compression zstd "$directory"
 fi
 
+# No faster than it is told: 12 MiB of each of two ranks, 8 MiB a second.
+good --json --bytes 24M --ranks 2 --write-rate 8M --repeat 1 --no-sync
+sed -n '/"save"/,/"load"/s/.*"total_seconds": \([0-9]*\).*/\1/p' "$directory.out" | grep -qv '^0' || fail "rate: $(cat "$directory.out")"
+
+# No more memory than it is told, and what it takes at the least is said.
+good --json --bytes 64M --ranks 2 --memory-limit 8M --repeat 2
+for peak in $(sed -n 's/.*"peak_memory": \([0-9]*\).*/\1/p' "$directory.out"); do
+    [ "$peak" -gt 0 ] && [ "$peak" -le 8388608 ] || fail "memory: $(cat "$directory.out")"
+done
+bad 1 "memory_limit is 1024 bytes, the smallest that would do is" --bytes 1M --memory-limit 1K "$directory"
+
+# Threads that write a file, and their priority, seen while it writes slowly: beside them there are the rank's and the first.
+watch() {
+    "$dcp" bench --bytes 24M --tensors 3 --write-rate 12M --repeat 1 --no-sync --io pool,buffered "$@" "$directory" \
+        >"$directory.out" 2>"$directory.err" &
+    bench=$!
+    threads=0 seen=
+    while kill -0 $bench 2>/dev/null; do
+        count=0
+        for task in /proc/$bench/task/*; do
+            count=$((count + 1))
+            command -v ionice >/dev/null && seen="$seen$(ionice -p "${task##*/}" 2>/dev/null)
+"
+        done
+        [ $count -gt $threads ] && threads=$count
+        sleep 0.02
+    done
+    wait $bench || fail "bench $*: $(cat "$directory.err")"
+    empty "bench $*"
+}
+watch --io-threads 1 --io-priority idle
+one=$threads
+! command -v ionice >/dev/null || echo "$seen" | grep -q idle || fail "idle: $seen"
+watch --io-threads 5 --io-priority low
+[ "$threads" -gt "$one" ] && [ "$threads" -le $((one + 4)) ] || fail "$threads threads with up to five that write, $one with one"
+! command -v ionice >/dev/null || echo "$seen" | grep -q "best-effort: prio 7" || fail "low: $seen"
+
 bad 2 "usage: dcp bench"
 bad 2 "usage: dcp bench" "$directory" "$directory"
 for option in --bytes=0 --bytes=-1 --bytes= --bytes=5X --bytes=99999999999G --tensors=0 --tensors=x --ranks=0 --ranks=100000 \
-    --threads=0 --io=fast --io=ring, --compression=gzip --compression=zstd: --repeat=0 --repeat=1e3; do
+    --threads=0 --write-rate=0 --write-rate=fast --io-threads=0 --io-threads=257 --io-priority=high --memory-limit=0 \
+    --memory-limit=-1 --io=fast --io=ring, --compression=gzip --compression=zstd: --repeat=0 --repeat=1e3; do
     bad 2 "cannot be" "$option" "$directory"
 done
 bad 2 "no such option" --fast "$directory"
