@@ -7,7 +7,7 @@
 #include "base/memory.h"
 
 enum {
-    BLOCK_SIZE_FIRST = 1024,
+    BLOCK_SIZE_FIRST = 960, /* so that malloc has the whole block at hand for the next arena */
     BLOCK_SIZE_LARGE = 1024 * 1024, /* up to which blocks double */
     BLOCK_SIZE_MAX = 32 * 1024 * 1024
 };

@@ -86,27 +86,60 @@ static int system_allocate(void *context, int descriptor, uint64_t size)
     return fallocate(descriptor, 0, 0, (off_t)size) == 0 ? 0 : errno;
 }
 
-/* The mapping is only asked about and never touched, so that a file that shrinks does no harm. Of a
- * file that is neither ours nor writable the kernel says that everything is there. */
-static int system_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached)
+/* Since Linux 6.5, and under this number everywhere; headers of C libraries may be older. */
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
+
+/* Whether the page cache has the page at an offset. */
+static int count_cached(int descriptor, uint64_t offset, bool *cached)
 {
-    enum { SAMPLES = 8 };
-    (void)context;
-    if (offset > INT64_MAX)
-        return EOVERFLOW;
+    struct {
+        uint64_t offset, length;
+    } range = {offset, FILE_PAGE};
+    struct {
+        uint64_t cached, dirty, written_back, evicted, recently_evicted;
+    } pages = {0};
+    if (syscall(SYS_cachestat, descriptor, &range, &pages, 0) != 0)
+        return errno;
+    *cached = pages.cached != 0;
+    return 0;
+}
+
+/* The same on older kernels, for several pages. Mapping takes a lock on the memory of the whole
+ * process, for which other threads wait. The mapping is only asked about and never touched, so that
+ * a file that shrinks does no harm. Of a file that is neither ours nor writable the kernel says
+ * that everything is there. */
+static int look_through_mapping(int descriptor, uint64_t offset, size_t size, size_t step,
+                                bool *cached)
+{
     unsigned char *range = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, (off_t)offset);
     if (range == MAP_FAILED)
         return errno;
     int result = 0;
     *cached = true;
-    for (size_t i = 0; i < SAMPLES && *cached && result == 0; i++) {
+    for (size_t at = 0; at < size && *cached && result == 0; at += step) {
         unsigned char resident = 0;
-        size_t at = size / SAMPLES * i & ~(FILE_PAGE - 1);
         result = mincore(range + at, 1, &resident) == 0 ? 0 : errno;
         *cached = resident & 1;
     }
     munmap(range, size);
     return result;
+}
+
+static int system_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached)
+{
+    enum { SAMPLES = 8 };
+    size_t step = (size / SAMPLES & ~(FILE_PAGE - 1)) + FILE_PAGE;
+    (void)context;
+    if (offset > INT64_MAX || size > INT64_MAX - offset)
+        return EOVERFLOW;
+    *cached = true;
+    for (size_t at = 0; at < size && *cached; at += step) {
+        if (count_cached(descriptor, offset + at, cached) != 0)
+            return look_through_mapping(descriptor, offset, size, step, cached);
+    }
+    return 0;
 }
 
 /* Mappings begin at pages. */

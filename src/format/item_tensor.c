@@ -17,14 +17,15 @@ dcp_status item_open_tensor(struct byte_source stream, struct arena *arena,
     RETURN_IF_ERROR(zip_open(stream, &archive));
 
     dcp_status status = DCP_OK;
-    void *bytes = NULL;
+    const void *bytes = NULL;
+    void *memory = NULL;
     struct pickle_document document = {0};
     struct tensor_pickle tensor;
     const struct zip_record *record = zip_find(&archive, "data.pkl");
     if (record == NULL)
         status = dcp_error_set(DCP_ERR_FORMAT, "zip archive has no record \"data.pkl\"");
     if (status == DCP_OK)
-        status = zip_read(&archive, record, TENSOR_PICKLE_MAX, &bytes);
+        status = zip_look(&archive, record, TENSOR_PICKLE_MAX, &bytes, &memory);
     if (status == DCP_OK)
         status = pickle_read(bytes, (size_t)record->size, true, &document);
     if (status == DCP_OK)
@@ -32,7 +33,7 @@ dcp_status item_open_tensor(struct byte_source stream, struct arena *arena,
     if (status == DCP_OK)
         status = tensor_pickle_view(&tensor, &archive, view);
     pickle_free(&document);
-    memory_release(bytes);
+    memory_release(memory);
     zip_close(&archive);
     return status;
 }

@@ -182,20 +182,21 @@ dcp_status item_read_object(struct byte_source stream, struct state_pool *pool, 
     RETURN_IF_ERROR(zip_open(stream, &archive));
 
     dcp_status status = DCP_OK;
-    void *bytes = NULL;
+    const void *bytes = NULL;
+    void *memory = NULL;
     struct pickle_document document = {0};
     const struct zip_record *record = zip_find(&archive, "data.pkl");
     if (record == NULL)
         status = dcp_error_set(DCP_ERR_FORMAT, "zip archive has no record \"data.pkl\"");
     if (status == DCP_OK)
-        status = zip_read(&archive, record, stream.size + PICKLE_BYTES_BASE, &bytes);
+        status = zip_look(&archive, record, stream.size + PICKLE_BYTES_BASE, &bytes, &memory);
     if (status == DCP_OK)
         status = pickle_read(bytes, (size_t)record->size, true, &document);
     if (status == DCP_OK)
         status =
             object_build(document.root, &document, (size_t)record->size, &archive, pool, object);
     pickle_free(&document);
-    memory_release(bytes);
+    memory_release(memory);
     zip_close(&archive);
     return status;
 }

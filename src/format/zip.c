@@ -41,13 +41,14 @@ const unsigned char *zip_window_find(const struct zip_archive *archive, uint64_t
     return part != NULL ? part : window_part(&archive->head, offset, size);
 }
 
-dcp_status zip_bytes(const struct zip_archive *archive, uint64_t offset, void *bytes, size_t size)
+dcp_status zip_bytes(const struct zip_archive *archive, uint64_t offset, size_t size, void *room,
+                     const unsigned char **bytes)
 {
-    const unsigned char *part = zip_window_find(archive, offset, size);
-    if (part == NULL)
-        return byte_source_read(&archive->source, offset, bytes, size);
-    memcpy(bytes, part, size);
-    return DCP_OK;
+    *bytes = zip_window_find(archive, offset, size);
+    if (*bytes != NULL)
+        return DCP_OK;
+    *bytes = room;
+    return byte_source_read(&archive->source, offset, room, size);
 }
 
 static dcp_status read_ends(struct zip_archive *archive)
@@ -82,11 +83,12 @@ static dcp_status read_text(const struct zip_archive *archive, const char *name,
     *found = record != NULL;
     if (record == NULL)
         return DCP_OK;
-    void *bytes = NULL;
-    RETURN_IF_ERROR(zip_read(archive, record, CONTAINER_TEXT_SIZE - 1, &bytes));
+    const void *bytes = NULL;
+    void *memory = NULL;
+    RETURN_IF_ERROR(zip_look(archive, record, CONTAINER_TEXT_SIZE - 1, &bytes, &memory));
     memcpy(text, bytes, (size_t)record->size);
     text[record->size] = '\0';
-    memory_release(bytes);
+    memory_release(memory);
     return DCP_OK;
 }
 

@@ -58,6 +58,10 @@ dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_r
  * More than limit bytes is an error before anything is allocated. bytes: memory_release(). */
 dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *record,
                     uint64_t limit, void **bytes);
+/* The same, but not copied where that can be avoided: *bytes then lie in the archive, and *memory,
+ * which is theirs to be released in any case, is NULL. */
+dcp_status zip_look(const struct zip_archive *archive, const struct zip_record *record,
+                    uint64_t limit, const void **bytes, void **memory);
 /* Deflate cannot do better than this. */
 #define ZIP_DEFLATE_EXPANDS 1032
 

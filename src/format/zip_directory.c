@@ -12,6 +12,9 @@
 #define ENTRY_SIGNATURE 0x02014b50u
 #define EXTRA_ZIP64     0x0001u
 
+/* A tensor's stream has seven or so. */
+#define FEW_RECORDS 16
+
 struct entry {
     unsigned flags;
     unsigned method;
@@ -61,27 +64,31 @@ static dcp_status read_zip64(struct reader extra, struct entry *entry)
     return DCP_OK;
 }
 
+static dcp_status no_entry(void)
+{
+    return dcp_error_set(DCP_ERR_FORMAT, "no directory entry, or one that is cut short");
+}
+
 static dcp_status read_entry(struct reader *reader, struct entry *entry)
 {
-    uint32_t signature = reader_u32(reader);
-    reader_bytes(reader, 4); /* versions made by and needed */
-    entry->flags = reader_u16(reader);
-    entry->method = reader_u16(reader);
-    reader_bytes(reader, 4); /* time and date */
-    entry->crc = reader_u32(reader);
-    entry->stored_size = reader_u32(reader);
-    entry->size = reader_u32(reader);
-    entry->name_length = reader_u16(reader);
-    size_t extra_length = reader_u16(reader);
-    size_t comment_length = reader_u16(reader);
-    entry->disk = reader_u16(reader);
-    reader_bytes(reader, 6); /* attributes */
-    entry->header_offset = reader_u32(reader);
+    const unsigned char *fixed = reader_bytes(reader, ZIP_ENTRY_SIZE);
+    if (fixed == NULL || load_u32(fixed) != ENTRY_SIGNATURE)
+        return no_entry();
+    entry->flags = load_u16(fixed + 8);
+    entry->method = load_u16(fixed + 10);
+    entry->crc = load_u32(fixed + 16);
+    entry->stored_size = load_u32(fixed + 20);
+    entry->size = load_u32(fixed + 24);
+    entry->name_length = load_u16(fixed + 28);
+    size_t extra_length = load_u16(fixed + 30);
+    size_t comment_length = load_u16(fixed + 32);
+    entry->disk = load_u16(fixed + 34);
+    entry->header_offset = load_u32(fixed + 42);
     entry->name = reader_bytes(reader, entry->name_length);
     const unsigned char *extra_bytes = reader_bytes(reader, extra_length);
     reader_bytes(reader, comment_length);
-    if (reader->failed || signature != ENTRY_SIGNATURE)
-        return dcp_error_set(DCP_ERR_FORMAT, "no directory entry, or one that is cut short");
+    if (reader->failed)
+        return no_entry();
     struct reader extra;
     reader_init(&extra, extra_bytes, extra_length);
     return read_zip64(extra, entry);
@@ -229,7 +236,10 @@ dcp_status zip_directory_read(struct zip_archive *archive)
     dcp_status status = DCP_OK;
     unsigned char *copy = NULL;
     const unsigned char *directory = zip_window_find(archive, place.offset, place.size);
-    struct extent *extents = memory_allocate_array((size_t)place.count, sizeof *extents);
+    struct extent few[FEW_RECORDS], *many = NULL;
+    if (place.count > FEW_RECORDS)
+        many = memory_allocate_array((size_t)place.count, sizeof *many);
+    struct extent *extents = place.count > FEW_RECORDS ? many : few;
     if (extents == NULL)
         status = error_no_memory((size_t)place.count, "the extents of a zip archive's records");
     if (status == DCP_OK && directory == NULL) {
@@ -244,6 +254,6 @@ dcp_status zip_directory_read(struct zip_archive *archive)
     if (status == DCP_OK)
         status = check_overlap(extents, (size_t)place.count);
     memory_release(copy);
-    memory_release(extents);
+    memory_release(many);
     return status;
 }

@@ -25,8 +25,10 @@ struct zip_place {
 /* Fills the window with size bytes of the source at offset. */
 dcp_status zip_window_read(struct zip_archive *archive, uint64_t offset, size_t size,
                            struct zip_window *window);
-/* Bytes of the source, from a window where one holds them. The range must lie in the source. */
-dcp_status zip_bytes(const struct zip_archive *archive, uint64_t offset, void *bytes, size_t size);
+/* Points to bytes of the source: in a window that holds them, or else in room, where they are then
+ * read. */
+dcp_status zip_bytes(const struct zip_archive *archive, uint64_t offset, size_t size, void *room,
+                     const unsigned char **bytes);
 /* The bytes where they lie in a window; NULL if none holds them all. */
 const unsigned char *zip_window_find(const struct zip_archive *archive, uint64_t offset,
                                      uint64_t size);

@@ -52,14 +52,15 @@ static dcp_status read_end64(const struct zip_archive *archive, const unsigned c
                              struct zip_place *place)
 {
     uint64_t position = load_u64(locator + 8);
-    unsigned char record[END64_SIZE];
+    unsigned char room[END64_SIZE];
+    const unsigned char *record;
     if (load_u32(locator + 4) != 0 || load_u32(locator + 16) > 1)
         return zip_several_disks();
     if (place->limit < END64_SIZE || position > place->limit - END64_SIZE)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "zip64 end record at %" PRIu64 ", behind its locator at %" PRIu64,
                              position, place->limit);
-    RETURN_IF_ERROR(zip_bytes(archive, position, record, sizeof record));
+    RETURN_IF_ERROR(zip_bytes(archive, position, sizeof room, room, &record));
     if (load_u32(record) != END64_SIGNATURE)
         return dcp_error_set(DCP_ERR_FORMAT, "no zip64 end record at %" PRIu64, position);
     uint64_t count = load_u64(record + 32);
@@ -97,15 +98,17 @@ dcp_status zip_find_directory(struct zip_archive *archive, struct zip_place *pla
 {
     uint64_t position = 0;
     RETURN_IF_ERROR(locate_end_record(archive, &position));
-    unsigned char record[ZIP_END_SIZE];
-    RETURN_IF_ERROR(zip_bytes(archive, position, record, sizeof record));
+    unsigned char room[ZIP_END_SIZE];
+    const unsigned char *record, *locator;
+    RETURN_IF_ERROR(zip_bytes(archive, position, sizeof room, room, &record));
     *place = (struct zip_place){.count = load_u16(record + 10),
                                 .size = load_u32(record + 12),
                                 .offset = load_u32(record + 16),
                                 .limit = position};
     if (position >= LOCATOR_SIZE) {
-        unsigned char locator[LOCATOR_SIZE];
-        RETURN_IF_ERROR(zip_bytes(archive, position - LOCATOR_SIZE, locator, sizeof locator));
+        unsigned char locator_room[LOCATOR_SIZE];
+        RETURN_IF_ERROR(
+            zip_bytes(archive, position - LOCATOR_SIZE, LOCATOR_SIZE, locator_room, &locator));
         if (load_u32(locator) == LOCATOR_SIGNATURE) {
             place->limit = position - LOCATOR_SIZE;
             RETURN_IF_ERROR(read_end64(archive, locator, place));

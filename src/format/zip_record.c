@@ -17,8 +17,9 @@
 dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
                            uint64_t *offset)
 {
-    unsigned char header[ZIP_LOCAL_HEADER_SIZE];
-    RETURN_IF_ERROR(zip_bytes(archive, record->header_offset, header, sizeof header));
+    unsigned char room[ZIP_LOCAL_HEADER_SIZE];
+    const unsigned char *header;
+    RETURN_IF_ERROR(zip_bytes(archive, record->header_offset, sizeof room, room, &header));
     if (load_u32(header) != ZIP_LOCAL_SIGNATURE)
         return dcp_error_set(DCP_ERR_FORMAT, "zip record \"%s\" has no local header at %" PRIu64,
                              record->name, record->header_offset);
@@ -81,20 +82,19 @@ dcp_status zip_check_crc(const char *record, uint32_t stored, uint32_t computed)
 static dcp_status read_deflated(const struct zip_archive *archive, const struct zip_record *record,
                                 uint64_t offset, void *bytes)
 {
-    void *stored = memory_allocate((size_t)record->stored_size);
-    if (stored == NULL)
+    const unsigned char *stored;
+    void *room = memory_allocate((size_t)record->stored_size);
+    if (room == NULL)
         return error_no_memory((size_t)record->stored_size, "a deflated zip record");
-    dcp_status status = zip_bytes(archive, offset, stored, (size_t)record->stored_size);
+    dcp_status status = zip_bytes(archive, offset, (size_t)record->stored_size, room, &stored);
     if (status == DCP_OK)
         status = zip_inflate(stored, (size_t)record->stored_size, bytes, (size_t)record->size);
-    memory_release(stored);
+    memory_release(room);
     return status;
 }
 
-dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *record,
-                    uint64_t limit, void **bytes)
+static dcp_status check_sizes(const struct zip_record *record, uint64_t limit)
 {
-    *bytes = NULL;
     if (record->size > limit)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "zip record \"%s\" has %" PRIu64 " bytes, at most %" PRIu64
@@ -104,20 +104,58 @@ dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *
         return dcp_error_set(DCP_ERR_FORMAT,
                              "record %s: %" PRIu64 " deflated bytes cannot become %" PRIu64,
                              record->name, record->stored_size, record->size);
-    uint64_t offset = 0;
-    RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
+    return DCP_OK;
+}
+
+/* Reads the record into memory of its own, unchecked. */
+static dcp_status read_contents(const struct zip_archive *archive, const struct zip_record *record,
+                                uint64_t offset, void **memory)
+{
     void *block = memory_allocate((size_t)record->size);
     if (block == NULL)
         return error_no_memory((size_t)record->size, "a zip record");
-    dcp_status status = record->deflated ? read_deflated(archive, record, offset, block)
-                                         : zip_bytes(archive, offset, block, (size_t)record->size);
+    dcp_status status =
+        record->deflated ? read_deflated(archive, record, offset, block)
+                         : byte_source_read(&archive->source, offset, block, (size_t)record->size);
     if (status == DCP_OK)
-        status =
-            zip_check_crc(record->name, record->crc, crc32_update(0, block, (size_t)record->size));
-    if (status != DCP_OK) {
+        *memory = block;
+    else
         memory_release(block);
-        return status;
+    return status;
+}
+
+dcp_status zip_look(const struct zip_archive *archive, const struct zip_record *record,
+                    uint64_t limit, const void **bytes, void **memory)
+{
+    uint64_t offset = 0;
+    *memory = NULL;
+    RETURN_IF_ERROR(check_sizes(record, limit));
+    RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
+    *bytes = record->deflated ? NULL : zip_window_find(archive, offset, record->size);
+    if (*bytes == NULL) {
+        RETURN_IF_ERROR(read_contents(archive, record, offset, memory));
+        *bytes = *memory;
     }
-    *bytes = block;
+    dcp_status status =
+        zip_check_crc(record->name, record->crc, crc32_update(0, *bytes, (size_t)record->size));
+    if (status != DCP_OK) {
+        memory_release(*memory);
+        *memory = NULL;
+    }
+    return status;
+}
+
+dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *record,
+                    uint64_t limit, void **bytes)
+{
+    const void *found = NULL;
+    *bytes = NULL;
+    RETURN_IF_ERROR(zip_look(archive, record, limit, &found, bytes));
+    if (*bytes != NULL)
+        return DCP_OK;
+    *bytes = memory_allocate((size_t)record->size);
+    if (*bytes == NULL)
+        return error_no_memory((size_t)record->size, "a zip record");
+    memcpy(*bytes, found, (size_t)record->size);
     return DCP_OK;
 }

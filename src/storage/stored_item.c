@@ -121,6 +121,20 @@ static dcp_status decompress_stream(struct stored_item *item, const struct read_
     return DCP_OK;
 }
 
+/* What was read for several pieces has their file in use already. */
+static dcp_status acquire_file(struct stored_item *item, dcp_verification verification,
+                               const struct read_window *window)
+{
+    struct shard_file *file;
+    item->borrowed = window && window->file->index == item->piece->file;
+    if (item->borrowed)
+        file = window->file;
+    else
+        RETURN_IF_ERROR(shard_file_acquire(item->reader, item->piece->file, verification, &file));
+    item->file = file;
+    return DCP_OK;
+}
+
 dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reader,
                             const struct metadata_entry *entry, const struct metadata_piece *piece,
                             dcp_verification verification, bool whole)
@@ -136,12 +150,8 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
     *item = (struct stored_item){.reader = reader, .entry = entry, .piece = piece};
     arena_init(&item->arena, 0);
     bool is_stream = piece->encoding == PIECE_STREAM;
-    dcp_status status = shard_file_acquire(reader, piece->file, verification, &item->file);
-    if (status != DCP_OK) {
-        item->file = NULL;
-        return status;
-    }
-    status = check_range(item->file, piece);
+    RETURN_IF_ERROR(acquire_file(item, verification, window));
+    dcp_status status = check_range(item->file, piece);
     if (status == DCP_OK && verification != DCP_VERIFY_NONE)
         status = shard_footer_check_piece(item->file, entry, piece);
     if (status == DCP_OK)
@@ -285,7 +295,8 @@ void stored_item_close(struct stored_item *item)
 {
     if (item->file) {
         checked_source_close(&item->checked);
-        shard_file_release(item->reader, item->file);
+        if (!item->borrowed)
+            shard_file_release(item->reader, item->file);
     }
     decompressed_source_close(&item->decompressed);
     memory_release(item->inflated);

@@ -14,6 +14,7 @@
 /* Must stay where it is while it is open. */
 struct stored_item {
     struct shard_file *file;
+    bool borrowed; /* the file, from a window */
     struct shard_reader *reader;
     const struct metadata_entry *entry;
     const struct metadata_piece *piece;

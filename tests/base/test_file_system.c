@@ -12,7 +12,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -163,6 +167,68 @@ static void what_the_page_cache_holds_is_told(void **state)
     assert_int_equal(file_close(&file), DCP_OK);
 }
 
+/* From now on the process lives on a kernel that does not know the call. */
+static bool forget_system_call(unsigned number)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof filter / sizeof *filter, filter};
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+enum { SAME, DIFFERENT, NOT_TESTED };
+
+/* In a process of its own: older kernels tell the same of what is cached and of what is not. */
+static int look_as_on_an_older_kernel(int descriptor, size_t size)
+{
+    enum { CACHESTAT = 451 };
+    const bool expected[2] = {false, true};
+    bool told[2] = {true, false};
+    if (!forget_system_call(CACHESTAT))
+        return NOT_TESTED;
+    for (size_t i = 0; i < 2; i++) {
+        if (ops->cached(ops->context, descriptor, i * size, size, &told[i]) != 0)
+            return DIFFERENT;
+    }
+    return memcmp(told, expected, sizeof told) == 0 ? SAME : DIFFERENT;
+}
+
+static void what_the_page_cache_holds_is_told_by_older_kernels(void **state)
+{
+    (void)state;
+    enum { SIZE = 1 << 20 };
+    static const char bytes[2 * SIZE];
+    static char read[SIZE];
+    struct file file;
+    bool first = true, second = false;
+    int status = NOT_TESTED;
+    assert_int_equal(file_write_whole(ops, "f", bytes, sizeof bytes, true), DCP_OK);
+    assert_int_equal(file_open(&file, ops, "f", FILE_READ), DCP_OK);
+    assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
+    assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_RANDOM), 0);
+    assert_int_equal(file_read(&file, read, SIZE, SIZE), DCP_OK);
+    assert_int_equal(ops->cached(ops->context, file.descriptor, 0, SIZE, &first), 0);
+    assert_int_equal(ops->cached(ops->context, file.descriptor, SIZE, SIZE, &second), 0);
+    assert_true(second);
+    if (!first) {
+        pid_t child = fork();
+        if (child == 0)
+            _exit(look_as_on_an_older_kernel(file.descriptor, SIZE));
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status));
+        status = WEXITSTATUS(status);
+    }
+    assert_int_not_equal(status, DIFFERENT);
+    if (status == NOT_TESTED)
+        print_message("not tested: a kernel that does not know cachestat\n");
+    assert_int_equal(file_close(&file), DCP_OK);
+}
+
 #define FILE_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -172,6 +238,7 @@ int main(void)
         FILE_TEST(directories_are_made_and_listed),
         FILE_TEST(links_are_followed_only_where_allowed),
         FILE_TEST(what_the_page_cache_holds_is_told),
+        FILE_TEST(what_the_page_cache_holds_is_told_by_older_kernels),
         FILE_TEST(what_is_no_file_is_refused_without_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

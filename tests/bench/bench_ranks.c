@@ -14,8 +14,8 @@
  *
  * Each is answered by a line with the seconds that it took the slowest rank, or made its step wait,
  * the bytes read, the memory that a rank needed at most beside its state, the bytes that ranks gave
- * each other, and of asynchronous saves the seconds until the checkpoint was there, the CPU seconds
- * of all ranks, and the seconds that their computations lost. */
+ * each other, of asynchronous saves the seconds until the checkpoint was there, the CPU seconds of
+ * all ranks, and of asynchronous saves the seconds that their computations lost. */
 #include <err.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,12 +50,17 @@ struct rank {
     struct bench_async async;
 };
 
-static double now(void)
+static double read_clock(clockid_t clock)
 {
     struct timespec time;
 
-    clock_gettime(CLOCK_MONOTONIC, &time);
+    clock_gettime(clock, &time);
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+static double now(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
 }
 
 static void check(dcp_status status)
@@ -70,9 +75,10 @@ static void save(struct rank *rank, const char *path, struct answer *answer)
     unsigned long long before = memory_restart();
 
     shared_barrier(rank->shared);
-    double start = now();
+    double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     check(dcp_save(rank->state.root, path, &options));
     answer->seconds = now() - start;
+    answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
     answer->memory = memory_peak() - before;
 }
 
@@ -87,9 +93,10 @@ static void load(struct rank *rank, struct bench_state *state, const char *path,
     bench_state_clear(state);
     unsigned long long before = memory_restart();
     shared_barrier(rank->shared);
-    double start = now();
+    double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     check(dcp_load(state->root, path, &options, NULL));
     answer->seconds = now() - start;
+    answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
     answer->memory = memory_peak() - before;
     answer->exchanged = figures.bytes_exchanged;
     if (!bench_state_is_filled(state))
@@ -114,7 +121,8 @@ static size_t tensor_bytes(const struct rank *rank)
 }
 
 /* The plainest write and read need the bytes of a rank in one piece. */
-static double plain(const struct rank *rank, const char *path, const char *command)
+static void plain(const struct rank *rank, const char *path, const char *command,
+                  struct answer *answer)
 {
     size_t size = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
     void *bytes = NULL;
@@ -125,15 +133,15 @@ static double plain(const struct rank *rank, const char *path, const char *comma
     memset(bytes, 1, size);
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
     shared_barrier(rank->shared);
-    double start = now();
+    double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
     if (strcmp(command, "write") == 0)
         disk_write(file, bytes, size);
     else
         disk_read(path, bytes, size, rank->rank, rank->ranks, strcmp(command, "read_direct") == 0);
+    answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
     shared_barrier(rank->shared);
-    double seconds = now() - start;
+    answer->seconds = now() - start;
     free(bytes);
-    return seconds;
 }
 
 static void save_behind(struct rank *rank, const char *path, const char *command,
@@ -169,7 +177,7 @@ static struct answer execute(struct rank *rank, const char *command, const char 
     else if (strcmp(command, "cool") == 0)
         disk_cool(path);
     else if (strcmp(command, "write") == 0 || strncmp(command, "read", 4) == 0)
-        answer.seconds = plain(rank, path, command);
+        plain(rank, path, command, &answer);
     else
         errx(2, "no such command: %s", command);
     answer.bytes_read = disk_bytes_read() - before;

@@ -74,13 +74,14 @@ def execute(command, path, state, mesh, count, columns):
     before = bytes_read()
     memory = memory_restart()
     dist.barrier()
-    start = time.perf_counter()
+    start, processor = time.perf_counter(), time.process_time()
     if command == "save":
         dcp.save(state, checkpoint_id=path)
     else:
         dcp.load(target, checkpoint_id=path)
     seconds = time.perf_counter() - start
-    answer = seconds, bytes_read() - before, memory_peak() - memory
+    processor = time.process_time() - processor
+    answer = seconds, bytes_read() - before, memory_peak() - memory, 0, processor, 0
     if command != "save":
         wanted = make_state(mesh, count, columns, DIVISION[command], True) if command in DIVISION else state
         if not same(target, wanted):
@@ -100,7 +101,7 @@ def run_rank(rank, ranks, count, columns, store, commands, answers):
             waited, *times = saves.save(command, state, path)
             answer = waited, 0, 0, *times
         else:
-            answer = *execute(command, path, state, mesh, count, columns), 0, 0, 0
+            answer = execute(command, path, state, mesh, count, columns)
         os.write(answers, b"%.6f %d %d %.6f %.6f %.6f\n" % answer)
     saves.close()
     dist.destroy_process_group()
