@@ -236,7 +236,7 @@ dcp_status zip_directory_read(struct zip_archive *archive)
     dcp_status status = DCP_OK;
     unsigned char *copy = NULL;
     const unsigned char *directory = zip_window_find(archive, place.offset, place.size);
-    struct extent few[FEW_RECORDS], *many = NULL;
+    struct extent few[FEW_RECORDS] = {{0}}, *many = NULL;
     if (place.count > FEW_RECORDS)
         many = memory_allocate_array((size_t)place.count, sizeof *many);
     struct extent *extents = place.count > FEW_RECORDS ? many : few;

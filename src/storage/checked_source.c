@@ -134,6 +134,9 @@ static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
     const struct shard_file *file = checked->file;
     uint64_t end = position + size;
     uint64_t last = end == file->content_length ? end : end / file->block_size * file->block_size;
+    if (last != end && last > position)
+        shard_file_expect(checked->file, &checked->nearby, last,
+                          (size_t)(block_end(file, last / file->block_size) - last));
     while (position < end) {
         uint64_t index = position / file->block_size;
         uint64_t stop = block_end(file, index) < end ? block_end(file, index) : end;

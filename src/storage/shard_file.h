@@ -94,6 +94,9 @@ struct cached_group {
 /* A range that will be read: it begins to come into the page cache, unless it is there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size);
+/* A stream that will be read: the same of its ends if it is large, with the blocks that its data
+ * begins and ends in. */
+void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length);
 /* Memory that the reading of large ranges ahead of their turn takes, for each thread. */
 uint64_t shard_read_ahead_memory(uint32_t io);
 /* Frees what reading ahead has left for later reads. */

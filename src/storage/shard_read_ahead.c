@@ -16,6 +16,9 @@
 #define LARGE ((size_t)4 << 20)
 /* What is asked about at a time. */
 #define GROUP ((uint64_t)8 << 20)
+/* Of a stream, up to where its data begins, and from where it ends. */
+#define STREAM_HEAD ((uint64_t)2 * FILE_PAGE)
+#define STREAM_TAIL ((uint64_t)2048)
 /* A piece may begin and end inside a page. */
 #define BUFFER_SIZE (PIECE + 2 * FILE_PAGE)
 
@@ -146,6 +149,27 @@ void shard_file_expect(struct shard_file *file, struct cached_group *group, uint
     const struct file_ops *ops = file->file.ops;
     if (ops->will_need && !is_cached(file, group, offset))
         ops->will_need(ops->context, file->file.descriptor, offset, size);
+}
+
+/* The blocks that a range lies in, as far as there are blocks. */
+static void expect_blocks(struct shard_file *file, struct cached_group *group, uint64_t start,
+                          uint64_t end)
+{
+    if (file->footer == FOOTER_GOOD) {
+        uint64_t last = (end - 1) / file->block_size;
+        start -= start % file->block_size;
+        end = last < file->block_count - 1 ? (last + 1) * file->block_size : file->content_length;
+    }
+    shard_file_expect(file, group, start, (size_t)(end - start));
+}
+
+void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length)
+{
+    struct cached_group group = {.start = UINT64_MAX};
+    if (length < LARGE || offset > file->content_length || length > file->content_length - offset)
+        return;
+    expect_blocks(file, &group, offset, offset + STREAM_HEAD);
+    expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
 }
 
 /* Direct transfers cannot reach into the page that the file ends in the middle of. */

@@ -21,6 +21,8 @@
 /* Regions from here on are read in parts, of so much at least. */
 #define DIVIDED_SIZE ((uint64_t)32 << 20)
 #define PART_SIZE    ((uint64_t)8 << 20)
+/* Regions from here on are announced. */
+#define EXPECTED_SIZE ((uint64_t)1 << 20)
 
 /* What one thread does at a time: requests that are neighbours, or of one compressed piece, or a
  * part of one. */
@@ -38,6 +40,7 @@ struct read_tasks {
     dcp_verification verification;
     struct read_task *tasks;
     size_t count;
+    size_t thread_count;
     atomic_uint_fast64_t moved;
 };
 
@@ -180,12 +183,35 @@ static dcp_status read_neighbours(struct read_tasks *tasks, const struct read_ta
     return status;
 }
 
+/* Has the ends of what this thread will probably read next come from the disk while it is busy: the
+ * reads of a stream's container and of the blocks around its data would wait behind the large ones
+ * of all threads, one after another. Only in the same file, so that none is opened for that. */
+static dcp_status expect_task(struct read_tasks *tasks, size_t now, size_t index)
+{
+    struct shard_file *file;
+    const struct read_task *task = &tasks->tasks[index];
+    const struct shard_request *request = &tasks->requests[task->first];
+    const struct metadata_piece *piece = request->piece;
+    if (piece->encoding != PIECE_STREAM || piece->zstd || stored_bytes(request) < EXPECTED_SIZE ||
+        task->part > 0 || tasks->reader->how.plain ||
+        piece->file != tasks->requests[tasks->tasks[now].first].piece->file)
+        return DCP_OK;
+    dcp_status status = shard_file_acquire(tasks->reader, piece->file, tasks->verification, &file);
+    if (status != DCP_OK)
+        return shard_reader_blame(tasks->reader, request->entry, piece, status);
+    shard_file_expect_stream(file, piece->offset, piece->length);
+    shard_file_release(tasks->reader, file);
+    return DCP_OK;
+}
+
 static dcp_status run_task(void *context, size_t index)
 {
     struct read_tasks *tasks = context;
     const struct read_task *task = &tasks->tasks[index];
     const struct shard_request *request = &tasks->requests[task->first];
     struct box_storage slab;
+    if (tasks->count - index > tasks->thread_count)
+        RETURN_IF_ERROR(expect_task(tasks, index, index + tasks->thread_count));
     if (task->together)
         return read_together(tasks, task);
     if (!task->parts)
@@ -203,8 +229,10 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
                               size_t count, size_t thread_count, dcp_verification verification,
                               uint64_t *moved)
 {
-    struct read_tasks tasks = {
-        .reader = reader, .requests = requests, .verification = verification};
+    struct read_tasks tasks = {.reader = reader,
+                               .requests = requests,
+                               .verification = verification,
+                               .thread_count = thread_count};
     dcp_status status = make_tasks(&tasks, count, thread_count);
     if (status == DCP_OK)
         status = thread_run(tasks.count, thread_count, run_task, &tasks);
