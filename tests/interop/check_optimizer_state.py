@@ -134,4 +134,5 @@ def main():
                     raise
 
 
-main()
+if __name__ == "__main__":
+    main()
