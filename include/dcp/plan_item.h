@@ -35,6 +35,15 @@ typedef struct dcp_storage_location {
     uint64_t length; /**< bytes of the stream as stored */
 } dcp_storage_location;
 
+/** A storage's own description of a save (PyTorch's StorageMeta). Texts are UTF-8; NULL: none. */
+typedef struct dcp_storage_meta {
+    const char *checkpoint_id;
+    const char *save_id;
+    const char *load_id;
+    const char *const *modules;
+    size_t module_count;
+} dcp_storage_meta;
+
 #ifdef __cplusplus
 }
 #endif

@@ -60,12 +60,6 @@ typedef struct dcp_write_item {
     uint64_t source;
 } dcp_write_item;
 
-/** The storage's own description of a save (PyTorch's StorageMeta). */
-typedef struct dcp_storage_meta {
-    const char *checkpoint_id; /**< NULL: none */
-    const char *save_id;       /**< NULL: none */
-} dcp_storage_meta;
-
 /** What is to be written for an item: elements of a tensor in memory, or bytes. */
 typedef struct dcp_write_data {
     /** Tensors: `dtype`, `device`, `data` and, if `strided`, `strides` say where the elements of

@@ -110,6 +110,18 @@ static inline dcp_status dcp_checkpoint_locate(const dcp_checkpoint *checkpoint,
     return dcp_checkpoint_locate_sized(checkpoint, stored, location, sizeof *location);
 }
 
+/** What the storage said of the save that this is (Metadata.storage_meta): of what is there, texts
+ * and paths; nothing of a union, or of forms that have none. @param meta what it points to is
+ * borrowed from the checkpoint. */
+DCP_API dcp_status dcp_checkpoint_storage_meta_sized(const dcp_checkpoint *checkpoint,
+                                                     dcp_storage_meta *meta, size_t meta_size);
+
+static inline dcp_status dcp_checkpoint_storage_meta(const dcp_checkpoint *checkpoint,
+                                                     dcp_storage_meta *meta)
+{
+    return dcp_checkpoint_storage_meta_sized(checkpoint, meta, sizeof *meta);
+}
+
 /* ---- in read_data; may be called by several threads at a time, for different items ---- */
 
 /** What the library does where there is no hook: reads the items that have not been handed over yet

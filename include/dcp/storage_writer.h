@@ -49,8 +49,9 @@ typedef struct dcp_storage_writer {
     bool (*validate_checkpoint_id)(void *context, const char *checkpoint_id);
     /** A save begins, under this id. */
     dcp_status (*reset)(void *context, const char *checkpoint_id);
-    /** What the storage says of the save: for the planner, and for the metadata. Texts are borrowed
-     * until the save has ended. */
+    /** What the storage says of the save: for the planner, and for the metadata, which takes the
+     * coordinator's; but for `save_id` where the library's own files are written, as these carry an
+     * id that the library has chosen. Texts and the list are borrowed until the save has ended. */
     dcp_status (*storage_meta)(void *context, dcp_storage_meta *meta);
     dcp_status (*set_up_storage_writer)(void *context, dcp_saving *saving, bool is_coordinator);
 

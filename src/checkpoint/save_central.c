@@ -176,6 +176,9 @@ static void describe(const dcp_saving *saving, struct metadata *metadata)
     metadata->has_paths = !saving->options.unflattened;
     metadata->planner_data = hooks->planner_data;
     metadata->checkpoint_id = hooks->storage_meta.checkpoint_id;
+    metadata->load_id = hooks->storage_meta.load_id;
+    metadata->modules = hooks->storage_meta.modules;
+    metadata->module_count = hooks->storage_meta.module_count;
     metadata->save_id = saving->session.save_id;
     /* Our own files have our own id. */
     if (hooks->storage_meta.save_id && !hooks->session_wanted)

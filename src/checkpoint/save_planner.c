@@ -2,6 +2,7 @@
 /* A rank's side of planning with hooks: the state is taken, the plan is made, the orders come. */
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/saving.h"
@@ -56,6 +57,29 @@ static dcp_status set_up_writer(dcp_saving *saving)
                          writer->write_data ? "finish" : "write_data");
 }
 
+/* What is not UTF-8 would make metadata that nobody can read. */
+static dcp_status check_text(const char *text, const char *field)
+{
+    if (!text || utf8_is_valid(text, strlen(text)))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_ARGUMENT, "hook storage_meta gave a %s that is not valid UTF-8",
+                         field);
+}
+
+static dcp_status check_storage_meta(const dcp_storage_meta *meta)
+{
+    RETURN_IF_ERROR(check_text(meta->checkpoint_id, "checkpoint_id"));
+    RETURN_IF_ERROR(check_text(meta->save_id, "save_id"));
+    RETURN_IF_ERROR(check_text(meta->load_id, "load_id"));
+    for (size_t i = 0; i < meta->module_count; i++) {
+        if (!meta->modules || !meta->modules[i])
+            return dcp_error_set(DCP_ERR_ARGUMENT, "hook storage_meta gave no module %zu of %zu", i,
+                                 meta->module_count);
+        RETURN_IF_ERROR(check_text(meta->modules[i], "module"));
+    }
+    return DCP_OK;
+}
+
 static dcp_status begin_writer(dcp_saving *saving)
 {
     const dcp_storage_writer *writer = &saving->hooks.writer;
@@ -70,8 +94,9 @@ static dcp_status begin_writer(dcp_saving *saving)
     if (status != DCP_OK || !writer->storage_meta)
         return status;
     error_clear();
-    return hook_status(writer->storage_meta(writer->context, &saving->hooks.storage_meta),
-                       "storage_meta");
+    RETURN_IF_ERROR(hook_status(writer->storage_meta(writer->context, &saving->hooks.storage_meta),
+                                "storage_meta"));
+    return check_storage_meta(&saving->hooks.storage_meta);
 }
 
 dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state)

@@ -1,7 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <string.h>
-
-#include "base/checked.h"
 #include "base/error.h"
 #include "format/metadata_decoding.h"
 
@@ -17,22 +14,6 @@ static dcp_status root_fields(const struct pickle_value *root, const struct pick
         return dcp_error_set(DCP_ERR_FORMAT, "metadata: the pickle is no Metadata: no object with "
                                              "state_dict_metadata and storage_data");
     return DCP_OK;
-}
-
-static dcp_status decode_save_id(struct metadata *metadata, const struct pickle_value *storage_meta)
-{
-    if (storage_meta == NULL || storage_meta->kind != PICKLE_OBJECT)
-        return DCP_OK;
-    const struct pickle_value *id = pickle_dict_get(storage_meta->as.call->state, "save_id");
-    if (id == NULL || id->kind != PICKLE_STRING ||
-        memchr(id->as.text.bytes, '\0', id->as.text.length) != NULL ||
-        !utf8_is_valid(id->as.text.bytes, id->as.text.length))
-        return DCP_OK;
-    metadata->save_id = arena_copy_text(&metadata->arena, id->as.text.bytes, id->as.text.length);
-    if (metadata->save_id != NULL)
-        return DCP_OK;
-    metadata->save_id = "";
-    return error_no_memory(id->as.text.length, "a save's id");
 }
 
 static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, size_t size)
@@ -51,7 +32,7 @@ static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, 
     RETURN_IF_ERROR(metadata_decode_paths(decoding, planner_data, &only_paths));
     if (!only_paths)
         RETURN_IF_ERROR(metadata_decode_planner(decoding, size, planner_data));
-    return decode_save_id(decoding->metadata, pickle_dict_get(fields, "storage_meta"));
+    return metadata_decode_storage_meta(decoding, size, pickle_dict_get(fields, "storage_meta"));
 }
 
 dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata)

@@ -26,6 +26,9 @@ dcp_status metadata_decode_paths(struct metadata_decoding *decoding,
  * the document. What has no form here is not used, and logged. */
 dcp_status metadata_decode_planner(struct metadata_decoding *decoding, size_t pickle_size,
                                    const struct pickle_value *planner_data);
+/* What the storage said of the save. pickle_size: of the document. */
+dcp_status metadata_decode_storage_meta(struct metadata_decoding *decoding, size_t pickle_size,
+                                        const struct pickle_value *storage_meta);
 /* The pieces of each entry, and the files, from the chunks and storage_data. */
 dcp_status metadata_decode_pieces(struct metadata_decoding *decoding,
                                   const struct pickle_value *storage_data);

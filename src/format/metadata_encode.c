@@ -189,27 +189,33 @@ static dcp_status put_storage_data(struct encoding *encoding)
     return DCP_OK;
 }
 
+/* text NULL: None. */
+static void put_id(struct encoding *encoding, const char *field, const char *text)
+{
+    encoder_put_text(&encoding->encoder, field);
+    if (text != NULL)
+        encoder_put_text(&encoding->encoder, text);
+    else
+        pickle_put_none(encoding->out);
+}
+
 static void put_storage_meta(struct encoding *encoding)
 {
     struct metadata_encoder *encoder = &encoding->encoder;
-    const char *save_id = encoding->metadata->save_id;
+    const struct metadata *metadata = encoding->metadata;
     encoder_put_text(encoder, "storage_meta");
     encoder_put_object_once(encoder, "StorageMeta");
     encoder_begin_fields(encoder);
-    encoder_put_text(encoder, "checkpoint_id");
-    if (encoding->metadata->checkpoint_id != NULL)
-        encoder_put_text(encoder, encoding->metadata->checkpoint_id);
-    else
-        pickle_put_none(encoding->out);
-    encoder_put_text(encoder, "save_id");
-    if (save_id[0] != '\0')
-        encoder_put_text(encoder, save_id);
-    else
-        pickle_put_none(encoding->out);
-    encoder_put_text(encoder, "load_id");
-    pickle_put_none(encoding->out);
+    put_id(encoding, "checkpoint_id", metadata->checkpoint_id);
+    put_id(encoding, "save_id", metadata->save_id[0] != '\0' ? metadata->save_id : NULL);
+    put_id(encoding, "load_id", metadata->load_id);
     encoder_put_text(encoder, "modules");
     pickle_put_op(encoding->out, OP_EMPTY_LIST);
+    for (size_t i = 0; i < metadata->module_count; i++) {
+        encoder_batch_next(encoder, i, OP_APPENDS);
+        encoder_put_text(encoder, metadata->modules[i]);
+    }
+    encoder_batch_end(encoder, metadata->module_count, OP_APPENDS);
     encoder_end_fields(encoder);
 }
 

@@ -95,8 +95,11 @@ struct metadata {
     const char *save_id;           /* "" if unknown */
     const dcp_state *planner_data; /* what a planner stored in the place of paths; NULL: nothing */
     dcp_state *planner_root; /* the tree that planner_data is in, if it is the metadata's own */
-    /* What else storage_meta says; NULL: nothing. It is written, and not read. */
+    /* What else storage_meta says; NULL: nothing. */
     const char *checkpoint_id;
+    const char *load_id;
+    const char *const *modules;
+    size_t module_count;
     struct arena arena;
     void *attachment; /* kept alive for PIECE_VIEW objects; private to format/ */
     void (*free_attachment)(void *attachment);

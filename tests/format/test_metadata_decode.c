@@ -241,6 +241,33 @@ static void reads_the_id_of_the_save(void **state)
     metadata_free(&metadata);
 }
 
+static void reads_what_the_storage_said(void **state)
+{
+    (void)state;
+    struct metadata metadata;
+    decode_variant(
+        &(struct metadata_variant){
+            .more_fields = KEY("storage_meta") NEW(METADATA_MODULE, "StorageMeta")
+                FIELDS(KEY("checkpoint_id") KEY("run 7") KEY("load_id") KEY("again") KEY("modules")
+                           LIST(KEY("a") INT(1) KEY("b")))},
+        &metadata);
+    assert_string_equal(metadata.checkpoint_id, "run 7");
+    assert_string_equal(metadata.load_id, "again");
+    assert_int_equal(metadata.module_count, 2);
+    assert_string_equal(metadata.modules[0], "a");
+    assert_string_equal(metadata.modules[1], "b");
+    metadata_free(&metadata);
+    decode_variant(&(struct metadata_variant){.more_fields = KEY("storage_meta")
+                                                  NEW(METADATA_MODULE, "StorageMeta")
+                                                      FIELDS(KEY("checkpoint_id") INT(3)
+                                                                 KEY("modules") KEY("none"))},
+                   &metadata);
+    assert_null(metadata.checkpoint_id);
+    assert_null(metadata.load_id);
+    assert_int_equal(metadata.module_count, 0);
+    metadata_free(&metadata);
+}
+
 static void reads_transforms(void **state)
 {
     (void)state;
@@ -486,6 +513,7 @@ int main(void)
         cmocka_unit_test(reads_the_variants_of_all_versions),
         cmocka_unit_test(reads_the_modules_of_1_13),
         cmocka_unit_test(reads_the_id_of_the_save),
+        cmocka_unit_test(reads_what_the_storage_said),
         cmocka_unit_test(reads_transforms),
         cmocka_unit_test(keeps_offset_none_apart_from_no_dimensions),
         cmocka_unit_test(reads_paths_where_they_are_paths),
