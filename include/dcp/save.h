@@ -64,8 +64,8 @@ typedef struct dcp_save_chain dcp_save_chain;
  * objects of other values do not matter; objects get room to grow by an eighth before they do.
  *
  * Owned by the caller, one on each rank, passed to one save at a time. It holds no pointers into
- * the state. All ranks of a save pass one or none does. Saves with
- * compression, a planner or a storage writer do not use it.
+ * the state. All ranks of a save pass one or none does. Saves with a planner or a storage writer do
+ * not use it: their hooks are called for each save.
  */
 typedef struct dcp_save_plan_cache dcp_save_plan_cache;
 

@@ -198,7 +198,8 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
                           message.data, message.size, &results);
     buffer_free(&message);
     if (saving->coordinates && status == DCP_OK)
-        status = save_coordinator_place(&saving->coordinator, &results);
+        status = save_planning_forget(&saving->planning,
+                                      save_coordinator_place(&saving->coordinator, &results));
     if (saving->coordinates && status == DCP_OK && saving->hooks.any)
         status = save_hooks_take_results(saving, &results);
     group_messages_free(&results);

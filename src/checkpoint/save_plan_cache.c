@@ -48,7 +48,8 @@ static bool circumstances_match(const dcp_save_plan_cache *cache, const dcp_save
            cache->size == dcp_group_size(options->group) &&
            cache->coordinator == options->coordinator && cache->replicas == options->replicas &&
            cache->files == options->files && cache->thread_count == options->thread_count &&
-           cache->unflattened == options->unflattened;
+           cache->unflattened == options->unflattened &&
+           cache->zstd == (options->compression == DCP_COMPRESSION_ZSTD);
 }
 
 static void note_circumstances(dcp_save_plan_cache *cache, const dcp_save_options *options)
@@ -60,6 +61,7 @@ static void note_circumstances(dcp_save_plan_cache *cache, const dcp_save_option
     cache->files = options->files;
     cache->thread_count = options->thread_count;
     cache->unflattened = options->unflattened;
+    cache->zstd = options->compression == DCP_COMPRESSION_ZSTD;
 }
 
 static bool is_object(const struct save_plan *plan, const struct write_order *order)

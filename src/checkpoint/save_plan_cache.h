@@ -18,6 +18,7 @@ struct dcp_save_plan_cache {
     dcp_file_layout files;
     int32_t thread_count;
     bool unflattened;
+    bool zstd;
     struct buffer plan;   /* what the rank held, but for the lengths of its objects */
     struct buffer orders; /* what it was to write */
     uint64_t *lengths;    /* of the objects that it writes, in the order of the orders; as the

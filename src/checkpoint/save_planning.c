@@ -182,8 +182,7 @@ static dcp_status plan_anew(dcp_saving *saving)
     return DCP_OK;
 }
 
-/* What ranks know of each other's objects may have come apart. */
-static dcp_status forget_after_failure(struct save_planning *planning, dcp_status status)
+dcp_status save_planning_forget(struct save_planning *planning, dcp_status status)
 {
     if (status != DCP_OK && planning->cache) {
         plan_cache_forget(planning->cache);
@@ -198,18 +197,18 @@ dcp_status save_planning_begin(dcp_saving *saving, dcp_status status)
     const dcp_save_options *options = &saving->options;
     bool grown = false;
     buffer_init(&planning->own, 0);
-    if (options->compression == DCP_COMPRESSION_NONE && !saving->hooks.any && !saving->imagined)
+    if (!saving->hooks.any && !saving->imagined)
         planning->cache = options->plan_cache;
     if (planning->cache && status == DCP_OK)
         status = plan_cache_look(planning->cache, options, &saving->local.plan, &planning->id,
                                  &saving->orders, &grown);
-    return forget_after_failure(planning, save_agree(saving, grown, status));
+    return save_planning_forget(planning, save_agree(saving, grown, status));
 }
 
 dcp_status save_planning_run(dcp_saving *saving)
 {
     dcp_status status = saving->planning.reuse ? reuse_plan(saving) : plan_anew(saving);
-    return forget_after_failure(&saving->planning, status);
+    return save_planning_forget(&saving->planning, status);
 }
 
 void save_planning_end(dcp_saving *saving)

@@ -27,6 +27,9 @@ struct save_planning {
 dcp_status save_planning_begin(dcp_saving *saving, dcp_status status);
 /* Without hooks: fills in the session, the orders, and at the coordinator the metadata. */
 dcp_status save_planning_run(dcp_saving *saving);
+/* Of a failure that may have left metadata half changed, or what ranks know of each other's objects
+ * different: nothing is kept. Returns the status, which may be DCP_OK. */
+dcp_status save_planning_forget(struct save_planning *planning, dcp_status status);
 /* When the save has ended, however: what the next one can use goes to the cache. */
 void save_planning_end(dcp_saving *saving);
 

@@ -88,8 +88,9 @@ dcp_status write_results_encode(const struct write_results *results, struct buff
 /* results: write_results_free(), also on failure. Paths are text, and not checked further; places
  * are. */
 dcp_status write_results_decode(const void *bytes, size_t size, struct write_results *results);
-/* Puts the results of all ranks into the metadata of the merge, in place of what was planned. Too
- * few or too many are DCP_ERR_GROUP. */
+/* Puts the results of all ranks into the metadata of the merge, in place of what was planned, or of
+ * results of the same orders before, which lay in the same order. Too few or too many are
+ * DCP_ERR_GROUP; the metadata is half changed then. */
 dcp_status save_plan_place(const struct write_results *results, int rank_count,
                            struct metadata *metadata);
 

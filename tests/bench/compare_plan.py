@@ -1,7 +1,7 @@
 """Planning with simulated ranks in one process, next to PyTorch's own global planning.
 
     compare plan [WORKLOAD ...] [--repeat 3] [--peer-items 100000] [--json]
-                 [--build DIR] [--python PYTHON]
+                 [--build DIR] [--python PYTHON] [--dir DIR]
     compare plan --model llama3-8b --ranks 64 [--optimizer] [...]
 
 Workloads:
@@ -9,7 +9,10 @@ Workloads:
     405b-1024   its weights on 1024 ranks
     1000x1024   1000 tensors on 1024 ranks
     405b-8192   Llama-3 405B with its optimizer on 8192 ranks, ours alone
-Without any: the first three.
+    again       10000 small tensors on 2 ranks, really saved and loaded (in --dir), again and again:
+                what the slowest rank spends on planning, exchanges and reading .metadata included,
+                without and with the plans that are kept; ours alone
+Without any: all but 405b-8192.
 
 Each rank holds rows of every tensor.  Measures:
     coordinator       from the plans that come in, as they were sent, to the orders for all ranks
@@ -21,7 +24,8 @@ Ours alone:
     tree              what the coordinator waits for while ranks unite their plans, if each has a
                       processor of its own, the time on the wires aside
     alone             what a rank needs that finds its orders without being sent any
-    again             what a rank needs when nothing has changed since the save before
+    again             what a rank needs when nothing has changed since the save before, one small
+                      exchange aside
     load plan         what one rank of a job of another size has to read
 
 PyTorch does DefaultSavePlanner.create_global_plan, with deduplication and validation, between
@@ -35,6 +39,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 import model_params
 
@@ -43,7 +48,9 @@ TREE = os.path.dirname(os.path.dirname(HERE))
 TITLES = {"coordinator": "coordinator", "coordinator-memory": "coordinator RSS", "encode": "encode .metadata",
           "decode": "decode .metadata", "plan-message": "plan message", "memory": "RSS",
           "metadata-bytes": ".metadata", "tree": "tree", "alone": "alone", "again": "again",
-          "load-plan": "load plan"}
+          "load-plan": "load plan", "save-planning": "save", "save-planning-reused": "save, plan reused",
+          "load-planning": "load", "load-planning-reused": "load, plan reused",
+          "load-planning-reused-next": "of the next one"}
 # What does not grow with the number of items as it does for the whole.
 SCALED = ("coordinator", "encode", "decode", "plan-message", "metadata-bytes")
 
@@ -82,19 +89,23 @@ def parse_arguments(arguments):
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--build", default=os.path.join(TREE, "build", "release"))
     parser.add_argument("--python", default=os.environ.get("DCP_PYTHON") or sys.executable)
-    parser.add_argument("--dir", help=argparse.SUPPRESS)
+    parser.add_argument("--again-tensors", type=int, default=10000, help=argparse.SUPPRESS)
+    parser.add_argument("--dir", default=tempfile.gettempdir())
     return parser.parse_args(arguments)
 
 
-def run(program, workload, tensors):
-    lines = "".join("%s %s\n" % (name, " ".join(map(str, shape))) for name, shape in tensors)
-    command = program + [str(workload.ranks), "optimizer" if workload.optimizer else "weights"]
+def run(command, lines):
     output = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, check=True).stdout
     figures = {}
     for line in output.splitlines():
         measure, value, unit = line.split()
         figures[measure] = (float(value), unit)
     return figures
+
+
+def run_workload(program, workload, tensors):
+    lines = "".join("%s %s\n" % (name, " ".join(map(str, shape))) for name, shape in tensors)
+    return run(program + [str(workload.ranks), "optimizer" if workload.optimizer else "weights"], lines)
 
 
 def medians(runs):
@@ -145,12 +156,19 @@ def compare(workload, options):
     scale = max(1, -(-workload.items // options.peer_items))
     our_runs, peer_runs = [], []
     for _ in range(options.repeat):
-        our_runs.append(run(ours, workload, workload.tensors))
+        our_runs.append(run_workload(ours, workload, workload.tensors))
         if workload.peer:
-            peer_runs.append(run(peer, workload, workload.tensors[::scale]))
+            peer_runs.append(run_workload(peer, workload, workload.tensors[::scale]))
     if workload.peer:
         scale = len(workload.tensors) / len(workload.tensors[::scale])
     report(workload, scale, medians(our_runs), medians(peer_runs) if peer_runs else {}, options)
+
+
+def compare_again(options):
+    ours = [os.path.join(options.build, "tests", "bench", "bench_again")]
+    workload = Workload("again", [("", ())] * options.again_tensors, 2, False, peer=False)
+    command = ours + [str(options.again_tensors), str(workload.ranks), options.dir]
+    report(workload, 1, medians([run(command, "") for _ in range(options.repeat)]), {}, options)
 
 
 def main(arguments):
@@ -159,10 +177,13 @@ def main(arguments):
     if options.model:
         workloads = [Workload(options.model, model_tensors(options.model), options.ranks, options.optimizer)]
     else:
-        names = options.workloads or ["405b", "405b-1024", "1000x1024"]
-        unknown = [name for name in names if name not in known]
+        names = options.workloads or ["405b", "405b-1024", "1000x1024", "again"]
+        unknown = [name for name in names if name not in known and name != "again"]
         if unknown:
-            sys.exit("compare plan: no workload %s; there are %s" % (unknown[0], ", ".join(known)))
-        workloads = [known[name] for name in names]
+            sys.exit("compare plan: no workload %s; there are %s, again" % (unknown[0], ", ".join(known)))
+        workloads = [known.get(name) for name in names]
     for workload in workloads:
-        compare(workload, options)
+        if workload:
+            compare(workload, options)
+        else:
+            compare_again(options)

@@ -7,245 +7,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/error.h"
-#include "checkpoint/ranks.h"
+#include "checkpoint/load_reuse_scene.h"
 #include "fault/failing_allocator.h"
 #include "group/group.h"
 
-enum { RANKS = 3, COLUMNS = 5, ROWS = 12, ROWS_MAX = 24, REPLICA = 7, NOTE_MAX = 4096 };
-
-/* One load, and what is stored before it. All zero is the plain one. */
-struct scene { /* NOLINT(clang-analyzer-optin.performance.Padding): in the order of reading */
-    /* What is stored. */
-    int values;         /* what is in the tensors */
-    int rows;           /* more than ROWS, of the last rank */
-    bool again;         /* the checkpoint before, as it is */
-    bool same_path;     /* over the checkpoint before: files of another generation */
-    bool uneven;        /* rows move from rank 1 to rank 0 */
-    bool other_dtype;   /* of the replica */
-    bool grad;          /* requires_grad of the replica */
-    bool stores_extra;  /* one more object */
-    bool other_name;    /* of the replica: "model.copy" */
-    int64_t step;       /* an object that all ranks have */
-    size_t note;        /* length of a text that each rank has for itself */
-    int32_t save_files; /* of each rank */
-    bool chained;       /* by the plan of the save before */
-
-    /* What is wanted. */
-    int odd_rank;       /* who does the following alone */
-    bool wants_more;    /* one more name, which is not stored */
-    bool takes_less;    /* the replica is not wanted */
-    bool narrow;        /* a row less */
-    bool wants_double;  /* of the replica, converted; everybody */
-    bool fresh_cache;   /* the odd rank has lost its cache */
-    bool swapped_cache; /* the odd rank takes the cache of another chain */
-    bool alone;         /* each rank loads by itself (no_dist) */
-    const char *include, *exclude, *wanted, *stored; /* patterns and a rule of the options */
-    dcp_strictness strictness;
-    dcp_verification verification;
-    dcp_reading reading;
-    int32_t coordinator;
-    uint64_t memory_limit;
-    dcp_status fails; /* and nothing is reused */
-
-    bool reused; /* is expected */
-};
-
+/* Loads of one chain. */
 struct chain {
-    const struct scene *scenes;
+    const struct reuse_scene *scenes;
     size_t count;
     const char *directory;
     long shortage; /* which allocation of the second load fails, on whichever rank makes it; 0: none
                     */
 };
-
-static float element(const struct scene *scene, int index)
-{
-    return (float)(scene->values * 1000 + index);
-}
-
-static void fill_note(const struct scene *scene, int rank, char *note)
-{
-    size_t length = scene->note != 0 ? scene->note : 40;
-    memset(note, 'a' + (scene->values + rank) % 26, length);
-    note[length] = '\0';
-}
-
-/* ---- storing ---- */
-
-static dcp_tensor rows_of(const struct scene *scene, int rank, bool uneven, float *memory)
-{
-    int rows = ROWS + scene->rows;
-    dcp_tensor tensor = {.dtype = DCP_F32,
-                         .ndim = 2,
-                         .global_shape = {rows, COLUMNS},
-                         .sharded = true,
-                         .offsets = {rank * 4},
-                         .sizes = {rank == RANKS - 1 ? rows - rank * 4 : 4, COLUMNS},
-                         .data = memory};
-    if (uneven && rank == 0)
-        tensor.sizes[0]++;
-    if (uneven && rank == 1) {
-        tensor.offsets[0]++;
-        tensor.sizes[0]--;
-    }
-    return tensor;
-}
-
-static dcp_state *build(const struct scene *scene, int rank, float *memory)
-{
-    char name[32], note[NOTE_MAX];
-    dcp_state *root = dcp_state_new(), *model = dcp_state_dict(root, "model");
-    dcp_tensor rows = rows_of(scene, rank, scene->uneven, memory);
-    dcp_tensor replica = {.dtype = scene->other_dtype ? DCP_I32 : DCP_F32,
-                          .ndim = 1,
-                          .requires_grad = scene->grad,
-                          .global_shape = {REPLICA},
-                          .data = memory + ROWS_MAX * COLUMNS};
-    for (int i = 0; i < rows.sizes[0] * COLUMNS; i++)
-        memory[i] = element(scene, (int)rows.offsets[0] * COLUMNS + i);
-    for (int i = 0; i < REPLICA; i++) {
-        float value = element(scene, 500 + i);
-        int32_t whole = (int32_t)value;
-        memcpy(memory + ROWS_MAX * COLUMNS + i, scene->other_dtype ? (void *)&whole : &value, 4);
-    }
-    dcp_state_tensor(model, "rows", &rows);
-    dcp_state_tensor(model, scene->other_name ? "copy" : "replica", &replica);
-    dcp_state_int(root, "step", scene->step);
-    fill_note(scene, rank, note);
-    snprintf(name, sizeof name, "note%d", rank);
-    dcp_state_string(root, name, note);
-    if (scene->stores_extra)
-        dcp_state_int(root, "extra", 5);
-    must(dcp_state_status(root));
-    return root;
-}
-
-static dcp_status store(struct rank *self, const struct scene *scene, const char *path,
-                        dcp_save_plan_cache *cache)
-{
-    float *memory = malloc((ROWS_MAX * COLUMNS + REPLICA) * sizeof *memory);
-    if (!memory)
-        return DCP_ERR_NO_MEMORY;
-    dcp_state *root = build(scene, self->rank, memory);
-    dcp_save_options options = {
-        .group = self->group,
-        .thread_count = scene->save_files,
-        .overwrite = scene->same_path ? DCP_OVERWRITE_REPLACE : DCP_OVERWRITE_REFUSE,
-        .skip_sync = true,
-        .timeout_seconds = 30,
-        .plan_cache = scene->chained ? cache : NULL,
-    };
-    dcp_status status = dcp_save(root, path, &options);
-    dcp_state_free(root);
-    free(memory);
-    return status;
-}
-
-/* ---- wanting ---- */
-
-/* A rank's tree, and the memory in it, which is of its own for each load. */
-struct wish {
-    dcp_state *root;
-    float *rows;
-    void *replica;
-    dcp_tensor box; /* of the rows */
-    bool has_replica;
-};
-
-static void wish_new(const struct scene *scene, int rank, struct wish *wish)
-{
-    bool odd = rank == scene->odd_rank;
-    char name[32];
-    *wish = (struct wish){.root = dcp_state_new(),
-                          .rows = calloc(ROWS_MAX * COLUMNS, sizeof(float)),
-                          .replica = calloc(REPLICA, sizeof(double)),
-                          .has_replica = !scene->takes_less || !odd};
-    dcp_state *model = dcp_state_dict(wish->root, "model");
-    wish->box = rows_of(scene, RANKS - 1 - rank, false, wish->rows);
-    wish->box.sizes[0] -= odd && scene->narrow;
-    dcp_state_tensor(model, "rows", &wish->box);
-    dcp_tensor replica = {.dtype = scene->wants_double  ? DCP_F64
-                                   : scene->other_dtype ? DCP_I32
-                                                        : DCP_F32,
-                          .ndim = 1,
-                          .global_shape = {REPLICA},
-                          .data = wish->replica};
-    if (wish->has_replica)
-        dcp_state_tensor(model, "replica", &replica);
-    dcp_state_int(wish->root, "step", -1);
-    snprintf(name, sizeof name, "note%d", (rank + 1) % RANKS);
-    dcp_state_string(wish->root, name, "");
-    if (odd && scene->wants_more)
-        dcp_state_int(wish->root, "more", -1);
-    must(dcp_state_status(wish->root));
-}
-
-static void wish_free(struct wish *wish)
-{
-    dcp_state_free(wish->root);
-    free(wish->rows);
-    free(wish->replica);
-}
-
-static bool is_left_out(const struct scene *scene, const char *name)
-{
-    return (scene->exclude && strcmp(scene->exclude, name) == 0) ||
-           (scene->include && strcmp(scene->include, name) != 0);
-}
-
-static dcp_status wrong(const char *what)
-{
-    return dcp_error_set(DCP_ERR_STATE, "%s is not what was stored", what);
-}
-
-static dcp_status check_replica(const struct scene *scene, const struct wish *wish)
-{
-    bool loaded = wish->has_replica && !is_left_out(scene, "model.replica") &&
-                  (!scene->other_name || scene->stored);
-    for (int i = 0; i < REPLICA; i++) {
-        double found = scene->wants_double  ? ((const double *)wish->replica)[i]
-                       : scene->other_dtype ? ((const int32_t *)wish->replica)[i]
-                                            : (double)((const float *)wish->replica)[i];
-        if (found != (loaded ? (double)element(scene, 500 + i) : 0))
-            return wrong("the replica");
-    }
-    return DCP_OK;
-}
-
-static dcp_status check_objects(const struct scene *scene, const struct wish *wish, int rank)
-{
-    char name[32], note[NOTE_MAX];
-    const char *found;
-    size_t length;
-    int64_t step;
-    snprintf(name, sizeof name, "note%d", (rank + 1) % RANKS);
-    fill_note(scene, (rank + 1) % RANKS, note);
-    if (is_left_out(scene, name))
-        return DCP_OK;
-    must(dcp_state_as_int(dcp_state_get(wish->root, "step"), &step));
-    if (step != (is_left_out(scene, "step") ? -1 : scene->step))
-        return wrong("the step");
-    must(dcp_state_as_text(dcp_state_get(wish->root, name), &found, &length));
-    if (length != strlen(note) || memcmp(found, note, length) != 0)
-        return wrong("the note");
-    return DCP_OK;
-}
-
-static dcp_status check(const struct scene *scene, const struct wish *wish, int rank)
-{
-    for (int i = 0; i < (int)wish->box.sizes[0] * COLUMNS; i++) {
-        float expected = element(scene, (int)wish->box.offsets[0] * COLUMNS + i);
-        if (wish->rows[i] != (is_left_out(scene, "model.rows") ? 0 : expected))
-            return wrong("a row");
-    }
-    dcp_status status = check_replica(scene, wish);
-    return status == DCP_OK ? check_objects(scene, wish, rank) : status;
-}
 
 /* ---- loading ---- */
 
@@ -291,7 +68,7 @@ struct outcome {
     char message[500];
 };
 
-static dcp_status load_once(struct rank *self, const struct scene *scene, const char *path,
+static dcp_status load_once(struct rank *self, const struct reuse_scene *scene, const char *path,
                             dcp_load_plan_cache *cache, long shortage, struct outcome *outcome)
 {
     const dcp_rename rename = {DCP_RENAME_EXACT, scene->wanted, scene->stored};
@@ -327,13 +104,13 @@ static dcp_status load_once(struct rank *self, const struct scene *scene, const 
     write_report(told, outcome->report, sizeof outcome->report);
     dcp_load_report_free(told);
     if (status == DCP_OK)
-        status = check(scene, &wish, self->rank);
+        status = wish_check(scene, &wish, self->rank);
     wish_free(&wish);
     return status;
 }
 
-static dcp_status compare_with_plain(struct rank *self, const struct scene *scene, const char *path,
-                                     const struct outcome *outcome)
+static dcp_status compare_with_plain(struct rank *self, const struct reuse_scene *scene,
+                                     const char *path, const struct outcome *outcome)
 {
     struct outcome plain;
     dcp_status status = load_once(self, scene, path, NULL, 0, &plain);
@@ -360,7 +137,7 @@ static void name_path(const struct chain *chain, size_t number, char *path, size
 static dcp_status load_scene(struct rank *self, size_t number, dcp_load_plan_cache **caches)
 {
     const struct chain *chain = self->context;
-    const struct scene *scene = &chain->scenes[number];
+    const struct reuse_scene *scene = &chain->scenes[number];
     char path[1100];
     struct outcome outcome;
     bool odd = self->rank == scene->odd_rank;
@@ -394,7 +171,7 @@ static dcp_status chain_body(struct rank *self)
     for (size_t i = 0; i < chain->count && status == DCP_OK; i++) {
         name_path(chain, i, path, sizeof path);
         if (!chain->scenes[i].again)
-            status = store(self, &chain->scenes[i], path, saves);
+            status = reuse_scene_store(self, &chain->scenes[i], path, saves);
         if (status == DCP_OK)
             status = load_scene(self, i, caches);
         if (status != DCP_OK)
@@ -417,15 +194,15 @@ static const char *chain_directory(void **state)
     return directory;
 }
 
-static void run_chain(void **state, const struct scene *scenes, size_t count)
+static void run_chain(void **state, const struct reuse_scene *scenes, size_t count)
 {
     struct chain chain = {scenes, count, chain_directory(state), 0};
-    ranks_must(RANKS, chain.directory, chain_body, &chain);
+    ranks_must(SCENE_RANKS, chain.directory, chain_body, &chain);
 }
 
 #define RUN(...)                                                                                   \
     do {                                                                                           \
-        const struct scene scenes[] = {__VA_ARGS__};                                               \
+        const struct reuse_scene scenes[] = {__VA_ARGS__};                                         \
         run_chain(state, scenes, sizeof scenes / sizeof *scenes);                                  \
     } while (0)
 
@@ -474,7 +251,7 @@ static void what_is_stored_matters(void **state)
 
 static void what_each_rank_wants_matters(void **state)
 {
-    for (int rank = 0; rank < RANKS; rank++) {
+    for (int rank = 0; rank < SCENE_RANKS; rank++) {
         RUN({.values = 1}, {.values = 2, .odd_rank = rank, .narrow = true},
             {.values = 3, .odd_rank = rank, .narrow = true, .reused = true}, {.values = 4});
         RUN({.values = 1}, {.values = 1, .again = true, .odd_rank = rank, .takes_less = true},
@@ -585,7 +362,7 @@ static dcp_status store_all(struct rank *self)
     for (size_t i = 0; i < chain->count; i++) {
         name_path(chain, i, path, sizeof path);
         if (!chain->scenes[i].again)
-            must(store(self, &chain->scenes[i], path, NULL));
+            must(reuse_scene_store(self, &chain->scenes[i], path, NULL));
     }
     return DCP_OK;
 }
@@ -593,7 +370,7 @@ static dcp_status store_all(struct rank *self)
 /* All ranks end alike, and the next loads are right, whatever was forgotten. */
 static void memory_may_run_out_anywhere(void **state)
 {
-    static const struct scene scenes[4][3] = {
+    static const struct reuse_scene scenes[4][3] = {
         {{.values = 1},
          {.values = 1, .again = true, .reused = true},
          {.values = 3, .reused = true}},
@@ -604,11 +381,11 @@ static void memory_may_run_out_anywhere(void **state)
          {.values = 3, .reading = DCP_READING_COOPERATIVE, .takes_less = true, .reused = true}}};
     for (int way = 0; way < 4; way++) {
         struct chain chain = {scenes[way], 3, chain_directory(state), 0};
-        ranks_must(RANKS, chain.directory, store_all, &chain);
+        ranks_must(SCENE_RANKS, chain.directory, store_all, &chain);
         for (chain.shortage = 1;; chain.shortage += 1 + chain.shortage / 40) {
             struct rank ranks[RANKS_MAX];
-            ranks_run(ranks, RANKS, chain.directory, shortage_body, &chain);
-            for (int rank = 0; rank < RANKS; rank++)
+            ranks_run(ranks, SCENE_RANKS, chain.directory, shortage_body, &chain);
+            for (int rank = 0; rank < SCENE_RANKS; rank++)
                 if (ranks[rank].status != ranks[0].status ||
                     (ranks[rank].status != DCP_OK && ranks[rank].status != DCP_ERR_NO_MEMORY))
                     fail_msg("allocation %ld: rank %d ended with %s", chain.shortage, rank,

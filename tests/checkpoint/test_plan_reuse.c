@@ -360,15 +360,21 @@ static dcp_status shortage_body(struct rank *self)
 /* All ranks end alike, and the next save is right, whatever was forgotten. */
 static void memory_may_run_out_anywhere(void **state)
 {
-    static const struct scene scenes[2][3] = {
+    static const struct scene scenes[][3] = {
         {{.values = 1}, {.values = 2, .step = 300, .reused = true}, {.values = 3, .reused = true}},
         {{.values = 1, .meshed = true},
          {.values = 2, .meshed = true, .rows = 3},
-         {.values = 3, .meshed = true, .rows = 3, .reused = true}}};
-    for (int way = 0; way < 2; way++) {
+         {.values = 3, .meshed = true, .rows = 3, .reused = true}},
+#if DCP_HAVE_ZSTD
+        {{.values = 1, .compressed = true},
+         {.values = 2, .compressed = true, .step = 300, .reused = true},
+         {.values = 3, .compressed = true, .reused = true}},
+#endif
+    };
+    for (size_t way = 0; way < sizeof scenes / sizeof *scenes; way++) {
         for (long n = 1;; n += 1 + n / 40) {
             char name[64], path[1100];
-            snprintf(name, sizeof name, "shortage%d-%ld", way, n);
+            snprintf(name, sizeof name, "shortage%zu-%ld", way, n);
             struct chain chain = {scenes[way], 3, path_in(state, name), n};
             struct rank ranks[RANKS_MAX];
             ranks_run(ranks, RANKS, chain.directory, shortage_body, &chain);
@@ -385,10 +391,26 @@ static void memory_may_run_out_anywhere(void **state)
 }
 
 #if DCP_HAVE_ZSTD
-static void compressed_saves_are_planned_anew(void **state)
+/* Where streams lie is known only when they have been written, and another place each time. */
+static void compressed_saves_reuse_as_well(void **state)
 {
-    RUN({.values = 1, .compressed = true}, {.values = 2, .compressed = true}, {.values = 3},
-        {.values = 4, .compressed = true}, {.values = 5, .reused = true});
+    RUN({.values = 1, .compressed = true}, {.values = 2, .compressed = true, .reused = true},
+        {.values = 3}, {.values = 4, .reused = true}, {.values = 5, .compressed = true},
+        {.values = 6, .compressed = true, .same_path = true, .reused = true},
+        {.values = 7, .compressed = true, .step = 3000, .reused = true});
+    for (int rank = 0; rank < RANKS; rank++)
+        RUN({.values = 1, .compressed = true},
+            {.values = 2, .compressed = true, .odd_rank = rank, .note = 44, .reused = true},
+            {.values = 3, .compressed = true, .odd_rank = rank, .note = 2, .reused = true},
+            {.values = 4, .compressed = true, .odd_rank = rank, .note = 2000},
+            {.values = 5, .compressed = true, .odd_rank = rank, .note = 2000, .reused = true});
+    RUN({.values = 1, .compressed = true, .threads = 3},
+        {.values = 2, .compressed = true, .threads = 3, .reused = true},
+        {.values = 3, .compressed = true, .files = DCP_FILE_PER_ITEM},
+        {.values = 4, .compressed = true, .files = DCP_FILE_PER_ITEM, .reused = true});
+    RUN({.values = 1, .compressed = true, .meshed = true},
+        {.values = 2, .compressed = true, .meshed = true, .reused = true},
+        {.values = 3, .compressed = true, .meshed = true, .step = 900, .reused = true});
 }
 #endif
 
@@ -430,7 +452,7 @@ int main(void)
         directory_test(a_failed_save_does_no_harm),
         directory_test(memory_may_run_out_anywhere),
 #if DCP_HAVE_ZSTD
-        directory_test(compressed_saves_are_planned_anew),
+        directory_test(compressed_saves_reuse_as_well),
 #endif
         directory_test(one_process_reuses_as_well),
     };
