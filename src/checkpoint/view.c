@@ -32,6 +32,8 @@ static dcp_status open_location(const struct file_ops *ops, struct storage_locat
     if (status == DCP_OK)
         status = storage_check_replicas(made->reader);
     if (status == DCP_OK)
+        shard_reader_keep_streams(made->reader);
+    if (status == DCP_OK)
         *checkpoint = made;
     else
         dcp_close(made);

@@ -13,6 +13,7 @@
 #include "storage/io_queue.h"
 #include "storage/read_region.h"
 #include "storage/shard_footer.h"
+#include "storage/shard_request.h"
 
 #define OPEN_FILES 128
 
@@ -270,6 +271,7 @@ void shard_reader_free(struct shard_reader *reader)
 {
     if (!reader)
         return;
+    shard_reader_drop_kept(reader);
     for (size_t i = 0; i < reader->file_count; i++) {
         if (reader->files[i])
             file_free(reader->files[i]);

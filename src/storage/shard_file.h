@@ -49,7 +49,9 @@ struct shard_reader {
     size_t file_count;
     size_t open_count;
     struct shard_file *newest, *oldest;
-    struct read_lane *lanes; /* that nobody uses at the moment */
+    struct read_lane *lanes;  /* that nobody uses at the moment */
+    struct shard_piece *kept; /* the compressed one that was read last; NULL: none */
+    bool keeps_streams;
     struct device_lanes
         device_lanes;          /* kept while regions are read, not from one load to another */
     struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */

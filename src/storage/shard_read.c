@@ -190,7 +190,8 @@ bool shard_piece_flows(const struct shard_piece *opened)
     return !opened->item.passing || copy_is_dense(view->ndim, view->sizes, view->strides);
 }
 
-/* Else the stream would be decompressed again and again: if memory is not limited, it is held. */
+/* Else parts would have the stream decompressed again and again: if memory is not limited, it is
+ * held. */
 static dcp_status make_flow(struct shard_piece *opened)
 {
     if (shard_piece_flows(opened) || memory_account_is_limited(memory_account_current()))
@@ -213,11 +214,6 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
                                                                           : EXTENT_REGION};
     dcp_status status = open_piece(made, reader, entry, piece, &reading, verification);
     made->verification = verification;
-    if (status == DCP_OK) {
-        status = make_flow(made);
-        if (status != DCP_OK)
-            stored_item_close(&made->item);
-    }
     if (status == DCP_OK)
         return DCP_OK;
     memory_release(made);
@@ -235,9 +231,25 @@ dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void 
                                       .strides = strides,
                                       .data = elements};
     RETURN_IF_ERROR(check_boxes(entry, opened->item.piece, region, &dense));
+    RETURN_IF_ERROR(make_flow(opened));
     return shard_reader_blame(
         opened->item.reader, entry, opened->item.piece,
         read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
+}
+
+dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request)
+{
+    const struct stored_item *item = &opened->item;
+    dcp_status status = check_boxes(item->entry, item->piece, request->region, request->target);
+    if (status == DCP_OK)
+        status = read_into(item, request->region, &opened->view, request->dtype, request->target);
+    return shard_reader_blame(item->reader, item->entry, item->piece, status);
+}
+
+bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_piece *piece,
+                       dcp_verification verification)
+{
+    return opened->item.piece == piece && opened->verification == verification;
 }
 
 dcp_status shard_piece_end(struct shard_piece *opened)

@@ -146,7 +146,9 @@ static dcp_status read_request(struct read_tasks *tasks, const struct shard_requ
                                const struct read_window *window)
 {
     RETURN_IF_ERROR(
-        shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0));
+        shard_reader_keeps(tasks->reader, request)
+            ? shard_read_kept(tasks->reader, request, tasks->verification)
+            : shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0));
     uint64_t bytes = (uint64_t)box_volume(request->region) * dcp_dtype_size(request->dtype);
     atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
     return DCP_OK;

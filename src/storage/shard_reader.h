@@ -96,6 +96,10 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);
 
+/* From now on the compressed piece that was read last stays open, with its decompressor, so that
+ * regions that follow each other do not have it decompressed from the beginning each time. */
+void shard_reader_keep_streams(struct shard_reader *reader);
+
 /* A piece of a tensor, open, to be read part after part: checksums hold as if parts that follow
  * each other had been read at once. For one thread. Tells no progress. */
 struct shard_piece;
@@ -106,6 +110,12 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
                             dcp_verification verification, struct shard_piece **opened);
 /* Reads a region into dense memory, in the stored dtype. */
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);
+/* Reads what a request about the piece wants, as shard_read_tensor(). */
+struct shard_request;
+dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request);
+/* Whether it is that piece, and was opened so. */
+bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_piece *piece,
+                       dcp_verification verification);
 /* Whether reading one part after the other costs no more than reading them at once. */
 bool shard_piece_flows(const struct shard_piece *opened);
 /* After the last part: what was read can be trusted. Reads the rest of a compressed piece. */

@@ -54,4 +54,11 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
 dcp_status shard_read_together(struct shard_reader *reader, const struct shard_request *requests,
                                size_t count, dcp_verification verification);
 
+/* Whether the request is one of those that shard_read_kept() is for. */
+bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_request *request);
+/* As if by itself, through the stream that is kept, and keeps it. */
+dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
+                           dcp_verification verification);
+void shard_reader_drop_kept(struct shard_reader *reader);
+
 #endif

@@ -24,6 +24,7 @@ struct stored_item {
     bool at_hand;              /* all of source is in memory, whose ever */
     bool passing;              /* source is decompressed as it is read */
     bool foreseen;             /* a view of it is to be compared with what its end says */
+    bool ended;                /* that was done, and the CRC was right */
     void *memory;              /* that holds it, unless a window does */
     void *inflated;            /* the storage of a deflated record */
     struct arena arena;

@@ -52,25 +52,34 @@ dcp_status stored_item_pass(struct stored_item *item)
     return stored_item_end(item, &view, DCP_VERIFY_NONE);
 }
 
+static dcp_status compare_end(struct stored_item *item, const struct tensor_view *view,
+                              struct tensor_view *exact)
+{
+    RETURN_IF_ERROR(decompressed_source_end(&item->decompressed, &item->source));
+    RETURN_IF_ERROR(item_open_tensor(item->source, &item->arena, exact));
+    if (item_same_view(view, exact))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT, "the zip directory says something else of the elements "
+                                         "than the records in front of them");
+}
+
 dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *view,
                            dcp_verification verification)
 {
     struct tensor_view exact = *view;
     uint32_t crc;
-    if (item->foreseen) {
-        RETURN_IF_ERROR(decompressed_source_end(&item->decompressed, &item->source));
-        RETURN_IF_ERROR(item_open_tensor(item->source, &item->arena, &exact));
-        if (!item_same_view(view, &exact))
-            return dcp_error_set(DCP_ERR_FORMAT,
-                                 "the zip directory says something else of the elements than the "
-                                 "records in front of them");
-    }
-    if (!item->passing || !exact.has_crc || verification == DCP_VERIFY_NONE)
+    if (!item->passing || item->ended)
         return DCP_OK;
-    RETURN_IF_ERROR(
-        decompressed_source_crc(&item->decompressed, exact.data_offset, exact.data_length, &crc));
-    return crc == exact.crc ? DCP_OK
-                            : checked_crc_error(stored_item_place(item, &exact), exact.crc, crc);
+    if (item->foreseen)
+        RETURN_IF_ERROR(compare_end(item, view, &exact));
+    if (exact.has_crc && verification != DCP_VERIFY_NONE) {
+        RETURN_IF_ERROR(decompressed_source_crc(&item->decompressed, exact.data_offset,
+                                                exact.data_length, &crc));
+        if (crc != exact.crc)
+            return checked_crc_error(stored_item_place(item, &exact), exact.crc, crc);
+    }
+    item->ended = true;
+    return DCP_OK;
 }
 
 dcp_status stored_item_hold(struct stored_item *item)
