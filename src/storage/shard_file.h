@@ -33,6 +33,9 @@ struct shard_file {
     struct shard_file *newer, *older; /* open files in order of use */
 };
 
+/* Compressed pieces that stay open at a time, of readers that keep them. */
+enum { SHARD_KEPT = 8 };
+
 struct read_lane; /* what reading ahead takes */
 
 struct shard_reader {
@@ -49,8 +52,8 @@ struct shard_reader {
     size_t file_count;
     size_t open_count;
     struct shard_file *newest, *oldest;
-    struct read_lane *lanes;  /* that nobody uses at the moment */
-    struct shard_piece *kept; /* the compressed one that was read last; NULL: none */
+    struct read_lane *lanes;              /* that nobody uses at the moment */
+    struct shard_piece *kept[SHARD_KEPT]; /* compressed ones that were read last; some NULL */
     bool keeps_streams;
     struct device_lanes
         device_lanes;          /* kept while regions are read, not from one load to another */

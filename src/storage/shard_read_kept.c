@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Regions of compressed pieces that are wanted one after the other: the piece that was read last
- * stays open, so that its stream is not decompressed from the beginning each time. */
+/* Regions of compressed pieces that are wanted one after the other: the pieces that were read last
+ * stay open, so that their streams are not decompressed from the beginning each time. */
+#include <string.h>
+
 #include "storage/shard_file.h"
 #include "storage/shard_request.h"
 #include "storage/stored_item.h"
@@ -16,29 +18,49 @@ bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_re
            !stored_item_is_whole(request->entry, request->piece);
 }
 
-static struct shard_piece *exchange_kept(struct shard_reader *reader, struct shard_piece *piece)
+/* The piece, if it is kept; from then on it is not. */
+static struct shard_piece *take_kept(struct shard_reader *reader,
+                                     const struct metadata_piece *piece,
+                                     dcp_verification verification)
 {
+    struct shard_piece *taken = NULL;
     pthread_mutex_lock(&reader->mutex);
-    struct shard_piece *before = reader->kept;
-    reader->kept = piece;
+    for (size_t i = 0; i < SHARD_KEPT && !taken; i++)
+        if (reader->kept[i] && shard_piece_is_of(reader->kept[i], piece, verification)) {
+            taken = reader->kept[i];
+            reader->kept[i] = NULL;
+        }
     pthread_mutex_unlock(&reader->mutex);
-    return before;
+    return taken;
+}
+
+/* Keeps the piece, if need be in the place of the one that has been kept longest. */
+static void keep(struct shard_reader *reader, struct shard_piece *piece)
+{
+    size_t room = 0;
+    pthread_mutex_lock(&reader->mutex);
+    while (room < SHARD_KEPT - 1 && reader->kept[room])
+        room++;
+    struct shard_piece *longest = reader->kept[room];
+    memmove(reader->kept + 1, reader->kept, room * sizeof(struct shard_piece *));
+    reader->kept[0] = piece;
+    pthread_mutex_unlock(&reader->mutex);
+    shard_piece_close(longest);
 }
 
 void shard_reader_drop_kept(struct shard_reader *reader)
 {
-    shard_piece_close(exchange_kept(reader, NULL));
+    for (size_t i = 0; i < SHARD_KEPT; i++) {
+        shard_piece_close(reader->kept[i]);
+        reader->kept[i] = NULL;
+    }
 }
 
 dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
                            dcp_verification verification)
 {
-    struct shard_piece *opened = exchange_kept(reader, NULL);
+    struct shard_piece *opened = take_kept(reader, request->piece, verification);
     dcp_status status = DCP_OK;
-    if (opened && !shard_piece_is_of(opened, request->piece, verification)) {
-        shard_piece_close(opened);
-        opened = NULL;
-    }
     if (!opened)
         status = shard_piece_open(reader, request->entry, request->piece, request->region, false,
                                   verification, &opened);
@@ -47,6 +69,9 @@ dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_reque
     /* Of all reads, the first one sees to it that the stream is right. */
     if (status == DCP_OK)
         status = shard_piece_end(opened);
-    shard_piece_close(status == DCP_OK ? exchange_kept(reader, opened) : opened);
+    if (status == DCP_OK)
+        keep(reader, opened);
+    else
+        shard_piece_close(opened);
     return status;
 }

@@ -96,8 +96,9 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);
 
-/* From now on the compressed piece that was read last stays open, with its decompressor, so that
- * regions that follow each other do not have it decompressed from the beginning each time. */
+/* From now on the few compressed pieces that were read last stay open, with their decompressors, so
+ * that regions that follow each other do not have them decompressed from the beginning each time.
+ */
 void shard_reader_keep_streams(struct shard_reader *reader);
 
 /* A piece of a tensor, open, to be read part after part: checksums hold as if parts that follow

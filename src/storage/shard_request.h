@@ -59,6 +59,7 @@ bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_re
 /* As if by itself, through the stream that is kept, and keeps it. */
 dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
                            dcp_verification verification);
+/* When nobody reads. */
 void shard_reader_drop_kept(struct shard_reader *reader);
 
 #endif

@@ -154,123 +154,6 @@ static void test_many_files(void **state)
 }
 
 #if DCP_HAVE_ZSTD
-/* A chunk that is several times as large as the limit of the loads that want some of it. */
-enum { TALL = 8 << 10, WIDE = 2 << 10 };
-#define FAR_BELOW ((uint64_t)16 << 20)
-
-static float value_at(int64_t row, int64_t column)
-{
-    return (float)((row * 31 + column * 7) % 4093);
-}
-
-static dcp_status save_tall(struct rank *self)
-{
-    float *values = malloc((size_t)TALL * WIDE * sizeof *values);
-    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 2, .global_shape = {TALL, WIDE}, .data = values};
-    dcp_save_options options = {.compression = DCP_COMPRESSION_ZSTD, .skip_sync = true};
-    dcp_state *root = dcp_state_new();
-    assert_non_null(values);
-    for (int64_t i = 0; i < (int64_t)TALL * WIDE; i++)
-        values[i] = value_at(i / WIDE, i % WIDE);
-    dcp_state_tensor(root, "tall", &tensor);
-    dcp_status status = dcp_save(root, self->path, &options);
-    dcp_state_free(root);
-    free(values);
-    return status;
-}
-
-/* Some boxes of the tensor, each to memory of its own, of one dtype. */
-struct tall_wants {
-    dcp_dtype dtype;
-    int count;
-    struct {
-        int64_t offsets[2], sizes[2];
-        bool turned;
-    } boxes[3];
-    dcp_load_options options;
-};
-
-static void expect_tall(const struct tall_wants *wants, int box, const void *memory)
-{
-    const int64_t *sizes = wants->boxes[box].sizes, *offsets = wants->boxes[box].offsets;
-    for (int64_t i = 0; i < sizes[0]; i++)
-        for (int64_t j = 0; j < sizes[1]; j++) {
-            int64_t at = wants->boxes[box].turned ? j * sizes[0] + i : i * sizes[1] + j;
-            double found = wants->dtype == DCP_F64 ? ((const double *)memory)[at]
-                                                   : (double)((const float *)memory)[at];
-            if (found != (double)value_at(offsets[0] + i, offsets[1] + j))
-                fail_msg("box %d: %f at %lld, %lld", box, found, (long long)i, (long long)j);
-        }
-}
-
-static dcp_status load_tall(struct rank *self)
-{
-    const struct tall_wants *wants = self->context;
-    dcp_state *root = dcp_state_new();
-    dcp_load_options options = wants->options;
-    dcp_figures figures = {.size_of = sizeof figures};
-    dcp_tensor chunks[3];
-    for (int i = 0; i < wants->count; i++) {
-        const int64_t *sizes = wants->boxes[i].sizes, *offsets = wants->boxes[i].offsets;
-        chunks[i] = (dcp_tensor){.dtype = wants->dtype,
-                                 .ndim = 2,
-                                 .global_shape = {TALL, WIDE},
-                                 .sharded = true,
-                                 .offsets = {offsets[0], offsets[1]},
-                                 .sizes = {sizes[0], sizes[1]},
-                                 .data = malloc((size_t)(sizes[0] * sizes[1]) * 8)};
-        assert_non_null(chunks[i].data);
-        if (wants->boxes[i].turned) {
-            chunks[i].strided = true;
-            chunks[i].strides[0] = 1;
-            chunks[i].strides[1] = sizes[0];
-        }
-    }
-    dcp_state *node = dcp_state_tensor(root, "tall", &chunks[0]);
-    for (int i = 1; i < wants->count; i++)
-        must(dcp_state_add_chunk(node, &chunks[i]));
-    must(dcp_state_status(root));
-    options.group = self->group;
-    options.figures = &figures;
-    options.convert = true;
-    must(dcp_load(root, self->path, &options, NULL));
-    assert_true(figures.peak_memory <= options.memory_limit);
-    for (int i = 0; i < wants->count; i++) {
-        expect_tall(wants, i, chunks[i].data);
-        free(chunks[i].data);
-    }
-    dcp_state_free(root);
-    return DCP_OK;
-}
-
-static void test_compressed_far_below_a_chunk(void **state)
-{
-    const struct tall_wants wants[] = {
-        {DCP_F32, 1, {{{0, 0}, {TALL, WIDE}, false}}, {.thread_count = 4}},
-        {DCP_F32, 1, {{{100, 0}, {TALL / 2, WIDE}, false}}, {.verification = DCP_VERIFY_WIDEN}},
-        {DCP_F32, 1, {{{0, 700}, {TALL, WIDE / 4}, false}}, {.verification = DCP_VERIFY_NONE}},
-        {DCP_F64, 1, {{{17, 3}, {TALL - 40, 5}, false}}, {0}},
-        {DCP_F32, 1, {{{5, 1000}, {3000, 1000}, true}}, {.io = DCP_IO_DIRECT}},
-        {DCP_F64,
-         3,
-         {{{0, 0}, {TALL, 100}, false},
-          {{0, 100}, {10, WIDE - 100}, false},
-          {{4000, 500}, {900, 1200}, true}},
-         {.thread_count = 2}},
-    };
-    const char *path = path_in(state, "tall");
-    ranks_must(1, path, save_tall, NULL);
-    for (size_t i = 0; i < sizeof wants / sizeof *wants; i++) {
-        struct tall_wants now = wants[i];
-        now.options.memory_limit = FAR_BELOW;
-        ranks_must(1, path, load_tall, &now);
-        now.options.reading = DCP_READING_COOPERATIVE;
-        ranks_must(2, path, load_tall, &now);
-        now.options.memory_limit = (uint64_t)64 << 20;
-        ranks_must(3, path, load_tall, &now);
-    }
-}
-
 static void test_compressed(void **state)
 {
     struct trial trial = {.kind = 3, .saving.compression = DCP_COMPRESSION_ZSTD};
@@ -456,7 +339,6 @@ int main(void)
         LIMIT_TEST(test_many_files),
 #if DCP_HAVE_ZSTD
         LIMIT_TEST(test_compressed),
-        LIMIT_TEST(test_compressed_far_below_a_chunk),
 #endif
         LIMIT_TEST(test_fixtures),
         LIMIT_TEST(test_ranks_that_disagree),

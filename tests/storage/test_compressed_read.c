@@ -251,7 +251,7 @@ static void regions_in_order(void **state)
     assert_int_equal(read_rows(&rows, 0), DCP_OK);
     shard_reader_figures(opened.reader, &figures);
     /* Once to see that it is right, and once more. */
-    assert_int_equal(opened.entry->piece_count, 1);
+    assert_true(opened.entry->piece_count > 1);
     assert_true(figures.bytes_read < 3 * stored);
     rows.step = -50;
     assert_int_equal(read_rows(&rows, 0), DCP_OK);
