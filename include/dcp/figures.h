@@ -47,7 +47,7 @@ typedef struct dcp_figures {
     bool direct;           /**< some file was written or read around the page cache */
     bool ring;             /**< some bytes went by io_uring */
     uint64_t bytes_exchanged; /**< load: that this rank got from other ranks instead of reading
-                                 them, in the stored dtype; see #DCP_READING_COOPERATIVE */
+                                 them, as they are stored; see #DCP_READING_COOPERATIVE */
     bool plan_reused;         /**< the plan of the save or load before was used again, see
                                  dcp_save_plan_cache and dcp_load_plan_cache */
 } dcp_figures;

@@ -82,25 +82,29 @@ typedef struct dcp_rename {
 /** Who reads what several ranks want. */
 typedef enum dcp_reading {
     /**
-     * As it is estimated to be faster: cooperatively if the bytes that would be read again take the
-     * storage longer than the group takes to pass them on. The estimate knows the bytes that all
-     * ranks want and the distinct ones among them; storage that serves all ranks together with
-     * 2 GiB/s where `path` is on a network's file system or #DCP_IO_DIRECT is demanded, and each
-     * rank with 4 GiB/s (the page cache) elsewhere; and `group_bytes_per_second`. Below 64 MiB
-     * saved, directly.
+     * As it is estimated to be faster: cooperatively if what would be read again takes the storage
+     * longer than the group takes to pass it on. The estimate knows the bytes that all ranks want
+     * and the distinct ones among them; storage that serves all ranks together with 2 GiB/s where
+     * `path` is on a network's file system or #DCP_IO_DIRECT is demanded, and each rank with
+     * 4 GiB/s (the page cache) elsewhere; and `group_bytes_per_second`. Tensors and objects are
+     * judged apart; each object is a read of its own, which takes half a millisecond on a network's
+     * file system. Below 64 MiB, and 32 objects for each rank, that would be saved, directly.
      */
     DCP_READING_AUTO = 0,
     DCP_READING_DIRECT = 10, /**< each rank reads all that it wants */
     /**
      * Each byte that several ranks want is read by one of them, which passes it on through the
      * group's `all_to_all`, while it reads what follows. Ranks read about equal bytes, of large
-     * tensors a part each. Takes at most 32 MiB of memory at each rank, besides what a rank reads
-     * into itself and what the group takes; more only beyond thousands of ranks.
+     * tensors a part each. Objects come first, before any tensor is changed, and many small ones in
+     * one message. Takes at most 32 MiB of memory at each rank, besides what a rank reads into
+     * itself, the largest object, and what the group takes; more only beyond thousands of ranks.
      *
-     * What a rank receives was checked by its reader as `verification` says. Tensors of files that
-     * carry no checksums of blocks (those of PyTorch) are each read by one rank, so that the one
-     * checksum of each can be, unless it is #DCP_VERIFY_NONE; compressed ones as well. Objects are
-     * read by each rank, and so are views in `.pt` files that are not row-major, and everything
+     * What a rank receives was checked by its reader as `verification` says. A tensor of a file
+     * that carries no checksums of blocks (those of PyTorch) has one checksum; where ranks read
+     * parts of it, those of the parts are joined and compared before the load returns, on any rank.
+     * Compressed tensors are each read by one rank, and so are parts of tensors without checksums
+     * of blocks with #DCP_VERIFY_WIDEN, which takes reading them whole. Each rank reads by itself:
+     * views in `.pt` files that are not row-major, objects with a `memory_limit`, and everything
      * where hooks of the caller's plan or read.
      */
     DCP_READING_COOPERATIVE = 20

@@ -57,7 +57,8 @@ static dcp_status fill_tensors(struct load *load, const struct load_sharing *sha
     uint64_t moved = 0;
     if (load->options.memory_limit != 0)
         threads = (int32_t)load->limit.how.thread_count;
-    RETURN_IF_ERROR(load_exchange(sharing, &planning->share, &moved, &figures->bytes_exchanged));
+    RETURN_IF_ERROR(
+        load_share_tensors(sharing, &planning->share, &moved, &figures->bytes_exchanged));
     dcp_status status = load_read_tensors(
         sharing->flat, sharing->metadata, shared ? &planning->rest : sharing->plan, sharing->reader,
         load->options.verification, threads, &figures->bytes_moved);
@@ -70,7 +71,7 @@ static dcp_status share_within_limit(struct load *load, const struct load_sharin
 {
     struct load_share *share = &load->planning.share;
     struct load_plan *rest = &load->planning.rest;
-    dcp_status status = load_share_agree(sharing, DCP_OK, share, rest);
+    dcp_status status = load_share_agree(sharing, DCP_OK, NULL, share, rest);
     if (status == DCP_OK && share->run_count != 0)
         status = load_limit_fit_sharing(&load->limit, &load->operation, sharing);
     status = agree(load, "reading for each other within the memory limit", status);
@@ -82,15 +83,34 @@ static dcp_status share_within_limit(struct load *load, const struct load_sharin
     return DCP_OK;
 }
 
-/* Who reads what, and how, within the limit, if there is one. */
+/* Objects, each once; before that, who reads what, unless that holds from the load before. */
+static dcp_status read_objects(struct load *load, const struct load_sharing *sharing,
+                               dcp_status status)
+{
+    struct load_planning *planning = &load->planning;
+    struct load_share *share = &planning->share_of_objects;
+    uint32_t rank = (uint32_t)dcp_group_rank(load->options.group);
+    if (status == DCP_OK)
+        status = loaded_objects_init(&load->objects, sharing->metadata, sharing->plan);
+    if (load->options.memory_limit == 0 && !planning->dealt)
+        RETURN_IF_ERROR(
+            load_share_agree(sharing, status, share, &planning->share, &planning->rest));
+    if (status == DCP_OK && load->options.memory_limit != 0)
+        status = load_limit_look(&load->limit, sharing);
+    status = load_share_objects(sharing, share, status, &load->objects,
+                                &load->operation.figures.bytes_exchanged);
+    if (status == DCP_OK)
+        status = load_read_objects(sharing->flat, sharing->metadata, sharing->plan, share, rank,
+                                   sharing->reader, load->options.verification, &load->objects);
+    return status;
+}
+
+/* Who reads what of tensors, and how, within the limit, if there is one. */
 static dcp_status arrange_reading(struct load *load, const struct load_sharing *sharing,
                                   dcp_status status)
 {
-    struct load_planning *planning = &load->planning;
-    if (planning->dealt)
-        return status;
     if (load->options.memory_limit == 0)
-        return load_share_agree(sharing, status, &planning->share, &planning->rest);
+        return status;
     if (status == DCP_OK)
         load_limit_find(&load->limit, &load->operation, sharing);
     if (status == DCP_OK && !load->imagined)
@@ -120,11 +140,7 @@ static dcp_status read_all(struct load *load, dcp_status status)
         status = operation_enter_moving(&load->operation, DCP_PHASE_READING,
                                         sharing.plan->bytes_wanted, status);
     int priority = io_priority_enter(load->options.io_priority);
-    if (status == DCP_OK && load->options.memory_limit != 0)
-        status = load_limit_look(&load->limit, &sharing);
-    if (status == DCP_OK)
-        status = load_read_objects(sharing.flat, sharing.metadata, sharing.plan, sharing.reader,
-                                   load->options.verification, &load->objects);
+    status = read_objects(load, &sharing, status);
     io_priority_leave(priority);
     if (status == DCP_OK)
         status = load_allocate(sharing.flat, sharing.plan);

@@ -17,26 +17,40 @@ static size_t count_objects(const struct metadata *metadata, const struct load_p
     return count;
 }
 
-dcp_status load_read_objects(const struct flat_state *flat, const struct metadata *metadata,
-                             const struct load_plan *plan, struct shard_reader *reader,
-                             dcp_verification verification, struct loaded_objects *objects)
+dcp_status loaded_objects_init(struct loaded_objects *objects, const struct metadata *metadata,
+                               const struct load_plan *plan)
 {
     size_t count = count_objects(metadata, plan);
-
     objects->items = memory_allocate_zeroed(count, sizeof *objects->items);
-    if (!objects->items)
-        return error_no_memory(count * sizeof *objects->items, "objects of a load");
+    return objects->items ? DCP_OK
+                          : error_no_memory(count * sizeof *objects->items, "objects of a load");
+}
+
+dcp_status loaded_objects_add(struct loaded_objects *objects, dcp_state *target,
+                              struct loaded_object **added)
+{
+    struct loaded_object *loaded = &objects->items[objects->count];
+    loaded->target = target;
+    loaded->pool = state_pool_new(target->root);
+    if (!loaded->pool)
+        return DCP_ERR_NO_MEMORY;
+    objects->count++;
+    *added = loaded;
+    return DCP_OK;
+}
+
+dcp_status load_read_objects(const struct flat_state *flat, const struct metadata *metadata,
+                             const struct load_plan *plan, const struct load_share *share,
+                             uint32_t rank, struct shard_reader *reader,
+                             dcp_verification verification, struct loaded_objects *objects)
+{
     for (size_t i = 0; i < plan->count; i++) {
         const struct read_item *item = &plan->items[i];
         const struct metadata_entry *entry = &metadata->entries[item->entry];
-        if (entry->is_tensor)
+        struct loaded_object *loaded;
+        if (entry->is_tensor || load_share_brings(share, rank, item->entry))
             continue;
-        struct loaded_object *loaded = &objects->items[objects->count];
-        loaded->target = flat->entries[item->wanted].node;
-        loaded->pool = state_pool_new(loaded->target->root);
-        if (!loaded->pool)
-            return DCP_ERR_NO_MEMORY;
-        objects->count++;
+        RETURN_IF_ERROR(loaded_objects_add(objects, flat->entries[item->wanted].node, &loaded));
         RETURN_IF_ERROR(shard_read_object(reader, entry, &entry->pieces[item->piece], verification,
                                           loaded->pool, &loaded->object));
     }

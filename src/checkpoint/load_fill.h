@@ -4,6 +4,7 @@
 #define CHECKPOINT_LOAD_FILL_H
 
 #include "plan/load_plan.h"
+#include "plan/load_share.h"
 #include "storage/shard_reader.h"
 
 /* Objects that were read and wait to be put into the tree. */
@@ -16,9 +17,16 @@ struct loaded_objects {
     size_t count;
 };
 
-/* Reads the plan's objects, without changing the tree. */
+/* Makes room for the plan's objects. */
+dcp_status loaded_objects_init(struct loaded_objects *objects, const struct metadata *metadata,
+                               const struct load_plan *plan);
+/* One more, which is to be read into its pool. */
+dcp_status loaded_objects_add(struct loaded_objects *objects, dcp_state *target,
+                              struct loaded_object **added);
+/* Reads the plan's objects, but for those that share brings, without changing the tree. */
 dcp_status load_read_objects(const struct flat_state *flat, const struct metadata *metadata,
-                             const struct load_plan *plan, struct shard_reader *reader,
+                             const struct load_plan *plan, const struct load_share *share,
+                             uint32_t rank, struct shard_reader *reader,
                              dcp_verification verification, struct loaded_objects *objects);
 /* Gives memory to the wanted chunks that have none, without reading. */
 dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *plan);

@@ -7,22 +7,17 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "checkpoint/load_sharing.h"
+#include "checkpoint/load_exchange.h"
 
 enum { ALIGNMENT = 16 };
 
 struct load_lots {
-    const struct load_sharing *sharing;
+    const struct load_exchange *exchange;
     const struct load_share *share;
     size_t lot_size;
     size_t lot_count;
-    unsigned char *lots[SHARING_LOTS];
-
-    /* Of whoever fills. */
-    struct share_cursor cursor;
-    struct shard_piece *piece;
-    const struct share_atom *piece_atom; /* of what is open */
-    bool piece_cut;
+    unsigned char *lots[EXCHANGE_LOTS];
+    struct share_cursor cursor; /* of whoever fills */
 
     /* Of whoever takes. */
     bool begun;
@@ -44,58 +39,6 @@ static size_t align(size_t place)
     return (place + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static bool is_cut(const struct share_atom *atom, const struct share_run *run)
-{
-    return run->from != 0 || run->end != box_volume(atom->region);
-}
-
-/* Closes the piece that is open, if any: what was read from it was right. */
-static dcp_status end_piece(struct load_lots *lots)
-{
-    dcp_status status = lots->piece ? shard_piece_end(lots->piece) : DCP_OK;
-    shard_piece_close(lots->piece);
-    lots->piece = NULL;
-    return status;
-}
-
-/* Opens the run's piece, unless it is open in the same way. */
-static dcp_status open_for(struct load_lots *lots, const struct share_run *run)
-{
-    const struct load_sharing *sharing = lots->sharing;
-    const struct share_atom *atom = &lots->share->atoms[run->atom];
-    const struct metadata_entry *entry = &sharing->metadata->entries[atom->entry];
-    const struct metadata_piece *piece = &entry->pieces[atom->piece];
-    bool cut = is_cut(atom, run);
-    if (lots->piece && lots->piece_atom->entry == atom->entry &&
-        lots->piece_atom->piece == atom->piece && lots->piece_cut == cut)
-        return DCP_OK;
-    RETURN_IF_ERROR(end_piece(lots));
-    lots->piece_atom = atom;
-    lots->piece_cut = cut;
-    return shard_piece_open(sharing->reader, entry, piece, atom->region, cut,
-                            sharing->options->verification, &lots->piece);
-}
-
-/* Reads elements of a run that follow each other. */
-static dcp_status read_elements(struct load_lots *lots, const struct share_run *run, int64_t from,
-                                int64_t end, unsigned char *bytes)
-{
-    const struct share_atom *atom = &lots->share->atoms[run->atom];
-    const struct box whole = atom->region;
-    size_t size = dcp_dtype_size(lots->sharing->metadata->entries[atom->entry].dtype);
-    RETURN_IF_ERROR(open_for(lots, run));
-    while (from < end) {
-        struct box_storage box;
-        int64_t taken = shape_next_box(whole.ndim, whole.sizes, from, end, box.offsets, box.sizes);
-        for (int32_t i = 0; i < whole.ndim; i++)
-            box.offsets[i] += whole.offsets[i];
-        RETURN_IF_ERROR(shard_piece_read(lots->piece, box_of(whole.ndim, &box), bytes));
-        bytes += (size_t)taken * size;
-        from += taken;
-    }
-    return DCP_OK;
-}
-
 /* Segments that are read at once. */
 struct stretch {
     const struct share_run *run; /* NULL: none yet */
@@ -108,7 +51,14 @@ static dcp_status read_stretch(struct load_lots *lots, const struct stretch *str
 {
     if (!stretch->run)
         return DCP_OK;
-    return read_elements(lots, stretch->run, stretch->from, stretch->end, stretch->bytes);
+    return lots->exchange->read(lots->exchange->read_context, stretch->run, stretch->from,
+                                stretch->end, stretch->bytes);
+}
+
+static size_t element_size(const struct load_lots *lots, const struct share_run *run)
+{
+    const struct share_atom *atom = &lots->share->atoms[run->atom];
+    return share_element_size(&lots->exchange->metadata->entries[atom->entry]);
 }
 
 /* Fills a lot with as many windows as fit, whatever they hold. */
@@ -119,12 +69,10 @@ static dcp_status fill_lot(struct load_lots *lots, unsigned char *lot)
     while (place + lots->share->window <= lots->lot_size) {
         struct share_window window = {0};
         struct share_segment segment;
-        while (share_window_next(lots->share, lots->sharing->metadata, &window, &lots->cursor,
+        while (share_window_next(lots->share, lots->exchange->metadata, &window, &lots->cursor,
                                  &segment)) {
             unsigned char *bytes = lot + place + segment.place;
-            size_t size = dcp_dtype_size(
-                lots->sharing->metadata->entries[lots->share->atoms[segment.run->atom].entry]
-                    .dtype);
+            size_t size = element_size(lots, segment.run);
             if (stretch.run == segment.run &&
                 stretch.bytes + (size_t)(stretch.end - stretch.from) * size == bytes) {
                 stretch.end = segment.end;
@@ -138,7 +86,9 @@ static dcp_status fill_lot(struct load_lots *lots, unsigned char *lot)
         place = align(place + window.bytes);
     }
     RETURN_IF_ERROR(read_stretch(lots, &stretch));
-    return lots->cursor.run < lots->share->run_count ? DCP_OK : end_piece(lots);
+    if (lots->cursor.run < lots->share->run_count || !lots->exchange->end)
+        return DCP_OK;
+    return lots->exchange->end(lots->exchange->read_context);
 }
 
 static void note_filled(struct load_lots *lots, dcp_status status)
@@ -211,26 +161,23 @@ dcp_status load_lots_next(struct load_lots *lots, size_t size, const unsigned ch
 }
 
 /* Of all that the rank has to send. */
-static uint64_t stream_bytes(const struct load_sharing *sharing, const struct load_share *share,
-                             uint32_t rank)
+static uint64_t stream_bytes(const struct load_lots *lots)
 {
+    const struct load_share *share = lots->share;
     uint64_t total = 0;
-    for (uint32_t at = share->first[rank]; at < share->run_count; at = share->next[at]) {
+    for (uint32_t at = lots->cursor.run; at < share->run_count; at = share->next[at]) {
         const struct share_run *run = &share->runs[at];
-        const struct share_atom *atom = &share->atoms[run->atom];
-        total += (uint64_t)(run->end - run->from) *
-                     dcp_dtype_size(sharing->metadata->entries[atom->entry].dtype) +
-                 ALIGNMENT;
+        total += (uint64_t)(run->end - run->from) * element_size(lots, run) + ALIGNMENT;
     }
     return total;
 }
 
 static dcp_status allocate(struct load_lots *lots, uint64_t total)
 {
-    lots->lot_size = total < SHARING_LOT_BYTES ? align((size_t)total) : SHARING_LOT_BYTES;
+    lots->lot_size = total < EXCHANGE_LOT_BYTES ? align((size_t)total) : EXCHANGE_LOT_BYTES;
     if (lots->lot_size < lots->share->window)
         lots->lot_size = lots->share->window;
-    lots->lot_count = total <= lots->lot_size ? 1 : SHARING_LOTS;
+    lots->lot_count = total <= lots->lot_size ? 1 : EXCHANGE_LOTS;
     for (size_t i = 0; i < lots->lot_count; i++) {
         lots->lots[i] = memory_allocate_zeroed(1, lots->lot_size);
         if (!lots->lots[i])
@@ -239,19 +186,19 @@ static dcp_status allocate(struct load_lots *lots, uint64_t total)
     return DCP_OK;
 }
 
-dcp_status load_lots_open(const struct load_sharing *sharing, const struct load_share *share,
-                          struct load_lots **lots)
+dcp_status load_lots_open(const struct load_exchange *exchange, struct load_lots **lots)
 {
-    uint32_t rank = (uint32_t)dcp_group_rank(sharing->options->group);
+    const struct load_share *share = exchange->share;
+    uint32_t rank = (uint32_t)dcp_group_rank(exchange->group);
     struct load_lots *made = *lots = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "what is read for other ranks");
-    made->sharing = sharing;
+    made->exchange = exchange;
     made->share = share;
     made->cursor = share_cursor_start(share, rank);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, NULL);
-    dcp_status status = allocate(made, stream_bytes(sharing, share, rank));
+    dcp_status status = allocate(made, stream_bytes(made));
     if (status == DCP_OK && made->cursor.run < share->run_count)
         made->threaded = thread_start(&made->thread, fill_ahead, made) == 0;
     return status;
@@ -268,7 +215,6 @@ void load_lots_close(struct load_lots *lots)
         pthread_mutex_unlock(&lots->mutex);
         thread_join(&lots->thread);
     }
-    shard_piece_close(lots->piece);
     for (size_t i = 0; i < lots->lot_count; i++)
         memory_release(lots->lots[i]);
     pthread_cond_destroy(&lots->changed);

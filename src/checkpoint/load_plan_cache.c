@@ -31,6 +31,7 @@ void load_plan_cache_forget_plan(dcp_load_plan_cache *cache)
     buffer_free(&cache->left_out);
     load_plan_free(&cache->plan);
     load_differences_free(&cache->differences);
+    load_share_free(&cache->share_of_objects);
     load_share_free(&cache->share);
     load_plan_free(&cache->rest);
 }

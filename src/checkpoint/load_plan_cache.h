@@ -41,6 +41,7 @@ struct dcp_load_plan_cache {
     struct load_differences differences; /* of all ranks */
     bool dealt;                          /* who reads what for whom is known, too */
     struct sharing_circumstances sharing;
+    struct load_share share_of_objects;
     struct load_share share;
     struct load_plan rest;
 };

@@ -62,6 +62,9 @@ static void take_plan(struct load_planning *planning)
     if (planning->dealt) {
         planning->share = cache->share;
         planning->rest = cache->rest;
+        planning->share_of_objects = cache->share_of_objects;
+        load_share_measure(&planning->share_of_objects, &planning->stored.metadata);
+        cache->share_of_objects = (struct load_share){0};
         cache->share = (struct load_share){0};
         cache->rest = (struct load_plan){0};
     }
@@ -183,13 +186,15 @@ static void keep(struct load_planning *planning)
     cache->differences = planning->all;
     cache->dealt = planning->dealt;
     cache->sharing = planning->sharing;
+    load_share_free(&cache->share_of_objects);
     load_share_free(&cache->share);
     load_plan_free(&cache->rest);
+    cache->share_of_objects = planning->share_of_objects;
     cache->share = planning->share;
     cache->rest = planning->rest;
     planning->plan = planning->rest = (struct load_plan){0};
     planning->all = (struct load_differences){0};
-    planning->share = (struct load_share){0};
+    planning->share = planning->share_of_objects = (struct load_share){0};
 }
 
 void load_planning_free(struct load_planning *planning)
@@ -202,6 +207,7 @@ void load_planning_free(struct load_planning *planning)
         load_plan_cache_forget(planning->stored.cache);
     load_differences_free(&planning->all);
     load_differences_free(&planning->mine);
+    load_share_free(&planning->share_of_objects);
     load_share_free(&planning->share);
     load_plan_free(&planning->rest);
     load_plan_free(&planning->plan);

@@ -19,9 +19,10 @@ struct load_planning {
     struct load_plan plan;
     struct load_differences mine;
     struct load_differences all;
-    struct load_share share; /* what ranks read for each other */
-    struct load_plan rest;   /* what then is left of the plan */
-    bool dealt;              /* all ranks have agreed on both */
+    struct load_share share; /* what ranks read for each other of tensors */
+    struct load_plan rest;   /* what of these then is left of the plan */
+    struct load_share share_of_objects;
+    bool dealt; /* all ranks have agreed on them */
     bool reused;
     bool complete; /* and can be kept for the next load */
     struct sharing_circumstances sharing;

@@ -6,16 +6,10 @@
 
 #include "base/file.h"
 #include "base/progress.h"
+#include "checkpoint/load_fill.h"
 #include "plan/load_plan.h"
 #include "plan/load_share.h"
 #include "storage/shard_reader.h"
-
-/* Memory that a rank takes at most for bytes on their way: three lots that are read ahead, what it
- * receives at once, and a window of others' that it throws away where the group has no all_to_all.
- * Together less than the 32 MiB that dcp_load_options::reading promises. */
-#define SHARING_LOT_BYTES     ((size_t)4 << 20)
-#define SHARING_LOTS          3
-#define SHARING_RECEIVE_BYTES ((size_t)8 << 20)
 
 /* What sharing needs of a load; all borrowed. */
 struct load_sharing {
@@ -30,25 +24,20 @@ struct load_sharing {
 };
 
 /* Comes to an agreement on who reads what. Collective; the same result on all ranks, with the
- * failure of one as that of all. share: empty if each rank reads for itself. rest: what of the plan
- * this rank has to read by itself, if it is not empty. Free both in either case. */
+ * failure of one as that of all. objects, tensors: empty if each rank reads for itself; objects may
+ * be NULL, on all ranks, if they are not to be shared. rest: what of the plan's tensors this rank
+ * has to read by itself, if any are shared. Free all of them in either case. */
 dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
-                            struct load_share *share, struct load_plan *rest);
+                            struct load_share *objects, struct load_share *tensors,
+                            struct load_plan *rest);
 
-/* Reads, sends, receives and places what is shared. Collective, with the same result on all ranks.
- * moved: bytes that were put into chunks; received: those that came from other ranks. */
-dcp_status load_exchange(const struct load_sharing *sharing, const struct load_share *share,
-                         uint64_t *moved, uint64_t *received);
-
-/* What this rank has to send, window after window, which a thread of its own reads ahead. */
-struct load_lots;
-
-dcp_status load_lots_open(const struct load_sharing *sharing, const struct load_share *share,
-                          struct load_lots **lots);
-/* The next window's bytes, size of them, which stay until the next call. After a failure *bytes is
- * some memory of that size all the same. */
-dcp_status load_lots_next(struct load_lots *lots, size_t size, const unsigned char **bytes);
-/* NULL is allowed. */
-void load_lots_close(struct load_lots *lots);
+/* Reads, sends, receives and places the tensors that are shared. Collective, with the same result
+ * on all ranks. moved: bytes that were put into chunks; received: those that came from other ranks;
+ * both grow. */
+dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
+                              uint64_t *moved, uint64_t *received);
+/* The same of objects, without changing the tree. Every rank brings its status. */
+dcp_status load_share_objects(const struct load_sharing *sharing, const struct load_share *share,
+                              dcp_status mine, struct loaded_objects *objects, uint64_t *received);
 
 #endif

@@ -43,20 +43,23 @@ static dcp_status collect_claims(struct sharing *sharing, const struct share_wan
         return error_no_memory(count * sizeof *sharing->claims, "what all ranks want");
     for (uint32_t class = 0; class < sharing->share->class_count; class ++)
         for (size_t i = 0; i < wants[class].count; i++)
-            sharing->claims[sharing->claim_count++] =
-                (struct share_claim){&wants[class].wants[i], class};
-    if (count > 1)
-        qsort(sharing->claims, count, sizeof *sharing->claims, compare_claims);
+            if (sharing->metadata->entries[wants[class].wants[i].entry].is_tensor !=
+                sharing->rules->objects)
+                sharing->claims[sharing->claim_count++] =
+                    (struct share_claim){&wants[class].wants[i], class};
+    if (sharing->claim_count > 1)
+        qsort(sharing->claims, sharing->claim_count, sizeof *sharing->claims, compare_claims);
     return DCP_OK;
 }
 
 static uint64_t atom_bytes(const struct sharing *sharing, const struct share_atom *atom)
 {
     const struct metadata_entry *entry = &sharing->metadata->entries[atom->entry];
-    return (uint64_t)box_volume(atom->region) * dcp_dtype_size(entry->dtype);
+    return (uint64_t)box_volume(atom->region) * share_element_size(entry);
 }
 
-/* The atoms from first on have been added: what one rank wants alone is its load, and goes. */
+/* The atoms from first on have been added: what one rank wants alone is its load, and goes, unless
+ * another one holds it. */
 static void keep_shared(struct sharing *sharing, size_t first)
 {
     struct share_atoms *atoms = &sharing->atoms;
@@ -69,12 +72,41 @@ static void keep_shared(struct sharing *sharing, size_t first)
         share->bytes_wanted += bytes * ranks;
         share->bytes_distinct += bytes;
         share->bytes_exchanged += bytes * (ranks - 1);
-        if (ranks > 1)
+        share->objects_wanted += sharing->rules->objects ? ranks : 0;
+        share->objects_distinct += sharing->rules->objects;
+        if (ranks > 1 || sharing->rules->holders)
             atoms->atoms[kept++] = atoms->atoms[i];
         else
             sharing->loads[sharing->ranks.ranks[sharing->ranks.starts[set->classes[0]]]] += bytes;
     }
     atoms->count = kept;
+}
+
+/* A piece whose atoms would be too many goes to all who want some of it. */
+static dcp_status share_whole(struct sharing *sharing, const struct share_claim *claims,
+                              size_t count)
+{
+    const struct share_want *want = claims->want;
+    const struct metadata_entry *entry = &sharing->metadata->entries[want->entry];
+    const struct share_want whole = {want->entry, want->piece, share_piece_box(entry, want->piece)};
+    size_t first = sharing->atoms.count;
+    bool cut_up;
+    struct share_claim *all = memory_allocate_array(sharing->share->class_count, sizeof *all);
+    if (all == NULL)
+        return error_no_memory(sharing->share->class_count * sizeof *all, "what all ranks want");
+    size_t classes = 0;
+    for (uint32_t class = 0; class < sharing->share->class_count; class ++) {
+        size_t at = 0;
+        while (at < count && claims[at].class != class)
+            at++;
+        if (at < count)
+            all[classes++] = (struct share_claim){&whole, class};
+    }
+    dcp_status status = share_atoms_add(&sharing->atoms, &sharing->sets, all, classes, &cut_up);
+    if (status == DCP_OK)
+        keep_shared(sharing, first);
+    memory_release(all);
+    return status;
 }
 
 /* A piece that cannot be shared is read by everyone. */
@@ -83,7 +115,7 @@ static void count_unshared(struct sharing *sharing, const struct share_claim *cl
     for (size_t i = 0; i < count; i++) {
         const struct share_want *want = claims[i].want;
         const struct metadata_entry *entry = &sharing->metadata->entries[want->entry];
-        uint64_t bytes = (uint64_t)box_volume(want->region) * dcp_dtype_size(entry->dtype);
+        uint64_t bytes = (uint64_t)box_volume(want->region) * share_element_size(entry);
         const uint32_t *starts = sharing->ranks.starts + claims[i].class;
         for (uint32_t at = starts[0]; at < starts[1]; at++) {
             sharing->loads[sharing->ranks.ranks[at]] += bytes;
@@ -104,10 +136,12 @@ static dcp_status cut_out_atoms(struct sharing *sharing)
                claims[count].want->piece == claims->want->piece)
             count++;
         RETURN_IF_ERROR(share_atoms_add(&sharing->atoms, &sharing->sets, claims, count, &cut_up));
-        if (cut_up)
-            count_unshared(sharing, claims, count);
-        else
+        if (!cut_up)
             keep_shared(sharing, first);
+        else if (sharing->rules->holders)
+            RETURN_IF_ERROR(share_whole(sharing, claims, count));
+        else
+            count_unshared(sharing, claims, count);
         i += count;
     }
     return DCP_OK;
@@ -176,6 +210,16 @@ bool load_share_wants(const struct load_share *share, uint32_t set, uint32_t ran
             high = middle;
     }
     return low < of->count && of->classes[low] == share->class_of[rank];
+}
+
+void load_share_measure(struct load_share *share, const struct metadata *metadata)
+{
+    for (size_t i = 0; i < share->atom_count; i++) {
+        struct share_atom *atom = &share->atoms[i];
+        atom->region = share_piece_box(&metadata->entries[atom->entry], atom->piece);
+    }
+    for (size_t i = 0; i < share->run_count; i++)
+        share->runs[i].end = box_volume(share->atoms[share->runs[i].atom].region);
 }
 
 void load_share_free(struct load_share *share)

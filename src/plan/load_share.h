@@ -2,6 +2,9 @@
 /* Sharing the reading of a load: what several ranks want is read by one of them, which passes it on
  * to the others. Pure.
  *
+ * Tensors and objects are shared apart from each other, in two results, as objects are read before
+ * any destination is touched. An object counts as a row of bytes: those of its stored stream.
+ *
  * Each rank says what it wants (share_wants_encode()). Ranks that want exactly the same are a
  * class, of which one speaks. From the wants of all classes the coordinator cuts out the regions
  * that the same ranks want (load_share_make()) and deals them out to readers among these ranks, by
@@ -26,7 +29,7 @@ struct share_wants {
 };
 
 /* Those of a plan's regions that can be shared: all but views that are not stored row-major, of
- * which parts that follow each other would be read over and over. */
+ * which parts that follow each other would be read over and over, and objects without a stream. */
 dcp_status share_wants_encode(const struct load_plan *plan, const struct metadata *metadata,
                               struct buffer *out);
 /* Free in either case. */
@@ -40,7 +43,7 @@ struct share_set {
     size_t count;
 };
 
-/* A region that the same ranks want, several of them; no two have a common element. */
+/* A region that the same ranks want; no two have a common element. */
 struct share_atom {
     uint32_t entry;
     uint32_t piece;
@@ -74,12 +77,18 @@ struct load_share {
     uint64_t bytes_wanted;
     uint64_t bytes_distinct;
     uint64_t bytes_exchanged; /* each byte once for each rank that gets it */
+    uint64_t objects_wanted;  /* as many, of objects; these two are not passed on */
+    uint64_t objects_distinct;
     struct arena arena;
 };
 
-/* How load_share_make() may deal out. */
+/* What load_share_make() is about, and how it may deal out. */
 struct share_rules {
-    bool cut_streams;      /* parts of one stream may be read by several ranks */
+    bool objects; /* else tensors */
+    /* By file, the rank that has what is in it; what one rank alone wants is shared as well then.
+     * NULL: whoever wants a region can read it. */
+    const uint32_t *holders;
+    dcp_verification verification;
     uint64_t cut_size;     /* bytes of the smallest part that may be worth it */
     size_t receive_bytes;  /* memory of each rank for what it receives at once */
     size_t largest_window; /* at most this */
@@ -94,11 +103,27 @@ dcp_status load_share_encode(const struct load_share *share, const struct metada
 dcp_status load_share_decode(const void *bytes, size_t size, const struct metadata *metadata,
                              uint32_t rank_count, struct load_share *share);
 void load_share_free(struct load_share *share);
+/* Has a share of objects fit metadata of the same structure, in which they may lie elsewhere and
+ * have other lengths. */
+void load_share_measure(struct load_share *share, const struct metadata *metadata);
+
+/* A piece as a box: an object's stream is one of bytes. */
+struct box share_piece_box(const struct metadata_entry *entry, uint32_t piece);
+/* Bytes of an element of it. */
+size_t share_element_size(const struct metadata_entry *entry);
+
+/* Whether a run is a part of a record with one checksum, which can be compared only when all of its
+ * parts' are joined. */
+bool share_run_is_summed(const struct load_share *share, const struct metadata *metadata,
+                         const struct share_run *run, dcp_verification verification);
 
 /* Whether a rank gets what is in a set. */
 bool load_share_wants(const struct load_share *share, uint32_t set, uint32_t rank);
 
-/* What of a rank's plan it has to read by itself. */
+/* Whether a rank gets the object of an entry from this share. */
+bool load_share_brings(const struct load_share *share, uint32_t rank, uint32_t entry);
+
+/* What of a rank's plan it has to read by itself; objects are not looked at. */
 dcp_status load_share_rest(const struct load_share *share, uint32_t rank,
                            const struct load_plan *plan, const struct metadata *metadata,
                            struct load_plan *rest);
@@ -134,9 +159,11 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
 
 /* Whether sharing pays. */
 struct share_costs {
-    uint64_t wanted;    /* bytes: by all ranks */
-    uint64_t distinct;  /* each once */
-    uint64_t exchanged; /* by all ranks */
+    uint64_t wanted;         /* bytes: by all ranks */
+    uint64_t distinct;       /* each once */
+    uint64_t exchanged;      /* by all ranks */
+    uint64_t reads_wanted;   /* by all ranks, where each piece is a read of its own */
+    uint64_t reads_distinct; /* each once */
     uint32_t rank_count;
     bool storage_is_shared; /* a network's file system, or reads that go around the page cache */
     uint64_t group_rate;    /* bytes a second that each rank can send; 0: SHARE_GROUP_RATE */

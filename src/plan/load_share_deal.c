@@ -4,18 +4,13 @@
  * first, to one common level, and each reads a run of its elements. */
 #include "plan/load_share_deal.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Shard files carry a checksum of each so many bytes, and large tensors begin at such a page. Cuts
- * at these places cost nothing; at others a block is read twice to be checked. */
-#define CUT_BLOCK ((uint64_t)1 << 20)
-#define DATA_PAGE ((uint64_t)4096)
-
-/* Windows are no smaller, so that the largest element finds its place. */
-enum { WINDOW_MIN = 256, RUNS_FIRST = 64 };
+enum { RUNS_FIRST = 64 };
 
 /* No part is smaller than one of so many of what each rank has to read, as each costs some reads
  * besides; by that much loads may differ. */
@@ -76,7 +71,7 @@ static const struct metadata_piece *piece_of(const struct metadata *metadata,
 
 static uint64_t element_size(const struct dealing *dealing, const struct share_atom *atom)
 {
-    return dcp_dtype_size(dealing->metadata->entries[atom->entry].dtype);
+    return share_element_size(&dealing->metadata->entries[atom->entry]);
 }
 
 static uint64_t bytes_of(const struct dealing *dealing, const struct share_atom *atom)
@@ -142,41 +137,14 @@ static dcp_status give_whole(struct dealing *dealing, uint32_t atom, size_t take
     return add_run(dealing, (struct share_run){atom, least->rank, 0, box_volume(of->region)});
 }
 
-/* Compressed streams have to be read from their beginning, and those without checksums of blocks
- * can be checked only by who reads all of them. */
-static bool can_be_cut(const struct dealing *dealing, const struct share_atom *atom)
+static dcp_status give_to_holder(struct dealing *dealing, uint32_t atom)
 {
-    const struct metadata_piece *piece = piece_of(dealing->metadata, atom);
-    if (piece->zstd)
-        return false;
-    if (piece->encoding == PIECE_STREAM)
-        return dealing->rules->cut_streams;
-    return !piece->view->deflated && (!piece->view->has_crc || dealing->rules->cut_streams);
-}
-
-/* Where in its file a piece's data begins, as far as one can tell without reading it. */
-static uint64_t data_start(const struct metadata_piece *piece)
-{
-    if (piece->encoding != PIECE_STREAM)
-        return piece->view->data_offset;
-    return (piece->offset / DATA_PAGE + 1) * DATA_PAGE;
-}
-
-/* The element of a cut near so many bytes of the atom. */
-static int64_t choose_cut(const struct dealing *dealing, const struct share_atom *atom,
-                          uint64_t bytes)
-{
-    const struct metadata_entry *entry = &dealing->metadata->entries[atom->entry];
-    const struct metadata_piece *piece = piece_of(dealing->metadata, atom);
-    int64_t before = 0; /* elements of the piece in front of the atom */
-    for (int32_t i = 0; i < atom->region.ndim; i++)
-        before = before * piece->sizes[i] + atom->region.offsets[i] - piece->offsets[i];
-    uint64_t size = dcp_dtype_size(entry->dtype);
-    uint64_t start = data_start(piece) + (uint64_t)before * size;
-    uint64_t place = (start + bytes + CUT_BLOCK / 2) / CUT_BLOCK * CUT_BLOCK;
-    uint64_t cut = place > start ? (place - start) / size : 0;
-    uint64_t volume = (uint64_t)box_volume(atom->region);
-    return (int64_t)(cut < volume ? cut : volume);
+    const struct share_atom *of = &dealing->share->atoms[atom];
+    uint32_t holder = dealing->rules->holders[piece_of(dealing->metadata, of)->file];
+    if (holder >= dealing->share->rank_count)
+        return dcp_error_set(DCP_ERR_GROUP, "%s is held by rank %" PRIu32,
+                             dealing->metadata->entries[of->entry].name, holder);
+    return add_run(dealing, (struct share_run){atom, holder, 0, box_volume(of->region)});
 }
 
 /* How many of the takers, the least loaded first, take part, and up to which level. */
@@ -206,7 +174,7 @@ static dcp_status pour(struct dealing *dealing, uint32_t atom, size_t taker_coun
     for (size_t i = 0; i < count && from < volume; i++) {
         const struct taker *taker = &dealing->takers[i];
         poured += level - taker->load;
-        int64_t end = i + 1 == count ? volume : choose_cut(dealing, of, poured);
+        int64_t end = i + 1 == count ? volume : share_choose_cut(dealing->metadata, of, poured);
         if (end <= from)
             continue;
         dealing->loads[taker->rank] += (uint64_t)(end - from) * element_size(dealing, of);
@@ -233,8 +201,13 @@ static dcp_status deal_atoms(struct dealing *dealing)
     for (size_t i = 0; i < share->atom_count; i++) {
         uint32_t atom = dealing->order[i];
         const struct share_atom *of = &share->atoms[atom];
+        if (dealing->rules->holders) {
+            RETURN_IF_ERROR(give_to_holder(dealing, atom));
+            continue;
+        }
         size_t takers = list_takers(dealing, of);
-        bool cut = bytes_of(dealing, of) >= 2 * dealing->cut_size && can_be_cut(dealing, of);
+        bool cut = bytes_of(dealing, of) >= 2 * dealing->cut_size &&
+                   share_can_be_cut(dealing->metadata, dealing->rules, of);
         RETURN_IF_ERROR(cut ? pour(dealing, atom, takers) : give_whole(dealing, atom, takers));
     }
     return DCP_OK;
@@ -280,75 +253,6 @@ dcp_status load_share_order_runs(struct load_share *share, const struct metadata
     return DCP_OK;
 }
 
-/* Ranks that some rank of a class gets something from. firsts: of each set its first run, and the
- * end. senders: marks of the ranks that have been counted for the class. */
-static uint32_t count_senders(const struct load_share *share, uint32_t class, const size_t *firsts,
-                              uint32_t *senders)
-{
-    uint32_t count = 0, rank = 0;
-    while (share->class_of[rank] != class)
-        rank++;
-    for (uint32_t set = 0; set < share->set_count; set++) {
-        if (firsts[set] == firsts[set + 1] || !load_share_wants(share, set, rank))
-            continue;
-        for (size_t at = firsts[set]; at < firsts[set + 1]; at++) {
-            uint32_t reader = share->runs[at].reader;
-            count += senders[reader] != class + 1;
-            senders[reader] = class + 1;
-        }
-    }
-    return count;
-}
-
-/* Most ranks that any rank gets something from. */
-static dcp_status count_most_senders(const struct load_share *share, uint32_t *most)
-{
-    *most = 1;
-    size_t *firsts = memory_allocate_zeroed(share->set_count + 1, sizeof *firsts);
-    uint32_t *senders = memory_allocate_zeroed(share->rank_count, sizeof *senders);
-    dcp_status status = DCP_OK;
-    if (firsts == NULL || senders == NULL)
-        status = error_no_memory(share->set_count * sizeof *firsts, "who sends to whom");
-    for (size_t at = 0; at < share->run_count && status == DCP_OK; at++)
-        firsts[share->atoms[share->runs[at].atom].set + 1] = at + 1;
-    for (size_t set = 0; set < share->set_count && status == DCP_OK; set++)
-        if (firsts[set + 1] == 0)
-            firsts[set + 1] = firsts[set];
-    for (uint32_t class = 0; class < share->class_count && status == DCP_OK; class ++) {
-        uint32_t count = count_senders(share, class, firsts, senders);
-        *most = count > *most ? count : *most;
-    }
-    memory_release(senders);
-    memory_release(firsts);
-    return status;
-}
-
-/* In a window: with what aligns the next one. */
-static uint64_t run_bytes(const struct dealing *dealing, const struct share_run *run)
-{
-    const struct share_atom *atom = &dealing->share->atoms[run->atom];
-    return (uint64_t)(run->end - run->from) * element_size(dealing, atom) + 15;
-}
-
-/* As large as memory allows, but no larger than the most that a rank has to send. */
-static size_t choose_window(const struct dealing *dealing, uint32_t senders)
-{
-    const struct share_rules *rules = dealing->rules;
-    const struct load_share *share = dealing->share;
-    uint64_t longest = 0;
-    for (uint32_t rank = 0; rank < share->rank_count; rank++) {
-        uint64_t bytes = 0;
-        for (uint32_t at = share->first[rank]; at < share->run_count; at = share->next[at])
-            bytes += run_bytes(dealing, &share->runs[at]);
-        longest = bytes > longest ? bytes : longest;
-    }
-    size_t window = rules->receive_bytes / senders;
-    window = window < longest ? window : (size_t)longest + 15;
-    window = window < rules->largest_window ? window : rules->largest_window;
-    window = window / 16 * 16;
-    return window > WINDOW_MIN ? window : WINDOW_MIN;
-}
-
 dcp_status load_share_deal(struct load_share *share, const struct metadata *metadata,
                            const struct share_rules *rules, const struct share_ranks *ranks,
                            uint64_t *loads)
@@ -357,7 +261,6 @@ dcp_status load_share_deal(struct load_share *share, const struct metadata *meta
         .share = share, .metadata = metadata, .rules = rules, .ranks = ranks, .loads = loads};
     dealing.order = memory_allocate_array(share->atom_count, sizeof *dealing.order);
     dealing.takers = memory_allocate_array(share->rank_count, sizeof *dealing.takers);
-    uint32_t senders;
     dcp_status status = DCP_OK;
     if (dealing.order == NULL || dealing.takers == NULL)
         status = error_no_memory(share->atom_count * sizeof *dealing.order, "who reads what");
@@ -366,9 +269,7 @@ dcp_status load_share_deal(struct load_share *share, const struct metadata *meta
     if (status == DCP_OK)
         status = load_share_order_runs(share, metadata);
     if (status == DCP_OK)
-        status = count_most_senders(share, &senders);
-    if (status == DCP_OK)
-        share->window = choose_window(&dealing, senders);
+        status = load_share_choose_window(share, metadata, rules);
     memory_release(dealing.takers);
     memory_release(dealing.order);
     return status;

@@ -97,6 +97,13 @@ static dcp_status add_rest(struct resting *resting, const struct read_item *item
     return DCP_OK;
 }
 
+bool load_share_brings(const struct load_share *share, uint32_t rank, uint32_t entry)
+{
+    size_t at = find_atoms(share, entry, 0);
+    return at < share->atom_count && share->atoms[at].entry == entry &&
+           load_share_wants(share, share->atoms[at].set, rank);
+}
+
 dcp_status load_share_rest(const struct load_share *share, uint32_t rank,
                            const struct load_plan *plan, const struct metadata *metadata,
                            struct load_plan *rest)

@@ -11,14 +11,26 @@
 
 static const char message[] = "what a rank wants of a load";
 
-static bool can_be_shared(const struct metadata *metadata, const struct read_item *item)
+static bool can_be_shared(const struct metadata_entry *entry, uint32_t index)
 {
-    const struct metadata_entry *entry = &metadata->entries[item->entry];
+    const struct metadata_piece *piece = &entry->pieces[index];
     if (!entry->is_tensor)
-        return false;
-    const struct tensor_view *view = entry->pieces[item->piece].view;
-    return entry->pieces[item->piece].encoding != PIECE_VIEW ||
-           copy_is_dense(view->ndim, view->sizes, view->strides);
+        return piece->encoding == PIECE_STREAM && piece->length != 0 && piece->length <= INT64_MAX;
+    return piece->encoding != PIECE_VIEW ||
+           copy_is_dense(piece->view->ndim, piece->view->sizes, piece->view->strides);
+}
+
+struct box share_piece_box(const struct metadata_entry *entry, uint32_t piece)
+{
+    static const int64_t start[] = {0};
+    if (entry->is_tensor)
+        return piece_box(entry, piece);
+    return (struct box){1, start, (const int64_t *)&entry->pieces[piece].length};
+}
+
+size_t share_element_size(const struct metadata_entry *entry)
+{
+    return entry->is_tensor ? dcp_dtype_size(entry->dtype) : 1;
 }
 
 static int compare_wants(const void *left, const void *right)
@@ -38,7 +50,7 @@ static size_t sort_wants(const struct load_plan *plan, const struct metadata *me
 {
     size_t count = 0, kept = 0;
     for (size_t i = 0; i < plan->count; i++)
-        if (can_be_shared(metadata, &plan->items[i]))
+        if (can_be_shared(&metadata->entries[plan->items[i].entry], plan->items[i].piece))
             sorted[count++] = &plan->items[i];
     if (count > 1)
         qsort(sorted, count, sizeof *sorted, compare_wants);
@@ -60,9 +72,11 @@ dcp_status share_wants_encode(const struct load_plan *plan, const struct metadat
     buffer_append_varint(out, count);
     for (size_t i = 0; i < count; i++) {
         const struct read_item *item = sorted[i];
+        const struct metadata_entry *entry = &metadata->entries[item->entry];
         buffer_append_varint(out, item->entry - before);
+        struct box outer = share_piece_box(entry, item->piece);
         buffer_append_varint(out, item->piece);
-        wire_append_box(out, piece_box(&metadata->entries[item->entry], item->piece), item->region);
+        wire_append_box(out, outer, entry->is_tensor ? item->region : outer);
         before = item->entry;
     }
     memory_release(sorted);
@@ -78,9 +92,9 @@ static dcp_status decode_want(struct reader *reader, const struct metadata *meta
         return wire_fault(reader, message, "no such name");
     want->entry = before + step;
     const struct metadata_entry *entry = &metadata->entries[want->entry];
-    if (!entry->is_tensor || want->piece >= entry->piece_count)
+    if (want->piece >= entry->piece_count || !can_be_shared(entry, want->piece))
         return wire_fault(reader, message, "no such piece");
-    struct box outer = piece_box(entry, want->piece);
+    struct box outer = share_piece_box(entry, want->piece);
     RETURN_IF_ERROR(wire_box(reader, arena, message, outer, &want->region));
     if (!reader->failed && (!box_contains(outer, want->region) || box_volume(want->region) == 0))
         return wire_fault(reader, message, "a region outside of its piece");

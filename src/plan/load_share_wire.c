@@ -57,7 +57,8 @@ static dcp_status encode_atoms(const struct load_share *share, const struct meta
         buffer_append_varint(out, atom->entry - before);
         buffer_append_varint(out, atom->piece);
         buffer_append_varint(out, atom->set);
-        wire_append_box(out, piece_box(&metadata->entries[atom->entry], atom->piece), atom->region);
+        wire_append_box(out, share_piece_box(&metadata->entries[atom->entry], atom->piece),
+                        atom->region);
         for (; at < share->run_count && share->runs[order[at]].atom == i; at++) {
             const struct share_run *run = &share->runs[order[at]];
             buffer_append_varint(out, run->reader);
@@ -140,12 +141,15 @@ static dcp_status decode_atom(struct reader *reader, const struct metadata *meta
         return wire_fault(reader, message, "no such name or set");
     atom->entry = before + step;
     const struct metadata_entry *entry = &metadata->entries[atom->entry];
-    if (!entry->is_tensor || atom->piece >= entry->piece_count)
+    if (atom->piece >= entry->piece_count ||
+        (!entry->is_tensor && entry->pieces[atom->piece].encoding != PIECE_STREAM))
         return wire_fault(reader, message, "no such piece");
-    struct box outer = piece_box(entry, atom->piece);
+    struct box outer = share_piece_box(entry, atom->piece);
     RETURN_IF_ERROR(wire_box(reader, &share->arena, message, outer, &atom->region));
     if (!reader->failed && (!box_contains(outer, atom->region) || box_volume(atom->region) == 0))
         return wire_fault(reader, message, "a region outside of its piece");
+    if (!reader->failed && !entry->is_tensor && !box_equal(outer, atom->region))
+        return wire_fault(reader, message, "a part of an object");
     return DCP_OK;
 }
 
@@ -156,8 +160,7 @@ static dcp_status decode_runs(struct reader *reader, struct load_share *share, u
     while (from < volume) {
         uint32_t rank = wire_u32(reader);
         int64_t left = wire_size(reader), end = volume - left;
-        if (reader->failed || rank >= share->rank_count || end <= from || end > volume ||
-            !load_share_wants(share, share->atoms[atom].set, rank))
+        if (reader->failed || rank >= share->rank_count || end <= from || end > volume)
             return wire_fault(reader, message, "a run that cannot be");
         if (share->run_count == *capacity) {
             *capacity = *capacity != 0 ? 2 * *capacity : 64;

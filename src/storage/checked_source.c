@@ -85,6 +85,12 @@ static dcp_status crc_piece(struct checked_source *checked, uint64_t position,
     if (checked->record_position < checked->record_end)
         return DCP_OK;
     checked->watching = false;
+    if (checked->sum) {
+        *checked->sum =
+            (struct shard_part_sum){true, checked->crc, checked->record_end - checked->record_start,
+                                    checked->stored_crc, checked->place};
+        return DCP_OK;
+    }
     if (checked->parts)
         return shard_parts_add(checked->parts, checked->part_index, checked->crc,
                                checked->record_end - checked->record_start, checked->place,
@@ -207,6 +213,14 @@ void checked_source_watch(struct checked_source *checked, uint64_t offset, uint6
     checked->record_end = checked->record_start + length;
     checked->crc = 0;
     checked->stored_crc = crc;
+}
+
+void checked_source_watch_sum(struct checked_source *checked, uint64_t offset, uint64_t length,
+                              struct shard_part_sum *sum, uint64_t place, uint32_t crc)
+{
+    checked_source_watch(checked, offset, length, crc);
+    checked->sum = sum;
+    checked->place = place;
 }
 
 void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,

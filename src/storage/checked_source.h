@@ -29,7 +29,8 @@ struct checked_source {
 
     struct cached_group nearby; /* of what was last expected */
 
-    struct shard_parts *parts; /* the record is one part of these; NULL: all of it */
+    struct shard_part_sum *sum; /* where the CRC of a part goes when it is known; NULL: nowhere */
+    struct shard_parts *parts;  /* the record is one part of these; NULL: all of it */
     size_t part_index;
     uint64_t place;           /* of the whole record, for messages */
     bool watching;            /* the record has been seen from its beginning to record_position */
@@ -52,6 +53,9 @@ dcp_status checked_source_widen(struct checked_source *checked);
 /* Checks a record's CRC when it passes by as a whole. offset: in the part. */
 void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
                           uint32_t crc);
+/* As above, of one part, whose CRC becomes known to sum. */
+void checked_source_watch_sum(struct checked_source *checked, uint64_t offset, uint64_t length,
+                              struct shard_part_sum *sum, uint64_t place, uint32_t crc);
 /* As above, of one part, whose CRC is joined with those of the others. place: of the whole record
  * in the file; crc: that of all of it. */
 void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,

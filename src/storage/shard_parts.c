@@ -81,3 +81,20 @@ dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc,
         joined = crc32_join(joined, parts->sums[i].crc, parts->sums[i].size);
     return joined == expected ? DCP_OK : checked_crc_error(place, expected, joined);
 }
+
+dcp_status shard_join_sums(const struct shard_reader *reader, const struct metadata_entry *entry,
+                           const struct metadata_piece *piece, const struct shard_part_sum *sums,
+                           size_t count)
+{
+    dcp_status status = DCP_OK;
+    uint32_t joined = 0;
+    for (size_t i = 0; i < count && status == DCP_OK; i++) {
+        if (sums[i].known != sums[0].known || sums[i].expected != sums[0].expected)
+            status =
+                dcp_error_set(DCP_ERR_CHECKSUM, "ranks that read parts of it see different files");
+        joined = crc32_join(joined, sums[i].crc, sums[i].size);
+    }
+    if (status == DCP_OK && count > 0 && sums[0].known && joined != sums[0].expected)
+        status = checked_crc_error(sums[0].place, sums[0].expected, joined);
+    return shard_reader_blame(reader, entry, piece, status);
+}

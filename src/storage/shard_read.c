@@ -64,6 +64,9 @@ struct reading {
     const struct read_window *window; /* NULL, or one that may hold the piece */
     struct shard_parts *parts;        /* NULL, or the region is one of these */
     size_t part;
+    struct shard_part_sum *sum; /* NULL, or of elements from to end - 1 of the whole piece */
+    int64_t from;
+    int64_t end;
 };
 
 /* A record that is read as a whole, by itself or in parts, is checked as it passes by. */
@@ -72,6 +75,12 @@ static void watch_record(struct stored_item *item, const struct tensor_view *vie
 {
     struct box region = reading->region;
     uint64_t size = dcp_dtype_size(view->dtype), start = 0;
+    if (reading->sum) {
+        checked_source_watch_sum(&item->checked, view->data_offset + (uint64_t)reading->from * size,
+                                 (uint64_t)(reading->end - reading->from) * size, reading->sum,
+                                 stored_item_place(item, view), view->crc);
+        return;
+    }
     if (!reading->parts) {
         checked_source_watch(&item->checked, view->data_offset, view->data_length, view->crc);
         return;
@@ -91,7 +100,8 @@ static dcp_status arrange_check(struct stored_item *item, const struct tensor_vi
                                 const struct reading *reading, dcp_verification verification)
 {
     bool footer = !item->at_hand && item->file->footer == FOOTER_GOOD;
-    bool record = view->has_crc && reading->extent == EXTENT_WHOLE && is_record(view);
+    bool record =
+        view->has_crc && (reading->extent == EXTENT_WHOLE || reading->sum) && is_record(view);
     if (verification == DCP_VERIFY_NONE || item->passing || (item->at_hand && !view->has_crc))
         return DCP_OK;
     if (item->at_hand)
@@ -103,7 +113,7 @@ static dcp_status arrange_check(struct stored_item *item, const struct tensor_vi
         return checked_source_hash(&item->checked);
     if (view->has_crc && !record && verification == DCP_VERIFY_WIDEN)
         return stored_item_check_record(item, view);
-    if (record || (view->has_crc && !reading->parts))
+    if (record || (view->has_crc && !reading->parts && !reading->sum))
         watch_record(item, view, reading);
     return DCP_OK;
 }
@@ -200,25 +210,46 @@ static dcp_status make_flow(struct shard_piece *opened)
     return stored_item_hold(&opened->item);
 }
 
-dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
-                            const struct metadata_piece *piece, struct box region, bool partly,
-                            dcp_verification verification, struct shard_piece **opened)
+static dcp_status piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, const struct reading *reading,
+                             dcp_verification verification, struct shard_piece **opened)
 {
     struct shard_piece *made = *opened = memory_allocate(sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "an open piece");
-    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
-    const struct reading reading = {.region = region,
-                                    .extent = partly                      ? EXTENT_PART
-                                              : box_equal(stored, region) ? EXTENT_WHOLE
-                                                                          : EXTENT_REGION};
-    dcp_status status = open_piece(made, reader, entry, piece, &reading, verification);
+    dcp_status status = open_piece(made, reader, entry, piece, reading, verification);
     made->verification = verification;
     if (status == DCP_OK)
         return DCP_OK;
     memory_release(made);
     *opened = NULL;
     return shard_reader_blame(reader, entry, piece, status);
+}
+
+dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece, struct box region, bool partly,
+                            dcp_verification verification, struct shard_piece **opened)
+{
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    const struct reading reading = {.region = region,
+                                    .extent = partly                      ? EXTENT_PART
+                                              : box_equal(stored, region) ? EXTENT_WHOLE
+                                                                          : EXTENT_REGION};
+    return piece_open(reader, entry, piece, &reading, verification, opened);
+}
+
+dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metadata_entry *entry,
+                                 const struct metadata_piece *piece, int64_t from, int64_t end,
+                                 dcp_verification verification, struct shard_part_sum *sum,
+                                 struct shard_piece **opened)
+{
+    const struct reading reading = {.region = {entry->ndim, piece->offsets, piece->sizes},
+                                    .extent = EXTENT_PART,
+                                    .sum = sum,
+                                    .from = from,
+                                    .end = end};
+    *sum = (struct shard_part_sum){0};
+    return piece_open(reader, entry, piece, &reading, verification, opened);
 }
 
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements)

@@ -109,6 +109,24 @@ struct shard_piece;
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
                             const struct metadata_piece *piece, struct box region, bool partly,
                             dcp_verification verification, struct shard_piece **opened);
+/* The checksum of a part of a record, of which others read the other parts. */
+struct shard_part_sum {
+    bool known; /* false: the part was checked by itself, or there is nothing to check it by */
+    uint32_t crc;
+    uint64_t size;
+    uint32_t expected; /* that of the whole record */
+    uint64_t place;    /* of the record in the file */
+};
+/* The same for elements from to end - 1 of the whole piece, which are all read, in order: then the
+ * sum is known, if the record's checksum is all that there is. */
+dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metadata_entry *entry,
+                                 const struct metadata_piece *piece, int64_t from, int64_t end,
+                                 dcp_verification verification, struct shard_part_sum *sum,
+                                 struct shard_piece **opened);
+/* Compares what all parts of a record come to, in order, with what it shall be. */
+dcp_status shard_join_sums(const struct shard_reader *reader, const struct metadata_entry *entry,
+                           const struct metadata_piece *piece, const struct shard_part_sum *sums,
+                           size_t count);
 /* Reads a region into dense memory, in the stored dtype. */
 dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);
 /* Reads what a request about the piece wants, as shard_read_tensor(). */
@@ -148,6 +166,14 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
                               uint64_t *moved);
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, dcp_verification verification,
+                             struct state_pool *pool, dcp_state **object);
+/* Bytes of an object's stream as it is stored, checked by blocks if all is to be checked: what
+ * shard_take_object() then is given as a whole, by whoever has read it. */
+dcp_status shard_read_stored(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             uint64_t from, size_t size, void *bytes);
+dcp_status shard_take_object(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, const void *bytes, size_t size,
                              struct state_pool *pool, dcp_state **object);
 
 /* The stream of a piece that somebody else has read: as it is stored, or decompressed. */

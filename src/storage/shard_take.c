@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams that somebody else has read, and objects as streams: for readers of the caller's own. */
+/* Streams that somebody else has read, and objects as streams: for readers of the caller's own, and
+ * for ranks that read for each other. */
 #include "base/error.h"
 #include "format/item.h"
 #include "format/metadata_codec.h"
@@ -88,6 +89,31 @@ dcp_status shard_take_stream(const struct shard_reader *reader, const struct met
     dcp_status status = stored_item_open_memory(&item, entry, piece, stream.bytes, stream.size);
     if (status == DCP_OK)
         status = append_source(&item.source, out);
+    stored_item_close(&item);
+    return shard_reader_blame(reader, entry, piece, status);
+}
+
+dcp_status shard_read_stored(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             uint64_t from, size_t size, void *bytes)
+{
+    struct stored_item item;
+    dcp_status status = stored_item_open_raw(&item, reader, entry, piece, verification);
+    if (status == DCP_OK) {
+        status = byte_source_read(&item.source, from, bytes, size);
+        stored_item_close(&item);
+    }
+    return shard_reader_blame(reader, entry, piece, status);
+}
+
+dcp_status shard_take_object(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, const void *bytes, size_t size,
+                             struct state_pool *pool, dcp_state **object)
+{
+    struct stored_item item;
+    dcp_status status = stored_item_open_memory(&item, entry, piece, bytes, size);
+    if (status == DCP_OK)
+        status = item_read_object(item.source, pool, object);
     stored_item_close(&item);
     return shard_reader_blame(reader, entry, piece, status);
 }

@@ -142,10 +142,10 @@ dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reade
     return stored_item_open_in(item, reader, entry, piece, verification, whole, NULL);
 }
 
-dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *reader,
-                               const struct metadata_entry *entry,
-                               const struct metadata_piece *piece, dcp_verification verification,
-                               bool whole, const struct read_window *window)
+/* The bytes as they are stored. */
+static dcp_status open_source(struct stored_item *item, struct shard_reader *reader,
+                              const struct metadata_entry *entry,
+                              const struct metadata_piece *piece, dcp_verification verification)
 {
     *item = (struct stored_item){.reader = reader, .entry = entry, .piece = piece};
     arena_init(&item->arena, 0);
@@ -158,6 +158,26 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
         status = checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
                                      is_stream ? piece->length : item->file->size, verification,
                                      &item->source);
+    return status;
+}
+
+dcp_status stored_item_open_raw(struct stored_item *item, struct shard_reader *reader,
+                                const struct metadata_entry *entry,
+                                const struct metadata_piece *piece, dcp_verification verification)
+{
+    dcp_status status = open_source(item, reader, entry, piece, verification);
+    if (status != DCP_OK)
+        stored_item_close(item);
+    return status;
+}
+
+dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *reader,
+                               const struct metadata_entry *entry,
+                               const struct metadata_piece *piece, dcp_verification verification,
+                               bool whole, const struct read_window *window)
+{
+    bool is_stream = piece->encoding == PIECE_STREAM;
+    dcp_status status = open_source(item, reader, entry, piece, verification);
     if (status == DCP_OK && piece->zstd)
         status = decompress_stream(item, window);
     else if (status == DCP_OK && is_stream && piece->length <= (whole ? SMALL_STREAM : TINY_STREAM))

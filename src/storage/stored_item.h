@@ -40,6 +40,10 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
                                const struct metadata_entry *entry,
                                const struct metadata_piece *piece, dcp_verification verification,
                                bool whole, const struct read_window *window);
+/* Its source gives the bytes as they are stored, compressed or not. */
+dcp_status stored_item_open_raw(struct stored_item *item, struct shard_reader *reader,
+                                const struct metadata_entry *entry,
+                                const struct metadata_piece *piece, dcp_verification verification);
 /* The same of a stream that somebody else has read, as it is stored or decompressed. bytes stay the
  * caller's. */
 dcp_status stored_item_open_memory(struct stored_item *item, const struct metadata_entry *entry,

@@ -105,7 +105,7 @@ static uint64_t read_by_one(const char *path, int64_t rows)
     return trial.figures[0].bytes_read;
 }
 
-/* Footers and objects are still read by each rank. */
+/* Footers are still read by each rank. */
 static uint64_t around(int ranks)
 {
     return (uint64_t)ranks * 24 * 1024;
@@ -118,7 +118,7 @@ static void everyone_wants_everything(void **state)
 {
     const char *path = path_in(state, "c");
     wanted_parts_save(path, ROWS, NULL);
-    uint64_t once = read_by_one(path, ROWS);
+    uint64_t once = read_by_one(path, ROWS), objects = wanted_parts_object_bytes(path);
     for (int ranks = 2; ranks <= 8; ranks *= 2)
         for (int way = 0; way < 3; way++) {
             struct trial trial = {.rows = ROWS,
@@ -129,7 +129,7 @@ static void everyone_wants_everything(void **state)
             uint64_t read = total_read(&trial, ranks);
             assert_in_range(read, once, once + around(ranks));
             assert_int_equal(total_exchanged(&trial, ranks),
-                             trial.wanted[0] * (uint64_t)(ranks - 1));
+                             (trial.wanted[0] + objects) * (uint64_t)(ranks - 1));
             trial.reading = DCP_READING_DIRECT;
             ranks_must(ranks, path, load_body, &trial);
             assert_int_equal(total_read(&trial, ranks), once * (uint64_t)ranks);
@@ -207,6 +207,30 @@ static void compressed_streams_are_read_once(void **state)
 #endif
 }
 
+/* What PyTorch wrote has one checksum for each tensor, and no footers, so that hardly anything is
+ * read twice; a large tensor is cut between ranks all the same. */
+static void records_are_read_once_and_evenly(void **state)
+{
+    const char *path = path_in(state, "c");
+    wanted_parts_save(path, ROWS, NULL);
+    wanted_parts_as_pytorch(path);
+    uint64_t once = read_by_one(path, ROWS);
+    for (dcp_verification how = DCP_VERIFY_READ; how <= DCP_VERIFY_NONE; how++)
+        for (int ranks = 2; ranks <= 4; ranks++) {
+            struct trial trial = {
+                .rows = ROWS, .reading = DCP_READING_COOPERATIVE, .verification = how};
+            ranks_must(ranks, path, load_body, &trial);
+            uint64_t read = total_read(&trial, ranks), share = read / (uint64_t)ranks;
+            assert_in_range(read, once, once + around(ranks));
+            for (int r = 0; r < ranks; r++)
+                assert_in_range(trial.figures[r].bytes_read, share - share / 4, share + share / 4);
+        }
+    wanted_parts_save(path, 501, &(dcp_save_options){.overwrite = DCP_OVERWRITE_REPLACE});
+    wanted_parts_as_pytorch(path);
+    check_all_wants(path, 501, (struct trial){0});
+    check_all_wants(path, 501, (struct trial){.verification = DCP_VERIFY_WIDEN});
+}
+
 /* Overlapping wants: each row is read once all the same. */
 static void overlaps_are_read_once(void **state)
 {
@@ -258,6 +282,7 @@ int main(void)
         directory_test(a_huge_tensor_is_read_evenly),
         directory_test(everyone_gets_what_it_wants),
         directory_test(compressed_streams_are_read_once),
+        directory_test(records_are_read_once_and_evenly),
         directory_test(overlaps_are_read_once),
         directory_test(the_way_is_chosen_by_cost),
     };

@@ -160,14 +160,17 @@ static void damage(const char *path)
     close(file);
 }
 
-/* In a tensor that one rank reads as a whole, and in one that is cut. */
+/* In a tensor that one rank reads as a whole, and in one that is cut, checked by blocks or by the
+ * joined sums of its parts. */
 static void damage_is_found_by_its_reader(void **state)
 {
-    static const int64_t rows[] = {ROWS, 4003};
-    static const char *const names[] = {"small", "large"};
-    for (size_t i = 0; i < 2; i++) {
+    static const int64_t rows[] = {ROWS, 4003, 4003};
+    static const char *const names[] = {"small", "large", "pytorch"};
+    for (size_t i = 0; i < 3; i++) {
         const char *path = path_in(state, names[i]);
         wanted_parts_save(path, rows[i], NULL);
+        if (i == 2)
+            wanted_parts_as_pytorch(path);
         damage(path);
         for (dcp_verification how = DCP_VERIFY_READ; how <= DCP_VERIFY_WIDEN; how++) {
             struct rank ranks[RANKS_MAX];
@@ -178,6 +181,8 @@ static void damage_is_found_by_its_reader(void **state)
             expect_one_story(ranks, DCP_ERR_CHECKSUM);
             assert_non_null(strstr(ranks[0].message, "large (__0_0.distcp"));
             assert_non_null(strstr(ranks[0].message, "tensors may be partly filled: rank "));
+            if (i > 0)
+                assert_non_null(strstr(ranks[0].message, i == 1 ? " has XXH3 " : " has CRC-32 "));
         }
     }
 }
@@ -189,24 +194,29 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
+/* Of objects first, then of tensors. */
 static void a_failed_exchange_ends_the_load(void **state)
 {
     const char *path = path_in(state, "c");
     wanted_parts_save(path, ROWS, NULL);
-    for (int odd = 0; odd < RANKS; odd++) {
-        struct rank ranks[RANKS_MAX];
-        struct trial trial = trial_over(&file_ops_system);
-        trial.fault = (struct group_fault){.rank = odd, .call = 1};
-        trial.timeout = 1;
-        double before = seconds();
-        ranks_run(ranks, RANKS, path, load_body, &trial);
-        assert_true(seconds() - before < 10);
-        for (int r = 0; r < RANKS; r++) {
-            assert_int_equal(ranks[r].status, r == odd ? DCP_ERR_GROUP : DCP_ERR_TIMEOUT);
-            assert_non_null(strstr(ranks[r].message, "tensors may be partly filled"));
-            assert_non_null(strstr(ranks[r].message, "sharing what was read"));
+    for (int odd = 0; odd < RANKS; odd++)
+        for (long call = 1; call <= 2; call++) {
+            struct rank ranks[RANKS_MAX];
+            struct trial trial = trial_over(&file_ops_system);
+            trial.fault = (struct group_fault){.rank = odd, .call = call};
+            trial.timeout = 1;
+            double before = seconds();
+            ranks_run(ranks, RANKS, path, load_body, &trial);
+            assert_true(seconds() - before < 10);
+            for (int r = 0; r < RANKS; r++) {
+                const char *message = ranks[r].message;
+                assert_int_equal(ranks[r].status, r == odd ? DCP_ERR_GROUP : DCP_ERR_TIMEOUT);
+                assert_int_equal(strstr(message, "tensors may be partly filled") != NULL,
+                                 call == 2);
+                assert_non_null(
+                    strstr(message, call == 1 ? "sharing objects" : "sharing what was read"));
+            }
         }
-    }
 }
 
 static void a_late_rank_is_named_by_the_others(void **state)

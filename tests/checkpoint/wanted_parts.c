@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/wanted_parts.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "format/metadata_codec.h"
+#include "storage/shard_reader.h"
 
 static const struct {
     const char *name;
@@ -185,4 +192,58 @@ void wanted_parts_save(const char *path, int64_t rows, const dcp_save_options *o
     wanted_parts_init(&parts, rows, WANT_ALL, 0, 1, false, true);
     must(dcp_save(parts.root, path, options));
     wanted_parts_free(&parts);
+}
+
+uint64_t wanted_parts_object_bytes(const char *path)
+{
+    struct metadata metadata;
+    struct shard_reader *reader;
+    enum storage_form form;
+    uint64_t bytes = 0;
+    must(storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader));
+    for (size_t i = 0; i < metadata.count; i++)
+        if (!metadata.entries[i].is_tensor)
+            bytes += metadata.entries[i].pieces[0].length;
+    shard_reader_free(reader);
+    metadata_free(&metadata);
+    return bytes;
+}
+
+/* Files end where the last of their pieces does. */
+static void cut_files(const char *path, const struct metadata *metadata)
+{
+    for (uint32_t file = 0; file < metadata->file_count; file++) {
+        char name[1024];
+        uint64_t end = 0;
+        for (size_t i = 0; i < metadata->count; i++)
+            for (size_t p = 0; p < metadata->entries[i].piece_count; p++) {
+                const struct metadata_piece *piece = &metadata->entries[i].pieces[p];
+                if (piece->file == file && piece->offset + piece->length > end)
+                    end = piece->offset + piece->length;
+            }
+        snprintf(name, sizeof name, "%s/%s", path, metadata->files[file]);
+        if (truncate(name, (off_t)end) != 0)
+            must(DCP_ERR_IO);
+    }
+}
+
+void wanted_parts_as_pytorch(const char *path)
+{
+    struct metadata metadata;
+    struct shard_reader *reader;
+    enum storage_form form;
+    struct buffer bytes;
+    char name[1024];
+    buffer_init(&bytes, 0);
+    must(storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader));
+    cut_files(path, &metadata);
+    metadata.save_id = "";
+    must(metadata_encode(&metadata, &bytes));
+    snprintf(name, sizeof name, "%s/.metadata", path);
+    FILE *file = fopen(name, "wb");
+    if (!file || fwrite(bytes.data, 1, bytes.size, file) != bytes.size || fclose(file) != 0)
+        must(DCP_ERR_IO);
+    buffer_free(&bytes);
+    shard_reader_free(reader);
+    metadata_free(&metadata);
 }

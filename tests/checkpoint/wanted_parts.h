@@ -37,5 +37,9 @@ void wanted_parts_free(struct wanted_parts *parts);
 
 /* Saves everything from one rank. */
 void wanted_parts_save(const char *path, int64_t rows, const dcp_save_options *options);
+/* Takes from a checkpoint what PyTorch does not write: footers, with the checksums of blocks. */
+void wanted_parts_as_pytorch(const char *path);
+/* Bytes of all objects' streams in a checkpoint. */
+uint64_t wanted_parts_object_bytes(const char *path);
 
 #endif

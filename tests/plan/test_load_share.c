@@ -52,6 +52,7 @@ static void stored_init(struct stored *stored, int64_t rows, int64_t columns)
                                                      .pieces = stored->pieces[e],
                                                      .piece_count = PIECES};
     }
+    stored->metadata.save_id = "a";
     stored->metadata.entries = stored->entries;
     stored->metadata.count = ENTRIES;
 }
@@ -234,7 +235,7 @@ static void check_shared(const struct load_share *share, const struct stored *st
 }
 
 static const struct share_rules small_rules = {
-    .cut_streams = true, .cut_size = 64, .receive_bytes = 1200, .largest_window = 1024};
+    .cut_size = 64, .receive_bytes = 1200, .largest_window = 1024};
 
 /* Kinds of wishes: whole tensors, random boxes, the same as another rank's. */
 static void make_wishes(struct wishes *wishes, const struct stored *stored, uint32_t ranks,
@@ -295,14 +296,14 @@ static void fill_loads(const struct load_share *share, const struct stored *stor
             dcp_dtype_size(stored->entries[share->atoms[share->runs[i].atom].entry].dtype);
 }
 
-/* Rows of 4 KiB. */
+/* For rows of 4 KiB. */
+static const struct share_rules large_rules = {.cut_size = (uint64_t)4 << 20,
+                                               .receive_bytes = (size_t)8 << 20,
+                                               .largest_window = (size_t)4 << 20};
+
 static void readers_read_about_equal_bytes(void **state)
 {
     (void)state;
-    static const struct share_rules rules = {.cut_streams = true,
-                                             .cut_size = (uint64_t)4 << 20,
-                                             .receive_bytes = (size_t)8 << 20,
-                                             .largest_window = (size_t)4 << 20};
     struct stored stored;
     struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
     const int64_t origin[2] = {0, 0};
@@ -312,7 +313,7 @@ static void readers_read_about_equal_bytes(void **state)
     for (uint32_t r = 0; r < 5; r++)
         for (uint32_t e = 0; e < ENTRIES; e += 2)
             wish(&wishes[r], &stored, e, origin, stored.shape);
-    assert_int_equal(share(&stored, wishes, 5, &rules, &result), DCP_OK);
+    assert_int_equal(share(&stored, wishes, 5, &large_rules, &result), DCP_OK);
     fill_loads(&result, &stored, loads);
     for (int r = 0; r < 5; r++) {
         all += loads[r];
@@ -322,30 +323,181 @@ static void readers_read_about_equal_bytes(void **state)
     assert_true(most < all / 5 + (2 << 20));
     assert_int_equal(result.bytes_distinct, all);
     assert_int_equal(result.bytes_exchanged, 4 * all);
-    assert_true(result.window * 4 <= rules.receive_bytes && result.window % 16 == 0);
+    assert_true(result.window * 4 <= large_rules.receive_bytes && result.window % 16 == 0);
     load_share_free(&result);
     free(wishes);
 }
 
-/* Streams that may not be cut, and a compressed one, are each read by one rank. */
-static void what_cannot_be_cut_is_read_whole(void **state)
+static size_t count_runs(const struct stored *stored, struct wishes *wishes,
+                         const struct share_rules *rules, size_t *summed)
+{
+    struct load_share result;
+    assert_int_equal(share(stored, wishes, 3, rules, &result), DCP_OK);
+    size_t count = result.run_count;
+    *summed = 0;
+    for (size_t i = 0; i < count; i++)
+        *summed +=
+            share_run_is_summed(&result, &stored->metadata, &result.runs[i], rules->verification);
+    load_share_free(&result);
+    return count;
+}
+
+/* A compressed stream is read by one rank; one with a single checksum may be cut where all of it is
+ * read, or where nobody would have checked the part of it. */
+static void records_are_cut_where_they_can_be_checked(void **state)
 {
     (void)state;
     struct stored stored;
     struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
-    const int64_t origin[2] = {0, 0};
-    struct load_share result;
-    stored_init(&stored, ROWS, COLUMNS);
+    const int64_t origin[2] = {0, 0}, most[2] = {60000, 1023};
+    struct share_rules rules = large_rules;
+    size_t summed;
+    stored_init(&stored, 60000, 1024);
     for (uint32_t r = 0; r < 3; r++)
         wish(&wishes[r], &stored, 0, origin, stored.shape);
-    struct share_rules rules = small_rules;
-    rules.cut_streams = false;
-    assert_int_equal(share(&stored, wishes, 3, &rules, &result), DCP_OK);
-    assert_int_equal(result.run_count, PIECES);
-    load_share_free(&result);
+    assert_true(count_runs(&stored, wishes, &rules, &summed) > PIECES);
+    assert_int_equal(summed, 0);
+    stored.metadata.save_id = "";
+    for (rules.verification = DCP_VERIFY_READ; rules.verification <= DCP_VERIFY_NONE;
+         rules.verification++) {
+        size_t count = count_runs(&stored, wishes, &rules, &summed);
+        assert_true(count > PIECES);
+        assert_int_equal(summed, rules.verification == DCP_VERIFY_NONE ? 0 : count);
+    }
+    memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+    for (uint32_t r = 0; r < 3; r++)
+        wish(&wishes[r], &stored, 0, origin, most);
+    for (rules.verification = DCP_VERIFY_READ; rules.verification <= DCP_VERIFY_NONE;
+         rules.verification++) {
+        size_t count = count_runs(&stored, wishes, &rules, &summed);
+        assert_int_equal(count > PIECES, rules.verification != DCP_VERIFY_WIDEN);
+        assert_int_equal(summed, 0);
+    }
+    stored.metadata.save_id = "a";
     stored.pieces[0][0].zstd = stored.pieces[0][1].zstd = true;
-    assert_int_equal(share(&stored, wishes, 3, &small_rules, &result), DCP_OK);
-    assert_int_equal(result.run_count, PIECES);
+    assert_int_equal(count_runs(&stored, wishes, &large_rules, &summed), PIECES);
+    free(wishes);
+}
+
+/* Whatever one rank holds comes from it, also to a single other one, and to itself. */
+static void everyone_gets_what_others_hold(void **state)
+{
+    (void)state;
+    static const uint32_t holders[PIECES] = {1, 0};
+    struct share_rules rules = small_rules;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    uint64_t seed = 77;
+    rules.holders = holders;
+    stored_init(&stored, ROWS, COLUMNS);
+    for (int trial = 0; trial < 200; trial++) {
+        uint32_t ranks = 2 + (uint32_t)random_below(&seed, RANKS_MOST - 1);
+        struct load_share result;
+        make_wishes(wishes, &stored, ranks, &seed);
+        assert_int_equal(share(&stored, wishes, ranks, &rules, &result), DCP_OK);
+        for (size_t i = 0; i < result.run_count; i++)
+            assert_int_equal(result.runs[i].reader,
+                             holders[result.atoms[result.runs[i].atom].piece]);
+        for (uint32_t r = 0; r < ranks; r++) {
+            struct load_plan rest;
+            check_rank(&result, &stored, &wishes[r], r);
+            assert_int_equal(load_share_rest(&result, r, &wishes[r].plan, &stored.metadata, &rest),
+                             DCP_OK);
+            assert_int_equal(rest.count, 0);
+            load_plan_free(&rest);
+        }
+        load_share_free(&result);
+    }
+    make_wishes(wishes, &stored, 1, &seed);
+    struct load_share none;
+    wish(&wishes[0], &stored, 0, (int64_t[]){0, 0}, stored.shape);
+    rules.holders = (const uint32_t[]){7, 7};
+    assert_int_equal(share(&stored, wishes, 1, &rules, &none), DCP_ERR_GROUP);
+    load_share_free(&none);
+    free(wishes);
+}
+
+/* Regions that overlap in so many ways that they would be crumbs: what one rank holds goes as a
+ * whole to those who want some of it, what all can read is read by each. */
+static void pieces_that_would_crumble_go_whole(void **state)
+{
+    (void)state;
+    static const uint32_t holders[PIECES] = {0, 0};
+    struct share_rules rules = small_rules;
+    struct stored stored;
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct load_share result;
+    stored_init(&stored, 4096, 4096);
+    for (int64_t i = 0; i < 28; i++) {
+        wish(&wishes[0], &stored, 0, (int64_t[]){i * 40, 0}, (int64_t[]){20, 1300});
+        wish(&wishes[1], &stored, 0, (int64_t[]){0, i * 40}, (int64_t[]){1300, 20});
+    }
+    assert_int_equal(share(&stored, wishes, 3, &rules, &result), DCP_OK);
+    assert_int_equal(result.run_count, 0);
+    load_share_free(&result);
+    rules.holders = holders;
+    assert_int_equal(share(&stored, wishes, 3, &rules, &result), DCP_OK);
+    assert_int_equal(result.run_count, 1);
+    for (uint32_t r = 0; r < 3; r++) {
+        struct load_plan rest;
+        assert_int_equal(load_share_wants(&result, result.atoms[0].set, r), r < 2);
+        assert_int_equal(load_share_rest(&result, r, &wishes[r].plan, &stored.metadata, &rest),
+                         DCP_OK);
+        assert_int_equal(rest.count, 0);
+        load_plan_free(&rest);
+    }
+    load_share_free(&result);
+    free(wishes);
+}
+
+enum { OBJECTS = 40 };
+
+/* Each object that several ranks want is read by one of them, as a whole. */
+static void objects_are_dealt_out(void **state)
+{
+    (void)state;
+    struct metadata_piece pieces[OBJECTS];
+    struct metadata_entry entries[OBJECTS];
+    struct stored stored = {.metadata = {.entries = entries, .count = OBJECTS, .save_id = ""}};
+    struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
+    struct share_rules rules = small_rules;
+    struct load_share result;
+    uint64_t loads[RANKS_MOST] = {0};
+    for (uint32_t i = 0; i < OBJECTS; i++) {
+        pieces[i] = (struct metadata_piece){.offset = 1000 * i, .length = 10 + i};
+        entries[i] = (struct metadata_entry){.name = "o", .pieces = &pieces[i], .piece_count = 1};
+    }
+    pieces[7].length = 0; /* has no stream */
+    pieces[8].encoding = PIECE_VIEW;
+    for (uint32_t r = 0; r < 4; r++) {
+        wishes[r].plan.items = wishes[r].items;
+        for (uint32_t i = 0; i < OBJECTS; i++)
+            if (r != 3 || i % 2 == 0)
+                wishes[r].items[wishes[r].plan.count++] = (struct read_item){.entry = i};
+        for (uint32_t i = 0; i < 4 && r == 0; i++) /* the same under several names */
+            wishes[r].items[wishes[r].plan.count++] = (struct read_item){.entry = i};
+    }
+    rules.objects = true;
+    assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+    assert_int_equal(result.run_count, OBJECTS - 2);
+    for (size_t i = 0; i < result.run_count; i++) {
+        const struct share_run *run = &result.runs[i];
+        uint32_t entry = result.atoms[run->atom].entry;
+        assert_int_equal(run->end - run->from, 10 + entry);
+        assert_false(share_run_is_summed(&result, &stored.metadata, run, DCP_VERIFY_READ));
+        loads[run->reader] += 10 + entry;
+        for (uint32_t r = 0; r < 4; r++)
+            assert_int_equal(load_share_brings(&result, r, entry), r != 3 || entry % 2 == 0);
+    }
+    for (uint32_t r = 0; r < 4; r++) {
+        assert_in_range(loads[r], 200, 400);
+        assert_false(load_share_brings(&result, r, 7));
+        assert_false(load_share_brings(&result, r, 8));
+    }
+    load_share_free(&result);
+    rules.objects = false;
+    assert_int_equal(share(&stored, wishes, 4, &rules, &result), DCP_OK);
+    assert_int_equal(result.run_count, 0);
     load_share_free(&result);
     free(wishes);
 }
@@ -433,6 +585,17 @@ static void sharing_pays_where_storage_is_the_bottleneck(void **state)
     costs = (struct share_costs){
         .wanted = 1000, .distinct = 100, .storage_is_shared = true, .rank_count = 10};
     assert_false(load_share_pays(&costs)); /* not worth the planning */
+    costs.reads_wanted = 10000;            /* of small objects, one after the other */
+    costs.reads_distinct = 1000;
+    assert_true(load_share_pays(&costs));
+    costs.storage_is_shared = false;
+    assert_false(load_share_pays(&costs));
+    costs.storage_is_shared = true;
+    costs.reads_distinct = costs.reads_wanted;
+    assert_false(load_share_pays(&costs));
+    costs.reads_wanted = 100;
+    costs.reads_distinct = 10;
+    assert_false(load_share_pays(&costs));
 }
 
 int main(void)
@@ -440,7 +603,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everyone_gets_its_wishes_once),
         cmocka_unit_test(readers_read_about_equal_bytes),
-        cmocka_unit_test(what_cannot_be_cut_is_read_whole),
+        cmocka_unit_test(records_are_cut_where_they_can_be_checked),
+        cmocka_unit_test(everyone_gets_what_others_hold),
+        cmocka_unit_test(pieces_that_would_crumble_go_whole),
+        cmocka_unit_test(objects_are_dealt_out),
         cmocka_unit_test(messages_that_lie_are_refused),
         cmocka_unit_test(every_allocation_can_fail),
         cmocka_unit_test(sharing_pays_where_storage_is_the_bottleneck),
