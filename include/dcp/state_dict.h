@@ -24,7 +24,8 @@ typedef struct dcp_state_get_options {
     /**
      * Tensors become whole: chunks are gathered from all ranks. Names that only some ranks hold
      * (stages of a pipeline) are everyone's then; of what several hold the lowest rank's is taken.
-     * Memory beside the result: about 32 MiB, or the largest chunk.
+     * Each byte goes from the rank that has it straight to those that get it, through the group's
+     * `all_to_all`. Memory beside the result: about 32 MiB, and objects in their stored form.
      */
     bool full_state_dict;
     /** Tensors that are on devices come to host memory; with `full_state_dict` rank 0 alone gets
@@ -64,8 +65,8 @@ static inline dcp_status dcp_state_get_dict(dcp_state *source, const dcp_state_g
 typedef struct dcp_state_set_options {
     dcp_group *group;       /**< NULL: this process alone */
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
-    /** Rank 0 has the whole state, and gives every rank what it wants of it. Memory at each rank:
-     * about 32 MiB, or the largest tensor. */
+    /** Rank 0 has the whole state, and gives every rank just what that wants of it. Memory at each
+     * rank: about 32 MiB, and objects in their stored form. */
     bool broadcast_from_rank0;
     /** What missing and unexpected names are; PyTorch's strict=True is #DCP_STRICT_RAISE_ALL,
      * strict=False is #DCP_STRICT_PARTIAL. */

@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "device/device_copy.h"
+#include "format/item.h"
 #include "state/copy.h"
 #include "state/device_memory.h"
-#include "storage/read_region.h"
 
 static size_t count_pieces(const dcp_state *node)
 {
@@ -43,12 +43,27 @@ static dcp_status add_chunks(struct state_catalog *catalog, const struct flat_en
                                                                       .sizes = chunk->sizes,
                                                                       .offset = catalog->count,
                                                                       .length = bytes};
-        catalog->sources[catalog->count++] = (struct catalog_source){from->node, chunk};
+        catalog->sources[catalog->count++] = (struct catalog_source){from->node, chunk, 0};
     }
     return DCP_OK;
 }
 
-static dcp_status add_entry(struct state_catalog *catalog, const struct flat_entry *from)
+/* An object of which no stream is asked for counts as one byte. */
+static dcp_status add_object(struct state_catalog *catalog, const struct flat_entry *from,
+                             bool streams, struct metadata_entry *entry)
+{
+    size_t start = catalog->streams.size;
+    dcp_status status = streams ? item_encode_stream(from->node, &catalog->streams) : DCP_OK;
+    if (status != DCP_OK)
+        return error_prefix(status, "%s", from->name);
+    entry->pieces[entry->piece_count++] = (struct metadata_piece){
+        .offset = catalog->count, .length = streams ? catalog->streams.size - start : 1};
+    catalog->sources[catalog->count++] = (struct catalog_source){from->node, NULL, start};
+    return DCP_OK;
+}
+
+static dcp_status add_entry(struct state_catalog *catalog, const struct flat_entry *from,
+                            bool streams)
 {
     struct metadata *metadata = &catalog->metadata;
     struct metadata_entry *entry = &metadata->entries[metadata->count++];
@@ -58,12 +73,8 @@ static dcp_status add_entry(struct state_catalog *catalog, const struct flat_ent
     entry->pieces = arena_allocate_array(&metadata->arena, pieces, sizeof *entry->pieces);
     if (!entry->pieces)
         return error_no_memory(pieces * sizeof *entry->pieces, "a catalog");
-    if (from->node->kind != DCP_KIND_TENSOR) {
-        entry->pieces[entry->piece_count++] =
-            (struct metadata_piece){.offset = catalog->count, .length = 1};
-        catalog->sources[catalog->count++] = (struct catalog_source){from->node, NULL};
-        return DCP_OK;
-    }
+    if (from->node->kind != DCP_KIND_TENSOR)
+        return add_object(catalog, from, streams, entry);
     const struct state_tensor *tensor = from->node->as.tensor;
     entry->is_tensor = true;
     entry->requires_grad = tensor->requires_grad;
@@ -73,7 +84,7 @@ static dcp_status add_entry(struct state_catalog *catalog, const struct flat_ent
     return add_chunks(catalog, from, entry);
 }
 
-dcp_status state_catalog_make(const struct flat_state *flat, int rank,
+dcp_status state_catalog_make(const struct flat_state *flat, int rank, bool streams,
                               struct state_catalog *catalog)
 {
     char name[24];
@@ -81,6 +92,7 @@ dcp_status state_catalog_make(const struct flat_state *flat, int rank,
     struct metadata *metadata = &catalog->metadata;
     *catalog = (struct state_catalog){0};
     metadata_init(metadata);
+    buffer_init(&catalog->streams, 0);
     for (size_t i = 0; i < flat->count; i++)
         pieces += flat->entries[i].left_out ? 0 : count_pieces(flat->entries[i].node);
     int length = snprintf(name, sizeof name, "%d", rank);
@@ -96,73 +108,38 @@ dcp_status state_catalog_make(const struct flat_state *flat, int rank,
     metadata->has_paths = true;
     for (size_t i = 0; i < flat->count; i++)
         if (!flat->entries[i].left_out)
-            RETURN_IF_ERROR(add_entry(catalog, &flat->entries[i]));
+            RETURN_IF_ERROR(add_entry(catalog, &flat->entries[i], streams));
+    RETURN_IF_ERROR(buffer_status(&catalog->streams));
     return metadata_index(metadata);
 }
 
 void state_catalog_free(struct state_catalog *catalog)
 {
     memory_release(catalog->sources);
+    buffer_free(&catalog->streams);
     metadata_free(&catalog->metadata);
     *catalog = (struct state_catalog){0};
 }
 
-int state_catalog_owner(const struct metadata *metadata, const struct metadata_piece *piece)
+int state_catalog_owner(const struct metadata *metadata, uint32_t file)
 {
-    long rank = strtol(metadata->files[piece->file], NULL, 10);
+    long rank = strtol(metadata->files[file], NULL, 10);
     return rank >= 0 && rank <= INT_MAX ? (int)rank : -1;
 }
 
-dcp_status state_catalog_elements(const struct catalog_source *source, struct buffer *buffer,
-                                  const void **elements, size_t *size)
+dcp_status state_catalog_read(const struct catalog_source *source, struct box box, void *elements)
 {
     const struct state_tensor *tensor = source->node->as.tensor;
     const struct state_chunk *chunk = source->chunk;
-    int64_t strides[DCP_MAX_DIMS];
-    uint64_t bytes = 0;
-    size_t element = dcp_dtype_size(tensor->dtype), start = buffer->size;
-    shape_bytes(tensor->ndim, chunk->sizes, tensor->dtype, &bytes);
-    *size = (size_t)bytes;
-    *elements = chunk->data;
-    bool host = device_is_host(&chunk->device);
-    if (host && copy_is_dense(tensor->ndim, chunk->sizes, chunk->strides))
-        return DCP_OK;
-    RETURN_IF_ERROR(buffer_reserve(buffer, *size));
-    void *place = buffer->data + start;
-    buffer->size += *size;
-    *elements = place;
-    shape_strides(tensor->ndim, chunk->sizes, strides);
-    if (!host)
-        return device_copy_to_host(&chunk->device, tensor->ndim, chunk->sizes, element, chunk->data,
-                                   chunk->strides, place, strides);
-    copy_strided(tensor->ndim, chunk->sizes, element, chunk->data, chunk->strides, place, strides);
+    size_t element = dcp_dtype_size(tensor->dtype);
+    int64_t strides[DCP_MAX_DIMS], way = 0;
+    for (int32_t d = 0; d < tensor->ndim; d++)
+        way += (box.offsets[d] - chunk->offsets[d]) * chunk->strides[d];
+    const unsigned char *from = (const unsigned char *)chunk->data + way * (int64_t)element;
+    shape_strides(tensor->ndim, box.sizes, strides);
+    if (!device_is_host(&chunk->device))
+        return device_copy_to_host(&chunk->device, tensor->ndim, box.sizes, element, from,
+                                   chunk->strides, elements, strides);
+    copy_strided(tensor->ndim, box.sizes, element, from, chunk->strides, elements, strides);
     return DCP_OK;
-}
-
-dcp_status state_piece_put(const struct metadata_entry *entry, const struct metadata_piece *piece,
-                           const void *elements, size_t size, struct box region, dcp_dtype dtype,
-                           const struct state_chunk *chunk)
-{
-    int64_t strides[DCP_MAX_DIMS], offsets[DCP_MAX_DIMS], way = 0;
-    struct byte_source source = byte_source_memory(elements, size);
-    if (box_volume(region) == 0)
-        return DCP_OK;
-    shape_strides(entry->ndim, piece->sizes, strides);
-    for (int32_t d = 0; d < entry->ndim; d++) {
-        offsets[d] = region.offsets[d] - piece->offsets[d];
-        way += (region.offsets[d] - chunk->offsets[d]) * chunk->strides[d];
-    }
-    struct tensor_view view = {.dtype = entry->dtype,
-                               .ndim = entry->ndim,
-                               .sizes = piece->sizes,
-                               .strides = strides,
-                               .data_length = size,
-                               .storage_bytes = size};
-    struct region_target target = {
-        .dtype = dtype,
-        .device = chunk->device,
-        .element = (unsigned char *)chunk->data + way * (int64_t)dcp_dtype_size(dtype),
-        .strides = chunk->strides,
-    };
-    return read_region(&source, &view, offsets, region.sizes, &target);
 }

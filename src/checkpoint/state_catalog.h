@@ -5,7 +5,8 @@
 #define CHECKPOINT_STATE_CATALOG_H
 
 #include "base/buffer.h"
-#include "dcp/group.h"
+#include "dcp/load.h"
+#include "plan/load_plan.h"
 #include "state/flatten.h"
 #include "state/metadata.h"
 
@@ -14,43 +15,32 @@ struct state_catalog {
     struct catalog_source {
         const dcp_state *node;
         const struct state_chunk *chunk; /* of a tensor */
+        size_t stream;                   /* of an object: where it begins among the streams */
     } * sources;
     size_t count;
+    struct buffer streams; /* of objects */
 };
 
-/* Of what is not left out. The catalog points into flat. Free in either case. */
-dcp_status state_catalog_make(const struct flat_state *flat, int rank,
+/* Of what is not left out. The catalog points into flat. streams: objects are encoded, so that they
+ * can be passed on. Free in either case. */
+dcp_status state_catalog_make(const struct flat_state *flat, int rank, bool streams,
                               struct state_catalog *catalog);
 void state_catalog_free(struct state_catalog *catalog);
-/* The rank that has a piece; -1 if none can. */
-int state_catalog_owner(const struct metadata *metadata, const struct metadata_piece *piece);
-/* The elements of a chunk, dense, on the host: the chunk's own memory if it is so, else in buffer.
- */
-dcp_status state_catalog_elements(const struct catalog_source *source, struct buffer *buffer,
-                                  const void **elements, size_t *size);
+/* The rank that has the pieces of a file; -1 if none can. */
+int state_catalog_owner(const struct metadata *metadata, uint32_t file);
+/* Elements of a chunk, into dense memory on the host. box: in the coordinates of its tensor. */
+dcp_status state_catalog_read(const struct catalog_source *source, struct box box, void *elements);
 
-/* Gets a piece's bytes: dense elements, or an object's stream. */
-typedef dcp_status (*piece_receiver)(void *context, size_t entry, size_t piece, const void *bytes,
-                                     size_t size);
-
-/* Pieces on their way, a few at a time, through rank 0. */
+/* Pieces on their way from the ranks that have them straight to those that want them. */
 struct state_transfer {
-    dcp_group *group;
-    double timeout_seconds;
+    const dcp_load_options *options;  /* group, timeout_seconds */
     const struct metadata *whole;     /* the same on every rank */
     const struct state_catalog *mine; /* NULL: none of the pieces is here */
-    bool from_all;                    /* else rank 0 has all pieces */
-    bool to_all;                      /* else rank 0 gets them */
-    piece_receiver receive;
-    void *context;
+    const struct flat_state *flat;    /* where they go to, by the plan's items */
+    const struct load_plan *plan;     /* what this rank wants, all of which comes */
 };
 
-/* Every rank's failure becomes everyone's. */
+/* Collective; every rank's failure becomes everyone's. */
 dcp_status state_transfer_run(const struct state_transfer *transfer, dcp_status status);
-
-/* Puts the region of a piece's elements into a chunk, converting them. */
-dcp_status state_piece_put(const struct metadata_entry *entry, const struct metadata_piece *piece,
-                           const void *elements, size_t size, struct box region, dcp_dtype dtype,
-                           const struct state_chunk *chunk);
 
 #endif

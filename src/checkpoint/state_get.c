@@ -2,7 +2,6 @@
 /* A copy of a state, its tensors whole if that is asked for. */
 #include "dcp/state_dict.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -10,7 +9,6 @@
 #include "base/sized.h"
 #include "checkpoint/options.h"
 #include "checkpoint/state_catalog.h"
-#include "format/item.h"
 #include "format/metadata_codec.h"
 #include "group/group.h"
 #include "state/device_memory.h"
@@ -18,25 +16,23 @@
 
 struct getting {
     dcp_state_get_options options;
+    dcp_load_options load; /* as which it is done */
     dcp_state *into;
     struct flat_state flat;
     struct state_catalog mine;
     struct metadata whole;
-    dcp_state **nodes; /* by entry of the whole */
+    struct flat_state made; /* nodes by entry of the whole; nothing but these is set */
+    struct load_plan plan;  /* of all of them */
 };
 
-static dcp_status check_options(const dcp_state_get_options *given, dcp_state_get_options *options)
+static dcp_status check_options(const dcp_state_get_options *given, struct getting *getting)
 {
-    *options = *given;
-    if (options->timeout_seconds == 0)
-        options->timeout_seconds = OPTIONS_DEFAULT_TIMEOUT_SECONDS;
-    if (!isfinite(options->timeout_seconds) || options->timeout_seconds < 0) {
-        options->timeout_seconds = OPTIONS_DEFAULT_TIMEOUT_SECONDS;
-        return dcp_error_set(DCP_ERR_ARGUMENT, "timeout_seconds is %g, expected a positive number",
-                             given->timeout_seconds);
-    }
-    for (size_t i = 0; i < options->parameter_count; i++)
-        if (!options->parameters || !options->parameters[i].name)
+    const dcp_load_options load = {.group = given->group,
+                                   .timeout_seconds = given->timeout_seconds};
+    getting->options = *given;
+    RETURN_IF_ERROR(options_check_load(&load, &getting->load));
+    for (size_t i = 0; i < given->parameter_count; i++)
+        if (!given->parameters || !given->parameters[i].name)
             return dcp_error_set(DCP_ERR_ARGUMENT, "parameter %zu has no name", i);
     return DCP_OK;
 }
@@ -73,21 +69,14 @@ static dcp_status bring_to_host(dcp_state *node)
         struct state_chunk *chunk = &tensor->chunks[c];
         if (device_is_host(&chunk->device) || !chunk->data)
             continue;
-        struct state_chunk there = *chunk;
-        struct catalog_source source = {node, &there};
-        struct buffer bytes;
-        const void *elements;
-        size_t size;
-        buffer_init(&bytes, 0);
-        dcp_status status = state_catalog_elements(&source, &bytes, &elements, &size);
+        const struct state_chunk there = *chunk;
+        const struct catalog_source source = {.node = node, .chunk = &there};
         chunk->data = NULL;
         chunk->device = (dcp_device){0};
-        if (status == DCP_OK)
-            status = node_chunk_allocate(node, c);
-        if (status == DCP_OK && chunk->data)
-            memcpy(chunk->data, elements, size);
-        buffer_free(&bytes);
-        RETURN_IF_ERROR(status);
+        RETURN_IF_ERROR(node_chunk_allocate(node, c));
+        if (chunk->data)
+            RETURN_IF_ERROR(state_catalog_read(
+                &source, (struct box){tensor->ndim, chunk->offsets, chunk->sizes}, chunk->data));
     }
     return DCP_OK;
 }
@@ -147,14 +136,14 @@ static dcp_status unite(const struct group_messages *messages, struct buffer *un
 static dcp_status share_catalogs(struct getting *getting, dcp_status status)
 {
     dcp_group *group = getting->options.group;
-    struct dcp_collective call = {"gathering what ranks hold", getting->options.timeout_seconds};
+    struct dcp_collective call = {"gathering what ranks hold", getting->load.timeout_seconds};
     struct group_messages messages = {0};
     struct buffer mine, united, received;
     buffer_init(&mine, 0);
     buffer_init(&united, 0);
     buffer_init(&received, 0);
     if (status == DCP_OK)
-        status = state_catalog_make(&getting->flat, dcp_group_rank(group), &getting->mine);
+        status = state_catalog_make(&getting->flat, dcp_group_rank(group), true, &getting->mine);
     if (status == DCP_OK)
         status = metadata_encode(&getting->mine.metadata, &mine);
     status = group_gather(group, &call, 0, status, mine.data, mine.size, &messages);
@@ -167,7 +156,7 @@ static dcp_status share_catalogs(struct getting *getting, dcp_status status)
     buffer_free(&received);
     buffer_free(&united);
     buffer_free(&mine);
-    return status;
+    return group_agree(group, &call, status);
 }
 
 /* The device that this rank's own chunk is on. */
@@ -205,9 +194,10 @@ static dcp_status told(void)
 static dcp_status make_nodes(struct getting *getting)
 {
     const struct metadata *whole = &getting->whole;
-    getting->nodes = memory_allocate_zeroed(whole->count, sizeof *getting->nodes);
-    if (!getting->nodes)
-        return error_no_memory(whole->count * sizeof *getting->nodes, "a whole state");
+    getting->made.entries = memory_allocate_zeroed(whole->count, sizeof *getting->made.entries);
+    if (!getting->made.entries)
+        return error_no_memory(whole->count * sizeof *getting->made.entries, "a whole state");
+    getting->made.count = whole->count;
     for (size_t i = 0; i < whole->count; i++) {
         const struct metadata_entry *entry = &whole->entries[i];
         dcp_state *node = make_whole(getting, entry);
@@ -215,47 +205,50 @@ static dcp_status make_nodes(struct getting *getting)
             node ? node_place(getting->into, entry->path, entry->path_length, node) : told();
         if (status != DCP_OK)
             return error_prefix(status, "%s", entry->name);
-        getting->nodes[i] = node;
+        getting->made.entries[i] = (struct flat_entry){.name = entry->name, .node = node};
     }
     return DCP_OK;
 }
 
-static dcp_status receive(void *context, size_t index, size_t piece, const void *bytes, size_t size)
+/* Every piece into the node of its entry. */
+static dcp_status plan_all(struct getting *getting)
 {
-    struct getting *getting = context;
-    const struct metadata_entry *entry = &getting->whole.entries[index];
-    const struct metadata_piece *part = &entry->pieces[piece];
-    dcp_state *node = getting->nodes[index], *object;
-    if (entry->is_tensor)
-        return state_piece_put(entry, part, bytes, size,
-                               (struct box){entry->ndim, part->offsets, part->sizes}, entry->dtype,
-                               &node->as.tensor->chunks[0]);
-    struct state_pool *pool = state_pool_new(node->root);
-    if (!pool)
-        return DCP_ERR_NO_MEMORY;
-    dcp_status status = item_read_object(byte_source_memory(bytes, size), pool, &object);
-    if (status == DCP_OK)
-        status = node_replace(node, pool, object);
-    if (status != DCP_OK)
-        state_pool_free(pool);
-    return status;
+    const struct metadata *whole = &getting->whole;
+    size_t count = 0;
+    for (size_t i = 0; i < whole->count; i++)
+        count += whole->entries[i].piece_count;
+    getting->plan.items = memory_allocate_array(count, sizeof *getting->plan.items);
+    if (!getting->plan.items)
+        return error_no_memory(count * sizeof *getting->plan.items, "a whole state");
+    for (size_t i = 0; i < whole->count; i++) {
+        const struct metadata_entry *entry = &whole->entries[i];
+        for (uint32_t p = 0; p < entry->piece_count; p++)
+            getting->plan.items[getting->plan.count++] =
+                (struct read_item){.wanted = (uint32_t)i,
+                                   .entry = (uint32_t)i,
+                                   .piece = p,
+                                   .region = {entry->is_tensor ? entry->ndim : 0,
+                                              entry->pieces[p].offsets, entry->pieces[p].sizes}};
+    }
+    return DCP_OK;
 }
 
 static dcp_status gather(struct getting *getting, dcp_status status)
 {
-    bool receives = !getting->options.cpu_offload || dcp_group_rank(getting->options.group) == 0;
+    bool receives = !getting->options.cpu_offload || dcp_group_rank(getting->load.group) == 0;
     RETURN_IF_ERROR(share_catalogs(getting, status));
-    struct state_transfer transfer = {
-        .group = getting->options.group,
-        .timeout_seconds = getting->options.timeout_seconds,
+    const struct state_transfer transfer = {
+        .options = &getting->load,
         .whole = &getting->whole,
         .mine = &getting->mine,
-        .from_all = true,
-        .to_all = !getting->options.cpu_offload,
-        .receive = receive,
-        .context = getting,
+        .flat = &getting->made,
+        .plan = &getting->plan,
     };
-    return state_transfer_run(&transfer, receives ? make_nodes(getting) : DCP_OK);
+    if (receives)
+        status = make_nodes(getting);
+    if (receives && status == DCP_OK)
+        status = plan_all(getting);
+    return state_transfer_run(&transfer, status);
 }
 
 static dcp_status start(struct getting *getting, dcp_state *source, dcp_state *into)
@@ -277,14 +270,15 @@ dcp_status dcp_state_get_dict_sized(dcp_state *source, const dcp_state_get_optio
         sized_read(&given, sizeof given, options, options_size, "dcp_state_get_options"));
     metadata_init(&getting.whole);
     metadata_init(&getting.mine.metadata);
-    dcp_status status = check_options(&given, &getting.options);
+    dcp_status status = check_options(&given, &getting);
     if (status == DCP_OK)
         status = start(&getting, source, into);
     if (getting.options.full_state_dict)
         status = gather(&getting, status);
     else if (status == DCP_OK)
         status = copy_entries(&getting);
-    memory_release(getting.nodes);
+    load_plan_free(&getting.plan);
+    memory_release(getting.made.entries);
     metadata_free(&getting.whole);
     state_catalog_free(&getting.mine);
     flatten_free(&getting.flat);

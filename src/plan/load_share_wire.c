@@ -154,13 +154,14 @@ static dcp_status decode_atom(struct reader *reader, const struct metadata *meta
 }
 
 static dcp_status decode_runs(struct reader *reader, struct load_share *share, uint32_t atom,
-                              size_t *capacity)
+                              bool is_object, size_t *capacity)
 {
     int64_t volume = box_volume(share->atoms[atom].region), from = 0;
     while (from < volume) {
         uint32_t rank = wire_u32(reader);
         int64_t left = wire_size(reader), end = volume - left;
-        if (reader->failed || rank >= share->rank_count || end <= from || end > volume)
+        if (reader->failed || rank >= share->rank_count || end <= from || end > volume ||
+            (is_object && end != volume))
             return wire_fault(reader, message, "a run that cannot be");
         if (share->run_count == *capacity) {
             *capacity = *capacity != 0 ? 2 * *capacity : 64;
@@ -193,7 +194,8 @@ static dcp_status decode_body(struct reader *reader, const struct metadata *meta
         struct share_atom *atom = &share->atoms[share->atom_count];
         RETURN_IF_ERROR(decode_atom(reader, metadata, before, share, atom));
         before = atom->entry;
-        RETURN_IF_ERROR(decode_runs(reader, share, (uint32_t)share->atom_count, &capacity));
+        RETURN_IF_ERROR(decode_runs(reader, share, (uint32_t)share->atom_count,
+                                    !metadata->entries[atom->entry].is_tensor, &capacity));
     }
     return wire_end(reader, message);
 }

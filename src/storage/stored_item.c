@@ -145,7 +145,8 @@ dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reade
 /* The bytes as they are stored. */
 static dcp_status open_source(struct stored_item *item, struct shard_reader *reader,
                               const struct metadata_entry *entry,
-                              const struct metadata_piece *piece, dcp_verification verification)
+                              const struct metadata_piece *piece, dcp_verification verification,
+                              const struct read_window *window)
 {
     *item = (struct stored_item){.reader = reader, .entry = entry, .piece = piece};
     arena_init(&item->arena, 0);
@@ -165,7 +166,7 @@ dcp_status stored_item_open_raw(struct stored_item *item, struct shard_reader *r
                                 const struct metadata_entry *entry,
                                 const struct metadata_piece *piece, dcp_verification verification)
 {
-    dcp_status status = open_source(item, reader, entry, piece, verification);
+    dcp_status status = open_source(item, reader, entry, piece, verification, NULL);
     if (status != DCP_OK)
         stored_item_close(item);
     return status;
@@ -177,7 +178,7 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
                                bool whole, const struct read_window *window)
 {
     bool is_stream = piece->encoding == PIECE_STREAM;
-    dcp_status status = open_source(item, reader, entry, piece, verification);
+    dcp_status status = open_source(item, reader, entry, piece, verification, window);
     if (status == DCP_OK && piece->zstd)
         status = decompress_stream(item, window);
     else if (status == DCP_OK && is_stream && piece->length <= (whole ? SMALL_STREAM : TINY_STREAM))

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whole states of sharded ones and back, without a checkpoint. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,6 +12,9 @@
 #include "checkpoint/ranks.h"
 #include "device/stand_in.h"
 #include "fault/failing_allocator.h"
+#include "format/item.h"
+#include "group/collective.h"
+#include "group/group.h"
 
 enum { TENSORS = 4, ELEMENTS = 2048 };
 
@@ -107,13 +111,54 @@ struct job {
     dcp_state_get_options get;
     dcp_state_set_options set;
     unsigned left_out;
-    int broken_rank; /* from 1; 0: none */
+    int broken_rank;      /* from 1; 0: none */
+    bool counted;         /* what goes over the group, of four */
+    bool derived;         /* the group has broadcasts only */
+    _Atomic size_t sent;  /* by all ranks, from rank to rank */
+    _Atomic size_t spent; /* in what goes to everyone */
 };
+
+static struct job *counting; /* operations get the group's context alone */
+static dcp_group_operations real;
+
+static dcp_status count_all_to_all(void *context, const dcp_collective *call, const void *send,
+                                   const size_t *send_sizes, const size_t *send_offsets,
+                                   void *receive, const size_t *receive_sizes,
+                                   const size_t *receive_offsets)
+{
+    for (size_t i = 0; i < 4; i++)
+        counting->sent += send_sizes[i];
+    return real.all_to_all(context, call, send, send_sizes, send_offsets, receive, receive_sizes,
+                           receive_offsets);
+}
+
+static dcp_status count_broadcast(void *context, const dcp_collective *call, int root, void *data,
+                                  size_t bytes)
+{
+    counting->spent += bytes;
+    return real.broadcast(context, call, root, data, bytes);
+}
+
+static void arrange_group(struct rank *self, struct job *job)
+{
+    if (job->derived)
+        self->group->operations.all_to_all = NULL;
+    if (!job->counted)
+        return;
+    if (self->rank == 0) {
+        counting = job;
+        real = self->group->operations;
+    }
+    must(group_agree(self->group, &(dcp_collective){"counting", 30}, DCP_OK));
+    self->group->operations.all_to_all = count_all_to_all;
+    self->group->operations.broadcast = count_broadcast;
+}
 
 static dcp_status get_body(struct rank *self)
 {
-    const struct job *job = self->context;
+    struct job *job = self->context;
     dcp_state_get_options options = job->get;
+    arrange_group(self, job);
     struct memory *memory = calloc(1, sizeof *memory);
     dcp_state *root = dcp_state_new(), *into = dcp_state_new();
     build(root, memory, self->rank, self->size, true);
@@ -138,8 +183,9 @@ static void test_gathers_whole_tensors(void **state)
     (void)state;
     static const dcp_parameter parameters[] = {{"layers.0.w", 0, false}, {"layers.0.b", 0, true}};
     for (int size = 1; size <= 6; size++)
-        for (int way = 0; way < 4; way++) {
-            struct job job = {.get = {.full_state_dict = true,
+        for (int way = 0; way < 8; way++) {
+            struct job job = {.derived = way & 4,
+                              .get = {.full_state_dict = true,
                                       .cpu_offload = way & 1,
                                       .ignore_frozen_params = way & 2,
                                       .parameters = parameters,
@@ -202,8 +248,9 @@ static void test_copies_without_gathering(void **state)
 
 static dcp_status set_body(struct rank *self)
 {
-    const struct job *job = self->context;
+    struct job *job = self->context;
     dcp_state_set_options options = job->set;
+    arrange_group(self, job);
     struct memory *memory = calloc(1, sizeof *memory), *whole = calloc(1, sizeof *whole);
     dcp_state *root = dcp_state_new(), *source = dcp_state_new();
     bool has_source = !options.broadcast_from_rank0 || self->rank == 0;
@@ -230,11 +277,62 @@ static void test_sets_from_whole_states(void **state)
 {
     (void)state;
     for (int size = 1; size <= 6; size++)
-        for (int broadcast = 0; broadcast < 2; broadcast++) {
+        for (int way = 0; way < 3; way++) {
             struct job job = {
-                .set = {.broadcast_from_rank0 = broadcast, .strictness = DCP_STRICT_RAISE_ALL}};
+                .derived = way == 2,
+                .set = {.broadcast_from_rank0 = way > 0, .strictness = DCP_STRICT_RAISE_ALL}};
             ranks_must(size, "", set_body, &job);
         }
+}
+
+/* Bytes of the whole state: elements, and the one object's stream. */
+static size_t whole_bytes(size_t *object)
+{
+    size_t bytes = 0;
+    struct buffer stream;
+    dcp_state *root = dcp_state_new();
+    buffer_init(&stream, 0);
+    dcp_state_int(root, "value", 5);
+    must(item_encode_stream(dcp_state_get(root, "value"), &stream));
+    *object = stream.size;
+    for (int t = 0; t < TENSORS; t++)
+        bytes += (size_t)(shapes[t][0] * shapes[t][1]) * sizeof(int32_t);
+    buffer_free(&stream);
+    dcp_state_free(root);
+    return bytes + *object;
+}
+
+/* What rank 0 of four has of tensors that are cut, and the whole of the one that is not. */
+static size_t own_bytes(void)
+{
+    size_t bytes = 0;
+    for (int t = 0; t < TENSORS; t++) {
+        dcp_tensor chunk = chunk_of(t, 0, 4);
+        bytes += (size_t)(chunk.sizes[0] * chunk.sizes[1]) * sizeof(int32_t);
+    }
+    return bytes;
+}
+
+/* Each byte goes from the rank that has it to those that want it, and nowhere else; segments of a
+ * message are aligned. */
+static void test_bytes_go_straight(void **state)
+{
+    (void)state;
+    enum { ROOM = 16 * 3 * (TENSORS * 4 + 1) };
+    size_t object, whole = whole_bytes(&object), own = own_bytes();
+    struct job job = {.counted = true, .get = {.full_state_dict = true}};
+    ranks_must(4, "", get_body, &job);
+    assert_in_range(job.sent, 3 * whole, 3 * whole + ROOM);
+    assert_in_range(job.spent, 1, 4 * 4096); /* plans and statuses */
+    job = (struct job){.counted = true, .get = {.full_state_dict = true, .cpu_offload = true}};
+    ranks_must(4, "", get_body, &job);
+    assert_in_range(job.sent, whole - own - object, whole - own - object + ROOM);
+    job = (struct job){.counted = true, .set = {.broadcast_from_rank0 = true}};
+    ranks_must(4, "", set_body, &job);
+    /* Everyone wants the object and the replicated tensor, and its own part of the others. */
+    size_t replicated = (size_t)(shapes[2][0] * shapes[2][1]) * sizeof(int32_t);
+    size_t expected = 3 * object + 3 * replicated + whole - object - own;
+    assert_in_range(job.sent, expected, expected + ROOM);
 }
 
 static void test_a_failing_rank_is_everyones(void **state)
@@ -401,6 +499,82 @@ static void test_every_failed_allocation(void **state)
     free(memory);
 }
 
+struct member {
+    dcp_group *group;
+    dcp_state *root;
+    dcp_state *other; /* from which, or into which */
+    int way;
+    struct memory memory;
+    struct memory whole;
+    dcp_status status;
+    pthread_t thread;
+};
+
+enum { GET_ALL, GET_AT_ONE, SET, WAYS };
+
+static void *run_member(void *argument)
+{
+    struct member *member = argument;
+    const dcp_state_get_options get = {.group = member->group,
+                                       .timeout_seconds = 30,
+                                       .full_state_dict = true,
+                                       .cpu_offload = member->way == GET_AT_ONE};
+    const dcp_state_set_options set = {
+        .group = member->group, .timeout_seconds = 30, .broadcast_from_rank0 = true};
+    member->status = member->way == SET
+                         ? dcp_state_set_dict(member->root, member->other, &set, NULL)
+                         : dcp_state_get_dict(member->root, &get, member->other);
+    return NULL;
+}
+
+/* On two ranks, of which the n-th allocation by either fails; *reached: there was one. */
+static dcp_status run_pair(struct member members[2], int way, long n, bool *reached)
+{
+    dcp_group *groups[2];
+    must(dcp_group_new_threads(2, groups));
+    for (int r = 0; r < 2; r++) {
+        members[r].way = way;
+        members[r].group = groups[r];
+        members[r].root = dcp_state_new();
+        members[r].other = dcp_state_new();
+        build(members[r].root, &members[r].memory, r, 2, way != SET);
+        if (way == SET)
+            build(members[r].other, &members[r].whole, 0, 1, true);
+    }
+    failing_allocator_install(n, false);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(pthread_create(&members[r].thread, NULL, run_member, &members[r]), 0);
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(pthread_join(members[r].thread, NULL), 0);
+    *reached = failing_allocator_reached();
+    failing_allocator_remove();
+    for (int r = 0; r < 2; r++) {
+        dcp_state_free(members[r].root);
+        dcp_state_free(members[r].other);
+        dcp_group_free(groups[r]);
+    }
+    assert_int_equal(members[0].status, members[1].status);
+    return members[0].status;
+}
+
+/* What succeeds all the same did without a thread. */
+static void test_every_failed_allocation_of_a_pair(void **state)
+{
+    (void)state;
+    struct member *members = calloc(2, sizeof *members);
+    for (int way = 0; way < WAYS; way++) {
+        long failures = 0;
+        bool reached = true;
+        for (long n = 1; reached; n++) {
+            dcp_status status = run_pair(members, way, n, &reached);
+            assert_true(status == DCP_OK || (reached && status == DCP_ERR_NO_MEMORY));
+            failures += status != DCP_OK;
+        }
+        assert_true(failures > 50);
+    }
+    free(members);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,11 +582,13 @@ int main(void)
         cmocka_unit_test(test_gathers_names_of_some_ranks),
         cmocka_unit_test(test_copies_without_gathering),
         cmocka_unit_test(test_sets_from_whole_states),
+        cmocka_unit_test(test_bytes_go_straight),
         cmocka_unit_test(test_a_failing_rank_is_everyones),
         cmocka_unit_test(test_strictness),
         cmocka_unit_test(test_what_does_not_fit),
         cmocka_unit_test(test_devices),
         cmocka_unit_test(test_every_failed_allocation),
+        cmocka_unit_test(test_every_failed_allocation_of_a_pair),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
