@@ -91,6 +91,13 @@ void runtime_make_context(int device)
     pthread_mutex_unlock(&runtime.lock);
 }
 
+int runtime_device(void)
+{
+    int device = current ? stand_in_current() : 0;
+    runtime_make_context(device);
+    return device;
+}
+
 int stand_in_current(void)
 {
     return current ? (int)((char *)current - handles) : -1;
@@ -136,6 +143,13 @@ cudaError_t cudaSetDevice(int device)
 cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = STAND_IN_DEVICES;
+    return runtime_enter(__func__);
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    (void)device;
+    *properties = (struct cudaDeviceProp){.name = "a stand-in for a GPU"};
     return runtime_enter(__func__);
 }
 
@@ -186,6 +200,13 @@ static CUresult set_current(CUcontext context)
     return CUDA_SUCCESS;
 }
 
+static CUresult get_state(CUdevice device, unsigned int *flags, int *active)
+{
+    *flags = 0;
+    *active = stand_in_has_context(device);
+    return CUDA_SUCCESS;
+}
+
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function,
                                              unsigned int version, unsigned long long flags,
                                              enum cudaDriverEntryPointQueryResult *found)
@@ -198,6 +219,8 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function
         *function = (void *)get_current;
     else if (strcmp(symbol, "cuCtxSetCurrent") == 0)
         *function = (void *)set_current;
+    else if (strcmp(symbol, "cuDevicePrimaryCtxGetState") == 0)
+        *function = (void *)get_state;
     else
         *found = cudaDriverEntryPointSymbolNotFound;
     return code;

@@ -104,6 +104,11 @@ cudaError_t cudaHostAlloc(void **memory, size_t size, unsigned int flags)
     return code;
 }
 
+cudaError_t cudaMallocHost(void **memory, size_t size)
+{
+    return cudaHostAlloc(memory, size, cudaHostAllocDefault);
+}
+
 cudaError_t cudaFreeHost(void *memory)
 {
     cudaError_t code = runtime_enter(__func__);
@@ -157,6 +162,12 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t size, enum cudaMe
     return enqueue((struct rows){{0}, to, from, size, size, size, 1, kind}, stream);
 }
 
+cudaError_t cudaMemcpy(void *to, const void *from, size_t size, enum cudaMemcpyKind kind)
+{
+    cudaError_t code = cudaMemcpyAsync(to, from, size, kind, NULL);
+    return code == cudaSuccess ? cudaStreamSynchronize(NULL) : code;
+}
+
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                               size_t width, size_t height, enum cudaMemcpyKind kind,
                               cudaStream_t stream)
@@ -170,11 +181,44 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
     return enqueue((struct rows){{0}, to, from, to_pitch, from_pitch, width, height, kind}, stream);
 }
 
+struct filling {
+    unsigned char *bytes;
+    int value;
+    size_t size;
+};
+
+static void fill(void *argument)
+{
+    struct filling *filling = argument;
+    memset(filling->bytes, filling->value, filling->size);
+    free(filling);
+}
+
+cudaError_t cudaMemsetAsync(void *memory, int value, size_t size, cudaStream_t handle)
+{
+    cudaError_t code = runtime_enter(__func__);
+    if (code != cudaSuccess)
+        return code;
+    struct CUstream_st *stream = stream_of(handle);
+    struct filling *filling = malloc(sizeof *filling);
+    if (!filling)
+        abort();
+    *filling = (struct filling){stand_in_bytes(memory), value, size};
+    stand_in_stream_write(stream, memory, fill, filling);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemset(void *memory, int value, size_t size)
+{
+    cudaError_t code = cudaMemsetAsync(memory, value, size, NULL);
+    return code == cudaSuccess ? cudaStreamSynchronize(NULL) : code;
+}
+
 cudaError_t cudaMalloc(void **memory, size_t size)
 {
     cudaError_t code = runtime_enter(__func__);
     if (code == cudaSuccess)
-        *memory = stand_in_new(stand_in_current(), NULL, size);
+        *memory = stand_in_new(runtime_device(), NULL, size);
     return code;
 }
 

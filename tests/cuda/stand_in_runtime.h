@@ -28,7 +28,9 @@ extern struct runtime runtime;
 
 /* Every function of the runtime passes here first. */
 cudaError_t runtime_enter(const char *name);
-/* Something happens on a device: there is a context now. */
+/* The current device, the first one if none was made so. Something happens there: it has a context
+ * now. */
+int runtime_device(void);
 void runtime_make_context(int device);
 
 /* NULL is the default stream of the current device. */

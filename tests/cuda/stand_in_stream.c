@@ -101,10 +101,7 @@ void stand_in_stream_write(cudaStream_t stream, void *memory, void (*function)(v
 
 struct CUstream_st *stream_of(cudaStream_t stream)
 {
-    int device = stand_in_current();
-    if (device < 0)
-        device = 0;
-    runtime_make_context(device);
+    int device = runtime_device();
     if (stream && stream->device != device) {
         fprintf(stderr, "stand-in CUDA: a stream of device %d on device %d\n", stream->device,
                 device);
@@ -154,9 +151,7 @@ static cudaError_t create(cudaStream_t *stream, unsigned int flags, int priority
 {
     if (flags != cudaStreamNonBlocking)
         abort();
-    int device = stand_in_current();
-    runtime_make_context(device);
-    *stream = stand_in_stream_new(device);
+    *stream = stand_in_stream_new(runtime_device());
     pthread_mutex_lock(&runtime.lock);
     runtime.made++;
     runtime.hasty_streams += priority != 0;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A stand-in for NCCL, over threads of one process and the stand-in CUDA runtime: a collective is
  * work in each rank's stream that waits for all others, as NCCL's kernels do, and waits for ever if
- * one does not come. An abort ends it, for its own rank only, and waits for what is in the stream
- * before. A split waits for all ranks: in the call if the communicator blocks, else behind it. */
+ * one does not come; it uses device memory as any work in a stream does, which must be in order
+ * with what others do to it. An abort ends it, for its own rank only, and waits for what is in the
+ * stream before. A split waits for all ranks: in the call if the communicator blocks, else behind
+ * it. */
 #ifndef NCCL_STAND_IN_NCCL_H
 #define NCCL_STAND_IN_NCCL_H
 

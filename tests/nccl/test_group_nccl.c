@@ -4,12 +4,15 @@
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -224,6 +227,36 @@ static void nothing_is_left_of_a_device_that_is_lost(void **state)
     assert_int_equal(stand_in_cuda_host_blocks(), host_blocks);
 }
 
+static void do_nothing(void *nothing)
+{
+    (void)nothing;
+}
+
+/* What the stand-in is for: a collective of what another stream may still write ends the program.
+ */
+static void a_missing_order_is_seen(void **state)
+{
+    (void)state;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        ncclComm_t communicator;
+        cudaStream_t writing = stand_in_stream_new(0), stream = stand_in_stream_new(0);
+        void *memory = stand_in_new(0, NULL, sizeof(int64_t));
+        signal(SIGABRT, SIG_DFL);
+        close(2);
+        stand_in_nccl_new(1, &communicator);
+        stand_in_set_current(0);
+        stand_in_stream_write(writing, memory, do_nothing, NULL);
+        ncclAllReduce(memory, memory, 1, ncclInt64, ncclSum, communicator, stream);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, players_setup, players_teardown)
 
 int main(void)
@@ -239,6 +272,7 @@ int main(void)
         TEST(an_exchange_can_fail),
         TEST(memory_is_freed_after_the_callers_abort),
         TEST(nothing_is_left_of_a_device_that_is_lost),
+        TEST(a_missing_order_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
