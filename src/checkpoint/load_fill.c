@@ -68,15 +68,16 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
     return DCP_OK;
 }
 
-/* Other ranks may run beside this one, so half of the processors that it may use. */
+/* Also where other ranks run beside this one: the system does not always spread as many threads as
+ * there are processors evenly, and some more leave none idle. */
 size_t load_thread_count(int32_t given, uint64_t bytes)
 {
-    size_t half = thread_processor_count() / 2;
+    size_t processors = thread_processor_count();
     if (given > 0)
         return (size_t)given;
-    if (bytes < THREADED_SIZE || half < 1)
+    if (bytes < THREADED_SIZE)
         return 1;
-    return half > THREADS_CHOSEN ? THREADS_CHOSEN : half;
+    return processors > THREADS_CHOSEN ? THREADS_CHOSEN : processors;
 }
 
 dcp_status load_list_requests(const struct flat_state *flat, const struct metadata *metadata,
