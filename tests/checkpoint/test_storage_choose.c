@@ -5,10 +5,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "checkpoint/load_scene.h"
+#include "checkpoint/memory_store.h"
 
 static bool takes(void *context, const char *id)
 {
@@ -81,11 +83,76 @@ static void a_rank_may_load_by_itself(void **state)
     ranks_must(2, path_in(state, "c"), load_alone, NULL);
 }
 
+/* ---- several ranks ---- */
+
+static dcp_status set_nowhere(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+{
+    (void)context;
+    (void)saving;
+    (void)plan;
+    return DCP_OK;
+}
+
+static bool take_other(void *context, const char *checkpoint_id)
+{
+    (void)context;
+    return strncmp(checkpoint_id, "other:", 6) == 0;
+}
+
+static dcp_status choose_body(struct rank *self)
+{
+    struct store *store = self->context;
+    const dcp_storage_writer other = {
+        .size_of = sizeof other, .validate_checkpoint_id = take_other, .write_data = set_nowhere};
+    const dcp_storage_writer *writers[] = {&other, &store->writer};
+    dcp_save_options options = {.group = self->group,
+                                .timeout_seconds = 20,
+                                .storage_writers = writers,
+                                .storage_writer_count = 2};
+    dcp_state *root = dcp_state_new();
+    dcp_state_int(root, "rank", self->rank);
+    if (store->mischief && self->rank == 1)
+        options.storage_writer_count = 1;
+    dcp_status status = dcp_save(root, self->path, &options);
+    dcp_state_free(root);
+    return status;
+}
+
+static void chooses_by_the_id(void **state)
+{
+    struct store store;
+    struct rank ranks[RANKS_MAX];
+    store_init(&store);
+    store.writer.validate_checkpoint_id = store_takes;
+    store.writer.set_up_storage_writer = store_set_up;
+    store.writer.write_data = store_write;
+    store.writer.finish = store_finish;
+    ranks_must(2, "store:first", choose_body, &store);
+    assert_int_equal(store.count, 2);
+    store_clear(&store);
+    ranks_must(2, path_in(state, "a"), choose_body, &store);
+    assert_int_equal(store.count, 0);
+    assert_int_equal(access(path_in(state, "a"), F_OK), 0);
+
+    ranks_run(ranks, 2, "other:id", choose_body, &store);
+    assert_int_equal(ranks[1].status, DCP_ERR_ARGUMENT);
+    assert_non_null(strstr(ranks[1].message, "write_data did not say where"));
+    ranks_run(ranks, 2, "s3://bucket/key", choose_body, &store);
+    assert_int_equal(ranks[1].status, DCP_ERR_UNSUPPORTED);
+    assert_non_null(strstr(ranks[1].message, "no storage takes \"s3://bucket/key\""));
+    store.mischief = true;
+    ranks_run(ranks, 2, "store:first", choose_body, &store);
+    assert_int_equal(ranks[0].status, DCP_ERR_ARGUMENT);
+    assert_string_equal(ranks[0].message, ranks[1].message);
+    store_clear(&store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_writer_that_takes_the_id_is_used),
         cmocka_unit_test(a_rank_may_load_by_itself),
+        cmocka_unit_test(chooses_by_the_id),
     };
     return cmocka_run_group_tests(tests, directory_setup, directory_teardown);
 }
