@@ -238,7 +238,7 @@ static dcp_status resolve_waiting(struct dcp_loading *loading, struct pending_te
 /* All tensors, as a load without hooks reads them: neighbours at once, large ones in parts. */
 static dcp_status read_tensors(struct dcp_loading *loading, size_t threads)
 {
-    size_t most = loading->plan.count, count;
+    size_t most = loading->plan.count, count = 0;
     struct pending_tensor *pending = memory_allocate_array(most, sizeof *pending);
     struct shard_request *requests = memory_allocate_array(most, sizeof *requests);
     uint64_t moved;
