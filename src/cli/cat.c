@@ -75,6 +75,9 @@ static size_t block_bytes(const dcp_tensor *block)
     return bytes;
 }
 
+/* Reads, though stored chunks could be mapped (dcp_map_chunk()): a file that is cut short meanwhile
+ * is an error here, and would end the program with SIGBUS there; and what is mapped would have to
+ * be gone through once more, to be verified before it is written. */
 static int cat_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
 {
     struct walk walk;
