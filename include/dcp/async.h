@@ -32,7 +32,7 @@ typedef enum dcp_staging_kind {
 
 /** What a save does when the one before it in its chain is not over. */
 typedef enum dcp_when_busy {
-    DCP_BUSY_WAIT = 0,  /**< waits for it */
+    DCP_BUSY_WAIT = 0,  /**< waits for it; DCP_ERR_TIMEOUT if it does not end in time */
     DCP_BUSY_REFUSE = 1 /**< DCP_ERR_STATE, on all ranks if any rank is busy */
 } dcp_when_busy;
 
@@ -62,7 +62,8 @@ typedef struct dcp_stager {
 typedef struct dcp_save_chain_options {
     dcp_group *group; /**< the ranks that save together, as in the options of each save; borrowed
                          until the chain is freed */
-    double timeout_seconds; /**< of waits for other ranks while the chain is made; 0 means 1800 */
+    double timeout_seconds; /**< of waits for other ranks while the chain is made and while a save
+                               begins, and of a save for the one before it; 0 means 1800 */
 
     dcp_staging_kind staging;
     /** Bytes of staging memory of this rank, at least 256 KiB; 0: as many as it takes, within the

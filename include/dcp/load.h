@@ -160,7 +160,8 @@ typedef struct dcp_load_options {
     dcp_verification verification;
     bool convert; /**< convert between real dtypes where stored and wanted differ; else that is an
                      error */
-    double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
+    double timeout_seconds; /**< deadline of each wait for other ranks, and, half of it, of the one
+                               for what devices had to do before; 0 means 1800 */
     int32_t thread_count;   /**< threads of this rank that read tensors, at most
                                DCP_MAX_LOAD_THREADS; 0 means up to 4, as the load is large and
                                processors are at hand */

@@ -104,7 +104,8 @@ typedef struct dcp_save_options {
     dcp_file_layout files;
     int32_t thread_count; /**< files per rank, each written by a thread of its own; 0 means 1 */
     bool skip_sync;       /**< do not wait for the disk: faster, and not safe against power loss */
-    double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
+    double timeout_seconds; /**< deadline of each wait for other ranks, and, half of it, of the one
+                               for what devices had to do before; 0 means 1800 */
 
     bool has_step;
     int64_t step; /**< for metadata.json */

@@ -182,6 +182,7 @@ static dcp_status refuse_if_busy(dcp_save_chain *chain)
     return group_agree(chain->options.group, &call, status);
 }
 
+/* In time, or the next save fails and the one before goes on. */
 dcp_status chain_enter(dcp_save_chain *chain)
 {
     dcp_future *last = chain->last;
@@ -192,6 +193,10 @@ dcp_status chain_enter(dcp_save_chain *chain)
     pthread_mutex_lock(&last->mutex);
     bool heard = last->heard;
     pthread_mutex_unlock(&last->mutex);
+    future_await_end(last, chain->options.timeout_seconds);
+    if (!is_over(last))
+        return dcp_error_set(DCP_ERR_TIMEOUT, "the save before, to %s, did not end within %g s",
+                             last->path, chain->options.timeout_seconds);
     dcp_status status = future_await_end(last, -1);
     chain->last = NULL;
     future_release(last);

@@ -49,6 +49,13 @@ static void make_sources(dcp_future *future, struct staging_source *sources, siz
     }
 }
 
+/* Before copies that someone waits for. */
+static dcp_status await_devices(dcp_future *future)
+{
+    const struct dcp_saving *saving = &future->saving;
+    return flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds);
+}
+
 dcp_status future_stage(dcp_future *future)
 {
     size_t order_count = future->saving.orders.count, count = 0;
@@ -60,6 +67,8 @@ dcp_status future_stage(dcp_future *future)
     future->order_count = order_count;
     if (!sources || !future->staged.sources || !future->digests)
         status = error_no_memory(order_count * sizeof *sources, "staging");
+    if (status == DCP_OK && future->chain->options.staging != DCP_STAGING_OVERLAPPED)
+        status = await_devices(future);
     if (status == DCP_OK)
         make_sources(future, sources, &count);
     if (status == DCP_OK && count > 0)
@@ -145,6 +154,7 @@ dcp_status future_stage_tree(dcp_future *future)
     const struct flat_state *flat = &future->saving.local.flat;
     const struct staging_options *options = &future->saving.staging.options;
     size_t count = count_chunks(flat);
+    RETURN_IF_ERROR(await_devices(future));
     struct staging_source *sources = memory_allocate_zeroed(count, sizeof *sources);
     if (!sources)
         return error_no_memory(count * sizeof *sources, "staging");

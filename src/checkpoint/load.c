@@ -144,6 +144,8 @@ static dcp_status read_all(struct load *load, dcp_status status)
     io_priority_leave(priority);
     if (status == DCP_OK)
         status = load_allocate(sharing.flat, sharing.plan);
+    if (status == DCP_OK && !load->imagined)
+        status = flatten_await_devices(sharing.flat, load->options.timeout_seconds);
     status = arrange_reading(load, &sharing, status);
     RETURN_IF_ERROR(agree(load, "reading objects", status));
     load->planning.dealt = true;

@@ -154,6 +154,9 @@ dcp_status saving_write(struct dcp_saving *saving)
     if (saving->coordinates && is_placed(saving))
         RETURN_IF_ERROR(
             save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options));
+    if (!saving->staged)
+        RETURN_IF_ERROR(
+            flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
     return saving->hooks.any ? save_hooks_write(saving)
                              : saving_write_files(saving, &saving->results);
 }

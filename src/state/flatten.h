@@ -54,6 +54,10 @@ dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
 /* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
  * for what is left out. */
 dcp_status flatten_check_destinations(const struct flat_state *flat);
+/* Before tensors are copied while someone waits: waits for what is in their devices' queues, where
+ * a device can be asked. DCP_ERR_TIMEOUT: it does not end, and no copy behind it would. That is
+ * half of the given time, so that ranks which wait for this one hear of it. */
+dcp_status flatten_await_devices(const struct flat_state *flat, double timeout_seconds);
 /* After a load: tells each stateful entry, in order, what was filled in; not those of which
  * everything was left out. */
 dcp_status flatten_notify(const struct flat_state *flat);

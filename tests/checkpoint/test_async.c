@@ -142,6 +142,32 @@ static void a_chain_has_one_save_at_a_time(void **state)
     free(model.shard);
 }
 
+/* What does not end keeps no other save waiting for ever, and is as good as before. */
+static void waiting_for_the_save_before_has_a_deadline(void **state)
+{
+    struct model model;
+    dcp_save_chain_options how = {.timeout_seconds = 0.1};
+    dcp_save_options options = {.progress = wait_while_held};
+    dcp_future *first, *second;
+    make_model(&model, 0, 1, 1);
+    must(dcp_save_chain_new(&how, &options.chain));
+    hold(true);
+    must(begin(&model, 1, path_in(state, "a"), &options, &first));
+    must_fail(begin(&model, 2, path_in(state, "b"), &options, &second), DCP_ERR_TIMEOUT,
+              "the save before");
+    assert_null(second);
+    hold(false);
+    must(dcp_future_wait(first, WAIT));
+    fill(&model, 2);
+    must(begin(&model, 2, path_in(state, "b"), &options, &second));
+    dcp_future_free(first);
+    dcp_future_free(second);
+    dcp_save_chain_free(options.chain);
+    must(check(path_in(state, "a"), 1));
+    must(check(path_in(state, "b"), 2));
+    free(model.shard);
+}
+
 /* ---- stagers of the caller's ---- */
 
 struct stager {
@@ -423,6 +449,7 @@ int main(void)
         TEST(overlapped_staging_returns_first),
         TEST(without_a_chain),
         TEST(a_chain_has_one_save_at_a_time),
+        TEST(waiting_for_the_save_before_has_a_deadline),
         TEST(a_stager_of_ones_own),
         TEST(stateful_entries_are_asked_once),
         TEST(plans_are_reused),

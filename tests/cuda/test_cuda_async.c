@@ -361,6 +361,44 @@ static void every_failure_is_told_and_leaves_nothing(void **state)
     }
 }
 
+/* Work before that does not end keeps nobody waiting for ever: not a blocking save or load, nor an
+ * asynchronous save that copies at once, nor whoever waits for a copy behind it. */
+static void a_stream_that_does_not_end_is_told(void **state)
+{
+    static const char story[] = "cuda:1: what the device had to do before did not end within 0.1 s";
+    struct model model;
+    dcp_future *future;
+    const char *path = path_in(state, "c");
+    dcp_save_options options = {.overwrite = DCP_OVERWRITE_REPLACE, .timeout_seconds = 0.2};
+    dcp_load_options loading = {.timeout_seconds = 0.2};
+    model_make(&model);
+    dcp_state *root = tree_of(model.tensors);
+    model_step(&model, 1);
+    must(dcp_save(root, path, &options));
+    set_gate(false);
+    stand_in_stream_run(model.streams[0], pass_gate, NULL);
+    must_fail(dcp_save(root, path, &options), DCP_ERR_TIMEOUT, story);
+    must_fail(dcp_load(root, path, &loading, NULL), DCP_ERR_TIMEOUT, story);
+    for (int kind = DCP_STAGING_BLOCKING; kind <= DCP_STAGING_PINNED; kind++) {
+        options.chain = chain_of((dcp_staging_kind)kind, 0);
+        must_fail(dcp_save_async(root, path, &options, &future), DCP_ERR_TIMEOUT, story);
+        assert_null(future);
+        dcp_save_chain_free(options.chain);
+    }
+    assert_int_equal(stand_in_cuda_host_blocks(), 0);
+    options.chain = chain_of(DCP_STAGING_OVERLAPPED, 0);
+    must(dcp_save_async(root, path, &options, &future));
+    must_fail(dcp_future_wait_staged(future, 0.1), DCP_ERR_TIMEOUT, "");
+    must_fail(dcp_future_wait(future, 0.1), DCP_ERR_TIMEOUT, "");
+    set_gate(true);
+    must(dcp_future_wait(future, -1));
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+    check(&model, path, 1);
+    dcp_state_free(root);
+    model_free(&model);
+}
+
 /* A device that cannot be made current, when something begins or when it is given back. */
 static void nothing_is_left_of_a_device_that_is_lost(void **state)
 {
@@ -381,6 +419,7 @@ int main(void)
         TEST(locked_memory_stays_from_save_to_save),
         TEST(waves_pass_through_little_memory),
         TEST(every_failure_is_told_and_leaves_nothing),
+        TEST(a_stream_that_does_not_end_is_told),
         TEST(nothing_is_left_of_a_device_that_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
