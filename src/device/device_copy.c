@@ -200,48 +200,47 @@ static dcp_status transfer_run(const struct transfer *transfer, bool to_host)
     return status;
 }
 
-dcp_status device_copy_to_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
-                               size_t element_size, const void *memory, const int64_t *strides,
-                               void *host, const int64_t *host_strides)
+/* start: without waiting, where that can be. */
+static dcp_status copy_box(const dcp_device *device, bool to_host, bool start, int32_t ndim,
+                           const int64_t *sizes, size_t element_size, const void *memory,
+                           const int64_t *strides, const void *host, const int64_t *host_strides)
 {
     struct transfer transfer;
     if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
                        host_strides))
         return DCP_OK;
-    return transfer_run(&transfer, true);
+    transfer.start = start && transfer.packed && device_overlaps(device);
+    return transfer_run(&transfer, to_host);
+}
+
+dcp_status device_copy_to_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
+                               size_t element_size, const void *memory, const int64_t *strides,
+                               void *host, const int64_t *host_strides)
+{
+    return copy_box(device, true, false, ndim, sizes, element_size, memory, strides, host,
+                    host_strides);
 }
 
 dcp_status device_start_to_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
                                 size_t element_size, const void *memory, const int64_t *strides,
                                 void *host, const int64_t *host_strides)
 {
-    struct transfer transfer;
-    if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
-                       host_strides))
-        return DCP_OK;
-    transfer.start = transfer.packed && device_overlaps(device);
-    return transfer_run(&transfer, true);
+    return copy_box(device, true, true, ndim, sizes, element_size, memory, strides, host,
+                    host_strides);
 }
 
 dcp_status device_copy_from_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
                                  size_t element_size, const void *host, const int64_t *host_strides,
                                  void *memory, const int64_t *strides)
 {
-    struct transfer transfer;
-    if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
-                       host_strides))
-        return DCP_OK;
-    return transfer_run(&transfer, false);
+    return copy_box(device, false, false, ndim, sizes, element_size, memory, strides, host,
+                    host_strides);
 }
 
 dcp_status device_start_from_host(const dcp_device *device, int32_t ndim, const int64_t *sizes,
                                   size_t element_size, const void *host,
                                   const int64_t *host_strides, void *memory, const int64_t *strides)
 {
-    struct transfer transfer;
-    if (!transfer_plan(&transfer, device, ndim, sizes, element_size, memory, strides, host,
-                       host_strides))
-        return DCP_OK;
-    transfer.start = transfer.packed && device_overlaps(device);
-    return transfer_run(&transfer, false);
+    return copy_box(device, false, true, ndim, sizes, element_size, memory, strides, host,
+                    host_strides);
 }
