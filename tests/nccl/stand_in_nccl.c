@@ -40,6 +40,7 @@ struct ncclComm {
     int rank, device;
     bool aborted, stalls;
     int running;          /* collectives in the stream */
+    long collectives;     /* given so far */
     unsigned long splits; /* that it has asked for */
     const char *failing_name;
     long failing_call;
@@ -168,6 +169,14 @@ void stand_in_nccl_stall(ncclComm_t communicator, bool stalls)
     communicator->stalls = stalls;
 }
 
+long stand_in_nccl_collectives(ncclComm_t communicator)
+{
+    pthread_mutex_lock(&communicator->job->lock);
+    long collectives = communicator->collectives;
+    pthread_mutex_unlock(&communicator->job->lock);
+    return collectives;
+}
+
 static ncclResult_t enter(ncclComm_t communicator, const char *name)
 {
     bool fails = strcmp(name, communicator->failing_name) == 0 && --communicator->failing_call == 0;
@@ -208,6 +217,7 @@ static void run_in(ncclComm_t communicator, cudaStream_t stream, void (*function
 {
     pthread_mutex_lock(&communicator->job->lock);
     communicator->running++;
+    communicator->collectives++;
     pthread_mutex_unlock(&communicator->job->lock);
     stand_in_stream_run(stream, function, argument);
 }

@@ -32,6 +32,9 @@ void stand_in_nccl_linger(ncclComm_t communicator, int times);
  * of it by a split are so from the beginning. */
 void stand_in_nccl_stall(ncclComm_t communicator, bool stalls);
 
+/* Collectives, and groups of sends and receives, that it was given so far. */
+long stand_in_nccl_collectives(ncclComm_t communicator);
+
 /* Of communicators that were made by splits: those that were neither destroyed nor aborted, and how
  * many were aborted so far; and how often an abort hit one that was not. */
 struct stand_in_nccl_figures {
