@@ -228,8 +228,10 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
     return status;
 }
 
+/* A commit that was prepared may never have come, where the group failed. */
 static void forget_plan(struct dcp_saving *saving)
 {
+    save_commit_drop(&saving->coordinator.commit);
     save_planning_end(saving);
     write_results_free(&saving->results);
     write_orders_free(&saving->orders);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -149,6 +150,8 @@ static void a_rank_that_never_waits_fails_the_others(void **state)
     job_play(players, 2, wait_unless_last);
     job_end(players);
     must_fail(dcp_open(path, &checkpoint), DCP_ERR_NOT_FOUND, "");
+    assert_int_not_equal(access(path_in(state, "c/.metadata.tmp"), F_OK), 0);
+    assert_int_not_equal(access(path_in(state, "c/metadata.json.tmp"), F_OK), 0);
 }
 
 static dcp_group *bulk_groups[STAND_IN_RANKS_MAX];
