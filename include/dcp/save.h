@@ -64,8 +64,12 @@ typedef struct dcp_save_chain dcp_save_chain;
  * objects of other values do not matter; objects get room to grow by an eighth before they do.
  *
  * Owned by the caller, one on each rank, passed to one save at a time. It holds no pointers into
- * the state. All ranks of a save pass one or none does. Saves with a planner or a storage writer do
- * not use it: their hooks are called for each save.
+ * the state. All ranks of a save pass one or none does.
+ *
+ * With a planner or a storage writer their hooks are called for each save, and what is compared and
+ * kept is the plan that comes of them on each rank. Saves with one of the hooks create_global_plan,
+ * prepare_global_plan, write_data and finish, and those whose set_up_storage_writer wants no
+ * directory, are planned each time.
  */
 typedef struct dcp_save_plan_cache dcp_save_plan_cache;
 

@@ -10,7 +10,6 @@
 #include "checkpoint/options.h"
 #include "checkpoint/save_limit.h"
 #include "checkpoint/saving.h"
-#include "plan/save_plan.h"
 #include "state/node.h"
 
 static struct dcp_collective call_of(const struct dcp_saving *saving, const char *phase)
@@ -40,57 +39,12 @@ dcp_status saving_plan_local(struct dcp_saving *saving)
     return saving->hooks.any ? save_hooks_plan_local(saving) : save_local_plan(&saving->local);
 }
 
-/* ---- the plan of all ranks ---- */
-
-static dcp_status encode_plan(const struct dcp_saving *saving, struct buffer *message)
-{
-    save_hooks_append(&saving->hooks, message);
-    RETURN_IF_ERROR(plan_view_append_data(&saving->hooks.plan, message));
-    RETURN_IF_ERROR(save_plan_encode(&saving->local.plan, message));
-    return buffer_status(message);
-}
-
-static dcp_status decode_assignment(struct dcp_saving *saving, const struct buffer *assignment)
-{
-    struct reader reader;
-    reader_init(&reader, assignment->data, assignment->size);
-    RETURN_IF_ERROR(plan_view_read_data(&saving->hooks.finished, &reader));
-    return save_assignment_decode(saving, &reader);
-}
-
-/* All ranks' plans to the coordinator's hooks, and everyone's assignment back. */
-static dcp_status plan_with_hooks(struct dcp_saving *saving)
-{
-    struct dcp_collective gathering = call_of(saving, "gathering save plans");
-    struct dcp_collective dealing = call_of(saving, "dealing out save plans");
-    struct group_messages plans = {0};
-    struct buffer message, assignment;
-
-    buffer_init(&message, 0);
-    buffer_init(&assignment, 0);
-    dcp_status status = encode_plan(saving, &message);
-    status = group_gather(saving->options.group, &gathering, saving->options.coordinator, status,
-                          message.data, message.size, &plans);
-    buffer_free(&message);
-    if (saving->coordinates && status == DCP_OK)
-        status = save_hooks_plan_global(saving, &plans);
-    group_messages_free(&plans);
-    status = group_scatter(saving->options.group, &dealing, saving->options.coordinator, status,
-                           saving->coordinator.assignments, &assignment);
-    if (status == DCP_OK) {
-        saving->assigned = true;
-        status = save_hooks_finish_plan(saving, decode_assignment(saving, &assignment));
-    }
-    buffer_free(&assignment);
-    return status;
-}
-
 dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
 {
     dcp_figures *figures = &saving->operation.figures;
     status = save_planning_begin(saving, status);
     if (status == DCP_OK)
-        status = saving->hooks.any ? plan_with_hooks(saving) : save_planning_run(saving);
+        status = save_planning_run(saving);
     figures->items = saving->orders.count;
     figures->bytes_wanted = save_local_bytes(&saving->local, &saving->orders);
     figures->plan_reused = saving->planning.reused;
@@ -289,9 +243,8 @@ static dcp_status end_planning(struct dcp_saving *saving, dcp_state *state, dcp_
         save_session_abandon(&saving->session);
     save_hooks_abandon(saving);
     /* Explaining plans again, but hooks are called once. */
-    return status == DCP_ERR_NO_MEMORY && state && !saving->hooks.any
-               ? save_limit_explain(saving, state)
-               : status;
+    bool explains = saving->options.memory_limit != 0 && state && !saving->hooks.any;
+    return explains && status == DCP_ERR_NO_MEMORY ? save_limit_explain(saving, state) : status;
 }
 
 dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)

@@ -169,8 +169,7 @@ static dcp_status call_hooks(dcp_saving *saving, const struct central *central)
                        "prepare_global_plan");
 }
 
-/* What the metadata gets besides what was planned. */
-static void describe(const dcp_saving *saving, struct metadata *metadata)
+void save_hooks_describe(const dcp_saving *saving, struct metadata *metadata)
 {
     const struct save_hooks *hooks = &saving->hooks;
     metadata->has_paths = !saving->options.unflattened;
@@ -206,7 +205,7 @@ static dcp_status settle(dcp_saving *saving, const struct central *central)
         dealt && orders
             ? save_plan_settle(central->held, dealt, rank_count, &options, orders, metadata)
             : error_no_memory(central->count * sizeof *orders, "orders");
-    describe(saving, metadata);
+    save_hooks_describe(saving, metadata);
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         save_coordinator_count(&saving->coordinator, &orders[rank]);
     if (status == DCP_OK && saving->hooks.session_wanted && !saving->hooks.writer.write_data)

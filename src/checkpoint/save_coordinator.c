@@ -238,10 +238,3 @@ dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
     session->sync = sync;
     return DCP_OK;
 }
-
-dcp_status save_assignment_decode(dcp_saving *saving, struct reader *assignment)
-{
-    RETURN_IF_ERROR(save_session_read(saving, assignment));
-    return write_orders_decode(assignment->data + assignment->position, reader_left(assignment),
-                               &saving->local.plan, &saving->orders);
-}

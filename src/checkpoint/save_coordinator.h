@@ -59,7 +59,4 @@ void save_coordinator_free(struct save_coordinator *coordinator);
  * what the coordinator decided. */
 void save_session_append(const struct save_session *session, struct buffer *out);
 dcp_status save_session_read(dcp_saving *saving, struct reader *reader);
-/* Every rank: the session and the orders. */
-dcp_status save_assignment_decode(dcp_saving *saving, struct reader *assignment);
-
 #endif

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/saving.h"
@@ -124,6 +125,12 @@ void save_hooks_append(const struct save_hooks *hooks, struct buffer *out)
 {
     buffer_append_u64(out, hooks->storage_number);
     buffer_append_u32(out, hooks_present(hooks));
+}
+
+uint64_t save_hooks_kind(const struct save_hooks *hooks)
+{
+    const uint64_t all[] = {hooks->storage_number, hooks_present(hooks)};
+    return hooks->any ? xxh3_64(all, sizeof all) : 0;
 }
 
 dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *reader)

@@ -47,6 +47,8 @@ void save_hooks_free(struct save_hooks *hooks);
 /* Which hooks there are, as a message has it; and whether those of another rank are the same. */
 void save_hooks_append(const struct save_hooks *hooks, struct buffer *out);
 dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *reader);
+/* All that is compared, as a number. */
+uint64_t save_hooks_kind(const struct save_hooks *hooks);
 
 /* Whether what is written comes from hooks, and not from the state as it is. */
 bool save_hooks_resolve(const struct save_hooks *hooks);
@@ -58,6 +60,13 @@ bool save_hooks_own_files(const struct save_hooks *hooks);
 dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state);
 /* The plan that this rank offers, in saving->local as well. */
 dcp_status save_hooks_plan_local(dcp_saving *saving);
+/* From all ranks' plans to the orders. */
+dcp_status save_hooks_plan(dcp_saving *saving);
+/* Whether what comes of that depends on nothing but the plans that ranks offer: the orders and the
+ * metadata can be kept then. */
+bool save_hooks_plan_keeps(const struct save_hooks *hooks);
+/* The same with orders that were kept; status: how this rank came to them. */
+dcp_status save_hooks_plan_again(dcp_saving *saving, dcp_status status);
 /* When the orders have come, or could not be decoded: on all ranks or on none. */
 dcp_status save_hooks_finish_plan(dcp_saving *saving, dcp_status status);
 dcp_status save_hooks_write(dcp_saving *saving);
@@ -67,6 +76,8 @@ void save_hooks_abandon(dcp_saving *saving);
 
 /* From all ranks' plans to assignments, which begin with the data that travels with a plan. */
 dcp_status save_hooks_plan_global(dcp_saving *saving, const struct group_messages *messages);
+/* What the metadata gets besides what was planned. */
+void save_hooks_describe(const dcp_saving *saving, struct metadata *metadata);
 /* Which results to expect of a rank, rank by rank; and where they say that everything lies. */
 dcp_status save_hooks_expect_results(dcp_saving *saving, int rank,
                                      const struct write_orders *orders,

@@ -19,6 +19,7 @@ struct dcp_save_plan_cache {
     int32_t thread_count;
     bool unflattened;
     bool zstd;
+    uint64_t hooks;       /* save_hooks_kind() */
     struct buffer plan;   /* what the rank held, but for the lengths of its objects */
     struct buffer orders; /* what it was to write */
     uint64_t *lengths;    /* of the objects that it writes, in the order of the orders; as the

@@ -65,6 +65,8 @@ static dcp_status adopt_metadata(dcp_saving *saving)
     coordinator->metadata.save_id = saving->session.save_id;
     metadata_init(&cache->metadata);
     saving->planning.lends = true;
+    if (saving->hooks.any)
+        save_hooks_describe(saving, &coordinator->metadata);
     return DCP_OK;
 }
 
@@ -74,7 +76,10 @@ static dcp_status reuse_plan(dcp_saving *saving)
     if (saving->coordinates)
         status = adopt_metadata(saving);
     status = save_lengths_update(saving, saving->planning.lengths_travel, status);
-    RETURN_IF_ERROR(share_session(saving, status));
+    status = share_session(saving, status);
+    if (saving->assigned && saving->hooks.any)
+        status = save_hooks_plan_again(saving, status);
+    RETURN_IF_ERROR(status);
     plan_cache_note_lengths(saving->planning.cache, &saving->local.plan, &saving->orders);
     saving->planning.reused = true;
     return DCP_OK;
@@ -163,20 +168,26 @@ static void keep_outcome(dcp_saving *saving)
     saving->planning.lends =
         plan_cache_keep(cache, id_of(&saving->session), &saving->options, &saving->local.plan,
                         &saving->orders, own->data, own->size) == DCP_OK;
+    cache->hooks = save_hooks_kind(&saving->hooks);
     cache->generation = saving->session.generation;
     cache->content = saving->coordinator.content;
     error_clear();
 }
 
-static dcp_status plan_anew(dcp_saving *saving)
+static dcp_status plan_without_hooks(dcp_saving *saving)
 {
     bool alone, lengths_differ;
+    RETURN_IF_ERROR(
+        save_agree_alone(&saving->options, &saving->local.plan, &alone, &lengths_differ));
+    return alone ? plan_alone(saving, lengths_differ) : plan_gathered(saving);
+}
+
+static dcp_status plan_anew(dcp_saving *saving)
+{
     write_orders_free(&saving->orders);
     if (saving->planning.cache)
         plan_cache_forget(saving->planning.cache);
-    RETURN_IF_ERROR(
-        save_agree_alone(&saving->options, &saving->local.plan, &alone, &lengths_differ));
-    RETURN_IF_ERROR(alone ? plan_alone(saving, lengths_differ) : plan_gathered(saving));
+    RETURN_IF_ERROR(saving->hooks.any ? save_hooks_plan(saving) : plan_without_hooks(saving));
     if (saving->planning.cache)
         keep_outcome(saving);
     return DCP_OK;
@@ -197,9 +208,10 @@ dcp_status save_planning_begin(dcp_saving *saving, dcp_status status)
     const dcp_save_options *options = &saving->options;
     bool grown = false;
     buffer_init(&planning->own, 0);
-    if (!saving->hooks.any && !saving->imagined)
+    if (!saving->imagined && (!saving->hooks.any || save_hooks_plan_keeps(&saving->hooks)))
         planning->cache = options->plan_cache;
-    if (planning->cache && status == DCP_OK)
+    if (planning->cache && planning->cache->hooks == save_hooks_kind(&saving->hooks) &&
+        status == DCP_OK)
         status = plan_cache_look(planning->cache, options, &saving->local.plan, &planning->id,
                                  &saving->orders, &grown);
     return save_planning_forget(planning, save_agree(saving, grown, status));
@@ -214,8 +226,11 @@ dcp_status save_planning_run(dcp_saving *saving)
 void save_planning_end(dcp_saving *saving)
 {
     if (saving->planning.lends && saving->coordinates) {
-        saving->planning.cache->metadata = saving->coordinator.metadata;
-        saving->planning.cache->metadata.save_id = "";
+        struct metadata *metadata = &saving->planning.cache->metadata;
+        *metadata = saving->coordinator.metadata;
+        metadata->save_id = "";
+        metadata->checkpoint_id = NULL;
+        metadata->planner_data = NULL;
         metadata_init(&saving->coordinator.metadata);
     }
     buffer_free(&saving->planning.own);

@@ -25,7 +25,7 @@ struct save_planning {
 
 /* Every rank; status: how it came so far. Compares what all must be given alike. */
 dcp_status save_planning_begin(dcp_saving *saving, dcp_status status);
-/* Without hooks: fills in the session, the orders, and at the coordinator the metadata. */
+/* Fills in the session, the orders, and at the coordinator the metadata. */
 dcp_status save_planning_run(dcp_saving *saving);
 /* Of a failure that may have left metadata half changed, or what ranks know of each other's objects
  * different: nothing is kept. Returns the status, which may be DCP_OK. */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ranks.h"
+#include "checkpoint/reuse_hooks.h"
 #include "fault/failing_allocator.h"
 #include "group/group.h"
 
@@ -33,6 +34,7 @@ struct scene {    /* NOLINT(clang-analyzer-optin.performance.Padding): in the or
     bool swapped_cache; /* the odd rank takes the cache of another chain */
     bool fails;         /* the path is a file */
     bool compressed;
+    enum reuse_hooks hooks;
     dcp_replicas replicas;
     dcp_file_layout files;
     int32_t threads;
@@ -170,6 +172,7 @@ static void check(const struct scene *scene, const char *path)
     }
     dcp_state_free(root);
     check_whole(path);
+    check_planner_data(scene->hooks, scene->values, path);
 }
 
 static void together(struct rank *self)
@@ -199,11 +202,13 @@ static dcp_status save_scene(struct rank *self, const struct scene *scene, size_
     const struct chain *chain = self->context;
     char path[1100];
     dcp_figures figures = {.size_of = sizeof figures};
+    struct hooking hooking;
     float *memory = malloc((ROWS_MAX * COLUMNS + REPLICA) * sizeof *memory);
     if (memory == NULL)
         return DCP_ERR_NO_MEMORY;
     snprintf(path, sizeof path, "%s/%s%d", chain->directory, scene->fails ? "file" : "c",
              scene->same_path ? (int)number - 1 : (int)number);
+    hooking_init(&hooking, scene->hooks, scene->values, self->rank == scene->coordinator);
     bool odd = self->rank == scene->odd_rank;
     if (odd && scene->fresh_cache) {
         dcp_save_plan_cache_free(caches[0]);
@@ -222,6 +227,7 @@ static dcp_status save_scene(struct rank *self, const struct scene *scene, size_
         .timeout_seconds = 30,
         .plan_cache = caches[odd && scene->swapped_cache],
     };
+    hooking_set_options(&hooking, &options);
     dcp_state *root = build(scene, self->rank, memory);
     dcp_status status = chain->shortage != 0 && number == 1
                             ? save_short_of_memory(self, root, path, &options, chain->shortage)
@@ -232,6 +238,8 @@ static dcp_status save_scene(struct rank *self, const struct scene *scene, size_
         return status == DCP_OK ? dcp_error_set(DCP_ERR_STATE, "saved to a file") : DCP_OK;
     if (status != DCP_OK)
         return status;
+    if (!hooking_was_called(&hooking))
+        return dcp_error_set(DCP_ERR_STATE, "save %zu: no data went through its hook", number);
     if (figures.plan_reused != scene->reused)
         return dcp_error_set(DCP_ERR_STATE, "save %zu: %s", number,
                              figures.plan_reused ? "reused a plan" : "planned again");
@@ -365,6 +373,9 @@ static void memory_may_run_out_anywhere(void **state)
         {{.values = 1, .meshed = true},
          {.values = 2, .meshed = true, .rows = 3},
          {.values = 3, .meshed = true, .rows = 3, .reused = true}},
+        {{.values = 1, .hooks = LOCAL_HOOKS},
+         {.values = 2, .hooks = LOCAL_HOOKS, .step = 300, .reused = true},
+         {.values = 3, .hooks = LOCAL_HOOKS, .reused = true}},
 #if DCP_HAVE_ZSTD
         {{.values = 1, .compressed = true},
          {.values = 2, .compressed = true, .step = 300, .reused = true},
@@ -414,6 +425,31 @@ static void compressed_saves_reuse_as_well(void **state)
 }
 #endif
 
+/* Hooks are called each time; the plan of all ranks is kept if none of them takes part in it. */
+static void plans_by_hooks_are_reused(void **state)
+{
+    for (int hooks = DATA_HOOKS; hooks <= RESULT_HOOKS; hooks++) {
+        bool kept = hooks != GLOBAL_HOOKS && hooks != RESULT_HOOKS;
+        RUN({.values = 1, .hooks = hooks}, {.values = 2, .hooks = hooks, .reused = kept},
+            {.values = 3, .hooks = hooks, .step = 3000, .reused = kept},
+            {.values = 4, .hooks = hooks, .rows = 2},
+            {.values = 5, .hooks = hooks, .rows = 2, .same_path = true, .reused = kept});
+        for (int rank = 0; rank < RANKS; rank++)
+            RUN({.values = 1, .hooks = hooks},
+                {.values = 2, .hooks = hooks, .odd_rank = rank, .note = 44, .reused = kept},
+                {.values = 3, .hooks = hooks, .odd_rank = rank, .note = 3000},
+                {.values = 4, .hooks = hooks, .odd_rank = rank, .extra = true});
+    }
+    RUN({.values = 1}, {.values = 2, .hooks = DATA_HOOKS},
+        {.values = 3, .hooks = DATA_HOOKS, .reused = true}, {.values = 4, .hooks = LOCAL_HOOKS},
+        {.values = 5, .hooks = WRITER_HOOKS}, {.values = 6}, {.values = 7, .reused = true});
+#if DCP_HAVE_ZSTD
+    RUN({.values = 1, .hooks = LOCAL_HOOKS, .compressed = true},
+        {.values = 2, .hooks = LOCAL_HOOKS, .compressed = true, .reused = true},
+        {.values = 3, .hooks = LOCAL_HOOKS, .compressed = true, .note = 45, .reused = true});
+#endif
+}
+
 /* One process, no group. */
 static void one_process_reuses_as_well(void **state)
 {
@@ -454,6 +490,7 @@ int main(void)
 #if DCP_HAVE_ZSTD
         directory_test(compressed_saves_reuse_as_well),
 #endif
+        directory_test(plans_by_hooks_are_reused),
         directory_test(one_process_reuses_as_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
