@@ -73,7 +73,7 @@ static dcp_status share_within_limit(struct load *load, const struct load_sharin
     struct load_plan *rest = &load->planning.rest;
     dcp_status status = load_share_agree(sharing, DCP_OK, NULL, share, rest);
     if (status == DCP_OK && share->run_count != 0)
-        status = load_limit_fit_sharing(&load->limit, &load->operation, sharing);
+        status = load_limit_fit_sharing(&load->limit, &load->operation, sharing, share);
     status = agree(load, "reading for each other within the memory limit", status);
     if (status != DCP_ERR_NO_MEMORY)
         return status;

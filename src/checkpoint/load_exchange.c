@@ -12,6 +12,10 @@
 
 enum { ROUNDS_PER_AGREEMENT = 8, ALIGNMENT = 16 };
 
+/* Buffers through which a window goes where it belongs, four of them on the way to a device, and
+ * what surrounds blocks. */
+#define PLACING_MEMORY (4 * ((uint64_t)2 << 20) + ((uint64_t)64 << 10))
+
 /* What a rank sends in a round. */
 struct passage {
     struct share_cursor start;
@@ -159,26 +163,37 @@ static dcp_status run_rounds(struct rounds *rounds)
     return agree(rounds, mine);
 }
 
-/* Ranks that this one gets something from. */
-static size_t count_senders(const struct rounds *rounds)
+/* Bytes of windows that this rank gets in a round: one of each rank that it gets something from. */
+static size_t received_size(const struct load_exchange *exchange)
 {
-    const struct load_share *share = rounds->share;
+    const struct load_share *share = exchange->share;
+    uint32_t own = (uint32_t)dcp_group_rank(exchange->group);
     size_t count = 0;
     for (uint32_t rank = 0; rank < share->rank_count; rank++) {
-        uint32_t at = rank == rounds->rank ? (uint32_t)share->run_count : share->first[rank];
+        uint32_t at = rank == own ? (uint32_t)share->run_count : share->first[rank];
         while (at < share->run_count &&
-               !load_share_wants(share, share->atoms[share->runs[at].atom].set, rounds->rank))
+               !load_share_wants(share, share->atoms[share->runs[at].atom].set, own))
             at = share->next[at];
         count += at < share->run_count;
     }
-    return count;
+    return count * share->window;
+}
+
+uint64_t load_exchange_memory(const struct load_exchange *exchange)
+{
+    const struct rounds *rounds;
+    uint64_t for_each = sizeof *rounds->passages + sizeof *rounds->sizes + sizeof *rounds->places +
+                        sizeof *rounds->to + sizeof *rounds->from;
+    return exchange->share->rank_count * for_each + received_size(exchange) +
+           group_multicast_scratch(exchange->group, exchange->share->window) +
+           load_places_memory(exchange) + load_lots_memory(exchange) + PLACING_MEMORY;
 }
 
 static dcp_status prepare(struct rounds *rounds)
 {
     const struct load_share *share = rounds->share;
     size_t ranks = share->rank_count;
-    size_t received = count_senders(rounds) * share->window;
+    size_t received = received_size(rounds->exchange);
     size_t scratch = group_multicast_scratch(rounds->exchange->group, share->window);
     rounds->passages = memory_allocate_zeroed(ranks, sizeof *rounds->passages);
     rounds->sizes = memory_allocate_zeroed(ranks, sizeof *rounds->sizes);

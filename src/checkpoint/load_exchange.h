@@ -9,9 +9,10 @@
 #include "plan/load_plan.h"
 #include "plan/load_share.h"
 
-/* Memory that a rank takes at most for bytes on their way: three lots that are read ahead, what it
- * receives at once, and a window of others' that it throws away where the group has no all_to_all.
- * Together less than the 32 MiB that dcp_load_options::reading promises. */
+/* Memory that a rank takes for bytes on their way: three lots that are read ahead, what it receives
+ * at once, and a window of others' that it throws away where the group has no all_to_all. Together
+ * less than the 32 MiB that dcp_load_options::reading promises, as long as it receives from no more
+ * than some 30,000 ranks, of each of which it takes at least one small window. */
 #define EXCHANGE_LOT_BYTES     ((size_t)4 << 20)
 #define EXCHANGE_LOTS          3
 #define EXCHANGE_RECEIVE_BYTES ((size_t)8 << 20)
@@ -48,9 +49,14 @@ struct load_exchange {
 dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mine, uint64_t *moved,
                              uint64_t *received);
 
+/* Memory that this takes on this rank at a time at most, beside what reading runs does; of tensors.
+ */
+uint64_t load_exchange_memory(const struct load_exchange *exchange);
+
 /* What this rank has to send, window after window, which a thread of its own reads ahead. */
 struct load_lots;
 
+uint64_t load_lots_memory(const struct load_exchange *exchange);
 dcp_status load_lots_open(const struct load_exchange *exchange, struct load_lots **lots);
 /* The next window's bytes, size of them, which stay until the next call. After a failure *bytes is
  * some memory of that size all the same. */
@@ -61,6 +67,7 @@ void load_lots_close(struct load_lots *lots);
 /* What comes, put where it belongs. */
 struct load_places;
 
+uint64_t load_places_memory(const struct load_exchange *exchange);
 dcp_status load_places_open(const struct load_exchange *exchange, struct load_places **places);
 /* A segment of a window: its elements. */
 dcp_status load_places_put(struct load_places *places, const struct share_segment *segment,

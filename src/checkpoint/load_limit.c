@@ -8,8 +8,6 @@
 
 /* Messages between reading and the end of a load. */
 #define SMALL_THINGS ((uint64_t)64 << 10)
-/* What load_sharing.h promises, and four buffers for putting windows where they belong. */
-#define SHARING_MEMORY (((uint64_t)32 << 20) + 4 * ((uint64_t)2 << 20))
 
 dcp_status load_limit_look(struct load_limit *limit, const struct load_sharing *sharing)
 {
@@ -67,10 +65,11 @@ void load_limit_fit(struct load_limit *limit, const struct operation *operation,
 }
 
 dcp_status load_limit_fit_sharing(struct load_limit *limit, const struct operation *operation,
-                                  const struct load_sharing *sharing)
+                                  const struct load_sharing *sharing,
+                                  const struct load_share *share)
 {
     const struct shard_read_how least = shard_read_how_least();
-    uint64_t taken = held_memory(operation, sharing->reader) + SHARING_MEMORY;
+    uint64_t taken = held_memory(operation, sharing->reader) + load_share_memory(sharing, share);
     uint64_t smallest = taken + shard_read_needs_memory(&limit->needs, &least);
     if (smallest > sharing->options->memory_limit)
         return error_no_memory((size_t)smallest, "reading for other ranks");

@@ -27,10 +27,11 @@ dcp_status load_limit_check(struct load_limit *limit, const dcp_load_options *op
 /* Chooses how to read within the limit, which is large enough, and has the reader do so. */
 void load_limit_fit(struct load_limit *limit, const struct operation *operation,
                     const struct load_sharing *sharing);
-/* The same when ranks have agreed to read for each other, which takes some, too; DCP_ERR_NO_MEMORY
- * if that is too much. */
+/* The same when ranks have agreed to read for each other, which takes some, too, and more the more
+ * ranks there are; DCP_ERR_NO_MEMORY if that is too much: then each had better read for itself. */
 dcp_status load_limit_fit_sharing(struct load_limit *limit, const struct operation *operation,
-                                  const struct load_sharing *sharing);
+                                  const struct load_sharing *sharing,
+                                  const struct load_share *share);
 /* Collective; every rank brings its status. smallest: that of the rank that needs most. */
 dcp_status load_limit_share(const dcp_load_options *options, dcp_status status, uint64_t mine,
                             uint64_t *smallest);

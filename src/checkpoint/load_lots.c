@@ -172,12 +172,31 @@ static uint64_t stream_bytes(const struct load_lots *lots)
     return total;
 }
 
-static dcp_status allocate(struct load_lots *lots, uint64_t total)
+/* How many lots there are of which size. */
+static struct load_lots choose_lots(const struct load_exchange *exchange)
 {
-    lots->lot_size = total < EXCHANGE_LOT_BYTES ? align((size_t)total) : EXCHANGE_LOT_BYTES;
-    if (lots->lot_size < lots->share->window)
-        lots->lot_size = lots->share->window;
-    lots->lot_count = total <= lots->lot_size ? 1 : EXCHANGE_LOTS;
+    const struct load_share *share = exchange->share;
+    struct load_lots lots = {
+        .exchange = exchange,
+        .share = share,
+        .cursor = share_cursor_start(share, (uint32_t)dcp_group_rank(exchange->group)),
+    };
+    uint64_t total = stream_bytes(&lots);
+    lots.lot_size = total < EXCHANGE_LOT_BYTES ? align((size_t)total) : EXCHANGE_LOT_BYTES;
+    if (lots.lot_size < share->window)
+        lots.lot_size = share->window;
+    lots.lot_count = total <= lots.lot_size ? 1 : EXCHANGE_LOTS;
+    return lots;
+}
+
+uint64_t load_lots_memory(const struct load_exchange *exchange)
+{
+    struct load_lots lots = choose_lots(exchange);
+    return sizeof lots + (uint64_t)lots.lot_count * lots.lot_size + THREAD_STACK_SIZE;
+}
+
+static dcp_status allocate(struct load_lots *lots)
+{
     for (size_t i = 0; i < lots->lot_count; i++) {
         lots->lots[i] = memory_allocate_zeroed(1, lots->lot_size);
         if (!lots->lots[i])
@@ -188,18 +207,14 @@ static dcp_status allocate(struct load_lots *lots, uint64_t total)
 
 dcp_status load_lots_open(const struct load_exchange *exchange, struct load_lots **lots)
 {
-    const struct load_share *share = exchange->share;
-    uint32_t rank = (uint32_t)dcp_group_rank(exchange->group);
     struct load_lots *made = *lots = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "what is read for other ranks");
-    made->exchange = exchange;
-    made->share = share;
-    made->cursor = share_cursor_start(share, rank);
+    *made = choose_lots(exchange);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, NULL);
-    dcp_status status = allocate(made, stream_bytes(made));
-    if (status == DCP_OK && made->cursor.run < share->run_count)
+    dcp_status status = allocate(made);
+    if (status == DCP_OK && made->cursor.run < made->share->run_count)
         made->threaded = thread_start(&made->thread, fill_ahead, made) == 0;
     return status;
 }

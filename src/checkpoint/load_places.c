@@ -27,6 +27,13 @@ static int compare_items(const void *left, const void *right, void *context)
     return a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
+uint64_t load_places_memory(const struct load_exchange *exchange)
+{
+    const struct load_places *places;
+    return sizeof *places + exchange->plan->count * sizeof *places->items +
+           exchange->share->rank_count * sizeof *places->beginnings;
+}
+
 dcp_status load_places_open(const struct load_exchange *exchange, struct load_places **places)
 {
     const struct load_plan *plan = exchange->plan;

@@ -91,22 +91,35 @@ static dcp_status read_elements(void *context, const struct share_run *run, int6
     return DCP_OK;
 }
 
-dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
-                              uint64_t *moved, uint64_t *received)
+static struct load_exchange exchange_of_tensors(struct stored_runs *runs)
 {
-    struct stored_runs runs = {.sharing = sharing, .share = share};
-    const struct load_exchange exchange = {
+    const struct load_sharing *sharing = runs->sharing;
+    return (struct load_exchange){
         .group = sharing->options->group,
         .call = {"sharing what was read", sharing->options->timeout_seconds},
         .metadata = sharing->metadata,
-        .share = share,
+        .share = runs->share,
         .flat = sharing->flat,
         .plan = sharing->plan,
         .progress = sharing->progress,
         .read = read_elements,
         .end = end_piece,
-        .read_context = &runs,
+        .read_context = runs,
     };
+}
+
+uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share)
+{
+    struct stored_runs runs = {.sharing = sharing, .share = share};
+    const struct load_exchange exchange = exchange_of_tensors(&runs);
+    return load_exchange_memory(&exchange) + load_sums_memory(sharing, share);
+}
+
+dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
+                              uint64_t *moved, uint64_t *received)
+{
+    struct stored_runs runs = {.sharing = sharing, .share = share};
+    const struct load_exchange exchange = exchange_of_tensors(&runs);
     if (share->run_count == 0)
         return DCP_OK;
     dcp_status status = load_sums_init(&runs.sums, sharing, share);

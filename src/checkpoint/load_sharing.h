@@ -36,7 +36,9 @@ dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
  * both grow. */
 dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
                               uint64_t *moved, uint64_t *received);
-/* The same of objects, without changing the tree. Every rank brings its status. */
+/* Memory that this takes on this rank at a time at most, beside what reading pieces does. */
+uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share);
+/* As load_share_tensors(), of objects, without changing the tree. Every rank brings its status. */
 dcp_status load_share_objects(const struct load_sharing *sharing, const struct load_share *share,
                               dcp_status mine, struct loaded_objects *objects, uint64_t *received);
 

@@ -29,6 +29,20 @@ dcp_status load_sums_init(struct load_sums *sums, const struct load_sharing *sha
     return sums->mine ? DCP_OK : error_no_memory(sums->count * sizeof *sums->mine, "checksums");
 }
 
+uint64_t load_sums_memory(const struct load_sharing *sharing, const struct load_share *share)
+{
+    const struct load_sums sums = {.sharing = sharing, .share = share};
+    uint64_t count = 0;
+    for (size_t at = 0; at < share->run_count; at++)
+        count += load_sums_expect(&sums, &share->runs[at]);
+    if (count == 0)
+        return 0;
+    /* A buffer grows to twice what is in it. */
+    return count * (sizeof *sums.mine + 2 * SUM_SIZE) +
+           share->run_count * sizeof(struct shard_part_sum) + count * SUM_SIZE +
+           share->rank_count * sizeof(size_t);
+}
+
 void load_sums_free(struct load_sums *sums)
 {
     memory_release(sums->mine);

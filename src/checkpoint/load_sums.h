@@ -18,6 +18,8 @@ struct load_sums {
 /* Free in either case. */
 dcp_status load_sums_init(struct load_sums *sums, const struct load_sharing *sharing,
                           const struct load_share *share);
+/* Memory that it takes at most, up to the end of load_sums_compare(). */
+uint64_t load_sums_memory(const struct load_sharing *sharing, const struct load_share *share);
 void load_sums_free(struct load_sums *sums);
 /* Whether a run is such a part. */
 bool load_sums_expect(const struct load_sums *sums, const struct share_run *run);

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What reading for other ranks takes of memory is known before it begins, for any number of ranks:
+ * each rank that sends takes a window at the receiver. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "checkpoint/load_exchange.h"
+#include "checkpoint/load_limit.h"
+#include "storage/shard_file.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* A tensor of so many MiB that all ranks want, one MiB and more of it from each. */
+struct wanted {
+    struct metadata metadata;
+    struct metadata_entry entry;
+    struct metadata_piece piece;
+    int64_t start, size;
+    struct share_want want;
+    struct share_wants wants;
+    struct load_share share;
+};
+
+static void want(struct wanted *wanted, uint32_t rank_count)
+{
+    const struct share_rules rules = {.verification = DCP_VERIFY_NONE,
+                                      .cut_size = MIB,
+                                      .receive_bytes = EXCHANGE_RECEIVE_BYTES,
+                                      .largest_window = EXCHANGE_LOT_BYTES};
+    uint32_t *class_of = calloc(rank_count, sizeof *class_of);
+    *wanted = (struct wanted){.size = (int64_t)(rank_count * MIB)};
+    wanted->piece = (struct metadata_piece){
+        .offsets = &wanted->start, .sizes = &wanted->size, .length = rank_count * MIB};
+    wanted->entry = (struct metadata_entry){.name = "t",
+                                            .is_tensor = true,
+                                            .dtype = DCP_U8,
+                                            .ndim = 1,
+                                            .global_shape = &wanted->size,
+                                            .pieces = &wanted->piece,
+                                            .piece_count = 1};
+    wanted->metadata.entries = &wanted->entry;
+    wanted->metadata.count = 1;
+    wanted->want = (struct share_want){.region = {1, &wanted->start, &wanted->size}};
+    wanted->wants.wants = &wanted->want;
+    wanted->wants.count = 1;
+    assert_non_null(class_of);
+    assert_int_equal(load_share_make(&wanted->metadata, &wanted->wants, 1, class_of, rank_count,
+                                     &rules, &wanted->share),
+                     DCP_OK);
+    free(class_of);
+}
+
+static void more_ranks_take_more(void **state)
+{
+    static const struct {
+        uint32_t ranks;
+        uint64_t least, most; /* MiB */
+    } cases[] = {{2, 8, 24}, {64, 16, 32}, {4096, 16, 32}, {150000, 45, 70}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct wanted wanted;
+        struct operation operation;
+        struct load_limit limit = {.needs.requests = 0};
+        struct load_plan plan = {.count = 0};
+        struct shard_reader reader = {.newest = NULL};
+        dcp_load_options options = {.memory_limit = 1, .verification = DCP_VERIFY_NONE};
+        const struct load_sharing sharing = {
+            .options = &options, .metadata = &wanted.metadata, .plan = &plan, .reader = &reader};
+        want(&wanted, cases[i].ranks);
+        uint64_t memory = load_share_memory(&sharing, &wanted.share);
+        assert_in_range(memory, cases[i].least * MIB, cases[i].most * MIB);
+        options.memory_limit = memory;
+        assert_int_equal(operation_start(&operation, NULL, NULL, 0), DCP_OK);
+        assert_int_equal(load_limit_fit_sharing(&limit, &operation, &sharing, &wanted.share),
+                         DCP_ERR_NO_MEMORY);
+        operation_finish(&operation, NULL);
+        load_share_free(&wanted.share);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(more_ranks_take_more)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
