@@ -236,8 +236,10 @@ dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mi
     };
     if (exchange->share->run_count == 0)
         return mine;
-    dcp_status status = agree(&rounds, mine == DCP_OK ? prepare(&rounds) : mine);
-    if (status == DCP_OK)
+    if (mine == DCP_OK)
+        mine = prepare(&rounds);
+    dcp_status status = agree(&rounds, mine);
+    if (status == DCP_OK && mine == DCP_OK)
         status = run_rounds(&rounds);
     *moved += rounds.put ? load_places_moved(rounds.put) : 0;
     *received += rounds.received_bytes;
