@@ -281,8 +281,10 @@ typedef enum dcp_difference {
 /** One line of a report; borrowed from it. */
 typedef struct dcp_report_line {
     dcp_difference difference;
-    const char *name;   /**< flattened name; of what is unused, the pattern or rule's `wanted` */
-    const char *detail; /**< in words: "float32 -> bfloat16"; "" if the name says it all */
+    const char *name; /**< flattened name; of what is unused, the pattern or rule's `wanted` */
+    /** In words: "float32 -> bfloat16", "stored [12], wanted [13] on rank 2 and 5 more"; "" if the
+     * name says it all. */
+    const char *detail;
     const char *stored_name; /**< what was looked for: other than the name if a rule renamed it */
 } dcp_report_line;
 

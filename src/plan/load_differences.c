@@ -146,29 +146,43 @@ static bool is_unexpected(struct load_differences *merged, const struct metadata
                                                merged->used + names->rules.count);
 }
 
+/* A line, and the rank that it comes from. */
+struct gathered_line {
+    struct load_difference line;
+    int rank;
+};
+
+static int compare_gathered(const void *left, const void *right)
+{
+    const struct gathered_line *a = left, *b = right;
+    int order = compare_lines(&a->line, &b->line);
+    return order != 0 ? order : (a->rank > b->rank) - (a->rank < b->rank);
+}
+
 /* All ranks' lines and one for each unexpected entry, sorted; count_all: how many. */
-static struct load_difference *gather_lines(const struct load_differences *ranks, int rank_count,
-                                            const struct metadata *metadata,
-                                            const struct load_names *names,
-                                            struct load_differences *merged, size_t *count_all)
+static struct gathered_line *gather_lines(const struct load_differences *ranks, int rank_count,
+                                          const struct metadata *metadata,
+                                          const struct load_names *names,
+                                          struct load_differences *merged, size_t *count_all)
 {
     size_t capacity = metadata->count, count = 0;
     for (int rank = 0; rank < rank_count; rank++)
         capacity += ranks[rank].count;
-    struct load_difference *lines = memory_allocate_array(capacity, sizeof *lines);
+    struct gathered_line *lines = memory_allocate_array(capacity, sizeof *lines);
     if (lines == NULL) {
         error_no_memory(capacity * sizeof *lines, "differences of all ranks");
         return NULL;
     }
     for (int rank = 0; rank < rank_count; rank++)
         for (size_t i = 0; i < ranks[rank].count; i++)
-            lines[count++] = ranks[rank].lines[i];
+            lines[count++] = (struct gathered_line){ranks[rank].lines[i], rank};
     for (size_t i = 0; i < metadata->count; i++)
         if (is_unexpected(merged, metadata, names, i)) {
             const char *name = metadata->entries[i].name;
-            lines[count++] = (struct load_difference){DCP_DIFFERENCE_UNEXPECTED, name, "", name};
+            lines[count++].line =
+                (struct load_difference){DCP_DIFFERENCE_UNEXPECTED, name, "", name};
         }
-    qsort(lines, count, sizeof *lines, compare_lines);
+    qsort(lines, count, sizeof *lines, compare_gathered);
     *count_all = count;
     return lines;
 }
@@ -182,6 +196,28 @@ static dcp_status copy_line(struct load_differences *merged, const struct load_d
     return differences_set_stored(merged, line->stored_name, strlen(line->stored_name));
 }
 
+/* One line for those of several ranks that are alike. What only some ranks have wrong says which
+ * ones. */
+static dcp_status add_merged(struct load_differences *merged, const struct gathered_line *lines,
+                             size_t alike, int rank_count)
+{
+    struct load_difference line = lines->line;
+    struct buffer detail;
+    if (line.difference != DCP_DIFFERENCE_MISMATCHED || alike >= (size_t)rank_count)
+        return copy_line(merged, &line);
+    buffer_init(&detail, 0);
+    buffer_append_format(&detail, "%s on rank %d", line.detail, lines->rank);
+    if (alike > 1)
+        buffer_append_format(&detail, " and %zu more", alike - 1);
+    buffer_append_u8(&detail, 0);
+    dcp_status status = buffer_status(&detail);
+    line.detail = (const char *)detail.data;
+    if (status == DCP_OK)
+        status = copy_line(merged, &line);
+    buffer_free(&detail);
+    return status;
+}
+
 dcp_status load_differences_merge(const struct load_differences *ranks, int rank_count,
                                   const struct metadata *metadata, const struct load_names *names,
                                   struct load_differences *merged)
@@ -189,17 +225,19 @@ dcp_status load_differences_merge(const struct load_differences *ranks, int rank
     RETURN_IF_ERROR(differences_init(merged, metadata->count, load_names_count(names)));
     RETURN_IF_ERROR(unite_marks(ranks, rank_count, merged));
     size_t count = 0;
-    struct load_difference *lines =
-        gather_lines(ranks, rank_count, metadata, names, merged, &count);
+    struct gathered_line *lines = gather_lines(ranks, rank_count, metadata, names, merged, &count);
     dcp_status status = lines != NULL ? DCP_OK : DCP_ERR_NO_MEMORY;
-    for (size_t i = 0; i < count && status == DCP_OK; i++)
-        if (i == 0 || compare_lines(&lines[i - 1], &lines[i]) != 0)
-            status = copy_line(merged, &lines[i]);
+    for (size_t i = 0, next; i < count && status == DCP_OK; i = next) {
+        next = i + 1;
+        while (next < count && compare_lines(&lines[i].line, &lines[next].line) == 0)
+            next++;
+        status = add_merged(merged, &lines[i], next - i, rank_count);
+    }
     memory_release(lines);
     size_t named = merged->count;
     if (status == DCP_OK)
         status = load_names_add_unused(names, merged);
     if (merged->count - named > 1)
-        qsort(merged->lines + named, merged->count - named, sizeof *lines, compare_lines);
+        qsort(merged->lines + named, merged->count - named, sizeof *merged->lines, compare_lines);
     return status;
 }

@@ -34,12 +34,14 @@ enum oddity {
     ODD_ABSENT
 };
 
-/* How a save would be planned if no rank were odd. */
+/* How a save would go if no rank were odd. */
 enum way {
     WAY_TREE,    /* plans are gathered along a tree */
     WAY_AT_ONCE, /* the group's ranks cannot send to each other */
     WAY_ALONE,   /* tensors say how all ranks hold them */
     WAY_REUSED,  /* as the save before */
+    WAY_HOOKED,  /* by planners of the caller's */
+    WAY_BEHIND,  /* asynchronously */
     WAYS
 };
 
@@ -109,6 +111,17 @@ static dcp_status save_before(struct rank *self, dcp_save_plan_cache *cache, flo
     return status;
 }
 
+static dcp_status save_behind(dcp_state *state, const char *path, const dcp_save_options *options)
+{
+    dcp_future *future;
+    dcp_status status = dcp_save_async(state, path, options, &future);
+    if (status != DCP_OK)
+        return status;
+    status = dcp_future_wait(future, -1);
+    dcp_future_free(future);
+    return status;
+}
+
 static dcp_status trial_body(struct rank *self)
 {
     const struct trial *trial = self->context;
@@ -119,6 +132,8 @@ static dcp_status trial_body(struct rank *self)
     dcp_save_options save = {.group = self->group, .timeout_seconds = 20};
     dcp_load_options load = {.group = self->group, .timeout_seconds = 20};
     const char *path = self->path;
+    const dcp_save_planner save_planner = {.size_of = sizeof save_planner};
+    const dcp_load_planner load_planner = {.size_of = sizeof load_planner};
     dcp_save_plan_cache *cache = NULL;
 
     if (trial->oddity == ODD_ABSENT)
@@ -137,6 +152,10 @@ static dcp_status trial_body(struct rank *self)
         save.replicas = DCP_REPLICAS_LOWEST;
     if (trial->way == WAY_AT_ONCE)
         self->group->operations.all_to_all = NULL;
+    if (trial->way == WAY_HOOKED) {
+        save.planner = &save_planner;
+        load.planner = &load_planner;
+    }
     if (trial->way == WAY_REUSED || oddity == ODD_CACHE)
         must(dcp_save_plan_cache_new(&cache));
     save.plan_cache = cache;
@@ -146,7 +165,9 @@ static dcp_status trial_body(struct rank *self)
     build(root, self, oddity, trial->way == WAY_ALONE, data);
     if (status == DCP_OK && oddity != ODD_ABSENT) {
         dcp_state *given = oddity == ODD_NO_STATE ? NULL : root;
-        status = trial->loads ? dcp_load(given, path, &load, NULL) : dcp_save(given, path, &save);
+        status = trial->loads               ? dcp_load(given, path, &load, NULL)
+                 : trial->way == WAY_BEHIND ? save_behind(given, path, &save)
+                                            : dcp_save(given, path, &save);
     }
     dcp_state_free(root);
     dcp_save_plan_cache_free(cache);
@@ -200,6 +221,12 @@ static void test_save(void **state)
     expect_save(path, WAY_TREE, ODD_CACHE, DCP_ERR_ARGUMENT, "plan_cache is ");
 }
 
+static void expect_load(const char *path, enum way way, enum oddity oddity, dcp_status expected,
+                        const char *text)
+{
+    expect_all(path, (struct trial){.oddity = oddity, .way = way, .loads = true}, expected, text);
+}
+
 static void test_load(void **state)
 {
     const char *path = path_in(state, "c");
@@ -209,17 +236,18 @@ static void test_load(void **state)
     for (int r = 0; r < 3; r++)
         if (ranks[r].status != DCP_OK)
             fail_msg("rank %d: %s", r, ranks[r].message);
-    expect_all(path, (struct trial){.oddity = ODD_NO_STATE, .loads = true}, DCP_ERR_ARGUMENT,
-               "NULL");
-    expect_all(path, (struct trial){.oddity = ODD_OTHER_SHAPE, .loads = true}, DCP_ERR_SHAPE,
-               "[13]");
-    expect_all(path, (struct trial){.oddity = ODD_OTHER_DTYPE, .loads = true}, DCP_ERR_DTYPE,
-               "int32");
-    expect_all(path, (struct trial){.oddity = ODD_OTHER_KIND, .loads = true}, DCP_ERR_KIND, "w");
-    expect_all(path, (struct trial){.oddity = ODD_BAD_OPTION, .loads = true}, DCP_ERR_ARGUMENT,
-               "verification");
-    expect_all(path, (struct trial){.oddity = ODD_STATEFUL, .loads = true}, DCP_ERR_CALLBACK,
-               "no state today");
+    for (int hooked = 0; hooked < 2; hooked++) {
+        enum way way = hooked ? WAY_HOOKED : WAY_TREE;
+        expect_load(path, way, ODD_NO_STATE, DCP_ERR_ARGUMENT, "NULL");
+        expect_load(path, way, ODD_OTHER_SHAPE, DCP_ERR_SHAPE,
+                    "\"w\" (stored [12], wanted [13] on rank ");
+        expect_load(path, way, ODD_OTHER_DTYPE, DCP_ERR_DTYPE,
+                    "\"w\" (stored float32, wanted int32 on rank ");
+        expect_load(path, way, ODD_OTHER_KIND, DCP_ERR_KIND,
+                    "\"w\" (stored a tensor, wanted an object on rank ");
+        expect_load(path, way, ODD_BAD_OPTION, DCP_ERR_ARGUMENT, "verification");
+        expect_load(path, way, ODD_STATEFUL, DCP_ERR_CALLBACK, "no state today");
+    }
 }
 
 /* One rank never comes: everyone else gives up within the deadline and names it, and no checkpoint

@@ -154,8 +154,8 @@ static void lines_are_united_and_sorted(void **state)
         {DCP_DIFFERENCE_MISSING, "z", "", "z"},
         {DCP_DIFFERENCE_UNEXPECTED, "n3", "", "n3"},
         {DCP_DIFFERENCE_CONVERTED, "n4", "float32 -> bfloat16", "n4"},
-        {DCP_DIFFERENCE_MISMATCHED, "n5", "stored int8, wanted bool", "n5"},
-        {DCP_DIFFERENCE_MISMATCHED, "n7", "stored [1], wanted [2]", "n7"},
+        {DCP_DIFFERENCE_MISMATCHED, "n5", "stored int8, wanted bool on rank 1", "n5"},
+        {DCP_DIFFERENCE_MISMATCHED, "n7", "stored [1], wanted [2] on rank 1", "n7"},
     };
     struct load_differences ranks[2], merged;
     struct metadata metadata;
@@ -178,6 +178,33 @@ static void lines_are_united_and_sorted(void **state)
                         "rank 0 sees a checkpoint of 12 names, the coordinator of 11");
     load_differences_free(&merged);
     free_ranks(ranks);
+    metadata_free(&metadata);
+}
+
+/* Two of three ranks want one thing, all of them another one. */
+static void mismatches_name_their_ranks(void **state)
+{
+    (void)state;
+    struct load_differences ranks[3], merged;
+    struct metadata metadata;
+    make_metadata(&metadata, names, NAMES);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(differences_init(&ranks[rank], NAMES, 0), DCP_OK);
+        assert_int_equal(differences_add_mismatch(&ranks[rank], DCP_ERR_SHAPE, "n1", "everywhere"),
+                         DCP_OK);
+        if (rank != 1)
+            assert_int_equal(
+                differences_add_mismatch(&ranks[rank], DCP_ERR_SHAPE, "n2", "somewhere"), DCP_OK);
+        for (size_t i = 0; i < NAMES; i++)
+            differences_want(&ranks[rank], i);
+    }
+    assert_int_equal(load_differences_merge(ranks, 3, &metadata, NULL, &merged), DCP_OK);
+    assert_int_equal(merged.count, 2);
+    assert_string_equal(merged.lines[0].detail, "everywhere");
+    assert_string_equal(merged.lines[1].detail, "somewhere on rank 0 and 1 more");
+    load_differences_free(&merged);
+    for (int rank = 0; rank < 3; rank++)
+        load_differences_free(&ranks[rank]);
     metadata_free(&metadata);
 }
 
@@ -287,6 +314,7 @@ int main(void)
         cmocka_unit_test(differences_survive_the_journey),
         cmocka_unit_test(lies_are_refused),
         cmocka_unit_test(lines_are_united_and_sorted),
+        cmocka_unit_test(mismatches_name_their_ranks),
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(strictness_decides),
         cmocka_unit_test(stories_are_short),
