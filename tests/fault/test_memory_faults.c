@@ -12,6 +12,9 @@
 #include "fault/io_ways.h"
 #include "fault/versions.h"
 
+/* Of the matrix of six rows: half a megabyte. */
+#define LARGE_COLUMNS 20000
+
 static void expect(dcp_status status, bool reached, long n, const char *what)
 {
     if (status == DCP_OK || status == DCP_ERR_NO_MEMORY)
@@ -84,6 +87,11 @@ static void test_compressed(void **state)
     loop_over_saves(false);
     loop_over_saves(true);
     loop_over_loads(false);
+    /* What is decompressed as it is read. */
+    version_widen(LARGE_COLUMNS);
+    loop_over_loads(false);
+    loop_over_loads(true);
+    version_widen(0);
     version_compress(false);
 }
 

@@ -28,6 +28,8 @@ static const struct simulated_fault ways[] = {
 #define LARGE_WAY_COUNT (WAY_COUNT - 1)
 /* A matrix of 4 MiB and a bit. */
 #define LARGE_COLUMNS 175000
+/* Half a megabyte of it. */
+#define COMPRESSED_COLUMNS 20000
 /* Of writing: chosen, and directly by a ring. The others differ below what is looked at here. */
 #define FEW_WAYS 2
 
@@ -334,6 +336,24 @@ static void test_large_load(void **state)
     simulated_free(fs);
 }
 
+/* Decompressed as it is read. */
+static void test_compressed_load(void **state)
+{
+    (void)state;
+    if (!DCP_HAVE_ZSTD)
+        skip();
+    version_widen(COMPRESSED_COLUMNS);
+    version_save_by(DCP_IO_AUTO);
+    version_load_by(DCP_IO_AUTO);
+    version_compress(true);
+    struct simulated_file_system *fs = disk_with(1);
+    version_compress(false);
+    loop_over_loads(fs, 1, WAY_COUNT);
+    loop_over_loads(fs, 3, 1);
+    version_widen(0);
+    simulated_free(fs);
+}
+
 /* Somebody else changes the disk meanwhile: an error, or what was there before; afterwards as if it
  * had never been. Returns whether the fault was reached. */
 static bool load_with_intruder(const struct simulated_file_system *before, int size,
@@ -464,6 +484,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_load_of_what_shrinks_or_vanishes),
         cmocka_unit_test(test_save_into_what_vanishes),
         cmocka_unit_test(test_compressed_save),
+        cmocka_unit_test(test_compressed_load),
         cmocka_unit_test(test_asynchronous_save),
         cmocka_unit_test(test_hooked_save),
         cmocka_unit_test(test_save_into_own_files),
