@@ -81,7 +81,7 @@ static dcp_status look_at_compressed(struct shard_reader *reader, struct shard_f
     checked_source_close(&checked);
     RETURN_IF_ERROR(status);
     if (stored_item_is_whole(request->entry, piece))
-        *memory += piece->length + STORED_ITEM_WHOLE + 1;
+        *memory += piece->length + 2 * STORED_ITEM_WHOLE;
     else
         *memory += source;
     needs->passing = needs->passing || !stored_item_is_whole(request->entry, piece);

@@ -19,9 +19,10 @@
 
 #define CHECK_SIZE ((size_t)1 << 20)
 
-/* What a container adds to the data of a tensor, at most; and what an object may grow to when it is
- * decompressed: some, and so much of its stored size. */
-#define CONTAINER_SIZE ((uint64_t)64 << 10)
+/* What a container adds to the data of a tensor, at most, with records as far apart as PyTorch can
+ * be told to put them; and what an object may grow to when it is decompressed: some, and so much of
+ * its stored size. */
+#define CONTAINER_SIZE ((uint64_t)1 << 20)
 #define OBJECT_SIZE    ((uint64_t)64 << 20)
 #define OBJECT_EXPANDS 64
 
@@ -82,7 +83,9 @@ static uint64_t decompressed_limit(const struct metadata_entry *entry,
 /* Objects are parsed in any order, and small tensors are not worth a way of their own. */
 bool stored_item_is_whole(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
-    return !entry->is_tensor || decompressed_limit(entry, piece) <= STORED_ITEM_WHOLE;
+    uint64_t bytes;
+    return !entry->is_tensor || !shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) ||
+           bytes <= STORED_ITEM_WHOLE;
 }
 
 /* Compressed input that is read at a time: more where it goes around the page cache, or comes from

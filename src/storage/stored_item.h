@@ -6,8 +6,8 @@
 #include "storage/checked_source.h"
 #include "storage/decompressed_source.h"
 
-/* Compressed tensors whose streams are no larger are decompressed at once. */
-#define STORED_ITEM_WHOLE ((uint64_t)256 << 10)
+/* Compressed tensors of no more bytes are decompressed at once. */
+#define STORED_ITEM_WHOLE ((uint64_t)192 << 10)
 /* Compressed input that is read at a time where it is to go around the page cache. */
 #define STORED_ITEM_DIRECT_INPUT ((size_t)4 << 20)
 

@@ -2,7 +2,7 @@
 /* Loads what save_compressed_with_torch.py has saved within a limit of memory far below its chunks,
  * reads it through a handle, and verifies it.
  *
- *     load_compressed DIRECTORY
+ *     load_compressed CHECKPOINT...
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -93,20 +93,24 @@ static void read_rows(dcp_checkpoint *checkpoint, const struct box *box)
     }
 }
 
-int main(int argc, char **argv)
+static void look_at(const char *path)
 {
     dcp_checkpoint *checkpoint;
     uint64_t faults = 1;
-    if (argc != 2)
-        return 2;
     for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++)
-        load(argv[1], &boxes[i]);
-    if (dcp_open(argv[1], &checkpoint) != DCP_OK)
-        give_up(argv[1]);
+        load(path, &boxes[i]);
+    if (dcp_open(path, &checkpoint) != DCP_OK)
+        give_up(path);
     for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++)
         read_rows(checkpoint, &boxes[i]);
     dcp_close(checkpoint);
-    if (dcp_verify(argv[1], NULL, NULL, &faults) != DCP_OK || faults != 0)
+    if (dcp_verify(path, NULL, NULL, &faults) != DCP_OK || faults != 0)
         give_up("verification");
-    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        look_at(argv[i]);
+    return argc > 1 ? 0 : 2;
 }
