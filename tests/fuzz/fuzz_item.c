@@ -37,15 +37,31 @@ static void open_tensor(const void *stream, size_t size)
     arena_free(&arena);
 }
 
+/* What the beginning says before the end is known stays inside of the beginning. */
+static void foresee_tensor(const void *beginning, size_t size)
+{
+    struct arena arena;
+    struct tensor_view view;
+    bool known = false;
+    arena_init(&arena, 0);
+    if (item_foresee_tensor(beginning, size, &arena, &view, &known) == DCP_OK && known &&
+        (view.data_offset > size || view.deflated || view.has_crc ||
+         view.data_length != view.storage_bytes))
+        abort();
+    arena_free(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     void *bytes = NULL;
     size_t decompressed = 0;
     open_tensor(data, size);
+    foresee_tensor(data, size);
     if (item_decompress(data, size, DECOMPRESSED_MAX, &bytes, &decompressed) == DCP_OK) {
         if (decompressed > DECOMPRESSED_MAX)
             abort();
         open_tensor(bytes, decompressed);
+        foresee_tensor(bytes, decompressed);
     }
     memory_release(bytes);
     return 0;
