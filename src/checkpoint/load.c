@@ -210,6 +210,16 @@ static struct loading_parts parts_of(struct load *load)
     };
 }
 
+/* A rank that has failed to find the verdict goes on with its own failure, and hears the others' in
+ * the next exchange. The verdict is told as every rank finds it, without a rank's name. */
+static dcp_status pass_verdict(struct load *load, dcp_status verdict)
+{
+    struct error_story story;
+    error_save(&story);
+    dcp_status heard = fill(load, verdict);
+    return heard == verdict ? error_restore(&story) : heard;
+}
+
 static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
                       dcp_load_report **report)
 {
@@ -225,9 +235,8 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     dcp_status reported = report ? load_report_new(&planning->all, report) : DCP_OK;
     status = load_differences_judge(&planning->all, load->options.strictness,
                                     &planning->stored.metadata);
-    /* A verdict is the same on every rank and needs no agreement; a lack of memory does. */
     if (status != DCP_OK && status != DCP_ERR_NO_MEMORY)
-        return status;
+        return pass_verdict(load, status);
     if (load->coordinates && !load->imagined)
         load_differences_log(&planning->all, load->options.strictness, &planning->stored.metadata,
                              load->path ? load->path : "");

@@ -44,6 +44,8 @@ static dcp_status look(struct load_planning *planning, const struct load_origin 
     RETURN_IF_ERROR(
         load_flatten(origin->options, &planning->stored.metadata, state, &planning->flat));
     RETURN_IF_ERROR(load_plan_cache_look(cache, origin->options, &planning->flat, &holds));
+    if (holds)
+        RETURN_IF_ERROR(flatten_check_destinations(&planning->flat));
     find_circumstances(planning, origin, loading);
     record[AT_KNOWN] = 1;
     record[AT_DEALT] = cache->dealt && !planning->stored.moved &&
@@ -154,10 +156,8 @@ dcp_status load_planning_run(struct load_planning *planning, const struct load_o
     status = load_open(origin, status, loading, &planning->stored);
     if (planning->stored.by_changes) {
         RETURN_IF_ERROR(agree_to_reuse(planning, origin, loading, state, status, &lost));
-        if (planning->reused) {
-            *decoded = flatten_check_destinations(&planning->flat);
+        if (planning->reused)
             return DCP_OK;
-        }
         if (lost)
             status = load_open_whole(origin, loading, &planning->stored);
     }

@@ -118,10 +118,16 @@ static dcp_status compare_with_plain(struct rank *self, const struct reuse_scene
         return dcp_error_set(DCP_ERR_STATE, "reused a plan without a cache");
     if (status != scene->fails)
         return status != DCP_OK ? status : dcp_error_set(DCP_ERR_STATE, "succeeded");
-    if (strcmp(outcome->message, plain.message) != 0)
+    const struct chain *chain = self->context;
+    /* A rank that had no memory to find out hears of the verdict from another one. */
+    const char *message = outcome->message;
+    if (strncmp(message, "rank 0: ", 8) == 0)
+        message += 8;
+    if (strcmp(message, plain.message) != 0)
         return dcp_error_set(DCP_ERR_STATE, "\"%s\", without a cache \"%s\"", outcome->message,
                              plain.message);
-    if (strcmp(outcome->report, plain.report) != 0)
+    bool unreported = chain->shortage != 0 && scene->fails != DCP_OK && outcome->report[0] == '\0';
+    if (!unreported && strcmp(outcome->report, plain.report) != 0)
         return dcp_error_set(DCP_ERR_STATE, "reported \"%s\", without a cache \"%s\"",
                              outcome->report, plain.report);
     return DCP_OK;
@@ -345,10 +351,9 @@ static dcp_status shortage_body(struct rank *self)
         if (i == 1 && status == DCP_ERR_NO_MEMORY) {
             failed = status;
             snprintf(message, sizeof message, "%s", dcp_error_message());
-        } else if (status != DCP_ERR_STATE) {
+        } else if (status != DCP_ERR_STATE || (!strstr(dcp_error_message(), "planned again") &&
+                                               !strstr(dcp_error_message(), "reused a plan"))) {
             must(status); /* whether it was planned anew depends on where memory ran out */
-        } else if (strstr(dcp_error_message(), "planned again") == NULL) {
-            must(status);
         }
     }
     dcp_load_plan_cache_free(caches[0]);
@@ -370,7 +375,7 @@ static dcp_status store_all(struct rank *self)
 /* All ranks end alike, and the next loads are right, whatever was forgotten. */
 static void memory_may_run_out_anywhere(void **state)
 {
-    static const struct reuse_scene scenes[4][3] = {
+    static const struct reuse_scene scenes[][3] = {
         {{.values = 1},
          {.values = 1, .again = true, .reused = true},
          {.values = 3, .reused = true}},
@@ -378,8 +383,15 @@ static void memory_may_run_out_anywhere(void **state)
         {{.values = 1}, {.values = 2, .rows = 3}, {.values = 3, .rows = 3, .reused = true}},
         {{.values = 1, .reading = DCP_READING_COOPERATIVE},
          {.values = 2, .reading = DCP_READING_COOPERATIVE, .takes_less = true},
-         {.values = 3, .reading = DCP_READING_COOPERATIVE, .takes_less = true, .reused = true}}};
-    for (int way = 0; way < 4; way++) {
+         {.values = 3, .reading = DCP_READING_COOPERATIVE, .takes_less = true, .reused = true}},
+        {{.values = 1},
+         {.values = 2, .odd_rank = 1, .wants_more = true, .fails = DCP_ERR_MISSING_KEY},
+         {.values = 3}},
+        {{.values = 1, .wants_more = true, .strictness = DCP_STRICT_PARTIAL},
+         {.values = 2, .wants_more = true, .fails = DCP_ERR_MISSING_KEY, .reused = true},
+         {.values = 3}},
+    };
+    for (size_t way = 0; way < sizeof scenes / sizeof *scenes; way++) {
         struct chain chain = {scenes[way], 3, chain_directory(state), 0};
         ranks_must(SCENE_RANKS, chain.directory, store_all, &chain);
         for (chain.shortage = 1;; chain.shortage += 1 + chain.shortage / 40) {

@@ -443,6 +443,50 @@ static dcp_status arguments_body(struct rank *self)
     return status;
 }
 
+/* A tree whose tensor may overlap itself in memory. */
+static dcp_state *fold(float *memory, bool folded)
+{
+    dcp_state *root = dcp_state_new();
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 2, .global_shape = {4, 4}, .data = memory};
+    tensor.strided = folded;
+    tensor.strides[0] = tensor.strides[1] = 1;
+    dcp_state_tensor(root, "t", &tensor);
+    must(dcp_state_status(root));
+    return root;
+}
+
+/* What one rank finds wrong with its memory, all hear before a verdict on names. */
+static dcp_status folded_body(struct rank *self)
+{
+    float memory[16] = {0};
+    dcp_load_plan_cache *cache;
+    must(dcp_load_plan_cache_new(&cache));
+    dcp_state *root = fold(memory, false);
+    must(dcp_save(root, self->path, &(dcp_save_options){.group = self->group}));
+    dcp_state_free(root);
+    for (int i = 0; i < 3; i++) {
+        dcp_load_options options = {.group = self->group,
+                                    .plan_cache = cache,
+                                    .strictness = i == 1 ? DCP_STRICT_MISSING : DCP_STRICT_PARTIAL,
+                                    .timeout_seconds = 30};
+        root = fold(memory, i == 1 && self->rank == 1);
+        dcp_state_int(root, "more", 1);
+        dcp_status status = dcp_load(root, self->path, &options, NULL);
+        if (i == 1)
+            must_fail(status, DCP_ERR_ARGUMENT, "overlaps itself in memory");
+        else
+            must(status);
+        dcp_state_free(root);
+    }
+    dcp_load_plan_cache_free(cache);
+    return DCP_OK;
+}
+
+static void destinations_are_checked_each_time(void **state)
+{
+    ranks_must(2, path_in(state, "c"), folded_body, NULL);
+}
+
 static void arguments_are_checked(void **state)
 {
     ranks_must(2, path_in(state, "c"), arguments_body, NULL);
@@ -464,6 +508,7 @@ int main(void)
         directory_test(damaged_metadata_is_an_error_and_forgotten),
         cmocka_unit_test(every_file_operation_can_fail),
         directory_test(every_allocation_can_fail),
+        directory_test(destinations_are_checked_each_time),
         directory_test(arguments_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
