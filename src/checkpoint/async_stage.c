@@ -49,7 +49,12 @@ static void make_sources(dcp_future *future, struct staging_source *sources, siz
     }
 }
 
-/* Before copies that someone waits for. */
+/* Whether dcp_save_async() itself waits for copies. */
+static bool copies_at_once(const dcp_save_chain_options *options)
+{
+    return options->staging != DCP_STAGING_OVERLAPPED || options->detect_changes;
+}
+
 static dcp_status await_devices(dcp_future *future)
 {
     const struct dcp_saving *saving = &future->saving;
@@ -67,7 +72,7 @@ dcp_status future_stage(dcp_future *future)
     future->order_count = order_count;
     if (!sources || !future->staged.sources || !future->digests)
         status = error_no_memory(order_count * sizeof *sources, "staging");
-    if (status == DCP_OK && future->chain->options.staging != DCP_STAGING_OVERLAPPED)
+    if (status == DCP_OK && copies_at_once(&future->chain->options))
         status = await_devices(future);
     if (status == DCP_OK)
         make_sources(future, sources, &count);

@@ -379,8 +379,10 @@ static void a_stream_that_does_not_end_is_told(void **state)
     stand_in_stream_run(model.streams[0], pass_gate, NULL);
     must_fail(dcp_save(root, path, &options), DCP_ERR_TIMEOUT, story);
     must_fail(dcp_load(root, path, &loading, NULL), DCP_ERR_TIMEOUT, story);
-    for (int kind = DCP_STAGING_BLOCKING; kind <= DCP_STAGING_PINNED; kind++) {
-        options.chain = chain_of((dcp_staging_kind)kind, 0);
+    for (int kind = DCP_STAGING_BLOCKING; kind <= DCP_STAGING_OVERLAPPED; kind++) {
+        dcp_save_chain_options how = {.staging = (dcp_staging_kind)kind, .log_failures = true};
+        how.detect_changes = kind == DCP_STAGING_OVERLAPPED; /* which copies at once as well */
+        must(dcp_save_chain_new(&how, &options.chain));
         must_fail(dcp_save_async(root, path, &options, &future), DCP_ERR_TIMEOUT, story);
         assert_null(future);
         dcp_save_chain_free(options.chain);
