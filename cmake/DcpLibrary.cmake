@@ -28,7 +28,7 @@ function(dcp_library name)
     add_custom_command(OUTPUT ${object}
         COMMAND ${CMAKE_C_COMPILER} -r -nostdlib ${lto_off} -o ${object} ${objects}
         COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${object}
-        DEPENDS ${objects} COMMAND_EXPAND_LISTS VERBATIM COMMENT "Joining lib${name}.a into one object")
+        DEPENDS ${LIBRARY_PARTS} COMMAND_EXPAND_LISTS VERBATIM COMMENT "Joining lib${name}.a into one object")
     add_library(${name}_static STATIC ${object})
     set_target_properties(${name}_static PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE C)
     if(LIBRARY_USES)
@@ -48,7 +48,7 @@ endfunction()
 # dcp_objects(NAME SOURCES ... LINKS target...): the objects of a library that stands on public headers alone.
 function(dcp_objects name)
     cmake_parse_arguments(OBJECTS "" "" "SOURCES;LINKS" ${ARGN})
-    add_library(${name} OBJECT ${OBJECTS_SOURCES})
+    add_library(${name} STATIC ${OBJECTS_SOURCES})
     set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(${name} PRIVATE dcp_settings ${OBJECTS_LINKS})
