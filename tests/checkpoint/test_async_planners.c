@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -214,6 +215,181 @@ static void planners_see_copies(void **state)
     free(model.shard);
 }
 
+/* ---- hooks that fail ---- */
+
+/* The hook that fails, on one rank. */
+enum point {
+    AT_META,
+    AT_SET_UP,
+    AT_SET_UP_WRITER,
+    AT_LOCAL_PLAN,
+    AT_PREPARE_LOCAL,
+    AT_GLOBAL_PLAN,
+    AT_PREPARE_GLOBAL,
+    AT_FINISH_PLAN,
+    AT_RESOLVE, /* from here on in the background */
+    AT_WRITE,
+    AT_FINISH,
+    POINTS
+};
+
+struct failing {
+    enum point point;
+    int failing_rank;
+    int rank;
+};
+
+static dcp_status pass(const void *context, enum point point)
+{
+    const struct failing *failing = context;
+    return failing->point == point && failing->rank == failing->failing_rank
+               ? dcp_error_set(DCP_ERR_DEVICE, "it hails")
+               : DCP_OK;
+}
+
+static dcp_status meta(void *context, dcp_storage_meta *meta)
+{
+    (void)meta;
+    return pass(context, AT_META);
+}
+
+static dcp_status set_up(void *context, dcp_saving *saving, dcp_state *state,
+                         const dcp_storage_meta *storage_meta, bool is_coordinator)
+{
+    (void)storage_meta, (void)is_coordinator;
+    dcp_status status = pass(context, AT_SET_UP);
+    return status == DCP_OK ? dcp_default_set_up_planner(saving, state) : status;
+}
+
+static dcp_status set_up_writer(void *context, dcp_saving *saving, bool is_coordinator)
+{
+    (void)is_coordinator;
+    dcp_status status = pass(context, AT_SET_UP_WRITER);
+    return status == DCP_OK ? dcp_default_set_up_storage_writer(saving) : status;
+}
+
+static dcp_status create_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    dcp_status status = pass(context, AT_LOCAL_PLAN);
+    return status == DCP_OK ? dcp_default_create_local_plan(saving, plan) : status;
+}
+
+static dcp_status prepare_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    (void)saving, (void)plan;
+    return pass(context, AT_PREPARE_LOCAL);
+}
+
+static dcp_status create_global(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                                int plan_count)
+{
+    dcp_status status = pass(context, AT_GLOBAL_PLAN);
+    return status == DCP_OK ? dcp_default_create_global_plan(saving, plans, plan_count) : status;
+}
+
+static dcp_status prepare_global(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                                 int plan_count)
+{
+    (void)saving, (void)plans, (void)plan_count;
+    return pass(context, AT_PREPARE_GLOBAL);
+}
+
+static dcp_status finish_plan(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+{
+    (void)saving, (void)plan;
+    return pass(context, AT_FINISH_PLAN);
+}
+
+static dcp_status resolve(void *context, dcp_saving *saving, const dcp_write_item *item,
+                          dcp_write_data *data)
+{
+    dcp_status status = item->is_tensor ? pass(context, AT_RESOLVE) : DCP_OK;
+    return status == DCP_OK ? dcp_default_resolve_data(saving, item, data) : status;
+}
+
+static dcp_status write_data(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+{
+    (void)plan;
+    dcp_status status = pass(context, AT_WRITE);
+    return status == DCP_OK ? dcp_default_write_data(saving) : status;
+}
+
+static dcp_status finish(void *context, dcp_saving *saving, const dcp_checkpoint *metadata,
+                         const dcp_write_result *results, size_t result_count)
+{
+    (void)metadata, (void)results, (void)result_count;
+    dcp_status status = pass(context, AT_FINISH);
+    return status == DCP_OK ? dcp_default_finish(saving) : status;
+}
+
+/* What fails while planning is the call's failure, and not the future's. */
+static dcp_status save_failing(struct rank *self)
+{
+    struct failing mine = *(const struct failing *)self->context;
+    const dcp_save_planner planner = {sizeof planner, &mine,   set_up, create_plan, create_global,
+                                      finish_plan,    resolve, NULL,   NULL};
+    const dcp_storage_writer writer = {.size_of = sizeof writer,
+                                       .context = &mine,
+                                       .storage_meta = meta,
+                                       .set_up_storage_writer = set_up_writer,
+                                       .prepare_local_plan = prepare_plan,
+                                       .prepare_global_plan = prepare_global,
+                                       .write_data = write_data,
+                                       .finish = finish};
+    const dcp_save_options options = {
+        .group = self->group, .planner = &planner, .storage_writer = &writer};
+    struct model model;
+    dcp_future *future;
+    mine.rank = self->rank;
+    make_model(&model, self->rank, self->size, 1);
+    dcp_status status = begin(&model, 1, self->path, &options, &future);
+    if (status == DCP_OK) {
+        bool background = mine.point >= AT_RESOLVE;
+        status = dcp_future_wait(future, WAIT);
+        if (!background && status != DCP_OK)
+            status = dcp_error_set(DCP_ERR_INTERNAL, "the failure came late");
+        dcp_future_free(future);
+    }
+    free(model.shard);
+    return status;
+}
+
+static void a_hook_that_fails_is_everyones_failure(void **state)
+{
+    static const char *const names[POINTS] = {"storage_meta",
+                                              "set_up_planner",
+                                              "set_up_storage_writer",
+                                              "create_local_plan",
+                                              "prepare_local_plan",
+                                              "create_global_plan",
+                                              "prepare_global_plan",
+                                              "finish_plan",
+                                              "resolve_data",
+                                              "write_data",
+                                              "finish"};
+    const char *path = path_in(state, "a");
+    for (int point = 0; point < POINTS; point++) {
+        bool central = point == AT_GLOBAL_PLAN || point == AT_PREPARE_GLOBAL || point == AT_FINISH;
+        struct failing failing = {.point = (enum point)point, .failing_rank = central ? 0 : 1};
+        struct rank ranks[RANKS_MAX];
+        char rank[16], story[64];
+        snprintf(rank, sizeof rank, "rank %d: ", failing.failing_rank);
+        snprintf(story, sizeof story, "hook %s: it hails", names[point]);
+        ranks_run(ranks, 3, path, save_failing, &failing);
+        for (int r = 0; r < 3; r++) {
+            if (ranks[r].status != DCP_ERR_DEVICE || !strstr(ranks[r].message, story) ||
+                strncmp(ranks[r].message, rank, strlen(rank)) != 0)
+                fail_msg("%s: rank %d: %d, %s", names[point], r, (int)ranks[r].status,
+                         ranks[r].message);
+            assert_string_equal(ranks[r].message, ranks[0].message);
+        }
+        assert_int_not_equal(access(path, F_OK), 0);
+    }
+    struct failing none = {.point = POINTS};
+    ranks_must(3, path, save_failing, &none);
+    must(check(path, 1));
+}
+
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, directory_setup, directory_teardown)
 
@@ -224,6 +400,7 @@ int main(void)
         TEST(planners_may_save_another_state),
         TEST(planners_are_set_up_with_what_stagers_made),
         TEST(planners_that_take_no_state_are_refused),
+        TEST(a_hook_that_fails_is_everyones_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

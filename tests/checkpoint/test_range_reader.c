@@ -172,6 +172,32 @@ static void what_all_ranks_want_is_asked_for_once(void **state)
     assert_in_range(bytes, ROWS * COLUMNS * 4, ROWS * COLUMNS * 4 * 1.02);
 }
 
+/* A load that knows its plan from the one before reads the same ranges. */
+static void plans_are_kept_from_load_to_load(void **state)
+{
+    struct range_reader reader;
+    dcp_load_plan_cache *cache;
+    unsigned long before = 0;
+    must(dcp_load_plan_cache_new(&cache));
+    range_reader_init(&reader, path_in(state, "rows"));
+    for (int n = 0; n < 3; n++) {
+        dcp_figures figures = {.size_of = sizeof figures};
+        const dcp_load_options options = {
+            .storage_reader = &reader.table, .plan_cache = cache, .figures = &figures};
+        struct rows rows;
+        rows_make(&rows, 1, 3, false);
+        must(dcp_load(rows.root, "store://rows", &options, NULL));
+        must(rows_check(&rows));
+        assert_int_equal(figures.plan_reused, n > 0);
+        if (n > 0)
+            assert_int_equal(figures.bytes_read, before);
+        before = figures.bytes_read;
+        rows_free(&rows);
+    }
+    range_reader_free(&reader);
+    dcp_load_plan_cache_free(cache);
+}
+
 /* ---- everything that a directory may hold ---- */
 
 static dcp_status load_scene(struct rank *self, struct range_reader *reader,
@@ -438,6 +464,7 @@ int main(void)
         cmocka_unit_test(another_division_reads_what_it_needs),
         cmocka_unit_test(threads_read_at_the_same_time),
         cmocka_unit_test(what_all_ranks_want_is_asked_for_once),
+        cmocka_unit_test(plans_are_kept_from_load_to_load),
         cmocka_unit_test(files_of_pytorch_are_read_by_ranges),
         cmocka_unit_test(members_of_a_union_are_read_by_ranges),
         cmocka_unit_test(what_a_store_does_wrong_reaches_every_rank),
