@@ -215,6 +215,21 @@ static dcp_status load_scene(struct rank *self, struct range_reader *reader,
     return status;
 }
 
+/* A reader that is passed needs no id. */
+static void loads_without_an_id(void **state)
+{
+    struct range_reader reader;
+    const struct rank alone = {.size = 1};
+    struct scene scene;
+    range_reader_init(&reader, path_in(state, "c"));
+    const dcp_load_options options = {.storage_reader = &reader.table};
+    scene_init(&scene, &alone, false);
+    must(dcp_load(scene.root, NULL, &options, NULL));
+    must(scene_check(&scene));
+    scene_free(&scene);
+    range_reader_free(&reader);
+}
+
 static void load_both(const char *path, const dcp_load_options *how)
 {
     struct range_reader reader;
@@ -465,6 +480,7 @@ int main(void)
         cmocka_unit_test(threads_read_at_the_same_time),
         cmocka_unit_test(what_all_ranks_want_is_asked_for_once),
         cmocka_unit_test(plans_are_kept_from_load_to_load),
+        cmocka_unit_test(loads_without_an_id),
         cmocka_unit_test(files_of_pytorch_are_read_by_ranges),
         cmocka_unit_test(members_of_a_union_are_read_by_ranges),
         cmocka_unit_test(what_a_store_does_wrong_reaches_every_rank),
