@@ -344,6 +344,73 @@ static void damage_is_everyones_and_changes_nothing(void **state)
     }
 }
 
+/* Checkpoints of one structure in which what is stored last has another length. */
+enum { CHAIN = 4 };
+
+static const size_t note_lengths[CHAIN] = {40, 900, 900, 7};
+
+static void save_note(const char *path, size_t number)
+{
+    char note[1000];
+    dcp_state *root = dcp_state_new();
+    memset(note, 'a' + (int)number, note_lengths[number]);
+    dcp_state_int(root, "a", 1);
+    dcp_state_int(root, "b", 2);
+    dcp_state_text(root, "note", note, note_lengths[number]);
+    must(dcp_save(root, path, NULL));
+    dcp_state_free(root);
+}
+
+static dcp_status load_note(struct rank *self, const char *path, size_t number,
+                            dcp_load_plan_cache *cache)
+{
+    dcp_figures figures = {.size_of = sizeof figures};
+    const dcp_load_options options = {.group = self->group,
+                                      .timeout_seconds = 30,
+                                      .reading = DCP_READING_COOPERATIVE,
+                                      .figures = &figures,
+                                      .plan_cache = cache};
+    const char *note = NULL;
+    size_t length = 0;
+    dcp_state *root = dcp_state_new();
+    dcp_state_int(root, "a", 0);
+    dcp_state_string(root, "note", "");
+    dcp_status status = dcp_load(root, path, &options, NULL);
+    if (status == DCP_OK)
+        status = dcp_state_as_text(dcp_state_get(root, "note"), &note, &length);
+    if (status == DCP_OK &&
+        (length != note_lengths[number] || note[length - 1] != 'a' + (int)number))
+        status = dcp_error_set(DCP_ERR_INTERNAL, "load %zu is wrong", number);
+    if (status == DCP_OK && figures.plan_reused != (number > 0))
+        status = dcp_error_set(DCP_ERR_INTERNAL, "load %zu planned otherwise", number);
+    dcp_state_free(root);
+    return status;
+}
+
+static dcp_status load_notes(struct rank *self)
+{
+    dcp_load_plan_cache *cache;
+    must(dcp_load_plan_cache_new(&cache));
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; i < CHAIN && status == DCP_OK; i++) {
+        char path[1024];
+        snprintf(path, sizeof path, "%s%zu", self->path, i);
+        status = load_note(self, path, i, cache);
+    }
+    dcp_load_plan_cache_free(cache);
+    return status;
+}
+
+static void lengths_are_those_of_the_checkpoint(void **state)
+{
+    for (size_t i = 0; i < CHAIN; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "c%zu", i);
+        save_note(path_in(state, name), i);
+    }
+    ranks_must(3, path_in(state, "c"), load_notes, NULL);
+}
+
 #define directory_test(test)                                                                       \
     cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 
@@ -355,6 +422,7 @@ int main(void)
         directory_test(compressed_objects_are_read_once),
         directory_test(the_way_is_chosen_by_cost),
         directory_test(limited_memory_is_kept),
+        directory_test(lengths_are_those_of_the_checkpoint),
         directory_test(damage_is_everyones_and_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include "format/item.h"
 #include "group/collective.h"
 #include "group/group.h"
+#include "state/device_memory.h"
 
 enum { TENSORS = 4, ELEMENTS = 2048 };
 
@@ -471,6 +472,98 @@ static void test_devices(void **state)
     stand_in_free(memory);
 }
 
+enum { DEVICE_ROWS = 30011 };
+
+/* Ranks hold rows of a tensor of several windows, each on its own device. */
+static dcp_tensor rows_on_device(struct rank *self, bool whole, bool filled)
+{
+    dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
+    dcp_placement placement = whole ? dcp_replicate() : dcp_shard(0);
+    dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 2, .global_shape = {DEVICE_ROWS, 100}};
+    must(dcp_mesh_shard(&mesh, &tensor, &placement));
+    size_t count = (size_t)tensor.sizes[0] * 100;
+    tensor.device = stand_in(self->rank);
+    tensor.data = stand_in_new(self->rank, NULL, count * sizeof(int32_t));
+    int32_t *elements = (int32_t *)(void *)stand_in_bytes(tensor.data);
+    for (size_t i = 0; i < count; i++)
+        elements[i] = filled ? (int32_t)(tensor.offsets[0] * 100 + (int64_t)i) : -1;
+    return tensor;
+}
+
+static dcp_status check_rows(const dcp_tensor *tensor)
+{
+    const int32_t *elements = device_is_host(&tensor->device)
+                                  ? tensor->data
+                                  : (int32_t *)(void *)stand_in_bytes(tensor->data);
+    for (int64_t i = 0; i < tensor->sizes[0] * 100; i++)
+        if (elements[i] != tensor->offsets[0] * 100 + i)
+            return dcp_error_set(DCP_ERR_INTERNAL, "element %d is %d", (int)i, elements[i]);
+    return DCP_OK;
+}
+
+static dcp_status get_rows(struct rank *self)
+{
+    const struct job *job = self->context;
+    dcp_state_get_options options = job->get;
+    dcp_tensor tensor = rows_on_device(self, false, true), found;
+    dcp_state *root = dcp_state_new(), *into = dcp_state_new();
+    options.group = self->group;
+    options.timeout_seconds = 30;
+    dcp_state_tensor(root, "x", &tensor);
+    dcp_status status = dcp_state_get_dict(root, &options, into);
+    if (status == DCP_OK && (!options.cpu_offload || self->rank == 0))
+        status = dcp_state_chunk(dcp_state_get(into, "x"), 0, &found);
+    if (status == DCP_OK && (!options.cpu_offload || self->rank == 0))
+        status =
+            found.sizes[0] == DEVICE_ROWS && device_is_host(&found.device) == options.cpu_offload
+                ? check_rows(&found)
+                : DCP_ERR_INTERNAL;
+    dcp_state_free(into);
+    dcp_state_free(root);
+    stand_in_free(tensor.data);
+    return status;
+}
+
+static dcp_status set_rows(struct rank *self)
+{
+    const dcp_state_set_options options = {
+        .group = self->group, .timeout_seconds = 30, .broadcast_from_rank0 = true};
+    dcp_tensor whole = rows_on_device(self, true, true), mine = rows_on_device(self, false, false);
+    dcp_state *source = dcp_state_new(), *root = dcp_state_new();
+    dcp_state_tensor(source, "x", &whole);
+    dcp_state_tensor(root, "x", &mine);
+    dcp_status status = dcp_state_set_dict(root, self->rank == 0 ? source : NULL, &options, NULL);
+    if (status == DCP_OK)
+        status = check_rows(&mine);
+    dcp_state_free(root);
+    dcp_state_free(source);
+    stand_in_free(mine.data);
+    stand_in_free(whole.data);
+    return status;
+}
+
+/* From device to device, through windows; a copy that fails is everyone's failure. */
+static void test_devices_of_ranks(void **state)
+{
+    (void)state;
+    struct rank ranks[RANKS_MAX];
+    for (int way = 0; way < 3; way++) {
+        struct job job = {.get = {.full_state_dict = true, .cpu_offload = way == 1}};
+        rank_body body = way < 2 ? get_rows : set_rows;
+        ranks_must(3, "", body, &job);
+        for (long n = 1; n <= 3; n++) {
+            stand_in_reset(n, 0);
+            ranks_run(ranks, 3, "", body, &job);
+            stand_in_reset(0, 0);
+            for (int r = 0; r < 3; r++) {
+                assert_int_equal(ranks[r].status, DCP_ERR_DEVICE);
+                assert_non_null(strstr(ranks[r].message, "x: "));
+                assert_string_equal(ranks[r].message, ranks[0].message);
+            }
+        }
+    }
+}
+
 static void test_every_failed_allocation(void **state)
 {
     (void)state;
@@ -587,6 +680,7 @@ int main(void)
         cmocka_unit_test(test_strictness),
         cmocka_unit_test(test_what_does_not_fit),
         cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_devices_of_ranks),
         cmocka_unit_test(test_every_failed_allocation),
         cmocka_unit_test(test_every_failed_allocation_of_a_pair),
     };

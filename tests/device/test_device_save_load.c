@@ -239,6 +239,8 @@ static void views_read_into_devices(void **state)
 struct job {
     int dimension; /* -1: all ranks hold all, and load it for each other */
     bool load;
+    bool paired;  /* what was read goes over another group than all else */
+    int64_t rows; /* 0: 301 */
 };
 
 static dcp_status run_sharded(struct rank *self)
@@ -247,7 +249,12 @@ static dcp_status run_sharded(struct rank *self)
     dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
     bool together = job->dimension < 0;
     dcp_placement shard = together ? dcp_replicate() : dcp_shard(job->dimension);
-    dcp_tensor tensor = matrix(DCP_I32, 301, 77, NULL);
+    dcp_tensor tensor = matrix(DCP_I32, job->rows != 0 ? job->rows : 301, 77, NULL);
+    if (job->paired) {
+        dcp_group *bulk;
+        must(dcp_group_duplicate(self->group, 30, &bulk));
+        must(dcp_group_pair(self->group, bulk, 30));
+    }
     must(dcp_mesh_shard(&mesh, &tensor, &shard));
     tensor.device = stand_in(self->rank);
     size_t count = (size_t)(tensor.sizes[0] * tensor.sizes[1]);
@@ -259,10 +266,15 @@ static dcp_status run_sharded(struct rank *self)
     dcp_state *root = dcp_state_new();
     dcp_state_tensor(root, "w", &tensor);
     dcp_save_options save = {.group = self->group, .thread_count = 2};
+    dcp_figures figures = {.size_of = sizeof figures};
     dcp_load_options load = {.group = self->group,
+                             .figures = &figures,
                              .reading = together ? DCP_READING_COOPERATIVE : DCP_READING_DIRECT};
     dcp_status status =
         job->load ? dcp_load(root, self->path, &load, NULL) : dcp_save(root, self->path, &save);
+    if (status == DCP_OK &&
+        (figures.bytes_exchanged != 0) != (job->load && together && self->size > 1))
+        status = dcp_error_set(DCP_ERR_INTERNAL, "bytes came another way");
     for (size_t i = 0; i < count && job->load && status == DCP_OK; i++)
         if (bytes[i] != (tensor.offsets[0] + (int64_t)i / tensor.sizes[1]) * 77 +
                             tensor.offsets[1] + (int64_t)i % tensor.sizes[1])
@@ -283,11 +295,31 @@ static void shards_are_loaded_in_another_division(void **state)
         }
 }
 
+/* A tensor of several megabytes, which ranks read in parts, over one group and over two; copies
+ * that come in windows fail as others do. */
+static void what_others_read_reaches_every_device(void **state)
+{
+    struct job job = {.rows = 20011};
+    struct rank ranks[RANKS_MAX];
+    ranks_must(2, path_in(state, "c"), run_sharded, &job);
+    for (int size = 2; size <= 4; size++)
+        for (int way = 0; way < 2; way++) {
+            job = (struct job){.dimension = -1, .load = true, .rows = 20011, .paired = way == 1};
+            ranks_must(size, path_in(state, "c"), run_sharded, &job);
+            stand_in_reset(2, 0);
+            ranks_run(ranks, size, path_in(state, "c"), run_sharded, &job);
+            stand_in_reset(0, 0);
+            for (int r = 0; r < size; r++)
+                assert_int_equal(ranks[r].status, DCP_ERR_DEVICE);
+        }
+}
+
 /* A copy that fails on one rank is the same failure on all, and no checkpoint is left. */
 static void failing_copies_fail_everywhere(void **state)
 {
     struct rank ranks[RANKS_MAX];
-    static const struct job jobs[] = {{.load = false}, {.load = true}, {-1, true}};
+    static const struct job jobs[] = {
+        {.load = false}, {.load = true}, {.dimension = -1, .load = true}};
     for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
         struct job job = jobs[i];
         long n = 1;
@@ -349,6 +381,7 @@ int main(void)
         TEST(chunks_are_on_several_devices),
         TEST(views_read_into_devices),
         TEST(shards_are_loaded_in_another_division),
+        TEST(what_others_read_reaches_every_device),
         TEST(failing_copies_fail_everywhere),
         TEST(memory_elsewhere_is_refused),
     };

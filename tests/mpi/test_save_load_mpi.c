@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Saves and loads of real MPI ranks: what is saved comes back on another sharding; a file operation
  * that fails on one rank, whichever and wherever, is the same error on all; a rank that never comes
- * is a timeout that names it. */
+ * is a timeout that names it. Whole states in memory. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -10,6 +10,7 @@
 #include "dcp.h"
 #include "dcp/mpi.h"
 #include "mpi/check.h"
+#include "storage/shard_reader.h"
 
 #define ROWS    12
 #define COLUMNS 5
@@ -160,10 +161,60 @@ static void test_reshard(dcp_group *group)
     CHECK_STATUS(load(&file_ops_system, group, path_of("whole", 0), 30), DCP_OK);
 }
 
-/* Everyone wants everything of a tensor that is cut, and each byte is read once. */
+/* Of the streams of so many objects. */
+static uint64_t object_bytes(const char *path, int count)
+{
+    struct metadata metadata;
+    struct shard_reader *reader;
+    enum storage_form form;
+    uint64_t bytes = 0;
+    CHECK_STATUS(
+        storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader),
+        DCP_OK);
+    for (size_t i = 0; i < metadata.count; i++)
+        if (!metadata.entries[i].is_tensor) {
+            bytes += metadata.entries[i].pieces[0].length;
+            count--;
+        }
+    CHECK(count == 0);
+    shard_reader_free(reader);
+    metadata_free(&metadata);
+    return bytes;
+}
+
+/* A matrix that ranks have rows of, to all of them and back from rank 0. */
+static void test_whole_states(dcp_group *group)
+{
+    struct part part, whole;
+    dcp_tensor found;
+    int64_t step = 0;
+    const dcp_state_get_options get = {.group = group, .full_state_dict = true};
+    const dcp_state_set_options set = {.group = group, .broadcast_from_rank0 = true};
+    dcp_state *into = dcp_state_new();
+    part_init(&part, group, 0, true);
+    CHECK_STATUS(dcp_state_get_dict(part.root, &get, into), DCP_OK);
+    CHECK_STATUS(dcp_state_chunk(dcp_state_get(into, "w"), 0, &found), DCP_OK);
+    for (int64_t i = 0; i < ROWS * COLUMNS; i++)
+        CHECK(((const int32_t *)found.data)[i] == element(&found, i / COLUMNS, i % COLUMNS));
+    CHECK_STATUS(dcp_state_as_int(dcp_state_get(into, "step"), &step), DCP_OK);
+    CHECK(step == 5);
+    dcp_state_free(into);
+    dcp_state_free(part.root);
+    part_init(&whole, group, -1, true);
+    part_init(&part, group, 1, false);
+    CHECK_STATUS(dcp_state_set_dict(part.root, world_rank == 0 ? whole.root : NULL, &set, NULL),
+                 DCP_OK);
+    part_check(&part);
+    dcp_state_free(part.root);
+    dcp_state_free(whole.root);
+}
+
+/* Everyone wants everything of a tensor that is cut and of many objects, and each byte is read
+ * once. */
 static void test_reading_for_each_other(dcp_group *group)
 {
-    enum { ELEMENTS = 5000003 };
+    enum { ELEMENTS = 5000003, OBJECTS = 200 };
+    char name[16];
     const char *path = path_of("together", 0);
     int32_t *data = calloc(ELEMENTS, sizeof *data);
     dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 1, .global_shape = {ELEMENTS}, .data = data};
@@ -175,16 +226,28 @@ static void test_reading_for_each_other(dcp_group *group)
     dcp_state_tensor(root, "w", &tensor);
     for (int32_t i = 0; i < ELEMENTS; i++)
         data[i] = i * 7;
+    for (int i = 0; i < OBJECTS; i++) {
+        snprintf(name, sizeof name, "o%d", i);
+        CHECK_STATUS(dcp_state_int(root, name, i + 1), DCP_OK);
+    }
     CHECK_STATUS(dcp_save(root, path, &save_options), DCP_OK);
     memset(data, 0, ELEMENTS * sizeof *data);
     CHECK_STATUS(dcp_load(root, path, &load_options, NULL), DCP_OK);
     for (int32_t i = 0; i < ELEMENTS; i++)
         CHECK(data[i] == i * 7);
+    for (int i = 0; i < OBJECTS; i++) {
+        int64_t value = 0;
+        snprintf(name, sizeof name, "o%d", i);
+        CHECK_STATUS(dcp_state_as_int(dcp_state_get(root, name), &value), DCP_OK);
+        CHECK(value == i + 1);
+    }
     uint64_t mine[2] = {figures.bytes_read, figures.bytes_exchanged}, all[2];
     MPI_Allreduce(mine, all, 2, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
     uint64_t bytes = ELEMENTS * sizeof *data;
-    CHECK(all[0] >= bytes && all[0] < bytes + (uint64_t)world_size * (256 << 10));
-    CHECK(all[1] == (world_size == 1 ? 0 : bytes * (uint64_t)(world_size - 1)));
+    uint64_t objects = object_bytes(path, OBJECTS);
+    CHECK(all[0] >= bytes + objects);
+    CHECK(all[0] < bytes + objects + (uint64_t)world_size * (256 << 10));
+    CHECK(all[1] == (bytes + objects) * (uint64_t)(world_size - 1));
     dcp_state_free(root);
     free(data);
 }
@@ -260,6 +323,7 @@ int main(int argc, char **argv)
     test_reshard(group);
     test_sub_communicators();
     test_reading_for_each_other(group);
+    test_whole_states(group);
     for (int odd = 0; odd < world_size; odd++) {
         test_failing_rank(group, odd, false);
         test_failing_rank(group, odd, true);
