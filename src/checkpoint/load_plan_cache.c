@@ -153,6 +153,5 @@ bool sharing_circumstances_equal(const struct sharing_circumstances *a,
                                  const struct sharing_circumstances *b)
 {
     return a->reading == b->reading && a->verification == b->verification && a->io == b->io &&
-           a->group_bytes_per_second == b->group_bytes_per_second && a->named == b->named &&
-           a->remote == b->remote;
+           a->group_bytes_per_second == b->group_bytes_per_second && a->remote == b->remote;
 }

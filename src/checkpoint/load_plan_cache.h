@@ -20,7 +20,6 @@ struct sharing_circumstances {
     dcp_verification verification;
     uint32_t io;
     uint64_t group_bytes_per_second;
-    bool named;  /* the save has an id: its files carry checksums of blocks */
     bool remote; /* at the coordinator: the storage is on a network */
 };
 

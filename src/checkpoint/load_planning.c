@@ -22,7 +22,6 @@ static void find_circumstances(struct load_planning *planning, const struct load
         .verification = options->verification,
         .io = options->io,
         .group_bytes_per_second = options->group_bytes_per_second,
-        .named = planning->stored.metadata.save_id[0] != '\0',
         .remote = origin->coordinates &&
                   file_is_remote(loading_files(loading, origin->ops), origin->path),
     };

@@ -188,6 +188,19 @@ static dcp_status decode_wants(const struct agreement *agreement, const struct g
     return DCP_OK;
 }
 
+/* Whether parts can be checked by themselves: files of one save are alike. */
+static bool has_blocks(const struct load_sharing *sharing)
+{
+    const struct load_plan *plan = sharing->plan;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct metadata_entry *entry = &sharing->metadata->entries[plan->items[i].entry];
+        const struct metadata_piece *piece = &entry->pieces[plan->items[i].piece];
+        if (entry->is_tensor && piece->encoding == PIECE_STREAM)
+            return shard_reader_has_blocks(sharing->reader, piece->file);
+    }
+    return false;
+}
+
 /* Who reads what of a kind; nothing: everyone for itself. */
 static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
                            const struct share_wants *wants, struct buffer *answer)
@@ -197,6 +210,8 @@ static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
     const struct share_rules rules = {
         .objects = kind == SHARE_OBJECTS,
         .verification = sharing->options->verification,
+        .blocks = kind == SHARE_TENSORS && sharing->options->verification == DCP_VERIFY_WIDEN &&
+                  has_blocks(sharing),
         .cut_size = CUT_SIZE,
         .receive_bytes = EXCHANGE_RECEIVE_BYTES,
         .largest_window = EXCHANGE_LOT_BYTES,

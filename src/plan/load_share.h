@@ -89,6 +89,7 @@ struct share_rules {
      * NULL: whoever wants a region can read it. */
     const uint32_t *holders;
     dcp_verification verification;
+    bool blocks;           /* files carry checksums of blocks, as far as is known */
     uint64_t cut_size;     /* bytes of the smallest part that may be worth it */
     size_t receive_bytes;  /* memory of each rank for what it receives at once */
     size_t largest_window; /* at most this */
@@ -112,8 +113,8 @@ struct box share_piece_box(const struct metadata_entry *entry, uint32_t piece);
 /* Bytes of an element of it. */
 size_t share_element_size(const struct metadata_entry *entry);
 
-/* Whether a run is a part of a record with one checksum, which can be compared only when all of its
- * parts' are joined. */
+/* Whether a run is a part of a record that may have one checksum, which can be compared only when
+ * those of all its parts are joined. */
 bool share_run_is_summed(const struct load_share *share, const struct metadata *metadata,
                          const struct share_run *run, dcp_verification verification);
 

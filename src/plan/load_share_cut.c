@@ -13,35 +13,28 @@ static const struct metadata_piece *piece_of(const struct metadata *metadata,
     return &metadata->entries[atom->entry].pieces[atom->piece];
 }
 
-/* Files carry checksums of their blocks, so that each part can be checked by itself. */
-static bool has_blocks(const struct metadata *metadata, const struct metadata_piece *piece)
-{
-    const struct metadata_member *member = metadata_file_member(metadata, piece->file);
-    return (member != NULL ? member->save_id : metadata->save_id)[0] != '\0';
-}
-
 static bool is_whole(const struct metadata *metadata, const struct share_atom *atom)
 {
     return box_equal(atom->region, share_piece_box(&metadata->entries[atom->entry], atom->piece));
 }
 
-/* A record, one checksum of all of which is all there is. */
-static bool has_sum_alone(const struct metadata *metadata, const struct share_atom *atom)
+/* Whether a piece's data may have a checksum of its own; that of a stream is seen when it is read.
+ */
+static bool may_have_sum(const struct metadata_piece *piece)
 {
-    const struct metadata_piece *piece = piece_of(metadata, atom);
-    return piece->encoding == PIECE_STREAM ? !has_blocks(metadata, piece) : piece->view->has_crc;
+    return piece->encoding == PIECE_STREAM || piece->view->has_crc;
 }
 
-/* Compressed streams have to be read from their beginning. A record with one checksum can be read
- * in parts if all of it is, so that the sums of these can be joined; some of it only where it would
- * not be checked by who reads all of that, either. */
+/* Compressed streams have to be read from their beginning. Data with one checksum can be read in
+ * parts if all of it is, so that the sums of these can be joined; some of it only where that would
+ * not be checked by who reads all of that, either, or is checked block by block. */
 bool share_can_be_cut(const struct metadata *metadata, const struct share_rules *rules,
                       const struct share_atom *atom)
 {
     const struct metadata_piece *piece = piece_of(metadata, atom);
     if (rules->objects || piece->zstd || (piece->encoding != PIECE_STREAM && piece->view->deflated))
         return false;
-    return rules->verification != DCP_VERIFY_WIDEN || !has_sum_alone(metadata, atom) ||
+    return rules->verification != DCP_VERIFY_WIDEN || rules->blocks || !may_have_sum(piece) ||
            is_whole(metadata, atom);
 }
 
@@ -50,7 +43,7 @@ bool share_run_is_summed(const struct load_share *share, const struct metadata *
 {
     const struct share_atom *atom = &share->atoms[run->atom];
     bool is_cut = run->from != 0 || run->end != box_volume(atom->region);
-    return is_cut && verification != DCP_VERIFY_NONE && has_sum_alone(metadata, atom) &&
+    return is_cut && verification != DCP_VERIFY_NONE && may_have_sum(piece_of(metadata, atom)) &&
            is_whole(metadata, atom);
 }
 

@@ -286,6 +286,18 @@ void shard_reader_free(struct shard_reader *reader)
     memory_release(reader);
 }
 
+bool shard_reader_has_blocks(struct shard_reader *reader, uint32_t file)
+{
+    struct shard_file *opened;
+    if (shard_file_acquire(reader, file, DCP_VERIFY_NONE, &opened) != DCP_OK) {
+        error_clear();
+        return false;
+    }
+    bool has = opened->footer == FOOTER_GOOD;
+    shard_file_release(reader, opened);
+    return has;
+}
+
 dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
                               const struct metadata_piece *piece, dcp_status status)
 {

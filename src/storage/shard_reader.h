@@ -197,6 +197,9 @@ dcp_status shard_take_stream(const struct shard_reader *reader, const struct met
                              const struct metadata_piece *piece, struct stream_bytes stream,
                              struct buffer *out);
 
+/* Whether a file carries checksums of its blocks. Not known: no. */
+bool shard_reader_has_blocks(struct shard_reader *reader, uint32_t file);
+
 struct shard_read_figures {
     uint64_t bytes_read;   /* from the files that the metadata names, footers included */
     uint64_t files_opened; /* of these; again when closed in between */

@@ -292,12 +292,11 @@ static dcp_status load_as_pair(const char *path, struct trial *trial)
 }
 
 /* A load that succeeds all the same did without: a thread, or a second lot. */
-static void every_allocation_can_fail(void **state)
+static void fail_every_allocation(const char *path, int64_t rows)
 {
-    const char *path = path_in(state, "c");
-    wanted_parts_save(path, ROWS, NULL);
     struct trial trial = trial_over(&file_ops_system);
     long failures = 0;
+    trial.rows = rows;
     for (long n = 1;; n++) {
         failing_allocator_install(n, false);
         dcp_status status = load_as_pair(path, &trial);
@@ -313,6 +312,17 @@ static void every_allocation_can_fail(void **state)
         failures += status != DCP_OK;
     }
     assert_true(failures > 100);
+}
+
+/* The large one is cut, and the checksums of its parts are joined. */
+static void every_allocation_can_fail(void **state)
+{
+    enum { CUT = 601 };
+    wanted_parts_save(path_in(state, "c"), ROWS, NULL);
+    fail_every_allocation(path_in(state, "c"), ROWS);
+    wanted_parts_save(path_in(state, "d"), CUT, NULL);
+    wanted_parts_as_pytorch(path_in(state, "d"));
+    fail_every_allocation(path_in(state, "d"), CUT);
 }
 
 #define directory_test(test)                                                                       \

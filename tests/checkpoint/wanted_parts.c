@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/wanted_parts.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buffer.h"
-#include "format/metadata_codec.h"
 #include "storage/shard_reader.h"
 
 static const struct {
@@ -232,18 +229,8 @@ void wanted_parts_as_pytorch(const char *path)
     struct metadata metadata;
     struct shard_reader *reader;
     enum storage_form form;
-    struct buffer bytes;
-    char name[1024];
-    buffer_init(&bytes, 0);
     must(storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader));
     cut_files(path, &metadata);
-    metadata.save_id = "";
-    must(metadata_encode(&metadata, &bytes));
-    snprintf(name, sizeof name, "%s/.metadata", path);
-    FILE *file = fopen(name, "wb");
-    if (!file || fwrite(bytes.data, 1, bytes.size, file) != bytes.size || fclose(file) != 0)
-        must(DCP_ERR_IO);
-    buffer_free(&bytes);
     shard_reader_free(reader);
     metadata_free(&metadata);
 }
