@@ -44,8 +44,9 @@ extern "C" {
  *
  * There are no copies (dcp_group_duplicate()): what another thread put on the device would have to
  * come in one order with the collectives of training, the same on all ranks, which nobody could see
- * to. So asynchronous saves commit when they are waited for. With MPI for messages and NCCL for
- * bulk bytes only (dcp_group_pair()), they commit in the background, over MPI.
+ * to. So asynchronous saves commit when they are waited for or polled, and send nothing before.
+ * With MPI for messages and NCCL for bulk bytes only (dcp_group_pair()), they commit in the
+ * background, over MPI.
  *
  * Errors: DCP_ERR_ARGUMENT (a null communicator), DCP_ERR_STATE (one that is not ready yet),
  * DCP_ERR_GROUP, DCP_ERR_DEVICE, DCP_ERR_NO_MEMORY.
