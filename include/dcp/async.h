@@ -112,7 +112,7 @@ DCP_API bool dcp_save_chain_in_background(const dcp_save_chain *chain);
 
 /**
  * Makes staging memory before the first save, which pays for it otherwise.
- * @param bytes that this rank will write, as dcp_save_estimate() says.
+ * @param bytes `staging_memory`, as dcp_save_estimate() says for a save with the chain.
  * @param device whose copies the memory is for, with #DCP_STAGING_PINNED or
  * #DCP_STAGING_OVERLAPPED; NULL: host memory only.
  */

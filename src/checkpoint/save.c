@@ -229,9 +229,8 @@ dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status s
     return status == DCP_OK ? saving_set_up(saving, state) : status;
 }
 
-/* With a failure that all ranks share nothing is begun. state: NULL: too small a limit is not
- * explained, for which there would be no way back. */
-static dcp_status end_planning(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+/* With a failure that all ranks share nothing is begun. */
+static dcp_status end_planning(struct dcp_saving *saving, dcp_status status)
 {
     bool limited = saving->assigned && saving->options.memory_limit != 0;
     if (limited)
@@ -242,9 +241,15 @@ static dcp_status end_planning(struct dcp_saving *saving, dcp_state *state, dcp_
     if (saving->coordinates && saving->session.path)
         save_session_abandon(&saving->session);
     save_hooks_abandon(saving);
-    /* Explaining plans again, but hooks are called once. */
-    bool explains = saving->options.memory_limit != 0 && state && !saving->hooks.any;
-    return explains && status == DCP_ERR_NO_MEMORY ? save_limit_explain(saving, state) : status;
+    return status;
+}
+
+/* Explaining plans again, but hooks are called once. Ranks have to know alike: one may have failed
+ * before it knew its hooks, and limits may differ by mistake. */
+static bool may_have_hooks(const struct dcp_saving *saving)
+{
+    const dcp_save_options *options = &saving->options;
+    return options->planner || options->storage_writer || options->storage_writer_count > 0;
 }
 
 dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)
@@ -252,7 +257,9 @@ dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status s
     status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, status);
     if (status == DCP_OK)
         status = saving_plan_local(saving);
-    return end_planning(saving, state, saving_plan_global(saving, status));
+    status = end_planning(saving, saving_plan_global(saving, status));
+    bool explains = status == DCP_ERR_NO_MEMORY && !saving->assigned && !may_have_hooks(saving);
+    return explains ? save_limit_explain(saving, state) : status;
 }
 
 dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
@@ -268,7 +275,7 @@ dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
     saving->assigned = saving->visible = false;
     metadata_init(&saving->coordinator.metadata);
     dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
-    return end_planning(saving, NULL, saving_plan_global(saving, status));
+    return end_planning(saving, saving_plan_global(saving, status));
 }
 
 dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const char *path,

@@ -85,7 +85,8 @@ dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state)
     start_over(saving);
     if (saving->staging.pool)
         staging_pool_free(saving->staging.pool);
-    dcp_status status = save_limit_imagine(saving, state, DCP_OK, &mine, &all);
+    dcp_status status = state ? DCP_OK : error_restore(&story);
+    status = save_limit_imagine(saving, state, status, &mine, &all);
     if (status != DCP_OK || all.smallest <= saving->options.memory_limit)
         return status != DCP_OK ? status : error_restore(&story);
     return dcp_error_set(DCP_ERR_NO_MEMORY,

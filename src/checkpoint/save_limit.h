@@ -9,8 +9,8 @@
  * is to come keeps within the limit. All ranks return the same. */
 dcp_status save_limit_keep(dcp_saving *saving, dcp_status status);
 /* Collective, when all ranks share a lack of memory and nothing has been written: if it comes from
- * the limit, they find out together what would do. Returns the failure, with a new story or the one
- * that it had. */
+ * the limit, they find out together what would do. state: NULL: this rank has none. Returns the
+ * failure, with a new story or the one that it had. */
 dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state);
 /* Collective. Takes the steps of a save up to writing, without making anything and without a limit;
  * then tells what the save needs, here and in all. */
