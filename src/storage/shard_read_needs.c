@@ -164,8 +164,9 @@ static uint64_t thread_memory(const struct shard_read_needs *needs,
     memory += needs->block + needs->item;
     if (how->plain)
         return memory;
+    bool direct = (needs->io & ~(uint32_t)DCP_IO_BUFFERED) != 0;
     return memory + shard_read_ahead_memory(needs->io) +
-           (needs->passing ? STORED_ITEM_DIRECT_INPUT : 0);
+           (needs->passing && direct ? STORED_ITEM_DIRECT_INPUT : 0);
 }
 
 uint64_t shard_read_needs_memory(const struct shard_read_needs *needs,
