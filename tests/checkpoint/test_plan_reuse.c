@@ -428,7 +428,7 @@ static void compressed_saves_reuse_as_well(void **state)
 /* Hooks are called each time; the plan of all ranks is kept if none of them takes part in it. */
 static void plans_by_hooks_are_reused(void **state)
 {
-    for (int hooks = DATA_HOOKS; hooks <= RESULT_HOOKS; hooks++) {
+    for (enum reuse_hooks hooks = DATA_HOOKS; hooks <= RESULT_HOOKS; hooks++) {
         bool kept = hooks != GLOBAL_HOOKS && hooks != RESULT_HOOKS;
         RUN({.values = 1, .hooks = hooks}, {.values = 2, .hooks = hooks, .reused = kept},
             {.values = 3, .hooks = hooks, .step = 3000, .reused = kept},

@@ -94,7 +94,7 @@ static void changes_lead_from_one_to_the_other(void **state)
         decode(&now);
         for (int which = 0; which < CHANGES; which++)
             if ((set >> which & 1) != 0)
-                change(&now, which);
+                change(&now, (enum change)which);
         buffer_init(&changes, 0);
         arena_init(&texts, 0);
         assert_true(metadata_structure_equal(&before, &now));
