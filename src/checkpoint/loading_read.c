@@ -15,8 +15,10 @@
 static dcp_status enter(struct dcp_loading *loading, size_t index, bool is_tensor,
                         enum loading_step from)
 {
-    if (!loading || !loading->steps)
-        return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
+    if (!loading || !loading->steps) {
+        dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
+        return DCP_ERR_STATE;
+    }
     if (index >= loading->plan.count)
         return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was handed over, the load plan has %zu",
                              index, loading->plan.count);
