@@ -15,10 +15,8 @@
 static dcp_status enter(struct dcp_loading *loading, size_t index, bool is_tensor,
                         enum loading_step from)
 {
-    if (!loading || !loading->steps) {
-        dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
-        return DCP_ERR_STATE;
-    }
+    if (!loading || !loading->steps)
+        return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
     if (index >= loading->plan.count)
         return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was handed over, the load plan has %zu",
                              index, loading->plan.count);
@@ -145,9 +143,10 @@ dcp_status dcp_loading_stream(dcp_loading *loading, size_t index, const void *by
 {
     struct stream_bytes stream = {bytes, size};
     struct buffer whole;
-    bool is_tensor = loading && index < loading->plan.count && loading->plan.items[index].is_tensor;
-    if (!bytes)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the stream of item %zu is NULL", index);
+    if (!loading || !bytes)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the load, or the stream of item %zu, is NULL",
+                             index);
+    bool is_tensor = index < loading->plan.count && loading->plan.items[index].is_tensor;
     RETURN_IF_ERROR(enter(loading, index, is_tensor, STEP_WAITING));
     leave(loading, index, STEP_WAITING, DCP_OK);
     if (is_tensor)
