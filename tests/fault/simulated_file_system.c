@@ -120,8 +120,10 @@ static int count_operation(struct simulated_file_system *fs, const char *what, c
     size_t size = strlen(what) + strlen(path) + 2;
     char *name = simulated_allocate(NULL, size, 1);
     snprintf(name, size, "%s %s", what, path);
-    fs->operation_names = simulated_allocate(fs->operation_names, (size_t)fs->operations + 1,
-                                             sizeof *fs->operation_names);
+    /* Full at each power of two. */
+    if ((fs->operations & (fs->operations - 1)) == 0)
+        fs->operation_names = simulated_allocate(
+            fs->operation_names, (size_t)fs->operations * 2 + 1, sizeof *fs->operation_names);
     fs->operation_names[fs->operations++] = name;
 
     const struct simulated_fault *fault = &fs->fault;
