@@ -156,15 +156,16 @@ void training_resume(struct training *training, int64_t step)
 uint64_t training_digest(struct training *training)
 {
     const struct network *network = &training->network;
-    unsigned char *host = malloc(VALUES * sizeof(float));
+    float *host = malloc(VALUES * sizeof *host);
+    const unsigned char *bytes = (const unsigned char *)host;
     uint64_t digest = 0xcbf29ce484222325u;
     must(host != NULL, "the digest", "no memory");
-    must_cuda(cudaMemcpyAsync(host, network->values, VALUES * sizeof(float), cudaMemcpyDeviceToHost,
+    must_cuda(cudaMemcpyAsync(host, network->values, VALUES * sizeof *host, cudaMemcpyDeviceToHost,
                               network->stream),
               "cudaMemcpyAsync");
     must_cuda(cudaStreamSynchronize(network->stream), "training");
-    for (size_t i = 0; i < VALUES * sizeof(float); i++)
-        digest = (digest ^ host[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < VALUES * sizeof *host; i++)
+        digest = (digest ^ bytes[i]) * 0x100000001b3u;
     free(host);
     return digest;
 }
