@@ -63,15 +63,12 @@ for peak in $(sed -n 's/.*"peak_memory": \([0-9]*\).*/\1/p' "$directory.out"); d
 done
 bad 1 "memory_limit is 1024 bytes, the smallest that would do is" --bytes 1M --memory-limit 1K "$directory"
 
-# Threads that write a file, and their priority, seen in the first two of the three seconds that writing takes at this rate.
-now() {
-    echo $(($(date +%s%N) / 1000000))
-}
+# Threads that write a file, and their priority, seen as long as there is no checkpoint: three seconds at this rate.
 watch() {
     "$dcp" bench --bytes 24M --tensors 3 --write-rate 8M --repeat 1 --no-sync --io pool,buffered "$@" "$directory" \
         >"$directory.out" 2>"$directory.err" &
     bench=$!
-    threads=0 seen= began=$(now)
+    threads=0 seen=
     while :; do
         count=0 found=
         for task in /proc/$bench/task/*; do
@@ -79,7 +76,7 @@ watch() {
             command -v ionice >/dev/null && found="$found$(ionice -p "${task##*/}" 2>/dev/null)
 "
         done
-        [ $(($(now) - began)) -lt 2000 ] || break
+        kill -0 $bench 2>/dev/null && [ -z "$(find "$directory" -name .metadata 2>/dev/null)" ] || break
         [ $count -gt $threads ] && threads=$count
         seen="$seen$found"
         sleep 0.02
