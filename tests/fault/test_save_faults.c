@@ -466,6 +466,36 @@ static void test_full_disk(void **state)
     simulated_free(before);
 }
 
+/* The first operation of the last save on a file whose path has such an end; 0: there is none. */
+static long first_operation(const struct simulated_file_system *fs, const char *end)
+{
+    size_t length = strlen(end);
+    for (long n = 1; *simulated_operation_name(fs, n); n++) {
+        const char *name = simulated_operation_name(fs, n);
+        if (strlen(name) >= length && strcmp(name + strlen(name) - length, end) == 0)
+            return n;
+    }
+    return 0;
+}
+
+/* The metadata waits for the shards only where it is not known before where these lie. */
+static void test_metadata_is_prepared_early(void **state)
+{
+    (void)state;
+    for (int compressed = 0; compressed <= DCP_HAVE_ZSTD; compressed++) {
+        struct simulated_file_system *fs = disk_with(0);
+        simulated_set_fault(fs, NULL);
+        version_compress(compressed != 0);
+        assert_int_equal(version_save(fs, 1, 1), DCP_OK);
+        long metadata = first_operation(fs, "/.metadata.tmp");
+        long shard = first_operation(fs, "/__0_0.distcp");
+        assert_true(metadata > 0 && shard > 0);
+        assert_int_equal(metadata > shard, compressed);
+        simulated_free(fs);
+    }
+    version_compress(false);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -480,6 +510,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_crash_in_overwrite),
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_metadata_is_prepared_early),
         cmocka_unit_test(test_large_load),
         cmocka_unit_test(test_load_of_what_shrinks_or_vanishes),
         cmocka_unit_test(test_save_into_what_vanishes),
