@@ -4,10 +4,16 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "base/memory_account.h"
 #include "dcp/environment.h"
+
+#define PAGE       ((size_t)4 << 10)
+#define LARGE_PAGE ((size_t)2 << 20)
+/* What is in front of an aligned block, its header included. */
+#define BLOCK_ROOM ((uint64_t)64)
 
 static void *system_allocate(void *context, size_t size)
 {
@@ -160,6 +166,25 @@ void memory_release_aligned(void *aligned)
     void *block;
     memcpy(&block, (unsigned char *)aligned - sizeof(void *), sizeof block);
     memory_release(block);
+}
+
+static size_t large_alignment(uint64_t size)
+{
+    return size >= LARGE_PAGE ? LARGE_PAGE : PAGE;
+}
+
+void *memory_allocate_large(size_t size)
+{
+    void *block = memory_allocate_aligned(large_alignment(size), size);
+    /* Without large pages all goes well, only slower. */
+    if (block != NULL && size >= LARGE_PAGE)
+        madvise(block, size & ~(LARGE_PAGE - 1), MADV_HUGEPAGE);
+    return block;
+}
+
+uint64_t memory_large_size(uint64_t size)
+{
+    return size + large_alignment(size) + BLOCK_ROOM;
 }
 
 char *memory_copy_text(const char *text)

@@ -2,21 +2,15 @@
 #include "device/staging_pool.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/memory_account.h"
 #include "base/thread.h"
 #include "state/device_memory.h"
 
-/* Large pages are cheaper to make present and to copy into. */
-#define LARGE_PAGE ((size_t)2 << 20)
 /* Bytes that one thread makes present at a time. */
 #define PORTION ((size_t)32 << 20)
-/* What surrounds a block of memory. */
-#define BLOCK_ROOM ((uint64_t)64)
 
 static dcp_status make_present(void *context, size_t index)
 {
@@ -37,14 +31,9 @@ static dcp_status lock(struct staging_pool *pool, const dcp_device *device)
     return DCP_OK;
 }
 
-static size_t alignment_of(uint64_t size)
-{
-    return size >= LARGE_PAGE ? LARGE_PAGE : FILE_PAGE;
-}
-
 uint64_t staging_pool_memory(uint64_t size)
 {
-    return size + alignment_of(size) + BLOCK_ROOM;
+    return memory_large_size(size);
 }
 
 uint64_t staging_pool_taken(const struct staging_pool *pool)
@@ -63,7 +52,8 @@ static unsigned char *allocate(struct staging_pool *pool, size_t size)
     if (!pay(pool, size))
         return NULL;
     struct memory_account *before = memory_account_enter(NULL);
-    unsigned char *memory = memory_allocate_aligned(alignment_of(size), size);
+    /* Large pages are also cheaper to make present and to copy into. */
+    unsigned char *memory = memory_allocate_large(size);
     memory_account_enter(before);
     if (!memory)
         memory_account_discharge(pool->payer, (size_t)staging_pool_memory(size));
@@ -77,8 +67,6 @@ static dcp_status grow(struct staging_pool *pool, size_t size, size_t thread_cou
     if (!pool->memory)
         return error_no_memory(size, "staging");
     pool->size = size;
-    if (size >= LARGE_PAGE)
-        madvise(pool->memory, size & ~(LARGE_PAGE - 1), MADV_HUGEPAGE);
     return thread_run((size + PORTION - 1) / PORTION, thread_count, make_present, pool);
 }
 

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -10,8 +11,11 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/memory_account.h"
 #include "dcp/environment.h"
 #include "fault/failing_allocator.h"
+
+#define LARGE_PAGE ((size_t)2 << 20)
 
 static void an_incomplete_allocator_is_refused(void **state)
 {
@@ -74,6 +78,64 @@ static void aligned_memory_is_aligned_and_whole(void **state)
     failing_allocator_install(1, false);
     assert_null(memory_copy_text("text"));
     assert_int_equal(failing_allocator_remove(), 0);
+}
+
+static void large_memory_is_aligned_whole_and_paid_for(void **state)
+{
+    static const size_t sizes[] = {0, 1, 5000, LARGE_PAGE - 1, LARGE_PAGE, 2 * LARGE_PAGE + 777};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        struct memory_account *account = memory_account_open(0);
+        memory_account_enter(account);
+        uint64_t before = memory_account_taken(account);
+        unsigned char *bytes = memory_allocate_large(sizes[i]);
+        uint64_t taken = memory_account_taken(account) - before;
+        memory_account_enter(NULL);
+        assert_non_null(bytes);
+        assert_int_equal((uintptr_t)bytes % (sizes[i] >= LARGE_PAGE ? LARGE_PAGE : 4096), 0);
+        assert_true(taken >= sizes[i] && taken <= memory_large_size(sizes[i]));
+        memset(bytes, 0xff, sizes[i]);
+        memory_release_aligned(bytes);
+        assert_int_equal(memory_account_taken(account), before);
+        memory_account_close(account);
+    }
+    assert_null(memory_allocate_large(SIZE_MAX - 8));
+    failing_allocator_install(1, false);
+    assert_null(memory_allocate_large(LARGE_PAGE));
+    assert_int_equal(failing_allocator_remove(), 0);
+}
+
+/* The flags that the system keeps of the memory at an address; false: it does not say. */
+static bool find_flags(const void *address, char *line, size_t size)
+{
+    unsigned long start, end;
+    bool inside = false, found = false;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    while (file && !found && fgets(line, (int)size, file)) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2)
+            inside = start <= (uintptr_t)address && (uintptr_t)address < end;
+        found = inside && strncmp(line, "VmFlags:", 8) == 0;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static void large_pages_are_asked_for(void **state)
+{
+    char flags[512], setting[128];
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    (void)state;
+    if (!file || !fgets(setting, sizeof setting, file))
+        setting[0] = 0;
+    if (file)
+        fclose(file);
+    unsigned char *bytes = memory_allocate_large(2 * LARGE_PAGE);
+    bool known = find_flags(bytes + LARGE_PAGE, flags, sizeof flags) && setting[0];
+    memory_release_aligned(bytes);
+    if (!known)
+        skip();
+    assert_non_null(strstr(flags, " hg"));
 }
 
 static void arena_blocks_are_aligned_and_apart(void **state)
@@ -165,6 +227,8 @@ int main(void)
         cmocka_unit_test(nothing_is_a_block_too),
         cmocka_unit_test(zeroed_memory_is_zero),
         cmocka_unit_test(aligned_memory_is_aligned_and_whole),
+        cmocka_unit_test(large_memory_is_aligned_whole_and_paid_for),
+        cmocka_unit_test(large_pages_are_asked_for),
         cmocka_unit_test(arena_blocks_are_aligned_and_apart),
         cmocka_unit_test(arena_copies),
         cmocka_unit_test(an_arena_keeps_its_limit),
