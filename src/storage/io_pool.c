@@ -119,14 +119,6 @@ void io_pool_wait(struct io_pool *pool, const struct io_transfer *transfer)
     pthread_mutex_unlock(&pool->mutex);
 }
 
-bool io_pool_is_complete(struct io_pool *pool, const struct io_transfer *transfer)
-{
-    pthread_mutex_lock(&pool->mutex);
-    bool complete = !transfer->pending;
-    pthread_mutex_unlock(&pool->mutex);
-    return complete;
-}
-
 void io_pool_close(struct io_pool *pool)
 {
     if (!pool)

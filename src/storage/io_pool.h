@@ -13,7 +13,6 @@ dcp_status io_pool_open(const struct file_ops *ops, uint32_t thread_count, struc
 uint64_t io_pool_memory(void);
 void io_pool_submit(struct io_pool *pool, struct io_transfer *transfer);
 void io_pool_wait(struct io_pool *pool, const struct io_transfer *transfer);
-bool io_pool_is_complete(struct io_pool *pool, const struct io_transfer *transfer);
 /* After all that was submitted is done. NULL is fine. */
 void io_pool_close(struct io_pool *pool);
 

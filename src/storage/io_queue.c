@@ -204,15 +204,6 @@ static dcp_status settle(struct io_queue *queue, const struct io_transfer *trans
                        : file_read(file, rest, what->size - done, what->offset + done);
 }
 
-bool io_queue_is_complete(struct io_queue *queue, const struct io_transfer *transfer)
-{
-    if (queue->pool)
-        return io_pool_is_complete(queue->pool, transfer);
-    if (transfer->pending)
-        reap(queue, false);
-    return !transfer->pending;
-}
-
 dcp_status io_queue_finish(struct io_queue *queue, struct io_transfer *transfer)
 {
     if (!transfer->file)

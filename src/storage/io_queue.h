@@ -57,8 +57,6 @@ void io_queue_write(struct io_queue *queue, struct io_transfer *transfer, struct
 /* Starts to read all of the bytes, as io_queue_write(). */
 void io_queue_read(struct io_queue *queue, struct io_transfer *transfer, struct file *file,
                    void *bytes, size_t size, uint64_t offset);
-/* Whether io_queue_finish() would return at once. */
-bool io_queue_is_complete(struct io_queue *queue, const struct io_transfer *transfer);
 /* Waits until the transfer is complete, and tells what became of it; fine for one that was not
  * started. */
 dcp_status io_queue_finish(struct io_queue *queue, struct io_transfer *transfer);

@@ -81,8 +81,8 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file);
 /* Reads, and counts what was read. Threads need no lock. */
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
 /* Reads, and calls visit for piece after piece, in order. Of a large range that the page cache does
- * not hold, the next pieces are got meanwhile, around the cache if there is a way, if need be
- * through buffers of 4 MiB. Pieces but the last are of 512 KiB. */
+ * not hold, the next pieces are got meanwhile, around the cache if there is a way, through 4 MiB of
+ * buffers. Pieces are of 512 KiB at most. */
 typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
                                           const unsigned char *bytes, size_t size);
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,

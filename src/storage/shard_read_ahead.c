@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Reading a range of a file piece by piece: what the page cache has is copied from there, and of
- * what it has not several pieces are under way at a time, around it. */
+ * what it has not several pieces are under way at a time, around it. These go through buffers in
+ * large pages: for a device to gather ordinary pages costs far more than a copy. */
 #include <string.h>
 
 #include "base/error.h"
@@ -11,7 +12,8 @@
 /* Stays in a core's cache from being read, if that is at once, until it has been visited. */
 #define PIECE ((size_t)512 << 10)
 /* Pieces that are under way at a time. */
-#define AHEAD ((size_t)8)
+#define AHEAD   ((size_t)8)
+#define BUFFERS (AHEAD * PIECE)
 /* From here on a range is worth asking where it is. */
 #define LARGE ((size_t)4 << 20)
 /* What is asked about at a time. */
@@ -19,23 +21,22 @@
 /* Of a stream, up to where its data begins, and from where it ends. */
 #define STREAM_HEAD ((uint64_t)2 * FILE_PAGE)
 #define STREAM_TAIL ((uint64_t)2048)
-/* A piece may begin and end inside a page. */
-#define BUFFER_SIZE (PIECE + 2 * FILE_PAGE)
 
 /* What reading ahead takes; made when first needed, and reused by the reads that follow. */
 struct read_lane {
     struct io_queue *queue;
-    unsigned char *buffers; /* of each piece that is under way; NULL until needed */
+    unsigned char *buffers; /* PIECE of each piece that is under way; NULL until needed */
     struct read_lane *next;
 };
 
 enum piece_way {
     PIECE_AT_ITS_TURN, /* from the page cache */
-    PIECE_STRAIGHT,
-    PIECE_BUFFERED /* where it goes is not aligned as direct transfers must be */
+    PIECE_QUEUED,      /* from the page cache, meanwhile */
+    PIECE_DIRECT       /* around it, through a buffer */
 };
 
-/* A range that is read: the pieces from `visited` to `started` are under way. */
+/* A range that is read: the pieces from `visited` to `started` are under way. Each but the first
+ * one begins at a page of the file. */
 struct reading {
     struct shard_file *file;
     struct read_lane *lane;
@@ -51,15 +52,22 @@ struct reading {
     struct io_transfer transfers[AHEAD];
 };
 
-static size_t slot_of(size_t position)
+/* How far the range begins inside a page. */
+static size_t skew_of(const struct reading *reading)
 {
-    return position / PIECE % AHEAD;
+    return (size_t)(reading->offset % FILE_PAGE);
+}
+
+static size_t slot_of(const struct reading *reading, size_t position)
+{
+    return (position + skew_of(reading)) / PIECE % AHEAD;
 }
 
 static size_t piece_at(const struct reading *reading, size_t position)
 {
     size_t left = reading->size - position;
-    return left < PIECE ? left : PIECE;
+    size_t piece = PIECE - (position + skew_of(reading)) % PIECE;
+    return left < piece ? left : piece;
 }
 
 static dcp_status take_lane(struct reading *reading)
@@ -113,7 +121,7 @@ static void give_lane(struct reading *reading)
 
 uint64_t shard_read_ahead_memory(uint32_t io)
 {
-    return io_queue_memory(io, IO_LARGE_FILE) + AHEAD * BUFFER_SIZE + 2 * FILE_PAGE +
+    return io_queue_memory(io, IO_LARGE_FILE) + memory_large_size(BUFFERS) + FILE_PAGE +
            sizeof(struct read_lane);
 }
 
@@ -182,58 +190,55 @@ static enum piece_way choose_way(struct reading *reading, size_t at)
     if (!reading->demanded &&
         (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
         return PIECE_AT_ITS_TURN;
-    if (file->file.direct < 0 ||
-        (((uintptr_t)reading->bytes | (uintptr_t)reading->offset) & (FILE_PAGE - 1)) == 0)
-        return PIECE_STRAIGHT;
+    if (file->file.direct < 0 || (reading->lane && io_queue_was_refused(reading->lane->queue)))
+        return PIECE_QUEUED;
     uint64_t end = position + piece_at(reading, at);
-    return end <= (file->size & ~(uint64_t)(FILE_PAGE - 1)) ? PIECE_BUFFERED : PIECE_STRAIGHT;
+    return end <= (file->size & ~(uint64_t)(FILE_PAGE - 1)) ? PIECE_DIRECT : PIECE_QUEUED;
 }
 
-static dcp_status start_buffered(struct reading *reading, size_t at)
+static dcp_status start_direct(struct reading *reading, size_t at)
 {
     struct read_lane *lane = reading->lane;
     uint64_t page = FILE_PAGE - 1, position = reading->offset + at;
     uint64_t start = position & ~page;
     uint64_t end = (position + piece_at(reading, at) + page) & ~page;
     if (!lane->buffers)
-        lane->buffers = memory_allocate_aligned(FILE_PAGE, AHEAD * BUFFER_SIZE);
+        lane->buffers = memory_allocate_large(BUFFERS);
     if (!lane->buffers)
-        return error_no_memory(AHEAD * BUFFER_SIZE, "buffers for reading ahead");
-    io_queue_read(lane->queue, &reading->transfers[slot_of(at)], &reading->file->file,
-                  lane->buffers + slot_of(at) * BUFFER_SIZE, (size_t)(end - start), start);
+        return error_no_memory(BUFFERS, "buffers for reading ahead");
+    size_t slot = slot_of(reading, at);
+    io_queue_read(lane->queue, &reading->transfers[slot], &reading->file->file,
+                  lane->buffers + slot * PIECE, (size_t)(end - start), start);
     return DCP_OK;
 }
 
 static dcp_status start_piece(struct reading *reading, size_t at)
 {
     enum piece_way way = choose_way(reading, at);
-    reading->ways[slot_of(at)] = way;
+    size_t slot = slot_of(reading, at);
+    reading->ways[slot] = way;
     if (way == PIECE_AT_ITS_TURN)
         return DCP_OK;
     if (!reading->lane)
         RETURN_IF_ERROR(take_lane(reading));
-    if (way == PIECE_BUFFERED)
-        return start_buffered(reading, at);
-    io_queue_read(reading->lane->queue, &reading->transfers[slot_of(at)], &reading->file->file,
+    if (way == PIECE_DIRECT)
+        return start_direct(reading, at);
+    io_queue_read(reading->lane->queue, &reading->transfers[slot], &reading->file->file,
                   reading->bytes + at, piece_at(reading, at), reading->offset + at);
     return DCP_OK;
 }
 
-/* Whether the next piece to be visited is at hand: then reading ahead would only drive it out of
- * the core's cache. */
-static bool is_at_hand(struct reading *reading)
+/* What is read at its turn comes from the page cache: there is nothing to start before it. */
+static bool is_next_at_its_turn(const struct reading *reading)
 {
-    size_t slot = slot_of(reading->visited);
-    return reading->ways[slot] == PIECE_AT_ITS_TURN ||
-           io_queue_is_complete(reading->lane->queue, &reading->transfers[slot]);
+    return reading->started > reading->visited &&
+           reading->ways[slot_of(reading, reading->visited)] == PIECE_AT_ITS_TURN;
 }
 
 static dcp_status start_pieces(struct reading *reading)
 {
-    while (reading->started < reading->size &&
-           reading->started - reading->visited < AHEAD * PIECE) {
-        if (reading->started > reading->visited && is_at_hand(reading))
-            break;
+    while (reading->started < reading->size && !is_next_at_its_turn(reading) &&
+           reading->started - reading->visited <= BUFFERS - PIECE) {
         RETURN_IF_ERROR(start_piece(reading, reading->started));
         reading->started += piece_at(reading, reading->started);
     }
@@ -256,14 +261,13 @@ static dcp_status read_at_its_turn(struct reading *reading, size_t at)
 
 static dcp_status finish_piece(struct reading *reading, size_t at)
 {
-    size_t slot = slot_of(at);
-    unsigned char *bytes = reading->bytes + at;
+    size_t slot = slot_of(reading, at);
     uint64_t position = reading->offset + at;
-    if (reading->ways[slot] == PIECE_AT_ITS_TURN)
+    if (!reading->lane || reading->ways[slot] == PIECE_AT_ITS_TURN)
         return read_at_its_turn(reading, at);
     RETURN_IF_ERROR(io_queue_finish(reading->lane->queue, &reading->transfers[slot]));
-    if (reading->ways[slot] == PIECE_BUFFERED)
-        memcpy(bytes, reading->lane->buffers + slot * BUFFER_SIZE + position % FILE_PAGE,
+    if (reading->ways[slot] == PIECE_DIRECT)
+        memcpy(reading->bytes + at, reading->lane->buffers + slot * PIECE + position % FILE_PAGE,
                piece_at(reading, at));
     return DCP_OK;
 }

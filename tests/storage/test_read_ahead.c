@@ -14,16 +14,20 @@
 #include "fault/failing_allocator.h"
 #include "fault/io_ways.h"
 #include "fault/simulated_file_system.h"
+#include "fault/transfer_watch.h"
 #include "scratch.h"
 #include "storage/io_queue.h"
 #include "storage/shard_file.h"
 
-#define NAME "file"
-#define SIZE (((size_t)9 << 20) + 12345)
+#define NAME       "file"
+#define SIZE       (((size_t)9 << 20) + 12345)
+#define PIECE      ((size_t)512 << 10)
+#define LARGE_PAGE ((size_t)2 << 20)
 
 struct visit {
     uint64_t position;
     uint64_t refuse; /* the piece with this byte; 0: none */
+    size_t ahead;    /* pieces that have been started by then, this one included; 0: any */
     const unsigned char *content;
 };
 
@@ -43,6 +47,11 @@ static dcp_status visit_piece(void *context, uint64_t position, const unsigned c
     struct visit *visit = context;
     assert_int_equal(position, visit->position);
     assert_memory_equal(bytes, visit->content + position, size);
+    if (visit->ahead)
+        assert_true(transfer_watch_count(true).count >=
+                    (long)(position / PIECE + visit->ahead < SIZE / PIECE
+                               ? position / PIECE + visit->ahead
+                               : SIZE / PIECE));
     visit->position += size;
     if (visit->refuse && visit->position > visit->refuse)
         return dcp_error_set(DCP_ERR_CHECKSUM, "refused");
@@ -57,6 +66,7 @@ static dcp_status read_range(const struct file_ops *ops, const char *path, uint3
     struct shard_reader reader = {.ops = ops, .io = io, .mutex = PTHREAD_MUTEX_INITIALIZER};
     struct shard_file file = {.reader = &reader};
     assert_non_null(memory);
+    transfer_watch_memory(memory, SIZE + way);
     visit.position = way;
     dcp_status status = file_open(&file.file, ops, path, FILE_READ);
     if (status == DCP_OK)
@@ -176,6 +186,42 @@ static void missing_memory_is_an_error(void **state)
     free((void *)visit.content);
 }
 
+/* To gather ordinary pages costs a device more than the copy. */
+static void direct_reads_use_large_pages(void **state)
+{
+    static const uint32_t io[] = {DCP_IO_RING | DCP_IO_DIRECT, DCP_IO_POOL | DCP_IO_DIRECT};
+    static const size_t ways[] = {0, 4096, 64, 12345};
+    struct visit visit = {.content = make_content()};
+    struct simulated_file_system *fs = disk_with(visit.content);
+    (void)state;
+    for (size_t i = 0; i < 2 * 4; i++) {
+        const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+        size_t way = ways[i % 4], begins = way - way % FILE_PAGE;
+        assert_int_equal(read_range(ops, NAME, io[i / 4], way, visit, SIZE), DCP_OK);
+        struct transfer_count count = transfer_watch_count(true);
+        /* The last piece ends inside the file's last page. */
+        assert_int_equal(count.count, (SIZE - begins) / PIECE);
+        assert_int_equal(count.callers, 0);
+        assert_int_equal(count.largest, PIECE);
+        assert_int_equal(count.lowest % LARGE_PAGE, 0);
+        assert_int_equal(count.addresses % PIECE, 0);
+    }
+    simulated_free(fs);
+    free((void *)visit.content);
+}
+
+/* Even when the next ones are there already. */
+static void eight_pieces_are_under_way(void **state)
+{
+    struct visit visit = {.content = make_content(), .ahead = 8};
+    struct simulated_file_system *fs = disk_with(visit.content);
+    const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+    (void)state;
+    assert_int_equal(read_range(ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, 0, visit, SIZE), DCP_OK);
+    simulated_free(fs);
+    free((void *)visit.content);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +230,8 @@ int main(void)
         cmocka_unit_test(reads_end_that_were_cut_short),
         cmocka_unit_test(a_refused_piece_ends_the_reading),
         cmocka_unit_test(missing_memory_is_an_error),
+        cmocka_unit_test(direct_reads_use_large_pages),
+        cmocka_unit_test(eight_pieces_are_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "fault/transfer_watch.h"
+
+#include <pthread.h>
+
+#define DESCRIPTORS 1024
+
+static struct {
+    pthread_mutex_t mutex;
+    const struct file_ops *below;
+    struct file_ops ops;
+    bool direct[DESCRIPTORS];
+    uintptr_t memory;
+    size_t size;
+    struct transfer_count counts[2];
+} watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void note(int descriptor, const void *bytes, size_t size)
+{
+    uintptr_t address = (uintptr_t)bytes;
+    pthread_mutex_lock(&watch.mutex);
+    bool direct = descriptor < DESCRIPTORS && watch.direct[descriptor];
+    struct transfer_count *count = &watch.counts[direct];
+    count->lowest = count->count == 0 || address < count->lowest ? address : count->lowest;
+    count->count++;
+    count->callers += address < watch.memory + watch.size && address + size > watch.memory;
+    count->largest = size > count->largest ? size : count->largest;
+    count->addresses |= address;
+    pthread_mutex_unlock(&watch.mutex);
+}
+
+static int watched_open(void *context, const char *path, unsigned flags, int *descriptor)
+{
+    int result = watch.below->open(context, path, flags, descriptor);
+    pthread_mutex_lock(&watch.mutex);
+    if (result == 0 && *descriptor < DESCRIPTORS)
+        watch.direct[*descriptor] = flags & FILE_DIRECT;
+    pthread_mutex_unlock(&watch.mutex);
+    return result;
+}
+
+static int watched_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
+                         size_t *done)
+{
+    note(descriptor, bytes, size);
+    return watch.below->pread(context, descriptor, bytes, size, offset, done);
+}
+
+static int watched_pwrite(void *context, int descriptor, const void *bytes, size_t size,
+                          uint64_t offset, size_t *done)
+{
+    note(descriptor, bytes, size);
+    return watch.below->pwrite(context, descriptor, bytes, size, offset, done);
+}
+
+static int watched_submit(void *context, void *queue, const struct file_transfer *transfer)
+{
+    note(transfer->descriptor, transfer->bytes, transfer->size);
+    return watch.below->queue_submit(context, queue, transfer);
+}
+
+const struct file_ops *transfer_watch(const struct file_ops *below)
+{
+    watch.below = below;
+    watch.ops = *below;
+    watch.ops.open = watched_open;
+    watch.ops.pread = watched_pread;
+    watch.ops.pwrite = watched_pwrite;
+    watch.ops.queue_submit = watched_submit;
+    watch.counts[0] = watch.counts[1] = (struct transfer_count){0};
+    return &watch.ops;
+}
+
+void transfer_watch_memory(const void *memory, size_t size)
+{
+    watch.memory = (uintptr_t)memory;
+    watch.size = size;
+}
+
+struct transfer_count transfer_watch_count(bool direct)
+{
+    pthread_mutex_lock(&watch.mutex);
+    struct transfer_count count = watch.counts[direct];
+    pthread_mutex_unlock(&watch.mutex);
+    return count;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What memory transfers use, on their way to file operations below: a caller's, or buffers. */
+#ifndef FAULT_TRANSFER_WATCH_H
+#define FAULT_TRANSFER_WATCH_H
+
+#include "base/file.h"
+
+/* What one kind of transfers came to. */
+struct transfer_count {
+    long count;
+    long callers;        /* from or to the caller's memory */
+    size_t largest;      /* bytes */
+    uintptr_t addresses; /* all of them, joined bit by bit */
+    uintptr_t lowest;
+};
+
+/* File operations over others, for one watch at a time: counting begins anew. */
+const struct file_ops *transfer_watch(const struct file_ops *below);
+/* What is the caller's memory from here on. */
+void transfer_watch_memory(const void *memory, size_t size);
+/* Around the page cache, or through it. */
+struct transfer_count transfer_watch_count(bool direct);
+
+#endif
