@@ -12,6 +12,8 @@
 #define BUFFER_MINIMUM (SHARD_OUTPUT_LEAST / SHARD_OUTPUT_BUFFERS)
 /* Bytes that are checksummed at a time: stay in a core's cache until they are copied or written. */
 #define PIECE ((size_t)256 << 10)
+/* The same of what is copied. */
+#define STEP ((size_t)64 << 10)
 /* From here on, copying into a buffer costs more than another transfer. */
 #define STRAIGHT_SIZE ((size_t)64 << 10)
 #define STRAIGHT_MOST ((size_t)1 << 20)
@@ -68,7 +70,7 @@ uint64_t shard_output_memory(const struct shard_output_options *options)
     choose_buffers(&output, options);
     uint64_t blocks = options->content_length / FOOTER_BLOCK_SIZE + 1;
     uint64_t queue = io_queue_memory(options->io, queue_size(options));
-    uint64_t memory = output.buffer_count * output.capacity + output.piece +
+    uint64_t memory = memory_large_size(output.buffer_count * output.capacity) + output.piece +
                       blocks * sizeof *output.blocks + queue + SMALL_THINGS;
     if (options->threads > 1 && options->content_length >= THREADED_SIZE)
         memory += shard_record_memory(options->content_length, options->threads, queue);
@@ -93,7 +95,7 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
     output->io = io;
     output->length = queue_size(options);
     choose_buffers(output, options);
-    output->memory = memory_allocate_aligned(FILE_PAGE, output->buffer_count * output->capacity);
+    output->memory = memory_allocate_large(output->buffer_count * output->capacity);
     output->blocks =
         memory_allocate_array((size_t)(length / FOOTER_BLOCK_SIZE + 1), sizeof *output->blocks);
     output->hash = xxh3_stream_new();
@@ -189,15 +191,29 @@ void shard_output_commit(struct shard_output *output, size_t size, uint32_t *crc
     output->filled += size;
 }
 
+/* Into space that has been reserved. */
+static void copy_piece(struct shard_output *output, const unsigned char *bytes,
+                       unsigned char *space, size_t size, uint32_t *crc)
+{
+    for (size_t done = 0; done < size; done += STEP) {
+        size_t step = size - done < STEP ? size - done : STEP;
+        memcpy(space + done, bytes + done, step);
+        shard_output_commit(output, step, crc);
+    }
+}
+
+/* Fills buffers to their ends, so that they are written as a whole. */
 static dcp_status append_copied(struct shard_output *output, const unsigned char *bytes,
                                 uint64_t size, uint32_t *crc)
 {
     while (size > 0) {
         size_t piece = size < output->piece ? (size_t)size : output->piece;
+        size_t room = output->capacity - output->filled;
         unsigned char *space;
+        if (room > 0 && room < piece)
+            piece = room;
         RETURN_IF_ERROR(shard_output_reserve(output, piece, &space));
-        memcpy(space, bytes, piece);
-        shard_output_commit(output, piece, crc);
+        copy_piece(output, bytes, space, piece, crc);
         bytes += piece;
         size -= piece;
     }
@@ -251,10 +267,10 @@ dcp_status shard_output_append(struct shard_output *output, const void *bytes, u
     const unsigned char *next = bytes;
     if (output->threads > 1 && size >= THREADED_SIZE && output->file.direct >= 0)
         RETURN_IF_ERROR(append_threaded(output, &next, &size, crc));
-    /* What it takes to end the current page. Direct transfers need aligned memory behind it. */
+    /* What it takes to end the current page. */
     size_t gap = round_to_pages(output->filled) - output->filled;
-    bool aligned = output->file.direct < 0 || ((uintptr_t)next + gap) % FILE_PAGE == 0;
-    if (aligned && size >= STRAIGHT_SIZE) {
+    bool direct = output->file.direct >= 0 && !io_queue_was_refused(output->queue);
+    if (!direct && size >= STRAIGHT_SIZE) {
         uint64_t pages = (size - gap) & ~(uint64_t)(FILE_PAGE - 1);
         RETURN_IF_ERROR(append_copied(output, next, gap, crc));
         RETURN_IF_ERROR(append_straight(output, next + gap, pages, crc));

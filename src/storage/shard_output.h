@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A new shard file, written from its beginning to its end: small things are gathered into large
- * writes, large ones go straight from where they are if they may, and the checksums of the file's
- * blocks are computed while the bytes are in the cache. Writing goes on in the background. */
+/* A new shard file, written from its beginning to its end: things are gathered into large writes,
+ * and the checksums of the file's blocks are computed while the bytes are in the cache. Through the
+ * page cache large things go straight from where they are; around it all goes through buffers in
+ * large pages, as for a device to gather ordinary pages costs far more than the copy. Writing goes
+ * on in the background. */
 #ifndef STORAGE_SHARD_OUTPUT_H
 #define STORAGE_SHARD_OUTPUT_H
 
@@ -88,7 +90,7 @@ dcp_status shard_output_queue(const struct shard_output *output, struct io_queue
 /* Memory that appending blocks takes, at most; queue: that of a queue. */
 uint64_t shard_record_memory(uint64_t size, uint32_t threads, uint64_t queue);
 /* Appends whole blocks, at the beginning of a block and with empty buffers, on output->threads
- * threads, each of which may take 4 MiB for buffers. The bytes need not stay. */
+ * threads, each of which takes 4 MiB for buffers. The bytes need not stay. */
 dcp_status shard_output_append_blocks(struct shard_output *output, const unsigned char *bytes,
                                       size_t size, uint32_t *crc);
 /* Waits for what is under way, closes the file if it is open, and frees. The story is kept. */

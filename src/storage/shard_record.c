@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One large record of a shard file, checksummed and written by several threads: its place in the
- * file is known, blocks are hashed each by itself, and the CRCs of chunks are joined. */
+ * file is known, blocks are hashed each by itself, and the CRCs of chunks are joined. Through
+ * buffers in large pages: for a device to gather ordinary pages costs far more than the copy. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -20,14 +21,13 @@ struct record {
     size_t size;
     uint64_t *blocks; /* of the record's first byte on */
     uint32_t *crcs;   /* by chunk */
-    bool copied;      /* through buffers: the memory is not aligned as direct transfers must be */
     atomic_size_t next;
 };
 
 /* What one thread works with. */
 struct record_writer {
     struct io_queue *queue;
-    unsigned char *buffers;
+    unsigned char *buffers; /* CHUNK of each transfer */
     struct io_transfer transfers[AHEAD];
 };
 
@@ -36,30 +36,28 @@ static size_t chunk_size(const struct record *record, size_t start)
     return record->size - start < CHUNK ? record->size - start : CHUNK;
 }
 
-/* In steps that stay in a core's cache between the two checksums. */
-static void checksum_chunk(struct record *record, size_t index)
+/* In steps that stay in a core's cache between the copy and the checksums. */
+static void copy_chunk(struct record *record, size_t index, unsigned char *buffer)
 {
-    size_t start = index * CHUNK, end = start + chunk_size(record, start);
+    size_t start = index * CHUNK, size = chunk_size(record, start);
     uint32_t crc = 0;
-    for (size_t at = start; at < end; at += FOOTER_BLOCK_SIZE) {
-        crc = crc32_update(crc, record->bytes + at, FOOTER_BLOCK_SIZE);
-        record->blocks[at / FOOTER_BLOCK_SIZE] = xxh3_64(record->bytes + at, FOOTER_BLOCK_SIZE);
+    for (size_t at = 0; at < size; at += FOOTER_BLOCK_SIZE) {
+        memcpy(buffer + at, record->bytes + start + at, FOOTER_BLOCK_SIZE);
+        crc = crc32_update(crc, buffer + at, FOOTER_BLOCK_SIZE);
+        record->blocks[(start + at) / FOOTER_BLOCK_SIZE] = xxh3_64(buffer + at, FOOTER_BLOCK_SIZE);
     }
     record->crcs[index] = crc;
 }
 
 static dcp_status write_chunk(struct record *record, struct record_writer *writer, size_t slot,
-                              size_t start)
+                              size_t index)
 {
     struct shard_output *output = record->output;
-    const unsigned char *bytes = record->bytes + start;
-    size_t size = chunk_size(record, start);
+    unsigned char *buffer = writer->buffers + slot * CHUNK;
+    size_t start = index * CHUNK, size = chunk_size(record, start);
     RETURN_IF_ERROR(io_queue_finish(writer->queue, &writer->transfers[slot]));
-    if (record->copied) {
-        memcpy(writer->buffers + slot * CHUNK, bytes, size);
-        bytes = writer->buffers + slot * CHUNK;
-    }
-    io_queue_write(writer->queue, &writer->transfers[slot], &output->file, bytes, size,
+    copy_chunk(record, index, buffer);
+    io_queue_write(writer->queue, &writer->transfers[slot], &output->file, buffer, size,
                    output->start + start);
     return progress_add(output->progress, size);
 }
@@ -68,9 +66,7 @@ static dcp_status writer_open(struct record_writer *writer, const struct record 
 {
     *writer = (struct record_writer){0};
     RETURN_IF_ERROR(shard_output_queue(record->output, &writer->queue));
-    if (!record->copied)
-        return DCP_OK;
-    writer->buffers = memory_allocate_aligned(FILE_PAGE, AHEAD * CHUNK);
+    writer->buffers = memory_allocate_large(AHEAD * CHUNK);
     return writer->buffers ? DCP_OK : error_no_memory(AHEAD * CHUNK, "buffers for a large record");
 }
 
@@ -85,8 +81,7 @@ static dcp_status write_chunks(void *context, size_t index)
         size_t chunk = atomic_fetch_add_explicit(&record->next, 1, memory_order_relaxed);
         if (chunk >= count)
             break;
-        checksum_chunk(record, chunk);
-        status = write_chunk(record, &writer, slot, chunk * CHUNK);
+        status = write_chunk(record, &writer, slot, chunk);
         slot = (slot + 1) % AHEAD;
     }
     for (size_t i = 0; i < AHEAD && status == DCP_OK; i++)
@@ -98,7 +93,7 @@ static dcp_status write_chunks(void *context, size_t index)
 
 uint64_t shard_record_memory(uint64_t size, uint32_t threads, uint64_t queue)
 {
-    return threads * (AHEAD * CHUNK + FILE_PAGE + queue + THREAD_STACK_SIZE) +
+    return threads * (memory_large_size(AHEAD * CHUNK) + queue + THREAD_STACK_SIZE) +
            (size / CHUNK + 1) * sizeof(uint32_t);
 }
 
@@ -110,7 +105,6 @@ dcp_status shard_output_append_blocks(struct shard_output *output, const unsigne
         .bytes = bytes,
         .size = size,
         .blocks = output->blocks + output->block_count,
-        .copied = output->file.direct >= 0 && (uintptr_t)bytes % FILE_PAGE != 0,
     };
     size_t count = (size + CHUNK - 1) / CHUNK;
     record.crcs = memory_allocate_array(count, sizeof *record.crcs);

@@ -17,6 +17,7 @@
 #include "fault/failing_allocator.h"
 #include "fault/io_ways.h"
 #include "fault/simulated_file_system.h"
+#include "fault/transfer_watch.h"
 #include "format/footer.h"
 #include "scratch.h"
 #include "storage/shard_output.h"
@@ -149,6 +150,25 @@ static void script_make_large(struct script *script, size_t way)
         script->length += part->skip;
         memcpy(script->content + script->length, script->memory + part->from, part->size);
         script->length += part->size;
+    }
+    memcpy(script->content + script->length, footer, sizeof footer);
+}
+
+/* A record that one thread writes, and one that several do, both with memory and place at a page.
+ */
+static void script_make_aligned(struct script *script)
+{
+    size_t sizes[] = {(size_t)9 << 20, (size_t)20 << 20};
+    uint64_t random = 5;
+    *script = (struct script){.count = 2, .length = sizes[0] + sizes[1]};
+    script->memory = aligned_alloc(FILE_PAGE, sizes[1]);
+    script->content = calloc(1, script->length + sizeof footer);
+    assert_true(script->memory && script->content);
+    for (size_t i = 0; i < sizes[1]; i++)
+        script->memory[i] = (unsigned char)scratch_random(&random);
+    for (size_t i = 0; i < 2; i++) {
+        script->parts[i].size = sizes[i];
+        memcpy(script->content + (i ? sizes[0] : 0), script->memory, sizes[i]);
     }
     memcpy(script->content + script->length, footer, sizeof footer);
 }
@@ -404,6 +424,34 @@ static void direct_transfers_become_buffered(void **state)
     script_free(&script);
 }
 
+/* To gather ordinary pages costs a device more than the copy; the page cache copies anyhow. */
+static void direct_writes_use_large_pages(void **state)
+{
+    static const uint32_t ways[] = {DCP_IO_RING | DCP_IO_DIRECT, DCP_IO_POOL | DCP_IO_DIRECT,
+                                    DCP_IO_AUTO, DCP_IO_BUFFERED};
+    struct script script;
+    (void)state;
+    script_make_aligned(&script);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct simulated_file_system *fs = simulated_new();
+        const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+        transfer_watch_memory(script.memory, script.parts[1].size);
+        assert_int_equal(write_script(&script, ops, NAME, ways[i], (size_t)8 << 20), DCP_OK);
+        struct transfer_count direct = transfer_watch_count(true);
+        struct transfer_count buffered = transfer_watch_count(false);
+        bool around = ways[i] != DCP_IO_BUFFERED;
+        assert_int_equal(direct.count, around ? script.length >> 20 : 0);
+        assert_int_equal(direct.largest, around ? 1 << 20 : 0);
+        assert_int_equal(direct.callers, 0);
+        assert_int_equal(direct.addresses % (1 << 20), 0);
+        assert_int_equal(direct.lowest % (2 << 20), 0);
+        assert_int_equal(buffered.callers, around ? 0 : script.length >> 20);
+        check_file(&script, simulated_ops(fs), NAME);
+        simulated_free(fs);
+    }
+    script_free(&script);
+}
+
 static void flags_are_checked(void **state)
 {
     (void)state;
@@ -428,6 +476,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_refused_is_done_without, scratch_setup,
                                         scratch_teardown),
         cmocka_unit_test(direct_transfers_become_buffered),
+        cmocka_unit_test(direct_writes_use_large_pages),
         cmocka_unit_test(flags_are_checked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
