@@ -50,11 +50,22 @@ typedef enum dcp_strictness {
     DCP_STRICT_PARTIAL = 30      /**< nothing is an error (PyTorch's allow_partial_load) */
 } dcp_strictness;
 
-/** How much of what is read is checked against the checksums in the files. */
+/**
+ * How much of what is read is checked against the checksums in the files.
+ *
+ * Files that this library wrote have one for each block of 4 KiB: whatever is read of them is
+ * widened to whole blocks, and nothing goes unchecked but with #DCP_VERIFY_NONE. A file of
+ * PyTorch's has one CRC-32 for each record (a stored chunk, or a storage of a `.pt` file), and a
+ * safetensors file has none.
+ */
 typedef enum dcp_verification {
-    DCP_VERIFY_READ = 0, /**< every record and footer block that is read whole */
-    DCP_VERIFY_WIDEN =
-        1, /**< partial reads are widened to whole blocks or records, so that all is checked */
+    /** All that can be checked is, before it counts, as long as that costs little: a part of a
+     * record with one checksum is read as a whole with it if the record has at most 1 MiB, or if
+     * the part is one run of its bytes and the rest at most an eighth of it. What is not checked is
+     * counted in dcp_figures::bytes_unchecked, and logged. */
+    DCP_VERIFY_ALL = 0,
+    /** All that has a checksum, whatever it costs: records are read whole. */
+    DCP_VERIFY_RECORDS = 1,
     DCP_VERIFY_NONE = 2 /**< nothing */
 } dcp_verification;
 
@@ -103,7 +114,7 @@ typedef enum dcp_reading {
      * that carries no checksums of blocks (those of PyTorch) has one checksum; where ranks read
      * parts of it, those of the parts are joined and compared before the load returns, on any rank.
      * Compressed tensors are each read by one rank, and so are parts of tensors without checksums
-     * of blocks with #DCP_VERIFY_WIDEN, which takes reading them whole. Each rank reads by itself:
+     * of blocks with #DCP_VERIFY_RECORDS, which takes reading them whole. Each rank reads by itself:
      * views in `.pt` files that are not row-major, objects with a `memory_limit`, and everything
      * where hooks of the caller's plan or read.
      */

@@ -16,6 +16,8 @@ struct byte_source {
     void (*expect)(void *context, uint64_t offset, size_t size);
     void *context;
     uint64_t size;
+    /* Bytes that are read at a time, whatever is asked for: gaps of less cost nothing; or 0. */
+    size_t grain;
 };
 
 /* A source over memory. */

@@ -210,7 +210,7 @@ static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
     const struct share_rules rules = {
         .objects = kind == SHARE_OBJECTS,
         .verification = sharing->options->verification,
-        .blocks = kind == SHARE_TENSORS && sharing->options->verification == DCP_VERIFY_WIDEN &&
+        .blocks = kind == SHARE_TENSORS && sharing->options->verification != DCP_VERIFY_NONE &&
                   has_blocks(sharing),
         .cut_size = CUT_SIZE,
         .receive_bytes = EXCHANGE_RECEIVE_BYTES,

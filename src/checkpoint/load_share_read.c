@@ -11,6 +11,7 @@ struct stored_runs {
     const struct load_sharing *sharing;
     const struct load_share *share;
     struct shard_piece *piece;
+    uint64_t bytes; /* of its elements, that were read */
     const struct share_run *run; /* for which it was opened */
     struct load_sums sums;
     struct loaded_objects *objects;
@@ -47,9 +48,10 @@ static bool is_open_for(const struct stored_runs *runs, const struct share_run *
 static dcp_status end_piece(void *context)
 {
     struct stored_runs *runs = context;
-    dcp_status status = runs->piece ? shard_piece_end(runs->piece) : DCP_OK;
+    dcp_status status = runs->piece ? shard_piece_end(runs->piece, runs->bytes) : DCP_OK;
     shard_piece_close(runs->piece);
     runs->piece = NULL;
+    runs->bytes = 0;
     return status;
 }
 
@@ -86,6 +88,7 @@ static dcp_status read_elements(void *context, const struct share_run *run, int6
             box.offsets[i] += whole.offsets[i];
         RETURN_IF_ERROR(shard_piece_read(runs->piece, box_of(whole.ndim, &box), bytes));
         bytes += (size_t)taken * size;
+        runs->bytes += (uint64_t)taken * size;
         from += taken;
     }
     return DCP_OK;

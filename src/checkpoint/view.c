@@ -278,7 +278,7 @@ dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *
     if (!pool)
         return DCP_ERR_NO_MEMORY;
     dcp_status status = shard_read_object(checkpoint->reader, found, &found->pieces[0],
-                                          DCP_VERIFY_READ, pool, &object);
+                                          DCP_VERIFY_ALL, pool, &object);
     if (status == DCP_OK)
         status = dcp_state_none(parent, key);
     if (status == DCP_OK)

@@ -68,23 +68,20 @@ static dcp_status read_numbers(struct decoder *decoder, int32_t count, const int
     return DCP_OK;
 }
 
-static dcp_status read_blocks(struct decoder *decoder)
+static dcp_status read_pages(struct decoder *decoder)
 {
     struct footer *footer = decoder->footer;
-    footer->block_size = reader_u32(&decoder->reader);
-    if (decoder->reader.failed || footer->block_size == 0)
-        return damaged("no size of blocks");
-    uint64_t count = footer_block_count(footer->content_length, footer->block_size);
+    uint64_t count = footer_page_count(footer->block_count);
     if (count > reader_left(&decoder->reader) / 8)
         return damaged("too few checksums for its file");
-    footer->block_count = (size_t)count;
-    uint64_t *blocks =
-        arena_allocate_array(&footer->contents.arena, footer->block_count, sizeof *blocks);
-    if (blocks == NULL)
-        return no_memory(footer->block_count * sizeof *blocks);
-    for (size_t i = 0; i < footer->block_count; i++)
-        blocks[i] = reader_u64(&decoder->reader);
-    footer->blocks = blocks;
+    footer->page_count = (size_t)count;
+    uint64_t *pages =
+        arena_allocate_array(&footer->contents.arena, footer->page_count, sizeof *pages);
+    if (pages == NULL)
+        return no_memory(footer->page_count * sizeof *pages);
+    for (size_t i = 0; i < footer->page_count; i++)
+        pages[i] = reader_u64(&decoder->reader);
+    footer->pages = pages;
     return DCP_OK;
 }
 
@@ -222,7 +219,7 @@ dcp_status footer_decode_body(const unsigned char *body, size_t size, struct foo
     struct decoder decoder = {.footer = footer};
     reader_init(&decoder.reader, body, size);
     RETURN_IF_ERROR(read_save_id(&decoder));
-    RETURN_IF_ERROR(read_blocks(&decoder));
+    RETURN_IF_ERROR(read_pages(&decoder));
     RETURN_IF_ERROR(read_file_name(&decoder));
     return read_entries(&decoder);
 }

@@ -6,15 +6,37 @@
 #include "base/error.h"
 #include "format/footer_layout.h"
 
+uint64_t footer_block_count(uint64_t content_length, uint32_t block_size)
+{
+    return content_length / block_size + (content_length % block_size != 0);
+}
+
+uint64_t footer_page_count(uint64_t block_count)
+{
+    return block_count / FOOTER_PAGE_SUMS + (block_count % FOOTER_PAGE_SUMS != 0);
+}
+
+void footer_seal_sums(uint64_t *sums, size_t count, uint64_t *pages)
+{
+    for (size_t i = 0; i < count; i++)
+        store_u64((unsigned char *)&sums[i], sums[i]);
+    for (size_t start = 0; start < count; start += FOOTER_PAGE_SUMS) {
+        size_t taken = count - start < FOOTER_PAGE_SUMS ? count - start : FOOTER_PAGE_SUMS;
+        pages[start / FOOTER_PAGE_SUMS] = xxh3_64(&sums[start], taken * sizeof *sums);
+    }
+}
+
 static dcp_status check_contents(const char *save_id, uint64_t content_length, uint32_t block_size,
-                                 size_t block_count, const struct metadata *contents)
+                                 size_t page_count, const struct metadata *contents)
 {
     if (strlen(save_id) >= sizeof((struct footer *)NULL)->save_id)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save id \"%s\" is too long", save_id);
-    if (block_size == 0 || block_count != footer_block_count(content_length, block_size))
+    if (block_size == 0 ||
+        page_count != footer_page_count(footer_block_count(content_length, block_size)))
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "%zu checksums of blocks of %" PRIu32 " bytes for %" PRIu64 " bytes",
-                             block_count, block_size, content_length);
+                             "%zu pages of sums of blocks of %" PRIu32 " bytes for %" PRIu64
+                             " bytes",
+                             page_count, block_size, content_length);
     if (contents->file_count != 1)
         return dcp_error_set(DCP_ERR_ARGUMENT, "a footer is of one file, not of %zu",
                              contents->file_count);
@@ -83,15 +105,14 @@ static void put_entry(struct buffer *out, const struct metadata_entry *entry, bo
 }
 
 dcp_status footer_encode(struct buffer *out, const char *save_id, uint64_t content_length,
-                         uint32_t block_size, const uint64_t *blocks, size_t block_count,
+                         uint32_t block_size, const uint64_t *pages, size_t page_count,
                          const struct metadata *contents)
 {
-    RETURN_IF_ERROR(check_contents(save_id, content_length, block_size, block_count, contents));
+    RETURN_IF_ERROR(check_contents(save_id, content_length, block_size, page_count, contents));
     size_t start = out->size;
     put_text(out, save_id);
-    buffer_append_u32(out, block_size);
-    for (size_t i = 0; i < block_count; i++)
-        buffer_append_u64(out, blocks[i]);
+    for (size_t i = 0; i < page_count; i++)
+        buffer_append_u64(out, pages[i]);
     put_text(out, contents->files[0]);
     buffer_append_u8(out, contents->has_paths ? FOOTER_HAS_PATHS : 0);
     buffer_append_varint(out, contents->count);
@@ -102,7 +123,7 @@ dcp_status footer_encode(struct buffer *out, const char *save_id, uint64_t conte
     buffer_append_u64(out, content_length);
     buffer_append_u64(out, body_size);
     buffer_append_u32(out, FOOTER_VERSION);
-    buffer_append_u32(out, 0); /* reserved */
+    buffer_append_u32(out, block_size);
     RETURN_IF_ERROR(buffer_status(out));
     buffer_append_u64(out, xxh3_64(out->data + start, out->size - start));
     buffer_append(out, FOOTER_MAGIC, FOOTER_MAGIC_SIZE);

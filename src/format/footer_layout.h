@@ -5,7 +5,7 @@
 
 #include "format/footer.h"
 
-#define FOOTER_VERSION        1u
+#define FOOTER_VERSION        2u
 #define FOOTER_SIZE_MAX       (64u << 20) /* of body and trailer */
 #define FOOTER_MAGIC          "\211DCPEND\n"
 #define FOOTER_MAGIC_SIZE     8u
@@ -25,12 +25,7 @@
 /* What a step of a path begins with. */
 enum footer_step { FOOTER_STEP_KEY = 0, FOOTER_STEP_POSITION = 1 };
 
-static inline uint64_t footer_block_count(uint64_t content_length, uint32_t block_size)
-{
-    return content_length / block_size + (content_length % block_size != 0);
-}
-
-/* Decodes what lies in front of the trailer, with content_length known, into an empty footer. */
+/* Decodes what lies between the sums and the trailer into a footer that knows its blocks. */
 dcp_status footer_decode_body(const unsigned char *body, size_t size, struct footer *footer);
 
 #endif

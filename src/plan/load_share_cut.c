@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Where regions may be cut, so that several ranks read parts of them, and all is checked. */
 #include "plan/load_share_deal.h"
+#include "state/record_rest.h"
 
-/* Shard files carry a checksum of each so many bytes, and large tensors begin at such a page. Cuts
- * at these places cost nothing; at others a block is read twice to be checked. */
+/* Large tensors begin at a page, and blocks with a checksum are no larger: cuts at these places cost
+ * nothing; at others a block is read twice to be checked. */
 #define CUT_BLOCK ((uint64_t)1 << 20)
 #define DATA_PAGE ((uint64_t)4096)
 
@@ -34,8 +35,15 @@ bool share_can_be_cut(const struct metadata *metadata, const struct share_rules 
     const struct metadata_piece *piece = piece_of(metadata, atom);
     if (rules->objects || piece->zstd || (piece->encoding != PIECE_STREAM && piece->view->deflated))
         return false;
-    return rules->verification != DCP_VERIFY_WIDEN || rules->blocks || !may_have_sum(piece) ||
-           is_whole(metadata, atom);
+    uint64_t size = dcp_dtype_size(metadata->entries[atom->entry].dtype);
+    uint64_t wanted = (uint64_t)box_volume(atom->region) * size;
+    uint64_t record = piece->encoding == PIECE_STREAM
+                          ? (uint64_t)box_volume(share_piece_box(&metadata->entries[atom->entry],
+                                                                 atom->piece)) *
+                                size
+                          : piece->view->data_length;
+    return rules->blocks || !may_have_sum(piece) || is_whole(metadata, atom) ||
+           !record_rest_pays(rules->verification, wanted, record);
 }
 
 bool share_run_is_summed(const struct load_share *share, const struct metadata *metadata,

@@ -23,46 +23,26 @@ static uint64_t block_end(const struct shard_file *file, uint64_t index)
                                                            : start + file->block_size;
 }
 
-static dcp_status check_block(const struct checked_source *checked, uint64_t index,
-                              uint64_t computed)
+/* Whole blocks of the file, of which more follow up to `end`. */
+static dcp_status check_blocks(struct checked_source *checked, uint64_t position,
+                               const unsigned char *bytes, size_t size, uint64_t end)
 {
-    const struct shard_file *file = checked->file;
-    if (computed == file->blocks[index])
-        return DCP_OK;
-    return dcp_error_set(DCP_ERR_CHECKSUM,
-                         "block %" PRIu64 " at offset %" PRIu64 " has XXH3 %016" PRIx64
-                         ", expected %016" PRIx64,
-                         index, index * file->block_size, computed, file->blocks[index]);
-}
-
-/* Carries the running block on over bytes that were read. */
-static dcp_status hash_piece(struct checked_source *checked, uint64_t position,
-                             const unsigned char *bytes, size_t size)
-{
-    const struct shard_file *file = checked->file;
-    if (position != checked->hash_position)
-        checked->hash_valid = false;
-    uint64_t end = position + size < file->content_length ? position + size : file->content_length;
-    while (position < end) {
-        uint64_t index = position / file->block_size;
-        uint64_t stop = block_end(file, index) < end ? block_end(file, index) : end;
-        bool begins = position == index * file->block_size, ends = stop == block_end(file, index);
-        if (begins && ends) {
-            RETURN_IF_ERROR(check_block(checked, index, xxh3_64(bytes, (size_t)(stop - position))));
-        } else {
-            if (begins)
-                xxh3_stream_reset(checked->hash);
-            checked->hash_valid = checked->hash_valid || begins;
-            if (checked->hash_valid)
-                xxh3_stream_update(checked->hash, bytes, (size_t)(stop - position));
-            if (checked->hash_valid && ends)
-                RETURN_IF_ERROR(check_block(checked, index, xxh3_stream_digest(checked->hash)));
-        }
-        checked->hash_valid = checked->hash_valid && !ends;
-        bytes += stop - position;
-        position = stop;
+    struct shard_file *file = checked->file;
+    uint64_t stop = position + size;
+    uint64_t last = (end - 1) / file->block_size + 1;
+    while (position < stop) {
+        uint64_t index = position / file->block_size, sum;
+        size_t taken = (size_t)(block_end(file, index) - position);
+        RETURN_IF_ERROR(shard_sums_find(file, &checked->sums, index, last, &sum));
+        uint64_t computed = xxh3_64(bytes, taken);
+        if (computed != sum)
+            return dcp_error_set(DCP_ERR_CHECKSUM,
+                                 "block %" PRIu64 " at offset %" PRIu64 " has XXH3 %016" PRIx64
+                                 ", expected %016" PRIx64,
+                                 index, position, computed, sum);
+        bytes += taken;
+        position += taken;
     }
-    checked->hash_position = position;
     return DCP_OK;
 }
 
@@ -85,6 +65,7 @@ static dcp_status crc_piece(struct checked_source *checked, uint64_t position,
     if (checked->record_position < checked->record_end)
         return DCP_OK;
     checked->watching = false;
+    checked->passed = true;
     if (checked->sum) {
         *checked->sum =
             (struct shard_part_sum){true, checked->crc, checked->record_end - checked->record_start,
@@ -105,53 +86,74 @@ static dcp_status check_piece(void *context, uint64_t position, const unsigned c
 {
     struct checked_source *checked = context;
     RETURN_IF_ERROR(progress_part_add(&checked->part, size));
-    if (checked->hash)
-        RETURN_IF_ERROR(hash_piece(checked, position, bytes, size));
+    if (checked->widened)
+        return check_blocks(checked, position, bytes, size, checked->straight_end);
     return crc_piece(checked, position, bytes, size);
 }
 
-/* Reads a block into memory of its size and checks it. */
-static dcp_status load_block(struct checked_source *checked, uint64_t index, unsigned char *bytes)
+/* Has blocks from `start` up to `end` at hand. */
+static dcp_status hold_blocks(struct checked_source *checked, uint64_t start, uint64_t end)
 {
-    uint64_t start = index * checked->file->block_size;
-    size_t size = (size_t)(block_end(checked->file, index) - start);
-    RETURN_IF_ERROR(shard_file_read(checked->file, bytes, size, start));
-    return check_block(checked, index, xxh3_64(bytes, size));
-}
-
-/* A part of a block, through the block at hand. */
-static dcp_status read_in_block(struct checked_source *checked, uint64_t position,
-                                unsigned char *bytes, size_t size)
-{
-    uint64_t index = position / checked->file->block_size;
-    if (checked->block_index != index) {
-        checked->block_index = UINT64_MAX;
-        RETURN_IF_ERROR(load_block(checked, index, checked->block));
-        checked->block_index = index;
+    size_t size = (size_t)(end - start);
+    if (size > checked->held_room) {
+        memory_release(checked->held);
+        checked->held_size = checked->held_room = 0;
+        checked->held = memory_allocate(size);
+        if (!checked->held)
+            return error_no_memory(size, "blocks of a file");
+        checked->held_room = size;
     }
-    memcpy(bytes, checked->block + (position - index * checked->file->block_size), size);
-    return progress_part_add(&checked->part, size);
+    checked->held_size = 0;
+    checked->held_start = start;
+    RETURN_IF_ERROR(shard_file_read(checked->file, checked->held, size, start));
+    RETURN_IF_ERROR(check_blocks(checked, start, checked->held, size, end));
+    checked->held_size = size;
+    return DCP_OK;
 }
 
-/* Whole blocks go straight to where they are wanted. */
+/* Blocks that a range lies in, from where it begins: all of them if that is little, else the first;
+ * what is at hand is not read again. */
+static dcp_status hold_range(struct checked_source *checked, uint64_t position, uint64_t end)
+{
+    const struct shard_file *file = checked->file;
+    uint64_t first = position / file->block_size;
+    uint64_t start = first * file->block_size, stop = block_end(file, (end - 1) / file->block_size);
+    if (stop - start > CHECKED_SOURCE_HELD)
+        stop = block_end(file, first);
+    return hold_blocks(checked, start, stop);
+}
+
+static bool is_held(const struct checked_source *checked, uint64_t position)
+{
+    return position >= checked->held_start && position - checked->held_start < checked->held_size;
+}
+
+/* Whole blocks go straight to where they are wanted; parts of blocks, and little ranges, by way of
+ * what is held. */
 static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
                               unsigned char *bytes, size_t size)
 {
-    const struct shard_file *file = checked->file;
+    struct shard_file *file = checked->file;
     uint64_t end = position + size;
-    uint64_t last = end == file->content_length ? end : end / file->block_size * file->block_size;
-    if (last != end && last > position)
-        shard_file_expect(checked->file, &checked->nearby, last,
+    uint64_t last = end == file->content_length ? end : end - end % file->block_size;
+    if (last != end && last > position && last - position >= CHECKED_SOURCE_HELD)
+        shard_file_expect(file, &checked->nearby, last,
                           (size_t)(block_end(file, last / file->block_size) - last));
     while (position < end) {
-        uint64_t index = position / file->block_size;
-        uint64_t stop = block_end(file, index) < end ? block_end(file, index) : end;
-        if (position == index * file->block_size && position < last) {
-            stop = last;
-            RETURN_IF_ERROR(shard_file_read_ahead(checked->file, bytes, (size_t)(stop - position),
-                                                  position, check_piece, checked));
+        uint64_t stop = end;
+        if (is_held(checked, position)) {
+            uint64_t within = position - checked->held_start;
+            if (checked->held_size - within < end - position)
+                stop = position + checked->held_size - within;
+            memcpy(bytes, checked->held + within, (size_t)(stop - position));
+            RETURN_IF_ERROR(progress_part_add(&checked->part, stop - position));
+        } else if (position % file->block_size == 0 && position < last) {
+            stop = checked->straight_end = last;
+            RETURN_IF_ERROR(shard_file_read_ahead(file, bytes, (size_t)(stop - position), position,
+                                                  check_piece, checked));
         } else {
-            RETURN_IF_ERROR(read_in_block(checked, position, bytes, (size_t)(stop - position)));
+            RETURN_IF_ERROR(hold_range(checked, position, end));
+            continue;
         }
         bytes += stop - position;
         position = stop;
@@ -163,9 +165,13 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
 {
     struct checked_source *checked = context;
     uint64_t position = checked->offset + offset;
-    if (checked->block && position + size <= checked->file->content_length)
-        return read_blocks(checked, position, bytes, size);
-    return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked);
+    if (!checked->widened)
+        return shard_file_read_ahead(checked->file, bytes, size, position, check_piece, checked);
+    if (position + size > checked->file->content_length)
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "%zu bytes expected at %" PRIu64 ", but the content ends at %" PRIu64,
+                             size, position, checked->file->content_length);
+    return read_blocks(checked, position, bytes, size);
 }
 
 static void expect_range(void *context, uint64_t offset, size_t size)
@@ -174,40 +180,28 @@ static void expect_range(void *context, uint64_t offset, size_t size)
     shard_file_expect(checked->file, &checked->nearby, checked->offset + offset, size);
 }
 
-dcp_status checked_source_open(struct checked_source *checked, struct shard_file *file,
-                               uint64_t offset, uint64_t length, dcp_verification verification,
-                               struct byte_source *source)
+void checked_source_open(struct checked_source *checked, struct shard_file *file, uint64_t offset,
+                         uint64_t length, struct byte_source *source)
 {
-    *checked = (struct checked_source){
-        .file = file, .offset = offset, .hash_position = UINT64_MAX, .block_index = UINT64_MAX};
+    *checked = (struct checked_source){.file = file, .offset = offset};
     checked->nearby.start = UINT64_MAX;
     *source = (struct byte_source){
         .read = read_checked, .expect = expect_range, .context = checked, .size = length};
-    return verification == DCP_VERIFY_WIDEN ? checked_source_widen(checked) : DCP_OK;
 }
 
-dcp_status checked_source_hash(struct checked_source *checked)
+void checked_source_widen(struct checked_source *checked, struct byte_source *source)
 {
-    if (checked->file->footer == FOOTER_GOOD && !checked->hash)
-        checked->hash = xxh3_stream_new();
-    return checked->hash || checked->file->footer != FOOTER_GOOD
-               ? DCP_OK
-               : error_no_memory(1024, "a running checksum");
-}
-
-dcp_status checked_source_widen(struct checked_source *checked)
-{
-    if (checked->file->footer != FOOTER_GOOD || checked->block)
-        return DCP_OK;
-    checked->block = memory_allocate(checked->file->block_size);
-    return checked->block ? checked_source_hash(checked)
-                          : error_no_memory(checked->file->block_size, "a block");
+    if (checked->file->footer != FOOTER_GOOD)
+        return;
+    checked->widened = true;
+    source->grain = checked->file->block_size;
 }
 
 void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
                           uint32_t crc)
 {
     checked->watching = length > 0;
+    checked->passed = length == 0;
     checked->record_start = checked->offset + offset;
     checked->record_position = checked->record_start;
     checked->record_end = checked->record_start + length;
@@ -234,6 +228,6 @@ void checked_source_watch_part(struct checked_source *checked, uint64_t offset, 
 
 void checked_source_close(struct checked_source *checked)
 {
-    xxh3_stream_free(checked->hash);
-    memory_release(checked->block);
+    shard_sums_close(&checked->sums);
+    memory_release(checked->held);
 }

@@ -12,6 +12,8 @@
 
 /* Runs that are this long are worth a read each, straight to where they go. */
 #define DIRECT_SIZE ((int64_t)4 << 10)
+/* And this long, of a source that reads more than it is asked for. */
+#define GRAINS_DIRECT 64
 /* What the source is told of beforehand. */
 #define RUNS_AHEAD   16
 #define BLOCKS_AHEAD 2
@@ -136,6 +138,15 @@ static void expect(const struct region *region, struct box_blocks *ahead, size_t
     }
 }
 
+/* Whether each run is read by itself, to where it goes; not where its neighbours lie in the same
+ * blocks, unless that costs next to nothing. */
+static bool is_worth_a_read(const struct region *region, int32_t split, int64_t run)
+{
+    int64_t grain = (int64_t)region->source->grain, size = run * region->stored_size;
+    int64_t gap = region->stored[split - 1] * region->stored_size - size;
+    return size >= DIRECT_SIZE && (gap >= grain || size >= GRAINS_DIRECT * grain);
+}
+
 static dcp_status read_direct(const struct region *region, int32_t split, int64_t run)
 {
     struct box_blocks blocks, ahead;
@@ -169,7 +180,8 @@ static int64_t choose_blocks(const struct region *region, int32_t *split, int64_
     *step = 1;
     for (int32_t i = region->ndim - 1; i >= 0; i--) {
         int64_t gap = (region->stored[i] - span) * region->stored_size;
-        if (gap > GAP_SIZE && gap > span * region->stored_size / GAP_OF_WANTED) {
+        if (gap > GAP_SIZE && gap > span * region->stored_size / GAP_OF_WANTED &&
+            gap >= (int64_t)region->source->grain) {
             *split = i;
             break;
         }
@@ -361,7 +373,7 @@ dcp_status read_region(const struct byte_source *source, const struct tensor_vie
     int64_t run = find_common_run(&region, &split);
     if (!device_is_host(&target->device))
         return read_to_device(&region);
-    if (as_it_is && (split == 0 || run * region.stored_size >= DIRECT_SIZE))
+    if (as_it_is && (split == 0 || is_worth_a_read(&region, split, run)))
         return read_direct(&region, split, run);
     return read_buffered(&region);
 }

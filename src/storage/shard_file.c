@@ -83,7 +83,7 @@ static void file_free(struct shard_file *file)
     error_save(&story);
     file_close(&file->file);
     error_restore(&story);
-    memory_release(file->blocks);
+    shard_sums_free(&file->sums);
     memory_release(file->pieces);
     memory_release(file);
 }
@@ -257,10 +257,21 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file)
     pthread_mutex_unlock(&reader->mutex);
 }
 
+void shard_reader_count(struct shard_reader *reader, uint64_t bytes, bool checked, bool bare)
+{
+    atomic_fetch_add_explicit(checked ? &reader->bytes_checked : &reader->bytes_unchecked, bytes,
+                              memory_order_relaxed);
+    if (!checked && bare)
+        atomic_fetch_add_explicit(&reader->bytes_bare, bytes, memory_order_relaxed);
+}
+
 void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures)
 {
     *figures = (struct shard_read_figures){
         .bytes_read = atomic_load_explicit(&reader->bytes_read, memory_order_relaxed),
+        .bytes_checked = atomic_load_explicit(&reader->bytes_checked, memory_order_relaxed),
+        .bytes_unchecked = atomic_load_explicit(&reader->bytes_unchecked, memory_order_relaxed),
+        .bytes_bare = atomic_load_explicit(&reader->bytes_bare, memory_order_relaxed),
         .files_opened = atomic_load_explicit(&reader->files_opened, memory_order_relaxed),
         .direct = atomic_load_explicit(&reader->direct, memory_order_relaxed),
         .ring = atomic_load_explicit(&reader->ring, memory_order_relaxed),

@@ -11,6 +11,7 @@
 #include "device/device_lane.h"
 #include "storage/io_queue.h"
 #include "storage/shard_reader.h"
+#include "storage/shard_sums.h"
 
 enum footer_state { FOOTER_NONE, FOOTER_GOOD, FOOTER_DAMAGED };
 
@@ -23,8 +24,8 @@ struct shard_file {
     enum footer_state footer;
     uint64_t content_length; /* what pieces may lie in: up to the footer, or the whole file */
     uint32_t block_size;     /* the rest only with a good footer */
-    uint64_t *blocks;
-    size_t block_count;
+    uint64_t block_count;
+    struct shard_sums sums;
     uint64_t *pieces; /* digests of the pieces that the footer lists, ascending */
     size_t piece_count;
     uint64_t memory; /* that it takes while it is open; known where one thread reads */
@@ -60,6 +61,9 @@ struct shard_reader {
     struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */
     atomic_uint_fast64_t bytes_read;
     atomic_uint_fast64_t files_opened;
+    atomic_uint_fast64_t bytes_checked; /* of tensors' elements, as they are stored */
+    atomic_uint_fast64_t bytes_unchecked;
+    atomic_uint_fast64_t bytes_bare; /* of these, what has no checksum at all */
     atomic_bool direct;
     atomic_bool ring;
 };

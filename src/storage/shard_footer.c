@@ -9,27 +9,16 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* One block is held in memory when reads are widened. */
-#define BLOCK_SIZE_MAX (UINT32_C(64) << 20)
+/* What is read at a time, and what is held, is made of whole blocks. */
+#define BLOCK_SIZE_MIN (UINT32_C(512))
+#define BLOCK_SIZE_MAX (UINT32_C(64) << 10)
 
-/* What decoding does not know: the footer describes a file of this length, in blocks that can be
- * held. */
-static dcp_status check_footer(const struct shard_file *file, const struct footer *footer)
+static dcp_status check_block_size(const struct footer *footer)
 {
-    uint64_t length = footer->content_length;
-    uint64_t size = footer->block_size;
-    if (length > file->size)
-        return dcp_error_set(DCP_ERR_FORMAT,
-                             "the footer covers %" PRIu64 " bytes, the file has %" PRIu64, length,
-                             file->size);
-    if (size == 0 || size > BLOCK_SIZE_MAX)
-        return dcp_error_set(DCP_ERR_FORMAT, "the footer has blocks of %" PRIu64 " bytes", size);
-    uint64_t expected = length / size + (length % size != 0);
-    if (footer->block_count != expected)
-        return dcp_error_set(DCP_ERR_FORMAT,
-                             "the footer has %zu block checksums, expected %" PRIu64,
-                             footer->block_count, expected);
-    return DCP_OK;
+    uint32_t size = footer->block_size;
+    if (size >= BLOCK_SIZE_MIN && size <= BLOCK_SIZE_MAX && (size & (size - 1)) == 0)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT, "the footer has blocks of %" PRIu32 " bytes", size);
 }
 
 static dcp_status check_save(const struct shard_file *file, const struct footer *footer,
@@ -41,24 +30,11 @@ static dcp_status check_save(const struct shard_file *file, const struct footer 
                          file->file.path, footer->save_id, save_id);
 }
 
-/* What is allocated for a block is no more than there is in the file, whatever its footer says. */
-static uint32_t largest_block(const struct footer *footer)
-{
-    if (footer->content_length == 0)
-        return 1;
-    return footer->content_length < footer->block_size ? (uint32_t)footer->content_length
-                                                       : footer->block_size;
-}
-
 static dcp_status take_blocks(struct shard_file *file, const struct footer *footer)
 {
-    file->blocks = memory_allocate_array(footer->block_count, sizeof *file->blocks);
-    if (!file->blocks)
-        return error_no_memory(footer->block_count * sizeof *file->blocks, "block checksums");
-    if (footer->block_count > 0)
-        memcpy(file->blocks, footer->blocks, footer->block_count * sizeof *file->blocks);
+    RETURN_IF_ERROR(shard_sums_init(&file->sums, footer));
     file->block_count = footer->block_count;
-    file->block_size = largest_block(footer);
+    file->block_size = footer->block_size;
     file->content_length = footer->content_length;
     file->footer = FOOTER_GOOD;
     return DCP_OK;
@@ -103,15 +79,19 @@ static dcp_status take_pieces(struct shard_file *file, const struct metadata *co
     return DCP_OK;
 }
 
+bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece)
+{
+    uint64_t digest = piece_digest(entry, piece);
+    return file->piece_count > 0 &&
+           bsearch(&digest, file->pieces, file->piece_count, sizeof *file->pieces, compare_digests);
+}
+
 dcp_status shard_footer_check_piece(const struct shard_file *file,
                                     const struct metadata_entry *entry,
                                     const struct metadata_piece *piece)
 {
-    if (file->footer != FOOTER_GOOD)
-        return DCP_OK;
-    uint64_t digest = piece_digest(entry, piece);
-    if (file->piece_count > 0 &&
-        bsearch(&digest, file->pieces, file->piece_count, sizeof *file->pieces, compare_digests))
+    if (file->footer != FOOTER_GOOD || shard_footer_has_piece(file, entry, piece))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_FORMAT,
                          "the footer of %s has no such piece of %" PRIu64 " bytes at this place",
@@ -132,7 +112,7 @@ static dcp_status decode(struct shard_file *file, struct footer *footer, bool *f
         *found = false;
     if (!*found)
         return status;
-    return check_footer(file, footer);
+    return check_block_size(footer);
 }
 
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id)

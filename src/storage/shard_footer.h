@@ -12,10 +12,12 @@
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id);
 /* With a good footer, a piece that it does not list at this place is DCP_ERR_FORMAT: metadata that
  * was damaged, or a file in the place of another one of the same save. */
+bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece);
 dcp_status shard_footer_check_piece(const struct shard_file *file,
                                     const struct metadata_entry *entry,
                                     const struct metadata_piece *piece);
-/* Decodes a damaged footer again, for its story. */
+/* Decodes a damaged footer again, to say what is wrong with it. */
 dcp_status shard_footer_blame(struct shard_file *file);
 
 #endif

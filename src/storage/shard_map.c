@@ -56,10 +56,13 @@ static dcp_status map_item(struct stored_item *item, dcp_verification verificati
                            struct shard_mapping *mapping)
 {
     struct tensor_view view;
-    RETURN_IF_ERROR(stored_item_view(item, &view));
+    bool known;
+    RETURN_IF_ERROR(stored_item_lay_out(item, &view, &known));
+    if (!known)
+        RETURN_IF_ERROR(stored_item_view(item, &view));
     RETURN_IF_ERROR(check_form(item, &view));
     if (verification != DCP_VERIFY_NONE && !item->memory)
-        RETURN_IF_ERROR(checked_source_widen(&item->checked));
+        checked_source_widen(&item->checked, &item->source);
     if (verification != DCP_VERIFY_NONE)
         RETURN_IF_ERROR(stored_item_check_record(item, &view));
     return map_view(item, &view, mapping);

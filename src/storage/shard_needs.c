@@ -46,22 +46,22 @@ static dcp_status make_footer(const struct save_session *session, const struct p
                               const struct shard_source *sources, bool zstd, uint64_t content,
                               struct buffer *footer)
 {
-    size_t block_count = (size_t)(content / FOOTER_BLOCK_SIZE + (content % FOOTER_BLOCK_SIZE != 0));
+    size_t page_count = (size_t)footer_page_count(footer_block_count(content, FOOTER_BLOCK_SIZE));
     struct write_result *results = NULL;
     struct metadata contents;
     dcp_status status = zstd ? guess_results(part, &results) : DCP_OK;
-    uint64_t *blocks = memory_allocate_zeroed(block_count, sizeof *blocks);
-    if (status == DCP_OK && !blocks)
-        status = error_no_memory(block_count * sizeof *blocks, "block checksums");
+    uint64_t *pages = memory_allocate_zeroed(page_count, sizeof *pages);
+    if (status == DCP_OK && !pages)
+        status = error_no_memory(page_count * sizeof *pages, "checksums of a footer");
     if (status == DCP_OK)
         status =
             shard_contents_make(part->name, part->orders, results, part->count, sources, &contents);
     if (status == DCP_OK) {
-        status = footer_encode(footer, session->save_id, content, FOOTER_BLOCK_SIZE, blocks,
-                               block_count, &contents);
+        status = footer_encode(footer, session->save_id, content, FOOTER_BLOCK_SIZE, pages,
+                               page_count, &contents);
         metadata_free(&contents);
     }
-    memory_release(blocks);
+    memory_release(pages);
     memory_release(results);
     return status == DCP_OK ? buffer_status(footer) : status;
 }
@@ -84,7 +84,8 @@ static dcp_status add_file(const struct save_session *session, const struct part
     memory_span_start(&span);
     buffer_init(&footer, 0);
     dcp_status status = make_footer(session, part, sources, zstd, content, &footer);
-    needs->bytes += content + footer.size;
+    uint64_t sums = footer_block_count(content, FOOTER_BLOCK_SIZE) * sizeof(uint64_t);
+    needs->bytes += content + sums + footer.size;
     if (content > needs->largest)
         needs->largest = content;
     buffer_free(&footer);

@@ -136,12 +136,16 @@ static void checksum(struct shard_output *output, const unsigned char *bytes, si
     while (size > 0) {
         size_t left = (size_t)(FOOTER_BLOCK_SIZE - output->position % FOOTER_BLOCK_SIZE);
         size_t taken = size < left ? size : left;
-        xxh3_stream_update(output->hash, bytes, taken);
+        if (taken == FOOTER_BLOCK_SIZE) {
+            output->blocks[output->block_count++] = xxh3_64(bytes, taken);
+        } else {
+            xxh3_stream_update(output->hash, bytes, taken);
+            if (taken == left)
+                end_block(output);
+        }
         output->position += taken;
         bytes += taken;
         size -= taken;
-        if (taken == left)
-            end_block(output);
     }
 }
 
@@ -324,9 +328,10 @@ static dcp_status make_durable(struct shard_output *output)
     return status;
 }
 
-dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size)
+/* What no block covers. */
+static dcp_status append_uncovered(struct shard_output *output, const void *bytes, size_t size)
 {
-    const unsigned char *next = footer;
+    const unsigned char *next = bytes;
     while (size > 0) {
         size_t piece = size < output->piece ? size : output->piece;
         unsigned char *space;
@@ -336,6 +341,14 @@ dcp_status shard_output_finish(struct shard_output *output, const void *footer, 
         next += piece;
         size -= piece;
     }
+    return DCP_OK;
+}
+
+dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size)
+{
+    RETURN_IF_ERROR(
+        append_uncovered(output, output->blocks, output->block_count * sizeof *output->blocks));
+    RETURN_IF_ERROR(append_uncovered(output, footer, size));
     RETURN_IF_ERROR(drain(output));
     output->direct = output->direct && !io_queue_was_refused(output->queue);
     RETURN_IF_ERROR(make_durable(output));

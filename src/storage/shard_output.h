@@ -80,8 +80,8 @@ void shard_output_commit(struct shard_output *output, size_t size, uint32_t *crc
 dcp_status shard_output_skip(struct shard_output *output, uint64_t position);
 /* Ends the content: the last block is finished. */
 void shard_output_end(struct shard_output *output);
-/* Adds the footer, which no block covers, and makes the file durable. Only once: a file whose sync
- * failed is given up. */
+/* Adds the sums of blocks, sealed by footer_seal_sums(), and the rest of the footer, which no block
+ * covers, and makes the file durable. Only once: a file whose sync failed is given up. */
 dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size);
 /* Bytes in the file so far, footer included. */
 uint64_t shard_output_size(const struct shard_output *output);

@@ -9,7 +9,7 @@
 #include "storage/shard_request.h"
 
 struct shard_parts {
-    int64_t volume;
+    struct box whole;
     size_t count;
     atomic_size_t left; /* parts whose checksum is not known yet */
     struct {
@@ -23,7 +23,7 @@ dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts *
     struct shard_parts *parts = memory_allocate(sizeof *parts + count * sizeof *parts->sums);
     if (!parts)
         return error_no_memory(count * sizeof *parts->sums, "parts of a region");
-    parts->volume = box_volume(region);
+    parts->whole = region;
     parts->count = count;
     atomic_init(&parts->left, count);
     *made = parts;
@@ -41,9 +41,14 @@ void shard_parts_free(struct shard_parts *parts)
     memory_release(parts);
 }
 
-int64_t shard_parts_volume(const struct shard_parts *parts)
+struct box shard_parts_whole(const struct shard_parts *parts)
 {
-    return parts->volume;
+    return parts->whole;
+}
+
+size_t shard_parts_count(const struct shard_parts *parts)
+{
+    return parts->count;
 }
 
 int32_t shard_parts_dim(struct box region)

@@ -9,16 +9,14 @@
 #include "format/metadata_codec.h"
 #include "state/box.h"
 #include "state/copy.h"
+#include "storage/piece_check.h"
 #include "storage/read_region.h"
-#include "storage/stored_item.h"
-
-/* Blocks that are read on top are at most two of so many. */
-#define WIDEN_BLOCKS 64
 
 /* Must stay where it is while it is open. */
 struct shard_piece {
     struct stored_item item;
     struct tensor_view view;
+    struct piece_check check;
     dcp_verification verification;
 };
 
@@ -33,89 +31,6 @@ static dcp_status check_boxes(const struct metadata_entry *entry,
     char text[256];
     return dcp_error_set(DCP_ERR_INTERNAL, "%s: region %s is not in both the piece and its target",
                          entry->name, box_format(region, text, sizeof text));
-}
-
-/* Whether reading the piece as a whole passes over all of its record, in order. */
-static bool is_record(const struct tensor_view *view)
-{
-    uint64_t bytes;
-    return shape_bytes(view->ndim, view->sizes, view->dtype, &bytes) &&
-           bytes == view->storage_bytes && copy_is_dense(view->ndim, view->sizes, view->strides);
-}
-
-/* Whether the region is one run of so many blocks of the file that reading the first and the last
- * one whole costs next to nothing. */
-static bool is_worth_widening(const struct stored_item *item, const struct tensor_view *view,
-                              struct box region)
-{
-    uint64_t bytes;
-    return copy_is_dense(region.ndim, region.sizes, view->strides) &&
-           shape_bytes(region.ndim, region.sizes, view->dtype, &bytes) &&
-           bytes / WIDEN_BLOCKS >= item->file->block_size;
-}
-
-/* How much of a piece is read: all of it, in order; a region; or only some of a region. */
-enum extent { EXTENT_WHOLE, EXTENT_REGION, EXTENT_PART };
-
-/* What of a piece is read now. */
-struct reading {
-    struct box region;
-    enum extent extent;               /* of all parts together, if there are some */
-    const struct read_window *window; /* NULL, or one that may hold the piece */
-    struct shard_parts *parts;        /* NULL, or the region is one of these */
-    size_t part;
-    struct shard_part_sum *sum; /* NULL, or of elements from to end - 1 of the whole piece */
-    int64_t from;
-    int64_t end;
-};
-
-/* A record that is read as a whole, by itself or in parts, is checked as it passes by. */
-static void watch_record(struct stored_item *item, const struct tensor_view *view,
-                         const struct reading *reading)
-{
-    struct box region = reading->region;
-    uint64_t size = dcp_dtype_size(view->dtype), start = 0;
-    if (reading->sum) {
-        checked_source_watch_sum(&item->checked, view->data_offset + (uint64_t)reading->from * size,
-                                 (uint64_t)(reading->end - reading->from) * size, reading->sum,
-                                 stored_item_place(item, view), view->crc);
-        return;
-    }
-    if (!reading->parts) {
-        checked_source_watch(&item->checked, view->data_offset, view->data_length, view->crc);
-        return;
-    }
-    for (int32_t i = 0; i < region.ndim; i++)
-        start += (uint64_t)((region.offsets[i] - item->piece->offsets[i]) * view->strides[i]);
-    checked_source_watch_part(&item->checked, view->data_offset + start * size,
-                              (uint64_t)box_volume(region) * size, reading->parts, reading->part,
-                              stored_item_place(item, view), view->crc);
-}
-
-/* Sees to it that what is read is checked, each byte once: by its record's CRC if that is at hand,
- * by whole blocks if there are many; else by the CRC if the record is read as a whole, or if
- * everything is to be checked and nothing else can; otherwise by blocks that happen to be whole.
- * What is decompressed as it is read is checked at its end. */
-static dcp_status arrange_check(struct stored_item *item, const struct tensor_view *view,
-                                const struct reading *reading, dcp_verification verification)
-{
-    bool footer = !item->at_hand && item->file->footer == FOOTER_GOOD;
-    bool record =
-        view->has_crc && (reading->extent == EXTENT_WHOLE || reading->sum) && is_record(view);
-    if (verification == DCP_VERIFY_NONE || item->passing || (item->at_hand && !view->has_crc))
-        return DCP_OK;
-    if (item->at_hand)
-        return stored_item_check_record(item, view);
-    if (footer && (verification == DCP_VERIFY_WIDEN || reading->extent == EXTENT_PART ||
-                   is_worth_widening(item, view, reading->region)))
-        return checked_source_widen(&item->checked);
-    if (footer && !record)
-        return checked_source_hash(&item->checked);
-    if (view->has_crc && !record && verification == DCP_VERIFY_WIDEN)
-        return stored_item_check_record(item, view);
-    if (record || (view->has_crc && !reading->parts && !reading->sum))
-        watch_record(item, view, reading);
-    return DCP_OK;
 }
 
 static dcp_status read_into(const struct stored_item *item, struct box region,
@@ -140,16 +55,29 @@ static dcp_status read_into(const struct stored_item *item, struct box region,
 
 static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *reader,
                              const struct metadata_entry *entry, const struct metadata_piece *piece,
-                             const struct reading *reading, dcp_verification verification)
+                             const struct piece_reading *reading, dcp_verification verification)
 {
     RETURN_IF_ERROR(stored_item_open_in(&opened->item, reader, entry, piece, verification,
                                         reading->extent == EXTENT_WHOLE, reading->window));
     dcp_status status = stored_item_foresee(&opened->item, verification, &opened->view);
     if (status == DCP_OK)
-        status = arrange_check(&opened->item, &opened->view, reading, verification);
+        status = piece_check_arrange(&opened->check, &opened->item, &opened->view, reading,
+                                     verification);
+    if (status == DCP_OK)
+        status = piece_check_begin(&opened->check, &opened->item);
     if (status != DCP_OK)
         stored_item_close(&opened->item);
     return status;
+}
+
+/* What was read, so many stored bytes of elements, was right as far as that can be known. */
+static dcp_status end_piece(struct shard_piece *opened, dcp_verification verification,
+                            uint64_t bytes)
+{
+    RETURN_IF_ERROR(piece_check_end(&opened->check, &opened->item));
+    RETURN_IF_ERROR(stored_item_end(&opened->item, &opened->view, verification));
+    piece_check_count(&opened->check, &opened->item, bytes);
+    return DCP_OK;
 }
 
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
@@ -163,12 +91,13 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
     if (box_volume(request->region) == 0)
         return DCP_OK;
     const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
-    int64_t volume = parts ? shard_parts_volume(parts) : box_volume(request->region);
-    struct reading reading = {.region = request->region,
-                              .extent = volume == box_volume(stored) ? EXTENT_WHOLE : EXTENT_REGION,
-                              .window = window,
-                              .parts = parts,
-                              .part = part};
+    const struct box whole = parts ? shard_parts_whole(parts) : request->region;
+    struct piece_reading reading = {.region = request->region,
+                                    .extent =
+                                        box_equal(whole, stored) ? EXTENT_WHOLE : EXTENT_REGION,
+                                    .window = window,
+                                    .parts = parts,
+                                    .part = part};
     dcp_status status = open_piece(&opened, reader, entry, piece, &reading, verification);
     if (status != DCP_OK)
         return shard_reader_blame(reader, entry, piece, status);
@@ -177,7 +106,7 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
     status =
         read_into(&opened.item, request->region, &opened.view, request->dtype, request->target);
     if (status == DCP_OK)
-        status = stored_item_end(&opened.item, &opened.view, verification);
+        status = end_piece(&opened, verification, wanted);
     if (status == DCP_OK)
         status = progress_part_end(&opened.item.checked.part);
     stored_item_close(&opened.item);
@@ -211,7 +140,7 @@ static dcp_status make_flow(struct shard_piece *opened)
 }
 
 static dcp_status piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
-                             const struct metadata_piece *piece, const struct reading *reading,
+                             const struct metadata_piece *piece, const struct piece_reading *reading,
                              dcp_verification verification, struct shard_piece **opened)
 {
     struct shard_piece *made = *opened = memory_allocate(sizeof *made);
@@ -231,7 +160,7 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
                             dcp_verification verification, struct shard_piece **opened)
 {
     const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
-    const struct reading reading = {.region = region,
+    const struct piece_reading reading = {.region = region,
                                     .extent = partly                      ? EXTENT_PART
                                               : box_equal(stored, region) ? EXTENT_WHOLE
                                                                           : EXTENT_REGION};
@@ -243,7 +172,7 @@ dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metad
                                  dcp_verification verification, struct shard_part_sum *sum,
                                  struct shard_piece **opened)
 {
-    const struct reading reading = {.region = {entry->ndim, piece->offsets, piece->sizes},
+    const struct piece_reading reading = {.region = {entry->ndim, piece->offsets, piece->sizes},
                                     .extent = EXTENT_PART,
                                     .sum = sum,
                                     .from = from,
@@ -283,11 +212,11 @@ bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_p
     return opened->item.piece == piece && opened->verification == verification;
 }
 
-dcp_status shard_piece_end(struct shard_piece *opened)
+dcp_status shard_piece_end(struct shard_piece *opened, uint64_t bytes)
 {
     const struct stored_item *item = &opened->item;
     return shard_reader_blame(item->reader, item->entry, item->piece,
-                              stored_item_end(&opened->item, &opened->view, opened->verification));
+                              end_piece(opened, opened->verification, bytes));
 }
 
 void shard_piece_close(struct shard_piece *opened)

@@ -68,7 +68,7 @@ dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_reque
         status = shard_piece_fill(opened, request);
     /* Of all reads, the first one sees to it that the stream is right. */
     if (status == DCP_OK)
-        status = shard_piece_end(opened);
+        status = shard_piece_end(opened, 0);
     if (status == DCP_OK)
         keep(reader, opened);
     else

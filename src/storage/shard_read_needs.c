@@ -5,7 +5,9 @@
 #include "base/memory_account.h"
 #include "base/thread.h"
 #include "format/item_decompress.h"
+#include "state/box.h"
 #include "state/device_memory.h"
+#include "state/record_rest.h"
 #include "storage/read_region.h"
 #include "storage/shard_request.h"
 #include "storage/stored_item.h"
@@ -38,8 +40,8 @@ static dcp_status look_at_file(struct shard_reader *reader, const struct metadat
         needs->largest = memory;
     if (opening > needs->opening)
         needs->opening = opening;
-    if ((*file)->footer == FOOTER_GOOD && (*file)->block_size > needs->block)
-        needs->block = (*file)->block_size;
+    if ((*file)->footer == FOOTER_GOOD)
+        needs->block = CHECKED_SOURCE_MEMORY;
     return DCP_OK;
 }
 
@@ -75,8 +77,7 @@ static dcp_status look_at_compressed(struct shard_reader *reader, struct shard_f
     /* What reaches beyond its file is told of when it is read. */
     if (piece->offset > file->size || piece->length > file->size - piece->offset)
         return DCP_OK;
-    RETURN_IF_ERROR(checked_source_open(&checked, file, piece->offset, piece->length,
-                                        DCP_VERIFY_NONE, &packed));
+    checked_source_open(&checked, file, piece->offset, piece->length, &packed);
     dcp_status status = item_decompressor_memory(&packed, !ours, memory);
     checked_source_close(&checked);
     RETURN_IF_ERROR(status);
@@ -101,6 +102,13 @@ static bool is_unusual(const struct metadata_entry *entry, const struct metadata
            piece->length - bytes > USUAL_CONTAINER;
 }
 
+static bool is_whole(const struct shard_request *request)
+{
+    const struct metadata_piece *piece = request->piece;
+    const struct box stored = {request->entry->ndim, piece->offsets, piece->sizes};
+    return box_equal(stored, request->region);
+}
+
 static dcp_status look_at_tensor(struct shard_reader *reader, const struct shard_request *request,
                                  struct shard_file *file, struct shard_read_needs *needs)
 {
@@ -113,6 +121,8 @@ static dcp_status look_at_tensor(struct shard_reader *reader, const struct shard
     else if (piece->view && piece->view->deflated &&
              __builtin_add_overflow(piece->view->data_length, piece->view->storage_bytes, &memory))
         memory = UINT64_MAX / 4;
+    if (file->footer != FOOTER_GOOD && !is_whole(request) && memory < RECORD_REST_SMALL)
+        memory = RECORD_REST_SMALL; /* a small record, to check it */
     if (memory > needs->item)
         needs->item = memory;
     needs->requests++;

@@ -54,7 +54,10 @@ static dcp_status read_slabs(struct shard_reader *reader, struct shard_piece *op
         RETURN_IF_ERROR(shard_piece_read(opened, box, elements));
         RETURN_IF_ERROR(place_slab(reader, requests, count, box, elements));
     }
-    return shard_piece_end(opened);
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += (uint64_t)box_volume(requests[i].region) * dcp_dtype_size(requests[i].entry->dtype);
+    return shard_piece_end(opened, bytes);
 }
 
 static dcp_status read_flowing(struct shard_reader *reader, struct shard_piece *opened,

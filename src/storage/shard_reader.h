@@ -137,8 +137,9 @@ bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_p
                        dcp_verification verification);
 /* Whether reading one part after the other costs no more than reading them at once. */
 bool shard_piece_flows(const struct shard_piece *opened);
-/* After the last part: what was read can be trusted. Reads the rest of a compressed piece. */
-dcp_status shard_piece_end(struct shard_piece *opened);
+/* After the last part: what was read can be trusted. Reads the rest of a compressed piece. bytes:
+ * that were read, as elements are stored, for the figures. */
+dcp_status shard_piece_end(struct shard_piece *opened, uint64_t bytes);
 /* NULL is allowed. */
 void shard_piece_close(struct shard_piece *opened);
 
@@ -184,7 +185,7 @@ struct stream_bytes {
 
 /* Reads the box of the target, which lies inside of the piece, from a stream. The record's checksum
  * is checked, but not with DCP_VERIFY_NONE. */
-dcp_status shard_take_tensor(const struct shard_reader *reader, const struct metadata_entry *entry,
+dcp_status shard_take_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct stream_bytes stream,
                              const struct state_chunk *target, dcp_dtype dtype,
                              dcp_verification verification);
@@ -202,10 +203,14 @@ bool shard_reader_has_blocks(struct shard_reader *reader, uint32_t file);
 
 struct shard_read_figures {
     uint64_t bytes_read;   /* from the files that the metadata names, footers included */
+    /* Of tensors' elements, as they are stored; and of those, what has no checksum at all. */
+    uint64_t bytes_checked, bytes_unchecked, bytes_bare;
     uint64_t files_opened; /* of these; again when closed in between */
     bool direct;           /* some file was read around the page cache */
     bool ring;
 };
+/* So many bytes of elements were read, and were held to a checksum or not; bare: there is none. */
+void shard_reader_count(struct shard_reader *reader, uint64_t bytes, bool checked, bool bare);
 void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures);
 void shard_reader_free(struct shard_reader *reader);
 

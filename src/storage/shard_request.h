@@ -30,8 +30,9 @@ dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts *
 /* Memory that so many parts take. */
 uint64_t shard_parts_memory(uint64_t count);
 void shard_parts_free(struct shard_parts *parts);
-/* Elements of the whole region. */
-int64_t shard_parts_volume(const struct shard_parts *parts);
+/* The whole region, whose numbers are borrowed. */
+struct box shard_parts_whole(const struct shard_parts *parts);
+size_t shard_parts_count(const struct shard_parts *parts);
 /* The outermost dimension that can be divided; -1: none. */
 int32_t shard_parts_dim(struct box region);
 struct box shard_parts_region(const struct shard_parts *parts, size_t part, struct box region,

@@ -9,7 +9,7 @@
 #include "storage/read_region.h"
 #include "storage/stored_item.h"
 
-dcp_status shard_take_tensor(const struct shard_reader *reader, const struct metadata_entry *entry,
+dcp_status shard_take_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct stream_bytes stream,
                              const struct state_chunk *target, dcp_dtype dtype,
                              dcp_verification verification)
@@ -33,6 +33,10 @@ dcp_status shard_take_tensor(const struct shard_reader *reader, const struct met
         status = read_region(&item.source, &view, offsets, region.sizes, &to);
     if (status == DCP_OK)
         status = stored_item_end(&item, &view, verification);
+    bool held = verification != DCP_VERIFY_NONE && (item.passing ? item.crc_held : view.has_crc);
+    if (status == DCP_OK)
+        shard_reader_count(reader, (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype),
+                           held, verification != DCP_VERIFY_NONE);
     stored_item_close(&item);
     return shard_reader_blame(reader, entry, piece, status);
 }

@@ -155,16 +155,23 @@ static dcp_status write_footer(struct shard_output *output, const struct shard_f
     struct metadata contents;
     struct buffer footer;
     shard_output_end(output);
-    RETURN_IF_ERROR(shard_contents_make(file->name, file->orders, file->results, file->count,
-                                        files->sources, &contents));
+    size_t page_count = (size_t)footer_page_count(output->block_count);
+    uint64_t *pages = memory_allocate_array(page_count, sizeof *pages);
+    if (!pages)
+        return error_no_memory(page_count * sizeof *pages, "checksums of a footer");
+    footer_seal_sums(output->blocks, output->block_count, pages);
     buffer_init(&footer, 0);
-    dcp_status status =
-        footer_encode(&footer, session->save_id, output->position, FOOTER_BLOCK_SIZE,
-                      output->blocks, output->block_count, &contents);
+    dcp_status status = shard_contents_make(file->name, file->orders, file->results, file->count,
+                                            files->sources, &contents);
+    if (status == DCP_OK) {
+        status = footer_encode(&footer, session->save_id, output->position, FOOTER_BLOCK_SIZE,
+                               pages, page_count, &contents);
+        metadata_free(&contents);
+    }
     if (status == DCP_OK)
         status = shard_output_finish(output, footer.data, footer.size);
     buffer_free(&footer);
-    metadata_free(&contents);
+    memory_release(pages);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "format/item.h"
 #include "format/item_decompress.h"
+#include "format/stream.h"
 #include "format/zip.h"
 #include "state/box.h"
 #include "storage/shard_footer.h"
@@ -159,9 +160,8 @@ static dcp_status open_source(struct stored_item *item, struct shard_reader *rea
     if (status == DCP_OK && verification != DCP_VERIFY_NONE)
         status = shard_footer_check_piece(item->file, entry, piece);
     if (status == DCP_OK)
-        status = checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
-                                     is_stream ? piece->length : item->file->size, verification,
-                                     &item->source);
+        checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
+                            is_stream ? piece->length : item->file->size, &item->source);
     return status;
 }
 
@@ -270,6 +270,33 @@ dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view)
     return view->deflated ? inflate_storage(item, view) : DCP_OK;
 }
 
+dcp_status stored_item_lay_out(struct stored_item *item, struct tensor_view *view, bool *known)
+{
+    *known = false;
+    const struct metadata_entry *entry = item->entry;
+    const struct metadata_piece *piece = item->piece;
+    struct stream_layout layout;
+    if (item->at_hand || item->passing || !item->file || item->file->footer != FOOTER_GOOD ||
+        piece->zstd || !shard_footer_has_piece(item->file, entry, piece))
+        return DCP_OK;
+    RETURN_IF_ERROR(stream_tensor_layout(entry->dtype, entry->ndim, piece->sizes, &layout));
+    if (layout.length != piece->length)
+        return DCP_OK;
+    int64_t *strides = arena_allocate_array(&item->arena, (size_t)entry->ndim, sizeof *strides);
+    if (!strides)
+        return error_no_memory((size_t)entry->ndim * sizeof *strides, "strides");
+    shape_strides(entry->ndim, piece->sizes, strides);
+    *view = (struct tensor_view){.dtype = entry->dtype,
+                                 .ndim = entry->ndim,
+                                 .sizes = piece->sizes,
+                                 .strides = strides,
+                                 .data_offset = layout.data_offset,
+                                 .data_length = layout.data_length,
+                                 .storage_bytes = layout.data_length};
+    *known = true;
+    return DCP_OK;
+}
+
 uint64_t stored_item_place(const struct stored_item *item, const struct tensor_view *view)
 {
     if (item->piece->zstd || item->inflated)
@@ -295,7 +322,8 @@ static dcp_status compute_crc(const struct stored_item *item, const struct tenso
         if (size > view->data_length - done)
             size = view->data_length - done;
         status = byte_source_read(&item->source, view->data_offset + done, bytes, (size_t)size);
-        *crc = status == DCP_OK ? crc32_update(*crc, bytes, (size_t)size) : *crc;
+        if (status == DCP_OK && view->has_crc)
+            *crc = crc32_update(*crc, bytes, (size_t)size);
     }
     memory_release(bytes);
     return status;
@@ -313,6 +341,53 @@ dcp_status stored_item_check_record(const struct stored_item *item, const struct
     if (status == DCP_OK && view->has_crc && crc != view->crc)
         status = checked_crc_error(stored_item_place(item, view), view->crc, crc);
     return status;
+}
+
+/* What is at hand from now on instead of what was. */
+static void take_memory(struct stored_item *item, void *bytes, size_t size)
+{
+    memory_release(item->memory);
+    item->memory = bytes;
+    item->at_hand = true;
+    item->source = byte_source_memory(bytes, size);
+}
+
+dcp_status stored_item_hold_record(struct stored_item *item, struct tensor_view *view)
+{
+    size_t size = (size_t)view->data_length;
+    void *bytes = memory_allocate(size);
+    if (!bytes)
+        return error_no_memory(size, "a record");
+    dcp_status status = byte_source_read(&item->source, view->data_offset, bytes, size);
+    uint32_t crc = status == DCP_OK ? crc32_update(0, bytes, size) : 0;
+    if (status == DCP_OK && crc != view->crc)
+        status = checked_crc_error(stored_item_place(item, view), view->crc, crc);
+    if (status != DCP_OK) {
+        memory_release(bytes);
+        return status;
+    }
+    take_memory(item, bytes, size);
+    view->data_offset = 0;
+    return DCP_OK;
+}
+
+dcp_status stored_item_load_again(struct stored_item *item)
+{
+    struct byte_source source;
+    size_t size = (size_t)item->piece->length;
+    void *bytes = memory_allocate(size);
+    if (!bytes)
+        return error_no_memory(size, "a stored item");
+    checked_source_close(&item->checked);
+    checked_source_open(&item->checked, item->file, item->piece->offset, size, &source);
+    checked_source_widen(&item->checked, &source);
+    dcp_status status = byte_source_read(&source, 0, bytes, size);
+    if (status != DCP_OK) {
+        memory_release(bytes);
+        return status;
+    }
+    take_memory(item, bytes, size);
+    return DCP_OK;
 }
 
 void stored_item_close(struct stored_item *item)

@@ -25,6 +25,7 @@ struct stored_item {
     bool passing;              /* source is decompressed as it is read */
     bool foreseen;             /* a view of it is to be compared with what its end says */
     bool ended;                /* that was done, and the CRC was right */
+    bool crc_held;             /* there was one */
     void *memory;              /* that holds it, unless a window does */
     void *inflated;            /* the storage of a deflated record */
     struct arena arena;
@@ -65,11 +66,18 @@ dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *v
 dcp_status stored_item_pass(struct stored_item *item);
 /* Has all of such a stream in memory after all. */
 dcp_status stored_item_hold(struct stored_item *item);
+/* The same by the footer, where that has the piece as our writer lays it out: nothing is read, and
+ * no CRC known. *known: view was filled. */
+dcp_status stored_item_lay_out(struct stored_item *item, struct tensor_view *view, bool *known);
 /* Where the view's data is in the file, for messages; compressed data has no place of its own. */
 uint64_t stored_item_place(const struct stored_item *item, const struct tensor_view *view);
 /* Reads the view's record as a whole for the checks alone: its CRC-32, if it has one, and what the
  * source checks. */
 dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view);
+/* Has the record in memory, and its CRC right. */
+dcp_status stored_item_hold_record(struct stored_item *item, struct tensor_view *view);
+/* Reads the stored stream again that is at hand, checked by its file's blocks, to take its place. */
+dcp_status stored_item_load_again(struct stored_item *item);
 void stored_item_close(struct stored_item *item);
 
 /* Whether a compressed piece is decompressed at once, into memory, when it is opened. */

@@ -33,7 +33,10 @@ dcp_status stored_item_foresee(struct stored_item *item, dcp_verification verifi
 {
     if (item->passing)
         RETURN_IF_ERROR(foresee(item, view));
-    if (!item->foreseen)
+    bool known = item->foreseen;
+    if (!known)
+        RETURN_IF_ERROR(stored_item_lay_out(item, view, &known));
+    if (!known)
         RETURN_IF_ERROR(stored_item_view(item, view));
     if (item->passing && verification != DCP_VERIFY_NONE)
         decompressed_source_watch(&item->decompressed, view->data_offset, view->data_length);
@@ -77,6 +80,7 @@ dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *v
                                                 exact.data_length, &crc));
         if (crc != exact.crc)
             return checked_crc_error(stored_item_place(item, &exact), exact.crc, crc);
+        item->crc_held = true;
     }
     item->ended = true;
     return DCP_OK;

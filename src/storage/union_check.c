@@ -31,7 +31,7 @@ static dcp_status objects_equal(struct shard_reader *reader, const struct metada
     dcp_status status = root ? DCP_OK : DCP_ERR_NO_MEMORY;
     for (int i = 0; i < 2 && status == DCP_OK; i++) {
         pools[i] = state_pool_new(root->root);
-        status = pools[i] ? shard_read_object(reader, entry, pieces[i], DCP_VERIFY_READ, pools[i],
+        status = pools[i] ? shard_read_object(reader, entry, pieces[i], DCP_VERIFY_ALL, pools[i],
                                               &objects[i])
                           : DCP_ERR_NO_MEMORY;
     }
@@ -100,7 +100,7 @@ static dcp_status slabs_equal(const struct metadata_entry *entry, const struct s
         position += taken;
     }
     for (int i = 0; i < 2 && *equal; i++)
-        RETURN_IF_ERROR(shard_piece_end(sides[i].piece));
+        RETURN_IF_ERROR(shard_piece_end(sides[i].piece, 0));
     return DCP_OK;
 }
 
@@ -113,7 +113,7 @@ static dcp_status region_equal(struct shard_reader *reader, const struct metadat
     struct side sides[2] = {{NULL, NULL}, {NULL, NULL}};
     dcp_status status = DCP_OK;
     for (int i = 0; i < 2 && status == DCP_OK; i++) {
-        status = shard_piece_open(reader, entry, pieces[i], region, false, DCP_VERIFY_READ,
+        status = shard_piece_open(reader, entry, pieces[i], region, false, DCP_VERIFY_ALL,
                                   &sides[i].piece);
         sides[i].bytes = memory_allocate_array((size_t)elements, (size_t)element);
         if (status == DCP_OK && !sides[i].bytes)

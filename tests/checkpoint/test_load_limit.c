@@ -133,7 +133,7 @@ static void test_ways_of_reading(void **state)
         {.thread_count = 4, .io = DCP_IO_POOL},
         {.thread_count = 3, .io = DCP_IO_DIRECT | DCP_IO_POOL},
         {.io = DCP_IO_BUFFERED, .coordinator = 1},
-        {.verification = DCP_VERIFY_WIDEN, .thread_count = 2},
+        {.verification = DCP_VERIFY_RECORDS, .thread_count = 2},
         {.verification = DCP_VERIFY_NONE, .reading = DCP_READING_DIRECT},
     };
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)

@@ -183,7 +183,7 @@ static void everyone_gets_what_it_wants(void **state)
     check_all_wants(path_in(state, "d"), rows, (struct trial){0});
     rows = 1201;
     ranks_must(4, path_in(state, "d"), save_hybrid, &rows);
-    check_all_wants(path_in(state, "d"), rows, (struct trial){.verification = DCP_VERIFY_WIDEN});
+    check_all_wants(path_in(state, "d"), rows, (struct trial){.verification = DCP_VERIFY_RECORDS});
     check_all_wants(path_in(state, "d"), rows, (struct trial){.verification = DCP_VERIFY_NONE});
 }
 
@@ -215,7 +215,7 @@ static void records_are_read_once_and_evenly(void **state)
     wanted_parts_save(path, ROWS, NULL);
     wanted_parts_as_pytorch(path);
     uint64_t once = read_by_one(path, ROWS);
-    for (dcp_verification how = DCP_VERIFY_READ; how <= DCP_VERIFY_NONE; how++)
+    for (dcp_verification how = DCP_VERIFY_ALL; how <= DCP_VERIFY_NONE; how++)
         for (int ranks = 2; ranks <= 4; ranks++) {
             struct trial trial = {
                 .rows = ROWS, .reading = DCP_READING_COOPERATIVE, .verification = how};

@@ -172,7 +172,7 @@ static void damage_is_found_by_its_reader(void **state)
         if (i == 2)
             wanted_parts_as_pytorch(path);
         damage(path);
-        for (dcp_verification how = DCP_VERIFY_READ; how <= DCP_VERIFY_WIDEN; how++) {
+        for (dcp_verification how = DCP_VERIFY_ALL; how <= DCP_VERIFY_RECORDS; how++) {
             struct rank ranks[RANKS_MAX];
             struct trial trial = trial_over(&file_ops_system);
             trial.rows = rows[i];

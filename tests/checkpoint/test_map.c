@@ -53,7 +53,7 @@ static void read_chunk(dcp_checkpoint *checkpoint, size_t index, const dcp_entry
         tensor.offsets[d] = stored->offsets[d];
         tensor.sizes[d] = stored->sizes[d];
     }
-    must(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_READ));
+    must(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL));
 }
 
 /* Returns how the mapping ended: DCP_OK, or DCP_ERR_UNSUPPORTED. */
@@ -122,7 +122,7 @@ static void test_references(void **state)
             must(dcp_entry_at(checkpoint, e, &entry));
             for (size_t c = 0; c < entry.chunk_count && entry.is_tensor; c++) {
                 dcp_status status =
-                    compare_chunk(checkpoint, e, c, c % 2 ? DCP_VERIFY_READ : DCP_VERIFY_NONE);
+                    compare_chunk(checkpoint, e, c, c % 2 ? DCP_VERIFY_ALL : DCP_VERIFY_NONE);
                 mapped += status == DCP_OK;
                 refused += status != DCP_OK;
             }
@@ -175,7 +175,7 @@ static void test_outlives_everything(void **state)
     must(save_matrix(&file_ops_system, path, false));
     must(dcp_open(path, &checkpoint));
     must(dcp_entry_find(checkpoint, "matrix", &index));
-    must(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_WIDEN, &mapping, &mapped));
+    must(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_RECORDS, &mapping, &mapped));
     assert_int_equal(mapped.alignment, 4096);
     dcp_close(checkpoint);
     must(save_matrix(&file_ops_system, path, false));
@@ -196,17 +196,17 @@ static void test_refused(void **state)
     must(dcp_open(path, &checkpoint));
     must(dcp_entry_find(checkpoint, "matrix", &matrix));
     must(dcp_entry_find(checkpoint, "step", &step));
-    must_fail(dcp_map_chunk(checkpoint, step, 0, DCP_VERIFY_READ, &mapping, &mapped), DCP_ERR_KIND,
+    must_fail(dcp_map_chunk(checkpoint, step, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_KIND,
               "step: is an object");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 1, DCP_VERIFY_READ, &mapping, &mapped),
+    must_fail(dcp_map_chunk(checkpoint, matrix, 1, DCP_VERIFY_ALL, &mapping, &mapped),
               DCP_ERR_ARGUMENT, "chunk 1");
-    must_fail(dcp_map_chunk(checkpoint, 9, 0, DCP_VERIFY_READ, &mapping, &mapped), DCP_ERR_ARGUMENT,
+    must_fail(dcp_map_chunk(checkpoint, 9, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_ARGUMENT,
               "entry 9");
-    must_fail(dcp_map_chunk(NULL, 0, 0, DCP_VERIFY_READ, &mapping, &mapped), DCP_ERR_ARGUMENT,
+    must_fail(dcp_map_chunk(NULL, 0, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_ARGUMENT,
               "NULL");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_READ, NULL, &mapped),
+    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, NULL, &mapped),
               DCP_ERR_ARGUMENT, "NULL");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_READ, &mapping, NULL),
+    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, &mapping, NULL),
               DCP_ERR_ARGUMENT, "NULL");
     must_fail(dcp_map_chunk(checkpoint, matrix, 0, (dcp_verification)7, &mapping, &mapped),
               DCP_ERR_ARGUMENT, "verification");
@@ -238,7 +238,7 @@ static void test_damage(void **state)
     assert_int_equal(fseek(file, (long)(stored.offset + stored.length / 2), SEEK_SET), 0);
     fputc(0x55, file);
     fclose(file);
-    must_fail(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_READ, &mapping, &mapped),
+    must_fail(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped),
               DCP_ERR_CHECKSUM, "matrix");
     must(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped));
     dcp_unmap_chunk(mapping);
@@ -262,7 +262,7 @@ static dcp_status map_once(const struct file_ops *ops, const char *path)
         return status;
     status = dcp_entry_find(checkpoint, "matrix", &index);
     if (status == DCP_OK)
-        status = dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_READ, &mapping, &mapped);
+        status = dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped);
     dcp_close(checkpoint);
     if (status == DCP_OK)
         check_matrix(&mapped);

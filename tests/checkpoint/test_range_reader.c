@@ -261,7 +261,7 @@ static void files_of_pytorch_are_read_by_ranges(void **state)
         char path[512];
         snprintf(path, sizeof path, FIXTURES "/%s/ckpt", name);
         load_both(path, &(dcp_load_options){0});
-        load_both(path, &(dcp_load_options){.verification = DCP_VERIFY_WIDEN, .thread_count = 3});
+        load_both(path, &(dcp_load_options){.verification = DCP_VERIFY_RECORDS, .thread_count = 3});
         load_both(path, &(dcp_load_options){.memory_limit = 64 << 20});
     }
 }

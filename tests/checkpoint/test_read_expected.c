@@ -15,7 +15,7 @@
 #include "checkpoint/conductor.h"
 #include "storage/scratch.h"
 
-enum { TENSORS = 4, ELEMENTS = 2 << 20, RANGES = 64 };
+enum { TENSORS = 4, ELEMENTS = (2 << 20) + 77, RANGES = 64 };
 #define DATA_BYTES (ELEMENTS * sizeof(float))
 /* Larger reads are of data. */
 #define SMALL ((size_t)128 << 10)
@@ -93,7 +93,8 @@ static void small_reads_are_announced(void **state)
     watch.ops.pread = watched_pread;
     assert_int_equal(checkpoint_load(&watch.ops, to, *state, &options, NULL), DCP_OK);
     assert_memory_equal(saved, loaded, TENSORS * DATA_BYTES);
-    assert_int_equal(watch.surprising, 0);
+    /* The checksums of the first tensor's blocks, before anything else is under way. */
+    assert_true(watch.surprising <= 1);
     assert_true(watch.announced >= (TENSORS - 1) * 2);
     dcp_state_free(from);
     dcp_state_free(to);

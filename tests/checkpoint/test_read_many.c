@@ -99,8 +99,8 @@ static void loads_are_whole_in_any_way(void **state)
         for (int i = 0; i < 3 * 3 * 3; i++) {
             sample_make(&loaded, -1);
             dcp_status status = load(&loaded, *state, i % 3 * 2 + 1, ways[i / 3 % 3],
-                                     i / 9 == 0   ? DCP_VERIFY_READ
-                                     : i / 9 == 1 ? DCP_VERIFY_WIDEN
+                                     i / 9 == 0   ? DCP_VERIFY_ALL
+                                     : i / 9 == 1 ? DCP_VERIFY_RECORDS
                                                   : DCP_VERIFY_NONE);
             if (status == DCP_ERR_UNSUPPORTED)
                 print_message("not tested: %s\n", dcp_error_message());
@@ -143,12 +143,12 @@ static void damage_is_noticed(void **state)
         free(bytes);
         for (int i = 0; i < 4 * 2; i++) {
             scratch_flip(*state, FILE_NAME, places[i / 2], 0x10);
-            assert_int_equal(load(&loaded, *state, i % 2 * 3 + 1, DCP_IO_AUTO, DCP_VERIFY_READ),
+            assert_int_equal(load(&loaded, *state, i % 2 * 3 + 1, DCP_IO_AUTO, DCP_VERIFY_ALL),
                              DCP_ERR_CHECKSUM);
             assert_non_null(strstr(dcp_error_message(), i / 2 == 3 ? "t199 (" : "large ("));
             scratch_flip(*state, FILE_NAME, places[i / 2], 0x10);
         }
-        assert_int_equal(load(&loaded, *state, 4, DCP_IO_AUTO, DCP_VERIFY_READ), DCP_OK);
+        assert_int_equal(load(&loaded, *state, 4, DCP_IO_AUTO, DCP_VERIFY_ALL), DCP_OK);
         if (!bare)
             drop_footer(*state);
     }

@@ -119,7 +119,7 @@ static void saves_into_memory(void **state)
     assert_int_equal(store.count, 4);
     assert_int_not_equal(access("store:first", F_OK), 0);
     write_out(&store, path_in(state, "out"));
-    check_loads(path_in(state, "out"), DCP_VERIFY_READ);
+    check_loads(path_in(state, "out"), DCP_VERIFY_ALL);
 
     const struct blob *metadata = &store.blobs[3];
     assert_string_equal(metadata->key, ".metadata");
@@ -174,7 +174,7 @@ static void puts_files_of_its_own_beside_our_metadata(void **state)
     store.writer.write_data = write_files;
     store.directory = path_in(state, "a");
     ranks_must(2, store.directory, store_save, &store);
-    check_loads(store.directory, DCP_VERIFY_READ);
+    check_loads(store.directory, DCP_VERIFY_ALL);
     char path[1024];
     snprintf(path, sizeof path, "%s/__0_0.distcp", store.directory);
     assert_int_not_equal(access(path, F_OK), 0);
@@ -222,16 +222,16 @@ static void does_as_the_library_does(void **state)
     store.writer.finish = finish_default;
     ranks_must(2, path_in(state, "a"), store_save, &store);
     assert_int_equal(store.results, 3);
-    check_loads(path_in(state, "a"), DCP_VERIFY_WIDEN);
+    check_loads(path_in(state, "a"), DCP_VERIFY_RECORDS);
     store.writer.set_up_storage_writer = NULL;
     store.writer.write_data = NULL;
     ranks_must(2, path_in(state, "b"), store_save, &store);
-    check_loads(path_in(state, "b"), DCP_VERIFY_WIDEN);
+    check_loads(path_in(state, "b"), DCP_VERIFY_RECORDS);
 #if DCP_HAVE_ZSTD
     store.options.compression = DCP_COMPRESSION_ZSTD;
     store.writer.write_data = write_default;
     ranks_must(2, path_in(state, "c"), store_save, &store);
-    check_loads(path_in(state, "c"), DCP_VERIFY_WIDEN);
+    check_loads(path_in(state, "c"), DCP_VERIFY_RECORDS);
 #endif
 }
 
@@ -266,7 +266,7 @@ static void resolves_items(void **state)
     store.writer.write_data = resolve_all;
     ranks_must(2, path_in(state, "a"), store_save, &store);
     assert_int_equal(store.resolved, 2);
-    check_loads(path_in(state, "a"), DCP_VERIFY_READ);
+    check_loads(path_in(state, "a"), DCP_VERIFY_ALL);
 }
 
 int main(void)

@@ -122,7 +122,7 @@ struct contents *contents_read(const char *path, dcp_verification verification)
         value->whole = whole_of(&entry);
         value->bytes = entry.bytes;
         value->whole.data = malloc(entry.bytes + 1);
-        status = dcp_read_tensor(checkpoint, i, &value->whole, DCP_VERIFY_READ);
+        status = dcp_read_tensor(checkpoint, i, &value->whole, DCP_VERIFY_ALL);
     }
     if (status != DCP_OK)
         errx(1, "%s: %s", path, dcp_error_message());

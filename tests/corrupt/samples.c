@@ -107,7 +107,7 @@ bool checkpoint_sample_make(struct checkpoint_sample *sample, int number, const 
     read_files(sample);
     /* Views of shared storages in .pt files are parts of records. */
     bool is_pt = strcmp(sample->path, sample->directory) != 0;
-    sample->contents = contents_read(sample->path, is_pt ? DCP_VERIFY_WIDEN : DCP_VERIFY_READ);
+    sample->contents = contents_read(sample->path, is_pt ? DCP_VERIFY_RECORDS : DCP_VERIFY_ALL);
     return true;
 }
 

@@ -22,7 +22,7 @@ struct sample {
     dcp_path_part path[4];
     int64_t numbers[10];
     const char *file;
-    uint64_t blocks[3];
+    uint64_t sums[3];
 };
 
 static void sample_make(struct sample *sample)
@@ -31,7 +31,7 @@ static void sample_make(struct sample *sample)
         .numbers = {4, 3, 0, 0, 2, 3, 2, 0, 2, 3},
         .path = {{.key = "model"}, {.key = "w.0"}, {.key = "list"}, {.position = 7}},
         .file = "__3_1.distcp",
-        .blocks = {11, 22, 33},
+        .sums = {11, 22, 33},
         .pieces = {{.offsets = sample->numbers + 2,
                     .sizes = sample->numbers + 4,
                     .offset = 0,
@@ -76,10 +76,14 @@ static void sample_make(struct sample *sample)
 
 static dcp_status sample_encode(const struct sample *sample, struct buffer *out)
 {
+    uint64_t sums[3], page;
+    memcpy(sums, sample->sums, sizeof sums);
+    footer_seal_sums(sums, 3, &page);
     buffer_init(out, 0);
     buffer_append_zeros(out, 2500);
-    return footer_encode(out, "f3c88b9a-1f2e-4a55-9d0f-afe173c86fc2", 2500, BLOCK, sample->blocks,
-                         3, &sample->metadata);
+    buffer_append(out, sums, sizeof sums);
+    return footer_encode(out, "f3c88b9a-1f2e-4a55-9d0f-afe173c86fc2", 2500, BLOCK, &page, 1,
+                         &sample->metadata);
 }
 
 static dcp_status decode(const struct buffer *file, struct footer *footer, bool *found)
@@ -135,7 +139,10 @@ static void test_round_trip(void **state)
     assert_int_equal(footer.content_length, 2500);
     assert_int_equal(footer.block_size, BLOCK);
     assert_int_equal(footer.block_count, 3);
-    assert_memory_equal(footer.blocks, sample.blocks, sizeof sample.blocks);
+    assert_int_equal(footer.page_count, 1);
+    assert_int_equal(footer.pages[0], xxh3_64(file.data + 2500, sizeof sample.sums));
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(load_u64(file.data + 2500 + 8 * i), sample.sums[i]);
     assert_int_equal(footer.contents.file_count, 1);
     assert_string_equal(footer.contents.files[0], "__3_1.distcp");
     assert_true(footer.contents.has_paths);
@@ -175,29 +182,36 @@ static void test_without_paths_or_entries(void **state)
     buffer_free(&file);
 }
 
+/* Several pages of sums, and a body that does not fit what is read at first. */
 static void test_large_footer(void **state)
 {
     (void)state;
-    enum { BLOCKS = 5000 };
+    enum { BLOCKS = 300 * FOOTER_PAGE_SUMS - 5, SMALL_BLOCK = 10 };
     struct sample sample;
     struct buffer file;
     struct footer footer;
     bool found = false;
-    uint64_t *blocks = calloc(BLOCKS, sizeof *blocks);
-    assert_non_null(blocks);
+    uint64_t *sums = calloc(BLOCKS, sizeof *sums), pages[300];
+    assert_non_null(sums);
     for (size_t i = 0; i < BLOCKS; i++)
-        blocks[i] = i * i;
+        sums[i] = i * i;
+    footer_seal_sums(sums, BLOCKS, pages);
     sample_make(&sample);
     buffer_init(&file, 0);
-    buffer_append_zeros(&file, (size_t)BLOCKS * BLOCK - 7);
-    assert_int_equal(footer_encode(&file, "id", file.size, BLOCK, blocks, BLOCKS, &sample.metadata),
-                     DCP_OK);
+    uint64_t content_length = (uint64_t)BLOCKS * SMALL_BLOCK - 7;
+    buffer_append_zeros(&file, (size_t)content_length);
+    buffer_append(&file, sums, BLOCKS * sizeof *sums);
+    assert_int_equal(
+        footer_encode(&file, "id", content_length, SMALL_BLOCK, pages, 300, &sample.metadata),
+        DCP_OK);
     assert_int_equal(decode(&file, &footer, &found), DCP_OK);
-    assert_memory_equal(footer.blocks, blocks, BLOCKS * sizeof *blocks);
+    assert_int_equal(footer.block_count, BLOCKS);
+    assert_int_equal(footer.page_count, 300);
+    assert_memory_equal(footer.pages, pages, sizeof pages);
     assert_same_entry(&sample.entries[0], &footer.contents.entries[0]);
     footer_free(&footer);
     buffer_free(&file);
-    free(blocks);
+    free(sums);
 }
 
 static void test_no_footer(void **state)
@@ -230,7 +244,8 @@ static void test_cut_and_flipped(void **state)
         source = byte_source_memory(file.data + cut, file.size - cut);
         assert_true(footer_decode(source, &footer, &found) != DCP_OK || !found);
     }
-    for (size_t bit = 2500 * 8; bit < file.size * 8; bit++) {
+    /* Sums of blocks are looked at when blocks are. */
+    for (size_t bit = (2500 + sizeof sample.sums) * 8; bit < file.size * 8; bit++) {
         file.data[bit / 8] ^= (unsigned char)(1u << bit % 8);
         dcp_status status = decode(&file, &footer, &found);
         assert_true(status != DCP_OK || !found);
@@ -243,8 +258,8 @@ static void test_cut_and_flipped(void **state)
 
 static void seal(struct buffer *file)
 {
-    size_t offset = (size_t)load_u64(file->data + file->size - TRAILER);
-    size_t hashed = file->size - (TRAILER - HASHED) - offset;
+    size_t hashed = (size_t)load_u64(file->data + file->size - TRAILER + 8) + HASHED;
+    size_t offset = file->size - (TRAILER - HASHED) - hashed;
     store_u64(file->data + file->size - (TRAILER - HASHED), xxh3_64(file->data + offset, hashed));
 }
 
@@ -258,7 +273,7 @@ static void test_sealed_lies(void **state)
     bool found = false;
     sample_make(&sample);
     assert_int_equal(sample_encode(&sample, &file), DCP_OK);
-    for (size_t at = 2500; at < file.size - TRAILER; at++)
+    for (size_t at = 2500 + sizeof sample.sums; at < file.size - TRAILER; at++)
         for (unsigned value = 0; value < 256; value++) {
             unsigned char old = file.data[at];
             file.data[at] = (unsigned char)value;
@@ -267,10 +282,51 @@ static void test_sealed_lies(void **state)
                 footer_free(&footer);
             file.data[at] = old;
         }
-    store_u32(file.data + file.size - TRAILER + 16, 2);
-    seal(&file);
-    assert_int_equal(decode(&file, &footer, &found), DCP_ERR_UNSUPPORTED);
-    assert_true(found);
+    for (uint32_t version = 0; version < 5; version++) {
+        store_u32(file.data + file.size - TRAILER + 16, version);
+        seal(&file);
+        if (version == 2)
+            continue;
+        assert_int_equal(decode(&file, &footer, &found), DCP_ERR_UNSUPPORTED);
+        assert_true(found);
+    }
+    buffer_free(&file);
+}
+
+/* Lengths that do not add up to the file, or would if they were added up carelessly. */
+static void test_sealed_lengths(void **state)
+{
+    (void)state;
+    static const uint64_t contents[] = {0, 1, 2499, 2501, 2524, 1 << 20, INT64_MAX, UINT64_MAX};
+    static const uint32_t blocks[] = {0, 1, 2, 833, 834, 1250, 2500, UINT32_MAX};
+    struct sample sample;
+    struct buffer file;
+    struct footer footer;
+    bool found = false;
+    sample_make(&sample);
+    assert_int_equal(sample_encode(&sample, &file), DCP_OK);
+    unsigned char *trailer = file.data + file.size - TRAILER;
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        store_u64(trailer, contents[i]);
+        seal(&file);
+        assert_int_equal(decode(&file, &footer, &found), DCP_ERR_FORMAT);
+    }
+    store_u64(trailer, 2500);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
+        bool three = blocks[i] >= 834 && blocks[i] < 1250;
+        store_u32(trailer + 20, blocks[i]);
+        seal(&file);
+        assert_int_equal(decode(&file, &footer, &found), three ? DCP_OK : DCP_ERR_FORMAT);
+        if (three)
+            footer_free(&footer);
+    }
+    store_u32(trailer + 20, BLOCK);
+    uint64_t body = load_u64(trailer + 8);
+    for (uint64_t change = 1; change != 0; change <<= 1) {
+        store_u64(trailer + 8, body ^ change);
+        dcp_status status = decode(&file, &footer, &found);
+        assert_true(status == DCP_ERR_FORMAT || status == DCP_ERR_UNSUPPORTED);
+    }
     buffer_free(&file);
 }
 
@@ -343,19 +399,19 @@ static void test_wrong_arguments(void **state)
     struct sample sample;
     struct buffer out;
     const struct metadata *metadata = &sample.metadata;
-    const uint64_t *blocks = sample.blocks;
+    const uint64_t *pages = sample.sums;
     sample_make(&sample);
     buffer_init(&out, 0);
-    assert_int_equal(footer_encode(&out, "id", 3001, BLOCK, blocks, 3, metadata), DCP_ERR_ARGUMENT);
-    assert_int_equal(footer_encode(&out, "id", 2500, 0, blocks, 3, metadata), DCP_ERR_ARGUMENT);
+    assert_int_equal(footer_encode(&out, "id", 512001, BLOCK, pages, 1, metadata), DCP_ERR_ARGUMENT);
+    assert_int_equal(footer_encode(&out, "id", 2500, 0, pages, 1, metadata), DCP_ERR_ARGUMENT);
     assert_int_equal(footer_encode(&out, "an id that has one character too many....", 2500, BLOCK,
-                                   blocks, 3, metadata),
+                                   pages, 1, metadata),
                      DCP_ERR_ARGUMENT);
     sample.metadata.file_count = 2;
-    assert_int_equal(footer_encode(&out, "id", 2500, BLOCK, blocks, 3, metadata), DCP_ERR_ARGUMENT);
+    assert_int_equal(footer_encode(&out, "id", 2500, BLOCK, pages, 1, metadata), DCP_ERR_ARGUMENT);
     sample.metadata.file_count = 1;
     sample.pieces[0].encoding = PIECE_RAW;
-    assert_int_equal(footer_encode(&out, "id", 2500, BLOCK, blocks, 3, metadata), DCP_ERR_ARGUMENT);
+    assert_int_equal(footer_encode(&out, "id", 2500, BLOCK, pages, 1, metadata), DCP_ERR_ARGUMENT);
     assert_int_equal(out.size, 0);
     buffer_free(&out);
 }
@@ -384,7 +440,7 @@ static size_t fail_allocations(const struct sample *sample)
 static void test_no_memory(void **state)
 {
     (void)state;
-    enum { LONG_NAME = 20000 };
+    enum { LONG_NAME = 70000 };
     struct sample sample;
     sample_make(&sample);
     assert_true(fail_allocations(&sample) >= 3);
@@ -409,10 +465,12 @@ static void expect_body_refused(const void *body, size_t size, uint64_t content_
     bool found = false;
     buffer_init(&file, 0);
     buffer_append_zeros(&file, (size_t)content_length);
+    buffer_append_zeros(&file, (size_t)content_length * 8);
     buffer_append(&file, body, size);
     buffer_append_u64(&file, content_length);
     buffer_append_u64(&file, size);
-    buffer_append_u64(&file, 1);
+    buffer_append_u32(&file, 2);
+    buffer_append_u32(&file, 1);
     buffer_append_u64(&file, 0);
     buffer_append(&file, "\211DCPEND\n", 8);
     seal(&file);
@@ -431,13 +489,11 @@ static void test_impossible_bodies(void **state)
     REFUSED("cut short", 0, "\100");
     REFUSED("save id", 0, "\50a save id that is longer than any can be.");
     REFUSED("NUL", 0, "\1\0");
-    REFUSED("no size of blocks", 0, "\0\0\0\0\0");
-    REFUSED("no size of blocks", 0, "\0\1\0");
-    REFUSED("too few checksums", 17, "\0\1\0\0\0 and not 17 * 8 bytes of checksums");
-    REFUSED("cut short", 0, "\0\1\0\0\0");
-    REFUSED("a count", 0, "\0\1\0\0\0\1f\0\377\377\377\377\377\377\377\377\177");
-    REFUSED("a count", 0, "\0\1\0\0\0\1f\0\2ABCDEFGHIJ");
-    REFUSED("unknown kind", 0, "\0\1\0\0\0\1f\0\1\1n\377\0\0\0\0\0");
+    REFUSED("too few checksums", 513, "\0 two are ex");
+    REFUSED("cut short", 0, "\0");
+    REFUSED("a count", 0, "\0\1f\0\377\377\377\377\377\377\377\377\177");
+    REFUSED("a count", 0, "\0\1f\0\2ABCDEFGHIJ");
+    REFUSED("unknown kind", 0, "\0\1f\0\1\1n\377\0\0\0\0\0");
 #undef REFUSED
 }
 
@@ -447,6 +503,7 @@ int main(void)
         cmocka_unit_test(test_round_trip),          cmocka_unit_test(test_without_paths_or_entries),
         cmocka_unit_test(test_large_footer),        cmocka_unit_test(test_no_footer),
         cmocka_unit_test(test_cut_and_flipped),     cmocka_unit_test(test_sealed_lies),
+        cmocka_unit_test(test_sealed_lengths),
         cmocka_unit_test(test_impossible_contents), cmocka_unit_test(test_wrong_arguments),
         cmocka_unit_test(test_impossible_bodies),   cmocka_unit_test(test_no_memory),
     };

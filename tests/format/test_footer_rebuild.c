@@ -46,14 +46,15 @@ static void select_file(const struct metadata *whole, uint32_t file, struct meta
 static void through_footer(const struct metadata *whole, uint32_t file, struct footer *footer)
 {
     static const unsigned char zeros[1 << 20];
-    const uint64_t block = 7;
+    const uint64_t page = 7;
     struct metadata part;
     struct buffer bytes;
     bool found = false;
     select_file(whole, file, &part);
     buffer_init(&bytes, 0);
     buffer_append(&bytes, zeros, sizeof zeros);
-    assert_int_equal(footer_encode(&bytes, "id", sizeof zeros, sizeof zeros, &block, 1, &part),
+    buffer_append_u64(&bytes, 0);
+    assert_int_equal(footer_encode(&bytes, "id", sizeof zeros, sizeof zeros, &page, 1, &part),
                      DCP_OK);
     assert_int_equal(footer_decode(byte_source_memory(bytes.data, bytes.size), footer, &found),
                      DCP_OK);

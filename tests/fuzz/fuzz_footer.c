@@ -8,8 +8,9 @@
 #include "format/footer.h"
 #include "fuzz_target.h"
 
-/* Bytes in front of the footer: enough that pieces can lie somewhere. */
-enum { CONTENT_LENGTH = 5000 };
+/* Bytes in front of the footer: enough that pieces can lie somewhere; and of the sums of its two
+ * blocks. */
+enum { CONTENT_LENGTH = 5000, SUMS_SIZE = 16 };
 
 static dcp_status decode(const struct buffer *file, struct footer *footer)
 {
@@ -20,9 +21,9 @@ static dcp_status decode(const struct buffer *file, struct footer *footer)
 static void encode(const struct footer *footer, struct buffer *file)
 {
     buffer_init(file, 0);
-    buffer_append_zeros(file, CONTENT_LENGTH);
+    buffer_append_zeros(file, CONTENT_LENGTH + SUMS_SIZE);
     if (footer_encode(file, footer->save_id, footer->content_length, footer->block_size,
-                      footer->blocks, footer->block_count, &footer->contents) != DCP_OK)
+                      footer->pages, footer->page_count, &footer->contents) != DCP_OK)
         abort();
 }
 
@@ -55,12 +56,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     struct buffer file;
     buffer_init(&file, 0);
-    buffer_append_zeros(&file, CONTENT_LENGTH);
+    buffer_append_zeros(&file, CONTENT_LENGTH + SUMS_SIZE);
     buffer_append(&file, data, size);
     buffer_append_u64(&file, CONTENT_LENGTH);
     buffer_append_u64(&file, size);
-    buffer_append_u64(&file, 1); /* version */
-    buffer_append_u64(&file, xxh3_64(file.data + CONTENT_LENGTH, file.size - CONTENT_LENGTH));
+    buffer_append_u32(&file, 2); /* version */
+    buffer_append_u32(&file, FOOTER_BLOCK_SIZE);
+    const unsigned char *body = file.data + CONTENT_LENGTH + SUMS_SIZE;
+    buffer_append_u64(&file, xxh3_64(body, size + 24));
     buffer_append(&file, "\211DCPEND\n", 8);
     round_trip(&file);
     buffer_free(&file);

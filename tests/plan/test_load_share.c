@@ -342,19 +342,19 @@ static size_t count_runs(const struct stored *stored, struct wishes *wishes,
 }
 
 /* A compressed stream is read by one rank; one with a single checksum may be cut where all of it is
- * read, or where nobody would have checked the part of it. */
+ * read, or where nobody would have checked the part of it, as most of it is not wanted. */
 static void records_are_cut_where_they_can_be_checked(void **state)
 {
     (void)state;
     struct stored stored;
     struct wishes *wishes = calloc(RANKS_MOST, sizeof *wishes);
-    const int64_t origin[2] = {0, 0}, most[2] = {60000, 1023};
+    const int64_t origin[2] = {0, 0}, most[2] = {60000, 1023}, half[2] = {60000, 512};
     struct share_rules rules = large_rules;
     size_t summed;
     stored_init(&stored, 60000, 1024);
     for (uint32_t r = 0; r < 3; r++)
         wish(&wishes[r], &stored, 0, origin, stored.shape);
-    for (rules.verification = DCP_VERIFY_READ; rules.verification <= DCP_VERIFY_NONE;
+    for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
          rules.verification++) {
         size_t count = count_runs(&stored, wishes, &rules, &summed);
         assert_true(count > PIECES);
@@ -363,15 +363,28 @@ static void records_are_cut_where_they_can_be_checked(void **state)
     memset(wishes, 0, RANKS_MOST * sizeof *wishes);
     for (uint32_t r = 0; r < 3; r++)
         wish(&wishes[r], &stored, 0, origin, most);
-    for (rules.verification = DCP_VERIFY_READ; rules.verification <= DCP_VERIFY_NONE;
+    for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
          rules.verification++) {
         size_t count = count_runs(&stored, wishes, &rules, &summed);
-        assert_int_equal(count > PIECES, rules.verification != DCP_VERIFY_WIDEN);
+        assert_int_equal(count > PIECES, rules.verification == DCP_VERIFY_NONE);
         assert_int_equal(summed, 0);
     }
-    rules.verification = DCP_VERIFY_WIDEN;
     rules.blocks = true;
-    assert_true(count_runs(&stored, wishes, &rules, &summed) > PIECES);
+    for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
+         rules.verification++)
+        assert_true(count_runs(&stored, wishes, &rules, &summed) > PIECES);
+    /* Of half of the columns, the rest is too much to be read for its checksum. */
+    memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+    for (uint32_t r = 0; r < 3; r++)
+        wish(&wishes[r], &stored, 0, origin, half);
+    rules.blocks = false;
+    for (rules.verification = DCP_VERIFY_ALL; rules.verification <= DCP_VERIFY_NONE;
+         rules.verification++)
+        assert_int_equal(count_runs(&stored, wishes, &rules, &summed) > PIECES,
+                         rules.verification != DCP_VERIFY_RECORDS);
+    memset(wishes, 0, RANKS_MOST * sizeof *wishes);
+    for (uint32_t r = 0; r < 3; r++)
+        wish(&wishes[r], &stored, 0, origin, most);
     stored.pieces[0][0].zstd = stored.pieces[0][1].zstd = true;
     assert_int_equal(count_runs(&stored, wishes, &large_rules, &summed), PIECES);
     free(wishes);
@@ -482,7 +495,7 @@ static void objects_are_dealt_out(void **state)
         const struct share_run *run = &result.runs[i];
         uint32_t entry = result.atoms[run->atom].entry;
         assert_int_equal(run->end - run->from, 10 + entry);
-        assert_false(share_run_is_summed(&result, &stored.metadata, run, DCP_VERIFY_READ));
+        assert_false(share_run_is_summed(&result, &stored.metadata, run, DCP_VERIFY_ALL));
         loads[run->reader] += 10 + entry;
         for (uint32_t r = 0; r < 4; r++)
             assert_int_equal(load_share_brings(&result, r, entry), r != 3 || entry % 2 == 0);

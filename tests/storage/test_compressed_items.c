@@ -187,7 +187,7 @@ static void expect_elements(const struct stream_options *options)
     put_stream(&stream, options);
     put_compressed(&packed, &stream);
     for (size_t i = 0; i < sizeof wishes / sizeof *wishes; i++)
-        for (int verification = DCP_VERIFY_READ; verification <= DCP_VERIFY_NONE; verification++) {
+        for (int verification = DCP_VERIFY_ALL; verification <= DCP_VERIFY_NONE; verification++) {
             memset(values, 0xff, sizeof values);
             if (take(&packed, &wishes[i], (dcp_verification)verification, values) != DCP_OK)
                 fail_msg("%s", dcp_error_message());
@@ -228,13 +228,13 @@ static void expect_refused(const struct stream_options *options, dcp_verificatio
 static void streams_that_contradict_themselves(void **state)
 {
     (void)state;
-    for (int verification = DCP_VERIFY_READ; verification <= DCP_VERIFY_NONE; verification++)
+    for (int verification = DCP_VERIFY_ALL; verification <= DCP_VERIFY_NONE; verification++)
         expect_refused(&(struct stream_options){.other = true, .turned = true},
                        (dcp_verification)verification, DCP_ERR_FORMAT, "something else");
     for (int last = 0; last < 2; last++) {
         struct stream_options options = {.wrong_crc = true, .last = last != 0};
-        expect_refused(&options, DCP_VERIFY_READ, DCP_ERR_CHECKSUM, "CRC-32");
-        expect_refused(&options, DCP_VERIFY_WIDEN, DCP_ERR_CHECKSUM, "CRC-32");
+        expect_refused(&options, DCP_VERIFY_ALL, DCP_ERR_CHECKSUM, "CRC-32");
+        expect_refused(&options, DCP_VERIFY_RECORDS, DCP_ERR_CHECKSUM, "CRC-32");
     }
 }
 
@@ -250,13 +250,13 @@ static void damaged_streams(void **state)
     put_compressed(&packed, &stream);
     for (size_t size = 4; size < packed.size; size += 1 + packed.size / 150) {
         struct buffer cut = {.data = packed.data, .size = size};
-        assert_int_equal(take(&cut, &all, DCP_VERIFY_READ, values), DCP_ERR_FORMAT);
+        assert_int_equal(take(&cut, &all, DCP_VERIFY_ALL, values), DCP_ERR_FORMAT);
     }
     for (size_t at = 4; at < packed.size; at += 1 + packed.size / 300) {
         unsigned char mask = (unsigned char)(1u << at % 8);
         packed.data[at] ^= mask;
         memset(values, 0xff, sizeof values);
-        if (take(&packed, &all, DCP_VERIFY_READ, values) == DCP_OK)
+        if (take(&packed, &all, DCP_VERIFY_ALL, values) == DCP_OK)
             compare(&all, values, false);
         packed.data[at] ^= mask;
     }
@@ -272,7 +272,7 @@ static void damaged_streams(void **state)
     buffer_append_zeros(&stream, 70000);
     buffer_clear(&packed);
     put_compressed(&packed, &stream);
-    assert_int_equal(take(&packed, &all, DCP_VERIFY_READ, values), DCP_ERR_FORMAT);
+    assert_int_equal(take(&packed, &all, DCP_VERIFY_ALL, values), DCP_ERR_FORMAT);
     buffer_free(&packed);
     buffer_free(&stream);
 }
@@ -289,7 +289,7 @@ static void missing_memory(void **state)
         put_compressed(&packed, &stream);
         for (long n = 1;; n++) {
             failing_allocator_install(n, false);
-            dcp_status status = take(&packed, &all, DCP_VERIFY_READ, values);
+            dcp_status status = take(&packed, &all, DCP_VERIFY_ALL, values);
             bool reached = failing_allocator_reached();
             assert_int_equal(failing_allocator_remove(), 0);
             assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);

@@ -150,7 +150,7 @@ static void read_columns(const char *path, const struct sample *sample, dcp_dtyp
         struct shard_read_needs needs;
         struct shard_read_how how = shard_read_how_usual();
         assert_int_equal(
-            shard_read_needs_find(opened.reader, requests, count, DCP_VERIFY_READ, &needs), DCP_OK);
+            shard_read_needs_find(opened.reader, requests, count, DCP_VERIFY_ALL, &needs), DCP_OK);
         how.thread_count = thread_count;
         shard_read_needs_fit(&needs, limit, &how);
         assert_true(shard_read_needs_memory(&needs, &how) <= limit);
@@ -159,7 +159,7 @@ static void read_columns(const char *path, const struct sample *sample, dcp_dtyp
         memory_account_set_limit(account, memory_account_taken(account) + limit);
     }
     shard_reader_figures(opened.reader, &before);
-    if (shard_read_tensors(opened.reader, requests, count, thread_count, DCP_VERIFY_READ, &moved) !=
+    if (shard_read_tensors(opened.reader, requests, count, thread_count, DCP_VERIFY_ALL, &moved) !=
         DCP_OK)
         fail_msg("%s", dcp_error_message());
     shard_reader_figures(opened.reader, &after);
@@ -225,7 +225,7 @@ static dcp_status read_rows(void *context, size_t index)
             struct shard_request request = {entry, piece, box_of(2, &common), DCP_F64,
                                             &target.chunk};
             RETURN_IF_ERROR(shard_read_tensors(rows->opened->reader, &request, 1, 1,
-                                               index % 2 == 0 ? DCP_VERIFY_READ : DCP_VERIFY_WIDEN,
+                                               index % 2 == 0 ? DCP_VERIFY_ALL : DCP_VERIFY_RECORDS,
                                                &moved));
         }
         compare(&target, &rows->sample->tensors[0], DCP_F64);
@@ -272,7 +272,7 @@ static void flipped_bits(void **state)
         uint64_t faults = 0;
         unsigned char mask = (unsigned char)(1 << at % 8);
         scratch_flip(*state, SHARD, at, mask);
-        for (int verification = DCP_VERIFY_READ; verification <= DCP_VERIFY_WIDEN; verification++)
+        for (int verification = DCP_VERIFY_ALL; verification <= DCP_VERIFY_RECORDS; verification++)
             assert_int_not_equal(
                 sample_read(&sample, &file_ops_system, *state, (dcp_verification)verification, 1),
                 DCP_ERR_INTERNAL);
@@ -281,7 +281,7 @@ static void flipped_bits(void **state)
         assert_true(faults > 0);
         scratch_flip(*state, SHARD, at, mask);
     }
-    assert_int_equal(sample_read(&sample, &file_ops_system, *state, DCP_VERIFY_READ, 3), DCP_OK);
+    assert_int_equal(sample_read(&sample, &file_ops_system, *state, DCP_VERIFY_ALL, 3), DCP_OK);
     sample_free(&sample);
 }
 
@@ -298,7 +298,7 @@ static void failing_reads(void **state)
         struct simulated_file_system *copy = simulated_copy(fs);
         struct simulated_fault fault = {n, SIMULATED_ERROR, EIO, n % 2 != 0};
         simulated_set_fault(copy, &fault);
-        dcp_status status = sample_read(&sample, simulated_ops(copy), "c", DCP_VERIFY_READ, 1);
+        dcp_status status = sample_read(&sample, simulated_ops(copy), "c", DCP_VERIFY_ALL, 1);
         reached = simulated_fault_reached(copy);
         assert_true(status == DCP_OK || (reached && status == DCP_ERR_IO));
         assert_int_equal(simulated_open_descriptors(copy), 0);
@@ -316,7 +316,7 @@ static void missing_memory(void **state)
     save(&sample, *state);
     for (long n = 1;; n += 1 + n / 100) {
         failing_allocator_install(n, n % 2 != 0);
-        dcp_status status = sample_read(&sample, &file_ops_system, *state, DCP_VERIFY_WIDEN, 1);
+        dcp_status status = sample_read(&sample, &file_ops_system, *state, DCP_VERIFY_RECORDS, 1);
         bool reached = failing_allocator_reached();
         assert_int_equal(failing_allocator_remove(), 0);
         assert_true(status == DCP_OK || (reached && status == DCP_ERR_NO_MEMORY));

@@ -105,8 +105,8 @@ static void flipped_bits_are_found(void **state)
         if (faults.count == 0)
             fail_msg("bit flipped at %llu of %zu was not noticed", (unsigned long long)at, size);
         /* Differences fail inside; everything else may be an error or fine. */
-        read_with(&sample, *state, DCP_VERIFY_READ);
-        assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_WIDEN), DCP_ERR_INTERNAL);
+        read_with(&sample, *state, DCP_VERIFY_ALL);
+        assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_RECORDS), DCP_ERR_INTERNAL);
         scratch_flip(*state, SHARD, at, mask);
     }
     assert_int_equal(verify(*state).count, 0);
@@ -120,11 +120,11 @@ static void a_mismatch_names_file_offset_name_and_sums(void **state)
     const struct sample_item *item = item_of(&sample, "tensor.0");
     uint64_t at = item->order.offset + item->order.data_offset + 5;
     scratch_flip(*state, SHARD, at, 0x10);
-    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_ERR_CHECKSUM);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_ERR_CHECKSUM);
     assert_says("tensor.0");
     assert_says(SHARD);
     assert_says("expected");
-    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_WIDEN), DCP_ERR_CHECKSUM);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_RECORDS), DCP_ERR_CHECKSUM);
     assert_says("XXH3");
     struct faults faults = verify(*state);
     assert_true(faults.count >= 2); /* the block and the record */
@@ -133,7 +133,22 @@ static void a_mismatch_names_file_offset_name_and_sums(void **state)
     sample_free(&sample);
 }
 
-/* A partial read notices what lies in blocks that it reads whole; widened, everything it uses. */
+static dcp_status read_rows(struct shard_reader *reader, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece, int64_t first, int64_t count,
+                            dcp_verification verification)
+{
+    int64_t row = piece->sizes[1], strides[] = {row, 1};
+    float *memory = calloc((size_t)(count * row), sizeof *memory);
+    struct box_storage rows = {{piece->offsets[0] + first, piece->offsets[1]}, {count, row}};
+    struct box box = box_of(2, &rows);
+    struct state_chunk target = layout_target(box, strides, memory);
+    dcp_status status =
+        shard_read_tensor(reader, entry, piece, box, DCP_F32, &target, verification);
+    free(memory);
+    return status;
+}
+
+/* A partial read notices what lies in the blocks that it takes, and nothing else. */
 static void partial_reads_are_checked_by_block(void **state)
 {
     struct sample sample;
@@ -143,8 +158,8 @@ static void partial_reads_are_checked_by_block(void **state)
     save_one(&sample, *state, 7);
     const struct sample_item *item = item_of(&sample, "tensor.0");
     uint64_t data = item->order.offset + item->order.data_offset;
-    int64_t row = item->box.sizes[1];
-    scratch_flip(*state, SHARD, data + (uint64_t)(row * 4 * 10 + 3), 1);
+    uint64_t row = (uint64_t)item->box.sizes[1] * 4, flipped = data + row * 20 + 3;
+    scratch_flip(*state, SHARD, flipped, 1);
     assert_int_equal(
         storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
         DCP_OK);
@@ -155,32 +170,13 @@ static void partial_reads_are_checked_by_block(void **state)
             piece = &entry->pieces[i];
     }
     assert_non_null(piece);
-    float *memory = calloc((size_t)(piece->sizes[0] * row), sizeof *memory);
-    int64_t strides[] = {row, 1};
-    struct box_storage rows = {{piece->offsets[0] + 20, piece->offsets[1]}, {2, row}};
-    struct box few = box_of(2, &rows);
-    struct state_chunk target = layout_target(few, strides, memory);
-    assert_int_equal(
-        shard_read_tensor(reader, entry, piece, few, DCP_F32, &target, DCP_VERIFY_READ), DCP_OK);
-    assert_int_equal(
-        shard_read_tensor(reader, entry, piece, few, DCP_F32, &target, DCP_VERIFY_WIDEN),
-        DCP_ERR_CHECKSUM);
-    /* All but the first row is not the record, but has whole blocks in it, if the file has a first
-     * block that ends in it. */
-    struct box_storage most = {{piece->offsets[0] + 1, piece->offsets[1]},
-                               {piece->sizes[0] - 1, row}};
-    struct box many = box_of(2, &most);
-    struct state_chunk most_target = layout_target(many, strides, memory);
-    scratch_flip(*state, SHARD, data + (uint64_t)(row * 4 * 10 + 3), 1);
-    scratch_flip(*state, SHARD, (data / (1 << 20) + 1) * (1 << 20) + 77, 1);
-    dcp_status status =
-        shard_read_tensor(reader, entry, piece, many, DCP_F32, &most_target, DCP_VERIFY_READ);
-    if ((uint64_t)(piece->sizes[0] * row * 4) > 3u << 20)
-        assert_int_equal(status, DCP_ERR_CHECKSUM);
-    assert_int_equal(
-        shard_read_tensor(reader, entry, piece, many, DCP_F32, &most_target, DCP_VERIFY_NONE),
-        DCP_OK);
-    free(memory);
+    for (int64_t first = 0; first < piece->sizes[0]; first++) {
+        uint64_t start = (data + row * (uint64_t)first) / 4096,
+                 end = (data + row * (uint64_t)(first + 1) - 1) / 4096, block = flipped / 4096;
+        assert_int_equal(read_rows(reader, entry, piece, first, 1, DCP_VERIFY_ALL),
+                         block >= start && block <= end ? DCP_ERR_CHECKSUM : DCP_OK);
+        assert_int_equal(read_rows(reader, entry, piece, first, 1, DCP_VERIFY_NONE), DCP_OK);
+    }
     shard_reader_free(reader);
     metadata_free(&metadata);
     sample_free(&sample);
@@ -193,7 +189,7 @@ static void damaged_footers_matter_only_with_verification(void **state)
     save_one(&sample, *state, 8);
     free(scratch_read(*state, SHARD, &size));
     scratch_flip(*state, SHARD, size - 60, 1);
-    assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_OK);
+    assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_OK);
     assert_says(SHARD);
     assert_int_equal(read_with(&sample, *state, DCP_VERIFY_NONE), DCP_OK);
     struct faults faults = verify(*state);
@@ -202,7 +198,7 @@ static void damaged_footers_matter_only_with_verification(void **state)
     sample_free(&sample);
 }
 
-/* Writes the shard file's footer anew, as if its blocks were of this size. */
+/* Writes the shard file's footer anew, with blocks of this size. */
 static void set_block_size(const char *directory, uint32_t block_size)
 {
     struct file_source source;
@@ -213,16 +209,28 @@ static void set_block_size(const char *directory, uint32_t block_size)
     char *path = scratch_path(directory, SHARD);
     assert_int_equal(file_source_open(&source, &file_ops_system, path), DCP_OK);
     assert_int_equal(footer_decode(source.source, &footer, &found), DCP_OK);
-    assert_true(found && footer.content_length > 0 && footer.content_length <= block_size);
+    assert_true(found && footer.content_length > 0);
     unsigned char *bytes = scratch_read(directory, SHARD, &size);
-    uint64_t block = xxh3_64(bytes, (size_t)footer.content_length);
+    size_t length = (size_t)footer.content_length;
+    size_t count = (size_t)footer_block_count(length, block_size);
+    size_t page_count = (size_t)footer_page_count(count);
+    uint64_t *sums = calloc(count, sizeof *sums), *pages = calloc(page_count, sizeof *pages);
+    assert_true(sums && pages);
+    for (size_t i = 0; i < count; i++) {
+        size_t start = i * block_size, left = length - start;
+        sums[i] = xxh3_64(bytes + start, left < block_size ? left : block_size);
+    }
+    footer_seal_sums(sums, count, pages);
     buffer_init(&encoded, 0);
-    buffer_append(&encoded, bytes, (size_t)footer.content_length);
-    assert_int_equal(footer_encode(&encoded, footer.save_id, footer.content_length, block_size,
-                                   &block, 1, &footer.contents),
+    buffer_append(&encoded, bytes, length);
+    buffer_append(&encoded, sums, count * sizeof *sums);
+    assert_int_equal(footer_encode(&encoded, footer.save_id, length, block_size, pages, page_count,
+                                   &footer.contents),
                      DCP_OK);
     scratch_write(directory, SHARD, encoded.data, encoded.size);
     buffer_free(&encoded);
+    free(sums);
+    free(pages);
     free(bytes);
     footer_free(&footer);
     file_source_close(&source);
@@ -232,17 +240,20 @@ static void set_block_size(const char *directory, uint32_t block_size)
 /* A lie about the size of blocks is damage, and takes no memory that the file does not. */
 static void the_size_of_blocks_is_bounded(void **state)
 {
+    static const uint32_t sizes[] = {512, 4096, 65536, 1, 256, 1000, 131072, 64 << 20, UINT32_MAX};
     struct sample sample;
     save_one(&sample, *state, 18);
-    for (int lie = 0; lie < 2; lie++) {
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         struct memory_account *account = memory_account_open(48 << 20);
+        bool lie = i > 2;
+        char words[64];
         assert_non_null(account);
-        set_block_size(*state, lie ? UINT32_MAX : 64 << 20);
+        set_block_size(*state, sizes[i]);
         struct memory_account *before = memory_account_enter(account);
-        assert_int_equal(read_with(&sample, *state, DCP_VERIFY_WIDEN),
-                         lie ? DCP_ERR_FORMAT : DCP_OK);
+        assert_int_equal(read_with(&sample, *state, DCP_VERIFY_ALL), lie ? DCP_ERR_FORMAT : DCP_OK);
+        snprintf(words, sizeof words, "blocks of %u bytes", sizes[i]);
         if (lie)
-            assert_says("blocks of 4294967295 bytes");
+            assert_says(words);
         assert_int_equal(verify(*state).count, lie);
         memory_account_enter(before);
         memory_account_close(account);
@@ -255,7 +266,7 @@ static void a_missing_file_is_named(void **state)
     struct sample sample;
     save_one(&sample, *state, 9);
     scratch_remove(*state, SHARD);
-    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_ERR_NOT_FOUND);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_ERR_NOT_FOUND);
     assert_says(SHARD);
     assert_says("tensor.0");
     struct faults faults = verify(*state);
@@ -297,7 +308,7 @@ static void cut_files_are_errors(void **state)
     unsigned char *bytes = scratch_read(*state, SHARD, &size);
     for (size_t cut = 0; cut < size; cut += 1 + size / 50) {
         scratch_write(*state, SHARD, bytes, cut);
-        assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_OK);
+        assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_OK);
         assert_says(SHARD);
         assert_true(verify(*state).count > 0);
     }
@@ -323,7 +334,7 @@ static void a_file_without_the_footer_that_others_have_is_a_fault(void **state)
     }
     unsigned char *bytes = scratch_read(*state, SHARD, &size);
     scratch_write(*state, SHARD, bytes, end);
-    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_READ), DCP_OK);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_OK);
     struct faults faults = verify(*state);
     assert_int_equal(faults.count, 1);
     assert_string_equal(faults.file, SHARD);
@@ -342,7 +353,7 @@ static void a_shard_of_another_save_is_foreign(void **state)
     size_t size;
     unsigned char *bytes = scratch_read(other, SHARD, &size);
     scratch_write(mine, SHARD, bytes, size);
-    assert_int_equal(read_with(&sample, mine, DCP_VERIFY_READ), DCP_ERR_FOREIGN);
+    assert_int_equal(read_with(&sample, mine, DCP_VERIFY_ALL), DCP_ERR_FOREIGN);
     assert_says(SHARD);
     assert_int_equal(read_with(&sample, mine, DCP_VERIFY_NONE), DCP_ERR_FOREIGN);
     struct faults faults = verify(mine);
@@ -362,15 +373,15 @@ static void what_is_no_file_is_refused(void **state)
     save_one(&sample, path, 12);
     assert_int_equal(rename(shard, outside), 0);
     assert_int_equal(mkdir(shard, 0777), 0);
-    assert_int_equal(read_with(&sample, path, DCP_VERIFY_READ), DCP_ERR_FORMAT);
+    assert_int_equal(read_with(&sample, path, DCP_VERIFY_ALL), DCP_ERR_FORMAT);
     assert_int_equal(verify(path).count, 1);
     assert_int_equal(rmdir(shard), 0);
     assert_int_equal(mkfifo(shard, 0666), 0);
-    assert_int_equal(read_with(&sample, path, DCP_VERIFY_READ), DCP_ERR_FORMAT);
+    assert_int_equal(read_with(&sample, path, DCP_VERIFY_ALL), DCP_ERR_FORMAT);
     assert_int_equal(verify(path).count, 1);
     assert_int_equal(unlink(shard), 0);
     assert_int_equal(symlink(outside, shard), 0);
-    assert_int_not_equal(read_with(&sample, path, DCP_VERIFY_READ), DCP_OK);
+    assert_int_not_equal(read_with(&sample, path, DCP_VERIFY_ALL), DCP_OK);
     assert_int_equal(verify(path).count, 1);
     free(outside);
     free(shard);

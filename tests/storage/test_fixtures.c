@@ -106,11 +106,11 @@ static void check_tensor(const struct fixture *fixture, const cJSON *expected,
         box.sizes[i] = entry->global_shape[i];
     assert_int_equal(size,
                      (size_t)box_volume(box_of(entry->ndim, &box)) * dcp_dtype_size(entry->dtype));
-    check_box(fixture, entry, &box, DCP_VERIFY_READ, whole);
+    check_box(fixture, entry, &box, DCP_VERIFY_ALL, whole);
     check_box(fixture, entry, &box, DCP_VERIFY_NONE, whole);
     for (int i = 0; i < 6; i++) {
         layout_random_box(&random, entry->ndim, entry->global_shape, &box);
-        check_box(fixture, entry, &box, i % 2 ? DCP_VERIFY_READ : DCP_VERIFY_WIDEN, whole);
+        check_box(fixture, entry, &box, i % 2 ? DCP_VERIFY_ALL : DCP_VERIFY_RECORDS, whole);
     }
     free(whole);
 }
@@ -123,7 +123,7 @@ static void check_object(const struct fixture *fixture, const cJSON *expected,
     char *text = NULL;
     assert_false(entry->is_tensor);
     struct state_pool *pool = state_pool_new(root->root);
-    if (shard_read_object(fixture->reader, entry, &entry->pieces[0], DCP_VERIFY_READ, pool,
+    if (shard_read_object(fixture->reader, entry, &entry->pieces[0], DCP_VERIFY_ALL, pool,
                           &object) != DCP_OK)
         fail_msg("%s: %s: %s", fixture->name, entry->name, dcp_error_message());
     assert_int_equal(dcp_state_to_json(object, 0, &text), DCP_OK);
@@ -273,7 +273,7 @@ static void one_safetensors_file_is_a_checkpoint(void **state)
         uint64_t bytes;
         assert_true(shape_bytes(entry->ndim, entry->global_shape, entry->dtype, &bytes));
         unsigned char *memory = calloc((size_t)bytes + 1, 1);
-        assert_int_equal(read_box(&fixture, entry, &box, DCP_VERIFY_READ, memory), DCP_OK);
+        assert_int_equal(read_box(&fixture, entry, &box, DCP_VERIFY_ALL, memory), DCP_OK);
         free(memory);
     }
     shard_reader_free(reader);

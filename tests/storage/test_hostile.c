@@ -43,7 +43,7 @@ static dcp_status read_pieces(struct shard_reader *reader, const struct metadata
         struct state_chunk target = layout_target(
             bytes < SENSIBLE_BYTES ? box_of(entry->ndim, &whole) : first, strides, memory);
         status =
-            shard_read_tensor(reader, entry, piece, region, entry->dtype, &target, DCP_VERIFY_READ);
+            shard_read_tensor(reader, entry, piece, region, entry->dtype, &target, DCP_VERIFY_ALL);
     }
     free(memory);
     return status;
@@ -54,7 +54,7 @@ static dcp_status read_object(struct shard_reader *reader, const struct metadata
     dcp_state *root = dcp_state_new(), *object;
     struct state_pool *pool = state_pool_new(root->root);
     dcp_status status =
-        shard_read_object(reader, entry, &entry->pieces[0], DCP_VERIFY_READ, pool, &object);
+        shard_read_object(reader, entry, &entry->pieces[0], DCP_VERIFY_ALL, pool, &object);
     state_pool_free(pool);
     dcp_state_free(root);
     return status;

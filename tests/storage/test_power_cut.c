@@ -66,7 +66,7 @@ static const struct sample *find(const struct samples *samples, struct simulated
                                      ? &samples->old
                                      : &samples->new;
     if (status == DCP_OK)
-        status = sample_read(found, simulated_ops(fs), PATH, DCP_VERIFY_READ, 0);
+        status = sample_read(found, simulated_ops(fs), PATH, DCP_VERIFY_ALL, 0);
     if (status != DCP_OK)
         fail_msg("%s: %s", when, dcp_error_message());
     return found;
@@ -184,7 +184,7 @@ static void a_failed_operation_is_no_result(void **state)
         struct simulated_fault fault = {
             .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO};
         simulated_set_fault(fs, &fault);
-        dcp_status status = sample_read(&samples.old, simulated_ops(fs), PATH, DCP_VERIFY_READ, 1);
+        dcp_status status = sample_read(&samples.old, simulated_ops(fs), PATH, DCP_VERIFY_ALL, 1);
         bool reached = simulated_fault_reached(fs);
         assert_int_equal(simulated_open_descriptors(fs), 0);
         const char *name = simulated_operation_name(fs, n);

@@ -69,8 +69,10 @@ static void stored_make(struct stored *stored, uint64_t *random, dcp_dtype dtype
     assert_non_null(stored->counted.bytes);
     for (size_t i = 0; i < HEAD + bytes; i++)
         stored->counted.bytes[i] = (unsigned char)scratch_random(random);
-    stored->source =
-        (struct byte_source){read_counted, expect_counted, &stored->counted, HEAD + bytes};
+    stored->source = (struct byte_source){.read = read_counted,
+                                          .expect = expect_counted,
+                                          .context = &stored->counted,
+                                          .size = HEAD + bytes};
     stored->view = (struct tensor_view){
         .dtype = dtype,
         .ndim = ndim,

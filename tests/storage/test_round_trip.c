@@ -19,7 +19,7 @@
 #include "storage/file_source.h"
 #include "storage/verify.h"
 
-static const dcp_verification verifications[] = {DCP_VERIFY_READ, DCP_VERIFY_WIDEN,
+static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
                                                  DCP_VERIFY_NONE};
 
 static void print_fault(void *context, const char *file, uint64_t offset, const char *name,
@@ -242,11 +242,11 @@ static void partial_reads_are_partial(void **state)
     float *memory = calloc((size_t)(2 * piece->sizes[1]), sizeof *memory);
     struct state_chunk target = layout_target(rows, strides, memory);
     assert_int_equal(
-        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_READ), DCP_OK);
+        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_ALL), DCP_OK);
     shard_reader_figures(reader, &figures);
     assert_true(figures.bytes_read < (uint64_t)(2 * piece->sizes[1]) * 4 + 32768);
     assert_int_equal(
-        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_WIDEN), DCP_OK);
+        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_RECORDS), DCP_OK);
     uint64_t narrow = figures.bytes_read;
     shard_reader_figures(reader, &figures);
     assert_true(figures.bytes_read - narrow >= FOOTER_BLOCK_SIZE);
@@ -255,7 +255,7 @@ static void partial_reads_are_partial(void **state)
     double *wide = calloc((size_t)(2 * piece->sizes[1]), sizeof *wide);
     struct state_chunk wide_target = layout_target(rows, strides, wide);
     assert_int_equal(
-        shard_read_tensor(reader, entry, piece, rows, DCP_F64, &wide_target, DCP_VERIFY_READ),
+        shard_read_tensor(reader, entry, piece, rows, DCP_F64, &wide_target, DCP_VERIFY_ALL),
         DCP_OK);
     for (int64_t i = 0; i < 2 * piece->sizes[1]; i++)
         assert_true(wide[i] == (double)memory[i] || memory[i] != memory[i]);
@@ -263,7 +263,7 @@ static void partial_reads_are_partial(void **state)
     /* What does not fit together is refused, not written somewhere. */
     struct box_storage outside = {{0, 0}, {2, piece->sizes[1] + 1}};
     assert_int_equal(shard_read_tensor(reader, entry, piece, box_of(2, &outside), DCP_F32, &target,
-                                       DCP_VERIFY_READ),
+                                       DCP_VERIFY_ALL),
                      DCP_ERR_INTERNAL);
     free(wide);
     free(memory);

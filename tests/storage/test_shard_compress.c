@@ -30,7 +30,7 @@ static void print_fault(void *context, const char *file, uint64_t offset, const 
 
 static void assert_whole(const struct sample *sample, const struct file_ops *ops, const char *path)
 {
-    static const dcp_verification verifications[] = {DCP_VERIFY_READ, DCP_VERIFY_WIDEN,
+    static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
                                                      DCP_VERIFY_NONE};
     uint64_t faults;
     for (size_t i = 0; i < 3; i++)

@@ -176,10 +176,18 @@ static void script_make_aligned(struct script *script)
 static void check_file(const struct script *script, const struct file_ops *ops, const char *path)
 {
     struct buffer bytes;
+    size_t count = (size_t)footer_block_count(script->length, FOOTER_BLOCK_SIZE);
     buffer_init(&bytes, 0);
     assert_int_equal(file_read_whole(ops, path, UINT64_MAX, &bytes), DCP_OK);
-    assert_int_equal(bytes.size, script->length + sizeof footer);
-    assert_memory_equal(bytes.data, script->content, bytes.size);
+    assert_int_equal(bytes.size, script->length + 8 * count + sizeof footer);
+    assert_memory_equal(bytes.data, script->content, script->length);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t at = i * (uint64_t)FOOTER_BLOCK_SIZE, left = script->length - at;
+        size_t size = left < FOOTER_BLOCK_SIZE ? (size_t)left : FOOTER_BLOCK_SIZE;
+        assert_int_equal(load_u64(bytes.data + script->length + 8 * i),
+                         xxh3_64(script->content + at, size));
+    }
+    assert_memory_equal(bytes.data + script->length + 8 * count, footer, sizeof footer);
     buffer_free(&bytes);
 }
 
