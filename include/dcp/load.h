@@ -114,7 +114,8 @@ typedef enum dcp_reading {
      * that carries no checksums of blocks (those of PyTorch) has one checksum; where ranks read
      * parts of it, those of the parts are joined and compared before the load returns, on any rank.
      * Compressed tensors are each read by one rank, and so are parts of tensors without checksums
-     * of blocks with #DCP_VERIFY_RECORDS, which takes reading them whole. Each rank reads by itself:
+     * of blocks that are completed for the sake of the one that they have. Each rank reads by
+     * itself:
      * views in `.pt` files that are not row-major, objects with a `memory_limit`, and everything
      * where hooks of the caller's plan or read.
      */
@@ -277,7 +278,7 @@ typedef struct dcp_load_options {
     dcp_load_plan_cache *plan_cache;
 } dcp_load_options;
 
-/** What a load found; the same on every rank. */
+/** What a load found; the same on every rank, but for the two numbers of bytes. */
 typedef struct dcp_load_report dcp_load_report;
 
 /** Kinds of lines in a report. */
@@ -305,8 +306,9 @@ typedef struct dcp_report_line {
  * gets some, see dcp_state_chunk()), objects are replaced by what is stored, stateful entries are
  * asked and told.
  *
- * Succeeds only if every element of every destination was written from data whose checksums held.
- * On failure the same status comes on every rank, and the message says whether destinations were
+ * Succeeds only if the checksum of each element held that was written to a destination, as far as
+ * there is one (see dcp_verification); what was not checked is counted, in figures and report, and
+ * logged (#DCP_LOG_INFO). On failure the same status comes on every rank, and the message says whether destinations were
  * already changed.
  *
  * @param path directory of a checkpoint (`.metadata`, or `__*.metadata` of a save without
@@ -330,6 +332,10 @@ DCP_API size_t dcp_load_report_count(const dcp_load_report *report);
 
 /** @return line @p index; fields are empty beyond the end. Sorted by difference, then name. */
 DCP_API dcp_report_line dcp_load_report_line(const dcp_load_report *report, size_t index);
+
+/** What dcp_figures has by the same names: of this rank, unlike the rest of the report. */
+DCP_API uint64_t dcp_load_report_bytes_checked(const dcp_load_report *report);
+DCP_API uint64_t dcp_load_report_bytes_unchecked(const dcp_load_report *report);
 
 DCP_API void dcp_load_report_free(dcp_load_report *report);
 

@@ -2,10 +2,12 @@
 #include "dcp/load.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/io_priority.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/sized.h"
 #include "checkpoint/conductor.h"
@@ -243,7 +245,26 @@ static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
     return fill(load, status != DCP_OK ? status : reported);
 }
 
-static void note_figures(struct load *load)
+/* Says what was not checked that was to be, and why. */
+static void log_unchecked(const struct load *load, const struct shard_read_figures *read)
+{
+    char bare[96] = "", partial[96] = "";
+    uint64_t parts = read->bytes_unchecked - read->bytes_bare;
+    if (read->bytes_unchecked == 0 || load->options.verification == DCP_VERIFY_NONE)
+        return;
+    if (read->bytes_bare > 0)
+        snprintf(bare, sizeof bare, ", %" PRIu64 " for want of checksums in their files",
+                 read->bytes_bare);
+    if (parts > 0)
+        snprintf(partial, sizeof partial,
+                 ", %" PRIu64 " as parts of records with one checksum each", parts);
+    log_line(DCP_LOG_INFO,
+             "%s: %" PRIu64 " of %" PRIu64 " bytes that were read were not checked%s%s",
+             load->path ? load->path : "", read->bytes_unchecked,
+             read->bytes_checked + read->bytes_unchecked, bare, partial);
+}
+
+static void note_figures(struct load *load, dcp_load_report *report)
 {
     struct shard_read_figures read;
     dcp_figures *figures = &load->operation.figures;
@@ -257,6 +278,10 @@ static void note_figures(struct load *load)
         return;
     shard_reader_figures(planning->stored.reader, &read);
     figures->bytes_read = read.bytes_read;
+    figures->bytes_checked = read.bytes_checked;
+    figures->bytes_unchecked = read.bytes_unchecked;
+    load_report_note(report, read.bytes_checked, read.bytes_unchecked);
+    log_unchecked(load, &read);
     figures->files = read.files_opened;
     figures->direct = read.direct;
     figures->ring = read.ring;
@@ -336,7 +361,7 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
     load.coordinates = dcp_group_rank(load.options.group) == load.options.coordinator;
     status = operation_enter(&load.operation, DCP_PHASE_PLANNING, set_up(&load, status));
     status = run(&load, state, status, report);
-    note_figures(&load);
+    note_figures(&load, report ? *report : NULL);
     if (status == DCP_ERR_NO_MEMORY && !load.begun) {
         drop_report(report);
         status = explain(&load, state, report);

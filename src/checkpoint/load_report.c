@@ -10,6 +10,8 @@
 struct dcp_load_report {
     dcp_report_line *lines;
     size_t count;
+    uint64_t bytes_checked;
+    uint64_t bytes_unchecked;
     struct arena arena;
 };
 
@@ -47,6 +49,24 @@ dcp_status load_report_new(const struct load_differences *differences, dcp_load_
     else
         dcp_load_report_free(made);
     return status;
+}
+
+void load_report_note(dcp_load_report *report, uint64_t checked, uint64_t unchecked)
+{
+    if (!report)
+        return;
+    report->bytes_checked = checked;
+    report->bytes_unchecked = unchecked;
+}
+
+uint64_t dcp_load_report_bytes_checked(const dcp_load_report *report)
+{
+    return report ? report->bytes_checked : 0;
+}
+
+uint64_t dcp_load_report_bytes_unchecked(const dcp_load_report *report)
+{
+    return report ? report->bytes_unchecked : 0;
 }
 
 size_t dcp_load_report_count(const dcp_load_report *report)

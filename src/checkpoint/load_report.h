@@ -7,6 +7,8 @@
 #include "plan/load_plan.h"
 
 /* Copies what the report shows. */
+/* What was checked of what was read; the report may be NULL. */
+void load_report_note(dcp_load_report *report, uint64_t checked, uint64_t unchecked);
 dcp_status load_report_new(const struct load_differences *differences, dcp_load_report **report);
 
 #endif

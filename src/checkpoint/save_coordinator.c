@@ -83,8 +83,11 @@ dcp_status save_coordinator_begin(dcp_saving *saving)
     if (saving->imagined)
         return save_session_imagine(&saving->session, saving->ops, saving->path,
                                     !saving->options.skip_sync);
-    return save_session_begin(&saving->session, saving->ops, saving->path,
-                              saving->options.overwrite, !saving->options.skip_sync);
+    RETURN_IF_ERROR(save_session_begin(&saving->session, saving->ops, saving->path,
+                                       saving->options.overwrite, !saving->options.skip_sync));
+    if (saving->hooks.writer.write_data)
+        save_session_promise_nothing(&saving->session);
+    return DCP_OK;
 }
 
 /* Where orders go while they are made. */

@@ -1,35 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "storage/directory.h"
+#include "storage/save_id.h"
 #include "storage/shard_writer.h"
-
-#define SAVE_ID_LENGTH 36
-
-/* A random UUID (version 4), as PyTorch's. */
-static dcp_status make_save_id(char save_id[40])
-{
-    unsigned char b[16];
-    size_t filled = 0;
-    while (filled < sizeof b) {
-        ssize_t got = getrandom(b + filled, sizeof b - filled, 0);
-        if (got < 0 && errno != EINTR)
-            return file_error(errno, "get random bytes for", "a save id");
-        filled += got > 0 ? (size_t)got : 0;
-    }
-    b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
-    b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-    snprintf(save_id, 40, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
-             b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-             b[14], b[15]);
-    return DCP_OK;
-}
 
 /* What makes a directory a checkpoint, as reading sees it. */
 static const struct directory_name *find_checkpoint(const struct directory *directory)
@@ -109,7 +86,7 @@ dcp_status save_session_begin(struct save_session *session, const struct file_op
         return error_no_memory(strlen(path) + 1, "path of a save");
     dcp_status status = inspect(session, overwrite);
     if (status == DCP_OK)
-        status = make_save_id(session->save_id);
+        status = save_id_make(session->save_id);
     if (status == DCP_OK)
         status = file_make_directories(ops, path, sync, &session->made_directory);
     if (status != DCP_OK) {
@@ -117,6 +94,11 @@ dcp_status save_session_begin(struct save_session *session, const struct file_op
         save_session_free(session);
     }
     return status;
+}
+
+void save_session_promise_nothing(struct save_session *session)
+{
+    save_id_unmark(session->save_id);
 }
 
 dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes)

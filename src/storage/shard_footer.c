@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "storage/save_id.h"
 
 /* What is read at a time, and what is held, is made of whole blocks. */
 #define BLOCK_SIZE_MIN (UINT32_C(512))
@@ -24,7 +25,8 @@ static dcp_status check_block_size(const struct footer *footer)
 static dcp_status check_save(const struct shard_file *file, const struct footer *footer,
                              const char *save_id)
 {
-    if (save_id[0] == '\0' || footer->save_id[0] == '\0' || strcmp(save_id, footer->save_id) == 0)
+    bool known = save_id[0] != '\0' && footer->save_id[0] != '\0';
+    if (strcmp(save_id, footer->save_id) == 0 || (!known && !save_id_promises_footers(save_id)))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_FOREIGN, "%s belongs to save %s, the checkpoint is save %s",
                          file->file.path, footer->save_id, save_id);
@@ -120,7 +122,7 @@ dcp_status shard_footer_read(struct shard_file *file, const char *save_id)
     struct footer footer;
     bool found;
     dcp_status status = decode(file, &footer, &found);
-    if (is_damage(status)) {
+    if (is_damage(status) || (status == DCP_OK && !found && save_id_promises_footers(save_id))) {
         file->footer = FOOTER_DAMAGED;
         status = DCP_OK;
     } else if (status == DCP_OK && found) {
@@ -142,5 +144,7 @@ dcp_status shard_footer_blame(struct shard_file *file)
     dcp_status status = decode(file, &footer, &found);
     if (found)
         footer_free(&footer);
-    return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", file->file.path);
+    if (status == DCP_OK)
+        status = dcp_error_set(DCP_ERR_FORMAT, "no footer, but all files of its save have one");
+    return error_prefix(status, "%s", file->file.path);
 }

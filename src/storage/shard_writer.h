@@ -34,6 +34,9 @@ struct save_session {
 dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
                               const char *path, dcp_overwrite overwrite, bool sync);
 
+/* The coordinator, then: files may be written by others, without footers. */
+void save_session_promise_nothing(struct save_session *session);
+
 /* As save_session_begin(), but nothing is made, an existing checkpoint is accepted, and the save id
  * is none. */
 dcp_status save_session_imagine(struct save_session *session, const struct file_ops *ops,

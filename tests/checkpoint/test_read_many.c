@@ -87,6 +87,7 @@ static void drop_footer(const char *directory)
     assert_int_equal(truncate(path, (off_t)content), 0);
     free(path);
     free(bytes);
+    scratch_promise_nothing(directory);
 }
 
 static void loads_are_whole_in_any_way(void **state)

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "storage/scratch.h"
 #include "storage/shard_reader.h"
 
 static const struct {
@@ -231,6 +232,7 @@ void wanted_parts_as_pytorch(const char *path)
     enum storage_form form;
     must(storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader));
     cut_files(path, &metadata);
+    scratch_promise_nothing(path);
     shard_reader_free(reader);
     metadata_free(&metadata);
 }

@@ -318,7 +318,8 @@ static void cut_files_are_errors(void **state)
     sample_free(&sample);
 }
 
-/* Cut exactly where the footer begins, a file looks as PyTorch's do, but beside ours. */
+/* Cut exactly where the footer begins, a file looks as PyTorch's do, but beside ours, and in a save
+ * whose id says that all files have one. */
 static void a_file_without_the_footer_that_others_have_is_a_fault(void **state)
 {
     struct sample sample;
@@ -334,11 +335,29 @@ static void a_file_without_the_footer_that_others_have_is_a_fault(void **state)
     }
     unsigned char *bytes = scratch_read(*state, SHARD, &size);
     scratch_write(*state, SHARD, bytes, end);
-    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_OK);
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_ERR_FORMAT);
+    assert_says(SHARD ": no footer");
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_NONE), DCP_OK);
     struct faults faults = verify(*state);
     assert_int_equal(faults.count, 1);
     assert_string_equal(faults.file, SHARD);
     free(bytes);
+    sample_free(&sample);
+}
+
+/* Nor does a flipped bit anywhere in a footer have the file pass for one without. */
+static void no_bit_of_a_footer_switches_it_off(void **state)
+{
+    struct sample sample;
+    size_t size;
+    save_one(&sample, *state, 21);
+    free(scratch_read(*state, SHARD, &size));
+    for (size_t bit = (size - 40) * 8; bit < size * 8; bit++) {
+        scratch_flip(*state, SHARD, bit / 8, (unsigned char)(1u << bit % 8));
+        assert_int_not_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_OK);
+        scratch_flip(*state, SHARD, bit / 8, (unsigned char)(1u << bit % 8));
+    }
+    assert_int_equal(read_with(&sample, *state, DCP_VERIFY_ALL), DCP_OK);
     sample_free(&sample);
 }
 
@@ -473,6 +492,7 @@ int main(void)
         TEST(every_fault_is_reported),
         TEST(cut_files_are_errors),
         TEST(a_file_without_the_footer_that_others_have_is_a_fault),
+        TEST(no_bit_of_a_footer_switches_it_off),
         TEST(a_shard_of_another_save_is_foreign),
         TEST(what_is_no_file_is_refused),
         TEST(what_was_looked_for_is_said),

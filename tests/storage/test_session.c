@@ -57,7 +57,7 @@ static void a_fresh_directory_is_made_with_its_parents(void **state)
     assert_false(session.replaces);
     assert_int_equal(session.generation, 0);
     assert_int_equal(strlen(session.save_id), 36);
-    assert_int_equal(session.save_id[14], '4');
+    assert_memory_equal(session.save_id + 14, "8dc9", 4);
     assert_string_not_equal(session.save_id, other.save_id);
     commit(&session, "contents", "{}");
     assert_string_equal(scratch_list(path), ".metadata metadata.json");
