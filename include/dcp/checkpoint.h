@@ -96,7 +96,8 @@ static inline dcp_status dcp_entry_chunk(const dcp_checkpoint *checkpoint, size_
  * Reads any box of a tensor into memory. Dtype, ndim and global_shape of @p destination must be the
  * entry's; the rest is as for a tensor to load. Without `sharded`, the whole tensor is read.
  *
- * Of a compressed chunk all is decompressed, in bounded memory, and checked when a box of it is
+ * What is checked is as for a load (dcp_verification): of files that this library wrote, every
+ * block of 4 KiB that the box lies in. Of a compressed chunk all is decompressed, in bounded memory, and checked when a box of it is
  * read. The chunks that were read last, up to eight, stay open until dcp_close(), with the windows
  * of their frames (2 MiB each as a rule): reading on behind the box that was read before goes on
  * there, without beginning anew.
@@ -190,7 +191,9 @@ typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t off
 
 /**
  * Checks a whole checkpoint: every file there, every length right, every zip record's CRC-32 and
- * every footer block right, every tensor completely covered and nothing overlapping.
+ * every footer block right, every tensor completely covered and nothing overlapping. What has no
+ * checksum (safetensors files, records without a CRC-32) has its lengths checked, and is logged
+ * (#DCP_LOG_INFO).
  *
  * @param path as for dcp_open(); also checkpoints that dcp_open() refuses are checked as far as
  * possible.

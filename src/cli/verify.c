@@ -16,12 +16,21 @@ static void print_fault(void *context, const char *file, uint64_t offset, const 
     putchar('\n');
 }
 
+static void print_note(void *context, dcp_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    fputs("note: ", stdout);
+    print_plain(stdout, line);
+    putchar('\n');
+}
+
 int command_verify(int argc, char **argv)
 {
     uint64_t faults = 0;
 
     if (argc < 2)
         return EXIT_USAGE;
+    dcp_set_log(print_note, NULL, DCP_LOG_INFO);
     dcp_status status = argc == 2 ? dcp_verify(argv[1], print_fault, NULL, &faults)
                                   : dcp_verify_union(".", (const char *const *)argv + 1,
                                                      (size_t)argc - 1, print_fault, NULL, &faults);

@@ -32,8 +32,8 @@ struct checked_source {
     struct shard_parts *parts;  /* the record is one part of these; NULL: all of it */
     size_t part_index;
     uint64_t place;           /* of the whole record, for messages */
-    bool watching; /* the record has been seen from its beginning to record_position */
-    bool passed;   /* all of it has been seen, and was right, or its sum is known */
+    bool watching;            /* the record has been seen from its beginning to record_position */
+    bool passed;              /* all of it has been seen, and was right, or its sum is known */
     uint64_t record_position; /* in the file, as record_end */
     uint64_t record_end;
     uint64_t record_start;

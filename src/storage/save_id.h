@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The id of a save, which tells whether its files have footers: a file without one is not such a
- * save's, or was damaged. PyTorch's ids are random UUIDs of version 4; ours are of version 8, with a
- * mark behind the version. */
+ * save's, or was damaged. PyTorch's ids are random UUIDs of version 4; ours are of version 8, with
+ * a mark behind the version. */
 #ifndef STORAGE_SAVE_ID_H
 #define STORAGE_SAVE_ID_H
 

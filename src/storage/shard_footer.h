@@ -8,7 +8,8 @@
 #include "storage/shard_file.h"
 
 /* Sets the footer's fields of an open file. A footer of another save is DCP_ERR_FOREIGN (save_id ""
- * is not compared); one that is damaged, or missing where save_id promises one, is no error here. */
+ * is not compared); one that is damaged, or missing where save_id promises one, is no error here.
+ */
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id);
 /* With a good footer, a piece that it does not list at this place is DCP_ERR_FORMAT: metadata that
  * was damaged, or a file in the place of another one of the same save. */

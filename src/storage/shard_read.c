@@ -140,8 +140,9 @@ static dcp_status make_flow(struct shard_piece *opened)
 }
 
 static dcp_status piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
-                             const struct metadata_piece *piece, const struct piece_reading *reading,
-                             dcp_verification verification, struct shard_piece **opened)
+                             const struct metadata_piece *piece,
+                             const struct piece_reading *reading, dcp_verification verification,
+                             struct shard_piece **opened)
 {
     struct shard_piece *made = *opened = memory_allocate(sizeof *made);
     if (!made)
@@ -161,9 +162,9 @@ dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_e
 {
     const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
     const struct piece_reading reading = {.region = region,
-                                    .extent = partly                      ? EXTENT_PART
-                                              : box_equal(stored, region) ? EXTENT_WHOLE
-                                                                          : EXTENT_REGION};
+                                          .extent = partly                      ? EXTENT_PART
+                                                    : box_equal(stored, region) ? EXTENT_WHOLE
+                                                                                : EXTENT_REGION};
     return piece_open(reader, entry, piece, &reading, verification, opened);
 }
 
@@ -173,10 +174,10 @@ dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metad
                                  struct shard_piece **opened)
 {
     const struct piece_reading reading = {.region = {entry->ndim, piece->offsets, piece->sizes},
-                                    .extent = EXTENT_PART,
-                                    .sum = sum,
-                                    .from = from,
-                                    .end = end};
+                                          .extent = EXTENT_PART,
+                                          .sum = sum,
+                                          .from = from,
+                                          .end = end};
     *sum = (struct shard_part_sum){0};
     return piece_open(reader, entry, piece, &reading, verification, opened);
 }

@@ -56,7 +56,8 @@ static dcp_status read_slabs(struct shard_reader *reader, struct shard_piece *op
     }
     uint64_t bytes = 0;
     for (size_t i = 0; i < count; i++)
-        bytes += (uint64_t)box_volume(requests[i].region) * dcp_dtype_size(requests[i].entry->dtype);
+        bytes +=
+            (uint64_t)box_volume(requests[i].region) * dcp_dtype_size(requests[i].entry->dtype);
     return shard_piece_end(opened, bytes);
 }
 

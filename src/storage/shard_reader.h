@@ -202,7 +202,7 @@ dcp_status shard_take_stream(const struct shard_reader *reader, const struct met
 bool shard_reader_has_blocks(struct shard_reader *reader, uint32_t file);
 
 struct shard_read_figures {
-    uint64_t bytes_read;   /* from the files that the metadata names, footers included */
+    uint64_t bytes_read; /* from the files that the metadata names, footers included */
     /* Of tensors' elements, as they are stored; and of those, what has no checksum at all. */
     uint64_t bytes_checked, bytes_unchecked, bytes_bare;
     uint64_t files_opened; /* of these; again when closed in between */

@@ -76,7 +76,8 @@ uint64_t stored_item_place(const struct stored_item *item, const struct tensor_v
 dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view);
 /* Has the record in memory, and its CRC right. */
 dcp_status stored_item_hold_record(struct stored_item *item, struct tensor_view *view);
-/* Reads the stored stream again that is at hand, checked by its file's blocks, to take its place. */
+/* Reads the stored stream again that is at hand, checked by its file's blocks, to take its place.
+ */
 dcp_status stored_item_load_again(struct stored_item *item);
 void stored_item_close(struct stored_item *item);
 

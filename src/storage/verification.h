@@ -13,9 +13,11 @@ struct verification {
     dcp_fault_function report;
     void *context;
     uint64_t faults;
+    uint64_t unchecked; /* bytes of records without a checksum, of blocks or of their own */
     const char *member; /* of a union, whose files are looked at; NULL: no union */
     const struct metadata *metadata;
     struct shard_reader *reader;
+    bool blocks;       /* the file that is looked at has checksums of its blocks */
     bool *bare;        /* by file: without a footer */
     bool some_footers; /* files of one save have them all, or none has */
 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "storage/verify.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "format/metadata_codec.h"
 #include "storage/storage_open.h"
@@ -268,6 +270,17 @@ static dcp_status verify_union(struct verification *verification, const struct f
     return all_readable ? verify_together(verification, ops, place) : DCP_OK;
 }
 
+/* Says what was not checked for want of checksums. */
+static void log_unchecked(const struct verification *verification, enum storage_form form,
+                          const char *path)
+{
+    if (form == STORAGE_SAFETENSORS)
+        log_line(DCP_LOG_INFO, "%s: safetensors: no checksums; lengths and names checked", path);
+    else if (verification->unchecked > 0)
+        log_line(DCP_LOG_INFO, "%s: %" PRIu64 " bytes without a checksum; their lengths checked",
+                 path, verification->unchecked);
+}
+
 dcp_status storage_verify(const struct file_ops *ops, struct storage_location location,
                           dcp_fault_function report, void *context, uint64_t *faults)
 {
@@ -278,6 +291,7 @@ dcp_status storage_verify(const struct file_ops *ops, struct storage_location lo
     if (status == DCP_OK) {
         status = place.form == STORAGE_UNION ? verify_union(&verification, ops, &place)
                                              : verify_place(&verification, ops, &place, &readable);
+        log_unchecked(&verification, place.form, location.path);
         storage_place_free(&place);
     } else if (status == DCP_ERR_NOT_FOUND) {
         status = verify_nothing(&verification, ops, location.path);

@@ -36,9 +36,12 @@ static dcp_status compute_crc(const struct byte_source *source, uint64_t offset,
 }
 
 /* passing: what the archive's source is decompressed by, or NULL. */
-static dcp_status verify_record(const struct zip_archive *archive, const struct zip_record *record,
+static dcp_status verify_record(struct verification *verification,
+                                const struct zip_archive *archive, const struct zip_record *record,
                                 struct decompressed_source *passing)
 {
+    if (record->crc == 0 && !verification->blocks)
+        verification->unchecked += record->stored_size;
     if (record->deflated) {
         void *bytes;
         uint64_t limit;
@@ -72,7 +75,7 @@ dcp_status verify_records(struct verification *verification, struct byte_source 
     *sound = true;
     for (size_t i = 0; i < archive.count && status == DCP_OK; i++) {
         const struct zip_record *record = &archive.records[i];
-        status = verify_record(&archive, record, passing);
+        status = verify_record(verification, &archive, record, passing);
         if (status != DCP_OK) {
             *sound = false;
             status = verification_judge(verification, status, file, offset + record->header_offset,
@@ -129,6 +132,7 @@ dcp_status verify_piece(struct verification *verification, const struct placed_p
     }
     if (status != DCP_OK)
         return verification_judge(verification, status, file, piece->offset, name);
+    verification->blocks = item.file->footer == FOOTER_GOOD;
     if (piece->encoding == PIECE_STREAM)
         status = verify_records(verification, item.source, item.passing ? &item.decompressed : NULL,
                                 file, piece->offset, name, &sound);

@@ -16,6 +16,9 @@ tail -n 1 "$scratch/stages" | grep -q "^15 tensors, 5736 bytes, 61 objects$" || 
 "$dcp" cat "$scratch/run" t02 | cmp - "$scratch/alone" || fail "a tensor of the first directory"
 "$dcp" cat "$scratch/run/pp1" "$scratch/run/pp0" t02 | cmp - "$scratch/alone" || fail "a tensor of the second directory"
 "$dcp" verify "$scratch/run" | grep -q "^0 faults$" || fail "stages verify"
+"$dcp" verify "$fixtures/hf_single/ckpt" | grep -q "^note: .*safetensors: no checksums; lengths and names checked$" ||
+    fail "verify says what it cannot check"
+"$dcp" verify "$scratch/run" | grep -q "^note: " && fail "verify can check all of ours"
 "$dcp" verify "$scratch/run/pp1" "$scratch/run/pp0" | grep -q "^0 faults$" || fail "named directories verify"
 
 if "$dcp" ls "$fixtures/torch_2.7.1_single/ckpt" "$fixtures/torch_2.4.1_single/ckpt" 2>"$scratch/story"; then
