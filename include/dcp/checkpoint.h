@@ -97,10 +97,10 @@ static inline dcp_status dcp_entry_chunk(const dcp_checkpoint *checkpoint, size_
  * entry's; the rest is as for a tensor to load. Without `sharded`, the whole tensor is read.
  *
  * What is checked is as for a load (dcp_verification): of files that this library wrote, every
- * block of 4 KiB that the box lies in. Of a compressed chunk all is decompressed, in bounded memory, and checked when a box of it is
- * read. The chunks that were read last, up to eight, stay open until dcp_close(), with the windows
- * of their frames (2 MiB each as a rule): reading on behind the box that was read before goes on
- * there, without beginning anew.
+ * block of 4 KiB that the box lies in. Of a compressed chunk all is decompressed, in bounded
+ * memory, and checked when a box of it is read. The chunks that were read last, up to eight, stay
+ * open until dcp_close(), with the windows of their frames (2 MiB each as a rule): reading on
+ * behind the box that was read before goes on there, without beginning anew.
  */
 DCP_API dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
                                          const dcp_tensor *destination, size_t tensor_size,

@@ -50,9 +50,9 @@ typedef struct dcp_figures {
                                  them, as they are stored; see #DCP_READING_COOPERATIVE */
     bool plan_reused;         /**< the plan of the save or load before was used again, see
                                  dcp_save_plan_cache and dcp_load_plan_cache */
-    /** load: of what this rank read for tensors, also for other ranks, as elements are stored: bytes
-     * that a checksum held for, and bytes that it was not held to any: for want of one (safetensors
-     * files), because it is one of a whole record of which a part was wanted, or as
+    /** load: of what this rank read for tensors, also for other ranks, as elements are stored:
+     * bytes that a checksum held for, and bytes that it was not held to any: for want of one
+     * (safetensors files), because it is one of a whole record of which a part was wanted, or as
      * #DCP_VERIFY_NONE. */
     uint64_t bytes_checked;
     uint64_t bytes_unchecked; /**< see there */

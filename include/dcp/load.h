@@ -308,8 +308,8 @@ typedef struct dcp_report_line {
  *
  * Succeeds only if the checksum of each element held that was written to a destination, as far as
  * there is one (see dcp_verification); what was not checked is counted, in figures and report, and
- * logged (#DCP_LOG_INFO). On failure the same status comes on every rank, and the message says whether destinations were
- * already changed.
+ * logged (#DCP_LOG_INFO). On failure the same status comes on every rank, and the message says
+ * whether destinations were already changed.
  *
  * @param path directory of a checkpoint (`.metadata`, or `__*.metadata` of a save without
  * collectives), directory of safetensors files, directory of pipeline stages pp0, pp1 and so on

@@ -11,7 +11,7 @@ struct stored_runs {
     const struct load_sharing *sharing;
     const struct load_share *share;
     struct shard_piece *piece;
-    uint64_t bytes; /* of its elements, that were read */
+    uint64_t bytes;              /* of its elements, that were read */
     const struct share_run *run; /* for which it was opened */
     struct load_sums sums;
     struct loaded_objects *objects;

@@ -3,8 +3,8 @@
 #include "plan/load_share_deal.h"
 #include "state/record_rest.h"
 
-/* Large tensors begin at a page, and blocks with a checksum are no larger: cuts at these places cost
- * nothing; at others a block is read twice to be checked. */
+/* Large tensors begin at a page, and blocks with a checksum are no larger: cuts at these places
+ * cost nothing; at others a block is read twice to be checked. */
 #define CUT_BLOCK ((uint64_t)1 << 20)
 #define DATA_PAGE ((uint64_t)4096)
 
@@ -37,11 +37,11 @@ bool share_can_be_cut(const struct metadata *metadata, const struct share_rules 
         return false;
     uint64_t size = dcp_dtype_size(metadata->entries[atom->entry].dtype);
     uint64_t wanted = (uint64_t)box_volume(atom->region) * size;
-    uint64_t record = piece->encoding == PIECE_STREAM
-                          ? (uint64_t)box_volume(share_piece_box(&metadata->entries[atom->entry],
-                                                                 atom->piece)) *
-                                size
-                          : piece->view->data_length;
+    uint64_t record =
+        piece->encoding == PIECE_STREAM
+            ? (uint64_t)box_volume(share_piece_box(&metadata->entries[atom->entry], atom->piece)) *
+                  size
+            : piece->view->data_length;
     return rules->blocks || !may_have_sum(piece) || is_whole(metadata, atom) ||
            !record_rest_pays(rules->verification, wanted, record);
 }

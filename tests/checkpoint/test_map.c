@@ -204,8 +204,8 @@ static void test_refused(void **state)
               "entry 9");
     must_fail(dcp_map_chunk(NULL, 0, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_ARGUMENT,
               "NULL");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, NULL, &mapped),
-              DCP_ERR_ARGUMENT, "NULL");
+    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, NULL, &mapped), DCP_ERR_ARGUMENT,
+              "NULL");
     must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, &mapping, NULL),
               DCP_ERR_ARGUMENT, "NULL");
     must_fail(dcp_map_chunk(checkpoint, matrix, 0, (dcp_verification)7, &mapping, &mapped),

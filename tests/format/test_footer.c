@@ -402,7 +402,8 @@ static void test_wrong_arguments(void **state)
     const uint64_t *pages = sample.sums;
     sample_make(&sample);
     buffer_init(&out, 0);
-    assert_int_equal(footer_encode(&out, "id", 512001, BLOCK, pages, 1, metadata), DCP_ERR_ARGUMENT);
+    assert_int_equal(footer_encode(&out, "id", 512001, BLOCK, pages, 1, metadata),
+                     DCP_ERR_ARGUMENT);
     assert_int_equal(footer_encode(&out, "id", 2500, 0, pages, 1, metadata), DCP_ERR_ARGUMENT);
     assert_int_equal(footer_encode(&out, "an id that has one character too many....", 2500, BLOCK,
                                    pages, 1, metadata),
@@ -500,12 +501,12 @@ static void test_impossible_bodies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),          cmocka_unit_test(test_without_paths_or_entries),
-        cmocka_unit_test(test_large_footer),        cmocka_unit_test(test_no_footer),
-        cmocka_unit_test(test_cut_and_flipped),     cmocka_unit_test(test_sealed_lies),
-        cmocka_unit_test(test_sealed_lengths),
-        cmocka_unit_test(test_impossible_contents), cmocka_unit_test(test_wrong_arguments),
-        cmocka_unit_test(test_impossible_bodies),   cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_without_paths_or_entries),
+        cmocka_unit_test(test_large_footer),    cmocka_unit_test(test_no_footer),
+        cmocka_unit_test(test_cut_and_flipped), cmocka_unit_test(test_sealed_lies),
+        cmocka_unit_test(test_sealed_lengths),  cmocka_unit_test(test_impossible_contents),
+        cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_impossible_bodies),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

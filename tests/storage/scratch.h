@@ -20,8 +20,8 @@ bool scratch_exists(const char *directory, const char *name);
 void scratch_remove(const char *directory, const char *name);
 /* Flips the bits of mask in one byte. */
 void scratch_flip(const char *directory, const char *name, uint64_t offset, unsigned char mask);
-/* Makes the save id of a directory's .metadata one that does not say that all files have footers, as
- * PyTorch's. */
+/* Makes the save id of a directory's .metadata one that does not say that all files have footers,
+ * as PyTorch's. */
 void scratch_promise_nothing(const char *directory);
 /* Names in the directory, sorted, joined by spaces; static storage. */
 const char *scratch_list(const char *directory);

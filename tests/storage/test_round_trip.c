@@ -246,7 +246,8 @@ static void partial_reads_are_partial(void **state)
     shard_reader_figures(reader, &figures);
     assert_true(figures.bytes_read < (uint64_t)(2 * piece->sizes[1]) * 4 + 32768);
     assert_int_equal(
-        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_RECORDS), DCP_OK);
+        shard_read_tensor(reader, entry, piece, rows, DCP_F32, &target, DCP_VERIFY_RECORDS),
+        DCP_OK);
     uint64_t narrow = figures.bytes_read;
     shard_reader_figures(reader, &figures);
     assert_true(figures.bytes_read - narrow >= FOOTER_BLOCK_SIZE);
