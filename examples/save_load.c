@@ -48,7 +48,7 @@ static dcp_status save(const char *path)
 static dcp_status list(const char *path)
 {
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(path, &checkpoint);
+    dcp_status status = dcp_open(path, NULL, &checkpoint);
 
     for (size_t i = 0; status == DCP_OK && i < dcp_entry_count(checkpoint); i++) {
         dcp_entry entry;

@@ -46,7 +46,7 @@ static int show(const char *path)
 {
     dcp_checkpoint *checkpoint;
     char *text;
-    dcp_status status = dcp_open(path, &checkpoint);
+    dcp_status status = dcp_open(path, NULL, &checkpoint);
     if (status != DCP_OK)
         return EXIT_FAILURE;
     status = dcp_state_to_json(dcp_checkpoint_planner_data(checkpoint), 0, &text);

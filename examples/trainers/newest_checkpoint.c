@@ -16,7 +16,7 @@ static bool is_whole(const char *directory, const char *name)
     char path[4096];
 
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    dcp_status status = dcp_open(path, &checkpoint);
+    dcp_status status = dcp_open(path, NULL, &checkpoint);
     if (status != DCP_OK)
         printf("%s is not a checkpoint: %s\n", path, dcp_error_message());
     dcp_close(checkpoint);

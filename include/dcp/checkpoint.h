@@ -40,19 +40,27 @@ typedef struct dcp_stored_chunk {
     uint64_t length;  /**< bytes of the stream as stored */
 } dcp_stored_chunk;
 
-/** Opens what dcp_load() can load: reads and checks the metadata, not the data. @param checkpoint
- * owned by the caller. */
-DCP_API dcp_status dcp_open(const char *path, dcp_checkpoint **checkpoint);
+/** How a checkpoint is opened or verified. All zero is the sensible default. */
+typedef struct dcp_open_options {
+    /** Where the path is (dcp/storage.h); NULL: in the file system. */
+    const dcp_storage *storage;
+    /** Several directories whose union is the checkpoint: see dcp_load_options::members. What
+     * several members hold is compared, which reads it, but for tensors whose records carry
+     * checksums. Members that do not begin with "/" are relative to the path. */
+    const char *const *members;
+    size_t member_count;
+} dcp_open_options;
 
-/**
- * Opens the union of several checkpoint directories (`.metadata`, or `__*.metadata`) as one: see
- * dcp_load_options::members. What several members hold is compared, which reads it, but for tensors
- * whose records carry checksums.
- *
- * @param path what members that do not begin with "/" are relative to.
- */
-DCP_API dcp_status dcp_open_union(const char *path, const char *const *members, size_t member_count,
-                                  dcp_checkpoint **checkpoint);
+/** Opens what dcp_load() can load: reads and checks the metadata, not the data. @param options
+ * NULL: all defaults. @param checkpoint owned by the caller. */
+DCP_API dcp_status dcp_open_sized(const char *path, const dcp_open_options *options,
+                                  size_t options_size, dcp_checkpoint **checkpoint);
+
+static inline dcp_status dcp_open(const char *path, const dcp_open_options *options,
+                                  dcp_checkpoint **checkpoint)
+{
+    return dcp_open_sized(path, options, sizeof *options, checkpoint);
+}
 
 DCP_API void dcp_close(dcp_checkpoint *checkpoint);
 
@@ -191,22 +199,24 @@ typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t off
 
 /**
  * Checks a whole checkpoint: every file there, every length right, every zip record's CRC-32 and
- * every footer block right, every tensor completely covered and nothing overlapping. What has no
- * checksum (safetensors files, records without a CRC-32) has its lengths checked, and is logged
- * (#DCP_LOG_INFO).
+ * every footer block right, every tensor completely covered and nothing overlapping. Of a union:
+ * each member by itself, and then what they are together. What has no checksum (safetensors files,
+ * records without a CRC-32) has its lengths checked, and is logged (#DCP_LOG_INFO).
  *
  * @param path as for dcp_open(); also checkpoints that dcp_open() refuses are checked as far as
  * possible.
  * @param faults number of faults reported.
  * @return DCP_OK when the check could be made, whatever it found.
  */
-DCP_API dcp_status dcp_verify(const char *path, dcp_fault_function report, void *context,
-                              uint64_t *faults);
-
-/** As dcp_verify(), of a union: each member by itself, and then what they are together. */
-DCP_API dcp_status dcp_verify_union(const char *path, const char *const *members,
-                                    size_t member_count, dcp_fault_function report, void *context,
+DCP_API dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options,
+                                    size_t options_size, dcp_fault_function report, void *context,
                                     uint64_t *faults);
+
+static inline dcp_status dcp_verify(const char *path, const dcp_open_options *options,
+                                    dcp_fault_function report, void *context, uint64_t *faults)
+{
+    return dcp_verify_sized(path, options, sizeof *options, report, context, faults);
+}
 
 #ifdef __cplusplus
 }

@@ -11,6 +11,7 @@
 #include "group.h"
 #include "progress.h"
 #include "state.h"
+#include "storage.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -276,6 +277,10 @@ typedef struct dcp_load_options {
 
     /** What is kept between loads of the same structure; NULL: nothing. */
     dcp_load_plan_cache *plan_cache;
+
+    /** Where the path is (dcp/storage.h); NULL: in the file system. Every rank passes one with the
+     * same contents. */
+    const dcp_storage *storage;
 } dcp_load_options;
 
 /** What a load found; the same on every rank, but for the two numbers of bytes. */

@@ -171,6 +171,10 @@ typedef struct dcp_save_options {
     const dcp_storage_writer *const *storage_writers;
     size_t storage_writer_count;
 
+    /** Where the path is (dcp/storage.h); NULL: in the file system. Every rank passes one with the
+     * same contents. It goes also for an asynchronous save, until that has ended. */
+    const dcp_storage *storage;
+
     dcp_save_chain *chain; /**< of dcp_save_async(), which see; else not looked at */
 } dcp_save_options;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file storage_reader.h
- * @brief Taking part in the reading of a load, or loading from a storage of one's own.
+ * @brief Taking part in the reading of a load, step by step.
  *
  * A storage reader is a table of hooks (PyTorch's StorageReader), as a planner is
- * (dcp/load_planner.h). A hook that is NULL does what the library does by itself: the path is a
- * directory or file. The sequence is PyTorch's:
+ * (dcp/load_planner.h). A hook that is NULL does what the library does by itself: it reads the path
+ * in the load's storage. The sequence is PyTorch's:
  *
  *  1. `reset` on every rank
  *  2. `read_metadata` on the coordinator, which passes on what it read: unlike PyTorch, where every
@@ -15,13 +15,10 @@
  *  5. `prepare_global_plan` on the coordinator, after the planner's create_global_plan
  *  6. `read_data` on every rank
  *
- * There are two ways to load from elsewhere than from files. A storage whose bytes can be asked for
- * by offset (an object store, an archive, memory) has `stored_size` and `read_range`, and all else
- * is as with files: .metadata is read, parts of chunks without the rest, neighbours at once, by
- * several threads, what several ranks want by one of them; and it is verified and decompressed. A
- * storage that can only give whole streams, or has a plan of its own for reading, has
- * `read_metadata` and `read_data`. Neither needs a directory, and the checkpoint id is what they
- * take for one.
+ * A storage that can give bytes by offset needs no hooks: it is a dcp_storage (dcp/storage.h), and
+ * everything works over it as over files. A reader is for what can only give whole streams, or has
+ * a plan of its own for reading: with `read_metadata` and `read_data` it needs no directory, and
+ * the checkpoint id is what it takes for one.
  *
  * A reader is asked for explicitly by dcp_load_options::storage_reader, or found by the id among
  * dcp_load_options::storage_readers.
@@ -69,31 +66,6 @@ typedef struct dcp_storage_reader {
      * of them have come.
      */
     dcp_status (*read_data)(void *context, dcp_loading *loading, const dcp_load_plan *plan);
-
-    /**
-     * How long a file of the checkpoint is. Called before any of it is read, by several threads at
-     * a time. Goes with read_range: a reader has both or neither.
-     * @param location the file's name in the checkpoint, as dcp_storage_location::path:
-     * ".metadata",
-     * "__0_0.distcp", or "pp0/.metadata" of a member of a union. It may be what is only the
-     * beginning of such names, where DCP_ERR_NOT_FOUND is the answer.
-     * Errors: DCP_ERR_NOT_FOUND: there is no such file. Others are the load's.
-     */
-    dcp_status (*stored_size)(void *context, const char *location, uint64_t *size);
-
-    /**
-     * Reads @p size bytes of a file from @p offset on, into @p bytes; inside of the size that was
-     * told, never 0 bytes and at most some megabytes. Called by up to
-     * dcp_load_options::thread_count threads at a time. With this hook dcp_default_read_data()
-     * reads from here, and so does a load whose reader has no `read_data`; where files would be
-     * looked for, such as for `.metadata` without read_metadata, the storage is asked.
-     * dcp_figures::bytes_read counts what was asked for. The memory that the hook takes is not part
-     * of dcp_load_options::memory_limit.
-     * @param done how many bytes it has read, from the first one on: fewer than @p size, and the
-     * rest is asked for; none, and the file is shorter than was told, which is an error.
-     */
-    dcp_status (*read_range)(void *context, const char *location, uint64_t offset, size_t size,
-                             void *bytes, size_t *done);
 } dcp_storage_reader;
 
 /** Where the stream of a stored chunk or object lies. Errors: DCP_ERR_NOT_FOUND. @param location

@@ -8,6 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What direct transfers to files must be aligned to: address, size and offset. */
+#define MEMORY_PAGE ((size_t)4096)
+
 void *memory_allocate(size_t size);
 void *memory_allocate_zeroed(size_t count, size_t size);
 void *memory_allocate_array(size_t count, size_t size);

@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/sized.h"
 #include "checkpoint/async.h"
-#include "checkpoint/conductor.h"
 
 /* Told by the threads that write; the caller's function is asked as well. */
 static bool listen(void *context, const dcp_progress *told)
@@ -53,7 +52,7 @@ static dcp_status make_fallback(dcp_future *future)
         return error_no_memory(length - begin + 1, "a path");
     memcpy(name, path + begin, length - begin);
     name[length - begin] = '\0';
-    future->fallback = file_path_join(directory, name);
+    future->fallback = storage_path_join(directory, name);
     memory_release(name);
     return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
 }
@@ -134,11 +133,9 @@ static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_sta
 }
 
 /* Everything up to the orders. */
-static dcp_status plan(dcp_future *future, dcp_state *state, const struct file_ops *ops,
-                       const dcp_save_options *given)
+static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_options *given)
 {
     struct dcp_saving *saving = &future->saving;
-    saving->ops = ops;
     saving->path = future->path;
     dcp_status status = saving_begin(saving, given);
     describe_staging(future);
@@ -203,8 +200,8 @@ static dcp_status begin(dcp_save_chain *chain, const char *path, const dcp_save_
     return given->no_dist ? status : group_agree(chain->options.group, &call, status);
 }
 
-dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, const char *path,
-                                 const dcp_save_options *given, dcp_future **future)
+static dcp_status save_async(dcp_state *state, const char *path, const dcp_save_options *given,
+                             dcp_future **future)
 {
     dcp_save_options options = *given;
     dcp_save_chain *chain = given->chain;
@@ -225,7 +222,7 @@ dcp_status checkpoint_save_async(const struct file_ops *ops, dcp_state *state, c
         options.progress = listen;
         options.progress_context = made;
         options.figures = NULL;
-        status = plan(made, state, ops, &options);
+        status = plan(made, state, &options);
         if (made->saving.assigned)
             status = stage(made, status);
     }
@@ -254,5 +251,5 @@ dcp_status dcp_save_async_sized(dcp_state *state, const char *path, const dcp_sa
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_save_async: future is NULL");
     *future = NULL;
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
-    return checkpoint_save_async(&file_ops_system, state, path, &ours, future);
+    return save_async(state, path, &ours, future);
 }

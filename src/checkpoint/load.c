@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/sized.h"
-#include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
 #include "checkpoint/load_limit.h"
 #include "checkpoint/load_planning.h"
@@ -24,7 +23,6 @@
 
 /* One load, on one rank, from the first step to the last. */
 struct load {
-    const struct file_ops *ops;
     const char *path;
     dcp_load_options options;
     bool coordinates;
@@ -129,8 +127,6 @@ static dcp_status arrange_reading(struct load *load, const struct load_sharing *
 static dcp_status read_all(struct load *load, dcp_status status)
 {
     const struct load_sharing sharing = {
-        .ops = loading_files(&load->loading, load->ops),
-        .path = load->path,
         .options = &load->options,
         .metadata = &load->planning.stored.metadata,
         .flat = &load->planning.flat,
@@ -225,7 +221,7 @@ static dcp_status pass_verdict(struct load *load, dcp_status verdict)
 static dcp_status run(struct load *load, dcp_state *state, dcp_status status,
                       dcp_load_report **report)
 {
-    const struct load_origin origin = {load->ops, load->path, &load->options, load->coordinates,
+    const struct load_origin origin = {load->path, &load->options, load->coordinates,
                                        &load->operation.progress};
 
     struct load_planning *planning = &load->planning;
@@ -347,10 +343,13 @@ static void drop_report(dcp_load_report **report)
     *report = NULL;
 }
 
-dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const char *path,
-                           const dcp_load_options *given, dcp_load_report **report)
+dcp_status dcp_load_sized(dcp_state *state, const char *path, const dcp_load_options *options,
+                          size_t options_size, dcp_load_report **report)
 {
-    struct load load = {.ops = ops, .path = path};
+    struct load load = {.path = path};
+    dcp_load_options ours;
+    const dcp_load_options *given = &ours;
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_load_options"));
 
     dcp_status started = operation_start(&load.operation, given->progress, given->progress_context,
                                          given->memory_limit);
@@ -370,12 +369,4 @@ dcp_status checkpoint_load(const struct file_ops *ops, dcp_state *state, const c
     tear_down(&load);
     operation_finish(&load.operation, given->figures);
     return status;
-}
-
-dcp_status dcp_load_sized(dcp_state *state, const char *path, const dcp_load_options *options,
-                          size_t options_size, dcp_load_report **report)
-{
-    dcp_load_options ours;
-    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_load_options"));
-    return checkpoint_load(&file_ops_system, state, path, &ours, report);
 }

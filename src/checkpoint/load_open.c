@@ -31,11 +31,9 @@ static dcp_status read_raw(const struct load_origin *origin, const struct dcp_lo
     *telling = TELL_WHOLE;
     if (loading->storage.read_metadata)
         return loading_read_metadata(loading, raw);
-    if (!*path && !loading->ranges)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to load from");
     struct storage_location location = {path, origin->options->members,
                                         origin->options->member_count};
-    dcp_status status = storage_read_raw(loading_files(loading, origin->ops), location, raw);
+    dcp_status status = storage_read_raw(loading->files, location, raw);
     if (status != DCP_ERR_NOT_FOUND)
         return status;
     *telling = TELL_NOTHING;
@@ -51,8 +49,7 @@ static dcp_status read_stored(const struct load_origin *origin, const struct dcp
     if (*telling != TELL_WHOLE || !stored->cache || loading_has_hooks(loading) ||
         !load_plan_cache_serves(stored->cache, origin->options))
         return DCP_OK;
-    const struct file_ops *ops = loading_files(loading, origin->ops);
-    RETURN_IF_ERROR(load_stored_find_changes(stored, ops, path, &found, changes));
+    RETURN_IF_ERROR(load_stored_find_changes(stored, loading->files, path, &found, changes));
     if (found)
         *telling = TELL_CHANGES;
     return DCP_OK;
@@ -130,17 +127,17 @@ static dcp_status choose_alike(const struct load_origin *origin, struct dcp_load
     return DCP_OK;
 }
 
-static dcp_status decode_raw(const struct file_ops *ops, const char *path, struct reader *message,
+static dcp_status decode_raw(const dcp_storage *storage, const char *path, struct reader *message,
                              struct load_stored *stored)
 {
     /* The coordinator may have looked already. */
     return stored->reader
                ? DCP_OK
-               : storage_decode_raw(ops, path, message->data + message->position,
+               : storage_decode_raw(storage, path, message->data + message->position,
                                     reader_left(message), &stored->metadata, &stored->reader);
 }
 
-static dcp_status decode_changes(const struct load_origin *origin, const struct file_ops *ops,
+static dcp_status decode_changes(const struct load_origin *origin, const dcp_storage *storage,
                                  const char *path, struct reader *message,
                                  struct load_stored *stored)
 {
@@ -154,14 +151,13 @@ static dcp_status decode_changes(const struct load_origin *origin, const struct 
     if (!origin->coordinates)
         RETURN_IF_ERROR(
             load_stored_apply(stored, message->data + message->position, reader_left(message)));
-    return load_stored_open(stored, ops, path);
+    return load_stored_open(stored, storage, path);
 }
 
-static void set_manners(const struct load_origin *origin, const struct dcp_loading *loading,
-                        struct shard_reader *reader)
+static void set_manners(const struct load_origin *origin, struct shard_reader *reader)
 {
-    shard_reader_set_io(reader, loading->ranges ? DCP_IO_BUFFERED : origin->options->io,
-                        origin->options->io_priority, origin->progress);
+    shard_reader_set_io(reader, origin->options->io, origin->options->io_priority,
+                        origin->progress);
 }
 
 /* How the load's options have it read. */
@@ -169,7 +165,7 @@ static dcp_status prepare_reader(const struct load_origin *origin,
                                  const struct dcp_loading *loading, struct shard_reader *reader)
 {
     const dcp_load_options *options = origin->options;
-    set_manners(origin, loading, reader);
+    set_manners(origin, reader);
     if (options->memory_limit != 0) {
         const struct shard_read_how least = shard_read_how_least();
         shard_reader_set_how(reader, &least);
@@ -185,18 +181,18 @@ static dcp_status decode_at(const struct load_origin *origin, const struct dcp_l
                             const char *path, enum telling telling, struct reader *message,
                             struct load_stored *stored)
 {
-    const struct file_ops *ops = loading_files(loading, origin->ops);
     enum storage_form form;
     dcp_status status;
     if (telling == TELL_NOTHING || loading_has_hooks(loading))
         stored->cache = NULL;
     if (telling == TELL_CHANGES) {
-        status = decode_changes(origin, ops, path, message, stored);
+        status = decode_changes(origin, loading->files, path, message, stored);
     } else {
         stored->since = stored->number;
-        status = telling == TELL_WHOLE ? decode_raw(ops, path, message, stored)
-                                       : storage_read_metadata(ops, storage_at(path), &form,
-                                                               &stored->metadata, &stored->reader);
+        status = telling == TELL_WHOLE
+                     ? decode_raw(loading->files, path, message, stored)
+                     : storage_read_metadata(loading->files, storage_at(path), &form,
+                                             &stored->metadata, &stored->reader);
     }
     return status == DCP_OK && stored->reader ? prepare_reader(origin, loading, stored->reader)
                                               : status;
@@ -270,10 +266,10 @@ static dcp_status decode_whole(const struct load_origin *origin, const struct dc
     if (message.failed)
         return cut_short();
     RETURN_IF_ERROR(copy_path(text, length, &path));
-    dcp_status status = decode_raw(loading_files(loading, origin->ops), path, &message, stored);
+    dcp_status status = decode_raw(loading->files, path, &message, stored);
     memory_release(path);
     if (status == DCP_OK)
-        set_manners(origin, loading, stored->reader);
+        set_manners(origin, stored->reader);
     return status;
 }
 

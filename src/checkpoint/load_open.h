@@ -11,7 +11,6 @@
 
 /* What a load begins with, on this rank. */
 struct load_origin {
-    const struct file_ops *ops;
     const char *path; /* NULL or "" unless at the coordinator: inferred */
     const dcp_load_options *options;
     bool coordinates;

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/load_plan_cache.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "plan/wanted_structure.h"
 
 dcp_status dcp_load_plan_cache_new(dcp_load_plan_cache **cache)
@@ -57,8 +55,7 @@ dcp_status load_plan_cache_number(uint64_t *number)
 {
     *number = 0;
     while (*number == 0)
-        if (getrandom(number, sizeof *number, 0) != sizeof *number && errno != EINTR)
-            return file_error(errno, "get random bytes for", "a load");
+        RETURN_IF_ERROR(random_bytes(number, sizeof *number, "a load"));
     return DCP_OK;
 }
 

@@ -13,8 +13,7 @@ void load_planning_init(struct load_planning *planning, const dcp_load_options *
     load_stored_init(&planning->stored, keeps ? options->plan_cache : NULL);
 }
 
-static void find_circumstances(struct load_planning *planning, const struct load_origin *origin,
-                               const struct dcp_loading *loading)
+static void find_circumstances(struct load_planning *planning, const struct load_origin *origin)
 {
     const dcp_load_options *options = origin->options;
     planning->sharing = (struct sharing_circumstances){
@@ -22,8 +21,7 @@ static void find_circumstances(struct load_planning *planning, const struct load
         .verification = options->verification,
         .io = options->io,
         .group_bytes_per_second = options->group_bytes_per_second,
-        .remote = origin->coordinates &&
-                  file_is_remote(loading_files(loading, origin->ops), origin->path),
+        .remote = origin->coordinates && shard_reader_is_far(planning->stored.reader),
     };
 }
 
@@ -34,7 +32,7 @@ enum { AT_KNOWN = 8, AT_DEALT = 9, RECORD = 10 };
 
 /* Whether this rank could use its plan again; and what it reads for others. */
 static dcp_status look(struct load_planning *planning, const struct load_origin *origin,
-                       const struct dcp_loading *loading, dcp_state *state, unsigned char *record)
+                       dcp_state *state, unsigned char *record)
 {
     const dcp_load_plan_cache *cache = planning->stored.cache;
     bool holds = false;
@@ -45,7 +43,7 @@ static dcp_status look(struct load_planning *planning, const struct load_origin 
     RETURN_IF_ERROR(load_plan_cache_look(cache, origin->options, &planning->flat, &holds));
     if (holds)
         RETURN_IF_ERROR(flatten_check_destinations(&planning->flat));
-    find_circumstances(planning, origin, loading);
+    find_circumstances(planning, origin);
     record[AT_KNOWN] = 1;
     record[AT_DEALT] = cache->dealt && !planning->stored.moved &&
                        sharing_circumstances_equal(&cache->sharing, &planning->sharing);
@@ -76,15 +74,14 @@ static void take_plan(struct load_planning *planning)
 
 /* After changes were told. *lost: some rank does not know what they are changes of. */
 static dcp_status agree_to_reuse(struct load_planning *planning, const struct load_origin *origin,
-                                 const struct dcp_loading *loading, dcp_state *state,
-                                 dcp_status status, bool *lost)
+                                 dcp_state *state, dcp_status status, bool *lost)
 {
     struct dcp_collective call = {"comparing load plans", origin->options->timeout_seconds};
     int ranks = dcp_group_size(origin->options->group);
     unsigned char record[RECORD] = {0};
     const unsigned char *records;
     if (status == DCP_OK)
-        status = look(planning, origin, loading, state, record);
+        status = look(planning, origin, state, record);
     RETURN_IF_ERROR(
         group_share(origin->options->group, &call, status, record, sizeof record, &records));
     bool reuse = load_u64(records) != 0, dealt = true;
@@ -120,13 +117,12 @@ static dcp_status plan_mine(struct load_planning *planning, const struct load_or
 }
 
 /* Without memory for it the next load plans anew: this one need not fail. */
-static void note_plan(struct load_planning *planning, const struct load_origin *origin,
-                      const struct dcp_loading *loading)
+static void note_plan(struct load_planning *planning, const struct load_origin *origin)
 {
     struct load_stored *stored = &planning->stored;
     planning->complete = load_plan_cache_note(stored->cache, origin->options, &planning->flat,
                                               stored->number) == DCP_OK;
-    find_circumstances(planning, origin, loading);
+    find_circumstances(planning, origin);
     error_clear();
 }
 
@@ -140,7 +136,7 @@ static dcp_status plan_anew(struct load_planning *planning, const struct load_or
                                             &planning->names, status, &planning->mine,
                                             &planning->all, decoded));
     if (planning->stored.cache && *decoded == DCP_OK)
-        note_plan(planning, origin, loading);
+        note_plan(planning, origin);
     return DCP_OK;
 }
 
@@ -154,7 +150,7 @@ dcp_status load_planning_run(struct load_planning *planning, const struct load_o
     *decoded = DCP_OK;
     status = load_open(origin, status, loading, &planning->stored);
     if (planning->stored.by_changes) {
-        RETURN_IF_ERROR(agree_to_reuse(planning, origin, loading, state, status, &lost));
+        RETURN_IF_ERROR(agree_to_reuse(planning, origin, state, status, &lost));
         if (planning->reused)
             return DCP_OK;
         if (lost)

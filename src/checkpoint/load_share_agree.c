@@ -60,8 +60,7 @@ static void find_classes(struct agreement *agreement, const unsigned char *summa
 
 static bool is_shared_storage(const struct load_sharing *sharing)
 {
-    return (sharing->options->io & DCP_IO_DIRECT) != 0 ||
-           file_is_remote(sharing->ops, sharing->path);
+    return (sharing->options->io & DCP_IO_DIRECT) != 0 || shard_reader_is_far(sharing->reader);
 }
 
 static bool pays(const struct agreement *agreement, enum share_kind kind)

@@ -4,7 +4,6 @@
 #ifndef CHECKPOINT_LOAD_SHARING_H
 #define CHECKPOINT_LOAD_SHARING_H
 
-#include "base/file.h"
 #include "base/progress.h"
 #include "checkpoint/load_fill.h"
 #include "plan/load_plan.h"
@@ -13,8 +12,6 @@
 
 /* What sharing needs of a load; all borrowed. */
 struct load_sharing {
-    const struct file_ops *ops;
-    const char *path; /* at the coordinator */
     const dcp_load_options *options;
     const struct metadata *metadata;
     const struct flat_state *flat;

@@ -76,20 +76,20 @@ static dcp_status compare_decoded(struct load_stored *stored, bool *found, struc
     return DCP_OK;
 }
 
-dcp_status load_stored_find_changes(struct load_stored *stored, const struct file_ops *ops,
+dcp_status load_stored_find_changes(struct load_stored *stored, const dcp_storage *storage,
                                     const char *path, bool *found, struct buffer *changes)
 {
     RETURN_IF_ERROR(compare_raw(stored, found, changes));
     if (*found)
         return load_stored_apply(stored, changes->data, changes->size);
-    RETURN_IF_ERROR(storage_decode_raw(ops, path, stored->raw.data, stored->raw.size,
+    RETURN_IF_ERROR(storage_decode_raw(storage, path, stored->raw.data, stored->raw.size,
                                        &stored->metadata, &stored->reader));
     return compare_decoded(stored, found, changes);
 }
 
-dcp_status load_stored_open(struct load_stored *stored, const struct file_ops *ops,
+dcp_status load_stored_open(struct load_stored *stored, const dcp_storage *storage,
                             const char *path)
 {
     return stored->reader ? DCP_OK
-                          : storage_read_known(ops, path, &stored->metadata, &stored->reader);
+                          : storage_read_known(storage, path, &stored->metadata, &stored->reader);
 }

@@ -4,7 +4,6 @@
 #ifndef CHECKPOINT_LOAD_STORED_H
 #define CHECKPOINT_LOAD_STORED_H
 
-#include "base/file.h"
 #include "checkpoint/load_plan_cache.h"
 #include "storage/shard_reader.h"
 
@@ -29,12 +28,12 @@ void load_stored_free(struct load_stored *stored);
 /* At the coordinator, where the cache serves: what has changed since the load that it knows; no
  * changes if nothing has. *found: that is all there is to tell, and the metadata is up to date.
  * Else, if there is a reader, metadata and reader are decoded from the raw bytes. */
-dcp_status load_stored_find_changes(struct load_stored *stored, const struct file_ops *ops,
+dcp_status load_stored_find_changes(struct load_stored *stored, const dcp_storage *storage,
                                     const char *path, bool *found, struct buffer *changes);
 /* On another rank that knows the same: brings that up to date. */
 dcp_status load_stored_apply(struct load_stored *stored, const void *changes, size_t size);
 /* The reader, of metadata that is up to date. */
-dcp_status load_stored_open(struct load_stored *stored, const struct file_ops *ops,
+dcp_status load_stored_open(struct load_stored *stored, const dcp_storage *storage,
                             const char *path);
 
 #endif

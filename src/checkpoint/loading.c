@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hooks.h"
-#include "checkpoint/storage_choose.h"
+#include "checkpoint/hooks_choose.h"
 #include "format/item.h"
 
 dcp_status loading_init(struct dcp_loading *loading, const struct loading_parts *parts)
@@ -22,6 +22,8 @@ dcp_status loading_init(struct dcp_loading *loading, const struct loading_parts 
     pthread_mutex_init(&loading->mutex, &attributes);
     pthread_mutexattr_destroy(&attributes);
     loading->has_planner = parts->options->planner != NULL;
+    loading->files = &loading->own;
+    RETURN_IF_ERROR(storage_take(&loading->own, parts->options->storage));
     return hooks_take(&loading->planner, sizeof loading->planner, parts->options->planner,
                       "dcp_load_planner");
 }
@@ -36,7 +38,6 @@ void loading_free(struct dcp_loading *loading)
     read_plan_free(&loading->plan);
     name_table_free(&loading->flat_names);
     arena_free(&loading->arena);
-    range_files_free(loading->ranges);
     pthread_mutex_destroy(&loading->mutex);
 }
 
@@ -50,8 +51,7 @@ static dcp_status takes_id(const void *table, const char *id, bool *takes)
     return DCP_OK;
 }
 
-/* What the table has, which may be nothing but another place for the bytes of files. */
-static dcp_status take_storage(struct dcp_loading *loading, const void *table, const char *id)
+static dcp_status take_reader(struct dcp_loading *loading, const void *table)
 {
     dcp_storage_reader *storage = &loading->storage;
     RETURN_IF_ERROR(hooks_take(storage, sizeof *storage, table, "dcp_storage_reader"));
@@ -62,30 +62,24 @@ static dcp_status take_storage(struct dcp_loading *loading, const void *table, c
     if (loading->has_storage && loading->parts.options->memory_limit != 0)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
                              "memory_limit with a storage reader, whose needs are not known");
-    if (!storage->stored_size != !storage->read_range)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a storage reader with hook %s needs %s as well",
-                             storage->read_range ? "read_range" : "stored_size",
-                             storage->read_range ? "stored_size" : "read_range");
-    return storage->read_range ? range_files_new(storage, id, &loading->ranges) : DCP_OK;
-}
-
-const struct file_ops *loading_files(const struct dcp_loading *loading, const struct file_ops *ops)
-{
-    return loading->ranges ? range_files_ops(loading->ranges) : ops;
+    return DCP_OK;
 }
 
 dcp_status loading_choose_storage(struct dcp_loading *loading, const char *id)
 {
     const dcp_load_options *options = loading->parts.options;
-    struct storage_choices choices = {
+    struct hooks_choices choices = {
         .passed = options->storage_reader,
         .several = (const void *const *)options->storage_readers,
         .count = options->storage_reader_count,
         .takes = takes_id,
     };
     const void *table;
-    RETURN_IF_ERROR(storage_choose(&choices, id, &table, &loading->storage_number));
-    RETURN_IF_ERROR(take_storage(loading, table, id));
+    RETURN_IF_ERROR(hooks_choose(&choices, id, &table, &loading->storage_number));
+    RETURN_IF_ERROR(take_reader(loading, table));
+    /* A storage reader may take ids that no storage does. */
+    if (!table)
+        RETURN_IF_ERROR(storage_choose(&loading->own, id, &loading->files));
     if (!loading->storage.reset)
         return DCP_OK;
     error_clear();

@@ -12,10 +12,10 @@
 #include <pthread.h>
 
 #include "checkpoint/load_fill.h"
-#include "checkpoint/range_files.h"
 #include "checkpoint/view.h"
 #include "dcp/storage_reader.h"
 #include "plan/read_plan.h"
+#include "storage/storage.h"
 
 /* What a load has and its hooks work on. */
 struct loading_parts {
@@ -36,10 +36,11 @@ struct dcp_loading {
     dcp_load_planner planner;
     dcp_storage_reader storage;
     bool has_planner;
-    bool has_storage;           /* with hooks in planning or reading, and not just other bytes */
-    struct range_files *ranges; /* NULL: bytes come from files */
-    uint64_t storage_number;    /* see storage_choose() */
-    uint64_t storage_mask;      /* which hooks it has */
+    bool has_storage;         /* with hooks in planning or reading, and not just other bytes */
+    dcp_storage own;          /* of the options */
+    const dcp_storage *files; /* where the path is: that, or the file system */
+    uint64_t storage_number;  /* see storage_choose() */
+    uint64_t storage_mask;    /* which hooks it has */
     struct loading_parts parts;
     struct shard_reader *reader;
     dcp_checkpoint view;
@@ -68,8 +69,6 @@ static inline bool loading_has_hooks(const struct dcp_loading *loading)
 
 /* Chooses the storage for an id, and resets it. */
 dcp_status loading_choose_storage(struct dcp_loading *loading, const char *id);
-/* Where bytes come from: the storage, or else `ops`. */
-const struct file_ops *loading_files(const struct dcp_loading *loading, const struct file_ops *ops);
 /* What its read_metadata gives, as storage_read_raw() would. */
 dcp_status loading_read_metadata(const struct dcp_loading *loading, struct buffer *raw);
 

@@ -8,7 +8,7 @@
 #include "checkpoint/operation.h"
 #include "format/item_compress.h"
 #include "plan/load_plan.h"
-#include "storage/io_queue.h"
+#include "storage/storage_queue.h"
 
 static dcp_status check_group(const dcp_group *group, int32_t *coordinator, double *timeout_seconds)
 {
@@ -81,7 +81,7 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
                              options->thread_count, DCP_MAX_THREADS);
     if (options->thread_count == 0)
         options->thread_count = 1;
-    RETURN_IF_ERROR(io_check(options->io));
+    RETURN_IF_ERROR(storage_check_io(options->io));
     RETURN_IF_ERROR(check_compression(options));
     RETURN_IF_ERROR(check_io_priority(options->io_priority));
     if (options->io_threads < 0 || options->io_threads > DCP_MAX_THREADS)
@@ -118,7 +118,7 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
     if (options->reading != DCP_READING_AUTO && options->reading != DCP_READING_DIRECT &&
         options->reading != DCP_READING_COOPERATIVE)
         return out_of_range("reading", (int)options->reading);
-    RETURN_IF_ERROR(io_check(options->io));
+    RETURN_IF_ERROR(storage_check_io(options->io));
     RETURN_IF_ERROR(check_io_priority(options->io_priority));
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",

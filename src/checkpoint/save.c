@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/io_priority.h"
 #include "base/sized.h"
-#include "checkpoint/conductor.h"
 #include "checkpoint/options.h"
 #include "checkpoint/save_limit.h"
 #include "checkpoint/saving.h"
@@ -206,6 +205,8 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
                                          given->progress_context, given->memory_limit);
     dcp_status status = options_check_save(given, &saving->options);
     status = status == DCP_OK ? started : status;
+    if (status == DCP_OK)
+        status = storage_take(&saving->storage, given->storage);
     status = save_hooks_init(&saving->hooks, &saving->options, saving->path, status);
     saving->rank = dcp_group_rank(saving->options.group);
     saving->coordinates = saving->rank == saving->options.coordinator;
@@ -278,12 +279,14 @@ dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
     return end_planning(saving, saving_plan_global(saving, status));
 }
 
-dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const char *path,
-                           const dcp_save_options *given)
+dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_options *options,
+                          size_t options_size)
 {
-    struct dcp_saving saving = {.ops = ops, .path = path};
+    struct dcp_saving saving = {.path = path};
+    dcp_save_options given;
+    RETURN_IF_ERROR(sized_read(&given, sizeof given, options, options_size, "dcp_save_options"));
 
-    dcp_status status = saving_begin(&saving, given);
+    dcp_status status = saving_begin(&saving, &given);
     status = saving_take(&saving, state, status);
     status = saving_plan(&saving, state, status);
     if (saving.assigned) {
@@ -292,14 +295,6 @@ dcp_status checkpoint_save(const struct file_ops *ops, dcp_state *state, const c
         status = saving_finish(&saving, status);
     }
     saving_free(&saving);
-    operation_finish(&saving.operation, given->figures);
+    operation_finish(&saving.operation, given.figures);
     return status;
-}
-
-dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_options *options,
-                          size_t options_size)
-{
-    dcp_save_options ours;
-    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
-    return checkpoint_save(&file_ops_system, state, path, &ours);
 }

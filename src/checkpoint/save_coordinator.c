@@ -80,10 +80,12 @@ dcp_status save_coordinator_begin(dcp_saving *saving)
 {
     if (!saving->path || !*saving->path)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to save to");
+    const dcp_storage *storage;
+    RETURN_IF_ERROR(storage_choose(&saving->storage, saving->path, &storage));
     if (saving->imagined)
-        return save_session_imagine(&saving->session, saving->ops, saving->path,
+        return save_session_imagine(&saving->session, storage, saving->path,
                                     !saving->options.skip_sync);
-    RETURN_IF_ERROR(save_session_begin(&saving->session, saving->ops, saving->path,
+    RETURN_IF_ERROR(save_session_begin(&saving->session, storage, saving->path,
                                        saving->options.overwrite, !saving->options.skip_sync));
     if (saving->hooks.writer.write_data)
         save_session_promise_nothing(&saving->session);
@@ -216,6 +218,18 @@ void save_coordinator_free(struct save_coordinator *coordinator)
     metadata_free(&coordinator->metadata);
 }
 
+/* Without a path nobody writes files: the session is one of a storage writer's own. */
+static dcp_status join(dcp_saving *saving, const char *path)
+{
+    const dcp_storage *storage;
+    if (!*path || saving->imagined) {
+        saving->session.path = memory_copy_text(path);
+        return saving->session.path ? DCP_OK : error_no_memory(strlen(path) + 1, "path of a save");
+    }
+    RETURN_IF_ERROR(storage_choose(&saving->storage, path, &storage));
+    return save_session_join(&saving->session, storage, path);
+}
+
 dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
 {
     struct save_session *session = &saving->session;
@@ -229,14 +243,16 @@ dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
         return dcp_error_set(DCP_ERR_GROUP, "the coordinator's assignment is cut short");
     if (session->path)
         return DCP_OK;
-    session->path = memory_allocate(path_length + 1);
-    if (!session->path)
+    char *id = memory_allocate(path_length + 1);
+    if (!id)
         return error_no_memory(path_length + 1, "path of a save");
-    memcpy(session->path, path, path_length);
-    session->path[path_length] = '\0';
+    memcpy(id, path, path_length);
+    id[path_length] = '\0';
+    dcp_status status = join(saving, id);
+    memory_release(id);
+    RETURN_IF_ERROR(status);
     memcpy(session->save_id, save_id, id_length);
     session->save_id[id_length] = '\0';
-    session->ops = saving->ops;
     session->generation = generation;
     session->sync = sync;
     return DCP_OK;

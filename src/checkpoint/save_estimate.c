@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include "dcp/estimate.h"
+
 #include "base/error.h"
 #include "base/sized.h"
 #include "checkpoint/async.h"
-#include "checkpoint/conductor.h"
 #include "checkpoint/save_limit.h"
 #include "state/node.h"
 
@@ -40,12 +41,16 @@ static dcp_status copy_tree(struct dcp_saving *saving, const dcp_state *state, d
     return state_copy_root(state, copy);
 }
 
-dcp_status checkpoint_save_estimate(const struct file_ops *ops, dcp_state *state, const char *path,
-                                    const dcp_save_options *given, dcp_estimate *estimate)
+dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
+                                   const dcp_save_options *options, size_t options_size,
+                                   dcp_estimate *estimate)
 {
-    struct dcp_saving saving = {.ops = ops, .path = path};
+    struct dcp_saving saving = {.path = path};
+    dcp_save_options ours;
+    const dcp_save_options *given = &ours;
     struct save_needs mine = {0}, all;
     dcp_state *copy = NULL, *info = NULL;
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
 
     dcp_status status = saving_begin(&saving, given);
     if (!estimate || estimate->size_of < sizeof estimate->size_of)
@@ -64,13 +69,4 @@ dcp_status checkpoint_save_estimate(const struct file_ops *ops, dcp_state *state
     dcp_state_free(copy);
     operation_finish(&saving.operation, NULL);
     return status;
-}
-
-dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
-                                   const dcp_save_options *options, size_t options_size,
-                                   dcp_estimate *estimate)
-{
-    dcp_save_options ours;
-    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
-    return checkpoint_save_estimate(&file_ops_system, state, path, &ours, estimate);
 }

@@ -7,8 +7,8 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/hooks_choose.h"
 #include "checkpoint/saving.h"
-#include "checkpoint/storage_choose.h"
 
 static dcp_status takes_id(const void *table, const char *id, bool *takes)
 {
@@ -24,17 +24,17 @@ static dcp_status takes_id(const void *table, const char *id, bool *takes)
 static dcp_status choose_storage(struct save_hooks *hooks, const dcp_save_options *options,
                                  const char *path, const void **table)
 {
-    const struct storage_choices choices = {
+    const struct hooks_choices choices = {
         .passed = options->storage_writer,
         .several = (const void *const *)options->storage_writers,
         .count = options->storage_writer_count,
         .takes = takes_id,
     };
     *table = choices.passed;
-    hooks->storage_number = choices.passed ? STORAGE_PASSED : STORAGE_FILES;
+    hooks->storage_number = choices.passed ? HOOKS_PASSED : HOOKS_NONE;
     if (!path || !*path)
         return DCP_OK;
-    return storage_choose(&choices, path, table, &hooks->storage_number);
+    return hooks_choose(&choices, path, table, &hooks->storage_number);
 }
 
 dcp_status save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options,

@@ -57,7 +57,7 @@ dcp_status save_limit_keep(dcp_saving *saving, dcp_status status)
 /* What has been planned goes; the operation stays. */
 static void start_over(dcp_saving *saving)
 {
-    struct dcp_saving fresh = {.ops = saving->ops, .path = saving->path};
+    struct dcp_saving fresh = {.storage = saving->storage, .path = saving->path};
 
     saving_free(saving);
     saving->hooks = fresh.hooks;

@@ -2,7 +2,6 @@
 #include "checkpoint/save_staging.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "state/box.h"
 
@@ -31,7 +30,7 @@ bool save_staging_describe(const struct write_order *order, const struct shard_s
     if (!source->item->is_tensor || !source->chunk)
         return false;
     save_staging_describe_box(source->item, source->chunk, order->box, staged);
-    staged->phase = (size_t)((order->offset + order->data_offset) % FILE_PAGE);
+    staged->phase = (size_t)((order->offset + order->data_offset) % MEMORY_PAGE);
     return true;
 }
 

@@ -17,7 +17,6 @@
 #ifndef CHECKPOINT_SAVING_H
 #define CHECKPOINT_SAVING_H
 
-#include "base/file.h"
 #include "checkpoint/operation.h"
 #include "checkpoint/save_coordinator.h"
 #include "checkpoint/save_hooks.h"
@@ -27,7 +26,7 @@
 #include "dcp/save.h"
 
 struct dcp_saving {
-    const struct file_ops *ops;
+    dcp_storage storage; /* of the options */
     const char *path;
     dcp_save_options options;
     int rank;

@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/sized.h"
-#include "checkpoint/conductor.h"
 #include "checkpoint/load_fill.h"
 #include "checkpoint/options.h"
 #include "checkpoint/view.h"
@@ -14,21 +13,41 @@
 #include "storage/shard_reader.h"
 #include "storage/verify.h"
 
-static dcp_status open_location(const struct file_ops *ops, struct storage_location location,
-                                dcp_checkpoint **checkpoint)
+/* Takes the options, and chooses the storage for the path. storage: a place for the table. */
+static dcp_status take_options(const char *path, const dcp_open_options *given, size_t size,
+                               dcp_storage *storage, const dcp_storage **chosen,
+                               struct storage_location *location)
 {
+    dcp_open_options options;
+    RETURN_IF_ERROR(sized_read(&options, sizeof options, given, size, "dcp_open_options"));
+    if (!path || !*path)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a checkpoint to open needs a path");
+    if ((options.member_count == 0) != (options.members == NULL))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
+    *location = (struct storage_location){path, options.members, options.member_count};
+    RETURN_IF_ERROR(storage_take(storage, options.storage));
+    return storage_choose(storage, path, chosen);
+}
+
+dcp_status dcp_open_sized(const char *path, const dcp_open_options *options, size_t options_size,
+                          dcp_checkpoint **checkpoint)
+{
+    struct storage_location location;
+    const dcp_storage *chosen;
     enum storage_form form;
 
-    if (!location.path || !*location.path || !checkpoint)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "opening a checkpoint needs a path and a place for it");
+    if (!checkpoint)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "opening a checkpoint needs a place for it");
     *checkpoint = NULL;
     dcp_checkpoint *made = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "checkpoint");
     metadata_init(&made->own);
     made->metadata = &made->own;
-    dcp_status status = storage_read_metadata(ops, location, &form, &made->own, &made->reader);
+    dcp_status status =
+        take_options(path, options, options_size, &made->storage, &chosen, &location);
+    if (status == DCP_OK)
+        status = storage_read_metadata(chosen, location, &form, &made->own, &made->reader);
     if (status == DCP_OK)
         status = storage_check_replicas(made->reader);
     if (status == DCP_OK)
@@ -38,34 +57,6 @@ static dcp_status open_location(const struct file_ops *ops, struct storage_locat
     else
         dcp_close(made);
     return status;
-}
-
-dcp_status checkpoint_open(const struct file_ops *ops, const char *path,
-                           dcp_checkpoint **checkpoint)
-{
-    return open_location(ops, storage_at(path), checkpoint);
-}
-
-dcp_status dcp_open(const char *path, dcp_checkpoint **checkpoint)
-{
-    return checkpoint_open(&file_ops_system, path, checkpoint);
-}
-
-static dcp_status check_members(const char *const *members, size_t count)
-{
-    if (members && count > 0)
-        return DCP_OK;
-    return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
-}
-
-dcp_status dcp_open_union(const char *path, const char *const *members, size_t member_count,
-                          dcp_checkpoint **checkpoint)
-{
-    struct storage_location location = {path, members, member_count};
-    if (checkpoint)
-        *checkpoint = NULL;
-    RETURN_IF_ERROR(check_members(members, member_count));
-    return open_location(&file_ops_system, location, checkpoint);
 }
 
 void dcp_close(dcp_checkpoint *checkpoint)
@@ -288,24 +279,14 @@ dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *
     return status;
 }
 
-static dcp_status verify_location(struct storage_location location, dcp_fault_function report,
-                                  void *context, uint64_t *faults)
-{
-    if (!location.path || !*location.path || !faults)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "verifying needs a path and a place for the number of faults");
-    return storage_verify(&file_ops_system, location, report, context, faults);
-}
-
-dcp_status dcp_verify(const char *path, dcp_fault_function report, void *context, uint64_t *faults)
-{
-    return verify_location(storage_at(path), report, context, faults);
-}
-
-dcp_status dcp_verify_union(const char *path, const char *const *members, size_t member_count,
+dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options, size_t options_size,
                             dcp_fault_function report, void *context, uint64_t *faults)
 {
-    RETURN_IF_ERROR(check_members(members, member_count));
-    return verify_location((struct storage_location){path, members, member_count}, report, context,
-                           faults);
+    struct storage_location location;
+    const dcp_storage *chosen;
+    dcp_storage storage;
+    if (!faults)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "verifying needs a place for the number of faults");
+    RETURN_IF_ERROR(take_options(path, options, options_size, &storage, &chosen, &location));
+    return storage_verify(chosen, location, report, context, faults);
 }

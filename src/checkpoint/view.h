@@ -6,10 +6,12 @@
 
 #include "dcp/checkpoint.h"
 #include "storage/shard_reader.h"
+#include "storage/storage.h"
 
 struct dcp_checkpoint {
     const struct metadata *metadata;
     struct shard_reader *reader; /* NULL: nothing can be read */
+    dcp_storage storage;         /* that the reader reads */
     struct metadata own;         /* what metadata points to, unless it is somebody else's */
 };
 

@@ -17,7 +17,7 @@ struct dcp_mapping {
 static size_t alignment_of(const void *data)
 {
     size_t alignment = 1;
-    while (alignment < FILE_PAGE && (uintptr_t)data % (2 * alignment) == 0)
+    while (alignment < MEMORY_PAGE && (uintptr_t)data % (2 * alignment) == 0)
         alignment *= 2;
     return alignment;
 }
@@ -74,6 +74,6 @@ void dcp_unmap_chunk(dcp_mapping *mapping)
 {
     if (!mapping)
         return;
-    file_unmap(&mapping->mapped.bytes);
+    storage_unmap(&mapping->mapped.bytes);
     memory_release(mapping);
 }

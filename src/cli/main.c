@@ -52,9 +52,9 @@ static int print_usage(FILE *out, int status)
 
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
 {
-    if (count == 1)
-        return dcp_open(paths[0], checkpoint);
-    return dcp_open_union(".", (const char *const *)paths, (size_t)count, checkpoint);
+    dcp_open_options options = {.members = (const char *const *)paths,
+                                .member_count = (size_t)count};
+    return count == 1 ? dcp_open(paths[0], NULL, checkpoint) : dcp_open(".", &options, checkpoint);
 }
 
 int command_fail(const char *command)

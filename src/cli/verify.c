@@ -30,10 +30,11 @@ int command_verify(int argc, char **argv)
 
     if (argc < 2)
         return EXIT_USAGE;
+    dcp_open_options options = {.members = (const char *const *)argv + 1,
+                                .member_count = (size_t)argc - 1};
     dcp_set_log(print_note, NULL, DCP_LOG_INFO);
-    dcp_status status = argc == 2 ? dcp_verify(argv[1], print_fault, NULL, &faults)
-                                  : dcp_verify_union(".", (const char *const *)argv + 1,
-                                                     (size_t)argc - 1, print_fault, NULL, &faults);
+    dcp_status status = argc == 2 ? dcp_verify(argv[1], NULL, print_fault, NULL, &faults)
+                                  : dcp_verify(".", &options, print_fault, NULL, &faults);
     if (status != DCP_OK)
         return command_fail("verify");
     printf("%" PRIu64 " fault%s\n", faults, faults == 1 ? "" : "s");

@@ -2,7 +2,6 @@
 #include "device/device_lane.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "state/device_memory.h"
 
@@ -71,7 +70,7 @@ static dcp_status make_parts(struct device_lane *lane)
     const dcp_device_operations *operations = lane->device.operations;
     const dcp_device *device = &lane->device;
     void *queue = NULL;
-    lane->memory = memory_allocate_aligned(FILE_PAGE, 2 * DEVICE_LANE_BUFFER);
+    lane->memory = memory_allocate_aligned(MEMORY_PAGE, 2 * DEVICE_LANE_BUFFER);
     if (!lane->memory)
         return error_no_memory(2 * DEVICE_LANE_BUFFER, "buffers for a device");
     RETURN_IF_ERROR(

@@ -6,7 +6,6 @@
 #include <time.h>
 
 #include "base/checksum.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/thread.h"
 #include "device/staging_pieces.h"
@@ -212,12 +211,12 @@ static dcp_status prepare(struct staging *staging, const struct staging_source *
                           size_t count, const struct staging_options *options)
 {
     struct staging_pieces *pieces = &staging->pieces;
-    uint64_t limit = options->limit & ~(uint64_t)(FILE_PAGE - 1);
+    uint64_t limit = options->limit & ~(uint64_t)(MEMORY_PAGE - 1);
     RETURN_IF_ERROR(staging_pieces_make(pieces, sources, count, staging_piece_most(limit)));
     size_t threads = staging_thread_count(pieces->bytes, options->threads);
     staging->whole = limit == 0 || pieces->pool_size <= limit;
     staging->size = staging->whole ? pieces->pool_size : limit;
-    staging->size = staging->size > 0 ? staging->size : FILE_PAGE;
+    staging->size = staging->size > 0 ? staging->size : MEMORY_PAGE;
     RETURN_IF_ERROR(staging_queues_open(&staging->queues, pieces));
     RETURN_IF_ERROR(staging_pool_reserve(
         staging->pool, staging->size,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "device/staging_needs.h"
 
-#include "base/file.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "device/staging_pieces.h"
 #include "state/copy.h"
@@ -38,7 +38,7 @@ uint64_t staging_needs_pool(const struct staging_needs *needs,
     if (needs->count == 0)
         return 0;
     uint64_t size = is_whole(needs, options) ? needs->pool : options->limit;
-    return staging_pool_memory(size < FILE_PAGE ? FILE_PAGE : size);
+    return staging_pool_memory(size < MEMORY_PAGE ? MEMORY_PAGE : size);
 }
 
 /* Everything but the pool. */
@@ -100,12 +100,12 @@ void staging_needs_fit_waves(const struct staging_needs *needs, uint64_t memory,
     while (tried.threads > 1 && tried.threads * (uint64_t)THREAD_STACK_SIZE > memory / 8)
         tried.threads--;
     if (tried.limit == 0 || tried.limit > memory)
-        tried.limit = memory & ~(uint64_t)(FILE_PAGE - 1);
+        tried.limit = memory & ~(uint64_t)(MEMORY_PAGE - 1);
     for (;;) {
         uint64_t taken = staging_needs_memory(needs, &tried);
         if (taken <= memory)
             break;
-        uint64_t excess = (taken - memory + FILE_PAGE - 1) & ~(uint64_t)(FILE_PAGE - 1);
+        uint64_t excess = (taken - memory + MEMORY_PAGE - 1) & ~(uint64_t)(MEMORY_PAGE - 1);
         if (tried.limit < STAGING_LIMIT_MINIMUM + excess) {
             tried = least;
             break;

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "device/device_copy.h"
 #include "device/stream_copy.h"
@@ -45,8 +44,8 @@ static uint64_t place_source(uint64_t end, uint64_t bytes, size_t phase)
 {
     if (bytes < PHASED_SIZE)
         return (end + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
-    uint64_t place = (end & ~(uint64_t)(FILE_PAGE - 1)) + phase;
-    return place < end ? place + FILE_PAGE : place;
+    uint64_t place = (end & ~(uint64_t)(MEMORY_PAGE - 1)) + phase;
+    return place < end ? place + MEMORY_PAGE : place;
 }
 
 static void split_source(struct staging_pieces *pieces, const struct staging_source *source,

@@ -57,7 +57,7 @@ struct listing {
     size_t capacity;
 };
 
-static int take_name(void *context, const char *name)
+static dcp_status take_name(void *context, const char *name)
 {
     struct listing *listing = context;
     struct directory *directory = listing->directory;
@@ -66,15 +66,15 @@ static int take_name(void *context, const char *name)
         struct directory_name *names =
             memory_reallocate_array(directory->names, capacity, sizeof *names);
         if (!names)
-            return ENOMEM;
+            return error_no_memory(capacity * sizeof *names, "names of a directory");
         directory->names = names;
         listing->capacity = capacity;
     }
     const char *copy = arena_copy_text(&directory->arena, name, strlen(name));
     if (!copy)
-        return ENOMEM;
+        return error_no_memory(strlen(name) + 1, "names of a directory");
     directory->names[directory->count++] = classify(copy);
-    return 0;
+    return DCP_OK;
 }
 
 static int compare_names(const void *left, const void *right)
@@ -87,18 +87,30 @@ static int compare_names(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-dcp_status directory_read(const struct file_ops *ops, const char *path, struct directory *directory)
+/* A storage may give a name several times. */
+static void sort_names(struct directory *directory)
+{
+    struct directory_name *names = directory->names;
+    size_t kept = 0;
+    if (directory->count > 1)
+        qsort(names, directory->count, sizeof *names, compare_names);
+    for (size_t i = 0; i < directory->count; i++)
+        if (kept == 0 || strcmp(names[i].name, names[kept - 1].name) != 0)
+            names[kept++] = names[i];
+    directory->count = kept;
+}
+
+dcp_status directory_read(const struct storage_directory *of, struct directory *directory)
 {
     *directory = (struct directory){0};
     arena_init(&directory->arena, 0);
     struct listing listing = {.directory = directory};
-    dcp_status status = file_list(ops, path, take_name, &listing);
+    dcp_status status = storage_directory_list(of, take_name, &listing);
     if (status != DCP_OK) {
         directory_free(directory);
         return status;
     }
-    if (directory->count > 1)
-        qsort(directory->names, directory->count, sizeof *directory->names, compare_names);
+    sort_names(directory);
     size_t next = 0;
     for (size_t kind = 0; kind <= DIRECTORY_KINDS; kind++) {
         while (next < directory->count && directory->names[next].kind < kind)
@@ -118,22 +130,4 @@ void directory_free(struct directory *directory)
     memory_release(directory->names);
     arena_free(&directory->arena);
     *directory = (struct directory){0};
-}
-
-dcp_status directory_check(const struct file_ops *ops, const char *path)
-{
-    int descriptor;
-    struct file_information information;
-    int result = ops->open(ops->context, path, FILE_READ | FILE_NO_FOLLOW, &descriptor);
-    if (result == ELOOP)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s is a symbolic link, which is not followed", path);
-    if (result != 0)
-        return file_error(result, "open", path);
-    result = ops->descriptor_information(ops->context, descriptor, &information);
-    ops->close(ops->context, descriptor);
-    if (result != 0)
-        return file_error(result, "look at", path);
-    if (information.kind != FILE_DIRECTORY)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s is not a directory", path);
-    return DCP_OK;
 }

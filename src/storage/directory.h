@@ -4,12 +4,10 @@
 #define STORAGE_DIRECTORY_H
 
 #include "base/arena.h"
-#include "base/file.h"
+#include "storage/storage.h"
 
-#define METADATA_NAME           ".metadata"
-#define METADATA_TEMPORARY_NAME ".metadata.tmp"
-#define JSON_NAME               "metadata.json"
-#define JSON_TEMPORARY_NAME     "metadata.json.tmp"
+#define METADATA_NAME ".metadata"
+#define JSON_NAME     "metadata.json"
 
 enum directory_kind {
     DIRECTORY_METADATA,    /* .metadata */
@@ -35,12 +33,8 @@ struct directory {
     struct arena arena;
 };
 
-/* Lists path. A directory that is not there is DCP_ERR_NOT_FOUND. */
-dcp_status directory_read(const struct file_ops *ops, const char *path,
-                          struct directory *directory);
+dcp_status directory_read(const struct storage_directory *of, struct directory *directory);
 size_t directory_count(const struct directory *directory, enum directory_kind kind);
 void directory_free(struct directory *directory);
-/* That path is a directory by itself: a symbolic link could lead anywhere. */
-dcp_status directory_check(const struct file_ops *ops, const char *path);
 
 #endif

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A whole file as a byte source. */
+/* A whole file of a storage as a byte source. */
 #ifndef STORAGE_FILE_SOURCE_H
 #define STORAGE_FILE_SOURCE_H
 
 #include "base/byte_source.h"
-#include "base/file.h"
+#include "storage/storage.h"
 
 /* Must stay where it is while the source is used. */
 struct file_source {
-    struct file file;
+    struct storage_file file;
     struct byte_source source;
 };
 
-/* Opens a regular file for reading. */
-dcp_status file_source_open(struct file_source *source, const struct file_ops *ops,
-                            const char *path);
+/* The name is trusted: found by listing, or the caller's. */
+dcp_status file_source_open(struct file_source *source, const struct storage_directory *directory,
+                            const char *name);
 void file_source_close(struct file_source *source);
 
 #endif

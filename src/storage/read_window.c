@@ -10,7 +10,7 @@ dcp_status read_window_open(struct read_window *window, struct shard_reader *rea
     RETURN_IF_ERROR(shard_file_acquire(reader, file, verification, &window->file));
     dcp_status status = DCP_OK;
     /* Pieces that reach beyond their file are told of one by one. */
-    if (window->file->size < end)
+    if (shard_file_size(window->file) < end)
         window->size = 0;
     window->bytes = memory_allocate(window->size);
     if (!window->bytes)

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "storage/save_id.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "base/file.h"
+#include "base/error.h"
+#include "base/random.h"
 
 /* Version 8 (whose bits are free) and the mark: the third group of digits. */
 #define MARK       "8dc9"
@@ -15,13 +14,7 @@
 dcp_status save_id_make(char id[SAVE_ID_SIZE])
 {
     unsigned char b[16];
-    size_t filled = 0;
-    while (filled < sizeof b) {
-        ssize_t got = getrandom(b + filled, sizeof b - filled, 0);
-        if (got < 0 && errno != EINTR)
-            return file_error(errno, "get random bytes for", "a save id");
-        filled += got > 0 ? (size_t)got : 0;
-    }
+    RETURN_IF_ERROR(random_bytes(b, sizeof b, "a save id"));
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
     snprintf(id, SAVE_ID_SIZE,
              "%02x%02x%02x%02x-%02x%02x-" MARK "-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],

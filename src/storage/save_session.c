@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "storage/directory.h"
 #include "storage/save_id.h"
 #include "storage/shard_writer.h"
@@ -39,18 +40,20 @@ static dcp_status pick_generation(const struct directory *directory, const char 
 }
 
 /* Looks at what is there, without changing anything. */
-static dcp_status inspect(struct save_session *session, dcp_overwrite overwrite)
+static dcp_status inspect(struct save_session *session, const dcp_storage *storage,
+                          dcp_overwrite overwrite)
 {
-    struct file_information information;
-    dcp_status status = file_look(session->ops, session->path, &information);
+    struct storage_directory found;
+    struct directory directory;
+    dcp_status status = storage_directory_open(&found, storage, session->path, 0, NULL);
     if (status == DCP_ERR_NOT_FOUND)
         return DCP_OK;
-    if (status != DCP_OK)
-        return status;
-    if (information.kind != FILE_DIRECTORY)
+    if (status == DCP_ERR_KIND)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s is not a directory", session->path);
-    struct directory directory;
-    RETURN_IF_ERROR(directory_read(session->ops, session->path, &directory));
+    RETURN_IF_ERROR(status);
+    status = directory_read(&found, &directory);
+    storage_directory_close(&found);
+    RETURN_IF_ERROR(status);
     const struct directory_name *existing = find_checkpoint(&directory);
     session->replaces = existing != NULL;
     if (existing && overwrite == DCP_OVERWRITE_REFUSE)
@@ -63,36 +66,47 @@ static dcp_status inspect(struct save_session *session, dcp_overwrite overwrite)
     return status;
 }
 
-dcp_status save_session_imagine(struct save_session *session, const struct file_ops *ops,
+static dcp_status start_session(struct save_session *session, const char *path, bool sync)
+{
+    *session = (struct save_session){.sync = sync};
+    session->path = memory_copy_text(path);
+    return session->path ? DCP_OK : error_no_memory(strlen(path) + 1, "path of a save");
+}
+
+dcp_status save_session_imagine(struct save_session *session, const dcp_storage *storage,
                                 const char *path, bool sync)
 {
-    *session = (struct save_session){.ops = ops, .sync = sync};
-    session->path = memory_copy_text(path);
-    if (!session->path)
-        return error_no_memory(strlen(path) + 1, "path of a save");
+    RETURN_IF_ERROR(start_session(session, path, sync));
     memset(session->save_id, '0', SAVE_ID_LENGTH);
-    dcp_status status = inspect(session, DCP_OVERWRITE_REPLACE);
+    dcp_status status = inspect(session, storage, DCP_OVERWRITE_REPLACE);
     if (status != DCP_OK)
         save_session_free(session);
     return status;
 }
 
-dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
+dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
                               const char *path, dcp_overwrite overwrite, bool sync)
 {
-    *session = (struct save_session){.ops = ops, .sync = sync};
-    session->path = memory_copy_text(path);
-    if (!session->path)
-        return error_no_memory(strlen(path) + 1, "path of a save");
-    dcp_status status = inspect(session, overwrite);
+    uint32_t flags = DCP_OPEN_CREATE | (sync ? DCP_OPEN_DURABLE : 0u);
+    RETURN_IF_ERROR(start_session(session, path, sync));
+    dcp_status status = inspect(session, storage, overwrite);
     if (status == DCP_OK)
         status = save_id_make(session->save_id);
     if (status == DCP_OK)
-        status = file_make_directories(ops, path, sync, &session->made_directory);
-    if (status != DCP_OK) {
-        save_session_abandon(session);
+        status = storage_directory_open(&session->directory, storage, path, flags,
+                                        &session->made_directory);
+    if (status != DCP_OK)
         save_session_free(session);
-    }
+    return status;
+}
+
+dcp_status save_session_join(struct save_session *session, const dcp_storage *storage,
+                             const char *path)
+{
+    RETURN_IF_ERROR(start_session(session, path, true));
+    dcp_status status = storage_directory_open(&session->directory, storage, path, 0, NULL);
+    if (status != DCP_OK)
+        save_session_free(session);
     return status;
 }
 
@@ -104,7 +118,7 @@ void save_session_promise_nothing(struct save_session *session)
 dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes)
 {
     uint64_t room;
-    RETURN_IF_ERROR(file_free_space(session->ops, session->path, &room));
+    RETURN_IF_ERROR(storage_directory_space(&session->directory, &room));
     if (bytes <= room)
         return DCP_OK;
     return dcp_error_set(DCP_ERR_NO_SPACE,
@@ -114,13 +128,13 @@ dcp_status save_session_check_space(const struct save_session *session, uint64_t
 
 void save_session_abandon(const struct save_session *session)
 {
-    /* Fails when something else has come to be there, which is then not ours to remove. */
     if (session->made_directory)
-        session->ops->remove_directory(session->ops->context, session->path);
+        storage_directory_withdraw(&session->directory);
 }
 
 void save_session_free(struct save_session *session)
 {
+    storage_directory_close(&session->directory);
     memory_release(session->path);
     session->path = NULL;
 }

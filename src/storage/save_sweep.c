@@ -32,16 +32,6 @@ static bool is_old(const struct save_session *session, const struct directory_na
            !name_table_find(named, name->name, strlen(name->name), &value);
 }
 
-static dcp_status remove_name(const struct save_session *session, const char *name)
-{
-    char *path = file_path_join(session->path, name);
-    if (!path)
-        return error_no_memory(strlen(session->path) + strlen(name) + 2, "a path");
-    dcp_status status = file_unlink(session->ops, path, true);
-    memory_release(path);
-    return status;
-}
-
 static void log_failure(const struct save_session *session)
 {
     log_line(DCP_LOG_WARNING, "%s: old files stay: %s", session->path, dcp_error_message());
@@ -51,7 +41,7 @@ void save_session_sweep(const struct save_session *session, const struct metadat
 {
     struct directory directory;
     struct name_table named;
-    if (directory_read(session->ops, session->path, &directory) != DCP_OK) {
+    if (directory_read(&session->directory, &directory) != DCP_OK) {
         log_failure(session);
         return;
     }
@@ -62,7 +52,8 @@ void save_session_sweep(const struct save_session *session, const struct metadat
     }
     for (size_t i = 0; i < directory.count; i++) {
         const struct directory_name *name = &directory.names[i];
-        if (is_old(session, name, &named) && remove_name(session, name->name) != DCP_OK)
+        if (is_old(session, name, &named) &&
+            storage_directory_remove(&session->directory, name->name) != DCP_OK)
             log_failure(session);
     }
 done:
@@ -71,10 +62,10 @@ done:
 }
 
 /* Whether a file is complete and of this save. What cannot be read is not known to be. */
-static bool is_ours(const struct save_session *session, const char *path)
+static bool is_ours(const struct save_session *session, const char *name)
 {
     struct file_source source;
-    if (file_source_open(&source, session->ops, path) != DCP_OK)
+    if (file_source_open(&source, &session->directory, name) != DCP_OK)
         return false;
     struct footer footer;
     bool found = false, ours = false;
@@ -89,14 +80,14 @@ static bool is_ours(const struct save_session *session, const char *path)
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count)
 {
     struct error_story story;
+    if (!session->directory.table)
+        return;
     error_save(&story);
     for (uint32_t file = 0; file < file_count; file++) {
         char name[SHARD_NAME_MAX];
         shard_name(name, rank, file, session->generation);
-        char *path = file_path_join(session->path, name);
-        if (path && is_ours(session, path))
-            file_unlink(session->ops, path, true);
-        memory_release(path);
+        if (is_ours(session, name))
+            storage_directory_remove(&session->directory, name);
     }
     error_restore(&story);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "storage/shard_file.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,17 +9,17 @@
 #include "base/memory_account.h"
 #include "format/footer.h"
 #include "storage/directory.h"
-#include "storage/io_queue.h"
 #include "storage/read_region.h"
 #include "storage/shard_footer.h"
 #include "storage/shard_request.h"
+#include "storage/storage_open.h"
 
 #define OPEN_FILES 128
 
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset)
 {
     atomic_fetch_add_explicit(&file->reader->bytes_read, size, memory_order_relaxed);
-    return file_read(&file->file, bytes, size, offset);
+    return storage_file_read(&file->file, bytes, size, offset);
 }
 
 static dcp_status read_source(void *context, uint64_t offset, void *bytes, size_t size)
@@ -30,59 +29,70 @@ static dcp_status read_source(void *context, uint64_t offset, void *bytes, size_
 
 struct byte_source shard_file_source(struct shard_file *file)
 {
-    return (struct byte_source){.read = read_source, .context = file, .size = file->size};
+    return (struct byte_source){
+        .read = read_source, .context = file, .size = shard_file_size(file)};
 }
 
-/* Every directory on the way to a file, from the start on. */
-static dcp_status check_way(const struct file_ops *ops, char *path, size_t start)
+/* The directory that a file is in, open, and the file's name there. Members that the caller chose
+ * may be anywhere. */
+static dcp_status find_directory(struct shard_reader *reader, const char **name,
+                                 const struct metadata_member *member,
+                                 const struct storage_directory **found)
 {
-    char *first = ops->list ? strchr(path + start, '/') : NULL;
-    for (char *slash = first; slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        dcp_status status = directory_check(ops, path);
-        *slash = '/';
-        RETURN_IF_ERROR(status);
+    struct storage_directory *directory = &reader->directory;
+    char *own = NULL;
+    if (member && member->chosen) {
+        directory = &reader->members[member - reader->metadata->members];
+        *name += strlen(member->name) + 1;
     }
-    return DCP_OK;
-}
-
-/* Members that the caller names may be anywhere; other names are checked to stay inside. */
-static char *path_of(const struct shard_reader *reader, const char *name)
-{
-    return *name == '/' ? memory_copy_text(name) : file_path_join(reader->directory, name);
+    *found = directory;
+    if (directory->table)
+        return DCP_OK;
+    if (member && member->chosen) {
+        own = storage_member_id(reader->id, member->name);
+        if (!own)
+            return error_no_memory(strlen(reader->id) + strlen(member->name) + 2, "a path");
+    }
+    dcp_status status =
+        storage_directory_open(directory, reader->storage, own ? own : reader->id, 0, NULL);
+    memory_release(own);
+    return status;
 }
 
 /* Names in .metadata come from whoever wrote it, so links are not followed; names of safetensors
- * and .pt files come from the caller's own directory, where download caches keep links, and names
- * of a union's chosen members from the caller. */
-static dcp_status open_name(const struct shard_reader *reader, const char *name,
-                            const struct metadata_member *member, struct file *file, uint64_t *size)
+ * and .pt files come from the caller's own directory, where download caches keep links. */
+static dcp_status open_name(struct shard_reader *reader, const char *name,
+                            const struct metadata_member *member, struct storage_file *file)
 {
-    bool follow = reader->form == STORAGE_SAFETENSORS || reader->form == STORAGE_PT;
-    size_t given = member && member->chosen ? strlen(member->name) + 1 : 0;
-    char *path = path_of(reader, name);
-    if (!path)
-        return error_no_memory(strlen(reader->directory) + strlen(name) + 2, "a path");
-    dcp_status status = DCP_OK;
-    if (!follow)
-        status = check_way(reader->ops, path, strlen(path) - strlen(name) + given);
-    unsigned flags = follow ? FILE_READ : FILE_NO_FOLLOW;
-    if (status == DCP_OK)
-        status = file_open(file, reader->ops, path, flags);
-    if (status == DCP_OK)
-        status = file_size(file, size);
-    if (status == DCP_OK)
-        status = io_open_direct(file, reader->io, *size, flags);
-    memory_release(path);
-    return status;
+    const dcp_storage_access access = {
+        .size_of = sizeof access,
+        .io = reader->io,
+        .priority = reader->manners.priority,
+        .trusted = reader->form == STORAGE_SAFETENSORS || reader->form == STORAGE_PT,
+    };
+    const struct storage_directory *directory;
+    RETURN_IF_ERROR(find_directory(reader, &name, member, &directory));
+    return storage_file_open(file, directory, name, &access);
+}
+
+bool shard_reader_is_far(struct shard_reader *reader)
+{
+    const struct storage_directory *directory = NULL;
+    const char *name = "";
+    struct error_story story;
+    if (!reader)
+        return false;
+    error_save(&story);
+    pthread_mutex_lock(&reader->mutex);
+    dcp_status status = find_directory(reader, &name, NULL, &directory);
+    pthread_mutex_unlock(&reader->mutex);
+    error_restore(&story);
+    return status == DCP_OK && directory->traits.far;
 }
 
 static void file_free(struct shard_file *file)
 {
-    struct error_story story;
-    error_save(&story);
-    file_close(&file->file);
-    error_restore(&story);
+    storage_file_close(&file->file);
     shard_sums_free(&file->sums);
     memory_release(file->pieces);
     memory_release(file);
@@ -97,9 +107,8 @@ static dcp_status file_new(struct shard_reader *reader, const char *name,
         return error_no_memory(sizeof *file, "an open file");
     file->name = name;
     file->reader = reader;
-    file->file.descriptor = -1;
-    dcp_status status = open_name(reader, name, member, &file->file, &file->size);
-    file->content_length = file->size;
+    dcp_status status = open_name(reader, name, member, &file->file);
+    file->content_length = shard_file_size(file);
     if (status == DCP_OK && (reader->form == STORAGE_DCP || reader->form == STORAGE_UNION))
         status = shard_footer_read(file, member ? member->save_id : reader->metadata->save_id);
     if (status == DCP_OK) {
@@ -112,18 +121,18 @@ static dcp_status file_new(struct shard_reader *reader, const char *name,
     return status;
 }
 
-dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
-                            enum storage_form form, struct shard_reader **made)
+dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum storage_form form,
+                            struct shard_reader **made)
 {
     struct shard_reader *reader = memory_allocate_zeroed(1, sizeof *reader);
     if (!reader)
         return error_no_memory(sizeof *reader, "a reader");
-    reader->directory = memory_copy_text(directory);
-    if (!reader->directory) {
+    reader->id = memory_copy_text(id);
+    if (!reader->id) {
         memory_release(reader);
-        return error_no_memory(strlen(directory) + 1, "a path");
+        return error_no_memory(strlen(id) + 1, "a path");
     }
-    reader->ops = ops;
+    reader->storage = storage;
     reader->form = form;
     reader->how = shard_read_how_usual();
     pthread_mutex_init(&reader->mutex, NULL);
@@ -147,6 +156,11 @@ dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata 
     reader->files = memory_allocate_zeroed(metadata->file_count, sizeof(struct shard_file *));
     if (!reader->files)
         return error_no_memory(metadata->file_count * sizeof(struct shard_file *), "open files");
+    reader->members = memory_allocate_zeroed(metadata->member_count, sizeof *reader->members);
+    if (!reader->members)
+        return error_no_memory(metadata->member_count * sizeof *reader->members,
+                               "the members of a union");
+    reader->member_count = metadata->member_count;
     reader->metadata = metadata;
     reader->file_count = metadata->file_count;
     if (reader->pinned)
@@ -236,7 +250,7 @@ dcp_status shard_file_acquire(struct shard_reader *reader, uint32_t index,
 {
     if (index >= reader->file_count)
         return dcp_error_set(DCP_ERR_FORMAT, "%s: file number %u, but the checkpoint has %zu",
-                             reader->directory, (unsigned)index, reader->file_count);
+                             reader->id, (unsigned)index, reader->file_count);
     pthread_mutex_lock(&reader->mutex);
     dcp_status status = find_open(reader, index, file);
     if (status == DCP_OK)
@@ -292,8 +306,12 @@ void shard_reader_free(struct shard_reader *reader)
     shard_reader_free_lanes(reader);
     device_lanes_free(&reader->device_lanes);
     pthread_mutex_destroy(&reader->mutex);
+    for (size_t i = 0; i < reader->member_count; i++)
+        storage_directory_close(&reader->members[i]);
+    storage_directory_close(&reader->directory);
+    memory_release(reader->members);
     memory_release(reader->files);
-    memory_release(reader->directory);
+    memory_release(reader->id);
     memory_release(reader);
 }
 

@@ -9,17 +9,16 @@
 
 #include "base/byte_source.h"
 #include "device/device_lane.h"
-#include "storage/io_queue.h"
 #include "storage/shard_reader.h"
 #include "storage/shard_sums.h"
+#include "storage/storage_queue.h"
 
 enum footer_state { FOOTER_NONE, FOOTER_GOOD, FOOTER_DAMAGED };
 
 /* An open file of a checkpoint. */
 struct shard_file {
-    struct file file;
+    struct storage_file file;
     const char *name; /* relative to the checkpoint's directory; borrowed from the metadata */
-    uint64_t size;
     struct shard_reader *reader;
     enum footer_state footer;
     uint64_t content_length; /* what pieces may lie in: up to the footer, or the whole file */
@@ -34,16 +33,29 @@ struct shard_file {
     struct shard_file *newer, *older; /* open files in order of use */
 };
 
+static inline uint64_t shard_file_size(const struct shard_file *file)
+{
+    return file->file.file.size;
+}
+
+static inline const char *shard_file_path(const struct shard_file *file)
+{
+    return file->file.path;
+}
+
 /* Compressed pieces that stay open at a time, of readers that keep them. */
 enum { SHARD_KEPT = 8 };
 
 struct read_lane; /* what reading ahead takes */
 
 struct shard_reader {
-    const struct file_ops *ops;
-    char *directory;
+    const dcp_storage *storage;
+    char *id;                           /* of the checkpoint's directory */
+    struct storage_directory directory; /* opened when it is first needed; the mutex guards that */
+    struct storage_directory *members;  /* those of a union that the caller chose, likewise */
+    size_t member_count;
     uint32_t io; /* flags of dcp_io */
-    struct io_manners manners;
+    struct storage_manners manners;
     struct shard_read_how how;
     struct progress *progress; /* NULL: nobody is told */
     enum storage_form form;
@@ -68,8 +80,9 @@ struct shard_reader {
     atomic_bool ring;
 };
 
-dcp_status shard_reader_new(const struct file_ops *ops, const char *directory,
-                            enum storage_form form, struct shard_reader **reader);
+/* The storage must stay. The directory is not looked at yet. */
+dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum storage_form form,
+                            struct shard_reader **reader);
 /* Takes over the list of files. */
 dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata);
 

@@ -29,7 +29,7 @@ static dcp_status check_save(const struct shard_file *file, const struct footer 
     if (strcmp(save_id, footer->save_id) == 0 || (!known && !save_id_promises_footers(save_id)))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_FOREIGN, "%s belongs to save %s, the checkpoint is save %s",
-                         file->file.path, footer->save_id, save_id);
+                         shard_file_path(file), footer->save_id, save_id);
 }
 
 static dcp_status take_blocks(struct shard_file *file, const struct footer *footer)
@@ -97,7 +97,7 @@ dcp_status shard_footer_check_piece(const struct shard_file *file,
         return DCP_OK;
     return dcp_error_set(DCP_ERR_FORMAT,
                          "the footer of %s has no such piece of %" PRIu64 " bytes at this place",
-                         file->file.path, piece->length);
+                         shard_file_path(file), piece->length);
 }
 
 static bool is_damage(dcp_status status)
@@ -146,5 +146,5 @@ dcp_status shard_footer_blame(struct shard_file *file)
         footer_free(&footer);
     if (status == DCP_OK)
         status = dcp_error_set(DCP_ERR_FORMAT, "no footer, but all files of its save have one");
-    return error_prefix(status, "%s", file->file.path);
+    return error_prefix(status, "%s", shard_file_path(file));
 }

@@ -43,13 +43,13 @@ static dcp_status map_view(const struct stored_item *item, const struct tensor_v
     uint64_t piece = item->piece->encoding == PIECE_STREAM ? item->piece->offset : 0;
     if (!checked_add_u64(piece, view->data_offset, &start) ||
         !checked_add_u64(start, element, &start) || !checked_add_u64(start, size, &end) ||
-        end > file->size || size > SIZE_MAX)
+        end > shard_file_size(file) || size > SIZE_MAX)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "%" PRIu64 " bytes at %" PRIu64 " expected, the file has %" PRIu64,
-                             size, start, file->size);
+                             size, start, shard_file_size(file));
     for (int32_t i = 0; i < view->ndim; i++)
         mapping->strides[i] = view->strides[i];
-    return file_map(&file->file, start, (size_t)size, &mapping->bytes);
+    return storage_file_map(&file->file, start, (size_t)size, &mapping->bytes);
 }
 
 static dcp_status map_item(struct stored_item *item, dcp_verification verification,

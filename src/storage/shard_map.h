@@ -4,9 +4,10 @@
 #define STORAGE_SHARD_MAP_H
 
 #include "storage/shard_reader.h"
+#include "storage/storage.h"
 
 struct shard_mapping {
-    struct file_mapping bytes; /* from the first element to the end of the last */
+    struct storage_mapping bytes; /* from the first element to the end of the last */
     int64_t strides[DCP_MAX_DIMS];
 };
 

@@ -25,33 +25,40 @@
 /* A running checksum, a path, an aligned block's beginning. */
 #define SMALL_THINGS ((uint64_t)16 << 10)
 
+/* Whether aligned transfers from aligned memory are better than others. */
+static bool is_direct(struct shard_output *output)
+{
+    return storage_file_wants_alignment(&output->file);
+}
+
 static size_t round_to_pages(size_t size)
 {
-    return (size + FILE_PAGE - 1) & ~(FILE_PAGE - 1);
+    return (size + MEMORY_PAGE - 1) & ~(MEMORY_PAGE - 1);
 }
 
 /* A small file has one buffer, a large one all; none takes more than it has bytes. */
 static void choose_buffers(struct shard_output *output, const struct shard_output_options *options)
 {
-    size_t capacity = options->buffer_bytes / SHARD_OUTPUT_BUFFERS & ~(FILE_PAGE - 1);
+    size_t capacity = options->buffer_bytes / SHARD_OUTPUT_BUFFERS & ~(MEMORY_PAGE - 1);
     capacity = capacity < BUFFER_MINIMUM ? BUFFER_MINIMUM : capacity;
     capacity = capacity > BUFFER_SIZE ? BUFFER_SIZE : capacity;
     output->capacity = capacity;
     output->buffer_count = SHARD_OUTPUT_BUFFERS;
-    if (options->content_length < capacity - FILE_PAGE)
+    if (options->content_length < capacity - MEMORY_PAGE)
         output->buffer_count = 1;
     if (output->buffer_count == 1 && options->content_length + FOOTER_ROOM < capacity)
         output->capacity = round_to_pages((size_t)options->content_length + FOOTER_ROOM);
-    output->piece = output->capacity - FILE_PAGE < PIECE ? output->capacity - FILE_PAGE : PIECE;
+    output->piece = output->capacity - MEMORY_PAGE < PIECE ? output->capacity - MEMORY_PAGE : PIECE;
 }
 
-dcp_status shard_output_queue(const struct shard_output *output, struct io_queue **queue)
+dcp_status shard_output_queue(const struct shard_output *output, struct storage_queue **queue)
 {
-    return io_queue_open(output->file.ops, output->io, &output->manners, output->length,
-                         output->sync, queue);
+    const dcp_storage_access access = {.size_of = sizeof access, .io = output->io};
+    return storage_queue_open(output->file.directory, &access, &output->manners, output->length,
+                              queue);
 }
 
-/* What io_queue_open() is told of the file's size. */
+/* For which a queue is opened. */
 static uint64_t queue_size(const struct shard_output_options *options)
 {
     return options->plain ? 0 : options->content_length;
@@ -69,7 +76,8 @@ uint64_t shard_output_memory(const struct shard_output_options *options)
     struct shard_output output = {0};
     choose_buffers(&output, options);
     uint64_t blocks = options->content_length / FOOTER_BLOCK_SIZE + 1;
-    uint64_t queue = io_queue_memory(options->io, queue_size(options));
+    uint64_t queue =
+        storage_queue_memory(&(dcp_storage_traits){0}, options->io, queue_size(options));
     uint64_t memory = memory_large_size(output.buffer_count * output.capacity) + output.piece +
                       blocks * sizeof *output.blocks + queue + SMALL_THINGS;
     if (options->threads > 1 && options->content_length >= THREADED_SIZE)
@@ -77,22 +85,26 @@ uint64_t shard_output_memory(const struct shard_output_options *options)
     return memory;
 }
 
-dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
-                               const char *path, const struct shard_output_options *options)
+dcp_status shard_output_create(struct shard_output *output,
+                               const struct storage_directory *directory, const char *name,
+                               const struct shard_output_options *options)
 {
+    const dcp_storage_access access = {
+        .size_of = sizeof access,
+        .io = options->io,
+        .priority = options->manners.priority,
+        .durable = options->sync,
+        .size = options->content_length,
+        .estimated = options->estimated,
+    };
     *output = (struct shard_output){
-        .file = {.descriptor = -1},
+        .io = options->io,
         .threads = options->threads > 0 ? options->threads : 1,
         .manners = options->manners,
         .sync = options->sync,
         .progress = options->progress,
     };
     uint64_t length = options->content_length;
-    /* Who does not wait for the disk wants the page cache. */
-    uint32_t io = options->io;
-    if (!options->sync && !(io & DCP_IO_DIRECT))
-        io |= DCP_IO_BUFFERED;
-    output->io = io;
     output->length = queue_size(options);
     choose_buffers(output, options);
     output->memory = memory_allocate_large(output->buffer_count * output->capacity);
@@ -104,20 +116,11 @@ dcp_status shard_output_create(struct shard_output *output, const struct file_op
         status =
             error_no_memory(output->buffer_count * output->capacity, "the buffers of a shard file");
     if (status == DCP_OK)
-        status = file_open(&output->file, ops, path, FILE_CREATE_NEW);
-    bool made = status == DCP_OK;
-    if (status == DCP_OK)
-        status = io_open_direct(&output->file, io, length, FILE_WRITE | FILE_NO_FOLLOW);
-    output->direct = output->file.direct >= 0;
+        status = storage_file_create(&output->file, directory, name, &access);
     if (status == DCP_OK)
         status = shard_output_queue(output, &output->queue);
-    if (status == DCP_OK && !options->estimated)
-        status = file_preallocate(&output->file, length);
-    if (status != DCP_OK) {
+    if (status != DCP_OK)
         shard_output_free(output);
-        if (made)
-            ops->unlink(ops->context, path);
-    }
     return status;
 }
 
@@ -166,13 +169,13 @@ static unsigned char *buffer_at(const struct shard_output *output, size_t index)
 static dcp_status turn(struct shard_output *output)
 {
     const unsigned char *from = buffer_at(output, output->current);
-    size_t whole = output->filled & ~(FILE_PAGE - 1);
+    size_t whole = output->filled & ~(MEMORY_PAGE - 1);
     size_t next = (output->current + 1) % output->buffer_count;
     if (whole == 0)
         return DCP_OK;
-    io_queue_write(output->queue, &output->buffered[output->current], &output->file, from, whole,
-                   output->start);
-    RETURN_IF_ERROR(io_queue_finish(output->queue, &output->buffered[next]));
+    storage_queue_write(output->queue, &output->buffered[output->current], &output->file, from,
+                        whole, output->start);
+    RETURN_IF_ERROR(storage_queue_finish(output->queue, &output->buffered[next]));
     memmove(buffer_at(output, next), from + whole, output->filled - whole);
     output->current = next;
     output->filled -= whole;
@@ -236,12 +239,12 @@ static dcp_status append_straight(struct shard_output *output, const unsigned ch
     RETURN_IF_ERROR(turn(output));
     while (size > 0) {
         size_t taken = size < STRAIGHT_MOST ? (size_t)size : STRAIGHT_MOST;
-        struct io_transfer *transfer = &output->straight[output->next_straight];
+        struct storage_transfer *transfer = &output->straight[output->next_straight];
         output->next_straight = (output->next_straight + 1) % SHARD_OUTPUT_STRAIGHT;
         for (size_t done = 0; done < taken; done += PIECE)
             checksum(output, bytes + done, taken - done < PIECE ? taken - done : PIECE, crc);
-        RETURN_IF_ERROR(io_queue_finish(output->queue, transfer));
-        io_queue_write(output->queue, transfer, &output->file, bytes, taken, output->start);
+        RETURN_IF_ERROR(storage_queue_finish(output->queue, transfer));
+        storage_queue_write(output->queue, transfer, &output->file, bytes, taken, output->start);
         output->start += taken;
         bytes += taken;
         size -= taken;
@@ -269,13 +272,12 @@ dcp_status shard_output_append(struct shard_output *output, const void *bytes, u
                                uint32_t *crc)
 {
     const unsigned char *next = bytes;
-    if (output->threads > 1 && size >= THREADED_SIZE && output->file.direct >= 0)
+    if (output->threads > 1 && size >= THREADED_SIZE && is_direct(output))
         RETURN_IF_ERROR(append_threaded(output, &next, &size, crc));
     /* What it takes to end the current page. */
     size_t gap = round_to_pages(output->filled) - output->filled;
-    bool direct = output->file.direct >= 0 && !io_queue_was_refused(output->queue);
-    if (!direct && size >= STRAIGHT_SIZE) {
-        uint64_t pages = (size - gap) & ~(uint64_t)(FILE_PAGE - 1);
+    if (!is_direct(output) && size >= STRAIGHT_SIZE) {
+        uint64_t pages = (size - gap) & ~(uint64_t)(MEMORY_PAGE - 1);
         RETURN_IF_ERROR(append_copied(output, next, gap, crc));
         RETURN_IF_ERROR(append_straight(output, next + gap, pages, crc));
         next += gap + pages;
@@ -306,24 +308,26 @@ void shard_output_end(struct shard_output *output)
 /* Sends off what is left, directly but for the end of a page, and waits for everything. */
 static dcp_status drain(struct shard_output *output)
 {
-    if (output->file.direct >= 0)
+    if (is_direct(output))
         RETURN_IF_ERROR(turn(output));
     const unsigned char *from = buffer_at(output, output->current);
-    struct io_transfer *last = &output->buffered[output->current];
+    struct storage_transfer *last = &output->buffered[output->current];
     if (output->filled > 0)
-        io_queue_write(output->queue, last, &output->file, from, output->filled, output->start);
+        storage_queue_write(output->queue, last, &output->file, from, output->filled,
+                            output->start);
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < SHARD_OUTPUT_BUFFERS && status == DCP_OK; i++)
-        status = io_queue_finish(output->queue, &output->buffered[i]);
+        status = storage_queue_finish(output->queue, &output->buffered[i]);
     for (size_t i = 0; i < SHARD_OUTPUT_STRAIGHT && status == DCP_OK; i++)
-        status = io_queue_finish(output->queue, &output->straight[i]);
+        status = storage_queue_finish(output->queue, &output->straight[i]);
     return status;
 }
 
-static dcp_status make_durable(struct shard_output *output)
+static dcp_status seal(struct shard_output *output)
 {
+    output->ways = storage_queue_ways(output->queue, &output->file);
     int64_t began_ns = clock_monotonic_ns();
-    dcp_status status = output->sync ? file_sync(&output->file) : DCP_OK;
+    dcp_status status = storage_file_seal(&output->file, shard_output_size(output));
     output->sync_ns = clock_monotonic_ns() - began_ns;
     return status;
 }
@@ -350,9 +354,7 @@ dcp_status shard_output_finish(struct shard_output *output, const void *footer, 
         append_uncovered(output, output->blocks, output->block_count * sizeof *output->blocks));
     RETURN_IF_ERROR(append_uncovered(output, footer, size));
     RETURN_IF_ERROR(drain(output));
-    output->direct = output->direct && !io_queue_was_refused(output->queue);
-    RETURN_IF_ERROR(make_durable(output));
-    return file_close(&output->file);
+    return seal(output);
 }
 
 uint64_t shard_output_size(const struct shard_output *output)
@@ -364,8 +366,8 @@ void shard_output_free(struct shard_output *output)
 {
     struct error_story story;
     error_save(&story);
-    io_queue_close(output->queue);
-    file_close(&output->file);
+    storage_queue_close(output->queue);
+    storage_file_abandon(&output->file);
     error_restore(&story);
     xxh3_stream_free(output->hash);
     memory_release(output->blocks);

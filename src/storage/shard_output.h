@@ -9,18 +9,18 @@
 
 #include "base/checksum.h"
 #include "base/progress.h"
-#include "storage/io_queue.h"
+#include "storage/storage_queue.h"
 
 /* Buffers of a file, and transfers from the caller's memory that are under way at a time. */
 #define SHARD_OUTPUT_BUFFERS  8
-#define SHARD_OUTPUT_STRAIGHT (IO_QUEUE_DEPTH - SHARD_OUTPUT_BUFFERS)
+#define SHARD_OUTPUT_STRAIGHT (STORAGE_QUEUE_DEPTH - SHARD_OUTPUT_BUFFERS)
 
 struct shard_output_options {
     uint64_t content_length; /* bytes that will be appended, no more */
     bool estimated;          /* it may be far less, so that no space is taken beforehand */
     size_t buffer_bytes;     /* that may be taken, if more than SHARD_OUTPUT_LEAST */
     uint32_t io;             /* flags of dcp_io */
-    struct io_manners manners;
+    struct storage_manners manners;
     uint32_t threads; /* for a record of 16 MiB or more, written directly; 0 is 1 */
     bool sync;
     bool plain;                /* small things take no queue, unless io demands one */
@@ -36,14 +36,14 @@ size_t shard_output_piece(const struct shard_output_options *options);
 uint64_t shard_output_memory(const struct shard_output_options *options);
 
 struct shard_output {
-    struct file file;
-    struct io_queue *queue;
+    struct storage_file file;
+    struct storage_queue *queue;
     uint32_t io;
     uint64_t length; /* of the content, at most */
-    struct io_manners manners;
+    struct storage_manners manners;
     uint32_t threads;
     bool sync;
-    bool direct;           /* goes around the page cache; stays when the file is closed */
+    uint32_t ways;         /* by which bytes went, known when the file is finished */
     unsigned char *memory; /* the buffers, one behind the other */
     size_t buffer_count;
     size_t capacity; /* of a buffer */
@@ -51,8 +51,8 @@ struct shard_output {
     size_t current;  /* the buffer that is being filled */
     size_t filled;
     uint64_t start; /* of the current buffer in the file, at a page */
-    struct io_transfer buffered[SHARD_OUTPUT_BUFFERS];
-    struct io_transfer straight[SHARD_OUTPUT_STRAIGHT];
+    struct storage_transfer buffered[SHARD_OUTPUT_BUFFERS];
+    struct storage_transfer straight[SHARD_OUTPUT_STRAIGHT];
     size_t next_straight;
     uint64_t position; /* bytes appended */
     uint64_t told;     /* of these */
@@ -64,8 +64,9 @@ struct shard_output {
 };
 
 /* Creates the file (DCP_ERR_EXISTS if there is one), with space for its content. */
-dcp_status shard_output_create(struct shard_output *output, const struct file_ops *ops,
-                               const char *path, const struct shard_output_options *options);
+dcp_status shard_output_create(struct shard_output *output,
+                               const struct storage_directory *directory, const char *name,
+                               const struct shard_output_options *options);
 /* Bytes of more than 64 KiB must stay until the end. crc may be NULL; else it is carried on over
  * the bytes. */
 dcp_status shard_output_append(struct shard_output *output, const void *bytes, uint64_t size,
@@ -86,7 +87,7 @@ dcp_status shard_output_finish(struct shard_output *output, const void *footer, 
 /* Bytes in the file so far, footer included. */
 uint64_t shard_output_size(const struct shard_output *output);
 /* A further queue for the file, for one more thread. */
-dcp_status shard_output_queue(const struct shard_output *output, struct io_queue **queue);
+dcp_status shard_output_queue(const struct shard_output *output, struct storage_queue **queue);
 /* Memory that appending blocks takes, at most; queue: that of a queue. */
 uint64_t shard_record_memory(uint64_t size, uint32_t threads, uint64_t queue);
 /* Appends whole blocks, at the beginning of a block and with empty buffers, on output->threads

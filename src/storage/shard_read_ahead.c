@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "storage/io_queue.h"
 #include "storage/shard_file.h"
 
 /* Stays in a core's cache from being read, if that is at once, until it has been visited. */
@@ -19,12 +18,12 @@
 /* What is asked about at a time. */
 #define GROUP ((uint64_t)8 << 20)
 /* Of a stream, up to where its data begins, and from where it ends. */
-#define STREAM_HEAD ((uint64_t)2 * FILE_PAGE)
+#define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
 #define STREAM_TAIL ((uint64_t)2048)
 
 /* What reading ahead takes; made when first needed, and reused by the reads that follow. */
 struct read_lane {
-    struct io_queue *queue;
+    struct storage_queue *queue;
     unsigned char *buffers; /* PIECE of each piece that is under way; NULL until needed */
     struct read_lane *next;
 };
@@ -49,13 +48,13 @@ struct reading {
     bool demanded;             /* to go by a queue, wherever it is */
     struct cached_group group; /* that was last asked about */
     enum piece_way ways[AHEAD];
-    struct io_transfer transfers[AHEAD];
+    struct storage_transfer transfers[AHEAD];
 };
 
 /* How far the range begins inside a page. */
 static size_t skew_of(const struct reading *reading)
 {
-    return (size_t)(reading->offset % FILE_PAGE);
+    return (size_t)(reading->offset % MEMORY_PAGE);
 }
 
 static size_t slot_of(const struct reading *reading, size_t position)
@@ -82,13 +81,14 @@ static dcp_status take_lane(struct reading *reading)
         lane = memory_allocate_zeroed(1, sizeof *lane);
         if (!lane)
             return error_no_memory(sizeof *lane, "reading ahead");
-        dcp_status status = io_queue_open(reader->ops, reader->io, &reader->manners, IO_LARGE_FILE,
-                                          false, &lane->queue);
+        const dcp_storage_access access = {.size_of = sizeof access, .io = reader->io};
+        dcp_status status = storage_queue_open(reading->file->file.directory, &access,
+                                               &reader->manners, STORAGE_LARGE_FILE, &lane->queue);
         if (status != DCP_OK) {
             memory_release(lane);
             return status;
         }
-        if (io_queue_has_ring(lane->queue))
+        if (storage_queue_ways(lane->queue, NULL) & DCP_IO_RING)
             atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
     }
     reading->lane = lane;
@@ -97,7 +97,7 @@ static dcp_status take_lane(struct reading *reading)
 
 static void lane_free(struct read_lane *lane)
 {
-    io_queue_close(lane->queue);
+    storage_queue_close(lane->queue);
     memory_release_aligned(lane->buffers);
     memory_release(lane);
 }
@@ -121,8 +121,8 @@ static void give_lane(struct reading *reading)
 
 uint64_t shard_read_ahead_memory(uint32_t io)
 {
-    return io_queue_memory(io, IO_LARGE_FILE) + memory_large_size(BUFFERS) + FILE_PAGE +
-           sizeof(struct read_lane);
+    return storage_queue_memory(&(dcp_storage_traits){0}, io, STORAGE_LARGE_FILE) +
+           memory_large_size(BUFFERS) + MEMORY_PAGE + sizeof(struct read_lane);
 }
 
 void shard_reader_free_lanes(struct shard_reader *reader)
@@ -135,18 +135,16 @@ void shard_reader_free_lanes(struct shard_reader *reader)
 }
 
 /* Whether the page cache has what is at a position, or nobody knows. */
-static bool is_cached(const struct shard_file *file, struct cached_group *group, uint64_t position)
+static bool is_cached(struct shard_file *file, struct cached_group *group, uint64_t position)
 {
-    const struct file_ops *ops = file->file.ops;
     uint64_t start = position / GROUP * GROUP;
-    if (!ops->cached || start >= file->size)
+    if (!storage_file_knows_cache(&file->file) || start >= shard_file_size(file))
         return true;
     if (start != group->start) {
-        uint64_t left = file->size - start;
+        uint64_t left = shard_file_size(file) - start;
         group->start = start;
-        if (ops->cached(ops->context, file->file.descriptor, start,
-                        (size_t)(left < GROUP ? left : GROUP), &group->cached) != 0)
-            group->cached = true;
+        group->cached =
+            storage_file_is_cached(&file->file, start, (size_t)(left < GROUP ? left : GROUP));
     }
     return group->cached;
 }
@@ -154,9 +152,8 @@ static bool is_cached(const struct shard_file *file, struct cached_group *group,
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size)
 {
-    const struct file_ops *ops = file->file.ops;
-    if (ops->will_need && !is_cached(file, group, offset))
-        ops->will_need(ops->context, file->file.descriptor, offset, size);
+    if (!is_cached(file, group, offset))
+        storage_file_expect(&file->file, offset, size);
 }
 
 /* The blocks that a range lies in, as far as there are blocks. */
@@ -183,23 +180,24 @@ void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t
 /* Direct transfers cannot reach into the page that the file ends in the middle of. */
 static enum piece_way choose_way(struct reading *reading, size_t at)
 {
-    const struct shard_file *file = reading->file;
+    struct shard_file *file = reading->file;
     uint64_t position = reading->offset + at;
     if (file->reader->how.plain)
         return PIECE_AT_ITS_TURN;
     if (!reading->demanded &&
         (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
         return PIECE_AT_ITS_TURN;
-    if (file->file.direct < 0 || (reading->lane && io_queue_was_refused(reading->lane->queue)))
+    if (!storage_file_wants_alignment(&file->file))
         return PIECE_QUEUED;
     uint64_t end = position + piece_at(reading, at);
-    return end <= (file->size & ~(uint64_t)(FILE_PAGE - 1)) ? PIECE_DIRECT : PIECE_QUEUED;
+    return end <= (shard_file_size(file) & ~(uint64_t)(MEMORY_PAGE - 1)) ? PIECE_DIRECT
+                                                                         : PIECE_QUEUED;
 }
 
 static dcp_status start_direct(struct reading *reading, size_t at)
 {
     struct read_lane *lane = reading->lane;
-    uint64_t page = FILE_PAGE - 1, position = reading->offset + at;
+    uint64_t page = MEMORY_PAGE - 1, position = reading->offset + at;
     uint64_t start = position & ~page;
     uint64_t end = (position + piece_at(reading, at) + page) & ~page;
     if (!lane->buffers)
@@ -207,8 +205,8 @@ static dcp_status start_direct(struct reading *reading, size_t at)
     if (!lane->buffers)
         return error_no_memory(BUFFERS, "buffers for reading ahead");
     size_t slot = slot_of(reading, at);
-    io_queue_read(lane->queue, &reading->transfers[slot], &reading->file->file,
-                  lane->buffers + slot * PIECE, (size_t)(end - start), start);
+    storage_queue_read(lane->queue, &reading->transfers[slot], &reading->file->file,
+                       lane->buffers + slot * PIECE, (size_t)(end - start), start);
     return DCP_OK;
 }
 
@@ -223,8 +221,8 @@ static dcp_status start_piece(struct reading *reading, size_t at)
         RETURN_IF_ERROR(take_lane(reading));
     if (way == PIECE_DIRECT)
         return start_direct(reading, at);
-    io_queue_read(reading->lane->queue, &reading->transfers[slot], &reading->file->file,
-                  reading->bytes + at, piece_at(reading, at), reading->offset + at);
+    storage_queue_read(reading->lane->queue, &reading->transfers[slot], &reading->file->file,
+                       reading->bytes + at, piece_at(reading, at), reading->offset + at);
     return DCP_OK;
 }
 
@@ -248,13 +246,14 @@ static dcp_status start_pieces(struct reading *reading)
 /* More than the piece, where that is better. */
 static dcp_status read_at_its_turn(struct reading *reading, size_t at)
 {
-    struct file *file = &reading->file->file;
+    struct storage_file *file = &reading->file->file;
+    size_t request = file->directory->traits.request_size;
     size_t size = piece_at(reading, at), left = reading->size - at;
     if (at + size <= reading->fetched)
         return DCP_OK;
-    if (size < file->ops->read_size)
-        size = left < file->ops->read_size ? left : file->ops->read_size;
-    RETURN_IF_ERROR(file_read(file, reading->bytes + at, size, reading->offset + at));
+    if (size < request)
+        size = left < request ? left : request;
+    RETURN_IF_ERROR(storage_file_read(file, reading->bytes + at, size, reading->offset + at));
     reading->fetched = at + size;
     return DCP_OK;
 }
@@ -265,9 +264,9 @@ static dcp_status finish_piece(struct reading *reading, size_t at)
     uint64_t position = reading->offset + at;
     if (!reading->lane || reading->ways[slot] == PIECE_AT_ITS_TURN)
         return read_at_its_turn(reading, at);
-    RETURN_IF_ERROR(io_queue_finish(reading->lane->queue, &reading->transfers[slot]));
+    RETURN_IF_ERROR(storage_queue_finish(reading->lane->queue, &reading->transfers[slot]));
     if (reading->ways[slot] == PIECE_DIRECT)
-        memcpy(reading->bytes + at, reading->lane->buffers + slot * PIECE + position % FILE_PAGE,
+        memcpy(reading->bytes + at, reading->lane->buffers + slot * PIECE + position % MEMORY_PAGE,
                piece_at(reading, at));
     return DCP_OK;
 }
@@ -293,7 +292,7 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
         if (status == DCP_OK)
             reading.visited += piece;
     }
-    if (reading.lane && file->file.direct >= 0)
+    if (reading.lane && storage_queue_ways(reading.lane->queue, &file->file) & DCP_IO_DIRECT)
         atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&reader->bytes_read, reading.started, memory_order_relaxed);
     give_lane(&reading);

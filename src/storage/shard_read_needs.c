@@ -75,7 +75,8 @@ static dcp_status look_at_compressed(struct shard_reader *reader, struct shard_f
     uint64_t source = decompressed_source_memory(DECOMPRESSED_INPUT), opening;
     *memory = 0;
     /* What reaches beyond its file is told of when it is read. */
-    if (piece->offset > file->size || piece->length > file->size - piece->offset)
+    if (piece->offset > shard_file_size(file) ||
+        piece->length > shard_file_size(file) - piece->offset)
         return DCP_OK;
     checked_source_open(&checked, file, piece->offset, piece->length, &packed);
     dcp_status status = item_decompressor_memory(&packed, !ours, memory);

@@ -4,9 +4,9 @@
 #define STORAGE_SHARD_READER_H
 
 #include "base/buffer.h"
-#include "base/file.h"
 #include "base/progress.h"
 #include "dcp/load.h"
+#include "dcp/storage.h"
 #include "device/device_lane.h"
 #include "state/metadata.h"
 #include "state/node.h"
@@ -42,20 +42,20 @@ struct shard_reader;
  * it is and outlive it, but for objects of .pt files, which need both. On failure metadata is empty
  * and *reader NULL. Errors: DCP_ERR_NOT_FOUND says what was looked for, and whether a save was
  * interrupted there. */
-dcp_status storage_read_metadata(const struct file_ops *ops, struct storage_location location,
+dcp_status storage_read_metadata(const dcp_storage *storage, struct storage_location location,
                                  enum storage_form *form, struct metadata *metadata,
                                  struct shard_reader **reader);
 /* The bytes of .metadata, of all members of a union, to be passed on to other ranks; appended to
  * raw. DCP_ERR_NOT_FOUND for the other forms, which every rank reads by itself. */
-dcp_status storage_read_raw(const struct file_ops *ops, struct storage_location location,
+dcp_status storage_read_raw(const dcp_storage *storage, struct storage_location location,
                             struct buffer *raw);
 /* What that gives for the bytes of a .metadata that came from elsewhere. */
 void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw);
 /* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
-dcp_status storage_decode_raw(const struct file_ops *ops, const char *path, const void *raw,
+dcp_status storage_decode_raw(const dcp_storage *storage, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
 /* A reader for metadata that is known already, of a .metadata or of a union of such. */
-dcp_status storage_read_known(const struct file_ops *ops, const char *path,
+dcp_status storage_read_known(const dcp_storage *storage, const char *path,
                               const struct metadata *metadata, struct shard_reader **reader);
 /* Reads what several members of a union hold and compares it: DCP_ERR_DUPLICATE names the members
  * that differ. Tensors whose records have checksums are compared by these. */
@@ -68,6 +68,9 @@ dcp_status storage_check_replica(struct shard_reader *reader,
  * threads have; and who is told of the stored bytes of tensors as they are read. */
 void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,
                          struct progress *progress);
+
+/* Whether reading goes over a network, as far as one can tell. NULL: no reader. */
+bool shard_reader_is_far(struct shard_reader *reader);
 
 /* What reading may take of memory. */
 struct shard_read_how {

@@ -28,9 +28,9 @@ struct record {
 
 /* What one thread works with. */
 struct record_writer {
-    struct io_queue *queue;
+    struct storage_queue *queue;
     unsigned char *buffers; /* CHUNK of each transfer */
-    struct io_transfer transfers[AHEAD];
+    struct storage_transfer transfers[AHEAD];
 };
 
 static size_t chunk_size(const struct record *record, size_t start)
@@ -60,10 +60,10 @@ static dcp_status write_chunk(struct record *record, struct record_writer *write
     struct shard_output *output = record->output;
     unsigned char *buffer = writer->buffers + slot * CHUNK;
     size_t start = index * CHUNK, size = chunk_size(record, start);
-    RETURN_IF_ERROR(io_queue_finish(writer->queue, &writer->transfers[slot]));
+    RETURN_IF_ERROR(storage_queue_finish(writer->queue, &writer->transfers[slot]));
     copy_chunk(record, index, buffer);
-    io_queue_write(writer->queue, &writer->transfers[slot], &output->file, buffer, size,
-                   output->start + start);
+    storage_queue_write(writer->queue, &writer->transfers[slot], &output->file, buffer, size,
+                        output->start + start);
     return progress_add(output->progress, size);
 }
 
@@ -90,8 +90,8 @@ static dcp_status write_chunks(void *context, size_t index)
         slot = (slot + 1) % AHEAD;
     }
     for (size_t i = 0; i < AHEAD && status == DCP_OK; i++)
-        status = io_queue_finish(writer.queue, &writer.transfers[i]);
-    io_queue_close(writer.queue);
+        status = storage_queue_finish(writer.queue, &writer.transfers[i]);
+    storage_queue_close(writer.queue);
     memory_release_aligned(writer.buffers);
     return status;
 }

@@ -209,8 +209,8 @@ static void note_file(struct shard_files *files, const struct shard_output *outp
     figures->files++;
     figures->bytes_written += shard_output_size(output);
     figures->syncing_seconds += (double)output->sync_ns * 1e-9;
-    figures->direct = figures->direct || output->direct;
-    figures->ring = figures->ring || io_queue_has_ring(output->queue);
+    figures->direct = figures->direct || output->ways & DCP_IO_DIRECT;
+    figures->ring = figures->ring || output->ways & DCP_IO_RING;
     pthread_mutex_unlock(&files->mutex);
 }
 
@@ -248,9 +248,6 @@ static dcp_status make_file(struct shard_files *files, size_t index)
 
     shard_name(name, files->rank, (uint32_t)index, session->generation);
     find_orders(files, index, &file);
-    char *path = file_path_join(session->path, name);
-    if (!path)
-        return error_no_memory(strlen(session->path) + sizeof name, "a path");
     struct shard_output_options options = {
         .content_length = content_length(&file),
         .estimated = file.results != NULL,
@@ -262,14 +259,12 @@ static dcp_status make_file(struct shard_files *files, size_t index)
         .progress = file.results ? NULL : files->options->progress,
         .sync = session->sync,
     };
-    dcp_status status = shard_output_create(&output, session->ops, path, &options);
-    memory_release(path);
-    RETURN_IF_ERROR(status);
-    files->made[index] = true;
-    status =
+    RETURN_IF_ERROR(shard_output_create(&output, &session->directory, name, &options));
+    dcp_status status =
         file.results ? write_compressed(&output, files, &file) : write_plain(&output, files, &file);
     if (status == DCP_OK)
         status = write_footer(&output, files, &file);
+    files->made[index] = status == DCP_OK;
     note_file(files, &output);
     shard_output_free(&output);
     return status;
@@ -294,10 +289,7 @@ static void remove_made(const struct shard_files *files)
         if (!files->made[file])
             continue;
         shard_name(name, files->rank, file, files->session->generation);
-        char *path = file_path_join(files->session->path, name);
-        if (path)
-            file_unlink(files->session->ops, path, true);
-        memory_release(path);
+        storage_directory_remove(&files->session->directory, name);
     }
     error_restore(&story);
 }
@@ -330,7 +322,7 @@ static dcp_status sync_directory(const struct save_session *session,
                                  struct shard_write_figures *figures)
 {
     int64_t began_ns = clock_monotonic_ns();
-    dcp_status status = file_sync_directory(session->ops, session->path);
+    dcp_status status = storage_directory_sync(&session->directory);
     figures->syncing_seconds += (double)(clock_monotonic_ns() - began_ns) * 1e-9;
     return status;
 }

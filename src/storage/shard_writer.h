@@ -7,7 +7,6 @@
 #ifndef STORAGE_SHARD_WRITER_H
 #define STORAGE_SHARD_WRITER_H
 
-#include "base/file.h"
 #include "base/progress.h"
 #include "dcp/checkpoint.h"
 #include "dcp/save.h"
@@ -15,11 +14,11 @@
 #include "state/metadata.h"
 #include "state/node.h"
 #include "state/write_plan.h"
-#include "storage/io_queue.h"
+#include "storage/storage_queue.h"
 
 /* A save into one directory; the same on every rank but for the coordinator's duties. */
 struct save_session {
-    const struct file_ops *ops;
+    struct storage_directory directory; /* open from the session's beginning until it is freed */
     char *path;
     char save_id[40];
     uint32_t generation;
@@ -31,15 +30,18 @@ struct save_session {
 /* Coordinator, before planning: refuses or accepts an existing checkpoint, makes the directory,
  * picks the generation (one more than any file there has) and a random save id. What a save left
  * that was interrupted is no checkpoint. On failure nothing is left and session->path is NULL. */
-dcp_status save_session_begin(struct save_session *session, const struct file_ops *ops,
+dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
                               const char *path, dcp_overwrite overwrite, bool sync);
+/* Every other rank: the session that the coordinator has begun. */
+dcp_status save_session_join(struct save_session *session, const dcp_storage *storage,
+                             const char *path);
 
 /* The coordinator, then: files may be written by others, without footers. */
 void save_session_promise_nothing(struct save_session *session);
 
 /* As save_session_begin(), but nothing is made, an existing checkpoint is accepted, and the save id
  * is none. */
-dcp_status save_session_imagine(struct save_session *session, const struct file_ops *ops,
+dcp_status save_session_imagine(struct save_session *session, const dcp_storage *storage,
                                 const char *path, bool sync);
 
 /* Coordinator, before anything is written: DCP_ERR_NO_SPACE if the disk has no room for so many
@@ -87,7 +89,7 @@ struct shard_write_figures {
 struct shard_write_options {
     uint32_t thread_count; /* files that are written side by side, each by a thread */
     uint32_t io;           /* flags of dcp_io */
-    struct io_manners manners;
+    struct storage_manners manners;
     bool zstd;                 /* compress every stream by itself */
     int32_t zstd_level;        /* which format/item_compress.h has checked */
     uint32_t zstd_threads;     /* of all files together, at least 1 */
@@ -129,11 +131,8 @@ void shard_files_discard(const struct save_session *session, int rank, uint32_t 
 /* A commit on its way; begins as zeros. */
 struct save_commit {
     const struct save_session *session; /* NULL: nothing is prepared */
-    char *metadata;
-    char *metadata_temporary;
-    char *json;
-    char *json_temporary;
-    bool has_json;
+    struct storage_publication metadata;
+    struct storage_publication json; /* nothing if there is none */
 };
 
 /* Coordinator, as soon as it is known what .metadata and metadata.json (json may be NULL) will say:

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <limits.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "storage/file_source.h"
 #include "storage/storage_open.h"
 
 static dcp_status no_memory_for(const char *path)
@@ -31,11 +33,13 @@ static dcp_status place_file(struct storage_place *place, const char *path)
     size_t length = strlen(name.name), suffix = strlen(".safetensors");
     bool safetensors = length > suffix && strcmp(name.name + length - suffix, ".safetensors") == 0;
     place->form = safetensors ? STORAGE_SAFETENSORS : STORAGE_PT;
-    place->directory = memory_copy_text(slash ? path : ".");
-    if (!place->directory)
+    memory_release(place->id);
+    place->id = memory_copy_text(slash ? path : ".");
+    if (!place->id)
         return no_memory_for(path);
     if (slash)
-        place->directory[slash == path ? 1 : slash - path] = '\0';
+        place->id[slash == path ? 1 : slash - path] = '\0';
+    RETURN_IF_ERROR(storage_directory_open(&place->directory, place->storage, place->id, 0, NULL));
     name.name = arena_copy_text(&place->arena, name.name, length);
     return name.name ? set_parts(place, &name, 1) : no_memory_for(path);
 }
@@ -61,36 +65,37 @@ static dcp_status place_stages(struct storage_place *place)
     size_t count = directory_count(listing, DIRECTORY_STAGE);
     if (count > STORAGE_MEMBERS_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: %zu pipeline stages, at most %d can be read",
-                             place->directory, count, STORAGE_MEMBERS_MAX);
+                             place->id, count, STORAGE_MEMBERS_MAX);
     for (size_t i = 0; i < count; i++)
         if ((size_t)stages[i].rank != i)
             return dcp_error_set(DCP_ERR_NOT_FOUND,
                                  "%s: there is %s, but no pp%zu: a pipeline stage is missing",
-                                 place->directory, stages[i].name, i);
+                                 place->id, stages[i].name, i);
     place->form = STORAGE_UNION;
     return set_parts(place, stages, count);
 }
 
+/* Whether a directory holds a .metadata. */
+static dcp_status find_metadata(const struct storage_directory *directory, bool *found)
+{
+    struct file_source source;
+    dcp_status status = file_source_open(&source, directory, METADATA_NAME);
+    *found = status == DCP_OK;
+    if (status == DCP_OK)
+        file_source_close(&source);
+    return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
+}
+
 /* is_member: what members cannot be is not looked for. */
-static dcp_status place_directory(const struct file_ops *ops, const char *path, bool is_member,
-                                  struct storage_place *place)
+static dcp_status place_directory(struct storage_place *place, bool is_member)
 {
     static const struct directory_name metadata = {.name = METADATA_NAME};
-    struct file_information information;
-    place->directory = memory_copy_text(path);
-    char *file = file_path_join(path, METADATA_NAME);
-    if (!place->directory || !file) {
-        memory_release(file);
-        return no_memory_for(path);
-    }
-    dcp_status status = file_look(ops, file, &information);
-    memory_release(file);
+    bool found;
+    RETURN_IF_ERROR(find_metadata(&place->directory, &found));
     place->form = STORAGE_DCP;
-    if (status == DCP_OK)
+    if (found)
         return set_parts(place, &metadata, 1);
-    if (status != DCP_ERR_NOT_FOUND)
-        return status;
-    RETURN_IF_ERROR(directory_read(ops, path, &place->listing));
+    RETURN_IF_ERROR(directory_read(&place->directory, &place->listing));
     enum directory_kind kind = DIRECTORY_RANK_LOCAL;
     place->form = STORAGE_RANK_LOCAL;
     if (directory_count(&place->listing, kind) == 0 && !is_member) {
@@ -100,26 +105,18 @@ static dcp_status place_directory(const struct file_ops *ops, const char *path, 
     if (directory_count(&place->listing, kind) == 0) {
         bool stages = !is_member && directory_count(&place->listing, DIRECTORY_SHARD) == 0 &&
                       directory_count(&place->listing, DIRECTORY_STAGE) > 0;
-        return stages ? place_stages(place) : place_nothing(place, path);
+        return stages ? place_stages(place) : place_nothing(place, place->id);
     }
     return set_parts(place, &place->listing.names[place->listing.first[kind]],
                      directory_count(&place->listing, kind));
 }
 
-static dcp_status place_path(const struct file_ops *ops, const char *path,
-                             struct storage_place *place)
+static dcp_status place_path(struct storage_place *place, const char *path)
 {
-    struct file_information information;
-    dcp_status status = file_look(ops, path, &information);
-    if (status == DCP_ERR_NOT_FOUND)
-        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no such file or directory", path);
-    if (status != DCP_OK)
-        return status;
-    if (information.kind == FILE_DIRECTORY)
-        return place_directory(ops, path, false, place);
-    if (information.kind == FILE_REGULAR)
+    dcp_status status = storage_directory_open(&place->directory, place->storage, path, 0, NULL);
+    if (status == DCP_ERR_KIND)
         return place_file(place, path);
-    return dcp_error_set(DCP_ERR_FORMAT, "%s is neither a directory nor a regular file", path);
+    return status == DCP_OK ? place_directory(place, false) : status;
 }
 
 /* The members that the caller names. */
@@ -130,8 +127,7 @@ static dcp_status place_chosen(struct storage_location location, struct storage_
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "a union of %zu directories, at most %d can be",
                              count, STORAGE_MEMBERS_MAX);
     const char **parts = arena_allocate_array(&place->arena, count, sizeof *parts);
-    place->directory = memory_copy_text(location.path);
-    if (!parts || !place->directory)
+    if (!parts)
         return no_memory_for(location.path);
     for (size_t i = 0; i < count; i++) {
         const char *name = location.members ? location.members[i] : NULL;
@@ -152,35 +148,42 @@ static dcp_status place_chosen(struct storage_location location, struct storage_
     return DCP_OK;
 }
 
-dcp_status storage_place_find(const struct file_ops *ops, struct storage_location location,
+static dcp_status place_begin(struct storage_place *place, const dcp_storage *storage, char *id)
+{
+    *place = (struct storage_place){.storage = storage, .id = id};
+    arena_init(&place->arena, 0);
+    return id ? DCP_OK : error_no_memory(PATH_MAX, "a path");
+}
+
+dcp_status storage_place_find(const dcp_storage *storage, struct storage_location location,
                               struct storage_place *place)
 {
-    *place = (struct storage_place){0};
-    arena_init(&place->arena, 0);
-    dcp_status status = location.member_count > 0 ? place_chosen(location, place)
-                                                  : place_path(ops, location.path, place);
+    dcp_status status = place_begin(place, storage, memory_copy_text(location.path));
+    if (status == DCP_OK)
+        status = location.member_count > 0 ? place_chosen(location, place)
+                                           : place_path(place, location.path);
     if (status != DCP_OK)
         storage_place_free(place);
     return status;
 }
 
-dcp_status storage_place_member(const struct file_ops *ops, const char *directory, const char *name,
+char *storage_member_id(const char *id, const char *name)
+{
+    return *name == '/' || strstr(name, "://") ? memory_copy_text(name)
+                                               : storage_path_join(id, name);
+}
+
+dcp_status storage_place_member(const dcp_storage *storage, const char *id, const char *name,
                                 bool chosen, struct storage_place *place)
 {
-    struct file_information information;
-    *place = (struct storage_place){0};
-    arena_init(&place->arena, 0);
-    char *path = *name == '/' ? memory_copy_text(name) : file_path_join(directory, name);
-    if (!path)
-        return no_memory_for(name);
-    dcp_status status = file_look(ops, path, &information);
-    if (status == DCP_ERR_NOT_FOUND || (status == DCP_OK && information.kind != FILE_DIRECTORY))
-        status = dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no such directory", path);
-    if (status == DCP_OK && !chosen)
-        status = directory_check(ops, path);
+    dcp_status status = place_begin(place, storage, storage_member_id(id, name));
     if (status == DCP_OK)
-        status = place_directory(ops, path, true, place);
-    memory_release(path);
+        status = storage_directory_open(&place->directory, storage, place->id,
+                                        chosen ? 0 : DCP_OPEN_NO_LINK, NULL);
+    if (status == DCP_ERR_NOT_FOUND || status == DCP_ERR_KIND)
+        status = dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no such directory", place->id);
+    if (status == DCP_OK)
+        status = place_directory(place, true);
     if (status != DCP_OK)
         storage_place_free(place);
     return status;
@@ -188,7 +191,8 @@ dcp_status storage_place_member(const struct file_ops *ops, const char *director
 
 void storage_place_free(struct storage_place *place)
 {
-    memory_release(place->directory);
+    storage_directory_close(&place->directory);
+    memory_release(place->id);
     directory_free(&place->listing);
     arena_free(&place->arena);
     *place = (struct storage_place){0};

@@ -98,7 +98,8 @@ static size_t choose_input(const struct shard_reader *reader)
         return least;
     if ((reader->io & ~(uint32_t)DCP_IO_BUFFERED) != 0)
         least = STORED_ITEM_DIRECT_INPUT;
-    return reader->ops->read_size > least ? reader->ops->read_size : least;
+    size_t request = reader->directory.traits.request_size;
+    return request > least ? request : least;
 }
 
 /* Has the stream decompressed as it is read. */
@@ -161,7 +162,7 @@ static dcp_status open_source(struct stored_item *item, struct shard_reader *rea
         status = shard_footer_check_piece(item->file, entry, piece);
     if (status == DCP_OK)
         checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
-                            is_stream ? piece->length : item->file->size, &item->source);
+                            is_stream ? piece->length : shard_file_size(item->file), &item->source);
     return status;
 }
 

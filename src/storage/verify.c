@@ -128,12 +128,12 @@ static dcp_status verify_contents(struct verification *verification)
 }
 
 /* Without metadata, files that describe themselves can still be checked by themselves. */
-static dcp_status verify_loose_files(struct verification *verification, const struct file_ops *ops,
-                                     const char *path)
+static dcp_status verify_loose_files(struct verification *verification,
+                                     const struct storage_directory *of)
 {
     struct directory directory;
     struct metadata names;
-    RETURN_IF_ERROR(directory_read(ops, path, &directory));
+    RETURN_IF_ERROR(directory_read(of, &directory));
     size_t count = directory_count(&directory, DIRECTORY_SHARD);
     metadata_init(&names);
     names.files = arena_allocate_array(&names.arena, count, sizeof *names.files);
@@ -145,7 +145,7 @@ static dcp_status verify_loose_files(struct verification *verification, const st
         names.files[names.file_count++] =
             directory.names[directory.first[DIRECTORY_SHARD] + i].name;
     if (status == DCP_OK)
-        status = shard_reader_new(ops, path, STORAGE_DCP, &verification->reader);
+        status = shard_reader_new(of->table, of->id, STORAGE_DCP, &verification->reader);
     if (status == DCP_OK)
         status = shard_reader_bind(verification->reader, &names);
     bool usable;
@@ -160,56 +160,59 @@ static dcp_status verify_loose_files(struct verification *verification, const st
 
 /* Metadata could not be read: finds out which of its parts are at fault, each by itself. If none
  * is, it is what they are together. */
-static dcp_status verify_parts(struct verification *verification, const struct file_ops *ops,
-                               const struct storage_place *place, const struct error_story *story)
+static dcp_status verify_parts(struct verification *verification, const struct storage_place *place,
+                               const struct error_story *story)
 {
     uint64_t before = verification->faults;
     for (size_t i = 0; i < place->part_count && place->form != STORAGE_PT; i++) {
         struct metadata part;
         metadata_init(&part);
-        dcp_status status = storage_decode_part(ops, place, place->parts[i], &part);
+        dcp_status status = storage_decode_part(place, place->parts[i], &part);
         metadata_free(&part);
         RETURN_IF_ERROR(verification_judge(verification, status, place->parts[i], 0, ""));
     }
     if (verification->faults == before)
         verification_fault(verification, place->part_count == 1 ? place->parts[0] : "", 0, "", "%s",
                            story->text);
-    return place->form == STORAGE_DCP ? verify_loose_files(verification, ops, place->directory)
+    return place->form == STORAGE_DCP ? verify_loose_files(verification, &place->directory)
                                       : DCP_OK;
 }
 
 /* No metadata at all. If a save was interrupted there, that is the fault; else there is nothing to
  * check. */
-static dcp_status verify_nothing(struct verification *verification, const struct file_ops *ops,
+static dcp_status verify_nothing(struct verification *verification, const dcp_storage *storage,
                                  const char *path)
 {
     struct error_story story;
+    struct storage_directory of;
     struct directory directory;
     error_save(&story);
-    bool shards = directory_read(ops, path, &directory) == DCP_OK;
-    if (shards) {
+    bool shards = storage_directory_open(&of, storage, path, 0, NULL) == DCP_OK;
+    if (shards && (shards = directory_read(&of, &directory) == DCP_OK)) {
         shards = directory_count(&directory, DIRECTORY_SHARD) > 0;
         directory_free(&directory);
     }
-    error_restore(&story);
-    if (!shards)
-        return story.status;
-    verification_fault(verification, METADATA_NAME, 0, "", "%s", story.text);
-    return verify_loose_files(verification, ops, path);
+    dcp_status status = error_restore(&story);
+    if (shards) {
+        verification_fault(verification, METADATA_NAME, 0, "", "%s", story.text);
+        status = verify_loose_files(verification, &of);
+    }
+    storage_directory_close(&of);
+    return status;
 }
 
-static dcp_status verify_place(struct verification *verification, const struct file_ops *ops,
-                               const struct storage_place *place, bool *readable)
+static dcp_status verify_place(struct verification *verification, const struct storage_place *place,
+                               bool *readable)
 {
     struct metadata metadata;
-    dcp_status status = storage_open_place(ops, place, true, &metadata, &verification->reader);
+    dcp_status status = storage_open_place(place, true, &metadata, &verification->reader);
     *readable = status == DCP_OK;
     if (status == DCP_ERR_NO_MEMORY)
         return status;
     if (status != DCP_OK) {
         struct error_story story;
         error_save(&story);
-        return verify_parts(verification, ops, place, &story);
+        return verify_parts(verification, place, &story);
     }
     verification->metadata = &metadata;
     status = verify_contents(verification);
@@ -221,15 +224,16 @@ static dcp_status verify_place(struct verification *verification, const struct f
 }
 
 /* A member by itself, but for how its chunks cover their tensors. */
-static dcp_status verify_member(struct verification *verification, const struct file_ops *ops,
+static dcp_status verify_member(struct verification *verification,
                                 const struct storage_place *whole, const char *name, bool *readable)
 {
     struct storage_place place;
     verification->member = name;
     *readable = false;
-    dcp_status status = storage_place_member(ops, whole->directory, name, whole->chosen, &place);
+    dcp_status status =
+        storage_place_member(whole->storage, whole->id, name, whole->chosen, &place);
     if (status == DCP_OK) {
-        status = verify_place(verification, ops, &place, readable);
+        status = verify_place(verification, &place, readable);
         storage_place_free(&place);
     } else {
         status = verification_judge(verification, status, "", 0, "");
@@ -239,12 +243,12 @@ static dcp_status verify_member(struct verification *verification, const struct 
 }
 
 /* What the members are together: conflicts, and what no member has. */
-static dcp_status verify_together(struct verification *verification, const struct file_ops *ops,
+static dcp_status verify_together(struct verification *verification,
                                   const struct storage_place *place)
 {
     struct metadata metadata;
     struct shard_reader *reader;
-    dcp_status status = storage_open_place(ops, place, false, &metadata, &reader);
+    dcp_status status = storage_open_place(place, false, &metadata, &reader);
     if (status != DCP_OK)
         return verification_judge(verification, status, "", 0, "");
     for (size_t i = 0; i < metadata.replica_count && status == DCP_OK; i++) {
@@ -258,16 +262,15 @@ static dcp_status verify_together(struct verification *verification, const struc
     return status;
 }
 
-static dcp_status verify_union(struct verification *verification, const struct file_ops *ops,
-                               const struct storage_place *place)
+static dcp_status verify_union(struct verification *verification, const struct storage_place *place)
 {
     bool all_readable = true;
     for (size_t i = 0; i < place->part_count; i++) {
         bool readable;
-        RETURN_IF_ERROR(verify_member(verification, ops, place, place->parts[i], &readable));
+        RETURN_IF_ERROR(verify_member(verification, place, place->parts[i], &readable));
         all_readable = all_readable && readable;
     }
-    return all_readable ? verify_together(verification, ops, place) : DCP_OK;
+    return all_readable ? verify_together(verification, place) : DCP_OK;
 }
 
 /* Says what was not checked for want of checksums. */
@@ -281,20 +284,20 @@ static void log_unchecked(const struct verification *verification, enum storage_
                  path, verification->unchecked);
 }
 
-dcp_status storage_verify(const struct file_ops *ops, struct storage_location location,
+dcp_status storage_verify(const dcp_storage *storage, struct storage_location location,
                           dcp_fault_function report, void *context, uint64_t *faults)
 {
     struct verification verification = {.report = report, .context = context};
     struct storage_place place;
     bool readable;
-    dcp_status status = storage_place_find(ops, location, &place);
+    dcp_status status = storage_place_find(storage, location, &place);
     if (status == DCP_OK) {
-        status = place.form == STORAGE_UNION ? verify_union(&verification, ops, &place)
-                                             : verify_place(&verification, ops, &place, &readable);
+        status = place.form == STORAGE_UNION ? verify_union(&verification, &place)
+                                             : verify_place(&verification, &place, &readable);
         log_unchecked(&verification, place.form, location.path);
         storage_place_free(&place);
     } else if (status == DCP_ERR_NOT_FOUND) {
-        status = verify_nothing(&verification, ops, location.path);
+        status = verify_nothing(&verification, storage, location.path);
     }
     *faults = verification.faults;
     return status;

@@ -148,15 +148,16 @@ static void verify_end(struct verification *verification, const struct shard_fil
     for (size_t i = 0; i < count; i++) {
         const struct metadata_piece *piece = placed[i].piece;
         compressed |= piece->zstd;
-        if (piece->offset > file->size || piece->length > file->size - piece->offset)
+        if (piece->offset > shard_file_size(file) ||
+            piece->length > shard_file_size(file) - piece->offset)
             return; /* the file is cut, which each piece will say that is not in it */
         if (piece->offset + piece->length > end)
             end = piece->offset + piece->length;
     }
-    if (end < file->size && !compressed)
+    if (end < shard_file_size(file) && !compressed)
         verification_fault(verification, file->name, end, "",
                            "%" PRIu64 " bytes behind the last piece are no footer",
-                           file->size - end);
+                           shard_file_size(file) - end);
 }
 
 dcp_status verify_account(struct verification *verification, uint32_t index,

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "format/metadata_codec.h"
+#include "storage/files/file.h"
 
 static void check(dcp_status status)
 {
@@ -34,7 +34,7 @@ static void list(const char *path)
     size_t chunks = 0, letters = 0;
     double start = now();
 
-    check(dcp_open(path, &checkpoint));
+    check(dcp_open(path, NULL, &checkpoint));
     for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
         dcp_entry entry;
         check(dcp_entry_at(checkpoint, i, &entry));

@@ -112,7 +112,7 @@ void check_planner_data(enum reuse_hooks hooks, int values, const char *path)
     int64_t found = -1;
     if (hooks != LOCAL_HOOKS && hooks != GLOBAL_HOOKS)
         return;
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     const dcp_state *data = dcp_checkpoint_planner_data(checkpoint);
     must(dcp_state_as_int(dcp_state_get(data, "values"), &found));
     assert_int_equal(found, values);

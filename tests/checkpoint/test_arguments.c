@@ -268,12 +268,12 @@ static void views(void **state)
     uint64_t faults;
     size_t index, object;
 
-    REFUSED(dcp_open(NULL, &checkpoint), DCP_ERR_ARGUMENT, "path");
-    REFUSED(dcp_open("", &checkpoint), DCP_ERR_ARGUMENT, "path");
-    REFUSED(dcp_open(path, NULL), DCP_ERR_ARGUMENT, "place");
-    REFUSED(dcp_verify(NULL, NULL, NULL, &faults), DCP_ERR_ARGUMENT, "path");
-    REFUSED(dcp_verify(path, NULL, NULL, NULL), DCP_ERR_ARGUMENT, "");
-    assert_int_equal(dcp_open(path, &checkpoint), DCP_OK);
+    REFUSED(dcp_open(NULL, NULL, &checkpoint), DCP_ERR_ARGUMENT, "path");
+    REFUSED(dcp_open("", NULL, &checkpoint), DCP_ERR_ARGUMENT, "path");
+    REFUSED(dcp_open(path, NULL, NULL), DCP_ERR_ARGUMENT, "place");
+    REFUSED(dcp_verify(NULL, NULL, NULL, NULL, &faults), DCP_ERR_ARGUMENT, "path");
+    REFUSED(dcp_verify(path, NULL, NULL, NULL, NULL), DCP_ERR_ARGUMENT, "");
+    assert_int_equal(dcp_open(path, NULL, &checkpoint), DCP_OK);
     REFUSED(dcp_entry_at(checkpoint, 2, &entry), DCP_ERR_ARGUMENT, "2");
     REFUSED(dcp_entry_at(checkpoint, SIZE_MAX, &entry), DCP_ERR_ARGUMENT, "entry");
     REFUSED(dcp_entry_at_sized(checkpoint, 0, NULL, sizeof entry), DCP_ERR_ARGUMENT, "NULL");

@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "checkpoint/async_model.h"
-#include "checkpoint/conductor.h"
 #include "checkpoint/ranks.h"
+#include "fault/over_files.h"
 
 static void a_save_can_be_cancelled(void **state)
 {
@@ -53,7 +53,7 @@ static dcp_status begin_failing(struct model *model, const char *path, int failu
     failing_ops = file_ops_system;
     failing_ops.open = failing_open;
     dcp_state *root = tree_of(model, 1);
-    dcp_status status = checkpoint_save_async(&failing_ops, root, path, options, future);
+    dcp_status status = save_async_over(&failing_ops, root, path, options, future);
     dcp_state_free(root);
     return status;
 }
@@ -104,7 +104,7 @@ static dcp_status hear_apart(struct rank *self)
     make_model(&model, self->rank, self->size, 1);
     if (status == DCP_OK) {
         dcp_state *root = tree_of(&model, 1);
-        status = checkpoint_save_async(&failing_ops, root, self->path, &options, &future);
+        status = save_async_over(&failing_ops, root, self->path, &options, &future);
         dcp_state_free(root);
     }
     if (status == DCP_OK && self->rank == 0)

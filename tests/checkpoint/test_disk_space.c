@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/conductor.h"
 #include "checkpoint/ranks.h"
+#include "fault/over_files.h"
 #include "fault/simulated_file_system.h"
 
 #define ELEMENTS 65536
@@ -35,7 +35,7 @@ static dcp_status save(struct rank *self)
     static float data[ELEMENTS];
     dcp_state *root = sample(self, data);
     dcp_save_options options = {.group = self->group, .overwrite = DCP_OVERWRITE_REPLACE};
-    dcp_status status = checkpoint_save(simulated_ops(self->context), root, "/c", &options);
+    dcp_status status = save_over(simulated_ops(self->context), root, "/c", &options);
     dcp_state_free(root);
     return status;
 }
@@ -106,10 +106,9 @@ static void test_the_unknown_is_not_refused(void **state)
     simulated_hide_free_space(fs);
     simulated_set_capacity(fs, BYTES / 2);
     dcp_state *root = sample(&alone, data);
-    must_fail(checkpoint_save(simulated_ops(fs), root, "/c", &options), DCP_ERR_NO_SPACE,
-              "__0_0.distcp");
+    must_fail(save_over(simulated_ops(fs), root, "/c", &options), DCP_ERR_NO_SPACE, "__0_0.distcp");
     simulated_set_capacity(fs, 0);
-    must(checkpoint_save(simulated_ops(fs), root, "/c", &options));
+    must(save_over(simulated_ops(fs), root, "/c", &options));
     dcp_state_free(root);
     simulated_free(fs);
 }

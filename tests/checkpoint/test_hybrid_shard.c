@@ -120,7 +120,7 @@ static void save_and_load(const char *path, struct job job, uint64_t tolerance)
     uint64_t faults = 1;
     ranks_must(ranks_of(&job), path, run_rank, &job);
     check_even(&job, false, tolerance);
-    must(dcp_verify(path, NULL, NULL, &faults));
+    must(dcp_verify(path, NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
     job.loads = true;
     job.reading = DCP_READING_COOPERATIVE;

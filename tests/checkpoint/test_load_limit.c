@@ -51,7 +51,7 @@ static void want_all(struct limit_state *made, const char *path)
     dcp_checkpoint *checkpoint;
     made->root = dcp_state_new();
     made->data = NULL;
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
         dcp_entry entry;
         must(dcp_entry_at(checkpoint, i, &entry));

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/conductor.h"
 #include "checkpoint/ranks.h"
+#include "fault/over_files.h"
 #include "format/metadata_codec.h"
 #include "group/collective.h"
 #include "storage/shard_reader.h"
@@ -152,7 +152,7 @@ static dcp_status load_body(struct rank *self)
         self->group->operations.all_to_all = count_all_to_all;
     }
     tree_init(&tree, trial, self->rank, self->size, false);
-    dcp_status status = checkpoint_load(&ops, tree.root, self->path, &options, NULL);
+    dcp_status status = load_over(&ops, tree.root, self->path, &options, NULL);
     if (status == DCP_OK)
         status = tree_check(&tree, trial, self->rank, self->size);
     trial->elements[self->rank] = tree.element;
@@ -172,7 +172,7 @@ static struct volume expected_volume(const char *path, const struct trial *trial
     struct shard_reader *reader;
     enum storage_form form;
     struct volume volume = {0};
-    must(storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader));
+    must(storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader));
     for (size_t i = 0; i < metadata.count; i++) {
         const struct metadata_entry *entry = &metadata.entries[i];
         int number = entry->name[0] == 's' ? atoi(entry->name + 1) : 0;

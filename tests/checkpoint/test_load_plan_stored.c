@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/conductor.h"
 #include "checkpoint/load_scene.h"
 #include "checkpoint/ranks.h"
 #include "dcp/load_planner.h"
 #include "fault/failing_allocator.h"
+#include "fault/over_files.h"
 #include "fault/simulated_file_system.h"
 
 enum { LENGTH = 6 };
@@ -49,7 +49,7 @@ static void save_stage(const struct file_ops *ops, const char *path, bool last, 
     add(root, last ? "last" : "first", own);
     if (!last)
         dcp_state_int(root, "step", value);
-    must(checkpoint_save(ops, root, path, &options));
+    must(save_over(ops, root, path, &options));
     dcp_state_free(root);
 }
 
@@ -73,7 +73,7 @@ static void save_plain(const struct file_ops *ops, const char *path, int32_t fir
     add(root, "first", firsts);
     add(root, "last", lasts);
     dcp_state_int(root, "step", first);
-    must(checkpoint_save(ops, root, path, &options));
+    must(save_over(ops, root, path, &options));
     dcp_state_free(root);
 }
 
@@ -91,7 +91,7 @@ static dcp_status load(const struct file_ops *ops, const char *path, dcp_load_pl
     dcp_figures figures = {.size_of = sizeof figures};
     dcp_load_options options = {.plan_cache = cache, .figures = &figures};
     reading_new(reading);
-    dcp_status status = checkpoint_load(ops, reading->root, path, &options, NULL);
+    dcp_status status = load_over(ops, reading->root, path, &options, NULL);
     *reused = figures.plan_reused;
     return status;
 }
@@ -205,7 +205,7 @@ static dcp_state *tree_of(const char *path, void **memory, size_t *size)
     dcp_checkpoint *checkpoint;
     dcp_state *root = dcp_state_new();
     dcp_entry entry;
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     *size = 0;
     for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
         must(dcp_entry_at(checkpoint, i, &entry));

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/conductor.h"
 #include "checkpoint/wanted_parts.h"
+#include "fault/over_files.h"
 #include "group/collective.h"
 
 struct trial {
@@ -73,7 +73,7 @@ static dcp_status load_body(struct rank *self)
     if (trial->paired)
         pair_up(self->group);
     wanted_parts_init(&parts, trial->rows, trial->want, self->rank, self->size, trial->wide, false);
-    dcp_status status = checkpoint_load(&ops, parts.root, self->path, &options, NULL);
+    dcp_status status = load_over(&ops, parts.root, self->path, &options, NULL);
     if (status == DCP_OK)
         status = wanted_parts_check(&parts);
     trial->wanted[self->rank] = wanted_parts_bytes(&parts);

@@ -16,9 +16,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "checkpoint/conductor.h"
 #include "checkpoint/wanted_parts.h"
 #include "fault/failing_allocator.h"
+#include "fault/over_files.h"
 #include "fault/simulated_file_system.h"
 #include "group/collective.h"
 
@@ -79,8 +79,7 @@ static dcp_status load_body(struct rank *self)
         group->operations.all_to_all = fail_all_to_all;
     }
     wanted_parts_init(&parts, trial->rows, WANT_ALL, self->rank, self->size, false, false);
-    dcp_status status =
-        checkpoint_load(trial->ops[self->rank], parts.root, self->path, &options, NULL);
+    dcp_status status = load_over(trial->ops[self->rank], parts.root, self->path, &options, NULL);
     if (status == DCP_OK)
         status = wanted_parts_check(&parts);
     wanted_parts_free(&parts);
@@ -113,8 +112,7 @@ static void every_read_of_a_rank_can_fail(void **state)
     struct simulated_file_system *fs = simulated_new();
     struct wanted_parts parts;
     wanted_parts_init(&parts, ROWS, WANT_ALL, 0, 1, false, true);
-    must(checkpoint_save(simulated_ops(fs), parts.root, "/c",
-                         &(dcp_save_options){.thread_count = 1}));
+    must(save_over(simulated_ops(fs), parts.root, "/c", &(dcp_save_options){.thread_count = 1}));
     wanted_parts_free(&parts);
     long failures = 0;
     for (int odd = 0; odd < RANKS; odd++)

@@ -13,10 +13,10 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "checkpoint/conductor.h"
 #include "checkpoint/ranks.h"
 #include "fault/io_ways.h"
+#include "fault/over_files.h"
+#include "storage/files/file.h"
 
 #define ELEMENTS (24 << 18)
 #define LOW      (2 << 13 | 7)
@@ -102,7 +102,7 @@ static dcp_status save(const char *path, const dcp_save_options *options)
     for (int i = 0; i < ELEMENTS; i++)
         values[i] = (float)i;
     dcp_state *root = sample(values);
-    dcp_status status = checkpoint_save(&watch.ops, root, path, options);
+    dcp_status status = save_over(&watch.ops, root, path, options);
     dcp_state_free(root);
     free(values);
     return status;
@@ -113,7 +113,7 @@ static dcp_status load(const char *path, const dcp_load_options *options)
     float *values = aligned_alloc(4096, ELEMENTS * sizeof *values);
     assert_non_null(values);
     dcp_state *root = sample(values);
-    dcp_status status = checkpoint_load(&watch.ops, root, path, options, NULL);
+    dcp_status status = load_over(&watch.ops, root, path, options, NULL);
     for (int i = 0; i < ELEMENTS && status == DCP_OK; i++)
         assert_true(values[i] == (float)i);
     dcp_state_free(root);

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/conductor.h"
 #include "checkpoint/ranks.h"
 #include "fault/failing_allocator.h"
+#include "fault/over_files.h"
 #include "fault/simulated_file_system.h"
 
 /* What the mapped chunk shows, row-major. */
@@ -116,7 +116,7 @@ static void test_references(void **state)
         char path[1024];
         size_t mapped = 0, refused = 0;
         snprintf(path, sizeof path, "%s/%s", FIXTURES, cases[i].path);
-        must(dcp_open(path, &checkpoint));
+        must(dcp_open(path, NULL, &checkpoint));
         for (size_t e = 0; e < dcp_entry_count(checkpoint); e++) {
             dcp_entry entry;
             must(dcp_entry_at(checkpoint, e, &entry));
@@ -149,7 +149,7 @@ static dcp_status save_matrix(const struct file_ops *ops, const char *path, bool
         options.compression = DCP_COMPRESSION_ZSTD;
     dcp_state_tensor(root, "matrix", &tensor);
     dcp_state_int(root, "step", 4);
-    dcp_status status = checkpoint_save(ops, root, path, &options);
+    dcp_status status = save_over(ops, root, path, &options);
     dcp_state_free(root);
     return status;
 }
@@ -173,7 +173,7 @@ static void test_outlives_everything(void **state)
     dcp_mapped_chunk mapped;
     size_t index;
     must(save_matrix(&file_ops_system, path, false));
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     must(dcp_entry_find(checkpoint, "matrix", &index));
     must(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_RECORDS, &mapping, &mapped));
     assert_int_equal(mapped.alignment, 4096);
@@ -193,7 +193,7 @@ static void test_refused(void **state)
     dcp_mapped_chunk mapped;
     size_t matrix, step;
     must(save_matrix(&file_ops_system, path, false));
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     must(dcp_entry_find(checkpoint, "matrix", &matrix));
     must(dcp_entry_find(checkpoint, "step", &step));
     must_fail(dcp_map_chunk(checkpoint, step, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_KIND,
@@ -213,7 +213,7 @@ static void test_refused(void **state)
     dcp_close(checkpoint);
 #if DCP_HAVE_ZSTD
     must(save_matrix(&file_ops_system, path, true));
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_NONE, &mapping, &mapped),
               DCP_ERR_UNSUPPORTED, "compressed");
     dcp_close(checkpoint);
@@ -232,7 +232,7 @@ static void test_damage(void **state)
     must(save_matrix(&file_ops_system, path, false));
     FILE *file = fopen(path_in(state, "c/__0_0.distcp"), "r+b");
     assert_non_null(file);
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     must(dcp_entry_find(checkpoint, "matrix", &index));
     must(dcp_entry_chunk(checkpoint, index, 0, &stored));
     assert_int_equal(fseek(file, (long)(stored.offset + stored.length / 2), SEEK_SET), 0);
@@ -245,7 +245,7 @@ static void test_damage(void **state)
     dcp_close(checkpoint);
     /* A file that was cut is known as such, not mapped beyond its end. */
     assert_int_equal(truncate(path_in(state, "c/__0_0.distcp"), (long)stored.offset + 100000), 0);
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     dcp_status status = dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped);
     must_fail(status, DCP_ERR_FORMAT, "matrix");
     dcp_close(checkpoint);
@@ -257,7 +257,7 @@ static dcp_status map_once(const struct file_ops *ops, const char *path)
     dcp_mapping *mapping = NULL;
     dcp_mapped_chunk mapped;
     size_t index = 0;
-    dcp_status status = checkpoint_open(ops, path, &checkpoint);
+    dcp_status status = open_over(ops, path, &checkpoint);
     if (status != DCP_OK)
         return status;
     status = dcp_entry_find(checkpoint, "matrix", &index);

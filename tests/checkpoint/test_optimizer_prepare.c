@@ -133,7 +133,7 @@ static dcp_status load_body(struct rank *self)
               *native = dcp_state_new();
     dcp_state *into = dcp_state_dict(dcp_state_dict(root, "run"), "optimizer");
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(self->path, &checkpoint);
+    dcp_status status = dcp_open(self->path, NULL, &checkpoint);
     if (status == DCP_OK)
         status = dcp_optimizer_prepare(checkpoint, "run.optimizer", model, &optimizer, into);
     if (status == DCP_OK)
@@ -173,7 +173,7 @@ static void a_part_of_the_parameters(void **state)
         dcp_state *into = dcp_state_dict(dcp_state_dict(root, "run"), "optimizer");
         dcp_checkpoint *checkpoint;
         dcp_tensor found;
-        must(dcp_open(path_in(state, name), &checkpoint));
+        must(dcp_open(path_in(state, name), NULL, &checkpoint));
         must(dcp_optimizer_prepare(checkpoint, "run.optimizer", model, &options, into));
         must(dcp_load(root, path_in(state, name), &(dcp_load_options){0}, NULL));
         must(dcp_optimizer_convert(into, &options, DCP_OPTIMIZER_BY_POSITION, native));
@@ -199,7 +199,7 @@ static void what_pytorch_saved(void **state)
     dcp_parameter found[16];
     dcp_optimizer_options options = {.parameters = found};
     dcp_state *model = dcp_state_new(), *root = dcp_state_new(), *native = dcp_state_new();
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
         must(dcp_entry_at(checkpoint, i, &entry));
         if (strncmp(entry.name, "app.model.", 10) != 0 || strstr(entry.name, "running_") ||
@@ -240,7 +240,7 @@ static void what_is_missing(void **state)
     dcp_state *model = make_model(0, 1), *into = dcp_state_new();
     dcp_tensor chunk = shape_of(1, 0, 1);
     ranks_must(1, path_in(state, "c"), save_body, &form);
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     must_refuse(checkpoint, "run", model, &optimizer, DCP_ERR_MISSING_KEY, "nothing of this");
     must_refuse(checkpoint, "run.optimizer", model, &options, DCP_ERR_MISSING_KEY,
                 "the model has no tensor \"layer.new\"");
@@ -264,7 +264,7 @@ static void every_failed_allocation(void **state)
     dcp_checkpoint *checkpoint;
     dcp_status status = DCP_ERR_NO_MEMORY;
     ranks_must(1, path_in(state, "c"), save_body, &form);
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     dcp_state *model = make_model(0, 1);
     for (long n = 1; status != DCP_OK; n++) {
         dcp_state *into = dcp_state_new();

@@ -125,7 +125,7 @@ static dcp_state *build(const struct scene *scene, int rank, float *memory)
 static void check_whole(const char *path)
 {
     uint64_t faults;
-    must(dcp_verify(path, NULL, NULL, &faults));
+    must(dcp_verify(path, NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
 }
 

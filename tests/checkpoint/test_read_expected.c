@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/conductor.h"
+#include "fault/over_files.h"
 #include "storage/scratch.h"
 
 enum { TENSORS = 4, ELEMENTS = (2 << 20) + 77, RANGES = 64 };
@@ -91,7 +91,7 @@ static void small_reads_are_announced(void **state)
     watch.ops.cached = hold_nothing;
     watch.ops.will_need = note_range;
     watch.ops.pread = watched_pread;
-    assert_int_equal(checkpoint_load(&watch.ops, to, *state, &options, NULL), DCP_OK);
+    assert_int_equal(load_over(&watch.ops, to, *state, &options, NULL), DCP_OK);
     assert_memory_equal(saved, loaded, TENSORS * DATA_BYTES);
     /* The checksums of the first tensor's blocks, before anything else is under way. */
     assert_true(watch.surprising <= 1);

@@ -236,7 +236,7 @@ static void test_refuses_then_replaces(void **state)
     dcp_state_free(root);
 
     uint64_t faults = 1;
-    must(dcp_verify(path_in(state, "c"), NULL, NULL, &faults));
+    must(dcp_verify(path_in(state, "c"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
     assert_int_not_equal(access(path_in(state, "c/__0_0.distcp"), F_OK), 0);
     root = dcp_state_new();

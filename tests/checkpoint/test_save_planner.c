@@ -79,7 +79,7 @@ static void saves_a_rewritten_state(void **state)
     dcp_entry entry;
     size_t index;
     ranks_must(3, path_in(state, "a"), rename_body, NULL);
-    must(dcp_open(path_in(state, "a"), &checkpoint));
+    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
     assert_int_equal(dcp_entry_count(checkpoint), 3);
     check_tensor(checkpoint, "foo_model.w", DCP_F32);
     must(dcp_entry_find(checkpoint, "foo_train.step", &index));
@@ -112,7 +112,7 @@ static void saves_items_under_other_names(void **state)
     size_t index;
     dcp_entry entry;
     ranks_must(2, path_in(state, "a"), body, &trial);
-    must(dcp_open(path_in(state, "a"), &checkpoint));
+    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
     check_tensor(checkpoint, "bar/model.w", DCP_F32);
     must(dcp_entry_find(checkpoint, "bar/train.step", &index));
     must(dcp_entry_at(checkpoint, index, &entry));
@@ -142,7 +142,7 @@ static void check_half(const char *path)
     uint16_t read[ROWS][COLUMNS];
     float wide[ROWS][COLUMNS];
     dcp_checkpoint *checkpoint;
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     check_tensor(checkpoint, "model.w", DCP_F16);
     dcp_tensor half = {.dtype = DCP_F16, .ndim = 2, .data = read, .global_shape = {ROWS, COLUMNS}};
     size_t index;
@@ -220,7 +220,7 @@ static void writes_what_the_planner_resolves(void **state)
     dcp_checkpoint *checkpoint;
     ranks_must(2, path_in(state, "a"), body, &trial);
     assert_int_equal(atomic_load(&held), 0);
-    must(dcp_open(path_in(state, "a"), &checkpoint));
+    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
     dcp_tensor tensor = {
         .dtype = DCP_F32, .ndim = 2, .data = read, .global_shape = {ROWS, COLUMNS}};
     size_t index;
@@ -274,7 +274,7 @@ static void looks_up_and_transforms(void **state)
                           .options.info = info};
     dcp_checkpoint *checkpoint;
     ranks_must(2, path_in(state, "a"), body, &trial);
-    must(dcp_open(path_in(state, "a"), &checkpoint));
+    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
     dcp_state *root = dcp_state_new();
     static const char *const names[] = {"note", "train.step"};
     static const char *const texts[] = {"a note", "seven"};
@@ -329,7 +329,7 @@ static void carries_out_a_global_plan(void **state)
     dcp_entry entry;
     size_t index;
     ranks_must(3, path_in(state, "a"), body, &trial);
-    must(dcp_open(path_in(state, "a"), &checkpoint));
+    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
     check_tensor(checkpoint, "model.w", DCP_F32);
     must(dcp_entry_find(checkpoint, "model.w", &index));
     must(dcp_entry_at(checkpoint, index, &entry));
@@ -343,7 +343,7 @@ static void carries_out_a_global_plan(void **state)
     }
     dcp_close(checkpoint);
     uint64_t faults;
-    must(dcp_verify(path_in(state, "a"), NULL, NULL, &faults));
+    must(dcp_verify(path_in(state, "a"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
 }
 
@@ -400,7 +400,7 @@ static void stores_planner_data_of_all_ranks(void **state)
     dcp_checkpoint *checkpoint;
     ranks_must(3, path_in(state, "a"), body, &trial);
     assert_int_equal(atomic_load(&trial.calls), 3);
-    must(dcp_open(path_in(state, "a"), &checkpoint));
+    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
     const dcp_state *data = dcp_checkpoint_planner_data(checkpoint);
     assert_int_equal(dcp_state_kind(data), DCP_KIND_LIST);
     for (size_t rank = 0; rank < 3; rank++) {

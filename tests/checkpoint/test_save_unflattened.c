@@ -84,7 +84,7 @@ static void stores_each_value_of_the_root_whole(void **state)
     must(dcp_save(root, path, &(dcp_save_options){.unflattened = true}));
     dcp_state_free(root);
 
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     assert_int_equal(dcp_entry_count(checkpoint), 3);
     must(dcp_entry_find(checkpoint, "model", &index));
     must(dcp_entry_at(checkpoint, index, &entry));

@@ -50,11 +50,10 @@ static void the_first_writer_that_takes_the_id_is_used(void **state)
     dcp_save_options options = {.storage_writers = writers, .storage_writer_count = 4};
     must_fail(save_as("a://1", &options), DCP_ERR_DEVICE, "\"a://1\" has been asked for a://1");
     must_fail(save_as("b://1", &options), DCP_ERR_DEVICE, "\"b://1\" has been asked for b://1");
-    must_fail(save_as("c://1", &options), DCP_ERR_UNSUPPORTED,
-              "no storage takes \"c://1\": 4 were");
+    must_fail(save_as("c://1", &options), DCP_ERR_UNSUPPORTED, "no storage takes \"c://1\"");
     must_fail(save_as("", &options), DCP_ERR_ARGUMENT, "");
     must(save_as(path_in(state, "files"), &options));
-    must_fail(save_as("c://1", NULL), DCP_ERR_UNSUPPORTED, "0 were asked");
+    must_fail(save_as("c://1", NULL), DCP_ERR_UNSUPPORTED, "no storage takes \"c://1\"");
     writers[0] = NULL;
     must_fail(save_as("a://1", &options), DCP_ERR_ARGUMENT, "one of the storage writers is NULL");
     /* One that is passed is used, and may refuse the id. */

@@ -83,9 +83,11 @@ static void ids_that_nobody_takes_are_files_or_nothing(void **state)
     must(load_alone(path_in(state, "c"), list, 2));
     must(load_alone("mem://this", list, 2));
     must_fail(load_alone("s3://bucket/step_1000", list, 2), DCP_ERR_UNSUPPORTED,
-              "no storage takes \"s3://bucket/step_1000\": 2 were asked");
-    must_fail(load_alone("s3://bucket", NULL, 0), DCP_ERR_UNSUPPORTED, "0 were asked");
-    must_fail(load_alone("mem://this", list, 1), DCP_ERR_UNSUPPORTED, "1 were asked");
+              "no storage takes \"s3://bucket/step_1000\"");
+    must_fail(load_alone("s3://bucket", NULL, 0), DCP_ERR_UNSUPPORTED,
+              "no storage takes \"s3://bucket\"");
+    must_fail(load_alone("mem://this", list, 1), DCP_ERR_UNSUPPORTED,
+              "no storage takes \"mem://this\"");
     must_fail(load_alone("", list, 2), DCP_ERR_ARGUMENT, "no path");
     /* These are no schemes. */
     must_fail(load_alone("1a://b", NULL, 0), DCP_ERR_NOT_FOUND, "1a://b");
@@ -335,7 +337,7 @@ static void views_tell_where_streams_lie(void **state)
     dcp_checkpoint *checkpoint;
     dcp_storage_location location;
     const int64_t second[] = {SCENE_ROWS / 2, 0}, none[] = {1, 0};
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     dcp_item_index index = {.name = "w", .offsets = second, .ndim = 2};
     must(dcp_checkpoint_locate(checkpoint, &index, &location));
     assert_string_equal(location.path, "__1_0.distcp");

@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/conductor.h"
 #include "checkpoint/ranks.h"
 #include "fault/failing_allocator.h"
+#include "fault/over_files.h"
 #include "fault/simulated_file_system.h"
 #include "storage/shard_reader.h"
 
@@ -155,7 +155,7 @@ static void test_opens_with_the_names_of_files(void **state)
     dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 2, .global_shape = {3, 2}, .data = data};
     uint64_t faults = 1;
     save_stages(state);
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     assert_int_equal(dcp_entry_count(checkpoint), 4);
     must(dcp_entry_find(checkpoint, "layers.1", &index));
     must(dcp_entry_chunk(checkpoint, index, 1, &chunk));
@@ -163,7 +163,7 @@ static void test_opens_with_the_names_of_files(void **state)
     must(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_RECORDS));
     assert_int_equal(data[5], 100 * '1' + 5);
     dcp_close(checkpoint);
-    must(dcp_verify(path_in(state, "c"), NULL, NULL, &faults));
+    must(dcp_verify(path_in(state, "c"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
 }
 
@@ -179,17 +179,18 @@ static void test_members_anywhere(void **state)
     assert_int_equal(symlink("third", path_in(state, "link")), 0);
     for (int ranks = 1; ranks <= 2; ranks++)
         ranks_must(ranks, *state, load_body, &options);
-    must(dcp_open_union(*state, members, 3, &checkpoint));
+    must(dcp_open(*state, &(dcp_open_options){.members = members, .member_count = 3}, &checkpoint));
     assert_int_equal(dcp_entry_count(checkpoint), 4);
     dcp_close(checkpoint);
-    must(dcp_verify_union(*state, members, 3, NULL, NULL, &faults));
+    must(dcp_verify(*state, &(dcp_open_options){.members = members, .member_count = 3}, NULL, NULL,
+                    &faults));
     assert_int_equal(faults, 0);
 }
 
 static void must_not_open(void **state, dcp_status expected, const char *text)
 {
     dcp_checkpoint *checkpoint;
-    must_fail(dcp_open(path_in(state, "c"), &checkpoint), expected, text);
+    must_fail(dcp_open(path_in(state, "c"), NULL, &checkpoint), expected, text);
     assert_null(checkpoint);
 }
 
@@ -205,7 +206,7 @@ static void test_what_is_no_union(void **state)
     save_member(state, "c/pp0", (struct member){.own = "layers.0"});
     save_member(state, "c/pp02", (struct member){.own = "layers.1"});
     dcp_checkpoint *checkpoint;
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     assert_int_equal(dcp_entry_count(checkpoint), 2);
     dcp_close(checkpoint);
     assert_int_equal(rename(path_in(state, "c/pp1"), path_in(state, "c/other")), 0);
@@ -221,7 +222,7 @@ static void test_what_is_no_union(void **state)
     must_not_open(state, DCP_ERR_NOT_FOUND, "c/pp0: a save was interrupted here");
     /* A checkpoint of its own goes before its stages, and so does one that was interrupted. */
     save_member(state, "c", (struct member){.own = "layers.9"});
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     assert_int_equal(dcp_entry_count(checkpoint), 1);
     dcp_close(checkpoint);
     assert_int_equal(unlink(path_in(state, "c/.metadata")), 0);
@@ -243,16 +244,33 @@ static void test_wrong_members(void **state)
         many[i] = names[i];
     }
     save_member(state, "a", (struct member){.own = "layers.0"});
-    must_fail(dcp_open_union(*state, many, 5000, &checkpoint), DCP_ERR_UNSUPPORTED, "at most 4096");
-    must_fail(dcp_open_union(*state, twice, 2, &checkpoint), DCP_ERR_ARGUMENT, "twice");
-    must_fail(dcp_open_union(*state, none, 2, &checkpoint), DCP_ERR_ARGUMENT, "no name");
-    must_fail(dcp_open_union(*state, NULL, 2, &checkpoint), DCP_ERR_ARGUMENT, "needs members");
-    must_fail(dcp_open_union(*state, twice, 0, &checkpoint), DCP_ERR_ARGUMENT, "needs members");
-    must_fail(dcp_open_union(NULL, gone, 1, &checkpoint), DCP_ERR_ARGUMENT, "needs a path");
-    must_fail(dcp_open_union(*state, file, 2, &checkpoint), DCP_ERR_NOT_FOUND, "no such directory");
-    must_fail(dcp_open_union(*state, gone, 2, &checkpoint), DCP_ERR_NOT_FOUND, "/b: no such");
+    must_fail(
+        dcp_open(*state, &(dcp_open_options){.members = many, .member_count = 5000}, &checkpoint),
+        DCP_ERR_UNSUPPORTED, "at most 4096");
+    must_fail(
+        dcp_open(*state, &(dcp_open_options){.members = twice, .member_count = 2}, &checkpoint),
+        DCP_ERR_ARGUMENT, "twice");
+    must_fail(
+        dcp_open(*state, &(dcp_open_options){.members = none, .member_count = 2}, &checkpoint),
+        DCP_ERR_ARGUMENT, "no name");
+    must_fail(
+        dcp_open(*state, &(dcp_open_options){.members = NULL, .member_count = 2}, &checkpoint),
+        DCP_ERR_ARGUMENT, "needs members");
+    must_fail(
+        dcp_open(*state, &(dcp_open_options){.members = twice, .member_count = 0}, &checkpoint),
+        DCP_ERR_ARGUMENT, "needs members");
+    must_fail(dcp_open(NULL, &(dcp_open_options){.members = gone, .member_count = 1}, &checkpoint),
+              DCP_ERR_ARGUMENT, "needs a path");
+    must_fail(
+        dcp_open(*state, &(dcp_open_options){.members = file, .member_count = 2}, &checkpoint),
+        DCP_ERR_NOT_FOUND, "no such directory");
+    must_fail(
+        dcp_open(*state, &(dcp_open_options){.members = gone, .member_count = 2}, &checkpoint),
+        DCP_ERR_NOT_FOUND, "/b: no such");
     must_fail(dcp_load(root, *state, &options, NULL), DCP_ERR_ARGUMENT, "member 1 of 2 has no");
-    must_fail(dcp_verify_union(*state, twice, 0, NULL, NULL, &faults), DCP_ERR_ARGUMENT, "members");
+    must_fail(dcp_verify(*state, &(dcp_open_options){.members = twice, .member_count = 0}, NULL,
+                         NULL, &faults),
+              DCP_ERR_ARGUMENT, "members");
     dcp_state_free(root);
 }
 
@@ -307,8 +325,8 @@ static void test_conflicts_name_both_members(void **state)
         snprintf(name, sizeof name, "c%zu/pp1", i);
         save_member(state, name, conflicts[i].right);
         const char *path = path_in(state, directory);
-        must_fail(dcp_open(path, &checkpoint), conflicts[i].status, conflicts[i].story);
-        must(dcp_verify(path, take_fault, fault, &faults));
+        must_fail(dcp_open(path, NULL, &checkpoint), conflicts[i].status, conflicts[i].story);
+        must(dcp_verify(path, NULL, take_fault, fault, &faults));
         assert_int_equal(faults, conflicts[i].left.ranks ? 2 : 1);
         assert_non_null(strstr(fault, conflicts[i].story));
         struct rank ranks[RANKS_MAX];
@@ -330,12 +348,12 @@ static void test_replicas_in_any_division(void **state)
     save_member(state, "c/pp1", (struct member){.tied = "w", .object = "o", .value = 0.5});
     save_member(state, "c/pp2", (struct member){.tied = "w", .ranks = 3});
     save_member(state, "c/pp3", (struct member){.own = "layers.0", .tied = "w", .ranks = 2});
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     must(dcp_entry_find(checkpoint, "w", &index));
     must(dcp_entry_at(checkpoint, index, &entry));
     assert_int_equal(entry.chunk_count, 1);
     dcp_close(checkpoint);
-    must(dcp_verify(path_in(state, "c"), NULL, NULL, &faults));
+    must(dcp_verify(path_in(state, "c"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
 }
 
@@ -384,9 +402,10 @@ static void test_chunks_in_several_members(void **state)
         snprintf(name, sizeof name, "%s/%s", files[i][0], files[i][1]);
         copy_file(from, path_in(state, name));
     }
-    must_fail(dcp_open_union(*state, members, 1, &united), DCP_ERR_COVERAGE, "no chunk holds");
-    must(dcp_open_union(*state, members, 2, &united));
-    must(dcp_open(FIXTURES "/rank_local_w2/ckpt", &whole));
+    must_fail(dcp_open(*state, &(dcp_open_options){.members = members, .member_count = 1}, &united),
+              DCP_ERR_COVERAGE, "no chunk holds");
+    must(dcp_open(*state, &(dcp_open_options){.members = members, .member_count = 2}, &united));
+    must(dcp_open(FIXTURES "/rank_local_w2/ckpt", NULL, &whole));
     assert_int_equal(dcp_entry_count(united), dcp_entry_count(whole));
     for (size_t i = 0; i < dcp_entry_count(whole); i++) {
         dcp_entry one, other;
@@ -406,9 +425,11 @@ static void test_chunks_in_several_members(void **state)
     }
     dcp_close(whole);
     dcp_close(united);
-    must(dcp_verify_union(*state, members, 2, NULL, NULL, &faults));
+    must(dcp_verify(*state, &(dcp_open_options){.members = members, .member_count = 2}, NULL, NULL,
+                    &faults));
     assert_int_equal(faults, 0);
-    must(dcp_verify_union(*state, members, 1, NULL, NULL, &faults));
+    must(dcp_verify(*state, &(dcp_open_options){.members = members, .member_count = 1}, NULL, NULL,
+                    &faults));
     assert_true(faults > 0);
 }
 
@@ -423,14 +444,14 @@ static void test_members_keep_their_own_files(void **state)
     save_member(state, "c/pp0", (struct member){.own = "layers.0"});
     save_member(state, "c/pp1", (struct member){.own = "layers.1"});
     copy_file(path_in(state, "c/pp1/__0_0.distcp"), path_in(state, "c/pp0/__0_0.distcp"));
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     must_fail(dcp_read_tensor(checkpoint, 0, &tensor, DCP_VERIFY_ALL), DCP_ERR_FOREIGN, "pp0");
     dcp_close(checkpoint);
-    must(dcp_verify(path_in(state, "c"), take_fault, fault, &faults));
+    must(dcp_verify(path_in(state, "c"), NULL, take_fault, fault, &faults));
     assert_true(faults > 0);
     assert_non_null(strstr(fault, "pp0/__0_0.distcp"));
     copy_file(path_in(state, "c/pp0/__0_0.distcp"), path_in(state, "c/pp0/.metadata"));
-    must(dcp_verify(path_in(state, "c"), take_fault, fault, &faults));
+    must(dcp_verify(path_in(state, "c"), NULL, take_fault, fault, &faults));
     assert_true(faults > 0);
 }
 
@@ -467,12 +488,12 @@ static void test_cut_messages(void **state)
     save_stages(state);
     const char *path = path_in(state, "c");
     buffer_init(&raw, 0);
-    must(storage_read_raw(&file_ops_system, storage_at(path), &raw));
+    must(storage_read_raw(dcp_storage_files(), storage_at(path), &raw));
     for (size_t size = 0; size <= raw.size; size++) {
         unsigned char *cut = malloc(size + 1);
         memcpy(cut, raw.data, size);
         dcp_status status =
-            storage_decode_raw(&file_ops_system, path, cut, size, &metadata, &reader);
+            storage_decode_raw(dcp_storage_files(), path, cut, size, &metadata, &reader);
         assert_int_equal(status == DCP_OK, size == raw.size);
         shard_reader_free(reader);
         metadata_free(&metadata);
@@ -493,7 +514,8 @@ static void test_every_failed_allocation(void **state)
             dcp_checkpoint *checkpoint = NULL;
             uint64_t faults = 0;
             failing_allocator_install(n, false);
-            status = verifies ? dcp_verify(path, NULL, NULL, &faults) : dcp_open(path, &checkpoint);
+            status = verifies ? dcp_verify(path, NULL, NULL, NULL, &faults)
+                              : dcp_open(path, NULL, &checkpoint);
             bool reached = failing_allocator_reached();
             dcp_close(checkpoint);
             assert_int_equal(failing_allocator_remove(), 0);
@@ -513,7 +535,7 @@ static void save_simulated(struct simulated_file_system *fs, const char *path, i
     tensor.data = own;
     dcp_state_tensor(root, layer == 0 ? "first" : "last", &tensor);
     dcp_state_int(root, "step", 5);
-    must(checkpoint_save(simulated_ops(fs), root, path, &options));
+    must(save_over(simulated_ops(fs), root, path, &options));
     dcp_state_free(root);
 }
 
@@ -539,9 +561,8 @@ static void test_every_failed_file_operation(void **state)
             dcp_state_tensor(root, "first",
                              &(dcp_tensor){.dtype = DCP_I32, .ndim = 1, .global_shape = {6}});
             simulated_set_fault(copy, &fault);
-            dcp_status status =
-                loads ? checkpoint_load(simulated_ops(copy), root, "/c", &options, NULL)
-                      : checkpoint_open(simulated_ops(copy), "/c", &checkpoint);
+            dcp_status status = loads ? load_over(simulated_ops(copy), root, "/c", &options, NULL)
+                                      : open_over(simulated_ops(copy), "/c", &checkpoint);
             reached = simulated_fault_reached(copy);
             if (reached && status != DCP_OK)
                 assert_int_equal(status, DCP_ERR_IO);

@@ -198,7 +198,7 @@ uint64_t wanted_parts_object_bytes(const char *path)
     struct shard_reader *reader;
     enum storage_form form;
     uint64_t bytes = 0;
-    must(storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader));
+    must(storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader));
     for (size_t i = 0; i < metadata.count; i++)
         if (!metadata.entries[i].is_tensor)
             bytes += metadata.entries[i].pieces[0].length;
@@ -230,7 +230,7 @@ void wanted_parts_as_pytorch(const char *path)
     struct metadata metadata;
     struct shard_reader *reader;
     enum storage_form form;
-    must(storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader));
+    must(storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader));
     cut_files(path, &metadata);
     scratch_promise_nothing(path);
     shard_reader_free(reader);

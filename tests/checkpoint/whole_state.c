@@ -12,7 +12,7 @@ dcp_state *whole_state_of(const char *path)
 {
     dcp_checkpoint *checkpoint;
     dcp_state *root = dcp_state_new();
-    must(dcp_open(path, &checkpoint));
+    must(dcp_open(path, NULL, &checkpoint));
     for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
         dcp_entry entry;
         must(dcp_entry_at(checkpoint, i, &entry));

@@ -101,7 +101,7 @@ struct contents *contents_read(const char *path, dcp_verification verification)
 {
     struct contents *contents = calloc(1, sizeof *contents);
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(path, &checkpoint);
+    dcp_status status = dcp_open(path, NULL, &checkpoint);
 
     if (!contents || status != DCP_OK)
         errx(1, "%s: %s", path, dcp_error_message());
@@ -231,7 +231,7 @@ void contents_compare(const struct contents *contents, const char *path,
                       struct damage_report *report)
 {
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(path, &checkpoint);
+    dcp_status status = dcp_open(path, NULL, &checkpoint);
 
     *report = (struct damage_report){.opened = status == DCP_OK};
     note_failure(report, "open", status);
@@ -243,7 +243,7 @@ void contents_compare(const struct contents *contents, const char *path,
     }
     dcp_close(checkpoint);
     load_again(contents, path, report);
-    status = dcp_verify(path, take_fault, report, &report->faults);
+    status = dcp_verify(path, NULL, take_fault, report, &report->faults);
     note_failure(report, "verify", status);
     if (status != DCP_OK)
         report->faults++;

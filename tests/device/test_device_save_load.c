@@ -217,7 +217,7 @@ static void views_read_into_devices(void **state)
     float *values = numbers();
     save_to(state, values);
     dcp_checkpoint *checkpoint = NULL;
-    must(dcp_open(path_in(state, "c"), &checkpoint));
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
     dcp_tensor box = matrix(DCP_F32, ROWS, COLUMNS, NULL);
     box.sharded = true;
     box.offsets[0] = 7;
@@ -337,7 +337,7 @@ static void failing_copies_fail_everywhere(void **state)
             }
             if (!job.load) {
                 dcp_checkpoint *checkpoint = NULL;
-                must_fail(dcp_open(path_in(state, "c"), &checkpoint), DCP_ERR_NOT_FOUND, "");
+                must_fail(dcp_open(path_in(state, "c"), NULL, &checkpoint), DCP_ERR_NOT_FOUND, "");
             }
             assert_true(n < 100);
         }

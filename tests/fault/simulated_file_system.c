@@ -7,32 +7,34 @@
 #include <string.h>
 
 #include "fault/simulated_node.h"
+#include "storage/files/files.h"
 
 static const struct file_ops operations = {
-    .open = files_open,
-    .close = files_close,
-    .pread = files_pread,
-    .pwrite = files_pwrite,
-    .allocate = files_allocate,
-    .cached = files_cached,
-    .map = files_map,
-    .unmap = files_unmap,
-    .will_need = files_will_need,
-    .write_back = files_write_back,
-    .sync = files_sync,
+    .open = simulated_files_open,
+    .close = simulated_files_close,
+    .pread = simulated_files_pread,
+    .pwrite = simulated_files_pwrite,
+    .allocate = simulated_files_allocate,
+    .cached = simulated_files_cached,
+    .map = simulated_files_map,
+    .unmap = simulated_files_unmap,
+    .will_need = simulated_files_will_need,
+    .write_back = simulated_files_write_back,
+    .sync = simulated_files_sync,
     .sync_directory = names_sync_directory,
     .information = names_information,
-    .descriptor_information = files_descriptor_information,
+    .descriptor_information = simulated_files_descriptor_information,
     .rename = names_rename,
+    .rename_new = names_rename_new,
     .unlink = names_unlink,
     .make_directory = names_make_directory,
     .remove_directory = names_remove_directory,
-    .free_space = files_free_space,
+    .free_space = simulated_files_free_space,
     .list = names_list,
-    .queue_open = files_queue_open,
-    .queue_submit = files_queue_submit,
-    .queue_take = files_queue_take,
-    .queue_close = files_queue_close,
+    .queue_open = simulated_files_queue_open,
+    .queue_submit = simulated_files_queue_submit,
+    .queue_take = simulated_files_queue_take,
+    .queue_close = simulated_files_queue_close,
 };
 
 struct simulated_file_system *simulated_new(void)
@@ -40,6 +42,7 @@ struct simulated_file_system *simulated_new(void)
     struct simulated_file_system *fs = simulated_allocate(NULL, 1, sizeof *fs);
     *fs = (struct simulated_file_system){.ops = operations};
     fs->ops.context = fs;
+    fs->storage = files_storage(&fs->ops);
     pthread_mutex_init(&fs->mutex, NULL);
     fs->root = simulated_node_new(fs, FILE_DIRECTORY, "/");
     return fs;
@@ -48,6 +51,11 @@ struct simulated_file_system *simulated_new(void)
 const struct file_ops *simulated_ops(struct simulated_file_system *fs)
 {
     return &fs->ops;
+}
+
+const dcp_storage *simulated_storage(struct simulated_file_system *fs)
+{
+    return &fs->storage;
 }
 
 static void forget_operations(struct simulated_file_system *fs)

@@ -49,7 +49,8 @@
 
 #include <errno.h>
 
-#include "base/file.h"
+#include "dcp/storage.h"
+#include "storage/files/file.h"
 
 struct simulated_file_system;
 
@@ -88,6 +89,8 @@ void simulated_free(struct simulated_file_system *fs);
 struct simulated_file_system *simulated_copy(const struct simulated_file_system *fs);
 /* Valid as long as the file system. */
 const struct file_ops *simulated_ops(struct simulated_file_system *fs);
+/* As a storage, likewise. */
+const dcp_storage *simulated_storage(struct simulated_file_system *fs);
 
 /* Begins counting anew. NULL: no fault. */
 void simulated_set_fault(struct simulated_file_system *fs, const struct simulated_fault *fault);

@@ -31,7 +31,7 @@ static int descriptor_new(struct simulated_file_system *fs, struct open_file fil
     return (int)free_one;
 }
 
-int files_open(void *context, const char *path, unsigned flags, int *descriptor)
+int simulated_files_open(void *context, const char *path, unsigned flags, int *descriptor)
 {
     struct simulated_file_system *fs = context;
     bool create = flags & FILE_CREATE_NEW;
@@ -47,7 +47,7 @@ int files_open(void *context, const char *path, unsigned flags, int *descriptor)
     return operation_end(fs, error);
 }
 
-int files_close(void *context, int descriptor)
+int simulated_files_close(void *context, int descriptor)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -62,12 +62,12 @@ int files_close(void *context, int descriptor)
 static bool is_refused(const struct simulated_file_system *fs, const struct open_file *file,
                        const void *bytes, size_t size, uint64_t offset)
 {
-    bool aligned = (((uintptr_t)bytes | size | offset) & (FILE_PAGE - 1)) == 0;
+    bool aligned = (((uintptr_t)bytes | size | offset) & (MEMORY_PAGE - 1)) == 0;
     return file->direct && (fs->refuse_direct || !aligned);
 }
 
-int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
-                size_t *done)
+int simulated_files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
+                          size_t *done)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -99,8 +99,8 @@ static uint64_t space_left(const struct simulated_file_system *fs)
     return used < fs->capacity ? fs->capacity - used : 0;
 }
 
-int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
-                 size_t *done)
+int simulated_files_pwrite(void *context, int descriptor, const void *bytes, size_t size,
+                           uint64_t offset, size_t *done)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -132,7 +132,7 @@ int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, 
     return operation_end(fs, 0);
 }
 
-int files_free_space(void *context, const char *path, uint64_t *bytes)
+int simulated_files_free_space(void *context, const char *path, uint64_t *bytes)
 {
     struct simulated_file_system *fs = context;
     struct node *node;
@@ -143,7 +143,7 @@ int files_free_space(void *context, const char *path, uint64_t *bytes)
     return operation_end(fs, error);
 }
 
-int files_allocate(void *context, int descriptor, uint64_t size)
+int simulated_files_allocate(void *context, int descriptor, uint64_t size)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -162,7 +162,8 @@ int files_allocate(void *context, int descriptor, uint64_t size)
 }
 
 /* Now this, now that. */
-int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached)
+int simulated_files_cached(void *context, int descriptor, uint64_t offset, size_t size,
+                           bool *cached)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -173,7 +174,8 @@ int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bo
     return operation_end(fs, error);
 }
 
-int files_map(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes)
+int simulated_files_map(void *context, int descriptor, uint64_t offset, size_t size,
+                        const void **bytes)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -192,7 +194,7 @@ int files_map(void *context, int descriptor, uint64_t offset, size_t size, const
     return operation_end(fs, error);
 }
 
-void files_unmap(void *context, const void *bytes, size_t size)
+void simulated_files_unmap(void *context, const void *bytes, size_t size)
 {
     struct simulated_file_system *fs = context;
     (void)size;
@@ -202,7 +204,7 @@ void files_unmap(void *context, const void *bytes, size_t size)
     free((void *)bytes);
 }
 
-int files_will_need(void *context, int descriptor, uint64_t offset, size_t size)
+int simulated_files_will_need(void *context, int descriptor, uint64_t offset, size_t size)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -212,7 +214,7 @@ int files_will_need(void *context, int descriptor, uint64_t offset, size_t size)
 }
 
 /* What reaches the disk early is as good as what a power cut leaves by chance. */
-int files_write_back(void *context, int descriptor, uint64_t offset, size_t size)
+int simulated_files_write_back(void *context, int descriptor, uint64_t offset, size_t size)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -221,7 +223,7 @@ int files_write_back(void *context, int descriptor, uint64_t offset, size_t size
     return operation_end(fs, error == 0 && file == NULL ? EBADF : error);
 }
 
-int files_sync(void *context, int descriptor)
+int simulated_files_sync(void *context, int descriptor)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -233,8 +235,8 @@ int files_sync(void *context, int descriptor)
     return operation_end(fs, error);
 }
 
-int files_descriptor_information(void *context, int descriptor,
-                                 struct file_information *information)
+int simulated_files_descriptor_information(void *context, int descriptor,
+                                           struct file_information *information)
 {
     struct simulated_file_system *fs = context;
     struct open_file *file;
@@ -246,7 +248,7 @@ int files_descriptor_information(void *context, int descriptor,
     return operation_end(fs, error);
 }
 
-int files_queue_open(void *context, unsigned depth, void **queue)
+int simulated_files_queue_open(void *context, unsigned depth, void **queue)
 {
     struct simulated_file_system *fs = context;
     int error = operation_begin(fs, "queue_open", "");
@@ -260,7 +262,7 @@ int files_queue_open(void *context, unsigned depth, void **queue)
     return operation_end(fs, error);
 }
 
-int files_queue_submit(void *context, void *queue, const struct file_transfer *transfer)
+int simulated_files_queue_submit(void *context, void *queue, const struct file_transfer *transfer)
 {
     struct simulated_file_system *fs = context;
     struct simulated_queue *to = queue;
@@ -273,8 +275,8 @@ int files_queue_submit(void *context, void *queue, const struct file_transfer *t
     return operation_end(fs, error);
 }
 
-size_t files_queue_take(void *context, void *queue, struct file_completion *completions,
-                        size_t room, bool wait)
+size_t simulated_files_queue_take(void *context, void *queue, struct file_completion *completions,
+                                  size_t room, bool wait)
 {
     struct simulated_queue *from = queue;
     if (!wait)
@@ -284,15 +286,17 @@ size_t files_queue_take(void *context, void *queue, struct file_completion *comp
     const struct file_transfer *transfer = &from->under_way[--from->count];
     *completions = (struct file_completion){.owner = transfer->owner};
     if (transfer->write)
-        completions->error = files_pwrite(context, transfer->descriptor, transfer->bytes,
-                                          transfer->size, transfer->offset, &completions->done);
+        completions->error =
+            simulated_files_pwrite(context, transfer->descriptor, transfer->bytes, transfer->size,
+                                   transfer->offset, &completions->done);
     else
-        completions->error = files_pread(context, transfer->descriptor, transfer->bytes,
-                                         transfer->size, transfer->offset, &completions->done);
+        completions->error =
+            simulated_files_pread(context, transfer->descriptor, transfer->bytes, transfer->size,
+                                  transfer->offset, &completions->done);
     return 1;
 }
 
-void files_queue_close(void *context, void *queue)
+void simulated_files_queue_close(void *context, void *queue)
 {
     struct simulated_file_system *fs = context;
     struct simulated_queue *closed = queue;

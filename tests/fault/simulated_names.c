@@ -223,6 +223,17 @@ int names_rename(void *context, const char *from, const char *to)
     return operation_end(fs, error != 0 ? error : rename_entry(fs, from, to));
 }
 
+int names_rename_new(void *context, const char *from, const char *to)
+{
+    struct simulated_file_system *fs = context;
+    struct node *parent, *node;
+    char name[NAME_MAX + 1];
+    int error = operation_begin(fs, "rename_new", from);
+    if (error == 0 && find_entry(fs, to, &parent, name, &node) == 0)
+        error = EEXIST;
+    return operation_end(fs, error != 0 ? error : rename_entry(fs, from, to));
+}
+
 static int remove_entry(struct simulated_file_system *fs, const char *path, enum file_kind kind)
 {
     struct node *parent, *node;

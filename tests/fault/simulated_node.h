@@ -71,6 +71,7 @@ struct simulated_queue {
 
 struct simulated_file_system {
     struct file_ops ops;
+    dcp_storage storage; /* over the operations */
     pthread_mutex_t mutex;
     struct node *nodes;
     struct node *root;
@@ -130,30 +131,33 @@ int names_add(struct simulated_file_system *fs, const char *path, enum file_kind
               struct node **node);
 
 /* The operations of struct file_ops. */
-int files_open(void *context, const char *path, unsigned flags, int *descriptor);
-int files_close(void *context, int descriptor);
-int files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
-                size_t *done);
-int files_pwrite(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
-                 size_t *done);
-int files_free_space(void *context, const char *path, uint64_t *bytes);
-int files_allocate(void *context, int descriptor, uint64_t size);
-int files_cached(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
-int files_map(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes);
-void files_unmap(void *context, const void *bytes, size_t size);
-int files_will_need(void *context, int descriptor, uint64_t offset, size_t size);
-int files_write_back(void *context, int descriptor, uint64_t offset, size_t size);
-int files_sync(void *context, int descriptor);
-int files_descriptor_information(void *context, int descriptor,
-                                 struct file_information *information);
-int files_queue_open(void *context, unsigned depth, void **queue);
-int files_queue_submit(void *context, void *queue, const struct file_transfer *transfer);
-size_t files_queue_take(void *context, void *queue, struct file_completion *completions,
-                        size_t room, bool wait);
-void files_queue_close(void *context, void *queue);
+int simulated_files_open(void *context, const char *path, unsigned flags, int *descriptor);
+int simulated_files_close(void *context, int descriptor);
+int simulated_files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
+                          size_t *done);
+int simulated_files_pwrite(void *context, int descriptor, const void *bytes, size_t size,
+                           uint64_t offset, size_t *done);
+int simulated_files_free_space(void *context, const char *path, uint64_t *bytes);
+int simulated_files_allocate(void *context, int descriptor, uint64_t size);
+int simulated_files_cached(void *context, int descriptor, uint64_t offset, size_t size,
+                           bool *cached);
+int simulated_files_map(void *context, int descriptor, uint64_t offset, size_t size,
+                        const void **bytes);
+void simulated_files_unmap(void *context, const void *bytes, size_t size);
+int simulated_files_will_need(void *context, int descriptor, uint64_t offset, size_t size);
+int simulated_files_write_back(void *context, int descriptor, uint64_t offset, size_t size);
+int simulated_files_sync(void *context, int descriptor);
+int simulated_files_descriptor_information(void *context, int descriptor,
+                                           struct file_information *information);
+int simulated_files_queue_open(void *context, unsigned depth, void **queue);
+int simulated_files_queue_submit(void *context, void *queue, const struct file_transfer *transfer);
+size_t simulated_files_queue_take(void *context, void *queue, struct file_completion *completions,
+                                  size_t room, bool wait);
+void simulated_files_queue_close(void *context, void *queue);
 int names_sync_directory(void *context, const char *path);
 int names_information(void *context, const char *path, struct file_information *information);
 int names_rename(void *context, const char *from, const char *to);
+int names_rename_new(void *context, const char *from, const char *to);
 int names_unlink(void *context, const char *path);
 int names_make_directory(void *context, const char *path);
 int names_remove_directory(void *context, const char *path);

@@ -117,12 +117,14 @@ static void test_hooks(void **state)
         loop_over_saves(true);
     }
     version_save_course(VERSION_AT_ONCE);
-    version_save_hooked(VERSION_OWN_STORAGE);
-    loop_over_saves(false);
-    loop_over_saves(true);
+    for (int how = VERSION_OWN_FILES; how <= VERSION_OWN_STORAGE; how++) {
+        version_save_hooked((enum version_hooked)how);
+        loop_over_saves(false);
+        loop_over_saves(true);
+    }
     version_save_hooked(VERSION_WITHOUT_HOOKS);
-    for (int how = VERSION_BY_HOOKS; how <= VERSION_OWN_STORAGE; how++) {
-        version_load_hooked((enum version_hooked)how);
+    for (size_t i = 0; i < 2; i++) {
+        version_load_hooked(i == 0 ? VERSION_BY_HOOKS : VERSION_OWN_STORAGE);
         loop_over_loads(false);
         loop_over_loads(true);
     }

@@ -3,7 +3,7 @@
 #ifndef FAULT_TRANSFER_WATCH_H
 #define FAULT_TRANSFER_WATCH_H
 
-#include "base/file.h"
+#include "storage/files/file.h"
 
 /* What one kind of transfers came to. */
 struct transfer_count {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "storage/files/file.h"
 
 /* ---- a save planner ---- */
 
@@ -306,32 +306,12 @@ static dcp_status read_data(void *context, dcp_loading *loading, const dcp_load_
     return dcp_default_read_data(loading);
 }
 
-static dcp_status open_own(const struct version_hooks *hooks, const char *location,
-                           struct file *file)
-{
-    char path[128];
-    snprintf(path, sizeof path, VERSIONS_PATH "/%s", location);
-    return file_open(file, hooks->ops, path, FILE_READ);
-}
+/* ---- a storage ---- */
 
-static dcp_status stored_size(void *context, const char *location, uint64_t *size)
+static bool takes_versions(void *context, const char *id)
 {
-    struct file file;
-    RETURN_IF_ERROR(open_own(context, location, &file));
-    dcp_status status = file_size(&file, size);
-    file_close(&file);
-    return status;
-}
-
-static dcp_status read_range(void *context, const char *location, uint64_t offset, size_t size,
-                             void *bytes, size_t *done)
-{
-    struct file file;
-    RETURN_IF_ERROR(open_own(context, location, &file));
-    dcp_status status = file_read(&file, bytes, size, offset);
-    file_close(&file);
-    *done = size;
-    return status;
+    (void)context;
+    return strcmp(id, VERSIONS_PATH) == 0;
 }
 
 void version_hooks_init(struct version_hooks *hooks, const struct file_ops *ops, int rank)
@@ -377,43 +357,41 @@ void version_hooks_init(struct version_hooks *hooks, const struct file_ops *ops,
                                          set_up_reader,
                                          look_at_plan,
                                          prepare_global_load_plan,
-                                         read_data,
-                                         NULL,
-                                         NULL};
+                                         read_data};
+    hooks->files = files_storage(ops);
+    awkward_storage_init(&hooks->storage, &hooks->files, NULL);
+    hooks->storage.table.takes = takes_versions;
 }
 
 void version_hooks_save(struct version_hooks *hooks, enum version_hooked how,
                         dcp_save_options *options)
 {
-    if (how == VERSION_WITHOUT_HOOKS)
-        return;
-    options->storage_writer = &hooks->writer;
-    if (how == VERSION_BY_HOOKS) {
+    options->storage = how == VERSION_OWN_STORAGE ? &hooks->storage.table : &hooks->files;
+    if (how == VERSION_BY_HOOKS)
         options->planner = &hooks->save_planner;
-        return;
+    if (how == VERSION_BY_HOOKS || how == VERSION_OWN_FILES)
+        options->storage_writer = &hooks->writer;
+    if (how == VERSION_OWN_FILES) {
+        hooks->writer.write_data = write_own_file;
+        hooks->writer.abandon = remove_own_file;
     }
-    hooks->writer.write_data = write_own_file;
-    hooks->writer.abandon = remove_own_file;
 }
 
 void version_hooks_load(struct version_hooks *hooks, enum version_hooked how,
                         dcp_load_options *options)
 {
-    if (how == VERSION_WITHOUT_HOOKS)
-        return;
-    options->storage_reader = &hooks->reader;
+    options->storage = how == VERSION_OWN_STORAGE ? &hooks->storage.table : &hooks->files;
     if (how == VERSION_BY_HOOKS) {
         options->planner = &hooks->load_planner;
-        return;
+        options->storage_reader = &hooks->reader;
     }
-    hooks->reader = (dcp_storage_reader){.size_of = sizeof hooks->reader,
-                                         .context = hooks,
-                                         .stored_size = stored_size,
-                                         .read_range = read_range};
 }
 
 void version_hooks_free(struct version_hooks *hooks)
 {
+    if (awkward_storage_open_count(&hooks->storage) != 0)
+        abort();
+    awkward_storage_destroy(&hooks->storage);
     dcp_state_free(hooks->copied);
     free(hooks->metadata);
 }

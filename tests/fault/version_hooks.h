@@ -7,6 +7,8 @@
 
 #include "dcp.h"
 #include "fault/versions.h"
+#include "storage/files/files.h"
+#include "storages/awkward_storage.h"
 
 /* The hooks of one rank; must stay where they are. */
 struct version_hooks {
@@ -20,9 +22,12 @@ struct version_hooks {
     dcp_storage_writer writer;
     dcp_load_planner load_planner;
     dcp_storage_reader reader;
+    dcp_storage files;
+    struct awkward_storage storage; /* over these */
 };
 
 void version_hooks_init(struct version_hooks *hooks, const struct file_ops *ops, int rank);
+/* Either sets the storage as well: the simulated file system, or the one of one's own. */
 void version_hooks_save(struct version_hooks *hooks, enum version_hooked how,
                         dcp_save_options *options);
 void version_hooks_load(struct version_hooks *hooks, enum version_hooked how,

@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/conductor.h"
 #include "fault/version_hooks.h"
 #include "group/collective.h"
 
@@ -125,7 +124,7 @@ static dcp_status save_asynchronously(const struct part *part, const struct cont
     dcp_status status = dcp_save_chain_new(&how, &options->chain);
     if (status != DCP_OK)
         return status;
-    status = checkpoint_save_async(part->ops, content->root, VERSIONS_PATH, options, &future);
+    status = dcp_save_async(content->root, VERSIONS_PATH, options, &future);
     if (status == DCP_OK) {
         memset(content->matrix, 0xff, (size_t)(ROWS / part->size * columns) * sizeof(float));
         status = dcp_future_wait(future, 60);
@@ -149,7 +148,7 @@ static dcp_status save_part(const struct part *part, const struct content *conte
     version_hooks_init(&hooks, part->ops, part->rank);
     version_hooks_save(&hooks, save_hooked, &options);
     dcp_status status = save_course == VERSION_AT_ONCE
-                            ? checkpoint_save(part->ops, content->root, VERSIONS_PATH, &options)
+                            ? dcp_save(content->root, VERSIONS_PATH, &options)
                             : save_asynchronously(part, content, &options);
     version_hooks_free(&hooks);
     return status;
@@ -172,7 +171,7 @@ static dcp_status load_part(struct part *part, const struct content *content)
     struct version_hooks hooks;
     version_hooks_init(&hooks, part->ops, part->rank);
     version_hooks_load(&hooks, load_hooked, &options);
-    dcp_status status = checkpoint_load(part->ops, content->root, VERSIONS_PATH, &options, NULL);
+    dcp_status status = dcp_load(content->root, VERSIONS_PATH, &options, NULL);
     version_hooks_free(&hooks);
     part->version = status == DCP_OK              ? loaded_version(part, content)
                     : status == DCP_ERR_NOT_FOUND ? VERSION_NONE

@@ -24,9 +24,14 @@ void version_compress(bool compress);
 /* Whether they go on behind the caller's back, and who commits. */
 enum version_course { VERSION_AT_ONCE, VERSION_IN_BACKGROUND, VERSION_COMMITS_WHEN_WAITED };
 void version_save_course(enum version_course course);
-/* What takes part in them: nobody; every hook that there is; a storage that writes files of its
- * own, or is read by ranges. */
-enum version_hooked { VERSION_WITHOUT_HOOKS, VERSION_BY_HOOKS, VERSION_OWN_STORAGE };
+/* What takes part in them: nobody; every hook that there is; a storage writer that makes files of
+ * its own (saves); a storage of one's own. */
+enum version_hooked {
+    VERSION_WITHOUT_HOOKS,
+    VERSION_BY_HOOKS,
+    VERSION_OWN_FILES,
+    VERSION_OWN_STORAGE
+};
 void version_save_hooked(enum version_hooked how);
 void version_load_hooked(enum version_hooked how);
 /* Saves a version over any that is there. On ranks of a thread group if size is more than 1: all

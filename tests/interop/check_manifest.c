@@ -34,7 +34,7 @@ int check_failures(void)
 static void check_refused(const struct manifest *manifest)
 {
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(manifest->checkpoint, &checkpoint);
+    dcp_status status = dcp_open(manifest->checkpoint, NULL, &checkpoint);
 
     for (size_t i = 0; status == DCP_OK && i < manifest->count; i++) {
         const struct manifest_entry *entry = &manifest->entries[i];

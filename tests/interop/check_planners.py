@@ -3,6 +3,8 @@
 
 import pickle
 import sys
+import tarfile
+import tempfile
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -51,9 +53,20 @@ def check_examples(prefix):
     assert len(set(places)) == len(places) and all(place.startswith("item-") for place in places), places
 
 
+def check_archive(path):
+    """An archive of the example of storages, unpacked: of each name the last member counts."""
+    with tempfile.TemporaryDirectory() as directory:
+        with tarfile.open(path) as archive:
+            archive.extractall(directory)
+        state = load(directory)
+    assert set(state) == {"matrix", "step"} and state["step"] == 2, state
+    assert torch.equal(state["matrix"], (2 * torch.arange(4096 * 1024)).to(torch.float32).view(4096, 1024))
+
+
 def main(directory):
     check_examples(f"{directory}/")
     check_examples(f"{directory}/async_")
+    check_archive(f"{directory}/tar_storage.tar")
     state = load(f"{directory}/unflattened")
     assert set(state) == {"model", "plain", "step"}, state
     assert metadata(f"{directory}/unflattened").planner_data is None

@@ -156,7 +156,7 @@ void check_view(const struct manifest *manifest)
     dcp_checkpoint *checkpoint = NULL;
     uint64_t faults = 0;
 
-    if (dcp_open(manifest->checkpoint, &checkpoint) != DCP_OK) {
+    if (dcp_open(manifest->checkpoint, NULL, &checkpoint) != DCP_OK) {
         check_failed("open", "%s", dcp_error_message());
         return;
     }
@@ -167,6 +167,6 @@ void check_view(const struct manifest *manifest)
         check_entry(checkpoint, &manifest->entries[i], manifest);
     dcp_close(checkpoint);
 
-    if (dcp_verify(manifest->checkpoint, print_fault, NULL, &faults) != DCP_OK)
+    if (dcp_verify(manifest->checkpoint, NULL, print_fault, NULL, &faults) != DCP_OK)
         check_failed("verify", "%s", dcp_error_message());
 }

@@ -151,7 +151,7 @@ static bool run_case(const char *path, const char *target, bool must_fail)
 {
     dcp_checkpoint *checkpoint = NULL;
     uint64_t faults;
-    dcp_status status = dcp_open(path, &checkpoint);
+    dcp_status status = dcp_open(path, NULL, &checkpoint);
     bool good = ends_well("open", status, must_fail && !target);
 
     if (status == DCP_OK && target) {
@@ -159,7 +159,7 @@ static bool run_case(const char *path, const char *target, bool must_fail)
         good = ends_well("load", load_target(path, checkpoint, target), must_fail) && good;
     }
     dcp_close(checkpoint);
-    good = ends_well("verify", dcp_verify(path, ignore_fault, NULL, &faults), false) && good;
+    good = ends_well("verify", dcp_verify(path, NULL, ignore_fault, NULL, &faults), false) && good;
     if (atomic_load(&memory_held) != 0)
         printf("    leaked %zu bytes\n", atomic_load(&memory_held));
     return good && atomic_load(&memory_held) == 0;

@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     read_parameters(argv + 4, argc - 4, parameters, optimizers);
     dcp_optimizer_form form =
         strcmp(argv[3], "flat") == 0 ? DCP_OPTIMIZER_FLAT : DCP_OPTIMIZER_BY_NAME;
-    must(dcp_open(argv[1], &checkpoint), "opening");
+    must(dcp_open(argv[1], NULL, &checkpoint), "opening");
     dcp_state *model = make_model(checkpoint), *out = dcp_state_new();
     dcp_state *native = dcp_state_dict(out, "native"), *named = dcp_state_dict(out, "optimizer");
     dcp_state *loaded[OPTIMIZERS] = {NULL}, *copies[OPTIMIZERS] = {NULL};

@@ -67,7 +67,7 @@ static dcp_state *tree_of(const char *path, int rank, int size)
 {
     dcp_checkpoint *checkpoint;
     dcp_state *root = dcp_state_new();
-    must(dcp_open(path, &checkpoint), "opening");
+    must(dcp_open(path, NULL, &checkpoint), "opening");
     for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
         dcp_entry entry;
         must(dcp_entry_at(checkpoint, i, &entry), "an entry");

@@ -115,7 +115,7 @@ static void show(const char *path)
 {
     dcp_checkpoint *checkpoint;
     dcp_storage_meta meta;
-    must(dcp_open(path, &checkpoint), "opening");
+    must(dcp_open(path, NULL, &checkpoint), "opening");
     must(dcp_checkpoint_storage_meta(checkpoint, &meta), "describing");
     const char *const ids[] = {meta.checkpoint_id, meta.save_id, meta.load_id};
     for (size_t i = 0; i < 3; i++)

@@ -8,9 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "checkpoint/conductor.h"
 #include "dcp.h"
 #include "dcp/mpi.h"
+#include "fault/over_files.h"
 #include "mpi/check.h"
 
 enum { ELEMENTS = 200000, WAIT = 60 };
@@ -53,7 +53,7 @@ static dcp_status vector_begin(struct vector *vector, const struct file_ops *ops
     dcp_state *root = dcp_state_new();
     vector_set(vector, step);
     dcp_state_tensor(root, "v", &vector->tensor);
-    dcp_status status = checkpoint_save_async(ops, root, path, options, future);
+    dcp_status status = save_async_over(ops, root, path, options, future);
     dcp_state_free(root);
     if (status == DCP_OK)
         CHECK_STATUS(dcp_future_wait_staged(*future, WAIT), DCP_OK);

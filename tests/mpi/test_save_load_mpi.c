@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "checkpoint/conductor.h"
 #include "dcp.h"
 #include "dcp/mpi.h"
+#include "fault/over_files.h"
 #include "mpi/check.h"
 #include "storage/shard_reader.h"
 
@@ -113,7 +113,7 @@ static dcp_status save(const struct file_ops *ops, dcp_group *group, const char 
     dcp_save_options options = {
         .group = group, .overwrite = DCP_OVERWRITE_REPLACE, .timeout_seconds = timeout};
     part_init(&part, group, 0, true);
-    dcp_status status = checkpoint_save(ops, part.root, path, &options);
+    dcp_status status = save_over(ops, part.root, path, &options);
     dcp_state_free(part.root);
     return status;
 }
@@ -126,7 +126,7 @@ static dcp_status load(const struct file_ops *ops, dcp_group *group, const char 
                                 .timeout_seconds = timeout,
                                 .reading = together ? DCP_READING_COOPERATIVE : DCP_READING_DIRECT};
     part_init(&part, group, together ? -1 : 1, false);
-    dcp_status status = checkpoint_load(ops, part.root, path, &options, NULL);
+    dcp_status status = load_over(ops, part.root, path, &options, NULL);
     if (status == DCP_OK)
         part_check(&part);
     dcp_state_free(part.root);
@@ -169,7 +169,7 @@ static uint64_t object_bytes(const char *path, int count)
     enum storage_form form;
     uint64_t bytes = 0;
     CHECK_STATUS(
-        storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader),
         DCP_OK);
     for (size_t i = 0; i < metadata.count; i++)
         if (!metadata.entries[i].is_tensor) {

@@ -179,7 +179,7 @@ static void load_as_all(const char *path, int from)
     static const struct job jobs[] = {{.load = {.reading = DCP_READING_DIRECT}},
                                       {.load = {.reading = DCP_READING_COOPERATIVE}}};
     uint64_t faults = 1;
-    must(dcp_verify(path, NULL, NULL, &faults));
+    must(dcp_verify(path, NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
     for (int to = from % stride; to < TOPOLOGIES; to += stride)
         for (size_t way = 0; way < sizeof jobs / sizeof *jobs; way++)

@@ -322,7 +322,7 @@ void sample_metadata(const struct sample *sample, const struct save_session *ses
     assert_int_equal(fill_metadata(sample, session, metadata), DCP_OK);
 }
 
-dcp_status sample_save(const struct sample *sample, const struct file_ops *ops, const char *path,
+dcp_status sample_save(const struct sample *sample, const dcp_storage *storage, const char *path,
                        dcp_overwrite overwrite, bool sync)
 {
     struct save_session session;
@@ -330,7 +330,7 @@ dcp_status sample_save(const struct sample *sample, const struct file_ops *ops, 
     struct metadata metadata;
     struct buffer encoded;
     bool visible = false;
-    RETURN_IF_ERROR(save_session_begin(&session, ops, path, overwrite, sync));
+    RETURN_IF_ERROR(save_session_begin(&session, storage, path, overwrite, sync));
     buffer_init(&encoded, 0);
     metadata_init(&metadata);
     dcp_status status = sample_write(sample, &session);

@@ -70,12 +70,12 @@ dcp_status sample_write(const struct sample *sample, const struct save_session *
 void sample_metadata(const struct sample *sample, const struct save_session *session,
                      struct metadata *metadata);
 /* From begin to sweep, as a conductor does it, with its cleaning up after failures. */
-dcp_status sample_save(const struct sample *sample, const struct file_ops *ops, const char *path,
+dcp_status sample_save(const struct sample *sample, const dcp_storage *storage, const char *path,
                        dcp_overwrite overwrite, bool sync);
 
 /* Reads everything whole and `boxes` random boxes of each tensor, and compares. The first failure
  * is returned; a difference fails the test. */
-dcp_status sample_read(const struct sample *sample, const struct file_ops *ops, const char *path,
+dcp_status sample_read(const struct sample *sample, const dcp_storage *storage, const char *path,
                        dcp_verification verification, int boxes);
 
 #endif

@@ -102,13 +102,13 @@ static dcp_status read_object(struct shard_reader *reader, const struct metadata
     return status;
 }
 
-dcp_status sample_read(const struct sample *sample, const struct file_ops *ops, const char *path,
+dcp_status sample_read(const struct sample *sample, const dcp_storage *storage, const char *path,
                        dcp_verification verification, int boxes)
 {
     struct metadata metadata;
     struct shard_reader *reader;
     enum storage_form form;
-    RETURN_IF_ERROR(storage_read_metadata(ops, storage_at(path), &form, &metadata, &reader));
+    RETURN_IF_ERROR(storage_read_metadata(storage, storage_at(path), &form, &metadata, &reader));
     dcp_status status = DCP_OK;
     assert_int_equal(form, STORAGE_DCP);
     assert_int_equal(metadata.count, sample->tensor_count + sample->object_count);

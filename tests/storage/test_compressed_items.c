@@ -30,7 +30,8 @@ static int set_up(void **state)
     (void)state;
     for (int i = 0; i < COUNT; i++)
         elements[i] = (float)(i % 1009);
-    return shard_reader_new(&file_ops_system, "nowhere", STORAGE_DCP, &reader) == DCP_OK ? 0 : -1;
+    return shard_reader_new(dcp_storage_files(), "nowhere", STORAGE_DCP, &reader) == DCP_OK ? 0
+                                                                                            : -1;
 }
 
 static int tear_down(void **state)

@@ -35,7 +35,7 @@ static void make(struct sample *sample, uint64_t seed)
 
 static void save(struct sample *sample, const char *path)
 {
-    assert_int_equal(sample_save(sample, &file_ops_system, path, DCP_OVERWRITE_REPLACE, false),
+    assert_int_equal(sample_save(sample, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, false),
                      DCP_OK);
 }
 
@@ -48,7 +48,7 @@ struct opened {
 static void open_sample(struct opened *opened, const char *path)
 {
     enum storage_form form;
-    assert_int_equal(storage_read_metadata(&file_ops_system, storage_at(path), &form,
+    assert_int_equal(storage_read_metadata(dcp_storage_files(), storage_at(path), &form,
                                            &opened->metadata, &opened->reader),
                      DCP_OK);
     opened->entry = metadata_find(&opened->metadata, "tensor.0");
@@ -273,15 +273,15 @@ static void flipped_bits(void **state)
         unsigned char mask = (unsigned char)(1 << at % 8);
         scratch_flip(*state, SHARD, at, mask);
         for (int verification = DCP_VERIFY_ALL; verification <= DCP_VERIFY_RECORDS; verification++)
-            assert_int_not_equal(
-                sample_read(&sample, &file_ops_system, *state, (dcp_verification)verification, 1),
-                DCP_ERR_INTERNAL);
-        assert_int_equal(storage_verify(&file_ops_system, storage_at(*state), NULL, NULL, &faults),
-                         DCP_OK);
+            assert_int_not_equal(sample_read(&sample, dcp_storage_files(), *state,
+                                             (dcp_verification)verification, 1),
+                                 DCP_ERR_INTERNAL);
+        assert_int_equal(
+            storage_verify(dcp_storage_files(), storage_at(*state), NULL, NULL, &faults), DCP_OK);
         assert_true(faults > 0);
         scratch_flip(*state, SHARD, at, mask);
     }
-    assert_int_equal(sample_read(&sample, &file_ops_system, *state, DCP_VERIFY_ALL, 3), DCP_OK);
+    assert_int_equal(sample_read(&sample, dcp_storage_files(), *state, DCP_VERIFY_ALL, 3), DCP_OK);
     sample_free(&sample);
 }
 
@@ -291,14 +291,14 @@ static void failing_reads(void **state)
     struct sample sample;
     struct simulated_file_system *fs = simulated_new();
     make(&sample, 6);
-    assert_int_equal(sample_save(&sample, simulated_ops(fs), "c", DCP_OVERWRITE_REPLACE, true),
+    assert_int_equal(sample_save(&sample, simulated_storage(fs), "c", DCP_OVERWRITE_REPLACE, true),
                      DCP_OK);
     bool reached = true;
     for (long n = 1; reached; n += 1 + n / 60) {
         struct simulated_file_system *copy = simulated_copy(fs);
         struct simulated_fault fault = {n, SIMULATED_ERROR, EIO, n % 2 != 0};
         simulated_set_fault(copy, &fault);
-        dcp_status status = sample_read(&sample, simulated_ops(copy), "c", DCP_VERIFY_ALL, 1);
+        dcp_status status = sample_read(&sample, simulated_storage(copy), "c", DCP_VERIFY_ALL, 1);
         reached = simulated_fault_reached(copy);
         assert_true(status == DCP_OK || (reached && status == DCP_ERR_IO));
         assert_int_equal(simulated_open_descriptors(copy), 0);
@@ -316,7 +316,7 @@ static void missing_memory(void **state)
     save(&sample, *state);
     for (long n = 1;; n += 1 + n / 100) {
         failing_allocator_install(n, n % 2 != 0);
-        dcp_status status = sample_read(&sample, &file_ops_system, *state, DCP_VERIFY_RECORDS, 1);
+        dcp_status status = sample_read(&sample, dcp_storage_files(), *state, DCP_VERIFY_RECORDS, 1);
         bool reached = failing_allocator_reached();
         assert_int_equal(failing_allocator_remove(), 0);
         assert_true(status == DCP_OK || (reached && status == DCP_ERR_NO_MEMORY));

@@ -20,6 +20,7 @@
 #include "sample.h"
 #include "scratch.h"
 #include "storage/file_source.h"
+#include "storage/opened.h"
 #include "storage/verify.h"
 
 #define SHARD "__0_0.distcp"
@@ -31,7 +32,7 @@ static void save_one(struct sample *sample, const char *path, uint64_t seed)
         sample,
         &(struct sample_options){
             .seed = seed, .ranks = 1, .files = 1, .tensors = 4, .objects = 1, .large = true});
-    assert_int_equal(sample_save(sample, &file_ops_system, path, DCP_OVERWRITE_REPLACE, false),
+    assert_int_equal(sample_save(sample, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, false),
                      DCP_OK);
 }
 
@@ -60,7 +61,7 @@ static struct faults verify(const char *path)
     struct faults faults = {0};
     uint64_t count;
     assert_int_equal(
-        storage_verify(&file_ops_system, storage_at(path), take_fault, &faults, &count), DCP_OK);
+        storage_verify(dcp_storage_files(), storage_at(path), take_fault, &faults, &count), DCP_OK);
     assert_int_equal(count, faults.count);
     return faults;
 }
@@ -68,7 +69,7 @@ static struct faults verify(const char *path)
 static dcp_status read_with(const struct sample *sample, const char *path,
                             dcp_verification verification)
 {
-    return sample_read(sample, &file_ops_system, path, verification, 0);
+    return sample_read(sample, dcp_storage_files(), path, verification, 0);
 }
 
 static void assert_says(const char *part)
@@ -94,7 +95,7 @@ static void flipped_bits_are_found(void **state)
     struct sample sample;
     sample_make(&sample, &(struct sample_options){
                              .seed = 3, .ranks = 1, .files = 1, .tensors = 6, .objects = 1});
-    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, false),
                      DCP_OK);
     size_t size;
     free(scratch_read(*state, SHARD, &size));
@@ -161,7 +162,7 @@ static void partial_reads_are_checked_by_block(void **state)
     uint64_t row = (uint64_t)item->box.sizes[1] * 4, flipped = data + row * 20 + 3;
     scratch_flip(*state, SHARD, flipped, 1);
     assert_int_equal(
-        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(*state), &form, &metadata, &reader),
         DCP_OK);
     const struct metadata_entry *entry = metadata_find(&metadata, "tensor.0");
     const struct metadata_piece *piece = NULL;
@@ -202,12 +203,14 @@ static void damaged_footers_matter_only_with_verification(void **state)
 static void set_block_size(const char *directory, uint32_t block_size)
 {
     struct file_source source;
+    struct opened opened;
     struct footer footer;
     struct buffer encoded;
     size_t size;
     bool found = false;
     char *path = scratch_path(directory, SHARD);
-    assert_int_equal(file_source_open(&source, &file_ops_system, path), DCP_OK);
+    assert_int_equal(opened_open(&opened, &file_ops_system, path), DCP_OK);
+    assert_int_equal(file_source_open(&source, &opened.directory, SHARD), DCP_OK);
     assert_int_equal(footer_decode(source.source, &footer, &found), DCP_OK);
     assert_true(found && footer.content_length > 0);
     unsigned char *bytes = scratch_read(directory, SHARD, &size);
@@ -234,6 +237,7 @@ static void set_block_size(const char *directory, uint32_t block_size)
     free(bytes);
     footer_free(&footer);
     file_source_close(&source);
+    opened_close(&opened);
     free(path);
 }
 
@@ -281,7 +285,7 @@ static void every_fault_is_reported(void **state)
     struct sample sample;
     sample_make(&sample, &(struct sample_options){
                              .seed = 17, .ranks = 3, .files = 1, .tensors = 40, .objects = 3});
-    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, false),
                      DCP_OK);
     uint64_t flipped = 0;
     for (size_t i = 0; i < sample.item_count; i++) {
@@ -327,7 +331,7 @@ static void a_file_without_the_footer_that_others_have_is_a_fault(void **state)
     size_t size;
     sample_make(&sample,
                 &(struct sample_options){.seed = 16, .ranks = 2, .files = 1, .tensors = 20});
-    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, false),
                      DCP_OK);
     for (size_t i = 0; i < sample.item_count; i++) {
         if (sample.items[i].rank == 0)
@@ -416,25 +420,25 @@ static void what_was_looked_for_is_said(void **state)
     uint64_t faults;
     char *path = scratch_path(*state, "nowhere");
     assert_int_equal(
-        storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader),
         DCP_ERR_NOT_FOUND);
     assert_null(reader);
     assert_says("nowhere");
-    assert_int_equal(storage_verify(&file_ops_system, storage_at(path), NULL, NULL, &faults),
+    assert_int_equal(storage_verify(dcp_storage_files(), storage_at(path), NULL, NULL, &faults),
                      DCP_ERR_NOT_FOUND);
     assert_int_equal(
-        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(*state), &form, &metadata, &reader),
         DCP_ERR_NOT_FOUND);
     assert_says(".metadata");
     assert_says("*.safetensors");
-    assert_int_equal(storage_verify(&file_ops_system, storage_at(*state), NULL, NULL, &faults),
+    assert_int_equal(storage_verify(dcp_storage_files(), storage_at(*state), NULL, NULL, &faults),
                      DCP_ERR_NOT_FOUND);
 
     struct sample sample;
     save_one(&sample, *state, 13);
     scratch_remove(*state, ".metadata");
     assert_int_equal(
-        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(*state), &form, &metadata, &reader),
         DCP_ERR_NOT_FOUND);
     assert_says("interrupted");
     assert_int_equal(verify(*state).count, 1);
@@ -461,7 +465,7 @@ static void unreadable_metadata_is_one_fault(void **state)
 static void footers_are_held_against_the_metadata(void **state)
 {
     struct sample sample;
-    struct save_session session = {.ops = &file_ops_system, .path = *state};
+    struct save_session session = {.path = *state};
     struct metadata metadata;
     struct buffer encoded;
     save_one(&sample, *state, 15);

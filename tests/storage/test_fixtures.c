@@ -186,7 +186,7 @@ static void check_fixture(const char *name)
     char *path = scratch_path(name, "expected.json");
     fixture.expected = fixture_json(path);
     fixture.path = fixture_path(name, fixture_text(fixture.expected, "checkpoint"));
-    dcp_status status = storage_read_metadata(&file_ops_system, storage_at(fixture.path), &form,
+    dcp_status status = storage_read_metadata(dcp_storage_files(), storage_at(fixture.path), &form,
                                               &fixture.metadata, &fixture.reader);
     if (needs(fixture.expected, "legacy")) {
         assert_int_equal(status, DCP_ERR_UNSUPPORTED);
@@ -195,9 +195,9 @@ static void check_fixture(const char *name)
             fail_msg("%s: %s", name, dcp_error_message());
         assert_int_equal(form, form_of(fixture.expected));
         check_entries(&fixture);
-        assert_int_equal(
-            storage_verify(&file_ops_system, storage_at(fixture.path), print_fault, NULL, &faults),
-            DCP_OK);
+        assert_int_equal(storage_verify(dcp_storage_files(), storage_at(fixture.path), print_fault,
+                                        NULL, &faults),
+                         DCP_OK);
         if (faults != 0)
             fail_msg("%s: %llu faults", name, (unsigned long long)faults);
     }
@@ -232,22 +232,24 @@ static void metadata_can_be_passed_on(void **state)
     struct shard_reader *reader;
     char *path = fixture_path("basic", "ckpt");
     buffer_init(&raw, 0);
-    assert_int_equal(storage_read_raw(&file_ops_system, storage_at(path), &raw), DCP_OK);
+    assert_int_equal(storage_read_raw(dcp_storage_files(), storage_at(path), &raw), DCP_OK);
     assert_int_equal(
-        storage_decode_raw(&file_ops_system, path, raw.data, raw.size, &metadata, &reader), DCP_OK);
+        storage_decode_raw(dcp_storage_files(), path, raw.data, raw.size, &metadata, &reader),
+        DCP_OK);
     assert_int_equal(metadata.count, 4);
     assert_string_equal(metadata.save_id == NULL ? "none" : "some", "some");
     shard_reader_free(reader);
     metadata_free(&metadata);
     assert_int_equal(
-        storage_decode_raw(&file_ops_system, path, raw.data, raw.size / 2, &metadata, &reader),
+        storage_decode_raw(dcp_storage_files(), path, raw.data, raw.size / 2, &metadata, &reader),
         DCP_ERR_FORMAT);
     assert_null(reader);
     buffer_free(&raw);
     free(path);
     path = fixture_path("rank_local_w2", "ckpt");
     buffer_init(&raw, 0);
-    assert_int_equal(storage_read_raw(&file_ops_system, storage_at(path), &raw), DCP_ERR_NOT_FOUND);
+    assert_int_equal(storage_read_raw(dcp_storage_files(), storage_at(path), &raw),
+                     DCP_ERR_NOT_FOUND);
     buffer_free(&raw);
     free(path);
 }
@@ -261,7 +263,7 @@ static void one_safetensors_file_is_a_checkpoint(void **state)
     enum storage_form form;
     char *path = fixture_path("hf_single", "ckpt/model-00001-of-00003.safetensors");
     assert_int_equal(
-        storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader),
         DCP_OK);
     assert_int_equal(form, STORAGE_SAFETENSORS);
     assert_true(metadata.count > 0);

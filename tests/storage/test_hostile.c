@@ -66,7 +66,7 @@ static dcp_status read_target(const char *path, const char *target)
     struct shard_reader *reader;
     enum storage_form form;
     dcp_status status =
-        storage_read_metadata(&file_ops_system, storage_at(path), &form, &metadata, &reader);
+        storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader);
     const struct metadata_entry *entry =
         status == DCP_OK && target ? metadata_find(&metadata, target) : NULL;
     if (status == DCP_OK && target && !entry)
@@ -91,7 +91,7 @@ static void check_case(const cJSON *hostile)
         fail_msg("%s was read", name);
     if (!error)
         read_target(path, target);
-    dcp_status status = storage_verify(&file_ops_system, storage_at(path), NULL, NULL, &faults);
+    dcp_status status = storage_verify(dcp_storage_files(), storage_at(path), NULL, NULL, &faults);
     if (error && status == DCP_OK && faults == 0)
         fail_msg("%s is without fault", name);
     cJSON_Delete(details);

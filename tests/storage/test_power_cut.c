@@ -41,8 +41,8 @@ static struct simulated_file_system *disk_with(const struct sample *sample)
 {
     struct simulated_file_system *fs = simulated_new();
     if (sample)
-        assert_int_equal(sample_save(sample, simulated_ops(fs), PATH, DCP_OVERWRITE_REFUSE, true),
-                         DCP_OK);
+        assert_int_equal(
+            sample_save(sample, simulated_storage(fs), PATH, DCP_OVERWRITE_REFUSE, true), DCP_OK);
     struct simulated_file_system *durable = simulated_copy(fs);
     simulated_free(fs);
     return durable;
@@ -56,7 +56,7 @@ static const struct sample *find(const struct samples *samples, struct simulated
     struct shard_reader *reader;
     enum storage_form form;
     dcp_status status =
-        storage_read_metadata(simulated_ops(fs), storage_at(PATH), &form, &metadata, &reader);
+        storage_read_metadata(simulated_storage(fs), storage_at(PATH), &form, &metadata, &reader);
     size_t names = metadata.count;
     shard_reader_free(reader);
     metadata_free(&metadata);
@@ -66,7 +66,7 @@ static const struct sample *find(const struct samples *samples, struct simulated
                                      ? &samples->old
                                      : &samples->new;
     if (status == DCP_OK)
-        status = sample_read(found, simulated_ops(fs), PATH, DCP_VERIFY_ALL, 0);
+        status = sample_read(found, simulated_storage(fs), PATH, DCP_VERIFY_ALL, 0);
     if (status != DCP_OK)
         fail_msg("%s: %s", when, dcp_error_message());
     return found;
@@ -85,8 +85,8 @@ static void check_remainders(const struct samples *samples, const struct sample 
         if (found != before && found != &samples->new)
             fail_msg("%s: the old checkpoint is gone", when);
         /* The next save finds its way through the debris. */
-        if (sample_save(&samples->new, simulated_ops(left), PATH, DCP_OVERWRITE_REPLACE, true) !=
-            DCP_OK)
+        if (sample_save(&samples->new, simulated_storage(left), PATH, DCP_OVERWRITE_REPLACE,
+                        true) != DCP_OK)
             fail_msg("%s: %s", when, dcp_error_message());
         assert_ptr_equal(find(samples, left, when), &samples->new);
         simulated_free(left);
@@ -100,7 +100,7 @@ static void crash_everywhere(const struct samples *samples, const struct sample 
         struct simulated_file_system *fs = simulated_copy(disk);
         simulated_set_fault(fs, &(struct simulated_fault){.operation = n, .kind = SIMULATED_CRASH});
         dcp_status status =
-            sample_save(&samples->new, simulated_ops(fs), PATH, DCP_OVERWRITE_REPLACE, true);
+            sample_save(&samples->new, simulated_storage(fs), PATH, DCP_OVERWRITE_REPLACE, true);
         assert_null(simulated_early_commit(fs));
         bool reached = simulated_fault_reached(fs);
         check_remainders(samples, before, fs, n);
@@ -153,7 +153,7 @@ static void a_failed_operation_leaves_the_old_or_the_new(void **state)
                                                               .error_number = ENOSPC,
                                                               .from_then_on = round % 4 >= 2});
             dcp_status status =
-                sample_save(&samples.new, simulated_ops(fs), PATH, DCP_OVERWRITE_REPLACE, true);
+                sample_save(&samples.new, simulated_storage(fs), PATH, DCP_OVERWRITE_REPLACE, true);
             bool reached = simulated_fault_reached(fs);
             assert_int_equal(simulated_open_descriptors(fs), 0);
             struct simulated_file_system *after = simulated_copy(fs);
@@ -184,14 +184,15 @@ static void a_failed_operation_is_no_result(void **state)
         struct simulated_fault fault = {
             .operation = n, .kind = SIMULATED_ERROR, .error_number = EIO};
         simulated_set_fault(fs, &fault);
-        dcp_status status = sample_read(&samples.old, simulated_ops(fs), PATH, DCP_VERIFY_ALL, 1);
+        dcp_status status =
+            sample_read(&samples.old, simulated_storage(fs), PATH, DCP_VERIFY_ALL, 1);
         bool reached = simulated_fault_reached(fs);
         assert_int_equal(simulated_open_descriptors(fs), 0);
         const char *name = simulated_operation_name(fs, n);
         if (reached && status == DCP_OK && strncmp(name, "close", 5) != 0)
             fail_msg("operation %ld (%s) failed unnoticed", n, name);
         simulated_set_fault(fs, &fault);
-        status = storage_verify(simulated_ops(fs), storage_at(PATH), NULL, NULL, &faults);
+        status = storage_verify(simulated_storage(fs), storage_at(PATH), NULL, NULL, &faults);
         name = simulated_operation_name(fs, n);
         if (simulated_fault_reached(fs) && status == DCP_OK && faults == 0 &&
             strncmp(name, "close", 5) != 0)

@@ -16,8 +16,9 @@
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
 #include "scratch.h"
-#include "storage/io_queue.h"
+#include "storage/opened.h"
 #include "storage/shard_file.h"
+#include "storage/storage_queue.h"
 
 #define NAME       "file"
 #define SIZE       (((size_t)9 << 20) + 12345)
@@ -62,17 +63,21 @@ static dcp_status visit_piece(void *context, uint64_t position, const unsigned c
 static dcp_status read_range(const struct file_ops *ops, const char *path, uint32_t io, size_t way,
                              struct visit visit, size_t size)
 {
-    unsigned char *memory = aligned_alloc(FILE_PAGE, SIZE / FILE_PAGE * FILE_PAGE + 2 * FILE_PAGE);
-    struct shard_reader reader = {.ops = ops, .io = io, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    unsigned char *memory =
+        aligned_alloc(MEMORY_PAGE, SIZE / MEMORY_PAGE * MEMORY_PAGE + 2 * MEMORY_PAGE);
+    struct shard_reader reader = {.io = io, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    const dcp_storage_access access = {.size_of = sizeof access, .io = io, .trusted = true};
+    struct opened opened;
     struct shard_file file = {.reader = &reader};
     assert_non_null(memory);
     transfer_watch_memory(memory, SIZE + way);
     visit.position = way;
-    dcp_status status = file_open(&file.file, ops, path, FILE_READ);
-    if (status == DCP_OK)
-        status = file_size(&file.file, &file.size);
-    if (status == DCP_OK)
-        status = io_open_direct(&file.file, io, SIZE, FILE_READ);
+    dcp_status status = opened_open(&opened, ops, path);
+    if (status != DCP_OK) {
+        free(memory);
+        return status;
+    }
+    status = storage_file_open(&file.file, &opened.directory, opened.name, &access);
     if (status == DCP_OK)
         status = shard_file_read_ahead(&file, memory + way, size - way, way, visit_piece, &visit);
     if (status == DCP_OK)
@@ -80,7 +85,8 @@ static dcp_status read_range(const struct file_ops *ops, const char *path, uint3
     struct error_story story;
     error_save(&story);
     shard_reader_free_lanes(&reader);
-    file_close(&file.file);
+    storage_file_close(&file.file);
+    opened_close(&opened);
     free(memory);
     return status == DCP_OK ? DCP_OK : error_restore(&story);
 }
@@ -196,7 +202,7 @@ static void direct_reads_use_large_pages(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * 4; i++) {
         const struct file_ops *ops = transfer_watch(simulated_ops(fs));
-        size_t way = ways[i % 4], begins = way - way % FILE_PAGE;
+        size_t way = ways[i % 4], begins = way - way % MEMORY_PAGE;
         assert_int_equal(read_range(ops, NAME, io[i / 4], way, visit, SIZE), DCP_OK);
         struct transfer_count count = transfer_watch_count(true);
         /* The last piece ends inside the file's last page. */

@@ -17,6 +17,7 @@
 #include "sample.h"
 #include "scratch.h"
 #include "storage/file_source.h"
+#include "storage/opened.h"
 #include "storage/verify.h"
 
 static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
@@ -32,15 +33,15 @@ static void print_fault(void *context, const char *file, uint64_t offset, const 
 static void assert_sound(const char *path)
 {
     uint64_t faults;
-    assert_int_equal(storage_verify(&file_ops_system, storage_at(path), print_fault, NULL, &faults),
-                     DCP_OK);
+    assert_int_equal(
+        storage_verify(dcp_storage_files(), storage_at(path), print_fault, NULL, &faults), DCP_OK);
     assert_int_equal(faults, 0);
 }
 
 static void assert_reads(const struct sample *sample, const char *path, int boxes)
 {
     for (size_t i = 0; i < 3; i++) {
-        dcp_status status = sample_read(sample, &file_ops_system, path, verifications[i], boxes);
+        dcp_status status = sample_read(sample, dcp_storage_files(), path, verifications[i], boxes);
         if (status != DCP_OK)
             fail_msg("%s", dcp_error_message());
     }
@@ -55,14 +56,15 @@ static void random_checkpoints_come_back(void **state)
                                                       .files = 1 + (uint32_t)(seed / 3 % 3),
                                                       .tensors = 44,
                                                       .objects = seed % 4});
-        assert_int_equal(sample_save(&sample, &file_ops_system, *state,
+        assert_int_equal(sample_save(&sample, dcp_storage_files(), *state,
                                      seed == 1 ? DCP_OVERWRITE_REFUSE : DCP_OVERWRITE_REPLACE,
                                      seed % 2),
                          DCP_OK);
         assert_reads(&sample, *state, 6);
         assert_sound(*state);
-        assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true),
-                         DCP_ERR_EXISTS);
+        assert_int_equal(
+            sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+            DCP_ERR_EXISTS);
         sample_free(&sample);
     }
 }
@@ -78,7 +80,7 @@ static void large_tensors_come_back(void **state)
                 .seed = seed, .ranks = 2, .files = 1, .tensors = 3, .objects = 1, .large = true});
         sample.io = io_ways[seed % IO_WAY_COUNT];
         dcp_status status =
-            sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REPLACE, true);
+            sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REPLACE, true);
         if (status == DCP_ERR_UNSUPPORTED) {
             print_message("not tested: %s\n", dcp_error_message());
             sample_free(&sample);
@@ -95,7 +97,7 @@ static void an_empty_checkpoint_comes_back(void **state)
 {
     struct sample sample;
     sample_make(&sample, &(struct sample_options){.seed = 1, .ranks = 2, .files = 2});
-    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true),
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
                      DCP_OK);
     assert_string_equal(
         scratch_list(*state),
@@ -112,17 +114,20 @@ static void every_file_ends_in_a_footer(void **state)
     struct save_session session;
     sample_make(&sample, &(struct sample_options){.seed = 1, .ranks = 1, .files = 3, .tensors = 2});
     assert_int_equal(
-        save_session_begin(&session, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true), DCP_OK);
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+        DCP_OK);
     assert_int_equal(sample_write(&sample, &session), DCP_OK);
     size_t pieces = 0;
     for (uint32_t i = 0; i < 3; i++) {
         char name[SHARD_NAME_MAX];
         struct file_source source;
+        struct opened opened;
         struct footer footer;
         bool found = false;
         shard_name(name, 0, i, 0);
         char *path = scratch_path(*state, name);
-        assert_int_equal(file_source_open(&source, &file_ops_system, path), DCP_OK);
+        assert_int_equal(opened_open(&opened, &file_ops_system, path), DCP_OK);
+        assert_int_equal(file_source_open(&source, &opened.directory, name), DCP_OK);
         assert_int_equal(footer_decode(source.source, &footer, &found), DCP_OK);
         assert_true(found);
         assert_string_equal(footer.save_id, session.save_id);
@@ -132,6 +137,7 @@ static void every_file_ends_in_a_footer(void **state)
             pieces += footer.contents.entries[e].piece_count;
         footer_free(&footer);
         file_source_close(&source);
+        opened_close(&opened);
         free(path);
     }
     assert_int_equal(pieces, sample.item_count);
@@ -151,7 +157,8 @@ static void files_in_the_way_stay(void **state)
     struct save_session session;
     sample_make(&sample, &(struct sample_options){.seed = 1, .ranks = 1, .files = 3, .tensors = 5});
     assert_int_equal(
-        save_session_begin(&session, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true), DCP_OK);
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+        DCP_OK);
     scratch_write(*state, "__0_2.distcp", "late", 4);
     assert_int_equal(sample_write(&sample, &session), DCP_ERR_EXISTS);
     assert_non_null(strstr(dcp_error_message(), "__0_2.distcp"));
@@ -205,10 +212,10 @@ static void many_files_and_threads_share_a_reader(void **state)
     enum storage_form form;
     sample_make(&sample,
                 &(struct sample_options){.seed = 9, .ranks = 2, .files = 150, .tensors = 300});
-    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, false),
                      DCP_OK);
     assert_int_equal(
-        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(*state), &form, &metadata, &reader),
         DCP_OK);
     struct shared_reading shared = {&sample, &metadata, reader};
     if (thread_run(16, 8, read_some, &shared) != DCP_OK)
@@ -230,10 +237,10 @@ static void partial_reads_are_partial(void **state)
     enum storage_form form;
     sample_make(&sample, &(struct sample_options){
                              .seed = 31, .ranks = 1, .files = 1, .tensors = 1, .large = true});
-    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, false),
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, false),
                      DCP_OK);
     assert_int_equal(
-        storage_read_metadata(&file_ops_system, storage_at(*state), &form, &metadata, &reader),
+        storage_read_metadata(dcp_storage_files(), storage_at(*state), &form, &metadata, &reader),
         DCP_OK);
     const struct metadata_entry *entry = &metadata.entries[0];
     const struct metadata_piece *piece = &entry->pieces[0];
@@ -283,11 +290,12 @@ static void missing_memory_is_an_error(void **state)
     for (long n = 1;; n++) {
         failing_allocator_install(n, false);
         dcp_status status =
-            sample_save(&sample, &file_ops_system, path, DCP_OVERWRITE_REPLACE, false);
+            sample_save(&sample, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, false);
         if (status == DCP_OK)
-            status = sample_read(&sample, &file_ops_system, path, verifications[n % 3], 1);
+            status = sample_read(&sample, dcp_storage_files(), path, verifications[n % 3], 1);
         if (status == DCP_OK)
-            status = storage_verify(&file_ops_system, storage_at(path), print_fault, NULL, &faults);
+            status =
+                storage_verify(dcp_storage_files(), storage_at(path), print_fault, NULL, &faults);
         bool reached = failing_allocator_reached();
         long left = failing_allocator_remove();
         if (left != 0)

@@ -15,11 +15,13 @@
 #include "fault/failing_allocator.h"
 #include "sample.h"
 #include "scratch.h"
+#include "storage/files/files.h"
 
 static struct save_session begin(const char *path, dcp_overwrite overwrite)
 {
     struct save_session session;
-    assert_int_equal(save_session_begin(&session, &file_ops_system, path, overwrite, true), DCP_OK);
+    assert_int_equal(save_session_begin(&session, dcp_storage_files(), path, overwrite, true),
+                     DCP_OK);
     return session;
 }
 
@@ -98,7 +100,7 @@ static void an_existing_checkpoint_is_refused_untouched(void **state)
         struct save_session session;
         scratch_write(*state, names[i], "old", 3);
         assert_int_equal(
-            save_session_begin(&session, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true),
+            save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
             DCP_ERR_EXISTS);
         assert_null(session.path);
         assert_non_null(strstr(dcp_error_message(), names[i]));
@@ -138,7 +140,7 @@ static void generations_pass_over_everything_that_is_there(void **state)
     save_session_free(&session);
     scratch_write(*state, "__0_0.g4294967295.distcp", "", 0);
     assert_int_equal(
-        save_session_begin(&session, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true),
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
         DCP_ERR_UNSUPPORTED);
 }
 
@@ -148,12 +150,13 @@ static void a_file_in_place_of_the_directory_is_an_error(void **state)
     scratch_write(*state, "file", "", 0);
     char *path = scratch_path(*state, "file");
     assert_int_equal(
-        save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REPLACE, true),
+        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, true),
         DCP_ERR_ARGUMENT);
     free(path);
     path = scratch_path(*state, "file/below");
     assert_int_not_equal(
-        save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REPLACE, true), DCP_OK);
+        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, true),
+        DCP_OK);
     free(path);
     assert_string_equal(scratch_list(*state), "file");
 }
@@ -233,13 +236,16 @@ static int failing_sync(void *context, int descriptor)
 static struct save_session begin_failing(const char *path)
 {
     static struct file_ops ops;
+    static dcp_storage storage;
     struct save_session session;
     ops = file_ops_system;
     ops.rename = failing_rename;
     ops.sync_directory = failing_sync_directory;
     ops.sync = failing_sync;
     failing = FAIL_NOTHING;
-    assert_int_equal(save_session_begin(&session, &ops, path, DCP_OVERWRITE_REPLACE, true), DCP_OK);
+    storage = files_storage(&ops);
+    assert_int_equal(save_session_begin(&session, &storage, path, DCP_OVERWRITE_REPLACE, true),
+                     DCP_OK);
     return session;
 }
 
@@ -316,7 +322,7 @@ static void missing_memory_is_an_error(void **state)
         bool visible = false;
         failing_allocator_install(n, false);
         dcp_status status =
-            save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REFUSE, false);
+            save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REFUSE, false);
         if (status == DCP_OK) {
             status = prepare_and_publish(&session, "new", "{}", &visible);
             if (status != DCP_OK)

@@ -19,6 +19,7 @@
 #include "sample.h"
 #include "scratch.h"
 #include "storage/file_source.h"
+#include "storage/opened.h"
 #include "storage/verify.h"
 
 static void print_fault(void *context, const char *file, uint64_t offset, const char *name,
@@ -28,15 +29,15 @@ static void print_fault(void *context, const char *file, uint64_t offset, const 
     print_message("%s:%llu: %s: %s\n", file, (unsigned long long)offset, name, fault);
 }
 
-static void assert_whole(const struct sample *sample, const struct file_ops *ops, const char *path)
+static void assert_whole(const struct sample *sample, const dcp_storage *storage, const char *path)
 {
     static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
                                                      DCP_VERIFY_NONE};
     uint64_t faults;
     for (size_t i = 0; i < 3; i++)
-        if (sample_read(sample, ops, path, verifications[i], 2) != DCP_OK)
+        if (sample_read(sample, storage, path, verifications[i], 2) != DCP_OK)
             fail_msg("%s", dcp_error_message());
-    assert_int_equal(storage_verify(ops, storage_at(path), print_fault, NULL, &faults), DCP_OK);
+    assert_int_equal(storage_verify(storage, storage_at(path), print_fault, NULL, &faults), DCP_OK);
     assert_int_equal(faults, 0);
 }
 
@@ -54,13 +55,13 @@ static void random_checkpoints_come_back(void **state)
         sample.zstd_threads = 1 + (uint32_t)(seed % 5);
         sample.io = io_ways[seed % IO_WAY_COUNT];
         dcp_status status =
-            sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REPLACE, seed % 2);
+            sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REPLACE, seed % 2);
         if (status == DCP_ERR_UNSUPPORTED)
             print_message("not tested: %s\n", dcp_error_message());
         else
             assert_int_equal(status, DCP_OK);
         if (status == DCP_OK)
-            assert_whole(&sample, &file_ops_system, *state);
+            assert_whole(&sample, dcp_storage_files(), *state);
         sample_free(&sample);
     }
 }
@@ -70,15 +71,17 @@ static void footers_tell_of_it(void **state)
 {
     struct sample sample;
     struct file_source source;
+    struct opened opened;
     struct footer footer;
     bool found = false;
     sample_make(&sample, &(struct sample_options){
                              .seed = 3, .ranks = 1, .files = 1, .tensors = 20, .objects = 2});
     sample.zstd = true;
-    assert_int_equal(sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REFUSE, true),
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
                      DCP_OK);
     char *path = scratch_path(*state, "__0_0.distcp");
-    assert_int_equal(file_source_open(&source, &file_ops_system, path), DCP_OK);
+    assert_int_equal(opened_open(&opened, &file_ops_system, path), DCP_OK);
+    assert_int_equal(file_source_open(&source, &opened.directory, opened.name), DCP_OK);
     assert_int_equal(footer_decode(source.source, &footer, &found), DCP_OK);
     uint64_t total = 0;
     for (size_t i = 0; i < footer.contents.count; i++)
@@ -89,6 +92,7 @@ static void footers_tell_of_it(void **state)
     assert_int_equal(total, footer.content_length);
     footer_free(&footer);
     file_source_close(&source);
+    opened_close(&opened);
     free(path);
     sample_free(&sample);
 }
@@ -107,8 +111,9 @@ static void any_number_of_threads_writes_the_same(void **state)
     for (uint32_t i = 0; i < 3; i++) {
         sample.zstd_threads = 2 + i * 3;
         assert_int_equal(
-            sample_save(&sample, &file_ops_system, *state, DCP_OVERWRITE_REPLACE, false), DCP_OK);
-        assert_whole(&sample, &file_ops_system, *state);
+            sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REPLACE, false),
+            DCP_OK);
+        assert_whole(&sample, dcp_storage_files(), *state);
         for (size_t n = 0; n < sample.item_count; n++)
             sizes[i] += (size_t)(sample.items[n].stored.offset * (n + 1));
         if (!first) {
@@ -191,7 +196,8 @@ static long peak_of(const char *path, int64_t bytes, uint32_t threads)
     for (int64_t i = 0; i < bytes; i++)
         data[i] = (unsigned char)scratch_random(&random);
     assert_int_equal(
-        save_session_begin(&session, &file_ops_system, path, DCP_OVERWRITE_REFUSE, false), DCP_OK);
+        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REFUSE, false),
+        DCP_OK);
     atomic_store(&taken, 0);
     atomic_store(&most_taken, 0);
     dcp_set_allocator(&counting);
@@ -233,11 +239,11 @@ static void missing_memory_is_an_error(void **state)
         for (long n = 1;; n++) {
             failing_allocator_install(n, false);
             dcp_status status =
-                sample_save(&sample, &file_ops_system, path, DCP_OVERWRITE_REPLACE, false);
+                sample_save(&sample, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, false);
             bool reached = failing_allocator_reached();
             assert_int_equal(failing_allocator_remove(), 0);
             if (status == DCP_OK)
-                assert_whole(&sample, &file_ops_system, path);
+                assert_whole(&sample, dcp_storage_files(), path);
             else
                 assert_int_equal(status, DCP_ERR_NO_MEMORY);
             if (!reached)
@@ -266,16 +272,16 @@ static void failing_operations_leave_nothing(void **state)
             struct simulated_fault fault = {n, SIMULATED_ERROR, errors[e], n % 2 && e < 2};
             simulated_set_fault(fs, &fault);
             dcp_status status =
-                sample_save(&sample, simulated_ops(fs), "c", DCP_OVERWRITE_REPLACE, true);
+                sample_save(&sample, simulated_storage(fs), "c", DCP_OVERWRITE_REPLACE, true);
             reached = simulated_fault_reached(fs);
             assert_int_equal(simulated_open_descriptors(fs), 0);
             struct simulated_file_system *after = simulated_copy(fs);
             if (status != DCP_OK)
-                status =
-                    sample_save(&sample, simulated_ops(after), "c", DCP_OVERWRITE_REPLACE, true);
+                status = sample_save(&sample, simulated_storage(after), "c", DCP_OVERWRITE_REPLACE,
+                                     true);
             assert_int_equal(status, DCP_OK);
             if (n % 4 == 0 || !reached)
-                assert_whole(&sample, simulated_ops(after), "c");
+                assert_whole(&sample, simulated_storage(after), "c");
             simulated_free(after);
             simulated_free(fs);
         }

@@ -20,6 +20,7 @@
 #include "fault/transfer_watch.h"
 #include "format/footer.h"
 #include "scratch.h"
+#include "storage/opened.h"
 #include "storage/shard_output.h"
 
 #define NAME "file"
@@ -54,10 +55,11 @@ static void script_make(struct script *script, uint64_t seed, size_t count, size
         part->skip = (uint64_t)(scratch_below(&random, 3) ? 0 : scratch_below(&random, 20000));
         /* As planning does it: the data of large tensors begins at a page. */
         if (part->size >= 65536 && scratch_below(&random, 4) != 0)
-            part->skip += FILE_PAGE - (script->length + part->skip) % FILE_PAGE;
+            part->skip += MEMORY_PAGE - (script->length + part->skip) % MEMORY_PAGE;
         script->length += part->skip + part->size;
     }
-    script->memory = aligned_alloc(FILE_PAGE, (most + 5000 + FILE_PAGE) / FILE_PAGE * FILE_PAGE);
+    script->memory =
+        aligned_alloc(MEMORY_PAGE, (most + 5000 + MEMORY_PAGE) / MEMORY_PAGE * MEMORY_PAGE);
     script->content = calloc(1, script->length + sizeof footer);
     assert_true(script->memory && script->content);
     for (size_t i = 0; i < most + 5000; i++)
@@ -112,6 +114,7 @@ static dcp_status write_script(const struct script *script, const struct file_op
                                const char *path, uint32_t io, size_t buffer_bytes)
 {
     struct shard_output output;
+    struct opened opened;
     struct shard_output_options options = {
         .content_length = script->length,
         .buffer_bytes = buffer_bytes,
@@ -119,8 +122,12 @@ static dcp_status write_script(const struct script *script, const struct file_op
         .threads = 3,
         .sync = true,
     };
-    RETURN_IF_ERROR(shard_output_create(&output, ops, path, &options));
-    dcp_status status = DCP_OK;
+    RETURN_IF_ERROR(opened_open(&opened, ops, path));
+    dcp_status status = shard_output_create(&output, &opened.directory, opened.name, &options);
+    if (status != DCP_OK) {
+        opened_close(&opened);
+        return status;
+    }
     for (size_t i = 0; i < script->count && status == DCP_OK; i++)
         status = append_part(&output, script, &script->parts[i]);
     if (status == DCP_OK) {
@@ -129,6 +136,7 @@ static dcp_status write_script(const struct script *script, const struct file_op
         status = shard_output_finish(&output, footer, sizeof footer);
     }
     shard_output_free(&output);
+    opened_close(&opened);
     return status;
 }
 
@@ -137,9 +145,9 @@ static void script_make_large(struct script *script, size_t way)
 {
     static const size_t sizes[] = {(size_t)16 << 20, ((size_t)21 << 20) + 777, 5000};
     *script = (struct script){.count = 3};
-    size_t most = ((size_t)22 << 20) + FILE_PAGE;
+    size_t most = ((size_t)22 << 20) + MEMORY_PAGE;
     uint64_t random = way + 1;
-    script->memory = aligned_alloc(FILE_PAGE, most);
+    script->memory = aligned_alloc(MEMORY_PAGE, most);
     script->content = calloc(1, ((size_t)38 << 20));
     assert_true(script->memory && script->content);
     for (size_t i = 0; i < most; i++)
@@ -161,7 +169,7 @@ static void script_make_aligned(struct script *script)
     size_t sizes[] = {(size_t)9 << 20, (size_t)20 << 20};
     uint64_t random = 5;
     *script = (struct script){.count = 2, .length = sizes[0] + sizes[1]};
-    script->memory = aligned_alloc(FILE_PAGE, sizes[1]);
+    script->memory = aligned_alloc(MEMORY_PAGE, sizes[1]);
     script->content = calloc(1, script->length + sizeof footer);
     assert_true(script->memory && script->content);
     for (size_t i = 0; i < sizes[1]; i++)
@@ -391,7 +399,7 @@ static void what_is_refused_is_done_without(void **state)
     struct script script;
     char *path = scratch_path(*state, NAME);
     script_make(&script, 9, 12, 3000000);
-    assert_true(script.length >= IO_LARGE_FILE);
+    assert_true(script.length >= STORAGE_LARGE_FILE);
     refusing = file_ops_system;
     refusing.queue_open = refuse_queue;
     refusing.open = refuse_direct;
@@ -419,7 +427,7 @@ static void direct_transfers_become_buffered(void **state)
     (void)state;
     struct script script;
     script_make(&script, 9, 12, 3000000);
-    assert_true(script.length >= IO_LARGE_FILE);
+    assert_true(script.length >= STORAGE_LARGE_FILE);
     struct simulated_file_system *fs = simulated_new();
     simulated_refuse_direct(fs);
     assert_int_equal(write_script(&script, simulated_ops(fs), NAME, DCP_IO_AUTO, 1 << 20), DCP_OK);
@@ -465,10 +473,10 @@ static void flags_are_checked(void **state)
 {
     (void)state;
     for (size_t i = 0; i < IO_WAY_COUNT; i++)
-        assert_int_equal(io_check(io_ways[i]), DCP_OK);
-    assert_int_equal(io_check(DCP_IO_RING | DCP_IO_POOL), DCP_ERR_ARGUMENT);
-    assert_int_equal(io_check(DCP_IO_DIRECT | DCP_IO_BUFFERED), DCP_ERR_ARGUMENT);
-    assert_int_equal(io_check(16), DCP_ERR_ARGUMENT);
+        assert_int_equal(storage_check_io(io_ways[i]), DCP_OK);
+    assert_int_equal(storage_check_io(DCP_IO_RING | DCP_IO_POOL), DCP_ERR_ARGUMENT);
+    assert_int_equal(storage_check_io(DCP_IO_DIRECT | DCP_IO_BUFFERED), DCP_ERR_ARGUMENT);
+    assert_int_equal(storage_check_io(16), DCP_ERR_ARGUMENT);
 }
 
 int main(void)

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Storages of one's own (dcp/storage.h), each a table of functions. They have no state beside what
+ * is stored, so that one table serves all saves and loads. */
+#ifndef STORAGES_H
+#define STORAGES_H
+
+#include <dcp.h>
+
+/* Takes ids that begin with "memory://". What is stored is gone with the process. */
+extern const dcp_storage memory_storage;
+/* "tar://run/step_1000" is the archive run/step_1000.tar. */
+extern const dcp_storage tar_storage;
+
+#endif

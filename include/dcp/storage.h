@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file storage.h
+ * @brief Where the bytes of checkpoints are kept, for those who implement a storage.
+ *
+ * A storage is one table of functions. The library brings two: files (dcp_storage_files()) and
+ * memory (dcp_storage_memory_new()). Everything else stands above the table and works on every
+ * storage: shard files with checksums, several of them side by side, compression, partial reads,
+ * cooperative reads, safe overwriting, the commit, retries, limits, verification, figures and
+ * progress. A storage of your own is passed wherever a path is: dcp_save_options::storage,
+ * dcp_load_options::storage, dcp_open_options::storage.
+ *
+ * The model: a checkpoint's id ("checkpoints/step_1000", "s3://bucket/run/step_1000") names a
+ * *directory*, which holds *files* by name. Names are UTF-8, relative, of at most 255 bytes between
+ * slashes. A file is written once, in parts whose offsets are known beforehand, and then *sealed*:
+ * from then on it is whole and never changes, until it is removed. Small files that others look
+ * for (`.metadata`) are *published*: they appear at once and whole, in the place of the one before.
+ *
+ * Failures: each function returns DCP_OK or a failure, and says what happened, and to which file,
+ * by dcp_error_set(). Anything that is not there is DCP_ERR_NOT_FOUND. A value that is no status
+ * becomes DCP_ERR_CALLBACK. Functions may be called from any thread, several at a time, unless said
+ * otherwise.
+ *
+ * Functions that say "optional" may be NULL; then the library does without, as said there.
+ */
+#ifndef DCP_STORAGE_H
+#define DCP_STORAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "environment.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** What a directory of a storage is good at. All zero: nothing in particular. */
+typedef struct dcp_storage_traits {
+    size_t size_of; /**< sizeof(dcp_storage_traits), set by the library */
+    /** Bytes that are better asked for at once than in parts, since each request has a price of its
+     * own (a message over a network); 0: small requests are cheap. */
+    size_t request_size;
+    /** Bytes that one queue takes of memory, at most, beside the bytes that it moves. */
+    size_t queue_memory;
+    /** Each request goes over a network, and ranks share what the storage can give: then one rank
+     * may read for others (dcp_load_options::reading). */
+    bool far;
+} dcp_storage_traits;
+
+/** How a directory is to be opened: flags. */
+typedef enum dcp_storage_open {
+    DCP_OPEN_CREATE = 1,  /**< it is made, and those above it, if it is not there */
+    DCP_OPEN_DURABLE = 2, /**< what is made is to survive a power cut */
+    DCP_OPEN_NO_LINK = 4  /**< the id was not chosen by the caller of the library: a symbolic link
+                             is refused */
+} dcp_storage_open;
+
+/** How a file is to be opened or created. */
+typedef struct dcp_storage_access {
+    size_t size_of;           /**< sizeof(dcp_storage_access), set by the library */
+    uint32_t io;              /**< flags of #dcp_io; a storage may know some or none */
+    dcp_io_priority priority; /**< of the transfers */
+    uint32_t threads;         /**< that a queue may start, at most; 0: as many as are good */
+    /** Reading: the name was chosen by the caller of the library, not found in a checkpoint. Of
+     * other names no symbolic link is followed. */
+    bool trusted;
+    /** Creating: what is sealed is to survive a power cut. */
+    bool durable;
+    /** Creating: bytes that will be written, at most, but for a footer of the shard file, which
+     * comes on top (8 bytes for each 64 KiB, and some more). */
+    uint64_t size;
+    /** Creating: it may be far less, so that no space is to be taken beforehand. */
+    bool estimated;
+} dcp_storage_access;
+
+/** An open file. Filled in by the storage, which may find it again by `handle`. */
+typedef struct dcp_storage_file {
+    void *handle;
+    uint64_t size; /**< when opened for reading */
+    /**
+     * Transfers whose memory, size and offset are multiples of it take the best way; others work as
+     * well. Transfers of such files come from and go to memory in large pages. 0: alignment makes
+     * no difference. A power of two.
+     */
+    size_t alignment;
+} dcp_storage_file;
+
+/** A transfer on its way. The bytes and the struct stay where they are until it is finished. */
+typedef struct dcp_storage_transfer {
+    dcp_storage_file *file;
+    void *bytes; /**< read into, or written from */
+    size_t size;
+    uint64_t offset;
+    bool write;
+    void *own; /**< the storage's own, to find again what belongs to the transfer */
+} dcp_storage_transfer;
+
+/** When publishing is refused. */
+typedef enum dcp_storage_condition {
+    DCP_PUBLISH_ALWAYS = 0,
+    DCP_PUBLISH_IF_ABSENT = 10 /**< DCP_ERR_EXISTS if there is a file of that name */
+} dcp_storage_condition;
+
+/** Is given each name of a listing; a failure ends it and is its result. */
+typedef dcp_status (*dcp_storage_visitor)(void *context, const char *name);
+
+/** The table. `context` is passed to every function. It is read when a call of the library begins;
+ * what it points to stays until the call or the asynchronous save has ended, the checkpoint that it
+ * has opened is closed, and that one's mappings are gone. */
+typedef struct dcp_storage {
+    size_t size_of; /**< sizeof(dcp_storage), so that the struct can grow */
+    void *context;
+
+    /** Whether this storage takes an id, such as "s3://bucket/step_1000". Optional: it takes every
+     * id. What it does not take goes to the file system, unless it has a scheme ("name://"). */
+    bool (*takes)(void *context, const char *id);
+
+    /**
+     * Opens a directory. One that is not there is DCP_ERR_NOT_FOUND, unless it is to be created; an
+     * id that names a file is DCP_ERR_KIND. A storage without directories opens any id, as one that
+     * is empty at worst. A directory is closed after what is open in it: files, publications,
+     * queues.
+     * @param flags of #dcp_storage_open.
+     * @param directory the storage's own; passed to the functions below.
+     * @param created whether this call has made the directory.
+     */
+    dcp_status (*open)(void *context, const char *id, uint32_t flags, void **directory,
+                       bool *created);
+    void (*close)(void *context, void *directory);
+    /** Removes a directory that open() has made, if it is empty. Optional: nothing is to be
+     * removed. */
+    void (*withdraw)(void *context, void *directory);
+    /** Optional: as all zero. @param traits all zero but size_of. */
+    void (*describe)(void *context, void *directory, dcp_storage_traits *traits);
+    /** Bytes that may still be written; UINT64_MAX: not known. Optional: not known. */
+    dcp_status (*free_space)(void *context, void *directory, uint64_t *bytes);
+
+    /** Gives each name in the directory, in any order; of a name with slashes the part up to the
+     * first one. A name may come several times. Files that are not sealed may be among them or
+     * not. The visitor calls no function of the table. */
+    dcp_status (*list)(void *context, void *directory, dcp_storage_visitor visitor,
+                       void *visitor_context);
+    /** Removes a file. */
+    dcp_status (*remove)(void *context, void *directory, const char *name);
+
+    /** Opens a sealed or published file for reading; see dcp_storage_access. */
+    dcp_status (*open_file)(void *context, void *directory, const char *name,
+                            const dcp_storage_access *access, dcp_storage_file *file);
+    /** Reads all of the bytes, which lie inside of the file; by any thread. */
+    dcp_status (*read)(void *context, dcp_storage_file *file, void *bytes, size_t size,
+                       uint64_t offset);
+    void (*close_file)(void *context, dcp_storage_file *file);
+
+    /** Begins a file. One of that name that is there already is DCP_ERR_EXISTS, here or when it is
+     * sealed. */
+    dcp_status (*create)(void *context, void *directory, const char *name,
+                         const dcp_storage_access *access, dcp_storage_file *file);
+    /** Writes a part; by any thread, parts in any order, none of them twice. */
+    dcp_status (*write)(void *context, dcp_storage_file *file, const void *bytes, size_t size,
+                        uint64_t offset);
+    /** When all parts are written: the file is whole, of @p size bytes, and, if access said
+     * durable, its content is. Closes it, whatever is returned. */
+    dcp_status (*seal)(void *context, dcp_storage_file *file, uint64_t size);
+    /** In the place of seal: the file goes. Closes it. */
+    void (*abandon)(void *context, dcp_storage_file *file);
+    /** Makes the names of files that were sealed, published or removed durable. Optional: they
+     * are. */
+    dcp_status (*sync)(void *context, void *directory);
+
+    /** Brings a small file to the storage without its being seen yet. @param publication the
+     * storage's own, for publish() or retract(), one of which follows. */
+    dcp_status (*prepare)(void *context, void *directory, const char *name, const void *bytes,
+                          size_t size, bool durable, void **publication);
+    /** Makes it appear at once, in the place of one that was there. Takes no memory. Ends the
+     * publication, whatever is returned. @param visible whether it has appeared, also when a
+     * failure followed. */
+    dcp_status (*publish)(void *context, void *publication, dcp_storage_condition condition,
+                          bool *visible);
+    void (*retract)(void *context, void *publication);
+
+    /* ---- optional: many transfers under way without a thread for each ---- */
+
+    /** A queue, for one thread, of at most @p depth transfers at a time. What @p access demands and
+     * cannot be had is DCP_ERR_UNSUPPORTED. Optional: a few threads of the library's call read()
+     * and write(). @param directory where it is needed first; files of other directories of the
+     * storage may go through it as well, those of a union's members. */
+    dcp_status (*queue_open)(void *context, void *directory, unsigned depth,
+                             const dcp_storage_access *access, void **queue);
+    /** Begins a transfer. What fails is said by queue_finish(). */
+    void (*queue_start)(void *context, void *queue, dcp_storage_transfer *transfer);
+    /** Waits until all bytes of a transfer have been moved, and says how that ended. */
+    dcp_status (*queue_finish)(void *context, void *queue, dcp_storage_transfer *transfer);
+    /** Waits for what is under way, whatever becomes of it. */
+    void (*queue_close)(void *context, void *queue);
+
+    /* ---- optional: what makes reading faster ---- */
+
+    /** Whether a range is in fast memory, so that reading it at once is best. Optional: all is. */
+    bool (*is_cached)(void *context, dcp_storage_file *file, uint64_t offset, size_t size);
+    /** A range will be read soon. Optional. */
+    void (*expect)(void *context, dcp_storage_file *file, uint64_t offset, size_t size);
+    /** Gives a range in memory, without a copy, until unmap(); the file may be closed before.
+     * Optional: dcp_map_chunk() is DCP_ERR_UNSUPPORTED. @param mapping the storage's own. */
+    dcp_status (*map)(void *context, dcp_storage_file *file, uint64_t offset, size_t size,
+                      const void **bytes, void **mapping);
+    void (*unmap)(void *context, void *mapping, const void *bytes, size_t size);
+    /** By which ways transfers went: #DCP_IO_DIRECT if those of the file went around the page
+     * cache, #DCP_IO_RING if those of the queue went by io_uring. For dcp_figures. Either may be
+     * NULL. Optional: by none. */
+    uint32_t (*ways)(void *context, dcp_storage_file *file, void *queue);
+} dcp_storage;
+
+/** @return the table of the file system. Static. */
+DCP_API const dcp_storage *dcp_storage_files(void);
+
+/**
+ * Makes a storage that keeps checkpoints in memory, for tests, and for states that go from one part
+ * of a program to another. Takes every id; ids that are alike after slashes at their ends are cut
+ * off are one directory. Everything is gone when it is freed.
+ * @param storage owned by the caller.
+ */
+DCP_API dcp_status dcp_storage_memory_new(dcp_storage **storage);
+/** After all that is open in it has been closed. NULL is allowed. */
+DCP_API void dcp_storage_memory_free(dcp_storage *storage);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

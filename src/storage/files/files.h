@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The file system as a storage: a directory's id is its path. */
+#ifndef STORAGE_FILES_FILES_H
+#define STORAGE_FILES_FILES_H
+
+#include <stdatomic.h>
+
+#include "dcp/storage.h"
+#include "storage/files/file.h"
+
+/* Over given file operations, which stay as long as the table is used: what dcp_storage_files() is
+ * over the system's, and what tests run over a simulated file system. */
+dcp_storage files_storage(const struct file_ops *ops);
+
+/* The parts of the table. `context` is the struct file_ops. */
+
+struct files_directory {
+    const struct file_ops *ops;
+    char *path;
+};
+
+/* Behind dcp_storage_file::handle. */
+struct files_file {
+    struct file file;
+    bool direct_demanded; /* DCP_IO_DIRECT: there is no other way */
+    bool write_back;      /* what goes through the page cache is sent on to the disk at once */
+    bool durable;
+    atomic_bool direct_refused; /* by the file system, when it came to it */
+};
+
+dcp_status files_open_file(void *context, void *directory, const char *name,
+                           const dcp_storage_access *access, dcp_storage_file *opened);
+dcp_status files_read(void *context, dcp_storage_file *file, void *bytes, size_t size,
+                      uint64_t offset);
+void files_close_file(void *context, dcp_storage_file *file);
+dcp_status files_create(void *context, void *directory, const char *name,
+                        const dcp_storage_access *access, dcp_storage_file *opened);
+dcp_status files_write(void *context, dcp_storage_file *file, const void *bytes, size_t size,
+                       uint64_t offset);
+dcp_status files_seal(void *context, dcp_storage_file *file, uint64_t size);
+void files_abandon(void *context, dcp_storage_file *file);
+bool files_is_direct(const struct files_file *file);
+/* Begins to send what was written through the page cache on to the disk, where that is wanted. */
+void files_write_back(const struct files_file *file, int descriptor, uint64_t offset, size_t size);
+/* The descriptor for a transfer: the direct one if the transfer can go that way. */
+int files_descriptor(const struct files_file *file, const void *bytes, size_t size,
+                     uint64_t offset);
+/* Carries out a transfer, which may move less than all; an errno value. */
+int files_attempt(const struct files_file *file, const struct file_transfer *what, size_t *done);
+/* Does plainly what the attempt has left undone: the end of a short transfer, what was interrupted
+ * or refused for the moment, and what cannot be direct after all. Other errors are the transfer's.
+ */
+dcp_status files_settle(struct files_file *file, const struct file_transfer *what, int error,
+                        size_t done);
+
+dcp_status files_prepare(void *context, void *directory, const char *name, const void *bytes,
+                         size_t size, bool durable, void **publication);
+dcp_status files_publish(void *context, void *publication, dcp_storage_condition condition,
+                         bool *visible);
+void files_retract(void *context, void *publication);
+
+dcp_status files_queue_open(void *context, void *directory, unsigned depth,
+                            const dcp_storage_access *access, void **queue);
+void files_queue_start(void *context, void *queue, dcp_storage_transfer *transfer);
+dcp_status files_queue_finish(void *context, void *queue, dcp_storage_transfer *transfer);
+void files_queue_close(void *context, void *queue);
+uint32_t files_ways(void *context, dcp_storage_file *file, void *queue);
+
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Files of the file system: opened through the page cache, and around it where that is worth it. */
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "storage/files/files.h"
+
+/* From here on a file is worth direct transfers, and sending on what the page cache holds. */
+#define LARGE_FILE ((uint64_t)4 << 20)
+
+/* What is missing is missing for all files: it is said once. */
+static void say_not_direct(const char *why)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&said))
+        log_line(DCP_LOG_INFO, "files go through the page cache: %s", why);
+}
+
+/* From now on the file goes through the page cache. */
+static void refuse_direct(struct files_file *file)
+{
+    atomic_store_explicit(&file->direct_refused, true, memory_order_relaxed);
+    say_not_direct("the file system refuses direct transfers");
+}
+
+/* Opens the second descriptor, for direct transfers, if that is demanded, or allowed and worth it
+ * for a file of that size. */
+static dcp_status open_direct(struct files_file *file, uint32_t io, uint64_t size, unsigned flags)
+{
+    file->direct_demanded = io & DCP_IO_DIRECT;
+    if (io & DCP_IO_BUFFERED || (!(io & DCP_IO_DIRECT) && size < LARGE_FILE))
+        return DCP_OK;
+    dcp_status status = file_open_direct(&file->file, flags);
+    if (status != DCP_ERR_UNSUPPORTED || io & DCP_IO_DIRECT)
+        return status;
+    say_not_direct(dcp_error_message());
+    return DCP_OK;
+}
+
+static void release(struct files_file *file)
+{
+    struct error_story story;
+    error_save(&story);
+    file_close(&file->file);
+    error_restore(&story);
+    memory_release(file);
+}
+
+static void hand_out(struct files_file *file, uint64_t size, dcp_storage_file *opened)
+{
+    *opened = (dcp_storage_file){
+        .handle = file, .size = size, .alignment = file->file.direct >= 0 ? MEMORY_PAGE : 0};
+}
+
+/* Every directory on the way to a file, from the start on, is one by itself: a symbolic link could
+ * lead anywhere. */
+static dcp_status check_way(const struct file_ops *ops, char *path, size_t start)
+{
+    for (char *slash = strchr(path + start, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        dcp_status status = file_check_directory(ops, path);
+        *slash = '/';
+        RETURN_IF_ERROR(status);
+    }
+    return DCP_OK;
+}
+
+static dcp_status make_file(const struct files_directory *directory, const char *name,
+                            struct files_file **file, char **path)
+{
+    *path = file_path_join(directory->path, name);
+    *file = memory_allocate_zeroed(1, sizeof **file);
+    if (*path && *file) {
+        (*file)->file.descriptor = -1;
+        return DCP_OK;
+    }
+    memory_release(*path);
+    memory_release(*file);
+    return error_no_memory(strlen(directory->path) + strlen(name) + 2, "a path");
+}
+
+dcp_status files_open_file(void *context, void *opened_directory, const char *name,
+                           const dcp_storage_access *access, dcp_storage_file *opened)
+{
+    const struct files_directory *directory = opened_directory;
+    struct files_file *file;
+    uint64_t size = 0;
+    char *path;
+    unsigned flags = access->trusted ? FILE_READ : FILE_NO_FOLLOW;
+    RETURN_IF_ERROR(make_file(directory, name, &file, &path));
+    dcp_status status =
+        access->trusted ? DCP_OK : check_way(context, path, strlen(path) - strlen(name));
+    if (status == DCP_OK)
+        status = file_open(&file->file, context, path, flags);
+    if (status == DCP_OK)
+        status = file_size(&file->file, &size);
+    if (status == DCP_OK)
+        status = open_direct(file, access->io, size, flags);
+    memory_release(path);
+    if (status == DCP_OK)
+        hand_out(file, size, opened);
+    else
+        release(file);
+    return status;
+}
+
+void files_close_file(void *context, dcp_storage_file *file)
+{
+    (void)context;
+    release(file->handle);
+}
+
+dcp_status files_create(void *context, void *opened_directory, const char *name,
+                        const dcp_storage_access *access, dcp_storage_file *opened)
+{
+    const struct files_directory *directory = opened_directory;
+    const struct file_ops *ops = context;
+    struct files_file *file;
+    char *path;
+    /* Who does not wait for the disk wants the page cache. */
+    uint32_t io = access->io;
+    if (!access->durable && !(io & DCP_IO_DIRECT))
+        io |= DCP_IO_BUFFERED;
+    RETURN_IF_ERROR(make_file(directory, name, &file, &path));
+    dcp_status status = file_open(&file->file, ops, path, FILE_CREATE_NEW);
+    bool made = status == DCP_OK;
+    if (status == DCP_OK)
+        status = open_direct(file, io, access->size, FILE_WRITE | FILE_NO_FOLLOW);
+    if (status == DCP_OK && !access->estimated)
+        status = file_preallocate(&file->file, access->size);
+    file->durable = access->durable;
+    file->write_back = access->durable && access->size >= LARGE_FILE;
+    if (status == DCP_OK) {
+        hand_out(file, 0, opened);
+    } else {
+        release(file);
+        if (made)
+            ops->unlink(ops->context, path);
+    }
+    memory_release(path);
+    return status;
+}
+
+static bool is_aligned(const void *bytes, size_t size, uint64_t offset)
+{
+    return (((uintptr_t)bytes | size | offset) & (MEMORY_PAGE - 1)) == 0;
+}
+
+int files_descriptor(const struct files_file *file, const void *bytes, size_t size, uint64_t offset)
+{
+    return files_is_direct(file) && is_aligned(bytes, size, offset) ? file->file.direct
+                                                                    : file->file.descriptor;
+}
+
+void files_write_back(const struct files_file *file, int descriptor, uint64_t offset, size_t size)
+{
+    const struct file_ops *ops = file->file.ops;
+    /* A hint: whether the bytes arrive is said by the sync. */
+    if (file->write_back && descriptor == file->file.descriptor && ops->write_back)
+        ops->write_back(ops->context, descriptor, offset, size);
+}
+
+bool files_is_direct(const struct files_file *file)
+{
+    return file->file.direct >= 0 &&
+           !atomic_load_explicit(&file->direct_refused, memory_order_relaxed);
+}
+
+int files_attempt(const struct files_file *file, const struct file_transfer *what, size_t *done)
+{
+    const struct file_ops *ops = file->file.ops;
+    if (!what->write)
+        return ops->pread(ops->context, what->descriptor, what->bytes, what->size, what->offset,
+                          done);
+    int error =
+        ops->pwrite(ops->context, what->descriptor, what->bytes, what->size, what->offset, done);
+    if (error == 0)
+        files_write_back(file, what->descriptor, what->offset, *done);
+    return error;
+}
+
+dcp_status files_settle(struct files_file *of, const struct file_transfer *what, int error,
+                        size_t done)
+{
+    struct file *file = &of->file;
+    bool direct = what->descriptor != file->descriptor;
+    if (error == EINVAL && direct && !of->direct_demanded)
+        refuse_direct(of);
+    else if (error != 0 && error != EINTR && error != EAGAIN)
+        return file_transfer_error(error, what->write ? "write" : "read", file->path, what->size,
+                                   what->offset);
+    size_t moved = error == 0 ? done : 0;
+    unsigned char *rest = (unsigned char *)what->bytes + moved;
+    return what->write ? file_write(file, rest, what->size - moved, what->offset + moved)
+                       : file_read(file, rest, what->size - moved, what->offset + moved);
+}
+
+/* Through the page cache: what is to go around it comes by a queue. */
+static dcp_status transfer(struct files_file *file, const struct file_transfer *what)
+{
+    size_t done = 0;
+    int error = files_attempt(file, what, &done);
+    return files_settle(file, what, error, done);
+}
+
+dcp_status files_read(void *context, dcp_storage_file *opened, void *bytes, size_t size,
+                      uint64_t offset)
+{
+    struct files_file *file = opened->handle;
+    struct file_transfer what = {
+        .descriptor = file->file.descriptor, .bytes = bytes, .size = size, .offset = offset};
+    (void)context;
+    return transfer(file, &what);
+}
+
+dcp_status files_write(void *context, dcp_storage_file *opened, const void *bytes, size_t size,
+                       uint64_t offset)
+{
+    struct files_file *file = opened->handle;
+    struct file_transfer what = {.descriptor = file->file.descriptor,
+                                 .write = true,
+                                 .bytes = (void *)bytes,
+                                 .size = size,
+                                 .offset = offset};
+    (void)context;
+    return transfer(file, &what);
+}
+
+dcp_status files_seal(void *context, dcp_storage_file *opened, uint64_t size)
+{
+    struct files_file *file = opened->handle;
+    (void)context, (void)size;
+    dcp_status status = file->durable ? file_sync(&file->file) : DCP_OK;
+    if (status == DCP_OK)
+        status = file_close(&file->file);
+    release(file);
+    return status;
+}
+
+void files_abandon(void *context, dcp_storage_file *opened)
+{
+    const struct file_ops *ops = context;
+    struct files_file *file = opened->handle;
+    ops->unlink(ops->context, file->file.path);
+    release(file);
+}

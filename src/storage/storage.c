@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Tables and directories. */
+#include "storage/storage.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/memory_account.h"
+#include "base/sized.h"
+#include "storage/call_status.h"
+
+/* What no storage can do without. */
+static bool is_complete(const dcp_storage *table)
+{
+    return table->open && table->close && table->list && table->remove && table->open_file &&
+           table->read && table->close_file && table->create && table->write && table->seal &&
+           table->abandon && table->prepare && table->publish && table->retract;
+}
+
+/* Functions that only work together. */
+static bool is_paired(const dcp_storage *table)
+{
+    bool queue = table->queue_open != NULL;
+    return (!table->map) == (!table->unmap) && (table->queue_start != NULL) == queue &&
+           (table->queue_finish != NULL) == queue && (table->queue_close != NULL) == queue;
+}
+
+dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs)
+{
+    if (!theirs) {
+        *ours = *dcp_storage_files();
+        return DCP_OK;
+    }
+    RETURN_IF_ERROR(sized_read(ours, sizeof *ours, theirs, theirs->size_of, "dcp_storage"));
+    ours->size_of = sizeof *ours;
+    if (!is_complete(ours))
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "the storage lacks a function that is not optional (dcp/storage.h)");
+    if (!is_paired(ours))
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "the storage has some functions of a queue or a mapping, not all");
+    return DCP_OK;
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* RFC 3986: a letter, then letters, digits, "+", "-" and ".". */
+static bool has_scheme(const char *id)
+{
+    const char *end = id;
+    while (is_letter(*end) ||
+           (end > id && ((*end >= '0' && *end <= '9') || (*end && strchr("+-.", *end)))))
+        end++;
+    return end > id && strncmp(end, "://", 3) == 0;
+}
+
+dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_storage **chosen)
+{
+    const dcp_storage *files = dcp_storage_files();
+    bool is_own = table->open != files->open;
+    *chosen = table;
+    if (is_own && (!table->takes || table->takes(table->context, id)))
+        return DCP_OK;
+    if (is_own)
+        *chosen = files;
+    if (!*id)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "no path was given");
+    if (has_scheme(id))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "no storage takes \"%s\": the file system takes no \"scheme://\"%s",
+                             id, is_own ? ", and the storage that was given refuses it" : "");
+    return DCP_OK;
+}
+
+char *storage_path_join(const char *id, const char *name)
+{
+    size_t id_length = strlen(id), name_length = strlen(name);
+    bool slash = id_length != 0 && id[id_length - 1] != '/';
+    char *path = memory_allocate(id_length + slash + name_length + 1);
+    if (!path)
+        return NULL;
+    memcpy(path, id, id_length);
+    if (slash)
+        path[id_length] = '/';
+    memcpy(path + id_length + slash, name, name_length + 1);
+    return path;
+}
+
+static dcp_status open_directory(struct storage_directory *directory, const dcp_storage *table,
+                                 const char *id, uint32_t flags, bool *created)
+{
+    char *copy = memory_copy_text(id);
+    if (!copy)
+        return error_no_memory(strlen(id) + 1, "a path");
+    error_clear();
+    dcp_status status = call_status(
+        table->open(table->context, id, flags, &directory->handle, created), "open", id);
+    if (status != DCP_OK) {
+        memory_release(copy);
+        return status;
+    }
+    directory->table = table;
+    directory->id = copy;
+    directory->traits.size_of = sizeof directory->traits;
+    if (table->describe)
+        table->describe(table->context, directory->handle, &directory->traits);
+    return DCP_OK;
+}
+
+/* What an open directory takes is charged to nobody: it is little, and when it is taken differs
+ * between ranks, and between a save and the estimate of it. */
+dcp_status storage_directory_open(struct storage_directory *directory, const dcp_storage *table,
+                                  const char *id, uint32_t flags, bool *created)
+{
+    bool made = false;
+    *directory = (struct storage_directory){0};
+    struct memory_account *account = memory_account_enter(NULL);
+    dcp_status status = open_directory(directory, table, id, flags, &made);
+    memory_account_enter(account);
+    if (created)
+        *created = status == DCP_OK && made;
+    return status;
+}
+
+void storage_directory_withdraw(const struct storage_directory *directory)
+{
+    const dcp_storage *table = directory->table;
+    struct error_story story;
+    if (!table || !table->withdraw)
+        return;
+    error_save(&story);
+    table->withdraw(table->context, directory->handle);
+    error_restore(&story);
+}
+
+void storage_directory_close(struct storage_directory *directory)
+{
+    struct error_story story;
+    if (!directory->table)
+        return;
+    error_save(&story);
+    directory->table->close(directory->table->context, directory->handle);
+    error_restore(&story);
+    memory_release(directory->id);
+    *directory = (struct storage_directory){0};
+}
+
+dcp_status storage_directory_list(const struct storage_directory *directory,
+                                  dcp_storage_visitor visitor, void *context)
+{
+    const dcp_storage *table = directory->table;
+    error_clear();
+    return call_status(table->list(table->context, directory->handle, visitor, context), "list",
+                       directory->id);
+}
+
+dcp_status storage_directory_remove(const struct storage_directory *directory, const char *name)
+{
+    const dcp_storage *table = directory->table;
+    error_clear();
+    dcp_status status = table->remove(table->context, directory->handle, name);
+    return status == DCP_ERR_NOT_FOUND ? DCP_OK : call_status(status, "remove", name);
+}
+
+dcp_status storage_directory_sync(const struct storage_directory *directory)
+{
+    const dcp_storage *table = directory->table;
+    if (!table->sync)
+        return DCP_OK;
+    error_clear();
+    return call_status(table->sync(table->context, directory->handle), "sync", directory->id);
+}
+
+dcp_status storage_directory_space(const struct storage_directory *directory, uint64_t *bytes)
+{
+    const dcp_storage *table = directory->table;
+    *bytes = UINT64_MAX;
+    if (!table->free_space)
+        return DCP_OK;
+    error_clear();
+    return call_status(table->free_space(table->context, directory->handle, bytes), "free_space",
+                       directory->id);
+}
+
+dcp_status storage_publication_prepare(struct storage_publication *publication,
+                                       const struct storage_directory *directory, const char *name,
+                                       const void *bytes, size_t size, bool durable)
+{
+    const dcp_storage *table = directory->table;
+    *publication = (struct storage_publication){0};
+    error_clear();
+    dcp_status status = table->prepare(table->context, directory->handle, name, bytes, size,
+                                       durable, &publication->handle);
+    if (status == DCP_OK)
+        publication->directory = directory;
+    return call_status(status, "prepare", name);
+}
+
+dcp_status storage_publication_publish(struct storage_publication *publication,
+                                       dcp_storage_condition condition, bool *visible)
+{
+    const struct storage_directory *directory = publication->directory;
+    const dcp_storage *table = directory->table;
+    *visible = false;
+    error_clear();
+    dcp_status status = table->publish(table->context, publication->handle, condition, visible);
+    *publication = (struct storage_publication){0};
+    *visible = *visible || status == DCP_OK;
+    return call_status(status, "publish", directory->id);
+}
+
+void storage_publication_retract(struct storage_publication *publication)
+{
+    struct error_story story;
+    if (!publication->directory)
+        return;
+    const dcp_storage *table = publication->directory->table;
+    error_save(&story);
+    table->retract(table->context, publication->handle);
+    error_restore(&story);
+    *publication = (struct storage_publication){0};
+}

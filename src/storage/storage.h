@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The storage table (dcp/storage.h) as the rest of the room sees it: handles that know their table,
+ * and statuses that can be trusted. Everything above reaches bytes through these functions. */
+#ifndef STORAGE_STORAGE_H
+#define STORAGE_STORAGE_H
+
+#include "base/buffer.h"
+#include "base/rate.h"
+#include "dcp/storage.h"
+
+/* Copies a caller's table and checks that it has what every storage has; NULL: the file system. */
+dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs);
+/* The table that is responsible for an id: `table`, if it takes it, else the file system, which
+ * takes no "scheme://". */
+dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_storage **chosen);
+
+struct storage_directory {
+    const dcp_storage *table; /* NULL: not open */
+    void *handle;
+    char *id;
+    dcp_storage_traits traits;
+};
+
+/* flags: of dcp_storage_open. The table must stay. On failure it is not open. *created: that was
+ * done; may be NULL. */
+dcp_status storage_directory_open(struct storage_directory *directory, const dcp_storage *table,
+                                  const char *id, uint32_t flags, bool *created);
+/* Removes a directory that was made, if it is empty; the error is kept. */
+void storage_directory_withdraw(const struct storage_directory *directory);
+/* Fine for one that is not open. */
+void storage_directory_close(struct storage_directory *directory);
+dcp_status storage_directory_list(const struct storage_directory *directory,
+                                  dcp_storage_visitor visitor, void *context);
+/* A file that is not there counts as removed. */
+dcp_status storage_directory_remove(const struct storage_directory *directory, const char *name);
+dcp_status storage_directory_sync(const struct storage_directory *directory);
+/* UINT64_MAX: not known. */
+dcp_status storage_directory_space(const struct storage_directory *directory, uint64_t *bytes);
+
+/* An open file of a directory, which stays open as long. */
+struct storage_file {
+    const struct storage_directory *directory; /* NULL: not open */
+    dcp_storage_file file;
+    char *path; /* the directory's id and the name, for messages */
+};
+
+dcp_status storage_file_open(struct storage_file *file, const struct storage_directory *directory,
+                             const char *name, const dcp_storage_access *access);
+/* Fine for one that is not open. */
+void storage_file_close(struct storage_file *file);
+/* All of it or an error; what reaches beyond the end is DCP_ERR_FORMAT. */
+dcp_status storage_file_read(struct storage_file *file, void *bytes, size_t size, uint64_t offset);
+dcp_status storage_file_create(struct storage_file *file, const struct storage_directory *directory,
+                               const char *name, const dcp_storage_access *access);
+dcp_status storage_file_write(struct storage_file *file, const void *bytes, size_t size,
+                              uint64_t offset);
+/* Either closes it, whatever comes of it. */
+dcp_status storage_file_seal(struct storage_file *file, uint64_t size);
+void storage_file_abandon(struct storage_file *file);
+
+/* Hints and what a storage may lack. */
+bool storage_file_is_cached(struct storage_file *file, uint64_t offset, size_t size);
+/* Whether aligned transfers, from memory in large pages, are the best way, and still so. */
+bool storage_file_wants_alignment(struct storage_file *file);
+bool storage_file_knows_cache(const struct storage_file *file);
+void storage_file_expect(struct storage_file *file, uint64_t offset, size_t size);
+
+/* A range of a file in memory, which may outlive the open file, not its table. All zero: nothing.
+ */
+struct storage_mapping {
+    dcp_storage table;
+    void *handle;
+    const void *bytes;
+    size_t size;
+};
+
+/* A range inside of the file; no bytes are NULL. DCP_ERR_UNSUPPORTED where there is no such way. */
+dcp_status storage_file_map(struct storage_file *file, uint64_t offset, size_t size,
+                            struct storage_mapping *mapping);
+void storage_unmap(struct storage_mapping *mapping);
+
+/* Appends a file as a whole; more than limit is DCP_ERR_FORMAT. */
+dcp_status storage_read_whole(const struct storage_directory *directory, const char *name,
+                              uint64_t limit, struct buffer *bytes);
+
+/* A small file that is on its way to appear. All zero: nothing is. */
+struct storage_publication {
+    const struct storage_directory *directory;
+    void *handle;
+};
+
+dcp_status storage_publication_prepare(struct storage_publication *publication,
+                                       const struct storage_directory *directory, const char *name,
+                                       const void *bytes, size_t size, bool durable);
+/* Takes no memory. Nothing is left of the publication in either case. */
+dcp_status storage_publication_publish(struct storage_publication *publication,
+                                       dcp_storage_condition condition, bool *visible);
+/* Fine for nothing; the error is kept. */
+void storage_publication_retract(struct storage_publication *publication);
+
+/* "id/name", owned by the caller; NULL: no memory. */
+char *storage_path_join(const char *id, const char *name);
+
+#endif
