@@ -153,6 +153,7 @@ dcp_status shard_read_needs_find(struct shard_reader *reader, const struct shard
         if (status != DCP_OK)
             return shard_reader_blame(reader, request->entry, request->piece, status);
     }
+    needs->request = reader->directory.traits.request_size; /* open, now that files were */
     return DCP_OK;
 }
 
@@ -175,9 +176,8 @@ static uint64_t thread_memory(const struct shard_read_needs *needs,
     memory += needs->block + needs->item;
     if (how->plain)
         return memory;
-    bool direct = (needs->io & ~(uint32_t)DCP_IO_BUFFERED) != 0;
-    return memory + shard_read_ahead_memory(needs->io) +
-           (needs->passing && direct ? STORED_ITEM_DIRECT_INPUT : 0);
+    size_t input = needs->passing ? stored_item_input(needs->io, needs->request) : 0;
+    return memory + shard_read_ahead_memory(needs->io) + (input > DECOMPRESSED_INPUT ? input : 0);
 }
 
 uint64_t shard_read_needs_memory(const struct shard_read_needs *needs,

@@ -16,6 +16,7 @@ struct shard_read_needs {
     bool device;      /* some of it goes to a device */
     bool passing;     /* some is decompressed as it is read */
     uint32_t io;
+    size_t request; /* bytes that the storage has better asked for at once */
 };
 
 /* Opens every file that the requests are about, those for objects among them, of which nothing but

@@ -89,17 +89,19 @@ bool stored_item_is_whole(const struct metadata_entry *entry, const struct metad
            bytes <= STORED_ITEM_WHOLE;
 }
 
-/* Compressed input that is read at a time: more where it goes around the page cache, or comes from
- * afar. */
+size_t stored_item_input(uint32_t io, size_t request)
+{
+    bool direct = (io & ~(uint32_t)DCP_IO_BUFFERED) != 0;
+    size_t least = direct ? STORED_ITEM_DIRECT_INPUT : DECOMPRESSED_INPUT;
+    size_t wanted = request < STORED_ITEM_INPUT_MOST ? request : STORED_ITEM_INPUT_MOST;
+    return wanted > least ? wanted : least;
+}
+
 static size_t choose_input(const struct shard_reader *reader)
 {
-    size_t least = DECOMPRESSED_INPUT;
     if (!reader || reader->how.plain)
-        return least;
-    if ((reader->io & ~(uint32_t)DCP_IO_BUFFERED) != 0)
-        least = STORED_ITEM_DIRECT_INPUT;
-    size_t request = reader->directory.traits.request_size;
-    return request > least ? request : least;
+        return DECOMPRESSED_INPUT;
+    return stored_item_input(reader->io, reader->directory.traits.request_size);
 }
 
 /* Has the stream decompressed as it is read. */

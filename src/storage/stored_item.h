@@ -10,6 +10,12 @@
 #define STORED_ITEM_WHOLE ((uint64_t)192 << 10)
 /* Compressed input that is read at a time where it is to go around the page cache. */
 #define STORED_ITEM_DIRECT_INPUT ((size_t)4 << 20)
+/* The most, whatever a storage says of its requests. */
+#define STORED_ITEM_INPUT_MOST ((size_t)64 << 20)
+
+/* Compressed input that is read at a time where memory allows it: more where it goes around the
+ * page cache, or comes from afar. io: flags of dcp_io; request: the storage's request_size. */
+size_t stored_item_input(uint32_t io, size_t request);
 
 /* Must stay where it is while it is open. */
 struct stored_item {

@@ -32,6 +32,10 @@ int directory_teardown(void **state);
 /* "directory/name" in a static ring of buffers. */
 const char *path_in(void *const *state, const char *name);
 
+/* At the beginning of a test that looks at files itself: it is skipped where the program runs over
+ * another storage (storages/every_storage.h). */
+void needs_files(void);
+
 /* Fails the test, with the library's story, unless the call succeeds. */
 #define must(call) must_succeed((call), #call, __FILE__, __LINE__)
 void must_succeed(dcp_status status, const char *call, const char *file, int line);

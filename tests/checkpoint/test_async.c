@@ -419,6 +419,7 @@ static void commits_wait_for_the_caller_without_threads(void **state)
 
 static void the_end_of_the_program_waits(void **state)
 {
+    needs_files();
 #ifdef __SANITIZE_THREAD__
     skip(); /* a program that ends without freeing its future leaks a thread, and that is the point
              */

@@ -134,6 +134,7 @@ static void ranks_that_know_more_than_others_agree(void **state)
 
 static void saves_are_tried_again(void **state)
 {
+    needs_files();
     struct model model;
     dcp_save_chain_options how = {.retries = 3, .retry_seconds = 0.001};
     dcp_save_options options = {0};
@@ -155,6 +156,7 @@ static void saves_are_tried_again(void **state)
 
 static void saves_fall_back(void **state)
 {
+    needs_files();
     struct model model;
     struct stat found;
     dcp_save_chain_options how = {

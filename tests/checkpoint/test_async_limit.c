@@ -280,6 +280,7 @@ static bool save_in_little_space(void *context)
 
 static void test_in_little_address_space(void **state)
 {
+    needs_files();
     if (!limit_space_is_ours())
         skip();
     for (int kind = 0; kind < STATE_KINDS; kind++) {
@@ -306,6 +307,7 @@ static void test_in_little_address_space(void **state)
 /* Every allocation fails in turn, once and from then on: an error, and nothing leaks. */
 static void test_failing_allocations(void **state)
 {
+    needs_files();
     static const struct {
         uint64_t limit;
         dcp_status expected;

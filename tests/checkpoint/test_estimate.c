@@ -76,6 +76,8 @@ static void expect(void **state, struct way *way, int size)
     snprintf(name, sizeof name, "c%d", number++);
     uint64_t bytes, files;
     ranks_must(size, path_in(state, name), estimate_and_save, way);
+    if (getenv("DCP_TEST_STORAGE"))
+        return; /* the bytes are elsewhere */
     measure(path_in(state, name), &bytes, &files);
     assert_int_equal(way->estimate.total_files, files);
     if (way->options.compression == DCP_COMPRESSION_NONE)

@@ -99,6 +99,7 @@ static dcp_status save_and_load(struct rank *self)
 
 static void test_every_rank_has_them(void **state)
 {
+    needs_files();
     clock_replace(&ticking);
     ranks_must(2, path_in(state, "c"), save_and_load, NULL);
     clock_replace(NULL);
@@ -106,6 +107,7 @@ static void test_every_rank_has_them(void **state)
 
 static void test_how_large_files_were_moved(void **state)
 {
+    needs_files();
     static const size_t bytes = (size_t)32 << 20;
     struct rank alone = {.size = 1};
     float *rows = test_calloc(ROWS * COLUMNS, sizeof *rows);
@@ -248,6 +250,7 @@ static dcp_state *many(int count, float data[ELEMENTS])
 
 static void test_memory_is_what_the_allocator_gives(void **state)
 {
+    needs_files();
     struct watched watched = {0};
     dcp_allocator allocator = {watched_allocate, watched_reallocate, watched_release, &watched};
     dcp_figures figures = {.size_of = sizeof figures};

@@ -16,6 +16,7 @@
 #include "format/metadata_codec.h"
 #include "group/collective.h"
 #include "storage/shard_reader.h"
+#include "storages/every_storage.h"
 
 enum { SMALL = 300, LARGE_SIZE = 9 << 20 };
 
@@ -152,7 +153,8 @@ static dcp_status load_body(struct rank *self)
         self->group->operations.all_to_all = count_all_to_all;
     }
     tree_init(&tree, trial, self->rank, self->size, false);
-    dcp_status status = load_over(&ops, tree.root, self->path, &options, NULL);
+    dcp_status status = trial->remote ? load_over(&ops, tree.root, self->path, &options, NULL)
+                                      : dcp_load(tree.root, self->path, &options, NULL);
     if (status == DCP_OK)
         status = tree_check(&tree, trial, self->rank, self->size);
     trial->elements[self->rank] = tree.element;
@@ -172,7 +174,8 @@ static struct volume expected_volume(const char *path, const struct trial *trial
     struct shard_reader *reader;
     enum storage_form form;
     struct volume volume = {0};
-    must(storage_read_metadata(dcp_storage_files(), storage_at(path), &form, &metadata, &reader));
+    const dcp_storage *storage = every_storage() ? every_storage() : dcp_storage_files();
+    must(storage_read_metadata(storage, storage_at(path), &form, &metadata, &reader));
     for (size_t i = 0; i < metadata.count; i++) {
         const struct metadata_entry *entry = &metadata.entries[i];
         int number = entry->name[0] == 's' ? atoi(entry->name + 1) : 0;
@@ -263,6 +266,7 @@ static void compressed_objects_are_read_once(void **state)
 /* Many small reads over a network are worth it; few are not, nor many in the page cache. */
 static void the_way_is_chosen_by_cost(void **state)
 {
+    needs_files();
     static const struct {
         int small;
         bool remote;
@@ -329,6 +333,7 @@ static void damage(const char *path)
 
 static void damage_is_everyones_and_changes_nothing(void **state)
 {
+    needs_files();
     const char *path = path_in(state, "c");
     struct trial trial = {.small = 20, .some = true, .reading = DCP_READING_COOPERATIVE};
     struct rank ranks[RANKS_MAX];

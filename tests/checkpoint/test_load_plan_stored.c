@@ -151,6 +151,7 @@ static void stages_are_one_checkpoint(void **state)
 /* What members hold alike is compared each time. */
 static void conflicts_are_seen_each_time(void **state)
 {
+    needs_files();
     const struct file_ops *ops = &file_ops_system;
     const char *path = path_in(state, "c");
     char stage[1100];
@@ -175,6 +176,7 @@ static void conflicts_are_seen_each_time(void **state)
 /* Members that the caller names may be elsewhere than those that are found. */
 static void chosen_members_are_told_apart(void **state)
 {
+    needs_files();
     const struct file_ops *ops = &file_ops_system;
     const char *path = path_in(state, "c");
     const char *const members[] = {"pp0", "pp1"};
@@ -369,6 +371,7 @@ static void every_file_operation_can_fail(void **state)
 
 static void every_allocation_can_fail(void **state)
 {
+    needs_files();
     const struct file_ops *ops = &file_ops_system;
     const char *paths[2] = {path_in(state, "c"), path_in(state, "d")};
     save_stages(ops, paths[0], 10, 20);

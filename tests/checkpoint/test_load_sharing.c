@@ -73,7 +73,8 @@ static dcp_status load_body(struct rank *self)
     if (trial->paired)
         pair_up(self->group);
     wanted_parts_init(&parts, trial->rows, trial->want, self->rank, self->size, trial->wide, false);
-    dcp_status status = load_over(&ops, parts.root, self->path, &options, NULL);
+    dcp_status status = trial->remote ? load_over(&ops, parts.root, self->path, &options, NULL)
+                                      : dcp_load(parts.root, self->path, &options, NULL);
     if (status == DCP_OK)
         status = wanted_parts_check(&parts);
     trial->wanted[self->rank] = wanted_parts_bytes(&parts);
@@ -116,6 +117,7 @@ enum { ROWS = 2503 };
 
 static void everyone_wants_everything(void **state)
 {
+    needs_files();
     const char *path = path_in(state, "c");
     wanted_parts_save(path, ROWS, NULL);
     uint64_t once = read_by_one(path, ROWS), objects = wanted_parts_object_bytes(path);
@@ -211,6 +213,7 @@ static void compressed_streams_are_read_once(void **state)
  * read twice; a large tensor is cut between ranks all the same. */
 static void records_are_read_once_and_evenly(void **state)
 {
+    needs_files();
     const char *path = path_in(state, "c");
     wanted_parts_save(path, ROWS, NULL);
     wanted_parts_as_pytorch(path);
@@ -250,6 +253,7 @@ static void overlaps_are_read_once(void **state)
 /* Directly from a local file system, cooperatively over a network, if there is enough to save. */
 static void the_way_is_chosen_by_cost(void **state)
 {
+    needs_files();
     const char *path = path_in(state, "c");
     wanted_parts_save(path, 8006, NULL);
     struct trial trial = {.rows = 8006};

@@ -167,6 +167,7 @@ static void check_matrix(const dcp_mapped_chunk *mapped)
 /* Large tensors of ours begin at a page. What is mapped stays when all else is gone. */
 static void test_outlives_everything(void **state)
 {
+    needs_files();
     const char *path = path_in(state, "c");
     dcp_checkpoint *checkpoint;
     dcp_mapping *mapping;
@@ -187,6 +188,7 @@ static void test_outlives_everything(void **state)
 
 static void test_refused(void **state)
 {
+    needs_files();
     const char *path = path_in(state, "c");
     dcp_checkpoint *checkpoint;
     dcp_mapping *mapping = NULL;
@@ -223,6 +225,7 @@ static void test_refused(void **state)
 /* With verification, damage is found before anybody sees it. */
 static void test_damage(void **state)
 {
+    needs_files();
     const char *path = path_in(state, "c");
     dcp_checkpoint *checkpoint;
     dcp_stored_chunk stored;
@@ -272,6 +275,7 @@ static dcp_status map_once(const struct file_ops *ops, const char *path)
 
 static void test_faults(void **state)
 {
+    needs_files();
     (void)state;
     struct simulated_file_system *fs = simulated_new();
     must(save_matrix(simulated_ops(fs), "c", false));

@@ -143,6 +143,7 @@ static void expect_failures(dcp_status (*work)(const struct limit_state *, const
 
 static void test_failing_allocations(void **state)
 {
+    needs_files();
     expect_failures(estimate, path_in(state, "c"), 0, DCP_OK);
     expect_failures(save_within, path_in(state, "c"), 4 << 20, DCP_OK);
     expect_failures(save_within, path_in(state, "c"), 1, DCP_ERR_NO_MEMORY);
@@ -162,6 +163,7 @@ static bool save_in_little_space(void *context)
 
 static void test_in_little_address_space(void **state)
 {
+    needs_files();
     if (!limit_space_is_ours())
         skip();
     for (int kind = 0; kind < STATE_KINDS; kind++) {

@@ -344,6 +344,7 @@ static void chains_are_not_mixed_up(void **state)
 
 static void a_failed_save_does_no_harm(void **state)
 {
+    needs_files();
     RUN({.values = 1}, {.values = 2, .fails = true, .odd_rank = 1, .note = 60}, {.values = 3},
         {.values = 4, .reused = true});
 }

@@ -295,6 +295,7 @@ static void test_stateful(void **state)
 
 static void test_metadata_json(void **state)
 {
+    needs_files();
     float saved[24];
     char text[4096] = "";
     dcp_state *root = sample(saved), *info = dcp_state_new();

@@ -176,7 +176,10 @@ static void test_members_anywhere(void **state)
     save_member(state, "left", (struct member){.own = "layers.0", .object = "step", .value = 7});
     save_member(state, "right", (struct member){.own = "layers.1"});
     save_member(state, "third", (struct member){.own = "layers.2"});
-    assert_int_equal(symlink("third", path_in(state, "link")), 0);
+    if (getenv("DCP_TEST_STORAGE"))
+        members[2] = "third"; /* other storages have no links */
+    else
+        assert_int_equal(symlink("third", path_in(state, "link")), 0);
     for (int ranks = 1; ranks <= 2; ranks++)
         ranks_must(ranks, *state, load_body, &options);
     must(dcp_open(*state, &(dcp_open_options){.members = members, .member_count = 3}, &checkpoint));
@@ -196,6 +199,7 @@ static void must_not_open(void **state, dcp_status expected, const char *text)
 
 static void test_what_is_no_union(void **state)
 {
+    needs_files();
     save_member(state, "c/step_0", (struct member){.own = "layers.0"});
     save_member(state, "c/step_1", (struct member){.own = "layers.1"});
     must_not_open(state, DCP_ERR_NOT_FOUND, "no checkpoint");
@@ -389,6 +393,7 @@ static void copy_file(const char *from, const char *to)
  * tensors lie in both. */
 static void test_chunks_in_several_members(void **state)
 {
+    needs_files();
     static const char *const files[][2] = {
         {"a", "__0.metadata"}, {"a", "__0_0.distcp"}, {"b", "__1.metadata"}, {"b", "__1_0.distcp"}};
     const char *members[] = {"a", "b"};
@@ -436,6 +441,7 @@ static void test_chunks_in_several_members(void **state)
 /* Each member is a save of its own: a shard of another member is foreign. */
 static void test_members_keep_their_own_files(void **state)
 {
+    needs_files();
     char fault[2048] = "";
     uint64_t faults = 0;
     int32_t data[6];
@@ -482,6 +488,7 @@ static void test_ranks_must_name_the_same_members(void **state)
 /* What ranks pass on to each other is not trusted. */
 static void test_cut_messages(void **state)
 {
+    needs_files();
     struct buffer raw;
     struct metadata metadata;
     struct shard_reader *reader;
@@ -504,6 +511,7 @@ static void test_cut_messages(void **state)
 
 static void test_every_failed_allocation(void **state)
 {
+    needs_files();
     save_member(state, "c/pp0", (struct member){.own = "a", .tied = "w", .object = "o"});
     save_member(state, "c/pp1", (struct member){.own = "b", .tied = "w", .ranks = 2});
     save_member(state, "c/pp2", (struct member){.tied = "w", .object = "o"});
