@@ -12,7 +12,8 @@
  *
  * The model: a checkpoint's id ("checkpoints/step_1000", "s3://bucket/run/step_1000") names a
  * *directory*, which holds *files* by name. Names are UTF-8, relative, of at most 255 bytes between
- * slashes. A file is written once, in parts whose offsets are known beforehand, and then *sealed*:
+ * slashes; "pp0/.metadata" in a directory is ".metadata" in the directory pp0 below it. A file is
+ * written once, in parts whose offsets are known beforehand, and then *sealed*:
  * from then on it is whole and never changes, until it is removed. Small files that others look
  * for (`.metadata`) are *published*: they appear at once and whole, in the place of the one before.
  *
@@ -42,8 +43,6 @@ typedef struct dcp_storage_traits {
     /** Bytes that are better asked for at once than in parts, since each request has a price of its
      * own (a message over a network); 0: small requests are cheap. */
     size_t request_size;
-    /** Bytes that one queue takes of memory, at most, beside the bytes that it moves. */
-    size_t queue_memory;
     /** Each request goes over a network, and ranks share what the storage can give: then one rank
      * may read for others (dcp_load_options::reading). */
     bool far;
@@ -183,16 +182,18 @@ typedef struct dcp_storage {
     /* ---- optional: many transfers under way without a thread for each ---- */
 
     /** A queue, for one thread, of at most @p depth transfers at a time. What @p access demands and
-     * cannot be had is DCP_ERR_UNSUPPORTED. Optional: a few threads of the library's call read()
-     * and write(). @param directory where it is needed first; files of other directories of the
-     * storage may go through it as well, those of a union's members. */
+     * cannot be had is DCP_ERR_UNSUPPORTED. Limits of memory count 1 MiB for a queue. Optional: a
+     * few threads of the library's call read() and write(). @param directory where it is needed
+     * first; files of other directories of the storage may go through it as well, those of a
+     * union's members. */
     dcp_status (*queue_open)(void *context, void *directory, unsigned depth,
                              const dcp_storage_access *access, void **queue);
     /** Begins a transfer. What fails is said by queue_finish(). */
     void (*queue_start)(void *context, void *queue, dcp_storage_transfer *transfer);
     /** Waits until all bytes of a transfer have been moved, and says how that ended. */
     dcp_status (*queue_finish)(void *context, void *queue, dcp_storage_transfer *transfer);
-    /** Waits for what is under way, whatever becomes of it. */
+    /** Waits for what is under way, whatever becomes of it; transfers may never have been finished.
+     */
     void (*queue_close)(void *context, void *queue);
 
     /* ---- optional: what makes reading faster ---- */

@@ -76,8 +76,7 @@ uint64_t shard_output_memory(const struct shard_output_options *options)
     struct shard_output output = {0};
     choose_buffers(&output, options);
     uint64_t blocks = options->content_length / FOOTER_BLOCK_SIZE + 1;
-    uint64_t queue =
-        storage_queue_memory(&(dcp_storage_traits){0}, options->io, queue_size(options));
+    uint64_t queue = storage_queue_memory(options->io, queue_size(options));
     uint64_t memory = memory_large_size(output.buffer_count * output.capacity) + output.piece +
                       blocks * sizeof *output.blocks + queue + SMALL_THINGS;
     if (options->threads > 1 && options->content_length >= THREADED_SIZE)

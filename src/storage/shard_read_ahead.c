@@ -121,8 +121,8 @@ static void give_lane(struct reading *reading)
 
 uint64_t shard_read_ahead_memory(uint32_t io)
 {
-    return storage_queue_memory(&(dcp_storage_traits){0}, io, STORAGE_LARGE_FILE) +
-           memory_large_size(BUFFERS) + MEMORY_PAGE + sizeof(struct read_lane);
+    return storage_queue_memory(io, STORAGE_LARGE_FILE) + memory_large_size(BUFFERS) + MEMORY_PAGE +
+           sizeof(struct read_lane);
 }
 
 void shard_reader_free_lanes(struct shard_reader *reader)

@@ -43,37 +43,21 @@ dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs)
     return DCP_OK;
 }
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-}
-
-/* RFC 3986: a letter, then letters, digits, "+", "-" and ".". */
-static bool has_scheme(const char *id)
-{
-    const char *end = id;
-    while (is_letter(*end) ||
-           (end > id && ((*end >= '0' && *end <= '9') || (*end && strchr("+-.", *end)))))
-        end++;
-    return end > id && strncmp(end, "://", 3) == 0;
-}
-
 dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_storage **chosen)
 {
     const dcp_storage *files = dcp_storage_files();
-    bool is_own = table->open != files->open;
     *chosen = table;
-    if (is_own && (!table->takes || table->takes(table->context, id)))
-        return DCP_OK;
-    if (is_own)
-        *chosen = files;
     if (!*id)
         return dcp_error_set(DCP_ERR_ARGUMENT, "no path was given");
-    if (has_scheme(id))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "no storage takes \"%s\": the file system takes no \"scheme://\"%s",
-                             id, is_own ? ", and the storage that was given refuses it" : "");
-    return DCP_OK;
+    if (!table->takes || table->takes(table->context, id))
+        return DCP_OK;
+    *chosen = files;
+    if (files->takes(files->context, id))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                         "no storage takes \"%s\": neither the one that was given, nor the file "
+                         "system, which takes no \"scheme://\"",
+                         id);
 }
 
 char *storage_path_join(const char *id, const char *name)

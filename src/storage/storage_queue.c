@@ -74,14 +74,13 @@ dcp_status storage_queue_open(const struct storage_directory *directory,
     return status;
 }
 
-uint64_t storage_queue_memory(const dcp_storage_traits *traits, uint32_t io, uint64_t size)
+uint64_t storage_queue_memory(uint32_t io, uint64_t size)
 {
     uint64_t queue = 16 << 10;
     if (!(io & (DCP_IO_RING | DCP_IO_POOL)) && size < STORAGE_LARGE_FILE)
         return queue;
-    /* A pool may have to stand in for the storage's own queue. */
-    uint64_t native = traits->queue_memory, pool = transfer_pool_memory();
-    return queue + (native > pool ? native : pool);
+    /* A queue of the storage's takes less than the pool that may have to stand in for it. */
+    return queue + transfer_pool_memory();
 }
 
 uint32_t storage_queue_ways(struct storage_queue *queue, struct storage_file *file)

@@ -36,8 +36,8 @@ dcp_status storage_queue_open(const struct storage_directory *directory,
                               const dcp_storage_access *access,
                               const struct storage_manners *manners, uint64_t size,
                               struct storage_queue **queue);
-/* Memory that a queue takes, at most. traits: of the directory. */
-uint64_t storage_queue_memory(const dcp_storage_traits *traits, uint32_t io, uint64_t size);
+/* Memory that a queue takes, at most. */
+uint64_t storage_queue_memory(uint32_t io, uint64_t size);
 /* By which ways transfers of the file went in the queue: DCP_IO_DIRECT, DCP_IO_RING. Either may be
  * NULL. */
 uint32_t storage_queue_ways(struct storage_queue *queue, struct storage_file *file);

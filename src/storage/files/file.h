@@ -32,9 +32,6 @@ enum file_open_flags {
     FILE_DIRECT = 8 /* around the page cache; EINVAL where there is no such way */
 };
 
-/* What a queue takes of memory, at most. */
-#define FILE_QUEUE_MEMORY ((size_t)32 << 10)
-
 /* A transfer that a queue carries out on its own. The bytes must stay until it is complete. */
 struct file_transfer {
     int descriptor;

@@ -8,6 +8,22 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* All but a scheme (RFC 3986): a letter, then letters, digits, "+", "-" and "."; and "://". */
+static bool takes_id(void *context, const char *id)
+{
+    const char *end = id;
+    (void)context;
+    while (is_letter(*end) ||
+           (end > id && ((*end >= '0' && *end <= '9') || (*end && strchr("+-.", *end)))))
+        end++;
+    return end == id || strncmp(end, "://", 3) != 0;
+}
+
 /* What is at a path is a directory. */
 static dcp_status look_for(const struct file_ops *ops, const char *path, uint32_t flags)
 {
@@ -66,7 +82,6 @@ static void withdraw_directory(void *context, void *opened)
 static void describe_directory(void *context, void *opened, dcp_storage_traits *traits)
 {
     const struct files_directory *directory = opened;
-    traits->queue_memory = FILE_QUEUE_MEMORY;
     traits->far = file_is_remote(context, directory->path);
 }
 
@@ -157,13 +172,13 @@ static void unmap_file(void *context, void *mapped, const void *bytes, size_t si
 }
 
 #define FILES_TABLE                                                                                \
-    .size_of = sizeof(dcp_storage), .open = open_directory, .close = close_directory,              \
-    .withdraw = withdraw_directory, .describe = describe_directory, .free_space = find_space,      \
-    .list = list_directory, .remove = remove_file, .open_file = files_open_file,                   \
-    .read = files_read, .close_file = files_close_file, .create = files_create,                    \
-    .write = files_write, .seal = files_seal, .abandon = files_abandon, .sync = sync_directory,    \
-    .prepare = files_prepare, .publish = files_publish, .retract = files_retract,                  \
-    .queue_open = files_queue_open, .queue_start = files_queue_start,                              \
+    .size_of = sizeof(dcp_storage), .takes = takes_id, .open = open_directory,                     \
+    .close = close_directory, .withdraw = withdraw_directory, .describe = describe_directory,      \
+    .free_space = find_space, .list = list_directory, .remove = remove_file,                       \
+    .open_file = files_open_file, .read = files_read, .close_file = files_close_file,              \
+    .create = files_create, .write = files_write, .seal = files_seal, .abandon = files_abandon,    \
+    .sync = sync_directory, .prepare = files_prepare, .publish = files_publish,                    \
+    .retract = files_retract, .queue_open = files_queue_open, .queue_start = files_queue_start,    \
     .queue_finish = files_queue_finish, .queue_close = files_queue_close, .is_cached = is_cached,  \
     .expect = expect, .map = map_file, .unmap = unmap_file, .ways = files_ways
 
