@@ -28,9 +28,11 @@
 #include "dcp/state.h"
 #include "dcp/state_dict.h"
 #include "dcp/status.h"
+#include "dcp/storage.h"
 #include "dcp/storage_reader.h"
 #include "dcp/storage_writer.h"
 #include "dcp/tensor.h"
+#include "dcp/types.h"
 #include "dcp/version.h"
 
 #endif

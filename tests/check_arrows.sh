@@ -26,6 +26,9 @@ BEGIN {
     # What they stand on is the table, and what carries transfers for a queue.
     if (match($1, "^storage/(files|memory)/") && $4 ~ "^(storage|state|format|device)/" &&
         index($4, substr($1, 1, RLENGTH)) != 1 && $4 != "storage/transfer_pool.h") bad = 1
+    # The options of a save or load belong to the top room; dcp/types.h has what others need of them.
+    if (room ~ "^(base|state|format|plan|group|device|storage)$" &&
+        $4 ~ "^dcp/(save|load|checkpoint|async|estimate|(load|save)_planner|storage_(reader|writer))[.]h$") bad = 1
     if (bad) { print "src/" $1 ":" $2 ": " room " must not include \"" $4 "\""; faults++ }
     count++
 }

@@ -10,6 +10,9 @@
 
 #include "storages.h"
 
+/* Of the functions of a table. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 struct object {
     char id[256], name[256];
     unsigned char *bytes;

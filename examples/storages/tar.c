@@ -17,6 +17,9 @@
 #include "storages.h"
 #include "tar_archive.h"
 
+/* Of the functions of a table. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 /* An open member; or, while it is written, the file without a name that becomes one. */
 struct file {
     int descriptor;

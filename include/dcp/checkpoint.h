@@ -9,6 +9,7 @@
 
 #include "load.h"
 #include "state.h"
+#include "types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -172,10 +173,6 @@ DCP_API void dcp_unmap_chunk(dcp_mapping *mapping);
 DCP_API dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
                                    const char *key);
 
-/** Takes bytes, piece by piece, in their order. @return DCP_OK, or the failure that whoever gives
- * the bytes ends with. */
-typedef dcp_status (*dcp_sink)(void *context, const void *bytes, size_t size);
-
 /**
  * Gives the bytes of the checkpoint's `.metadata`, as PyTorch reads it, for storages that keep it
  * in a place of their own. Errors: DCP_ERR_UNSUPPORTED for a checkpoint that is not made of DCP
@@ -192,16 +189,11 @@ DCP_API dcp_status dcp_checkpoint_encode(const dcp_checkpoint *checkpoint, dcp_s
 DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
                                          dcp_checkpoint **checkpoint);
 
-/** Receives one fault. Strings are valid during the call; `file` and `name` may be "" where none
- * applies. */
-typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t offset,
-                                   const char *name, const char *fault);
-
 /**
  * Checks a whole checkpoint: every file there, every length right, every zip record's CRC-32 and
  * every footer block right, every tensor completely covered and nothing overlapping. Of a union:
  * each member by itself, and then what they are together. What has no checksum (safetensors files,
- * records without a CRC-32) has its lengths checked, and is logged (#DCP_LOG_INFO).
+ * records without a CRC-32) has its lengths checked, and is logged (DCP_LOG_INFO).
  *
  * @param path as for dcp_open(); also checkpoints that dcp_open() refuses are checked as far as
  * possible.

@@ -41,23 +41,6 @@ extern "C" {
 /** A load in progress, as hooks see it; valid until dcp_load() returns. */
 typedef struct dcp_loading dcp_loading;
 
-/** What one rank is to read: a list of items, and two dicts that travel with it. */
-typedef struct dcp_load_plan dcp_load_plan;
-
-/** One part of a stored chunk that goes into a chunk of the state, or one object (PyTorch's
- * ReadItem). What is got from a plan is borrowed from it, until dcp_load() returns. */
-typedef struct dcp_read_item {
-    dcp_item_index destination; /**< in the state */
-    dcp_item_index stored;      /**< in the checkpoint */
-    bool is_tensor;             /**< else an object */
-
-    /** Tensors: where the part begins in the destination's chunk and in the stored chunk, and how
-     * large it is; `ndim` values each, which is the same for both. */
-    const int64_t *destination_offsets;
-    const int64_t *stored_offsets;
-    const int64_t *lengths;
-} dcp_read_item;
-
 /**
  * The hooks of a planner. `context` is passed to each of them. Each may be NULL, and returns DCP_OK
  * or a failure. The struct is read when the load begins and may be freed when it has ended.
@@ -164,49 +147,6 @@ DCP_API const char *dcp_loading_name(const dcp_loading *loading, size_t index);
  * building a tree). */
 DCP_API dcp_status dcp_object_decode(const void *bytes, size_t size, dcp_state *parent,
                                      const char *key);
-
-/* ---- plans ---- */
-
-/** @return number of items. */
-DCP_API size_t dcp_load_plan_count(const dcp_load_plan *plan);
-
-/** Describes item @p index. Errors: DCP_ERR_ARGUMENT. */
-DCP_API dcp_status dcp_load_plan_item_sized(const dcp_load_plan *plan, size_t index,
-                                            dcp_read_item *item, size_t item_size);
-
-static inline dcp_status dcp_load_plan_item(const dcp_load_plan *plan, size_t index,
-                                            dcp_read_item *item)
-{
-    return dcp_load_plan_item_sized(plan, index, item, sizeof *item);
-}
-
-/** Replaces item @p index. What @p item points to is copied. Errors: DCP_ERR_ARGUMENT. */
-DCP_API dcp_status dcp_load_plan_set_item_sized(dcp_load_plan *plan, size_t index,
-                                                const dcp_read_item *item, size_t item_size);
-
-static inline dcp_status dcp_load_plan_set_item(dcp_load_plan *plan, size_t index,
-                                                const dcp_read_item *item)
-{
-    return dcp_load_plan_set_item_sized(plan, index, item, sizeof *item);
-}
-
-/** Appends an item, as dcp_load_plan_set_item(). */
-DCP_API dcp_status dcp_load_plan_add_sized(dcp_load_plan *plan, const dcp_read_item *item,
-                                           size_t item_size);
-
-static inline dcp_status dcp_load_plan_add(dcp_load_plan *plan, const dcp_read_item *item)
-{
-    return dcp_load_plan_add_sized(plan, item, sizeof *item);
-}
-
-/** Removes all items; those that were got from the plan stay valid. */
-DCP_API void dcp_load_plan_clear(dcp_load_plan *plan);
-
-/** @return a dict of what the planner wants to travel with the plan: from a rank to the
- * coordinator, and back. Values that can be saved, but no tensors. NULL if there is no memory. */
-DCP_API dcp_state *dcp_load_plan_planner_data(dcp_load_plan *plan);
-/** The same for the storage reader. */
-DCP_API dcp_state *dcp_load_plan_storage_data(dcp_load_plan *plan);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 #include "progress.h"
 #include "state.h"
 #include "storage_writer.h"
+#include "types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,39 +20,6 @@ extern "C" {
 
 /** Most files that one rank may write side by side. */
 #define DCP_MAX_THREADS 256
-
-/** What to do when the directory already holds a checkpoint. */
-typedef enum dcp_overwrite {
-    DCP_OVERWRITE_REFUSE = 0, /**< DCP_ERR_EXISTS, before anything is written */
-    /** Write files of a new generation beside the old ones, commit by renaming `.metadata`, then
-       remove the old ones. A crash at any moment leaves the old or the new checkpoint. */
-    DCP_OVERWRITE_REPLACE = 1
-} dcp_overwrite;
-
-/** How a tensor that several ranks hold is written. Objects always go to the lowest rank that holds
- * them. */
-typedef enum dcp_replicas {
-    DCP_REPLICAS_SLICE =
-        0, /**< large ones in slices, one by each rank that holds them; ranks write equal bytes */
-    DCP_REPLICAS_WHOLE =
-        1, /**< each by one rank, chosen so that ranks write about equal bytes (as PyTorch) */
-    DCP_REPLICAS_LOWEST = 2 /**< each by the lowest rank that holds it */
-} dcp_replicas;
-
-/** How items are distributed over files. */
-typedef enum dcp_file_layout {
-    DCP_FILES_PER_RANK = 0, /**< `thread_count` files per rank, written side by side */
-    DCP_FILE_PER_ITEM = 1   /**< one file per tensor chunk or object */
-} dcp_file_layout;
-
-/** What becomes of each stream (a tensor chunk or an object) on its way into a file. */
-typedef enum dcp_compression {
-    DCP_COMPRESSION_NONE = 0,
-    /** Compressed by itself, as by PyTorch's extension ZStandard: one zstd frame. PyTorch 2.7 or
-     * newer reads it, if it has package zstandard or pyzstd. A part of a tensor can then only be
-     * read by decompressing all of its chunk. */
-    DCP_COMPRESSION_ZSTD = 1
-} dcp_compression;
 
 /** A chain of asynchronous saves, see async.h. */
 typedef struct dcp_save_chain dcp_save_chain;

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "dcp/load.h"
+#include "dcp/types.h"
 
 /* Records up to here are read as a whole. */
 #define RECORD_REST_SMALL ((uint64_t)1 << 20)

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "storage/files/file.h"
 
 static void check(dcp_status status)

@@ -13,12 +13,12 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "checkpoint/save_plan_cache.h"
+#include "checkpoint/save/save_plan_cache.h"
 #include "dcp/mesh.h"
-#include "format/metadata_codec.h"
-#include "format/stream.h"
-#include "plan/load_plan.h"
-#include "plan/save_plan.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/streams/stream.h"
+#include "plan/load/load_plan.h"
+#include "plan/save/save_plan.h"
 #include "state/flatten.h"
 
 enum { LINE = 4096, STATES = 4 };

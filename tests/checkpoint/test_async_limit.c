@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "checkpoint/async.h"
+#include "checkpoint/async/async.h"
 #include "checkpoint/limit_states.h"
 #include "checkpoint/limit_trial.h"
 #include "device/stand_in.h"

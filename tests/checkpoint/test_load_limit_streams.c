@@ -13,9 +13,9 @@
 
 #include "base/checksum.h"
 #include "checkpoint/limit_trial.h"
-#include "format/metadata_codec.h"
-#include "format/stream.h"
-#include "format/tensor_pickle.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/streams/stream.h"
+#include "format/streams/tensor_pickle.h"
 #include "format/zip_builder.h"
 
 /* A chunk that is several times as large as the limit of the loads that want some of it. */

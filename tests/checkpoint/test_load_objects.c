@@ -13,9 +13,9 @@
 
 #include "checkpoint/ranks.h"
 #include "fault/over_files.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "group/collective.h"
-#include "storage/shard_reader.h"
+#include "storage/shard/shard_reader.h"
 #include "storages/every_storage.h"
 
 enum { SMALL = 300, LARGE_SIZE = 9 << 20 };

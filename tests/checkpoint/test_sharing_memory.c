@@ -10,9 +10,10 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "checkpoint/load_exchange.h"
-#include "checkpoint/load_limit.h"
-#include "storage/shard_file.h"
+#include "checkpoint/load/load_limit.h"
+#include "checkpoint/share/load_exchange.h"
+#include "dcp/load.h"
+#include "storage/shard/shard_file.h"
 
 #define MIB ((uint64_t)1 << 20)
 

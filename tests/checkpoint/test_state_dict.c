@@ -12,7 +12,7 @@
 #include "checkpoint/ranks.h"
 #include "device/stand_in.h"
 #include "fault/failing_allocator.h"
-#include "format/item.h"
+#include "format/streams/item.h"
 #include "group/collective.h"
 #include "group/group.h"
 #include "state/device_memory.h"

@@ -14,7 +14,7 @@
 #include "fault/failing_allocator.h"
 #include "fault/over_files.h"
 #include "fault/simulated_file_system.h"
-#include "storage/shard_reader.h"
+#include "storage/shard/shard_reader.h"
 
 /* What one member holds: rows of a tensor of its own, and what others may hold as well. */
 struct member {

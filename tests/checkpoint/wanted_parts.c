@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "storage/scratch.h"
-#include "storage/shard_reader.h"
+#include "storage/shard/shard_reader.h"
 
 static const struct {
     const char *name;

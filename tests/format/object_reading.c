@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "object_reading.h"
 
-#include "format/item.h"
+#include "format/streams/item.h"
 #include "zip_builder.h"
 
 dcp_status object_open(struct object *object, struct byte_source stream)

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pickle.h"
-#include "format/pickle_opcodes.h"
+#include "format/pickle/pickle.h"
+#include "format/pickle/pickle_opcodes.h"
 #include "pickle_assembler.h"
 
 static const char *skip_spaces(const char *at)

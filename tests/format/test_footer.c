@@ -10,7 +10,7 @@
 
 #include "base/checksum.h"
 #include "failing_allocator.h"
-#include "format/footer.h"
+#include "format/footer/footer.h"
 
 enum { BLOCK = 1000, TRAILER = 40, HASHED = 24 };
 

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "format/footer.h"
-#include "format/metadata_codec.h"
+#include "format/footer/footer.h"
+#include "format/metadata/metadata_codec.h"
 
 enum { FILES_MAX = 16 };
 

@@ -14,8 +14,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "fault/failing_allocator.h"
-#include "format/item_compress.h"
-#include "format/item_decompress.h"
+#include "format/streams/item_compress.h"
+#include "format/streams/item_decompress.h"
 
 static dcp_status receive(void *context, const void *bytes, size_t size)
 {

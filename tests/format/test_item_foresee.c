@@ -12,9 +12,9 @@
 #include "base/checksum.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/item.h"
-#include "format/stream.h"
-#include "format/tensor_pickle.h"
+#include "format/streams/item.h"
+#include "format/streams/stream.h"
+#include "format/streams/tensor_pickle.h"
 #include "zip_builder.h"
 
 static bool foresee(const void *bytes, size_t size, struct arena *arena, struct tensor_view *view)

@@ -11,9 +11,9 @@
 #include "base/memory.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/item.h"
-#include "format/stream.h"
-#include "format/tensor_pickle.h"
+#include "format/streams/item.h"
+#include "format/streams/stream.h"
+#include "format/streams/tensor_pickle.h"
 #include "zip_builder.h"
 
 /* ---- the reference checkpoints ---- */

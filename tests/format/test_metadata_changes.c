@@ -10,8 +10,8 @@
 
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/metadata_changes.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_changes.h"
+#include "format/metadata/metadata_codec.h"
 
 static const char first_id[] = "01234567-89ab-4cde-8f01-23456789abcd";
 static const char other_id[] = "fedcba98-7654-4321-8fed-cba987654321";

@@ -12,7 +12,7 @@
 #include "expected_metadata.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "pickle_assembler.h"
 #include "state/node.h"
 

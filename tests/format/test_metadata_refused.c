@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "metadata_variant.h"
 #include "pickle_assembler.h"
 

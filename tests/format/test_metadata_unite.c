@@ -11,7 +11,7 @@
 #include "expected_metadata.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 
 static void decode_parts(struct metadata parts[2])
 {

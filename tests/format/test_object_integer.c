@@ -11,7 +11,7 @@
 
 #include "base/memory.h"
 #include "failing_allocator.h"
-#include "format/object_integer.h"
+#include "format/objects/object_integer.h"
 
 static const struct {
     const char *digits;

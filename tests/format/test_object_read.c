@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fixture.h"
-#include "format/item.h"
+#include "format/streams/item.h"
 #include "object_reading.h"
 #include "tagged.h"
 #include "zip_builder.h"

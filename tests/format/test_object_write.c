@@ -11,8 +11,8 @@
 #include "base/memory.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/item.h"
-#include "format/zip.h"
+#include "format/streams/item.h"
+#include "format/zip/zip.h"
 #include "state/node.h"
 
 /* A tree to make nodes in, and what encoding one gave. */

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "failing_allocator.h"
-#include "format/pickle.h"
+#include "format/pickle/pickle.h"
 #include "pickle_assembler.h"
 #include "rendered_pickle.h"
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pickle.h"
+#include "format/pickle/pickle.h"
 
 static void check_bytes(struct buffer *out, const char *expected, size_t size)
 {

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "format/piece_table.h"
+#include "format/metadata/piece_table.h"
 
 static void tells_entries_offsets_and_their_absence_apart(void **state)
 {

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "format/relative_path.h"
+#include "format/metadata/relative_path.h"
 
 static void accepts_names_below_the_directory(void **state)
 {

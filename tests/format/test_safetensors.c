@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "state/copy.h"
 
 /* ---- what PyTorch wrote ---- */

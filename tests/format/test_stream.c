@@ -12,9 +12,9 @@
 #include "base/memory.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/stream.h"
-#include "format/tensor_pickle.h"
-#include "format/zip.h"
+#include "format/streams/stream.h"
+#include "format/streams/tensor_pickle.h"
+#include "format/zip/zip.h"
 
 static void check_tensor(const struct fixture_piece *piece, struct buffer *out)
 {

@@ -14,8 +14,8 @@
 #include "base/memory.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/stream.h"
-#include "format/zip.h"
+#include "format/streams/stream.h"
+#include "format/zip/zip.h"
 #include "zip_builder.h"
 
 static const char pickle[] = "not looked at here, but long enough to be deflated, deflated";

@@ -13,8 +13,8 @@
 #include "base/memory.h"
 #include "failing_allocator.h"
 #include "fixture.h"
-#include "format/item_decompress.h"
-#include "format/zip.h"
+#include "format/streams/item_decompress.h"
+#include "format/zip/zip.h"
 
 static const char text[] = "some text, some text, and some more text that is text";
 /* Skippable frame of three bytes. */

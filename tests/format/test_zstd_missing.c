@@ -8,8 +8,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "format/item_compress.h"
-#include "format/item_decompress.h"
+#include "format/streams/item_compress.h"
+#include "format/streams/item_decompress.h"
 
 static void test_names_the_option(void **state)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
-#include "format/footer.h"
+#include "format/footer/footer.h"
 #include "fuzz_target.h"
 
 /* Bytes in front of the footer: enough that pieces can lie somewhere; and of the sums of its two

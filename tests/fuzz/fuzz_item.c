@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "format/item.h"
-#include "format/item_decompress.h"
+#include "format/streams/item.h"
+#include "format/streams/item_decompress.h"
 #include "fuzz_target.h"
 
 enum { DECOMPRESSED_MAX = 1 << 20 };

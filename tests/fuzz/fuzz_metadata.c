@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "fuzz_target.h"
 
 static void require(bool condition)

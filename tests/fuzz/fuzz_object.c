@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../format/zip_builder.h"
-#include "format/item.h"
+#include "format/streams/item.h"
 #include "fuzz_target.h"
 #include "state/node.h"
 

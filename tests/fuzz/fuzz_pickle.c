@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "format/pickle.h"
+#include "format/pickle/pickle.h"
 #include "fuzz_target.h"
 
 /* Compares at most this many values: input may nest and share them without bound. */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "fuzz_target.h"
-#include "plan/load_plan.h"
-#include "plan/save_plan.h"
+#include "plan/load/load_plan.h"
+#include "plan/save/save_plan.h"
 
 enum { RANKS = 3, ITEMS_MAX = 1000 };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "../format/zip_builder.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "fuzz_target.h"
 #include "state/node.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "format/metadata_codec.h"
+#include "format/metadata/metadata_codec.h"
 #include "fuzz_target.h"
 
 static dcp_status add_file(struct metadata *metadata, const uint8_t *header, size_t header_size,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "format/zip.h"
+#include "format/zip/zip.h"
 #include "fuzz_target.h"
 
 enum { RECORD_MAX = 1 << 20 };

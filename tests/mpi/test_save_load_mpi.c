@@ -10,7 +10,7 @@
 #include "dcp/mpi.h"
 #include "fault/over_files.h"
 #include "mpi/check.h"
-#include "storage/shard_reader.h"
+#include "storage/shard/shard_reader.h"
 
 #define ROWS    12
 #define COLUMNS 5

@@ -3,7 +3,7 @@
 #ifndef PLAN_SAMPLES_H
 #define PLAN_SAMPLES_H
 
-#include "plan/save_plan.h"
+#include "plan/save/save_plan.h"
 
 /* Plans of several ranks. */
 #define SAMPLE_RANKS_MAX 16

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/held_structure.h"
-#include "plan/save_plan.h"
+#include "plan/save/held_structure.h"
+#include "plan/save/save_plan.h"
 
 /* One tree; of the changes one is made. */
 enum change {

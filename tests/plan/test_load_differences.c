@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/load_differences.h"
+#include "plan/load/load_differences.h"
 #include "samples.h"
 
 enum { NAMES = 12 };

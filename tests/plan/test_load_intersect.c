@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/load_intersect.h"
+#include "plan/load/load_intersect.h"
 #include "samples.h"
 
 enum { ROWS = 64, COLUMNS = 32, PIECES = ROWS * COLUMNS };

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/load_plan.h"
+#include "plan/load/load_plan.h"
 #include "samples.h"
 #include "state/flatten.h"
 

@@ -11,8 +11,9 @@
 
 #include "base/error.h"
 #include "dcp/environment.h"
+#include "dcp/load.h"
 #include "fault/failing_allocator.h"
-#include "plan/load_plan.h"
+#include "plan/load/load_plan.h"
 #include "samples.h"
 
 /* Objects that are stored and objects that are wanted, by name. */
@@ -42,7 +43,12 @@ static void scene_make(struct scene *scene, const char *const *stored, const cha
 
 static dcp_status scene_run(struct scene *scene, const dcp_load_options *options)
 {
-    RETURN_IF_ERROR(load_names_init(&scene->names, options));
+    RETURN_IF_ERROR(load_names_init(&scene->names,
+                                    &(struct name_filter){.include = options->include,
+                                                          .include_count = options->include_count,
+                                                          .exclude = options->exclude,
+                                                          .exclude_count = options->exclude_count},
+                                    options->renames, options->rename_count));
     RETURN_IF_ERROR(load_plan_make(&scene->flat, &scene->merged.metadata, &scene->names, false,
                                    &scene->plan, &scene->mine));
     return load_differences_merge(&scene->mine, 1, &scene->merged.metadata, &scene->names,

@@ -13,7 +13,7 @@
 
 #include "base/memory.h"
 #include "fault/failing_allocator.h"
-#include "plan/load_share.h"
+#include "plan/share/load_share.h"
 #include "samples.h"
 
 enum { ENTRIES = 3, PIECES = 2, ROWS = 12, COLUMNS = 10, RANKS_MOST = 6 };

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "plan/name_distance.h"
+#include "plan/names/name_distance.h"
 
 static void distances_are_those_of_levenshtein(void **state)
 {

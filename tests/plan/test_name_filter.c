@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "plan/name_filter.h"
+#include "plan/names/name_filter.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 

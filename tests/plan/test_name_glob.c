@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "plan/name_glob.h"
+#include "plan/names/name_glob.h"
 #include "samples.h"
 
 static void names_match_or_not(void **state)

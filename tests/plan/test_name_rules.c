@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/name_rules.h"
+#include "plan/names/name_rules.h"
 #include "samples.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/save_plan.h"
+#include "plan/save/save_plan.h"
 
 static struct write_result sample[] = {
     {"__0_0.distcp", 0, 1, true},

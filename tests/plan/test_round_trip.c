@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "plan/load_plan.h"
+#include "plan/load/load_plan.h"
 #include "samples.h"
 #include "state/flatten.h"
 

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/save_plan.h"
+#include "plan/save/save_plan.h"
 #include "state/flatten.h"
 
 struct fixture {

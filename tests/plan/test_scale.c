@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "plan/save_plan.h"
+#include "plan/save/save_plan.h"
 
 enum { ROWS_PER_RANK = 64, COLUMNS = 4096 };
 

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/wanted_structure.h"
+#include "plan/load/wanted_structure.h"
 
 /* One tree; of the changes one is made. */
 enum change {

@@ -10,9 +10,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "format/item.h"
-#include "format/metadata_codec.h"
-#include "format/stream.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/streams/item.h"
+#include "format/streams/stream.h"
 #include "sample.h"
 #include "scratch.h"
 

@@ -5,8 +5,8 @@
 #define TESTS_STORAGE_SAMPLE_H
 
 #include "layout.h"
-#include "storage/shard_reader.h"
-#include "storage/shard_writer.h"
+#include "storage/shard/shard_reader.h"
+#include "storage/shard/shard_writer.h"
 
 #define SAMPLE_RANKS_MAX 4
 

@@ -13,11 +13,11 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "fault/failing_allocator.h"
-#include "format/item_compress.h"
-#include "format/stream_records.h"
-#include "format/tensor_pickle.h"
-#include "storage/shard_file.h"
-#include "storage/stored_item.h"
+#include "format/streams/item_compress.h"
+#include "format/streams/stream_records.h"
+#include "format/streams/tensor_pickle.h"
+#include "storage/shard/shard_file.h"
+#include "storage/shard/stored_item.h"
 
 /* A matrix of float32, large enough not to be decompressed at once. */
 enum { SIDE = 300, COUNT = SIDE * SIDE };

@@ -19,8 +19,8 @@
 #include "sample.h"
 #include "scratch.h"
 #include "state/box.h"
-#include "storage/shard_read_needs.h"
-#include "storage/verify.h"
+#include "storage/shard/shard_read_needs.h"
+#include "storage/verify/verify.h"
 
 #define SHARD "__0_0.distcp"
 
@@ -316,7 +316,8 @@ static void missing_memory(void **state)
     save(&sample, *state);
     for (long n = 1;; n += 1 + n / 100) {
         failing_allocator_install(n, n % 2 != 0);
-        dcp_status status = sample_read(&sample, dcp_storage_files(), *state, DCP_VERIFY_RECORDS, 1);
+        dcp_status status =
+            sample_read(&sample, dcp_storage_files(), *state, DCP_VERIFY_RECORDS, 1);
         bool reached = failing_allocator_reached();
         assert_int_equal(failing_allocator_remove(), 0);
         assert_true(status == DCP_OK || (reached && status == DCP_ERR_NO_MEMORY));

@@ -15,13 +15,13 @@
 
 #include "base/checksum.h"
 #include "base/memory_account.h"
-#include "format/footer.h"
-#include "format/metadata_codec.h"
+#include "format/footer/footer.h"
+#include "format/metadata/metadata_codec.h"
 #include "sample.h"
 #include "scratch.h"
 #include "storage/file_source.h"
 #include "storage/opened.h"
-#include "storage/verify.h"
+#include "storage/verify/verify.h"
 
 #define SHARD "__0_0.distcp"
 

@@ -14,9 +14,9 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "fault/failing_allocator.h"
-#include "format/item_compress.h"
+#include "format/streams/item_compress.h"
 #include "scratch.h"
-#include "storage/decompressed_source.h"
+#include "storage/shard/decompressed_source.h"
 
 /* Several times as much as is kept of it. */
 enum { SIZE = 700000 };

@@ -14,8 +14,8 @@
 #include "fixtures.h"
 #include "layout.h"
 #include "scratch.h"
-#include "storage/shard_reader.h"
-#include "storage/verify.h"
+#include "storage/shard/shard_reader.h"
+#include "storage/verify/verify.h"
 
 /* One fixture while it is read. */
 struct fixture {

@@ -13,8 +13,8 @@
 #include "fixtures.h"
 #include "layout.h"
 #include "scratch.h"
-#include "storage/shard_reader.h"
-#include "storage/verify.h"
+#include "storage/shard/shard_reader.h"
+#include "storage/verify/verify.h"
 
 /* A piece that claims more than its file holds must fail before anyone allocates for it. */
 #define SENSIBLE_BYTES ((uint64_t)64 << 20)

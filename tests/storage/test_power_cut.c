@@ -14,7 +14,7 @@
 #include "fault/io_ways.h"
 #include "fault/simulated_file_system.h"
 #include "sample.h"
-#include "storage/verify.h"
+#include "storage/verify/verify.h"
 
 #define PATH "run/c"
 

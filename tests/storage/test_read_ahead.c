@@ -17,7 +17,7 @@
 #include "fault/transfer_watch.h"
 #include "scratch.h"
 #include "storage/opened.h"
-#include "storage/shard_file.h"
+#include "storage/shard/shard_file.h"
 #include "storage/storage_queue.h"
 
 #define NAME       "file"

@@ -12,7 +12,7 @@
 #include "layout.h"
 #include "scratch.h"
 #include "state/element_sign.h"
-#include "storage/read_region.h"
+#include "storage/shard/read_region.h"
 
 /* A source that counts what is read of it. */
 struct counted {

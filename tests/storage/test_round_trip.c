@@ -13,12 +13,12 @@
 #include "base/thread.h"
 #include "fault/failing_allocator.h"
 #include "fault/io_ways.h"
-#include "format/footer.h"
+#include "format/footer/footer.h"
 #include "sample.h"
 #include "scratch.h"
 #include "storage/file_source.h"
 #include "storage/opened.h"
-#include "storage/verify.h"
+#include "storage/verify/verify.h"
 
 static const dcp_verification verifications[] = {DCP_VERIFY_ALL, DCP_VERIFY_RECORDS,
                                                  DCP_VERIFY_NONE};

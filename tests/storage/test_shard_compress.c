@@ -15,12 +15,12 @@
 #include "fault/failing_allocator.h"
 #include "fault/io_ways.h"
 #include "fault/simulated_file_system.h"
-#include "format/footer.h"
+#include "format/footer/footer.h"
 #include "sample.h"
 #include "scratch.h"
 #include "storage/file_source.h"
 #include "storage/opened.h"
-#include "storage/verify.h"
+#include "storage/verify/verify.h"
 
 static void print_fault(void *context, const char *file, uint64_t offset, const char *name,
                         const char *fault)

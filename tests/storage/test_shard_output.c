@@ -18,10 +18,10 @@
 #include "fault/io_ways.h"
 #include "fault/simulated_file_system.h"
 #include "fault/transfer_watch.h"
-#include "format/footer.h"
+#include "format/footer/footer.h"
 #include "scratch.h"
 #include "storage/opened.h"
-#include "storage/shard_output.h"
+#include "storage/shard/shard_output.h"
 
 #define NAME "file"
 

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file types.h
+ * @brief The choices that a save or a load has, which several headers name.
+ */
+#ifndef DCP_TYPES_H
+#define DCP_TYPES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- of a save ---- */
+
+/** What to do when the directory already holds a checkpoint. */
+typedef enum dcp_overwrite {
+    DCP_OVERWRITE_REFUSE = 0, /**< DCP_ERR_EXISTS, before anything is written */
+    /** Write files of a new generation beside the old ones, commit by renaming `.metadata`, then
+       remove the old ones. A crash at any moment leaves the old or the new checkpoint. */
+    DCP_OVERWRITE_REPLACE = 1
+} dcp_overwrite;
+
+/** How a tensor that several ranks hold is written. Objects always go to the lowest rank that holds
+ * them. */
+typedef enum dcp_replicas {
+    DCP_REPLICAS_SLICE =
+        0, /**< large ones in slices, one by each rank that holds them; ranks write equal bytes */
+    DCP_REPLICAS_WHOLE =
+        1, /**< each by one rank, chosen so that ranks write about equal bytes (as PyTorch) */
+    DCP_REPLICAS_LOWEST = 2 /**< each by the lowest rank that holds it */
+} dcp_replicas;
+
+/** How items are distributed over files. */
+typedef enum dcp_file_layout {
+    DCP_FILES_PER_RANK = 0, /**< `thread_count` files per rank, written side by side */
+    DCP_FILE_PER_ITEM = 1   /**< one file per tensor chunk or object */
+} dcp_file_layout;
+
+/** What becomes of each stream (a tensor chunk or an object) on its way into a file. */
+typedef enum dcp_compression {
+    DCP_COMPRESSION_NONE = 0,
+    /** Compressed by itself, as by PyTorch's extension ZStandard: one zstd frame. PyTorch 2.7 or
+     * newer reads it, if it has package zstandard or pyzstd. A part of a tensor can then only be
+     * read by decompressing all of its chunk. */
+    DCP_COMPRESSION_ZSTD = 1
+} dcp_compression;
+
+/* ---- of a load ---- */
+
+/**
+ * What becomes of differences between the names wanted and the names stored. "Missing" is wanted
+ * but not stored, "unexpected" is stored but not wanted, and "unused" is a pattern or rule of the
+ * options that no name matched. All of them are in the report in every mode; a missing entry that
+ * is no error keeps its value; a mismatch is always an error.
+ *
+ * Megatron-Core calls "unexpected" what is asked for but not stored, and "missing" what is stored
+ * but not asked for: the other way round. Its eight modes of StrictHandling are:
+ *
+ * | Megatron-Core | here |
+ * | --- | --- |
+ * | assume_ok_unexpected | #DCP_STRICT_MISSING: there the loading itself fails on such a name |
+ * | raise_unexpected | #DCP_STRICT_MISSING |
+ * | raise_all | #DCP_STRICT_RAISE_ALL |
+ * | log_unexpected | #DCP_STRICT_LOG_MISSING |
+ * | log_all | #DCP_STRICT_LOG_ALL |
+ * | return_unexpected | #DCP_STRICT_PARTIAL, and the report's missing lines |
+ * | return_all | #DCP_STRICT_PARTIAL, and the report |
+ * | ignore_all | #DCP_STRICT_PARTIAL, without a report |
+ *
+ * Logged is one warning for each kind of difference, by the coordinator, with the words and the few
+ * names that the error would have.
+ */
+typedef enum dcp_strictness {
+    DCP_STRICT_MISSING = 0,    /**< missing names are an error, unexpected ones are not (PyTorch) */
+    DCP_STRICT_RAISE_ALL = 10, /**< missing and unexpected names and unused options are errors */
+    DCP_STRICT_LOG_MISSING = 20, /**< nothing is an error; missing names are logged */
+    DCP_STRICT_LOG_ALL = 21,     /**< nothing is an error; everything is logged */
+    DCP_STRICT_PARTIAL = 30      /**< nothing is an error (PyTorch's allow_partial_load) */
+} dcp_strictness;
+
+/**
+ * How much of what is read is checked against the checksums in the files.
+ *
+ * Files that this library wrote have one for each block of 4 KiB: whatever is read of them is
+ * widened to whole blocks, and nothing goes unchecked but with #DCP_VERIFY_NONE. A file of
+ * PyTorch's has one CRC-32 for each record (a stored chunk, or a storage of a `.pt` file), and a
+ * safetensors file has none.
+ */
+typedef enum dcp_verification {
+    /** All that can be checked is, before it counts, as long as that costs little: a part of a
+     * record with one checksum is read as a whole with it if the record has at most 1 MiB, or if
+     * the part is one run of its bytes and the rest at most an eighth of it. What is not checked is
+     * counted in dcp_figures::bytes_unchecked, and logged. */
+    DCP_VERIFY_ALL = 0,
+    /** All that has a checksum, whatever it costs: records are read whole. */
+    DCP_VERIFY_RECORDS = 1,
+    DCP_VERIFY_NONE = 2 /**< nothing */
+} dcp_verification;
+
+/** How a rule finds the names that it is about, and what it makes of them. */
+typedef enum dcp_rename_kind {
+    /** `wanted` is a whole name, and `stored` is its stored name. */
+    DCP_RENAME_EXACT = 0,
+    /** Names that begin with `wanted` begin with `stored` instead. With `wanted` "" all names get a
+     * prefix; with `stored` "" one is cut off. */
+    DCP_RENAME_PREFIX = 10,
+    /** `wanted` is a pattern, as in dcp_load_options::include. The n-th `*` of `stored` stands for
+     * what the n-th `*` of `wanted` matched, which is as little as possible, the leftmost first;
+     * all else of `stored` is literal. It may have fewer stars, not more. */
+    DCP_RENAME_GLOB = 20
+} dcp_rename_kind;
+
+/** A rule that says under which name a checkpoint holds what the tree has under another. The struct
+ * will not grow, as callers keep arrays of it. */
+typedef struct dcp_rename {
+    dcp_rename_kind kind;
+    const char *wanted; /**< in the tree */
+    const char *stored; /**< in the checkpoint */
+} dcp_rename;
+
+/** Who reads what several ranks want. */
+typedef enum dcp_reading {
+    /**
+     * As it is estimated to be faster: cooperatively if what would be read again takes the storage
+     * longer than the group takes to pass it on. The estimate knows the bytes that all ranks want
+     * and the distinct ones among them; storage that serves all ranks together with 2 GiB/s where
+     * `path` is on a network's file system or #DCP_IO_DIRECT is demanded, and each rank with
+     * 4 GiB/s (the page cache) elsewhere; and `group_bytes_per_second`. Tensors and objects are
+     * judged apart; each object is a read of its own, which takes half a millisecond on a network's
+     * file system. Below 64 MiB, and 32 objects for each rank, that would be saved, directly.
+     */
+    DCP_READING_AUTO = 0,
+    DCP_READING_DIRECT = 10, /**< each rank reads all that it wants */
+    /**
+     * Each byte that several ranks want is read by one of them, which passes it on through the
+     * group's `all_to_all`, while it reads what follows. Ranks read about equal bytes, of large
+     * tensors a part each. Objects come first, before any tensor is changed, and many small ones in
+     * one message. Takes at most 32 MiB of memory at each rank, besides what a rank reads into
+     * itself, the largest object, and what the group takes; more only beyond thousands of ranks.
+     *
+     * What a rank receives was checked by its reader as `verification` says. A tensor of a file
+     * that carries no checksums of blocks (those of PyTorch) has one checksum; where ranks read
+     * parts of it, those of the parts are joined and compared before the load returns, on any rank.
+     * Compressed tensors are each read by one rank, and so are parts of tensors without checksums
+     * of blocks that are completed for the sake of the one that they have. Each rank reads by
+     * itself:
+     * views in `.pt` files that are not row-major, objects with a `memory_limit`, and everything
+     * where hooks of the caller's plan or read.
+     */
+    DCP_READING_COOPERATIVE = 20
+} dcp_reading;
+
+/** Kinds of lines in a report. */
+typedef enum dcp_difference {
+    DCP_DIFFERENCE_MISSING = 0,    /**< wanted by some rank, not stored */
+    DCP_DIFFERENCE_UNEXPECTED = 1, /**< stored, wanted by no rank */
+    DCP_DIFFERENCE_CONVERTED = 2,  /**< stored in another dtype and converted */
+    DCP_DIFFERENCE_MISMATCHED = 3, /**< stored with another shape, dtype or kind; always an error */
+    DCP_DIFFERENCE_UNUSED = 4      /**< pattern or rule that applied to no name of any rank */
+} dcp_difference;
+
+/* ---- of both ---- */
+
+/** Takes bytes, piece by piece, in their order. @return DCP_OK, or the failure that whoever gives
+ * the bytes ends with. */
+typedef dcp_status (*dcp_sink)(void *context, const void *bytes, size_t size);
+
+/** Receives one fault. Strings are valid during the call; `file` and `name` may be "" where none
+ * applies. */
+typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t offset,
+                                   const char *name, const char *fault);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What an asynchronous save does behind the caller's back. */
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory_account.h"
+#include "checkpoint/async/async.h"
+
+/* Seconds between two attempts, at most. */
+#define LONGEST_PAUSE 3600.0
+
+static double shorter(double seconds)
+{
+    return seconds < LONGEST_PAUSE ? seconds : LONGEST_PAUSE;
+}
+
+/* Failures of the disk or of the moment; others would come again. All ranks have the same one. */
+static bool may_pass(dcp_status status)
+{
+    return status == DCP_ERR_IO || status == DCP_ERR_NO_SPACE || status == DCP_ERR_NO_MEMORY;
+}
+
+static dcp_status write(dcp_future *future)
+{
+    struct staging *staging = future->staged.staging;
+    dcp_status status = DCP_OK;
+    if (future->stager_begun)
+        status = future_synchronize(future);
+    if (status == DCP_OK)
+        status = saving_write(&future->saving);
+    /* The writer may not have needed all of it, and changes are found at the end. */
+    if (staging && status == DCP_OK)
+        status = staging_wait(staging, deadline_after(INFINITY));
+    return status;
+}
+
+/* Another attempt, in the same directory or another one. */
+static dcp_status write_again(dcp_future *future, const char *path)
+{
+    struct dcp_saving *saving = &future->saving;
+    dcp_status status = saving_plan_again(saving, path);
+    if (!saving->assigned)
+        return status;
+    if (status == DCP_OK)
+        status = future_rematch(future);
+    if (status == DCP_OK)
+        status = write(future);
+    return saving_finish(saving, status);
+}
+
+static dcp_status try_again(dcp_future *future, dcp_status status)
+{
+    const dcp_save_chain_options *options = &future->chain->options;
+    struct dcp_saving *saving = &future->saving;
+    dcp_overwrite overwrite = saving->options.overwrite;
+    double seconds = shorter(options->retry_seconds);
+    /* What is there by now is our own. */
+    saving->options.overwrite = DCP_OVERWRITE_REPLACE;
+    for (int32_t i = 0; i < options->retries && may_pass(status); i++) {
+        log_line(DCP_LOG_WARNING, "saving to %s failed, trying again in %g s: %s", future->path,
+                 seconds, dcp_error_message());
+        clock_sleep_ns((int64_t)(seconds * 1e9));
+        status = write_again(future, future->path);
+        seconds = shorter(2 * seconds);
+    }
+    saving->options.overwrite = overwrite;
+    if (future->fallback && may_pass(status)) {
+        log_line(DCP_LOG_WARNING, "saving to %s failed, falling back to %s: %s", future->path,
+                 future->fallback, dcp_error_message());
+        status = write_again(future, future->fallback);
+    }
+    return status;
+}
+
+/* The caller may be the last to hold the future when its state is set. */
+static void end(dcp_future *future, dcp_status status)
+{
+    struct error_story story = {.status = DCP_OK};
+    dcp_figures figures = {.size_of = sizeof figures};
+    if (status != DCP_OK) {
+        error_save(&story);
+        story.status = status;
+    }
+    if (status != DCP_OK && future->chain->options.log_failures)
+        log_line(DCP_LOG_WARNING, "saving to %s failed: %s", future->path, story.text);
+    /* The tensors and the pool may be anybody's from here on. */
+    staging_end(future->staged.staging);
+    staging_pool_leave(&future->chain->pool);
+    saving_free(&future->saving);
+    operation_finish(&future->saving.operation, &figures);
+    pthread_mutex_lock(&future->mutex);
+    future->story = story;
+    future->figures = figures;
+    future->state = status == DCP_OK ? DCP_FUTURE_DONE : DCP_FUTURE_FAILED;
+    pthread_cond_broadcast(&future->changed);
+    pthread_mutex_unlock(&future->mutex);
+    exit_remove(future);
+}
+
+static void enter_account(dcp_future *future)
+{
+    struct operation *operation = &future->saving.operation;
+    operation->account_before = memory_account_enter(operation->account);
+}
+
+void future_conclude(dcp_future *future)
+{
+    enter_account(future);
+    dcp_status status = future->story.status;
+    if (status != DCP_OK)
+        error_restore(&future->story);
+    status = saving_finish(&future->saving, status);
+    if (status != DCP_OK)
+        status = try_again(future, status);
+    end(future, status);
+}
+
+void future_give_up(dcp_future *future, dcp_status status)
+{
+    enter_account(future);
+    if (future->story.status != DCP_OK)
+        status = error_restore(&future->story);
+    end(future, status);
+}
+
+static void *run(void *argument)
+{
+    dcp_future *future = argument;
+    dcp_status status = write(future);
+    if (status != DCP_OK) {
+        error_save(&future->story);
+        future->story.status = status;
+    }
+    if (future->in_background)
+        future_conclude(future);
+    else
+        future_advance(future, DCP_FUTURE_WRITTEN);
+    future_release(future);
+    return NULL;
+}
+
+void future_start(dcp_future *future)
+{
+    atomic_fetch_add(&future->references, 1);
+    future->threaded = thread_start(&future->thread, run, future) == 0;
+    if (!future->threaded)
+        run(future);
+}

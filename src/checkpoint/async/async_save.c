@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The beginning of an asynchronous save, on the caller's thread. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "checkpoint/async/async.h"
+
+/* Told by the threads that write; the caller's function is asked as well. */
+static bool listen(void *context, const dcp_progress *told)
+{
+    dcp_future *future = context;
+    atomic_store(&future->bytes_done, told->bytes_done);
+    atomic_store(&future->bytes_total, told->bytes_total);
+    bool goes_on = !future->progress || future->progress(future->progress_context, told);
+    return goes_on && !atomic_load(&future->cancelled);
+}
+
+static dcp_status run_stager(dcp_future *future, const dcp_state *state)
+{
+    const dcp_stager *stager = future->chain->options.stager;
+    if (!state)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
+    RETURN_IF_ERROR(dcp_state_status(state));
+    future->tree = dcp_state_new();
+    if (!future->tree)
+        return DCP_ERR_NO_MEMORY;
+    future->stager_begun = true;
+    error_clear();
+    RETURN_IF_ERROR(hook_status(stager->stage(stager->context, state, future->tree), "stage"));
+    RETURN_IF_ERROR(dcp_state_status(future->tree));
+    return stager->synchronize_at_once ? future_synchronize(future) : DCP_OK;
+}
+
+/* Where a checkpoint goes that cannot be where it should: the path's last name, elsewhere. */
+static dcp_status make_fallback(dcp_future *future)
+{
+    const char *directory = future->chain->options.fallback_path;
+    const char *path = future->saving.session.path;
+    if (!directory || !path)
+        return DCP_OK;
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    size_t begin = length;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    char *name = memory_allocate(length - begin + 1);
+    if (!name)
+        return error_no_memory(length - begin + 1, "a path");
+    memcpy(name, path + begin, length - begin);
+    name[length - begin] = '\0';
+    future->fallback = storage_path_join(directory, name);
+    memory_release(name);
+    return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
+}
+
+static dcp_status check_hooks(const dcp_future *future)
+{
+    const dcp_save_chain_options *options = &future->chain->options;
+    if (future->saving.hooks.any && (options->retries > 0 || options->fallback_path))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "saves with a planner or a storage writer are "
+                                                  "tried once: no retries, no fallback_path");
+    return DCP_OK;
+}
+
+static void give_back_pool(void *context)
+{
+    staging_pool_free(context);
+}
+
+/* The pool of the chain is the save's until it ends; while it is planned the pool stays as long as
+ * it can within the limit. */
+static void describe_staging(dcp_future *future)
+{
+    dcp_save_chain *chain = future->chain;
+    struct dcp_saving *saving = &future->saving;
+    chain_describe_staging(chain, &saving->staging);
+    saving->staging.wanted = saving->staging.wanted && !saving->hooks.any;
+    saving->staging.pool = &chain->pool;
+    if (saving->options.memory_limit != 0 && chain->options.stager)
+        staging_pool_free(&chain->pool);
+    staging_pool_enter(&chain->pool, saving->operation.account);
+    if (saving->staging.wanted)
+        memory_account_set_spare(saving->operation.account, give_back_pool, &chain->pool);
+}
+
+static dcp_status copy_state(dcp_future *future, const dcp_state *state, const dcp_state *info)
+{
+    RETURN_IF_ERROR(info ? saving_copy_state(info, &future->info) : DCP_OK);
+    return saving_copy_state(state, &future->tree);
+}
+
+/* If the limit is too small for that already, it is lifted, so that it can be explained. */
+static dcp_status copy_within_limit(dcp_future *future, const dcp_state *state,
+                                    const dcp_state *info)
+{
+    struct memory_account *account = future->saving.operation.account;
+    struct error_story story;
+    dcp_status status = copy_state(future, state, info);
+    if (status != DCP_ERR_NO_MEMORY || memory_account_limit_reached() == 0)
+        return status;
+    error_save(&story);
+    dcp_state_free(future->info);
+    future->info = NULL;
+    memory_account_set_limit(account, 0);
+    status = copy_state(future, state, info);
+    memory_account_set_limit(account, future->saving.options.memory_limit);
+    return status == DCP_OK ? error_restore(&story) : status;
+}
+
+/* What is saved becomes the future's own: what the stager makes, or a tree that outlives the
+ * caller's; of the caller's, or of what a planner makes of it. */
+static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_state *info,
+                             dcp_status status)
+{
+    struct dcp_saving *saving = &future->saving;
+    bool staged = future->chain->options.stager != NULL;
+    bool hooked = saving->hooks.any && !staged;
+    if (status == DCP_OK && !staged && !hooked)
+        status = copy_within_limit(future, state, info);
+    else if (status == DCP_OK && info)
+        status = saving_copy_state(info, &future->info);
+    saving->options.info = future->info;
+    if (hooked)
+        saving->copied = &future->tree;
+    if (status == DCP_OK && staged)
+        status = run_stager(future, state);
+    status = saving_take(saving, hooked ? state : future->tree, status);
+    return status == DCP_OK && hooked ? future_stage_tree(future) : status;
+}
+
+/* Everything up to the orders. */
+static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_options *given)
+{
+    struct dcp_saving *saving = &future->saving;
+    saving->path = future->path;
+    dcp_status status = saving_begin(saving, given);
+    describe_staging(future);
+    if (status == DCP_OK)
+        status = check_hooks(future);
+    status = take_state(future, state, given->info, status);
+    status = saving_plan(saving, future->tree, status);
+    memory_account_set_spare(saving->operation.account, NULL, NULL);
+    return status;
+}
+
+/* What the orders are about begins to be copied; on all ranks or on none. */
+static dcp_status stage(dcp_future *future, dcp_status status)
+{
+    struct dcp_saving *saving = &future->saving;
+    operation_enter(&saving->operation, DCP_PHASE_STAGING, DCP_OK);
+    if (status == DCP_OK)
+        status = make_fallback(future);
+    if (status == DCP_OK && !saving->hooks.any && !future->chain->options.stager)
+        status = future_stage(future);
+    status = saving_agree(saving, "beginning to stage", status);
+    if (status != DCP_OK)
+        saving_finish(saving, status);
+    return status;
+}
+
+/* The save has a future: on all ranks. A private chain has no other. */
+static dcp_status launch(dcp_future *future, bool private,
+                         const struct memory_account *account_before)
+{
+    dcp_save_chain *chain = future->chain;
+    struct dcp_saving *saving = &future->saving;
+    future->in_background = chain->in_background || !saving->options.group;
+    if (future->in_background)
+        saving->options.group = saving->options.group ? chain->background : NULL;
+    saving->operation.account_before = NULL;
+    if (!private) {
+        atomic_fetch_add(&future->references, 1);
+        chain->last = future;
+    }
+    exit_add(future);
+    future_start(future);
+    memory_account_enter((struct memory_account *)(uintptr_t)account_before);
+    if (chain->options.staging == DCP_STAGING_OVERLAPPED || chain->options.stager)
+        return DCP_OK;
+    /* A failure is the save's, and the future tells of it. */
+    dcp_future_wait_staged(future, -1);
+    error_clear();
+    return DCP_OK;
+}
+
+/* Whatever keeps a rank from beginning keeps all: who has heard of a failure may differ. */
+static dcp_status begin(dcp_save_chain *chain, const char *path, const dcp_save_options *given,
+                        dcp_future **future)
+{
+    struct dcp_collective call = {"beginning an asynchronous save", chain->options.timeout_seconds};
+    dcp_status status = chain_enter(chain);
+    if (status == DCP_OK && given->group && given->group != chain->options.group)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the save has another group than its chain");
+    if (status == DCP_OK)
+        status = future_new(chain, path, future);
+    return given->no_dist ? status : group_agree(chain->options.group, &call, status);
+}
+
+static dcp_status save_async(dcp_state *state, const char *path, const dcp_save_options *given,
+                             dcp_future **future)
+{
+    dcp_save_options options = *given;
+    dcp_save_chain *chain = given->chain;
+    struct memory_account *before = memory_account_current();
+    dcp_future *made = NULL;
+
+    options.group = given->no_dist ? NULL : given->group;
+    if (chain)
+        atomic_fetch_add(&chain->references, 1);
+    else
+        RETURN_IF_ERROR(chain_make(&(dcp_save_chain_options){.group = options.group}, &chain));
+    dcp_status status = begin(chain, path, &options, &made);
+    bool begun = status == DCP_OK && made;
+    if (begun) {
+        made->progress = given->progress;
+        made->progress_context = given->progress_context;
+        options.group = chain->options.group;
+        options.progress = listen;
+        options.progress_context = made;
+        options.figures = NULL;
+        status = plan(made, state, &options);
+        if (made->saving.assigned)
+            status = stage(made, status);
+    }
+    if (begun && status == DCP_OK) {
+        status = launch(made, !given->chain, before);
+        *future = made;
+    } else if (made) {
+        if (begun) {
+            staging_end(made->staged.staging);
+            staging_pool_leave(&chain->pool);
+            saving_free(&made->saving);
+            operation_finish(&made->saving.operation, NULL);
+            memory_account_enter(before);
+        }
+        future_release(made);
+    }
+    chain_release(chain);
+    return status;
+}
+
+dcp_status dcp_save_async_sized(dcp_state *state, const char *path, const dcp_save_options *options,
+                                size_t options_size, dcp_future **future)
+{
+    dcp_save_options ours;
+    if (!future)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_save_async: future is NULL");
+    *future = NULL;
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
+    return save_async(state, path, &ours, future);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/async/save_staging.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "state/box.h"
+
+void save_staging_describe_box(const struct write_item *item, const struct state_chunk *chunk,
+                               struct box box, struct staging_source *staged)
+{
+    size_t element_size = dcp_dtype_size(item->dtype);
+    int64_t start = 0;
+    for (int32_t i = 0; i < box.ndim; i++)
+        start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
+    bool empty = box_volume(box) == 0;
+    *staged = (struct staging_source){
+        .name = item->name,
+        .device = chunk->device,
+        .from = empty ? NULL : (const unsigned char *)chunk->data + start * (int64_t)element_size,
+        .ndim = box.ndim,
+        .sizes = box.sizes,
+        .strides = chunk->strides,
+        .element_size = element_size,
+    };
+}
+
+bool save_staging_describe(const struct write_order *order, const struct shard_source *source,
+                           struct staging_source *staged)
+{
+    if (!source->item->is_tensor || !source->chunk)
+        return false;
+    save_staging_describe_box(source->item, source->chunk, order->box, staged);
+    staged->phase = (size_t)((order->offset + order->data_offset) % MEMORY_PAGE);
+    return true;
+}
+
+dcp_status save_staging_needs(const struct write_orders *orders, const struct shard_source *sources,
+                              const struct save_staging *staging, struct staging_needs *needs)
+{
+    struct staging_source *staged = memory_allocate_zeroed(orders->count, sizeof *staged);
+    size_t count = 0;
+    if (!staged)
+        return error_no_memory(orders->count * sizeof *staged, "staging");
+    for (size_t i = 0; i < orders->count; i++)
+        count += save_staging_describe(&orders->orders[i], &sources[orders->orders[i].item],
+                                       &staged[count]);
+    staging_needs_find(staged, count, staging->options.detect_changes, needs);
+    memory_release(staged);
+    return DCP_OK;
+}

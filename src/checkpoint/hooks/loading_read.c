@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading with hooks: by the caller's storage, or from files. Of each item it is known how far it
+ * has come, so that none is read twice and none is forgotten. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "base/thread.h"
+#include "checkpoint/hooks/hooks.h"
+#include "checkpoint/hooks/loading_hand_over.h"
+
+/* Takes the lock if the item may go on from a step. */
+static dcp_status enter(struct dcp_loading *loading, size_t index, bool is_tensor,
+                        enum loading_step from)
+{
+    if (!loading || !loading->steps)
+        return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
+    if (index >= loading->plan.count)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was handed over, the load plan has %zu",
+                             index, loading->plan.count);
+    const dcp_read_item *item = &loading->plan.items[index];
+    if (item->is_tensor != is_tensor)
+        return dcp_error_set(DCP_ERR_KIND, "item %zu, \"%s\", is %s", index, item->destination.name,
+                             item->is_tensor ? "a tensor" : "an object");
+    pthread_mutex_lock(&loading->mutex);
+    if (loading->steps[index] == from)
+        return DCP_OK;
+    bool done = loading->steps[index] == STEP_DONE;
+    pthread_mutex_unlock(&loading->mutex);
+    return dcp_error_set(DCP_ERR_STATE, "item %zu, \"%s\", %s", index, item->destination.name,
+                         done                   ? "was handed over before"
+                         : from == STEP_WAITING ? "is being handed over"
+                                                : "has not been resolved");
+}
+
+static dcp_status leave(struct dcp_loading *loading, size_t index, enum loading_step step,
+                        dcp_status status)
+{
+    if (status == DCP_OK)
+        loading->steps[index] = (unsigned char)step;
+    pthread_mutex_unlock(&loading->mutex);
+    return status;
+}
+
+static dcp_status resolve(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
+{
+    RETURN_IF_ERROR(enter(loading, index, true, STEP_WAITING));
+    return leave(loading, index, STEP_RESOLVED, hand_over_resolve(loading, index, tensor));
+}
+
+static dcp_status commit(struct dcp_loading *loading, size_t index, const dcp_tensor *tensor)
+{
+    RETURN_IF_ERROR(enter(loading, index, true, STEP_RESOLVED));
+    struct box part = loading->targets.targets[index].destination;
+    loading->bytes_moved += (uint64_t)box_volume(part) * dcp_dtype_size(tensor->dtype);
+    return leave(loading, index, STEP_DONE, hand_over_commit(loading, index, tensor));
+}
+
+dcp_status dcp_loading_resolve_tensor_sized(dcp_loading *loading, size_t index, dcp_tensor *tensor,
+                                            size_t tensor_size)
+{
+    dcp_tensor ours;
+    if (!tensor)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a tensor is NULL");
+    RETURN_IF_ERROR(resolve(loading, index, &ours));
+    sized_write(tensor, tensor_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+/* What is committed has been read by somebody else, whom progress does not know. */
+static dcp_status tell_progress(const struct dcp_loading *loading, size_t index)
+{
+    const struct read_target *target = &loading->targets.targets[index];
+    dcp_dtype dtype = loading->parts.metadata->entries[target->entry].dtype;
+    return progress_add(loading->parts.progress,
+                        (uint64_t)box_volume(target->stored) * dcp_dtype_size(dtype));
+}
+
+dcp_status dcp_loading_commit_tensor_sized(dcp_loading *loading, size_t index,
+                                           const dcp_tensor *tensor, size_t tensor_size)
+{
+    dcp_tensor ours;
+    if (!tensor)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the tensor is NULL");
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, tensor, tensor_size, "dcp_tensor"));
+    RETURN_IF_ERROR(commit(loading, index, &ours));
+    return tell_progress(loading, index);
+}
+
+dcp_status dcp_loading_resolve_bytes(dcp_loading *loading, size_t index, size_t size, void **bytes)
+{
+    if (!bytes)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for memory is NULL");
+    RETURN_IF_ERROR(enter(loading, index, false, STEP_WAITING));
+    return leave(loading, index, STEP_WAITING, hand_over_lend(loading, index, size, bytes));
+}
+
+dcp_status dcp_loading_load_bytes(dcp_loading *loading, size_t index, const void *bytes,
+                                  size_t size)
+{
+    if (!bytes)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the stream of an object is NULL");
+    RETURN_IF_ERROR(enter(loading, index, false, STEP_WAITING));
+    return leave(loading, index, STEP_DONE, hand_over_bytes(loading, index, bytes, size));
+}
+
+static struct state_chunk chunk_of(const struct read_target *target, dcp_tensor *tensor)
+{
+    return (struct state_chunk){
+        .offsets = (int64_t *)target->stored.offsets,
+        .sizes = (int64_t *)target->stored.sizes,
+        .strides = tensor->strides,
+        .data = tensor->data,
+        .device = tensor->device,
+    };
+}
+
+static dcp_status take_tensor(struct dcp_loading *loading, size_t index, struct stream_bytes stream)
+{
+    const struct read_target *target = &loading->targets.targets[index];
+    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    dcp_tensor tensor;
+    RETURN_IF_ERROR(resolve(loading, index, &tensor));
+    struct state_chunk chunk = chunk_of(target, &tensor);
+    RETURN_IF_ERROR(shard_take_tensor(loading->reader, entry, &entry->pieces[target->piece], stream,
+                                      &chunk, tensor.dtype, loading->parts.options->verification));
+    RETURN_IF_ERROR(commit(loading, index, &tensor));
+    return tell_progress(loading, index);
+}
+
+/* An object's stream goes to the planner by way of the memory that it wants it in. */
+static dcp_status deliver(struct dcp_loading *loading, size_t index, const struct buffer *stream)
+{
+    void *lent;
+    RETURN_IF_ERROR(dcp_loading_resolve_bytes(loading, index, stream->size, &lent));
+    memcpy(lent, stream->data, stream->size);
+    return dcp_loading_load_bytes(loading, index, lent, stream->size);
+}
+
+dcp_status dcp_loading_stream(dcp_loading *loading, size_t index, const void *bytes, size_t size)
+{
+    struct stream_bytes stream = {bytes, size};
+    struct buffer whole;
+    if (!loading || !bytes)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the load, or the stream of item %zu, is NULL",
+                             index);
+    bool is_tensor = index < loading->plan.count && loading->plan.items[index].is_tensor;
+    RETURN_IF_ERROR(enter(loading, index, is_tensor, STEP_WAITING));
+    leave(loading, index, STEP_WAITING, DCP_OK);
+    if (is_tensor)
+        return take_tensor(loading, index, stream);
+    const struct read_target *target = &loading->targets.targets[index];
+    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    buffer_init(&whole, 0);
+    dcp_status status =
+        shard_take_stream(loading->reader, entry, &entry->pieces[target->piece], stream, &whole);
+    if (status == DCP_OK)
+        status = deliver(loading, index, &whole);
+    buffer_free(&whole);
+    return status;
+}
+
+static dcp_status read_tensor(struct dcp_loading *loading, size_t index)
+{
+    const struct read_target *target = &loading->targets.targets[index];
+    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    dcp_tensor tensor;
+    RETURN_IF_ERROR(resolve(loading, index, &tensor));
+    struct state_chunk chunk = chunk_of(target, &tensor);
+    RETURN_IF_ERROR(shard_read_tensor(loading->reader, entry, &entry->pieces[target->piece],
+                                      target->stored, tensor.dtype, &chunk,
+                                      loading->parts.options->verification));
+    return commit(loading, index, &tensor);
+}
+
+static dcp_status read_object(struct dcp_loading *loading, size_t index)
+{
+    const struct read_target *target = &loading->targets.targets[index];
+    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    dcp_state *object = NULL;
+    RETURN_IF_ERROR(enter(loading, index, false, STEP_WAITING));
+    struct state_pool *pool = hand_over_pool(loading, index);
+    dcp_status status =
+        pool ? shard_read_object(loading->reader, entry, &entry->pieces[target->piece],
+                                 loading->parts.options->verification, pool, &object)
+             : DCP_ERR_NO_MEMORY;
+    if (status == DCP_OK)
+        status = hand_over_object(loading, index, pool, object);
+    if (status != DCP_OK)
+        state_pool_free(pool);
+    return leave(loading, index, STEP_DONE, status);
+}
+
+static dcp_status read_bytes(struct dcp_loading *loading, size_t index)
+{
+    const struct read_target *target = &loading->targets.targets[index];
+    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    struct buffer whole;
+    buffer_init(&whole, 0);
+    dcp_status status = shard_read_stream(loading->reader, entry, &entry->pieces[target->piece],
+                                          loading->parts.options->verification, &whole);
+    if (status == DCP_OK)
+        status = deliver(loading, index, &whole);
+    buffer_free(&whole);
+    return status;
+}
+
+/* A tensor's item and where it goes, while many are read at once. */
+struct pending_tensor {
+    size_t index;
+    dcp_tensor tensor;
+    struct state_chunk chunk;
+};
+
+static dcp_status resolve_waiting(struct dcp_loading *loading, struct pending_tensor *pending,
+                                  struct shard_request *requests, size_t *count)
+{
+    *count = 0;
+    for (size_t i = 0; i < loading->plan.count; i++) {
+        const struct read_target *target = &loading->targets.targets[i];
+        const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+        struct pending_tensor *one = &pending[*count];
+        if (!loading->plan.items[i].is_tensor || loading->steps[i] != STEP_WAITING)
+            continue;
+        one->index = i;
+        RETURN_IF_ERROR(resolve(loading, i, &one->tensor));
+        one->chunk = chunk_of(target, &one->tensor);
+        requests[(*count)++] = (struct shard_request){.entry = entry,
+                                                      .piece = &entry->pieces[target->piece],
+                                                      .region = target->stored,
+                                                      .dtype = one->tensor.dtype,
+                                                      .target = &one->chunk};
+    }
+    return DCP_OK;
+}
+
+/* All tensors, as a load without hooks reads them: neighbours at once, large ones in parts. */
+static dcp_status read_tensors(struct dcp_loading *loading, size_t threads)
+{
+    size_t most = loading->plan.count, count = 0;
+    struct pending_tensor *pending = memory_allocate_array(most, sizeof *pending);
+    struct shard_request *requests = memory_allocate_array(most, sizeof *requests);
+    uint64_t moved;
+    dcp_status status = DCP_OK;
+    if (!pending || !requests)
+        status = error_no_memory(most * sizeof *pending, "a list of reads");
+    if (status == DCP_OK)
+        status = resolve_waiting(loading, pending, requests, &count);
+    if (status == DCP_OK)
+        status = shard_read_tensors(loading->reader, requests, count, threads,
+                                    loading->parts.options->verification, &moved);
+    for (size_t i = 0; status == DCP_OK && i < count; i++)
+        status = commit(loading, pending[i].index, &pending[i].tensor);
+    memory_release(requests);
+    memory_release(pending);
+    return status;
+}
+
+static dcp_status read_item(void *context, size_t index)
+{
+    struct dcp_loading *loading = context;
+    if (loading->steps[index] != STEP_WAITING)
+        return DCP_OK;
+    if (loading->plan.items[index].is_tensor)
+        return read_tensor(loading, index);
+    if (loading->planner.load_bytes || loading->planner.resolve_bytes)
+        return read_bytes(loading, index);
+    return read_object(loading, index);
+}
+
+dcp_status dcp_default_read_data(dcp_loading *loading)
+{
+    if (!loading || !loading->steps)
+        return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
+    const dcp_load_planner *planner = &loading->planner;
+    bool told = planner->load_bytes || planner->resolve_bytes || planner->resolve_tensor ||
+                planner->commit_tensor || planner->lookup_tensor || planner->transform_tensor;
+    size_t threads =
+        told ? 1 : load_thread_count(loading->parts.options->thread_count, loading->targets.bytes);
+    if (!told)
+        RETURN_IF_ERROR(read_tensors(loading, threads));
+    return thread_run(loading->plan.count, threads, read_item, loading);
+}
+
+static dcp_status check_done(const struct dcp_loading *loading)
+{
+    size_t missing = 0, first = 0;
+    for (size_t i = loading->plan.count; i > 0; i--) {
+        if (loading->steps[i - 1] == STEP_DONE)
+            continue;
+        first = i - 1;
+        missing++;
+    }
+    if (missing == 0)
+        return DCP_OK;
+    return dcp_error_set(
+        DCP_ERR_COVERAGE,
+        "the storage reader has handed over %zu of %zu items: item %zu, \"%s\", is missing",
+        loading->plan.count - missing, loading->plan.count, first,
+        loading->plan.items[first].destination.name);
+}
+
+dcp_status loading_read(struct dcp_loading *loading)
+{
+    const dcp_storage_reader *storage = &loading->storage;
+    if (!storage->read_data)
+        return dcp_default_read_data(loading);
+    error_clear();
+    RETURN_IF_ERROR(
+        hook_status(storage->read_data(storage->context, loading, &loading->plan), "read_data"));
+    return check_done(loading);
+}

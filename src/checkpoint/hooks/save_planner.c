@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A rank's side of planning with hooks: the state is taken, the plan is made, the orders come. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/save/saving.h"
+#include "plan/save/save_plan.h"
+
+/* ---- setting up ---- */
+
+static dcp_status index_names(dcp_saving *saving)
+{
+    const struct flat_state *flat = &saving->local.flat;
+    for (size_t i = 0; i < flat->count; i++) {
+        uint64_t value = i;
+        bool existing;
+        RETURN_IF_ERROR(name_table_add(&saving->hooks.names, flat->entries[i].name,
+                                       strlen(flat->entries[i].name), &value, &existing));
+    }
+    return DCP_OK;
+}
+
+dcp_status dcp_default_set_up_planner(dcp_saving *saving, dcp_state *state)
+{
+    if (!saving)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the save is NULL");
+    if (saving->hooks.state_taken)
+        return dcp_error_set(DCP_ERR_STATE, "dcp_default_set_up_planner() was called before");
+    if (saving->copied) {
+        RETURN_IF_ERROR(saving_copy_state(state, saving->copied));
+        state = *saving->copied;
+    }
+    RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
+    saving->hooks.state_taken = true;
+    return index_names(saving);
+}
+
+/* Without a directory of the library's, the hooks must do all that is done in one. */
+static dcp_status set_up_writer(dcp_saving *saving)
+{
+    struct save_hooks *hooks = &saving->hooks;
+    const dcp_storage_writer *writer = &hooks->writer;
+    hooks->writer_began = true;
+    if (!writer->set_up_storage_writer)
+        return dcp_default_set_up_storage_writer(saving);
+    error_clear();
+    RETURN_IF_ERROR(
+        hook_status(writer->set_up_storage_writer(writer->context, saving, saving->coordinates),
+                    "set_up_storage_writer"));
+    if (hooks->session_wanted || (writer->write_data && writer->finish))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_STATE,
+                         "set_up_storage_writer has not called "
+                         "dcp_default_set_up_storage_writer(), and there is no hook %s",
+                         writer->write_data ? "finish" : "write_data");
+}
+
+/* What is not UTF-8 would make metadata that nobody can read. */
+static dcp_status check_text(const char *text, const char *field)
+{
+    if (!text || utf8_is_valid(text, strlen(text)))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_ARGUMENT, "hook storage_meta gave a %s that is not valid UTF-8",
+                         field);
+}
+
+static dcp_status check_storage_meta(const dcp_storage_meta *meta)
+{
+    RETURN_IF_ERROR(check_text(meta->checkpoint_id, "checkpoint_id"));
+    RETURN_IF_ERROR(check_text(meta->save_id, "save_id"));
+    RETURN_IF_ERROR(check_text(meta->load_id, "load_id"));
+    for (size_t i = 0; i < meta->module_count; i++) {
+        if (!meta->modules || !meta->modules[i])
+            return dcp_error_set(DCP_ERR_ARGUMENT, "hook storage_meta gave no module %zu of %zu", i,
+                                 meta->module_count);
+        RETURN_IF_ERROR(check_text(meta->modules[i], "module"));
+    }
+    return DCP_OK;
+}
+
+static dcp_status begin_writer(dcp_saving *saving)
+{
+    const dcp_storage_writer *writer = &saving->hooks.writer;
+    const char *id = saving->path ? saving->path : "";
+    dcp_status status = DCP_OK;
+    if (writer->validate_checkpoint_id && !writer->validate_checkpoint_id(writer->context, id))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the storage writer does not take \"%s\" for an id",
+                             id);
+    error_clear();
+    if (writer->reset)
+        status = hook_status(writer->reset(writer->context, id), "reset");
+    if (status != DCP_OK || !writer->storage_meta)
+        return status;
+    error_clear();
+    RETURN_IF_ERROR(hook_status(writer->storage_meta(writer->context, &saving->hooks.storage_meta),
+                                "storage_meta"));
+    return check_storage_meta(&saving->hooks.storage_meta);
+}
+
+dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state)
+{
+    const dcp_save_planner *planner = &saving->hooks.planner;
+    const dcp_storage_meta *meta = &saving->hooks.storage_meta;
+    RETURN_IF_ERROR(begin_writer(saving));
+    /* A planner may make another state of one that was not built as a whole. */
+    if (state)
+        RETURN_IF_ERROR(dcp_state_status(state));
+    error_clear();
+    dcp_status status = planner->set_up_planner
+                            ? hook_status(planner->set_up_planner(planner->context, saving, state,
+                                                                  meta, saving->coordinates),
+                                          "set_up_planner")
+                            : dcp_default_set_up_planner(saving, state);
+    return status == DCP_OK ? set_up_writer(saving) : status;
+}
+
+/* ---- the local plan ---- */
+
+dcp_status dcp_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan)
+{
+    if (!saving || !plan)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "creating a plan needs a save and a plan");
+    struct save_local *local = &saving->local;
+    if (!saving->hooks.state_taken)
+        return dcp_error_set(DCP_ERR_STATE, "there is no state to save: set_up_planner has not "
+                                            "called dcp_default_set_up_planner()");
+    struct save_plan made;
+    dcp_status status = save_plan_local(&local->flat, local->stream_lengths, &made);
+    for (size_t i = 0; i < made.count && status == DCP_OK; i++)
+        status = plan_view_append(plan, &made.items[i]);
+    save_plan_free(&made);
+    return status;
+}
+
+static dcp_status create_plan(dcp_saving *saving)
+{
+    struct save_hooks *hooks = &saving->hooks;
+    hooks->plan.has_sources = true;
+    error_clear();
+    dcp_status status = hooks->planner.create_local_plan
+                            ? hook_status(hooks->planner.create_local_plan(hooks->planner.context,
+                                                                           saving, &hooks->plan),
+                                          "create_local_plan")
+                            : dcp_default_create_local_plan(saving, &hooks->plan);
+    if (status != DCP_OK || !hooks->writer.prepare_local_plan)
+        return status;
+    error_clear();
+    return hook_status(
+        hooks->writer.prepare_local_plan(hooks->writer.context, saving, &hooks->plan),
+        "prepare_local_plan");
+}
+
+/* Objects are resolved now, since their lengths belong to the plan. */
+static dcp_status take_object(dcp_saving *saving, size_t index)
+{
+    struct buffer *streams = &saving->local.streams;
+    struct write_item *item = &saving->hooks.plan.items[index];
+    dcp_write_item view = plan_view_item(&saving->hooks.plan, item);
+    dcp_write_data data;
+    RETURN_IF_ERROR(save_resolve_item(saving, &view, &data));
+    saving->hooks.stream_offsets[index] = streams->size;
+    buffer_append(streams, data.bytes, data.size);
+    item->object_length = data.size;
+    if (data.release)
+        data.release(data.owner);
+    return buffer_status(streams);
+}
+
+static dcp_status take_items(dcp_saving *saving)
+{
+    struct save_hooks *hooks = &saving->hooks;
+    bool resolves = save_hooks_resolve(hooks);
+    hooks->stream_offsets = memory_allocate_array(hooks->plan.count, sizeof *hooks->stream_offsets);
+    if (!hooks->stream_offsets)
+        return error_no_memory(hooks->plan.count * sizeof(uint64_t), "objects of a save");
+    for (size_t i = 0; i < hooks->plan.count; i++) {
+        const struct write_item *item = &hooks->plan.items[i];
+        dcp_write_item view = plan_view_item(&hooks->plan, item);
+        if (!item->is_tensor)
+            RETURN_IF_ERROR(take_object(saving, i));
+        else if (!resolves)
+            RETURN_IF_ERROR(save_resolve_check(saving, &view));
+    }
+    return DCP_OK;
+}
+
+static dcp_status find_sources(dcp_saving *saving)
+{
+    struct save_hooks *hooks = &saving->hooks;
+    struct save_local *local = &saving->local;
+    hooks->resolver = (struct shard_resolver){save_resolve_box, saving};
+    local->sources = memory_allocate_zeroed(hooks->plan.count, sizeof *local->sources);
+    if (!local->sources)
+        return error_no_memory(hooks->plan.count * sizeof *local->sources, "sources of a save");
+    for (size_t i = 0; i < hooks->plan.count; i++) {
+        const struct write_item *item = &hooks->plan.items[i];
+        local->sources[i].item = item;
+        if (item->is_tensor)
+            local->sources[i].resolver = &hooks->resolver;
+        else
+            local->sources[i].stream = local->streams.data + hooks->stream_offsets[i];
+    }
+    return DCP_OK;
+}
+
+dcp_status save_hooks_plan_local(dcp_saving *saving)
+{
+    struct save_hooks *hooks = &saving->hooks;
+    RETURN_IF_ERROR(create_plan(saving));
+    if (hooks->plan.count > UINT32_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu items on one rank", hooks->plan.count);
+    RETURN_IF_ERROR(take_items(saving));
+    RETURN_IF_ERROR(find_sources(saving));
+    saving->local.plan.items = hooks->plan.items;
+    saving->local.plan.count = hooks->plan.count;
+    return DCP_OK;
+}
+
+/* ---- the finished plan ---- */
+
+static dcp_status finish_plan(dcp_saving *saving)
+{
+    struct save_hooks *hooks = &saving->hooks;
+    const struct write_orders *orders = &saving->orders;
+    hooks->finished.has_sources = true;
+    for (size_t i = 0; i < orders->count; i++) {
+        struct write_item item = hooks->plan.items[orders->orders[i].item];
+        item.box = orders->orders[i].box;
+        RETURN_IF_ERROR(plan_view_append(&hooks->finished, &item));
+    }
+    error_clear();
+    return hooks->planner.finish_plan
+               ? hook_status(
+                     hooks->planner.finish_plan(hooks->planner.context, saving, &hooks->finished),
+                     "finish_plan")
+               : DCP_OK;
+}
+
+dcp_status save_hooks_finish_plan(dcp_saving *saving, dcp_status status)
+{
+    if (status == DCP_OK)
+        status = finish_plan(saving);
+    return saving_agree(saving, "waiting for all ranks to have planned", status);
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* From an item to what is written for it: looking up and transforming, by hooks or by default. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/save/saving.h"
+#include "format/streams/item.h"
+#include "format/streams/stream.h"
+#include "state/copy.h"
+#include "state/device_memory.h"
+
+bool save_hooks_resolve(const struct save_hooks *hooks)
+{
+    const dcp_save_planner *planner = &hooks->planner;
+    return planner->resolve_data || planner->lookup_object || planner->transform_object;
+}
+
+/* ---- looking up ---- */
+
+static dcp_status find_entry(const dcp_saving *saving, const dcp_write_item *item, uint64_t *entry)
+{
+    const char *name = item->index.name;
+    if (item->source != 0) {
+        *entry = (item->source >> 32) - 1;
+        if (*entry < saving->local.flat.count)
+            return DCP_OK;
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the item \"%s\" has a source that is none", name);
+    }
+    if (name_table_find(&saving->hooks.names, name, strlen(name), entry))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_NOT_FOUND, "the item \"%s\" of the save plan is not in the state",
+                         name);
+}
+
+dcp_status dcp_default_lookup_object(dcp_saving *saving, const dcp_write_item *item,
+                                     const dcp_state **object)
+{
+    uint64_t entry;
+    if (!saving || !item || !item->index.name || !object)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "looking up needs a save, an item and a place");
+    RETURN_IF_ERROR(find_entry(saving, item, &entry));
+    *object = saving->local.flat.entries[entry].node;
+    return DCP_OK;
+}
+
+/* ---- transforming ---- */
+
+/* The chunk of a tensor that holds all of a box. */
+static const struct state_chunk *find_chunk(const struct state_tensor *tensor, struct box box)
+{
+    for (size_t i = 0; i < tensor->chunk_count; i++) {
+        const struct state_chunk *chunk = &tensor->chunks[i];
+        struct write_item item = {.global_shape = tensor->global_shape,
+                                  .box = {tensor->ndim, chunk->offsets, chunk->sizes}};
+        if (write_item_offers(&item, box))
+            return chunk;
+    }
+    return NULL;
+}
+
+static dcp_status transform_tensor(const dcp_write_item *item, const dcp_state *object,
+                                   dcp_write_data *data)
+{
+    const struct state_tensor *tensor = object->as.tensor;
+    struct box box = {item->index.ndim, item->index.offsets, item->sizes};
+    char text[256];
+    if (tensor->ndim != box.ndim)
+        return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": %d dimensions in the plan, %d in the state",
+                             item->index.name, (int)box.ndim, (int)tensor->ndim);
+    data->tensor.dtype = tensor->dtype;
+    if (box_volume(box) == 0)
+        return DCP_OK;
+    const struct state_chunk *chunk = find_chunk(tensor, box);
+    if (!chunk)
+        return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": no chunk of the state holds %s",
+                             item->index.name, box_format(box, text, sizeof text));
+    int64_t start = 0;
+    for (int32_t i = 0; i < box.ndim; i++) {
+        start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
+        data->tensor.strides[i] = chunk->strides[i];
+    }
+    data->tensor.strided = true;
+    data->tensor.device = chunk->device;
+    data->tensor.data =
+        (unsigned char *)chunk->data + start * (int64_t)dcp_dtype_size(tensor->dtype);
+    return DCP_OK;
+}
+
+static dcp_status transform_object(const dcp_state *object, dcp_write_data *data)
+{
+    struct buffer stream;
+    buffer_init(&stream, 0);
+    dcp_status status = item_encode_stream(object, &stream);
+    if (status != DCP_OK) {
+        buffer_free(&stream);
+        return status;
+    }
+    data->bytes = stream.data;
+    data->size = stream.size;
+    data->release = memory_release;
+    data->owner = stream.data;
+    return DCP_OK;
+}
+
+dcp_status dcp_default_transform_object(dcp_saving *saving, const dcp_write_item *item,
+                                        const dcp_state *object, dcp_write_data *data)
+{
+    if (!saving || !item || !object || !data)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "transforming needs a save, an item, an object and a place");
+    memset(data, 0, sizeof *data);
+    if (!item->is_tensor)
+        return transform_object(object, data);
+    if (object->kind != DCP_KIND_TENSOR)
+        return dcp_error_set(DCP_ERR_KIND, "\"%s\": a tensor in the plan, a %s in the state",
+                             item->index.name, node_kind_name(object->kind));
+    return transform_tensor(item, object, data);
+}
+
+/* ---- resolving ---- */
+
+dcp_status dcp_default_resolve_data(dcp_saving *saving, const dcp_write_item *item,
+                                    dcp_write_data *data)
+{
+    if (!saving || !item || !data)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "resolving needs a save, an item and a place");
+    const dcp_save_planner *planner = &saving->hooks.planner;
+    const dcp_state *object = NULL;
+    memset(data, 0, sizeof *data);
+    error_clear();
+    dcp_status status =
+        planner->lookup_object
+            ? hook_status(planner->lookup_object(planner->context, saving, item, &object),
+                          "lookup_object")
+            : dcp_default_lookup_object(saving, item, &object);
+    if (status == DCP_OK && !object)
+        status = dcp_error_set(DCP_ERR_ARGUMENT,
+                               "\"%s\": lookup_object found nothing, and said "
+                               "that all went well",
+                               item->index.name);
+    RETURN_IF_ERROR(status);
+    error_clear();
+    return planner->transform_object
+               ? hook_status(
+                     planner->transform_object(planner->context, saving, item, object, data),
+                     "transform_object")
+               : dcp_default_transform_object(saving, item, object, data);
+}
+
+static dcp_status resolve(dcp_saving *saving, const dcp_write_item *item, dcp_write_data *data)
+{
+    const dcp_save_planner *planner = &saving->hooks.planner;
+    memset(data, 0, sizeof *data);
+    error_clear();
+    return planner->resolve_data
+               ? hook_status(planner->resolve_data(planner->context, saving, item, data),
+                             "resolve_data")
+               : dcp_default_resolve_data(saving, item, data);
+}
+
+static void release(const dcp_write_data *data)
+{
+    if (data->release)
+        data->release(data->owner);
+}
+
+static dcp_status check_tensor(const dcp_write_item *item, const dcp_write_data *data)
+{
+    const dcp_tensor *tensor = &data->tensor;
+    struct box box = {item->index.ndim, item->index.offsets, item->sizes};
+    if (dcp_dtype_size(tensor->dtype) == 0 ||
+        (tensor->dtype != item->dtype && !copy_can_convert(tensor->dtype, item->dtype)))
+        return dcp_error_set(DCP_ERR_DTYPE, "\"%s\": %s in memory cannot be written as %s",
+                             item->index.name,
+                             dcp_dtype_size(tensor->dtype) ? dcp_dtype_name(tensor->dtype)
+                                                           : "something without a dtype",
+                             dcp_dtype_name(item->dtype));
+    if (!tensor->data && box_volume(box) > 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\": the planner gave no data to write",
+                             item->index.name);
+    return device_is_host(&tensor->device) ? DCP_OK : device_check(&tensor->device);
+}
+
+/* What the default would find can be found while it is planned, before anything is written. */
+dcp_status save_resolve_check(dcp_saving *saving, const dcp_write_item *item)
+{
+    dcp_write_data data;
+    RETURN_IF_ERROR(dcp_default_resolve_data(saving, item, &data));
+    return check_tensor(item, &data);
+}
+
+dcp_status save_resolve_item(dcp_saving *saving, const dcp_write_item *item, dcp_write_data *data)
+{
+    RETURN_IF_ERROR(resolve(saving, item, data));
+    dcp_status status = DCP_OK;
+    if (item->is_tensor)
+        status = check_tensor(item, data);
+    else if (!data->bytes || data->size == 0)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\": the planner gave no bytes to write",
+                               item->index.name);
+    if (status != DCP_OK)
+        release(data);
+    return status;
+}
+
+dcp_status save_resolve_box(void *context, const struct write_item *item, struct box box,
+                            struct shard_resolved *resolved)
+{
+    dcp_saving *saving = context;
+    struct write_item part = *item;
+    dcp_write_data data;
+    part.box = box;
+    dcp_write_item view = plan_view_item(&saving->hooks.plan, &part);
+    RETURN_IF_ERROR(save_resolve_item(saving, &view, &data));
+    for (int32_t i = 0; i < box.ndim; i++)
+        resolved->strides[i] = data.tensor.strides[i];
+    if (!data.tensor.strided)
+        shape_strides(box.ndim, box.sizes, resolved->strides);
+    /* The numbers are the plan's, which nobody changes through a chunk that is only read. */
+    resolved->chunk = (struct state_chunk){.offsets = (int64_t *)box.offsets,
+                                           .sizes = (int64_t *)box.sizes,
+                                           .strides = resolved->strides,
+                                           .data = data.tensor.data,
+                                           .device = data.tensor.device};
+    resolved->dtype = data.tensor.dtype;
+    resolved->release = data.release;
+    resolved->owner = data.owner;
+    return DCP_OK;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/operation/options.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "checkpoint/operation/operation.h"
+#include "format/streams/item_compress.h"
+#include "plan/load/load_plan.h"
+#include "storage/storage_queue.h"
+
+static dcp_status check_group(const dcp_group *group, int32_t *coordinator, double *timeout_seconds)
+{
+    dcp_status status = DCP_OK;
+
+    if (*coordinator < 0 || *coordinator >= dcp_group_size(group)) {
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "coordinator is rank %d, expected 0 to %d",
+                               *coordinator, dcp_group_size(group) - 1);
+        *coordinator = 0;
+    }
+    if (!isfinite(*timeout_seconds) || *timeout_seconds < 0) {
+        status =
+            dcp_error_set(DCP_ERR_ARGUMENT, "timeout_seconds is %g, expected a positive number",
+                          *timeout_seconds);
+        *timeout_seconds = 0;
+    }
+    if (*timeout_seconds == 0)
+        *timeout_seconds = OPTIONS_DEFAULT_TIMEOUT_SECONDS;
+    return status;
+}
+
+static dcp_status out_of_range(const char *field, int value)
+{
+    return dcp_error_set(DCP_ERR_ARGUMENT, "%s is %d, which is none of its values", field, value);
+}
+
+static dcp_status check_io_priority(dcp_io_priority priority)
+{
+    return (unsigned)priority > DCP_IO_PRIORITY_IDLE ? out_of_range("io_priority", (int)priority)
+                                                     : DCP_OK;
+}
+
+/* Threads that compress if nobody says how many. */
+static int32_t choose_compression_threads(void)
+{
+    size_t half = thread_processor_count() / 2;
+    return half < 1 ? 1 : half > 4 ? 4 : (int32_t)half;
+}
+
+static dcp_status check_compression(dcp_save_options *options)
+{
+    if ((unsigned)options->compression > DCP_COMPRESSION_ZSTD)
+        return out_of_range("compression", (int)options->compression);
+    if (options->compression_threads < 0 || options->compression_threads > DCP_MAX_THREADS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "compression_threads is %d, expected 0 to %d",
+                             options->compression_threads, DCP_MAX_THREADS);
+    if (options->compression_threads == 0)
+        options->compression_threads = choose_compression_threads();
+    return options->compression == DCP_COMPRESSION_NONE
+               ? DCP_OK
+               : item_compressor_check(options->compression_level);
+}
+
+dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options)
+{
+    *options = *given;
+    if (options->no_dist) {
+        options->group = NULL;
+        options->coordinator = 0;
+    }
+    RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
+    if ((unsigned)options->overwrite > DCP_OVERWRITE_REPLACE)
+        return out_of_range("overwrite", (int)options->overwrite);
+    if ((unsigned)options->replicas > DCP_REPLICAS_LOWEST)
+        return out_of_range("replicas", (int)options->replicas);
+    if ((unsigned)options->files > DCP_FILE_PER_ITEM)
+        return out_of_range("files", (int)options->files);
+    if (options->thread_count < 0 || options->thread_count > DCP_MAX_THREADS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
+                             options->thread_count, DCP_MAX_THREADS);
+    if (options->thread_count == 0)
+        options->thread_count = 1;
+    RETURN_IF_ERROR(storage_check_io(options->io));
+    RETURN_IF_ERROR(check_compression(options));
+    RETURN_IF_ERROR(check_io_priority(options->io_priority));
+    if (options->io_threads < 0 || options->io_threads > DCP_MAX_THREADS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "io_threads is %d, expected 0 to %d",
+                             options->io_threads, DCP_MAX_THREADS);
+    if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
+    if (options->memory_limit != 0 && (options->planner || options->storage_writer))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "memory_limit with a planner or a storage writer, whose needs are not "
+                             "known");
+    return operation_check_figures(options->figures);
+}
+
+static dcp_status check_members(const dcp_load_options *options)
+{
+    for (size_t i = 0; i < options->member_count; i++)
+        if (!options->members || !options->members[i] || !*options->members[i])
+            return dcp_error_set(DCP_ERR_ARGUMENT, "members: member %zu of %zu has no name", i,
+                                 options->member_count);
+    return DCP_OK;
+}
+
+dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options)
+{
+    *options = *given;
+    if (options->no_dist) {
+        options->group = NULL;
+        options->coordinator = 0;
+    }
+    RETURN_IF_ERROR(check_group(options->group, &options->coordinator, &options->timeout_seconds));
+    if (!strictness_is_known(options->strictness))
+        return out_of_range("strictness", (int)options->strictness);
+    if (options->reading != DCP_READING_AUTO && options->reading != DCP_READING_DIRECT &&
+        options->reading != DCP_READING_COOPERATIVE)
+        return out_of_range("reading", (int)options->reading);
+    RETURN_IF_ERROR(storage_check_io(options->io));
+    RETURN_IF_ERROR(check_io_priority(options->io_priority));
+    if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
+                             options->thread_count, DCP_MAX_LOAD_THREADS);
+    if (options->memory_limit != 0 && options->planner)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "memory_limit with a planner, whose needs are not known");
+    RETURN_IF_ERROR(operation_check_figures(options->figures));
+    RETURN_IF_ERROR(check_members(options));
+    return options_check_verification(options->verification);
+}
+
+dcp_status options_check_verification(dcp_verification verification)
+{
+    if ((unsigned)verification > DCP_VERIFY_NONE)
+        return out_of_range("verification", (int)verification);
+    return DCP_OK;
+}

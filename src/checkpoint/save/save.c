@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "dcp/save.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/io_priority.h"
+#include "base/sized.h"
+#include "checkpoint/operation/options.h"
+#include "checkpoint/save/save_limit.h"
+#include "checkpoint/save/saving.h"
+#include "state/node.h"
+
+static struct dcp_collective call_of(const struct dcp_saving *saving, const char *phase)
+{
+    struct dcp_collective call = {phase, saving->options.timeout_seconds};
+    return call;
+}
+
+dcp_status saving_agree(const struct dcp_saving *saving, const char *phase, dcp_status status)
+{
+    struct dcp_collective call = call_of(saving, phase);
+    return group_agree(saving->options.group, &call, status);
+}
+
+/* ---- the state, and the plan of this rank ---- */
+
+dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state)
+{
+    if (saving->hooks.any)
+        return save_hooks_set_up(saving, state);
+    RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
+    return save_local_encode(&saving->local);
+}
+
+dcp_status saving_plan_local(struct dcp_saving *saving)
+{
+    return saving->hooks.any ? save_hooks_plan_local(saving) : save_local_plan(&saving->local);
+}
+
+dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
+{
+    dcp_figures *figures = &saving->operation.figures;
+    status = save_planning_begin(saving, status);
+    if (status == DCP_OK)
+        status = save_planning_run(saving);
+    figures->items = saving->orders.count;
+    figures->bytes_wanted = save_local_bytes(&saving->local, &saving->orders);
+    figures->plan_reused = saving->planning.reused;
+    return status;
+}
+
+static struct shard_write_options writing_options(struct dcp_saving *saving)
+{
+    const dcp_save_options *options = &saving->options;
+    return (struct shard_write_options){
+        .thread_count = (uint32_t)options->thread_count,
+        .io = options->io,
+        .manners = {NULL, options->io_priority, (uint32_t)options->io_threads},
+        .zstd = options->compression == DCP_COMPRESSION_ZSTD,
+        .zstd_level = options->compression_level,
+        .zstd_threads = (uint32_t)options->compression_threads,
+        .buffer_bytes = SHARD_FILES_BUFFERS / (size_t)options->thread_count,
+        .record_threads = shard_files_record_threads((uint32_t)options->thread_count,
+                                                     (uint32_t)options->io_threads),
+        .lanes = UINT32_MAX,
+        .progress = &saving->operation.progress,
+    };
+}
+
+dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *results)
+{
+    struct shard_write_figures written;
+    dcp_figures *figures = &saving->operation.figures;
+    struct rate rate;
+    struct shard_write_options how = saving->how;
+    rate_init(&rate, saving->options.write_rate);
+    how.manners.write_rate = &rate;
+    how.staging = saving->staged ? saving->staged->staging : NULL;
+    int priority = io_priority_enter(saving->options.io_priority);
+    dcp_status status = shard_files_write(
+        &saving->session, saving->rank, &saving->orders,
+        saving->staged ? saving->staged->sources : saving->local.sources, &how, results, &written);
+    io_priority_leave(priority);
+    rate_free(&rate);
+    figures->syncing_seconds = written.syncing_seconds;
+    figures->bytes_moved = written.bytes_written;
+    figures->files = written.files;
+    figures->direct = written.direct;
+    figures->ring = written.ring;
+    return status;
+}
+
+/* Whether planning knows where everything will lie. */
+static bool is_placed(const struct dcp_saving *saving)
+{
+    return saving->options.compression == DCP_COMPRESSION_NONE &&
+           !saving->hooks.writer.write_data && !saving->hooks.writer.finish;
+}
+
+dcp_status saving_write(struct dcp_saving *saving)
+{
+    bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
+    RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING,
+                                           shard_files_content(&saving->orders, zstd), DCP_OK));
+    /* While the other ranks write already, so that nobody waits for it in the end. */
+    if (saving->coordinates && is_placed(saving))
+        RETURN_IF_ERROR(
+            save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options));
+    if (!saving->staged)
+        RETURN_IF_ERROR(
+            flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
+    return saving->hooks.any ? save_hooks_write(saving)
+                             : saving_write_files(saving, &saving->results);
+}
+
+/* ---- the commit ---- */
+
+/* After a failure: takes away what this save wrote, unless .metadata was renamed into place. A rank
+ * that cannot learn that must leave its files alone. Every rank's files go before the coordinator
+ * tries to remove the directory. */
+static void clean_up(struct dcp_saving *saving)
+{
+    struct error_story story;
+
+    error_save(&story);
+    save_commit_drop(&saving->coordinator.commit);
+    dcp_status vain =
+        saving->visible ? dcp_error_set(DCP_ERR_STATE, "the checkpoint is visible") : DCP_OK;
+    vain = saving_agree(saving, "asking whether a failed save is visible", vain);
+    if (vain == DCP_OK || (saving->coordinates && !saving->visible)) {
+        save_hooks_abandon(saving);
+        if (saving->session.path && save_hooks_own_files(&saving->hooks))
+            shard_files_discard(&saving->session, saving->rank, saving->orders.file_count);
+        saving_agree(saving, "cleaning up after a failed save", vain);
+        if (saving->coordinates)
+            save_session_abandon(&saving->session);
+    }
+    error_restore(&story);
+}
+
+/* Waits for all ranks to have written. What is compressed, or stored by somebody else, lies where
+ * only its writer knows: the coordinator is told. */
+static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
+{
+    struct dcp_collective call = call_of(saving, "gathering write results");
+    struct group_messages results = {0};
+    struct buffer message;
+
+    buffer_init(&message, 0);
+    if (status == DCP_OK)
+        status = write_results_encode(&saving->results, &message);
+    status = group_gather(saving->options.group, &call, saving->options.coordinator, status,
+                          message.data, message.size, &results);
+    buffer_free(&message);
+    if (saving->coordinates && status == DCP_OK)
+        status = save_planning_forget(&saving->planning,
+                                      save_coordinator_place(&saving->coordinator, &results));
+    if (saving->coordinates && status == DCP_OK && saving->hooks.any)
+        status = save_hooks_take_results(saving, &results);
+    group_messages_free(&results);
+    return status;
+}
+
+/* The checkpoint becomes visible only if every rank has written; every rank learns how it ended.
+ * From the commit on nothing allocates, so that no rank can fail where another has succeeded. */
+dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
+{
+    status = operation_enter(&saving->operation, DCP_PHASE_COMMIT, status);
+    status = is_placed(saving)
+                 ? saving_agree(saving, "waiting for all ranks to have written", status)
+                 : gather_results(saving, status);
+    if (saving->coordinates && status == DCP_OK)
+        status = saving->hooks.writer.finish
+                     ? save_hooks_finish(saving)
+                     : save_coordinator_commit(&saving->coordinator, &saving->session,
+                                               &saving->options, &saving->visible);
+    status = saving_agree(saving, "waiting for the commit", status);
+    if (status != DCP_OK)
+        clean_up(saving);
+    return status;
+}
+
+/* A commit that was prepared may never have come, where the group failed. */
+static void forget_plan(struct dcp_saving *saving)
+{
+    save_commit_drop(&saving->coordinator.commit);
+    save_planning_end(saving);
+    write_results_free(&saving->results);
+    write_orders_free(&saving->orders);
+    save_session_free(&saving->session);
+    save_coordinator_free(&saving->coordinator);
+}
+
+void saving_free(struct dcp_saving *saving)
+{
+    forget_plan(saving);
+    save_local_free(&saving->local);
+    save_hooks_free(&saving->hooks);
+}
+
+dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given)
+{
+    dcp_status started = operation_start(&saving->operation, given->progress,
+                                         given->progress_context, given->memory_limit);
+    dcp_status status = options_check_save(given, &saving->options);
+    status = status == DCP_OK ? started : status;
+    if (status == DCP_OK)
+        status = storage_take(&saving->storage, given->storage);
+    status = save_hooks_init(&saving->hooks, &saving->options, saving->path, status);
+    saving->rank = dcp_group_rank(saving->options.group);
+    saving->coordinates = saving->rank == saving->options.coordinator;
+    if (status == DCP_OK)
+        saving->how = writing_options(saving);
+    metadata_init(&saving->coordinator.metadata);
+    return status;
+}
+
+dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy)
+{
+    *copy = NULL;
+    if (!state)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
+    return state_copy_root(state, copy);
+}
+
+dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+{
+    status = operation_enter(&saving->operation, DCP_PHASE_STAGING, status);
+    return status == DCP_OK ? saving_set_up(saving, state) : status;
+}
+
+/* With a failure that all ranks share nothing is begun. */
+static dcp_status end_planning(struct dcp_saving *saving, dcp_status status)
+{
+    bool limited = saving->assigned && saving->options.memory_limit != 0;
+    if (limited)
+        status = save_limit_keep(saving, status);
+    if (saving->assigned && (status == DCP_OK || !limited))
+        return status;
+    saving->assigned = false;
+    if (saving->coordinates && saving->session.path)
+        save_session_abandon(&saving->session);
+    save_hooks_abandon(saving);
+    return status;
+}
+
+/* Explaining plans again, but hooks are called once. Ranks have to know alike: one may have failed
+ * before it knew its hooks, and limits may differ by mistake. */
+static bool may_have_hooks(const struct dcp_saving *saving)
+{
+    const dcp_save_options *options = &saving->options;
+    return options->planner || options->storage_writer || options->storage_writer_count > 0;
+}
+
+dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)
+{
+    status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, status);
+    if (status == DCP_OK)
+        status = saving_plan_local(saving);
+    status = end_planning(saving, saving_plan_global(saving, status));
+    bool explains = status == DCP_ERR_NO_MEMORY && !saving->assigned && !may_have_hooks(saving);
+    return explains ? save_limit_explain(saving, state) : status;
+}
+
+dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
+{
+    struct dcp_saving fresh = {0};
+    forget_plan(saving);
+    saving->path = path;
+    saving->session = fresh.session;
+    saving->orders = fresh.orders;
+    saving->results = fresh.results;
+    saving->coordinator = fresh.coordinator;
+    saving->planning = fresh.planning;
+    saving->assigned = saving->visible = false;
+    metadata_init(&saving->coordinator.metadata);
+    dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
+    return end_planning(saving, saving_plan_global(saving, status));
+}
+
+dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_options *options,
+                          size_t options_size)
+{
+    struct dcp_saving saving = {.path = path};
+    dcp_save_options given;
+    RETURN_IF_ERROR(sized_read(&given, sizeof given, options, options_size, "dcp_save_options"));
+
+    dcp_status status = saving_begin(&saving, &given);
+    status = saving_take(&saving, state, status);
+    status = saving_plan(&saving, state, status);
+    if (saving.assigned) {
+        if (status == DCP_OK)
+            status = saving_write(&saving);
+        status = saving_finish(&saving, status);
+    }
+    saving_free(&saving);
+    operation_finish(&saving.operation, given.figures);
+    return status;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/save/save_coordinator.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/operation/metadata_json.h"
+#include "checkpoint/save/saving.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/metadata/relative_path.h"
+#include "format/streams/stream.h"
+
+static dcp_status stream_layout(dcp_dtype dtype, int32_t ndim, const int64_t *sizes,
+                                uint64_t *data_offset, uint64_t *length)
+{
+    struct stream_layout layout;
+    RETURN_IF_ERROR(stream_tensor_layout(dtype, ndim, sizes, &layout));
+    *data_offset = layout.data_offset;
+    *length = layout.length;
+    return DCP_OK;
+}
+
+struct save_plan_options save_coordinator_options(const dcp_saving *saving)
+{
+    return (struct save_plan_options){
+        .replicas = saving->options.replicas,
+        .files = saving->options.files,
+        .thread_count = (uint32_t)saving->options.thread_count,
+        .generation = saving->session.generation,
+        .objects_may_grow = saving->planning.cache != NULL,
+        .layout = stream_layout,
+    };
+}
+
+void save_session_append(const struct save_session *session, struct buffer *out)
+{
+    const char *path = session->path ? session->path : "";
+    buffer_append_text(out, path, strlen(path));
+    buffer_append_text(out, session->save_id, strlen(session->save_id));
+    buffer_append_u32(out, session->generation);
+    buffer_append_u8(out, session->sync);
+}
+
+dcp_status save_assignment_encode(const struct save_session *session,
+                                  const struct write_orders *orders, struct buffer *assignment)
+{
+    save_session_append(session, assignment);
+    RETURN_IF_ERROR(write_orders_encode(orders, assignment));
+    return buffer_status(assignment);
+}
+
+void save_coordinator_count(struct save_coordinator *coordinator, const struct write_orders *orders)
+{
+    uint64_t content = shard_files_content(orders, false);
+    if (!checked_add_u64(coordinator->content, content, &coordinator->content))
+        coordinator->content = UINT64_MAX;
+}
+
+dcp_status save_coordinator_check_space(const dcp_saving *saving)
+{
+    if (saving->options.compression != DCP_COMPRESSION_NONE || saving->imagined)
+        return DCP_OK;
+    return save_session_check_space(&saving->session, saving->coordinator.content);
+}
+
+dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_count)
+{
+    coordinator->assignments = memory_allocate_zeroed((size_t)rank_count, sizeof(struct buffer));
+    if (!coordinator->assignments)
+        return error_no_memory((size_t)rank_count * sizeof(struct buffer), "assignments");
+    coordinator->rank_count = rank_count;
+    for (int rank = 0; rank < rank_count; rank++)
+        buffer_init(&coordinator->assignments[rank], 0);
+    return DCP_OK;
+}
+
+dcp_status save_coordinator_begin(dcp_saving *saving)
+{
+    if (!saving->path || !*saving->path)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to save to");
+    const dcp_storage *storage;
+    RETURN_IF_ERROR(storage_choose(&saving->storage, saving->path, &storage));
+    if (saving->imagined)
+        return save_session_imagine(&saving->session, storage, saving->path,
+                                    !saving->options.skip_sync);
+    RETURN_IF_ERROR(save_session_begin(&saving->session, storage, saving->path,
+                                       saving->options.overwrite, !saving->options.skip_sync));
+    if (saving->hooks.writer.write_data)
+        save_session_promise_nothing(&saving->session);
+    return DCP_OK;
+}
+
+/* Where orders go while they are made. */
+struct dealing {
+    dcp_saving *saving;
+    struct buffer *own; /* of the coordinator alone; NULL: all ranks' assignments are made */
+};
+
+static dcp_status deal_orders(void *context, uint32_t rank, const struct write_orders *orders)
+{
+    const struct dealing *dealing = context;
+    dcp_saving *saving = dealing->saving;
+    save_coordinator_count(&saving->coordinator, orders);
+    if (!dealing->own)
+        return save_assignment_encode(&saving->session, orders,
+                                      &saving->coordinator.assignments[rank]);
+    return rank == (uint32_t)saving->rank ? write_orders_encode(orders, dealing->own) : DCP_OK;
+}
+
+dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint,
+                                 struct buffer *own)
+{
+    struct save_coordinator *coordinator = &saving->coordinator;
+    struct dealing dealing = {saving, own};
+    struct order_sink sink = {.take = deal_orders, .context = &dealing};
+    RETURN_IF_ERROR(save_coordinator_begin(saving));
+    if (!own)
+        RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
+    coordinator->rank_count = (int)joint->rank_count;
+    struct save_plan_options options = save_coordinator_options(saving);
+    RETURN_IF_ERROR(joint_plan_merge(joint, &options, &sink, &coordinator->metadata));
+    coordinator->metadata.save_id = saving->session.save_id;
+    coordinator->metadata.has_paths = !saving->options.unflattened;
+    return save_coordinator_check_space(saving);
+}
+
+/* Paths become names of the checkpoint, which readers do not take if they lead out of it. */
+static dcp_status decode_results(const struct group_messages *messages, int rank,
+                                 struct write_results *results)
+{
+    const unsigned char *bytes = messages->bytes + messages->offsets[rank];
+    dcp_status status =
+        write_results_decode(bytes, messages->offsets[rank + 1] - messages->offsets[rank], results);
+    for (size_t i = 0; i < results->count && status == DCP_OK; i++) {
+        const char *path = results->results[i].path;
+        if (i == 0 || path != results->results[i - 1].path)
+            status = relative_path_check(path, strlen(path));
+    }
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "rank %d", rank);
+}
+
+dcp_status save_coordinator_place(struct save_coordinator *coordinator,
+                                  const struct group_messages *messages)
+{
+    size_t rank_count = (size_t)messages->count;
+    struct write_results *results = memory_allocate_zeroed(rank_count, sizeof *results);
+    dcp_status status = DCP_OK;
+    if (!results)
+        return error_no_memory(rank_count * sizeof *results, "write results");
+    for (int rank = 0; rank < messages->count && status == DCP_OK; rank++)
+        status = decode_results(messages, rank, &results[rank]);
+    if (status == DCP_OK)
+        status = save_plan_place(results, messages->count, &coordinator->metadata);
+    for (size_t rank = 0; rank < rank_count; rank++)
+        write_results_free(&results[rank]);
+    memory_release(results);
+    return status;
+}
+
+static dcp_status encode(const struct save_coordinator *coordinator,
+                         const dcp_save_options *options, struct buffer *encoded, char **json)
+{
+    RETURN_IF_ERROR(metadata_encode(&coordinator->metadata, encoded));
+    return metadata_json_print(&coordinator->metadata, options, coordinator->rank_count, json);
+}
+
+dcp_status save_coordinator_measure(const struct save_coordinator *coordinator,
+                                    const dcp_save_options *options, uint64_t *bytes)
+{
+    struct buffer encoded;
+    char *json = NULL;
+
+    buffer_init(&encoded, 0);
+    dcp_status status = encode(coordinator, options, &encoded, &json);
+    if (status == DCP_OK)
+        *bytes = encoded.size + strlen(json);
+    dcp_text_free(json);
+    buffer_free(&encoded);
+    return status;
+}
+
+dcp_status save_coordinator_prepare(struct save_coordinator *coordinator,
+                                    const struct save_session *session,
+                                    const dcp_save_options *options)
+{
+    struct buffer encoded;
+    char *json = NULL;
+
+    buffer_init(&encoded, 0);
+    dcp_status status = encode(coordinator, options, &encoded, &json);
+    if (status == DCP_OK)
+        status =
+            save_commit_prepare(&coordinator->commit, session, encoded.data, encoded.size, json);
+    dcp_text_free(json);
+    buffer_free(&encoded);
+    return status;
+}
+
+dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
+                                   const struct save_session *session,
+                                   const dcp_save_options *options, bool *visible)
+{
+    *visible = false;
+    if (!save_commit_is_prepared(&coordinator->commit))
+        RETURN_IF_ERROR(save_coordinator_prepare(coordinator, session, options));
+    RETURN_IF_ERROR(save_commit_publish(&coordinator->commit, visible));
+    save_session_sweep(session, &coordinator->metadata);
+    return DCP_OK;
+}
+
+void save_coordinator_free(struct save_coordinator *coordinator)
+{
+    for (int rank = 0; coordinator->assignments && rank < coordinator->rank_count; rank++)
+        buffer_free(&coordinator->assignments[rank]);
+    memory_release(coordinator->assignments);
+    metadata_free(&coordinator->metadata);
+}
+
+/* Without a path nobody writes files: the session is one of a storage writer's own. */
+static dcp_status join(dcp_saving *saving, const char *path)
+{
+    const dcp_storage *storage;
+    if (!*path || saving->imagined) {
+        saving->session.path = memory_copy_text(path);
+        return saving->session.path ? DCP_OK : error_no_memory(strlen(path) + 1, "path of a save");
+    }
+    RETURN_IF_ERROR(storage_choose(&saving->storage, path, &storage));
+    return save_session_join(&saving->session, storage, path);
+}
+
+dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
+{
+    struct save_session *session = &saving->session;
+    size_t path_length = 0, id_length = 0;
+
+    const char *path = reader_text(reader, &path_length);
+    const char *save_id = reader_text(reader, &id_length);
+    uint32_t generation = reader_u32(reader);
+    bool sync = reader_u8(reader) != 0;
+    if (reader->failed || id_length >= sizeof session->save_id)
+        return dcp_error_set(DCP_ERR_GROUP, "the coordinator's assignment is cut short");
+    if (session->path)
+        return DCP_OK;
+    char *id = memory_allocate(path_length + 1);
+    if (!id)
+        return error_no_memory(path_length + 1, "path of a save");
+    memcpy(id, path, path_length);
+    id[path_length] = '\0';
+    dcp_status status = join(saving, id);
+    memory_release(id);
+    RETURN_IF_ERROR(status);
+    memcpy(session->save_id, save_id, id_length);
+    session->save_id[id_length] = '\0';
+    session->generation = generation;
+    session->sync = sync;
+    return DCP_OK;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/save/save_limit.h"
+
+#include <inttypes.h>
+
+#include "base/error.h"
+
+dcp_status save_limit_imagine(dcp_saving *saving, dcp_state *state, dcp_status status,
+                              struct save_needs *mine, struct save_needs *all)
+{
+    struct dcp_collective call = {"sharing what the save needs", saving->options.timeout_seconds};
+
+    saving->imagined = true;
+    memory_account_set_limit(saving->operation.account, 0);
+    if (status == DCP_OK)
+        status = saving_set_up(saving, state);
+    if (status == DCP_OK)
+        status = saving_plan_local(saving);
+    status = saving_plan_global(saving, status);
+    if (status == DCP_OK)
+        status = save_needs_find(saving, mine);
+    return save_needs_share(saving->options.group, &call, saving->options.coordinator, status, mine,
+                            all);
+}
+
+/* A pool that was kept and does not fit beside what is to come is made anew, smaller. */
+static void shrink_pool(const dcp_saving *saving, const struct save_needs *needs)
+{
+    struct staging_pool *pool = saving->staging.pool;
+    if (!needs->staged || !pool)
+        return;
+    uint64_t memory = save_needs_memory(needs, &saving->how, &saving->staging);
+    uint64_t used = staging_needs_pool(&needs->staging, &saving->staging.options);
+    uint64_t kept = staging_pool_taken(pool);
+    if (kept > used && memory + (kept - used) > saving->options.memory_limit)
+        staging_pool_free(pool);
+}
+
+dcp_status save_limit_keep(dcp_saving *saving, dcp_status status)
+{
+    uint64_t limit = saving->options.memory_limit;
+    struct save_needs needs;
+
+    if (status == DCP_OK)
+        status = save_needs_find(saving, &needs);
+    if (status == DCP_OK && needs.smallest > limit) {
+        saving->limit_too_small = true;
+        status = error_no_memory((size_t)needs.smallest, "a save");
+    }
+    if (status == DCP_OK) {
+        save_needs_fit(&needs, limit, &saving->how, &saving->staging);
+        shrink_pool(saving, &needs);
+    }
+    return saving_agree(saving, "keeping within the memory limit", status);
+}
+
+/* What has been planned goes; the operation stays. */
+static void start_over(dcp_saving *saving)
+{
+    struct dcp_saving fresh = {.storage = saving->storage, .path = saving->path};
+
+    saving_free(saving);
+    saving->hooks = fresh.hooks;
+    saving->local = fresh.local;
+    saving->session = fresh.session;
+    saving->orders = fresh.orders;
+    saving->results = fresh.results;
+    saving->coordinator = fresh.coordinator;
+    saving->planning = fresh.planning;
+    save_hooks_init(&saving->hooks, &saving->options, saving->path, DCP_OK);
+    metadata_init(&saving->coordinator.metadata);
+}
+
+dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state)
+{
+    bool reached = saving->limit_too_small || memory_account_limit_reached() != 0;
+    struct save_needs mine = {0}, all;
+    struct error_story story;
+
+    error_save(&story);
+    dcp_status asked = reached ? DCP_ERR_NO_MEMORY : DCP_OK;
+    asked = saving_agree(saving, "asking whether the memory limit was reached", asked);
+    if (asked != DCP_ERR_NO_MEMORY)
+        return error_restore(&story);
+    start_over(saving);
+    if (saving->staging.pool)
+        staging_pool_free(saving->staging.pool);
+    dcp_status status = state ? DCP_OK : error_restore(&story);
+    status = save_limit_imagine(saving, state, status, &mine, &all);
+    if (status != DCP_OK || all.smallest <= saving->options.memory_limit)
+        return status != DCP_OK ? status : error_restore(&story);
+    return dcp_error_set(DCP_ERR_NO_MEMORY,
+                         "memory_limit is %" PRIu64
+                         " bytes, the smallest that would do is %" PRIu64,
+                         saving->options.memory_limit, all.smallest);
+}

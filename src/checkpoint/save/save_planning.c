@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/save/save_planning.h"
+
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "checkpoint/hooks/save_lengths.h"
+#include "checkpoint/save/save_agreement.h"
+#include "checkpoint/save/save_gather.h"
+#include "checkpoint/save/save_plan_cache.h"
+#include "checkpoint/save/saving.h"
+
+static struct dcp_collective call_of(const dcp_saving *saving, const char *phase)
+{
+    struct dcp_collective call = {phase, saving->options.timeout_seconds};
+    return call;
+}
+
+static dcp_status decode_own(dcp_saving *saving)
+{
+    const struct buffer *own = &saving->planning.own;
+    return write_orders_decode(own->data, own->size, &saving->local.plan, &saving->orders);
+}
+
+/* ---- every rank knows its orders: the session is all that travels ---- */
+
+/* status: how this rank came to its orders. */
+static dcp_status share_session(dcp_saving *saving, dcp_status status)
+{
+    struct dcp_collective call = call_of(saving, "beginning a save");
+    struct buffer message, received;
+    struct reader reader;
+    buffer_init(&message, 0);
+    buffer_init(&received, 0);
+    if (saving->coordinates && status == DCP_OK) {
+        save_session_append(&saving->session, &message);
+        status = buffer_status(&message);
+    }
+    status = group_broadcast(saving->options.group, &call, saving->options.coordinator, status,
+                             message.data, message.size, &received);
+    if (status == DCP_OK) {
+        saving->assigned = true;
+        reader_init(&reader, received.data, received.size);
+        status = save_session_read(saving, &reader);
+    }
+    buffer_free(&received);
+    buffer_free(&message);
+    return status;
+}
+
+/* ---- reused ---- */
+
+/* The coordinator makes the metadata of the save before that of this one. */
+static dcp_status adopt_metadata(dcp_saving *saving)
+{
+    dcp_save_plan_cache *cache = saving->planning.cache;
+    struct save_coordinator *coordinator = &saving->coordinator;
+    coordinator->rank_count = cache->size;
+    coordinator->content = cache->content;
+    RETURN_IF_ERROR(save_coordinator_begin(saving));
+    RETURN_IF_ERROR(save_coordinator_check_space(saving));
+    RETURN_IF_ERROR(plan_cache_set_generation(cache, saving->session.generation));
+    coordinator->metadata = cache->metadata;
+    coordinator->metadata.save_id = saving->session.save_id;
+    metadata_init(&cache->metadata);
+    saving->planning.lends = true;
+    if (saving->hooks.any)
+        save_hooks_describe(saving, &coordinator->metadata);
+    return DCP_OK;
+}
+
+static dcp_status reuse_plan(dcp_saving *saving)
+{
+    dcp_status status = DCP_OK;
+    if (saving->coordinates)
+        status = adopt_metadata(saving);
+    status = save_lengths_update(saving, saving->planning.lengths_travel, status);
+    status = share_session(saving, status);
+    if (saving->assigned && saving->hooks.any)
+        status = save_hooks_plan_again(saving, status);
+    RETURN_IF_ERROR(status);
+    plan_cache_note_lengths(saving->planning.cache, &saving->local.plan, &saving->orders);
+    saving->planning.reused = true;
+    return DCP_OK;
+}
+
+/* ---- alone ---- */
+
+static dcp_status keep_own(void *context, uint32_t rank, const struct write_orders *orders)
+{
+    dcp_saving *saving = context;
+    return rank == (uint32_t)saving->rank ? write_orders_encode(orders, &saving->planning.own)
+                                          : DCP_OK;
+}
+
+static dcp_status merge_alone(dcp_saving *saving, const struct joint_plan *joint)
+{
+    if (saving->coordinates)
+        return save_coordinator_plan(saving, joint, &saving->planning.own);
+    struct order_sink sink = {keep_own, saving, (uint32_t)saving->rank};
+    struct save_plan_options options = save_coordinator_options(saving);
+    return joint_plan_merge(joint, &options, &sink, NULL);
+}
+
+static dcp_status plan_alone(dcp_saving *saving, bool lengths_differ)
+{
+    struct joint_plan joint;
+    joint_plan_init(&joint, (uint32_t)dcp_group_size(saving->options.group));
+    dcp_status status = joint_plan_add_all(&joint, &saving->local.plan);
+    if (lengths_differ)
+        status = save_lengths_share(saving, &joint, status);
+    if (status == DCP_OK)
+        status = merge_alone(saving, &joint);
+    joint_plan_free(&joint);
+    if (status == DCP_OK)
+        status = decode_own(saving);
+    return share_session(saving, status);
+}
+
+/* ---- gathered ---- */
+
+static dcp_status read_assignment(dcp_saving *saving, const struct buffer *assignment)
+{
+    struct buffer *own = &saving->planning.own;
+    struct reader reader;
+    reader_init(&reader, assignment->data, assignment->size);
+    RETURN_IF_ERROR(save_session_read(saving, &reader));
+    buffer_append(own, assignment->data + reader.position, reader_left(&reader));
+    RETURN_IF_ERROR(buffer_status(own));
+    return decode_own(saving);
+}
+
+static dcp_status plan_gathered(dcp_saving *saving)
+{
+    struct dcp_collective dealing = call_of(saving, "dealing out save plans");
+    struct save_gathering gathering;
+    struct buffer assignment;
+    buffer_init(&assignment, 0);
+    dcp_status status = save_gather_plans(&saving->options, &saving->local.plan, &gathering);
+    if (saving->coordinates && status == DCP_OK)
+        status = save_coordinator_plan(saving, &gathering.joint, NULL);
+    save_gathering_free(&gathering);
+    status = group_scatter(saving->options.group, &dealing, saving->options.coordinator, status,
+                           saving->coordinator.assignments, &assignment);
+    if (status == DCP_OK) {
+        saving->assigned = true;
+        status = read_assignment(saving, &assignment);
+    }
+    buffer_free(&assignment);
+    return status;
+}
+
+/* ---- which way ---- */
+
+/* The same on all ranks, and another for each save. */
+static uint64_t id_of(const struct save_session *session)
+{
+    uint64_t id = xxh3_64(session->save_id, strlen(session->save_id));
+    return id != 0 ? id : 1;
+}
+
+/* Without memory for it the next save plans anew: this one need not fail. */
+static void keep_outcome(dcp_saving *saving)
+{
+    dcp_save_plan_cache *cache = saving->planning.cache;
+    const struct buffer *own = &saving->planning.own;
+    saving->planning.lends =
+        plan_cache_keep(cache, id_of(&saving->session), &saving->options, &saving->local.plan,
+                        &saving->orders, own->data, own->size) == DCP_OK;
+    cache->hooks = save_hooks_kind(&saving->hooks);
+    cache->generation = saving->session.generation;
+    cache->content = saving->coordinator.content;
+    error_clear();
+}
+
+static dcp_status plan_without_hooks(dcp_saving *saving)
+{
+    bool alone, lengths_differ;
+    RETURN_IF_ERROR(
+        save_agree_alone(&saving->options, &saving->local.plan, &alone, &lengths_differ));
+    return alone ? plan_alone(saving, lengths_differ) : plan_gathered(saving);
+}
+
+static dcp_status plan_anew(dcp_saving *saving)
+{
+    write_orders_free(&saving->orders);
+    if (saving->planning.cache)
+        plan_cache_forget(saving->planning.cache);
+    RETURN_IF_ERROR(saving->hooks.any ? save_hooks_plan(saving) : plan_without_hooks(saving));
+    if (saving->planning.cache)
+        keep_outcome(saving);
+    return DCP_OK;
+}
+
+dcp_status save_planning_forget(struct save_planning *planning, dcp_status status)
+{
+    if (status != DCP_OK && planning->cache) {
+        plan_cache_forget(planning->cache);
+        planning->lends = false;
+    }
+    return status;
+}
+
+dcp_status save_planning_begin(dcp_saving *saving, dcp_status status)
+{
+    struct save_planning *planning = &saving->planning;
+    const dcp_save_options *options = &saving->options;
+    bool grown = false;
+    buffer_init(&planning->own, 0);
+    if (!saving->imagined && (!saving->hooks.any || save_hooks_plan_keeps(&saving->hooks)))
+        planning->cache = options->plan_cache;
+    if (planning->cache && planning->cache->hooks == save_hooks_kind(&saving->hooks) &&
+        status == DCP_OK)
+        status = plan_cache_look(planning->cache, options, &saving->local.plan, &planning->id,
+                                 &saving->orders, &grown);
+    return save_planning_forget(planning, save_agree(saving, grown, status));
+}
+
+dcp_status save_planning_run(dcp_saving *saving)
+{
+    dcp_status status = saving->planning.reuse ? reuse_plan(saving) : plan_anew(saving);
+    return save_planning_forget(&saving->planning, status);
+}
+
+void save_planning_end(dcp_saving *saving)
+{
+    if (saving->planning.lends && saving->coordinates) {
+        struct metadata *metadata = &saving->planning.cache->metadata;
+        *metadata = saving->coordinator.metadata;
+        metadata->save_id = "";
+        metadata->checkpoint_id = NULL;
+        metadata->planner_data = NULL;
+        metadata_init(&saving->coordinator.metadata);
+    }
+    buffer_free(&saving->planning.own);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One save, on one rank, from the first step to the last; hooks know it as a dcp_saving.
+ *
+ * The steps, each of which leaves what the next one needs and no state anywhere else:
+ *
+ *   saving_set_up      the state is taken: flattened, objects encoded
+ *   saving_plan_local  what this rank holds
+ *   saving_plan_global with all ranks: who writes what (save_planning.h)
+ *   saving_write       the orders are carried out
+ *   saving_finish      the checkpoint becomes visible, or what was written goes
+ *
+ * An asynchronous save stops after the plans, copies what the orders are about, and takes the last
+ * two steps on another thread (async.h).
+ *
+ * A save with hooks (a planner, a storage writer) takes the same steps; what is different there is
+ * in save_hooks.h. */
+#ifndef CHECKPOINT_SAVE_SAVING_H
+#define CHECKPOINT_SAVE_SAVING_H
+
+#include "checkpoint/async/save_staging.h"
+#include "checkpoint/hooks/save_hooks.h"
+#include "checkpoint/operation/operation.h"
+#include "checkpoint/save/save_coordinator.h"
+#include "checkpoint/save/save_local.h"
+#include "checkpoint/save/save_planning.h"
+#include "dcp/save.h"
+
+struct dcp_saving {
+    dcp_storage storage; /* of the options */
+    const char *path;
+    dcp_save_options options;
+    int rank;
+    bool coordinates;
+    struct operation operation;
+    struct save_hooks hooks;
+    struct save_local local;
+    struct save_session session;
+    struct write_orders orders;
+    struct write_results results; /* where compression or a storage writer has put things */
+    struct save_coordinator coordinator;
+    struct save_planning planning;
+    struct shard_write_options how;
+    bool imagined;        /* nothing is to be made or written */
+    bool limit_too_small; /* the memory limit, as found out here before writing */
+    bool assigned;        /* all ranks know the session, which the coordinator has begun */
+    bool visible;         /* at the coordinator: the checkpoint is */
+    dcp_state *
+        *copied; /* the state that a planner sets up with is copied to here; NULL: it stays */
+    struct save_staging staging;        /* of asynchronous saves: what is still to be copied, how */
+    const struct staged_orders *staged; /* where the data of the orders is; NULL: in the state */
+};
+
+/* Copies of what orders are about: item i of the orders is source i here. */
+struct staged_orders {
+    struct shard_source *sources;
+    struct staging *staging; /* NULL: the orders are about objects alone */
+};
+
+/* Takes the options; on failure the group can be used all the same. */
+dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given);
+/* A tree of the save's own. On failure *copy is NULL. */
+dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy);
+/* The first steps, without progress; in the second one ranks meet, whatever the status. */
+dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state);
+dcp_status saving_plan_local(struct dcp_saving *saving);
+dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status);
+/* The same steps with progress, and up to where all ranks may write: if `assigned` is set then,
+ * saving_finish() must follow on all ranks, whatever this returned. */
+dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status);
+dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status);
+/* After a failure that all ranks share: the same plan for another attempt. Without hooks. */
+dcp_status saving_plan_again(struct dcp_saving *saving, const char *path);
+dcp_status saving_write(struct dcp_saving *saving);
+dcp_status saving_finish(struct dcp_saving *saving, dcp_status status);
+/* Everything but the options and the operation. */
+void saving_free(struct dcp_saving *saving);
+/* Writes shard files, as the orders say. */
+dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *results);
+dcp_status saving_agree(const struct dcp_saving *saving, const char *phase, dcp_status status);
+
+#endif

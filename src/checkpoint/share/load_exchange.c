@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Rounds of an exchange. In each, every rank that has some left sends a window, and every rank puts
+ * the windows that it gets where they belong, its own among them. All ranks know all windows, so
+ * nothing is said but the bytes themselves; a rank that fails goes on sending, so that nobody waits
+ * for it, until the next agreement, which ends the load for all. Objects are made only of bytes
+ * that are known to have been read. */
+#include "checkpoint/share/load_exchange.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "group/group.h"
+
+enum { ROUNDS_PER_AGREEMENT = 8, ALIGNMENT = 16 };
+
+/* Buffers through which a window goes where it belongs, four of them on the way to a device, and
+ * what surrounds blocks. */
+#define PLACING_MEMORY (4 * ((uint64_t)2 << 20) + ((uint64_t)64 << 10))
+
+/* What a rank sends in a round. */
+struct passage {
+    struct share_cursor start;
+    struct share_cursor next;
+    uint32_t set;
+};
+
+struct rounds {
+    const struct load_exchange *exchange;
+    const struct load_share *share;
+    struct dcp_collective call;
+    uint32_t rank;
+    struct load_lots *lots;
+    struct load_places *put;
+    struct passage *passages; /* by rank, as all that follow */
+    size_t *sizes;
+    size_t *places;
+    bool *to;
+    bool *from;
+    uint32_t set; /* whose ranks are marked in `to`; set_count: none yet */
+    unsigned char *received;
+    void *scratch;
+    uint64_t received_bytes;
+};
+
+/* Puts a window of a rank where it belongs. */
+static dcp_status place_window(struct rounds *rounds, uint32_t rank, const unsigned char *bytes)
+{
+    const struct metadata *metadata = rounds->exchange->metadata;
+    struct share_cursor cursor = rounds->passages[rank].start;
+    struct share_window window = {0};
+    struct share_segment segment;
+    while (share_window_next(rounds->share, metadata, &window, &cursor, &segment)) {
+        const struct share_atom *atom = &rounds->share->atoms[segment.run->atom];
+        RETURN_IF_ERROR(load_places_put(rounds->put, &segment, bytes + segment.place));
+        if (rank != rounds->rank)
+            rounds->received_bytes += (uint64_t)(segment.end - segment.from) *
+                                      share_element_size(&metadata->entries[atom->entry]);
+    }
+    return DCP_OK;
+}
+
+/* Finds out what everybody sends in the next round; false: nobody has anything left. */
+static bool plan_round(struct rounds *rounds)
+{
+    const struct load_share *share = rounds->share;
+    size_t place = 0;
+    bool any = false;
+    for (uint32_t rank = 0; rank < share->rank_count; rank++) {
+        struct passage *passage = &rounds->passages[rank];
+        struct share_window window = {0};
+        struct share_segment segment;
+        passage->start = passage->next;
+        while (
+            share_window_next(share, rounds->exchange->metadata, &window, &passage->next, &segment))
+            any = true;
+        passage->set = window.set;
+        rounds->sizes[rank] = window.bytes;
+        rounds->from[rank] = window.begun && rank != rounds->rank &&
+                             load_share_wants(share, window.set, rounds->rank);
+        rounds->places[rank] = place;
+        if (rounds->from[rank])
+            place += (window.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    return any;
+}
+
+static void mark_receivers(struct rounds *rounds)
+{
+    uint32_t set = rounds->passages[rounds->rank].set;
+    if (rounds->sizes[rounds->rank] == 0 || set == rounds->set)
+        return;
+    rounds->set = set;
+    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++)
+        rounds->to[rank] = rank != rounds->rank && load_share_wants(rounds->share, set, rank);
+}
+
+static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
+{
+    for (uint32_t rank = 0; rank < rounds->share->rank_count; rank++)
+        if (rounds->from[rank])
+            RETURN_IF_ERROR(place_window(rounds, rank, rounds->received + rounds->places[rank]));
+    if (rounds->sizes[rounds->rank] == 0 ||
+        !load_share_wants(rounds->share, rounds->passages[rounds->rank].set, rounds->rank))
+        return DCP_OK;
+    return place_window(rounds, rounds->rank, own);
+}
+
+/* The bytes of a round. *mine: this rank's own state, which others learn of later; a failure that
+ * is returned is of the group itself. sent: this rank's own window. */
+static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const unsigned char **sent)
+{
+    struct error_story story;
+    const unsigned char *own = NULL;
+    mark_receivers(rounds);
+    if (*mine == DCP_OK && rounds->sizes[rounds->rank] != 0)
+        *mine = load_lots_next(rounds->lots, rounds->sizes[rounds->rank], &own);
+    else if (rounds->sizes[rounds->rank] != 0)
+        load_lots_next(rounds->lots, rounds->sizes[rounds->rank], &own);
+    error_save(&story);
+    *sent = own;
+    const struct group_multicast multicast = {
+        .sizes = rounds->sizes,
+        .send = own,
+        .to = rounds->to,
+        .from = rounds->from,
+        .received = rounds->received,
+        .places = rounds->places,
+        .scratch = rounds->scratch,
+    };
+    dcp_status status = group_multicast(rounds->exchange->group, &rounds->call, &multicast);
+    if (*mine != DCP_OK)
+        error_restore(&story);
+    return status != DCP_OK && *mine != DCP_OK ? *mine : status;
+}
+
+static dcp_status agree(const struct rounds *rounds, dcp_status mine)
+{
+    return group_agree(rounds->exchange->group, &rounds->call, mine);
+}
+
+/* Where another group carries the bytes, all can still hear that it failed: others come as soon as
+ * they, too, have given up waiting for bytes. */
+static dcp_status agree_to_fail(struct rounds *rounds, dcp_status mine)
+{
+    rounds->call.timeout_seconds *= 2;
+    return agree(rounds, mine);
+}
+
+static dcp_status run_rounds(struct rounds *rounds)
+{
+    dcp_status mine = DCP_OK;
+    for (unsigned round = 1; plan_round(rounds); round++) {
+        const unsigned char *own;
+        dcp_status status = send_windows(rounds, &mine, &own);
+        if (status != DCP_OK)
+            return agree_to_fail(rounds, status);
+        if (rounds->exchange->take)
+            RETURN_IF_ERROR(agree(rounds, mine));
+        if (mine == DCP_OK)
+            mine = place_round(rounds, own);
+        if (round % ROUNDS_PER_AGREEMENT == 0)
+            RETURN_IF_ERROR(agree(rounds, mine));
+    }
+    return agree(rounds, mine);
+}
+
+/* Bytes of windows that this rank gets in a round: one of each rank that it gets something from. */
+static size_t received_size(const struct load_exchange *exchange)
+{
+    const struct load_share *share = exchange->share;
+    uint32_t own = (uint32_t)dcp_group_rank(exchange->group);
+    size_t count = 0;
+    for (uint32_t rank = 0; rank < share->rank_count; rank++) {
+        uint32_t at = rank == own ? (uint32_t)share->run_count : share->first[rank];
+        while (at < share->run_count &&
+               !load_share_wants(share, share->atoms[share->runs[at].atom].set, own))
+            at = share->next[at];
+        count += at < share->run_count;
+    }
+    return count * share->window;
+}
+
+uint64_t load_exchange_memory(const struct load_exchange *exchange)
+{
+    const struct rounds *rounds;
+    uint64_t for_each = sizeof *rounds->passages + sizeof *rounds->sizes + sizeof *rounds->places +
+                        sizeof *rounds->to + sizeof *rounds->from;
+    return exchange->share->rank_count * for_each + received_size(exchange) +
+           group_multicast_scratch(exchange->group, exchange->share->window) +
+           load_places_memory(exchange) + load_lots_memory(exchange) + PLACING_MEMORY;
+}
+
+static dcp_status prepare(struct rounds *rounds)
+{
+    const struct load_share *share = rounds->share;
+    size_t ranks = share->rank_count;
+    size_t received = received_size(rounds->exchange);
+    size_t scratch = group_multicast_scratch(rounds->exchange->group, share->window);
+    rounds->passages = memory_allocate_zeroed(ranks, sizeof *rounds->passages);
+    rounds->sizes = memory_allocate_zeroed(ranks, sizeof *rounds->sizes);
+    rounds->places = memory_allocate_zeroed(ranks, sizeof *rounds->places);
+    rounds->to = memory_allocate_zeroed(ranks, sizeof *rounds->to);
+    rounds->from = memory_allocate_zeroed(ranks, sizeof *rounds->from);
+    rounds->received = memory_allocate(received);
+    rounds->scratch = memory_allocate(scratch);
+    if (!rounds->passages || !rounds->sizes || !rounds->places || !rounds->to || !rounds->from ||
+        !rounds->received || !rounds->scratch)
+        return error_no_memory(received + scratch, "what comes from other ranks");
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        rounds->passages[rank].next = share_cursor_start(share, rank);
+    RETURN_IF_ERROR(load_places_open(rounds->exchange, &rounds->put));
+    return load_lots_open(rounds->exchange, &rounds->lots);
+}
+
+static void release(struct rounds *rounds)
+{
+    load_lots_close(rounds->lots);
+    load_places_close(rounds->put);
+    memory_release(rounds->passages);
+    memory_release(rounds->sizes);
+    memory_release(rounds->places);
+    memory_release(rounds->to);
+    memory_release(rounds->from);
+    memory_release(rounds->received);
+    memory_release(rounds->scratch);
+}
+
+dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mine, uint64_t *moved,
+                             uint64_t *received)
+{
+    struct rounds rounds = {
+        .exchange = exchange,
+        .share = exchange->share,
+        .call = exchange->call,
+        .rank = (uint32_t)dcp_group_rank(exchange->group),
+        .set = (uint32_t)exchange->share->set_count,
+    };
+    if (exchange->share->run_count == 0)
+        return mine;
+    if (mine == DCP_OK)
+        mine = prepare(&rounds);
+    dcp_status status = agree(&rounds, mine);
+    if (status == DCP_OK && mine == DCP_OK)
+        status = run_rounds(&rounds);
+    *moved += rounds.put ? load_places_moved(rounds.put) : 0;
+    *received += rounds.received_bytes;
+    release(&rounds);
+    return status;
+}

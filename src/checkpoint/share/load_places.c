@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Elements that came from other ranks go into the chunks that want them. Objects are handed over as
+ * a whole: those that are cut by windows are put together first. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/share/load_exchange.h"
+#include "state/box.h"
+#include "storage/shard/shard_reader.h"
+
+struct load_places {
+    const struct load_exchange *exchange;
+    uint32_t *items;            /* the plan's, by entry and piece */
+    unsigned char **beginnings; /* of each rank the object that it has sent some of, or NULL */
+    uint64_t moved;
+};
+
+static int compare_items(const void *left, const void *right, void *context)
+{
+    const struct load_plan *plan = context;
+    const struct read_item *a = &plan->items[*(const uint32_t *)left];
+    const struct read_item *b = &plan->items[*(const uint32_t *)right];
+    if (a->entry != b->entry)
+        return a->entry < b->entry ? -1 : 1;
+    return a->piece < b->piece ? -1 : a->piece > b->piece;
+}
+
+uint64_t load_places_memory(const struct load_exchange *exchange)
+{
+    const struct load_places *places;
+    return sizeof *places + exchange->plan->count * sizeof *places->items +
+           exchange->share->rank_count * sizeof *places->beginnings;
+}
+
+dcp_status load_places_open(const struct load_exchange *exchange, struct load_places **places)
+{
+    const struct load_plan *plan = exchange->plan;
+    struct load_places *made = *places = memory_allocate_zeroed(1, sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "an index of a load plan");
+    made->exchange = exchange;
+    made->items = memory_allocate_array(plan->count, sizeof *made->items);
+    made->beginnings =
+        memory_allocate_zeroed(exchange->share->rank_count, sizeof *made->beginnings);
+    if (!made->items || !made->beginnings)
+        return error_no_memory(plan->count * sizeof *made->items, "an index of a load plan");
+    for (size_t i = 0; i < plan->count; i++)
+        made->items[i] = (uint32_t)i;
+    if (plan->count > 1)
+        qsort_r(made->items, plan->count, sizeof *made->items, compare_items, (void *)plan);
+    return DCP_OK;
+}
+
+/* The first item of a piece, or of a later one. */
+static size_t find_items(const struct load_places *places, const struct share_atom *atom)
+{
+    const struct load_plan *plan = places->exchange->plan;
+    size_t low = 0, high = plan->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const struct read_item *item = &plan->items[places->items[middle]];
+        if (item->entry < atom->entry || (item->entry == atom->entry && item->piece < atom->piece))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The item at a place of the index, if it is about the atom's piece. */
+static const struct read_item *item_at(const struct load_places *places,
+                                       const struct share_atom *atom, size_t at)
+{
+    const struct load_plan *plan = places->exchange->plan;
+    if (at >= plan->count)
+        return NULL;
+    const struct read_item *item = &plan->items[places->items[at]];
+    return item->entry == atom->entry && item->piece == atom->piece ? item : NULL;
+}
+
+/* Puts a box of an atom into every chunk of this rank that wants some of it. */
+static dcp_status put_box(struct load_places *places, const struct share_atom *atom, struct box box,
+                          const unsigned char *bytes)
+{
+    const struct load_exchange *exchange = places->exchange;
+    const struct metadata_entry *entry = &exchange->metadata->entries[atom->entry];
+    const struct read_item *item;
+    for (size_t at = find_items(places, atom); (item = item_at(places, atom, at)); at++) {
+        struct box_storage storage;
+        if (!box_intersect(item->region, box, &storage))
+            continue;
+        const struct box common = box_of(box.ndim, &storage);
+        const struct state_tensor *tensor = exchange->flat->entries[item->wanted].node->as.tensor;
+        uint64_t elements = (uint64_t)box_volume(common);
+        RETURN_IF_ERROR(shard_place_region(entry, box, bytes, common, tensor->dtype,
+                                           &tensor->chunks[item->chunk]));
+        places->moved += elements * dcp_dtype_size(tensor->dtype);
+        RETURN_IF_ERROR(progress_add(exchange->progress, elements * dcp_dtype_size(entry->dtype)));
+    }
+    return DCP_OK;
+}
+
+static dcp_status put_elements(struct load_places *places, const struct share_segment *segment,
+                               const unsigned char *bytes)
+{
+    const struct share_atom *atom = &places->exchange->share->atoms[segment->run->atom];
+    const struct box whole = atom->region;
+    size_t size = share_element_size(&places->exchange->metadata->entries[atom->entry]);
+    for (int64_t from = segment->from; from < segment->end;) {
+        struct box_storage box;
+        int64_t taken =
+            shape_next_box(whole.ndim, whole.sizes, from, segment->end, box.offsets, box.sizes);
+        for (int32_t i = 0; i < whole.ndim; i++)
+            box.offsets[i] += whole.offsets[i];
+        RETURN_IF_ERROR(put_box(places, atom, box_of(whole.ndim, &box), bytes));
+        bytes += (size_t)taken * size;
+        from += taken;
+    }
+    return DCP_OK;
+}
+
+static dcp_status hand_over(const struct load_places *places, const struct share_atom *atom,
+                            const unsigned char *bytes, size_t size)
+{
+    const struct load_exchange *exchange = places->exchange;
+    const struct read_item *item;
+    for (size_t at = find_items(places, atom); (item = item_at(places, atom, at)); at++)
+        RETURN_IF_ERROR(exchange->take(exchange->take_context, item, bytes, size));
+    return DCP_OK;
+}
+
+/* A part of an object; a rank sends those of one after each other, and then the next one. */
+static dcp_status put_stream(struct load_places *places, const struct share_segment *segment,
+                             const unsigned char *bytes)
+{
+    const struct share_atom *atom = &places->exchange->share->atoms[segment->run->atom];
+    unsigned char **beginning = &places->beginnings[segment->run->reader];
+    size_t size = (size_t)box_volume(atom->region);
+    size_t from = (size_t)segment->from, end = (size_t)segment->end;
+    if (from == 0 && end == size)
+        return hand_over(places, atom, bytes, size);
+    if (from == 0) {
+        memory_release(*beginning);
+        *beginning = memory_allocate(size);
+    }
+    if (!*beginning)
+        return error_no_memory(size, "an object that comes from another rank");
+    memcpy(*beginning + from, bytes, end - from);
+    if (end < size)
+        return DCP_OK;
+    dcp_status status = hand_over(places, atom, *beginning, size);
+    memory_release(*beginning);
+    *beginning = NULL;
+    return status;
+}
+
+dcp_status load_places_put(struct load_places *places, const struct share_segment *segment,
+                           const unsigned char *bytes)
+{
+    const struct share_atom *atom = &places->exchange->share->atoms[segment->run->atom];
+    if (places->exchange->metadata->entries[atom->entry].is_tensor)
+        return put_elements(places, segment, bytes);
+    return put_stream(places, segment, bytes);
+}
+
+uint64_t load_places_moved(const struct load_places *places)
+{
+    return places->moved;
+}
+
+void load_places_close(struct load_places *places)
+{
+    if (!places)
+        return;
+    for (uint32_t rank = 0; places->beginnings && rank < places->exchange->share->rank_count;
+         rank++)
+        memory_release(places->beginnings[rank]);
+    memory_release(places->beginnings);
+    memory_release(places->items);
+    memory_release(places);
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What ranks read for each other, as it comes from storage. */
+#include "base/error.h"
+#include "checkpoint/share/load_exchange.h"
+#include "checkpoint/share/load_sharing.h"
+#include "checkpoint/share/load_sums.h"
+#include "state/box.h"
+
+/* This rank's runs, as they are read in their order. */
+struct stored_runs {
+    const struct load_sharing *sharing;
+    const struct load_share *share;
+    struct shard_piece *piece;
+    uint64_t bytes;              /* of its elements, that were read */
+    const struct share_run *run; /* for which it was opened */
+    struct load_sums sums;
+    struct loaded_objects *objects;
+};
+
+static const struct metadata_entry *entry_of(const struct stored_runs *runs,
+                                             const struct share_run *run,
+                                             const struct metadata_piece **piece)
+{
+    const struct share_atom *atom = &runs->share->atoms[run->atom];
+    const struct metadata_entry *entry = &runs->sharing->metadata->entries[atom->entry];
+    *piece = &entry->pieces[atom->piece];
+    return entry;
+}
+
+static bool is_cut(const struct stored_runs *runs, const struct share_run *run)
+{
+    return run->from != 0 || run->end != box_volume(runs->share->atoms[run->atom].region);
+}
+
+/* Whether what is open for one run will do for another one. */
+static bool is_open_for(const struct stored_runs *runs, const struct share_run *run)
+{
+    if (!runs->piece || run == runs->run)
+        return runs->piece != NULL;
+    const struct share_atom *a = &runs->share->atoms[run->atom];
+    const struct share_atom *b = &runs->share->atoms[runs->run->atom];
+    return a->entry == b->entry && a->piece == b->piece && is_cut(runs, run) &&
+           is_cut(runs, runs->run) && !load_sums_expect(&runs->sums, run) &&
+           !load_sums_expect(&runs->sums, runs->run);
+}
+
+/* Closes the piece that is open, if any: what was read from it was right. */
+static dcp_status end_piece(void *context)
+{
+    struct stored_runs *runs = context;
+    dcp_status status = runs->piece ? shard_piece_end(runs->piece, runs->bytes) : DCP_OK;
+    shard_piece_close(runs->piece);
+    runs->piece = NULL;
+    runs->bytes = 0;
+    return status;
+}
+
+static dcp_status open_for(struct stored_runs *runs, const struct share_run *run)
+{
+    const struct load_sharing *sharing = runs->sharing;
+    const struct share_atom *atom = &runs->share->atoms[run->atom];
+    const struct metadata_piece *piece;
+    const struct metadata_entry *entry = entry_of(runs, run, &piece);
+    dcp_verification verification = sharing->options->verification;
+    if (is_open_for(runs, run))
+        return DCP_OK;
+    RETURN_IF_ERROR(end_piece(runs));
+    runs->run = run;
+    if (load_sums_expect(&runs->sums, run))
+        return shard_piece_open_part(sharing->reader, entry, piece, run->from, run->end,
+                                     verification, load_sums_next(&runs->sums), &runs->piece);
+    return shard_piece_open(sharing->reader, entry, piece, atom->region, is_cut(runs, run),
+                            verification, &runs->piece);
+}
+
+static dcp_status read_elements(void *context, const struct share_run *run, int64_t from,
+                                int64_t end, unsigned char *bytes)
+{
+    struct stored_runs *runs = context;
+    const struct share_atom *atom = &runs->share->atoms[run->atom];
+    const struct box whole = atom->region;
+    size_t size = share_element_size(&runs->sharing->metadata->entries[atom->entry]);
+    RETURN_IF_ERROR(open_for(runs, run));
+    while (from < end) {
+        struct box_storage box;
+        int64_t taken = shape_next_box(whole.ndim, whole.sizes, from, end, box.offsets, box.sizes);
+        for (int32_t i = 0; i < whole.ndim; i++)
+            box.offsets[i] += whole.offsets[i];
+        RETURN_IF_ERROR(shard_piece_read(runs->piece, box_of(whole.ndim, &box), bytes));
+        bytes += (size_t)taken * size;
+        runs->bytes += (uint64_t)taken * size;
+        from += taken;
+    }
+    return DCP_OK;
+}
+
+static struct load_exchange exchange_of_tensors(struct stored_runs *runs)
+{
+    const struct load_sharing *sharing = runs->sharing;
+    return (struct load_exchange){
+        .group = sharing->options->group,
+        .call = {"sharing what was read", sharing->options->timeout_seconds},
+        .metadata = sharing->metadata,
+        .share = runs->share,
+        .flat = sharing->flat,
+        .plan = sharing->plan,
+        .progress = sharing->progress,
+        .read = read_elements,
+        .end = end_piece,
+        .read_context = runs,
+    };
+}
+
+uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share)
+{
+    struct stored_runs runs = {.sharing = sharing, .share = share};
+    const struct load_exchange exchange = exchange_of_tensors(&runs);
+    return load_exchange_memory(&exchange) + load_sums_memory(sharing, share);
+}
+
+dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
+                              uint64_t *moved, uint64_t *received)
+{
+    struct stored_runs runs = {.sharing = sharing, .share = share};
+    const struct load_exchange exchange = exchange_of_tensors(&runs);
+    if (share->run_count == 0)
+        return DCP_OK;
+    dcp_status status = load_sums_init(&runs.sums, sharing, share);
+    status = load_exchange_run(&exchange, status, moved, received);
+    if (status == DCP_OK)
+        status = load_sums_compare(&runs.sums);
+    shard_piece_close(runs.piece);
+    load_sums_free(&runs.sums);
+    return status;
+}
+
+static dcp_status read_stream(void *context, const struct share_run *run, int64_t from, int64_t end,
+                              unsigned char *bytes)
+{
+    const struct stored_runs *runs = context;
+    const struct metadata_piece *piece;
+    const struct metadata_entry *entry = entry_of(runs, run, &piece);
+    return shard_read_stored(runs->sharing->reader, entry, piece,
+                             runs->sharing->options->verification, (uint64_t)from,
+                             (size_t)(end - from), bytes);
+}
+
+static dcp_status take_object(void *context, const struct read_item *item,
+                              const unsigned char *bytes, size_t size)
+{
+    const struct stored_runs *runs = context;
+    const struct load_sharing *sharing = runs->sharing;
+    const struct metadata_entry *entry = &sharing->metadata->entries[item->entry];
+    struct loaded_object *loaded;
+    RETURN_IF_ERROR(
+        loaded_objects_add(runs->objects, sharing->flat->entries[item->wanted].node, &loaded));
+    return shard_take_object(sharing->reader, entry, &entry->pieces[item->piece], bytes, size,
+                             loaded->pool, &loaded->object);
+}
+
+dcp_status load_share_objects(const struct load_sharing *sharing, const struct load_share *share,
+                              dcp_status mine, struct loaded_objects *objects, uint64_t *received)
+{
+    struct stored_runs runs = {.sharing = sharing, .share = share, .objects = objects};
+    const struct load_exchange exchange = {
+        .group = sharing->options->group,
+        .call = {"sharing objects", sharing->options->timeout_seconds},
+        .metadata = sharing->metadata,
+        .share = share,
+        .flat = sharing->flat,
+        .plan = sharing->plan,
+        .read = read_stream,
+        .read_context = &runs,
+        .take = take_object,
+        .take_context = &runs,
+    };
+    uint64_t moved = 0;
+    return load_exchange_run(&exchange, mine, &moved, received);
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A checkpoint as a view: entries, pieces, and reading them one by one. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/sized.h"
+#include "checkpoint/load/load_fill.h"
+#include "checkpoint/operation/options.h"
+#include "checkpoint/view/view.h"
+#include "dcp/storage_reader.h"
+#include "plan/load/load_plan.h"
+#include "storage/shard/shard_reader.h"
+#include "storage/verify/verify.h"
+
+/* Takes the options, and chooses the storage for the path. storage: a place for the table. */
+static dcp_status take_options(const char *path, const dcp_open_options *given, size_t size,
+                               dcp_storage *storage, const dcp_storage **chosen,
+                               struct storage_location *location)
+{
+    dcp_open_options options;
+    RETURN_IF_ERROR(sized_read(&options, sizeof options, given, size, "dcp_open_options"));
+    if (!path || !*path)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a checkpoint to open needs a path");
+    if ((options.member_count == 0) != (options.members == NULL))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
+    *location = (struct storage_location){path, options.members, options.member_count};
+    RETURN_IF_ERROR(storage_take(storage, options.storage));
+    return storage_choose(storage, path, chosen);
+}
+
+dcp_status dcp_open_sized(const char *path, const dcp_open_options *options, size_t options_size,
+                          dcp_checkpoint **checkpoint)
+{
+    struct storage_location location;
+    const dcp_storage *chosen;
+    enum storage_form form;
+
+    if (!checkpoint)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "opening a checkpoint needs a place for it");
+    *checkpoint = NULL;
+    dcp_checkpoint *made = memory_allocate_zeroed(1, sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "checkpoint");
+    metadata_init(&made->own);
+    made->metadata = &made->own;
+    dcp_status status =
+        take_options(path, options, options_size, &made->storage, &chosen, &location);
+    if (status == DCP_OK)
+        status = storage_read_metadata(chosen, location, &form, &made->own, &made->reader);
+    if (status == DCP_OK)
+        status = storage_check_replicas(made->reader);
+    if (status == DCP_OK)
+        shard_reader_keep_streams(made->reader);
+    if (status == DCP_OK)
+        *checkpoint = made;
+    else
+        dcp_close(made);
+    return status;
+}
+
+void dcp_close(dcp_checkpoint *checkpoint)
+{
+    if (!checkpoint)
+        return;
+    shard_reader_free(checkpoint->reader);
+    metadata_free(&checkpoint->own);
+    memory_release(checkpoint);
+}
+
+size_t dcp_entry_count(const dcp_checkpoint *checkpoint)
+{
+    return checkpoint ? checkpoint->metadata->count : 0;
+}
+
+const dcp_state *dcp_checkpoint_planner_data(const dcp_checkpoint *checkpoint)
+{
+    return checkpoint ? checkpoint->metadata->planner_data : NULL;
+}
+
+static dcp_status find_entry(const dcp_checkpoint *checkpoint, size_t index,
+                             const struct metadata_entry **entry)
+{
+    if (!checkpoint)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the checkpoint is NULL");
+    if (index >= checkpoint->metadata->count)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "entry %zu was asked for, the checkpoint has %zu",
+                             index, checkpoint->metadata->count);
+    *entry = &checkpoint->metadata->entries[index];
+    return DCP_OK;
+}
+
+dcp_status dcp_entry_at_sized(const dcp_checkpoint *checkpoint, size_t index, dcp_entry *entry,
+                              size_t entry_size)
+{
+    const struct metadata_entry *stored = NULL;
+
+    if (!entry)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for an entry is NULL");
+    RETURN_IF_ERROR(find_entry(checkpoint, index, &stored));
+    dcp_entry ours = {
+        .name = stored->name,
+        .path = stored->path,
+        .path_length = stored->path_length,
+        .is_tensor = stored->is_tensor,
+        .chunk_count = stored->piece_count,
+    };
+    if (stored->is_tensor) {
+        ours.dtype = stored->dtype;
+        ours.ndim = stored->ndim;
+        ours.global_shape = stored->global_shape;
+        if (!shape_bytes(stored->ndim, stored->global_shape, stored->dtype, &ours.bytes))
+            return dcp_error_set(DCP_ERR_FORMAT, "%s: its size in bytes overflows", stored->name);
+    }
+    sized_write(entry, entry_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name, size_t *index)
+{
+    uint64_t found;
+
+    if (!checkpoint || !name || !index)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "finding an entry needs a checkpoint, a name and a place");
+    if (!name_table_find(&checkpoint->metadata->by_name, name, strlen(name), &found))
+        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: not in the checkpoint", name);
+    *index = (size_t)found;
+    return DCP_OK;
+}
+
+dcp_status view_find_piece(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                           const struct metadata_entry **found, const struct metadata_piece **piece)
+{
+    RETURN_IF_ERROR(find_entry(checkpoint, entry, found));
+    if (chunk >= (*found)->piece_count)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %zu was asked for, it has %zu",
+                             (*found)->name, chunk, (*found)->piece_count);
+    *piece = &(*found)->pieces[chunk];
+    return DCP_OK;
+}
+
+dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                                 dcp_stored_chunk *stored, size_t stored_size)
+{
+    const struct metadata_entry *found = NULL;
+    const struct metadata_piece *piece = NULL;
+
+    if (!stored)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
+    RETURN_IF_ERROR(view_find_piece(checkpoint, entry, chunk, &found, &piece));
+    dcp_stored_chunk ours = {
+        .offsets = piece->offsets,
+        .sizes = piece->sizes,
+        .file = checkpoint->metadata->files[piece->file],
+        .offset = piece->offset,
+        .length = piece->length,
+    };
+    sized_write(stored, stored_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+/* A small load: the destination as a tree of one tensor, so that planning proves that all of it is
+ * filled. */
+static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct metadata_entry *entry,
+                                    const dcp_tensor *destination, dcp_verification verification)
+{
+    struct flat_state flat = {0};
+    struct load_plan plan = {0};
+    struct load_differences differences = {0};
+    dcp_state *root = dcp_state_new();
+    uint64_t moved;
+    dcp_status status = DCP_ERR_NO_MEMORY;
+
+    if (!root)
+        goto done;
+    dcp_state_tensor(root, entry->name, destination);
+    status = flatten_state(root, &flat);
+    if (status == DCP_OK)
+        status = flatten_check_destinations(&flat);
+    if (status == DCP_OK)
+        status = load_plan_make(&flat, checkpoint->metadata, NULL, false, &plan, &differences);
+    if (status == DCP_OK)
+        status = load_differences_judge(&differences, DCP_STRICT_MISSING, checkpoint->metadata);
+    if (status == DCP_OK)
+        status = load_read_tensors(&flat, checkpoint->metadata, &plan, checkpoint->reader,
+                                   verification, 1, &moved);
+done:
+    load_differences_free(&differences);
+    load_plan_free(&plan);
+    flatten_free(&flat);
+    dcp_state_free(root);
+    return status;
+}
+
+dcp_status dcp_checkpoint_locate_sized(const dcp_checkpoint *checkpoint,
+                                       const dcp_item_index *stored, dcp_storage_location *location,
+                                       size_t location_size)
+{
+    if (!checkpoint || !stored || !stored->name || !location)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "locating an item needs a checkpoint, its index and a place");
+    const struct metadata *metadata = checkpoint->metadata;
+    const struct metadata_entry *entry = metadata_find(metadata, stored->name);
+    if (!entry)
+        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: not in the checkpoint", stored->name);
+    size_t bytes = (size_t)entry->ndim * sizeof *stored->offsets;
+    for (size_t i = 0; i < entry->piece_count; i++) {
+        const struct metadata_piece *piece = &entry->pieces[i];
+        if (entry->is_tensor && bytes > 0 &&
+            (stored->ndim != entry->ndim || !stored->offsets ||
+             memcmp(stored->offsets, piece->offsets, bytes) != 0))
+            continue;
+        dcp_storage_location ours = {metadata->files[piece->file], piece->offset, piece->length};
+        sized_write(location, location_size, &ours, sizeof ours);
+        return DCP_OK;
+    }
+    return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no chunk begins there", stored->name);
+}
+
+dcp_status view_check_readable(const dcp_checkpoint *checkpoint, const struct metadata_entry *entry)
+{
+    if (checkpoint->reader)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_STATE, "%s: nothing can be read through what planners are shown",
+                         entry->name);
+}
+
+static bool has_elements(const dcp_tensor *chunk)
+{
+    const int64_t *sizes = chunk->sharded ? chunk->sizes : chunk->global_shape;
+    for (int32_t d = 0; d < chunk->ndim && d < DCP_MAX_DIMS; d++)
+        if (sizes[d] == 0)
+            return false;
+    return true;
+}
+
+dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                 const dcp_tensor *destination, size_t tensor_size,
+                                 dcp_verification verification)
+{
+    const struct metadata_entry *found = NULL;
+    dcp_tensor ours;
+
+    RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
+    RETURN_IF_ERROR(view_check_readable(checkpoint, found));
+    if (!destination)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
+    if (!ours.data && has_elements(&ours))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination has no memory", found->name);
+    RETURN_IF_ERROR(options_check_verification(verification));
+    return read_through_plan(checkpoint, found, &ours, verification);
+}
+
+dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
+                           const char *key)
+{
+    const struct metadata_entry *found = NULL;
+    dcp_state *object;
+
+    RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
+    RETURN_IF_ERROR(view_check_readable(checkpoint, found));
+    if (found->is_tensor)
+        return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", found->name);
+    if (!parent)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the parent is NULL", found->name);
+    struct state_pool *pool = state_pool_new(parent->root);
+    if (!pool)
+        return DCP_ERR_NO_MEMORY;
+    dcp_status status = shard_read_object(checkpoint->reader, found, &found->pieces[0],
+                                          DCP_VERIFY_ALL, pool, &object);
+    if (status == DCP_OK)
+        status = dcp_state_none(parent, key);
+    if (status == DCP_OK)
+        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, object);
+    if (status != DCP_OK)
+        state_pool_free(pool);
+    return status;
+}
+
+dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options, size_t options_size,
+                            dcp_fault_function report, void *context, uint64_t *faults)
+{
+    struct storage_location location;
+    const dcp_storage *chosen;
+    dcp_storage storage;
+    if (!faults)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "verifying needs a place for the number of faults");
+    RETURN_IF_ERROR(take_options(path, options, options_size, &storage, &chosen, &location));
+    return storage_verify(chosen, location, report, context, faults);
+}

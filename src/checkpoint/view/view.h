@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The inside of a view: dcp_open() makes one that reads files, and planners are shown the metadata
+ * of the save or load that they are part of, as one without a reader. */
+#ifndef CHECKPOINT_VIEW_VIEW_H
+#define CHECKPOINT_VIEW_VIEW_H
+
+#include "dcp/checkpoint.h"
+#include "storage/shard/shard_reader.h"
+#include "storage/storage.h"
+
+struct dcp_checkpoint {
+    const struct metadata *metadata;
+    struct shard_reader *reader; /* NULL: nothing can be read */
+    dcp_storage storage;         /* that the reader reads */
+    struct metadata own;         /* what metadata points to, unless it is somebody else's */
+};
+
+/* A stored piece by its numbers. */
+dcp_status view_find_piece(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                           const struct metadata_entry **found,
+                           const struct metadata_piece **piece);
+/* DCP_ERR_STATE without a reader. */
+dcp_status view_check_readable(const dcp_checkpoint *checkpoint,
+                               const struct metadata_entry *entry);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Encoding and decoding struct metadata: .metadata pickles, .pt files, safetensors directories. */
+#ifndef FORMAT_METADATA_METADATA_CODEC_H
+#define FORMAT_METADATA_METADATA_CODEC_H
+
+#include "base/buffer.h"
+#include "base/byte_source.h"
+#include "state/metadata.h"
+
+/* Decodes a .metadata pickle. Checked: everything that section 18 of the format's facts lists, file
+ * sizes excepted (storage/ has them). *metadata is initialized by the call, and empty on failure;
+ * nothing of the bytes is needed afterwards. */
+dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata);
+/* The same for a __R.metadata pickle, which knows the chunks of one rank alone: everything but how
+ * chunks fit their tensor and each other is checked. */
+dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata);
+/* metadata_check_entry() for all entries. */
+dcp_status metadata_check_chunks(const struct metadata *metadata);
+/* Makes what was decoded a member of a union: its files' names get the member's in front, and what
+ * is said of them later says which member it is. */
+dcp_status metadata_set_member(struct metadata *part, const char *name, bool chosen);
+/* Unites metadata of rank-local saves, parts[r] being rank r's, or of the members of a union.
+ * Kinds, sizes and dtypes must agree. Of a tensor's chunks at equal offsets and of objects, the
+ * first part's is taken; what another member has of the same becomes a replica, and so does a
+ * tensor that members hold whole in different chunks. The result is checked as by
+ * metadata_decode(), but not that replicas are equal. Takes nothing from the parts; they can be
+ * freed afterwards. *whole is initialized by the call. */
+dcp_status metadata_unite(const struct metadata *parts, size_t count, struct metadata *whole);
+/* The same without checking how chunks fit their tensors and each other. */
+dcp_status metadata_unite_unchecked(const struct metadata *parts, size_t count,
+                                    struct metadata *whole);
+/* The step in between, for what that gave: replicas in place of what members hold whole in
+ * different chunks. */
+dcp_status metadata_settle_members(struct metadata *whole);
+/* Appends the pickle of whole metadata: protocol 4, readable by PyTorch 2.4 to 2.15; version
+ * "1.0.0", storage_meta with save_id, planner_data if there is any, else the paths where has_paths.
+ * The same metadata gives the same bytes. Errors: DCP_ERR_ARGUMENT for names that are not UTF-8,
+ * DCP_ERR_UNSUPPORTED for pieces that are no streams. */
+dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
+
+/* Reads a torch.save zip file as a checkpoint of one file; source is borrowed for the metadata's
+ * life (it is read when objects with tensors inside are asked for). Names are those of flattening,
+ * but dicts with keys other than strings stay one object. Legacy, tar and TorchScript files are
+ * refused by name. *metadata is initialized by the call, and empty on failure. */
+dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata);
+/* Gives an object entry of a .pt checkpoint as nodes. */
+dcp_status pt_read_object(const struct metadata *metadata, const struct metadata_piece *piece,
+                          struct state_pool *pool, dcp_state **object);
+
+/* Adds one file of a safetensors directory to an initialized metadata. Call for each file in order
+ * of names, then safetensors_finish(), which computes global shapes and checks. */
+dcp_status safetensors_add(struct byte_source source, const char *file_name,
+                           struct metadata *metadata);
+dcp_status safetensors_finish(struct metadata *metadata);
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of metadata_encode(): a pickle that writes each text and global once and fetches it from
+ * the memo from then on. Nothing else is memoized; so the same metadata always gives the same
+ * bytes. */
+#ifndef FORMAT_METADATA_METADATA_ENCODER_H
+#define FORMAT_METADATA_METADATA_ENCODER_H
+
+#include "base/buffer.h"
+#include "base/name_table.h"
+#include "dcp/tensor.h"
+#include "format/pickle/pickle.h"
+
+/* What one pickle uses over and over. */
+enum metadata_shared {
+    MODULE_METADATA,
+    MODULE_FILESYSTEM,
+    MODULE_TORCH,
+    MODULE_SERIALIZATION,
+    CLASS_TENSOR,
+    CLASS_BYTES,
+    CLASS_CHUNK,
+    CLASS_INDEX,
+    CLASS_PROPERTIES,
+    CLASS_MEMORY_FORMAT,
+    CLASS_STORAGE,
+    CLASS_SIZE,
+    CLASS_LAYOUT,
+    KEY_PROPERTIES,
+    KEY_SIZE,
+    KEY_CHUNKS,
+    KEY_OFFSETS,
+    KEY_SIZES,
+    KEY_FQN,
+    KEY_INDEX,
+    KEY_OFFSET,
+    KEY_PATH,
+    KEY_LENGTH,
+    KEY_TRANSFORMS,
+    TEXT_ZSTD,
+    TEXT_STRIDED,
+    SHARED_DTYPES, /* and one for each dtype */
+    SHARED_COUNT = SHARED_DTYPES + DCP_BITS4X2 + 1
+};
+
+struct metadata_encoder {
+    struct buffer *out;
+    uint32_t memo_count;
+    uint32_t shared[SHARED_COUNT]; /* memo numbers + 1; 0: not yet written */
+    struct name_table names;       /* memo numbers of names, path parts and files */
+};
+
+void metadata_encoder_init(struct metadata_encoder *encoder, struct buffer *out);
+void metadata_encoder_free(struct metadata_encoder *encoder);
+
+void encoder_put_shared(struct metadata_encoder *encoder, enum metadata_shared which);
+/* A name, path part or file; it can be fetched as *memo_number afterwards. DCP_ERR_ARGUMENT if it
+ * is not UTF-8. */
+dcp_status encoder_put_name(struct metadata_encoder *encoder, const char *text,
+                            uint32_t *memo_number);
+/* A text that is used once. */
+void encoder_put_text(struct metadata_encoder *encoder, const char *text);
+/* An object without fields yet, of a shared class or of one that is used once. */
+void encoder_put_object(struct metadata_encoder *encoder, enum metadata_shared class);
+void encoder_put_object_once(struct metadata_encoder *encoder, const char *class);
+void encoder_begin_fields(struct metadata_encoder *encoder);
+void encoder_end_fields(struct metadata_encoder *encoder);
+void encoder_begin_tuple(struct metadata_encoder *encoder, size_t count);
+void encoder_end_tuple(struct metadata_encoder *encoder, size_t count);
+/* A torch.Size. */
+void encoder_put_size(struct metadata_encoder *encoder, int32_t ndim, const int64_t *numbers);
+/* Long dicts and lists are written in batches, so that readers' stacks stay small. Call in front of
+ * each element, counted from 0, and once after the last of count. */
+void encoder_batch_next(struct metadata_encoder *encoder, size_t position, uint8_t opcode);
+void encoder_batch_end(struct metadata_encoder *encoder, size_t count, uint8_t opcode);
+
+#endif

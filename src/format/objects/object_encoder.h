@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of the object writer: a pickle in the making, and its memo. */
+#ifndef FORMAT_OBJECTS_OBJECT_ENCODER_H
+#define FORMAT_OBJECTS_OBJECT_ENCODER_H
+
+#include "format/pickle/pickle.h"
+#include "state/node.h"
+
+/* Names that pickles refer to; dtypes come behind, in the order of dcp_dtype. */
+enum encoder_global {
+    GLOBAL_ENCODE,
+    GLOBAL_BYTEARRAY,
+    GLOBAL_COMPLEX,
+    GLOBAL_SET,
+    GLOBAL_FROZENSET,
+    GLOBAL_SIZE,
+    GLOBAL_DEVICE,
+    GLOBAL_ORDERED_DICT,
+    GLOBAL_REBUILD_TYPED,
+    GLOBAL_REBUILD_UNTYPED,
+    GLOBAL_UNTYPED_STORAGE,
+    GLOBAL_DTYPES,
+    GLOBAL_STORAGES = GLOBAL_DTYPES + DCP_BITS4X2 + 1, /* classes of typed ones, by dtype */
+    GLOBAL_COUNT = GLOBAL_STORAGES + DCP_BITS4X2 + 1
+};
+
+/* What is known of a node that was met. */
+struct encoder_slot {
+    const dcp_state *node; /* NULL: free */
+    uint32_t index;        /* in the pickle's memo */
+    bool open;             /* a container whose children are being written */
+};
+
+/* A container that is being written. */
+struct encoder_frame {
+    const dcp_state *node;
+    size_t position; /* of the next child; dicts count keys and values */
+};
+
+struct encoder {
+    struct buffer *out;
+    bool modern; /* protocol 3 or later, which knows Python 3's name of the builtins */
+    struct encoder_slot *slots;
+    size_t slot_count, slot_capacity;
+    struct encoder_frame *frames;
+    size_t depth, frame_capacity;
+    uint32_t memo_count;
+    uint32_t memo_of_global[GLOBAL_COUNT]; /* plus one; 0: not yet written */
+    uint32_t memo_of_latin1;               /* likewise, as what follows */
+    uint32_t memo_of_storage;
+    uint32_t memo_of_cpu;
+
+    /* Tensors that were met, by the numbers of their storages. */
+    bool takes_tensors; /* else they are refused */
+    const dcp_state **tensors;
+    size_t tensor_count, tensor_capacity;
+};
+
+/* Writes a value with all below it. In the end encoder_free(). */
+dcp_status encoder_walk(struct encoder *encoder, const dcp_state *object);
+void encoder_free(struct encoder *encoder);
+/* Writes a tensor, whose elements are the next storage. */
+dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node);
+
+/* The slot of a node, with node set if it is new; valid until the next call. */
+dcp_status encoder_take_slot(struct encoder *encoder, const dcp_state *node,
+                             struct encoder_slot **slot, bool *existing);
+/* The slot of a node that was met before. */
+struct encoder_slot *encoder_find_slot(const struct encoder *encoder, const dcp_state *node);
+/* Memoizes what was written last and returns its index. Values that Python has and the tree has not
+ * take an index, too. */
+uint32_t encoder_put_memo(struct encoder *encoder);
+
+void encoder_put_global(struct encoder *encoder, enum encoder_global global);
+void encoder_put_dtype(struct encoder *encoder, dcp_dtype dtype);
+/* The class of a dtype's storages. */
+void encoder_put_storage_class(struct encoder *encoder, dcp_dtype dtype);
+/* Makes a tuple of the last count values (of all above the mark if more than three). */
+void encoder_put_tuple(struct encoder *encoder, size_t count);
+/* Likewise, and calls with it what lies below. */
+void encoder_put_reduce(struct encoder *encoder, size_t count);
+
+/* Writes a shareable value without children, or a torch.Size, which the caller memoizes. *known is
+ * false for other kinds. */
+dcp_status encoder_put_leaf(struct encoder *encoder, const dcp_state *node, bool *known);
+dcp_status encoder_put_integer(struct encoder *encoder, const dcp_state *node);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whole streams of objects, with the elements of the tensors inside of them. */
+#include <stdio.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "format/objects/object_encoder.h"
+#include "format/streams/item.h"
+#include "format/streams/stream.h"
+#include "format/streams/stream_records.h"
+#include "state/box.h"
+#include "state/copy.h"
+#include "state/device_memory.h"
+
+enum { NAME_SIZE = 32 };
+
+static uint64_t tensor_bytes(const dcp_state *node)
+{
+    const struct state_tensor *tensor = node->as.tensor;
+    uint64_t bytes = 0;
+    shape_bytes(tensor->ndim, tensor->global_shape, tensor->dtype, &bytes);
+    return bytes;
+}
+
+/* The elements, row-major, to host memory. */
+static dcp_status copy_elements(const dcp_state *node, size_t bytes, unsigned char *space)
+{
+    const struct state_tensor *tensor = node->as.tensor;
+    const struct state_chunk *chunk = &tensor->chunks[0];
+    int64_t dense[DCP_MAX_DIMS];
+    shape_strides(tensor->ndim, chunk->sizes, dense);
+    if (device_is_host(&chunk->device)) {
+        copy_strided(tensor->ndim, chunk->sizes, dcp_dtype_size(tensor->dtype), chunk->data,
+                     chunk->strides, space, dense);
+        return DCP_OK;
+    }
+    if (!copy_is_dense(tensor->ndim, chunk->sizes, chunk->strides))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "a tensor inside of an object, which is strided on its device");
+    return device_end(&chunk->device, chunk->device.operations->copy_to_host(
+                                          &chunk->device, space, chunk->data, bytes, bytes, 1));
+}
+
+static dcp_status put_elements(struct buffer *out, const dcp_state *node,
+                               struct stream_record *record)
+{
+    size_t bytes = (size_t)record->size;
+    RETURN_IF_ERROR(buffer_reserve(out, bytes));
+    buffer_append_zeros(out, bytes);
+    RETURN_IF_ERROR(buffer_status(out));
+    unsigned char *space = out->data + out->size - bytes;
+    if (bytes > 0)
+        RETURN_IF_ERROR(copy_elements(node, bytes, space));
+    record->crc = crc32_update(0, space, bytes);
+    return DCP_OK;
+}
+
+static dcp_status put_records(struct buffer *out, const struct encoder *encoder,
+                              struct stream_records *records)
+{
+    for (size_t i = 0; i < records->count; i++) {
+        struct stream_record *record = &records->items[i];
+        size_t tensor = i - STREAM_DATA_RECORD;
+        if (i + 1 == records->count)
+            stream_records_seal(records);
+        stream_put_header(out, record);
+        if (i >= STREAM_DATA_RECORD && tensor < records->data_count)
+            RETURN_IF_ERROR(put_elements(out, encoder->tensors[tensor], record));
+        else
+            buffer_append(out, record->bytes, (size_t)record->size);
+        stream_put_descriptor(out, record);
+    }
+    stream_put_directory(out, records);
+    return buffer_status(out);
+}
+
+/* The directory counts records by 16 bits, but for a field that no reader of ours needs. */
+static dcp_status put_stream(struct buffer *out, const struct encoder *encoder,
+                             const struct buffer *pickle)
+{
+    size_t count = encoder->tensor_count;
+    struct stream_records records;
+    if (count > UINT16_MAX - STREAM_OTHER_RECORDS - 1)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu tensors inside of one object", count);
+    struct stream_data *data = memory_allocate_array(count, sizeof *data);
+    struct stream_record *items =
+        memory_allocate_array(count + STREAM_OTHER_RECORDS, sizeof *items);
+    char(*names)[NAME_SIZE] = memory_allocate_array(count, sizeof *names);
+    dcp_status status = DCP_OK;
+    if (!data || !items || !names)
+        status = error_no_memory(count * sizeof *items, "the tensors of an object");
+    for (size_t i = 0; i < count && status == DCP_OK; i++) {
+        snprintf(names[i], sizeof names[i], "data/%zu", i);
+        data[i] = (struct stream_data){names[i], tensor_bytes(encoder->tensors[i])};
+    }
+    if (status == DCP_OK) {
+        stream_records_place(&records, items, pickle->size, data, count);
+        stream_records_fill(&records, pickle->data);
+        status = put_records(out, encoder, &records);
+    }
+    memory_release(names);
+    memory_release(items);
+    memory_release(data);
+    return status;
+}
+
+dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream)
+{
+    struct buffer pickle;
+    buffer_init(&pickle, 0);
+    struct encoder encoder = {.out = &pickle, .takes_tensors = true};
+    pickle_put_protocol(&pickle, 2);
+    dcp_status status = encoder_walk(&encoder, object);
+    pickle_put_op(&pickle, OP_STOP);
+    if (status == DCP_OK)
+        status = buffer_status(&pickle);
+    if (status == DCP_OK)
+        status = encoder.tensor_count == 0 ? stream_object(stream, pickle.data, pickle.size)
+                                           : put_stream(stream, &encoder, &pickle);
+    encoder_free(&encoder);
+    buffer_free(&pickle);
+    return status;
+}

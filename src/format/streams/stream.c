@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "format/streams/stream.h"
+
+#include "base/error.h"
+#include "format/streams/stream_records.h"
+#include "format/streams/tensor_pickle.h"
+#include "state/box.h"
+
+static dcp_status check_tensor(dcp_dtype dtype, int32_t ndim, const int64_t *sizes, uint64_t *bytes)
+{
+    char shape[128];
+    const char *name = dcp_dtype_name(dtype);
+    if (name == NULL || ndim < 0 || ndim > DCP_MAX_DIMS)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dtype %d with %d dimensions is no tensor",
+                             (int)dtype, (int)ndim);
+    if (dtype >= DCP_BITS8)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "dtype %s cannot be saved: PyTorch could not load it", name);
+    if (!shape_bytes(ndim, sizes, dtype, bytes))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "shape %s is negative or beyond 2^63 bytes",
+                             shape_format(ndim, sizes, shape, sizeof shape));
+    return DCP_OK;
+}
+
+dcp_status stream_tensor_layout(dcp_dtype dtype, int32_t ndim, const int64_t *sizes,
+                                struct stream_layout *layout)
+{
+    uint64_t bytes = 0;
+    struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
+    RETURN_IF_ERROR(check_tensor(dtype, ndim, sizes, &bytes));
+    stream_records_place(&records, items, tensor_pickle_size(dtype, ndim, sizes),
+                         &(struct stream_data){"data/0", bytes}, 1);
+    *layout = (struct stream_layout){.data_offset = records.items[STREAM_DATA_RECORD].data_offset,
+                                     .data_length = bytes,
+                                     .length = records.length};
+    return DCP_OK;
+}
+
+static void put_record(struct buffer *out, const struct stream_record *record)
+{
+    stream_put_header(out, record);
+    buffer_append(out, record->bytes, (size_t)record->size);
+    stream_put_descriptor(out, record);
+}
+
+/* The records of a tensor's stream with all that is in them. The pickle must outlive them. */
+static dcp_status tensor_records(dcp_dtype dtype, int32_t ndim, const int64_t *sizes, uint32_t crc,
+                                 struct buffer *pickle, struct stream_record *items,
+                                 struct stream_records *records)
+{
+    uint64_t bytes = 0;
+    RETURN_IF_ERROR(check_tensor(dtype, ndim, sizes, &bytes));
+    tensor_pickle_write(pickle, dtype, ndim, sizes);
+    RETURN_IF_ERROR(buffer_status(pickle));
+    stream_records_place(records, items, pickle->size, &(struct stream_data){"data/0", bytes}, 1);
+    stream_records_fill(records, pickle->data);
+    items[STREAM_DATA_RECORD].bytes = NULL;
+    items[STREAM_DATA_RECORD].crc = crc;
+    stream_records_seal(records);
+    return DCP_OK;
+}
+
+dcp_status stream_tensor_head(struct buffer *out, dcp_dtype dtype, int32_t ndim,
+                              const int64_t *sizes)
+{
+    struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
+    struct buffer pickle;
+    buffer_init(&pickle, 0);
+    dcp_status status = tensor_records(dtype, ndim, sizes, 0, &pickle, items, &records);
+    if (status == DCP_OK) {
+        for (size_t i = 0; i < STREAM_DATA_RECORD; i++)
+            put_record(out, &records.items[i]);
+        stream_put_header(out, &records.items[STREAM_DATA_RECORD]);
+        status = buffer_status(out);
+    }
+    buffer_free(&pickle);
+    return status;
+}
+
+dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
+                              const int64_t *sizes, uint32_t crc)
+{
+    struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
+    struct buffer pickle;
+    buffer_init(&pickle, 0);
+    dcp_status status = tensor_records(dtype, ndim, sizes, crc, &pickle, items, &records);
+    if (status == DCP_OK) {
+        stream_put_descriptor(out, &records.items[STREAM_DATA_RECORD]);
+        for (size_t i = STREAM_DATA_RECORD + 1; i < records.count; i++)
+            put_record(out, &records.items[i]);
+        stream_put_directory(out, &records);
+        status = buffer_status(out);
+    }
+    buffer_free(&pickle);
+    return status;
+}
+
+dcp_status stream_object(struct buffer *out, const void *pickle, size_t size)
+{
+    struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
+    stream_records_place(&records, items, size, NULL, 0);
+    stream_records_fill(&records, pickle);
+    stream_records_seal(&records);
+    for (size_t i = 0; i < records.count; i++)
+        put_record(out, &records.items[i]);
+    stream_put_directory(out, &records);
+    return buffer_status(out);
+}

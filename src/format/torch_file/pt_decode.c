@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/error.h"
+#include "base/memory.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/objects/object_builder.h"
+#include "format/torch_file/pt_file.h"
+
+/* A deflated pickle may be larger than the file that holds it, but not by any amount. */
+#define PICKLE_BYTES_BASE (UINT64_C(64) << 20)
+
+static void free_file(void *attachment)
+{
+    struct pt_file *file = attachment;
+    pickle_free(&file->document);
+    memory_release(file->pickle);
+    zip_close(&file->archive);
+    memory_release(file);
+}
+
+static dcp_status read_pickle(struct pt_file *file)
+{
+    file->record = zip_find(&file->archive, "data.pkl");
+    if (file->record == NULL)
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "a zip archive without \"data.pkl\": nothing that torch.save wrote");
+    RETURN_IF_ERROR(zip_data_offset(&file->archive, file->record, &file->record_offset));
+    RETURN_IF_ERROR(zip_read(&file->archive, file->record,
+                             file->archive.source.size + PICKLE_BYTES_BASE, &file->pickle));
+    return pickle_read(file->pickle, (size_t)file->record->size, true, &file->document);
+}
+
+dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata)
+{
+    metadata_init(metadata);
+    RETURN_IF_ERROR(pt_recognize(&source));
+    struct pt_file *file = memory_allocate_zeroed(1, sizeof *file);
+    if (file == NULL)
+        return error_no_memory(sizeof *file, "an open file");
+    metadata->attachment = file;
+    metadata->free_attachment = free_file;
+    dcp_status status = zip_open(source, &file->archive);
+    if (status == DCP_OK)
+        status = read_pickle(file);
+    if (status == DCP_OK)
+        status = pt_flatten(file, file_name, metadata);
+    if (status != DCP_OK)
+        metadata_free(metadata);
+    return status;
+}
+
+dcp_status pt_read_object(const struct metadata *metadata, const struct metadata_piece *piece,
+                          struct state_pool *pool, dcp_state **object)
+{
+    const struct pt_file *file = metadata->attachment;
+    return object_build(piece->object, &file->document, (size_t)file->record->size, &file->archive,
+                        pool, object);
+}

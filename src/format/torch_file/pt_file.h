@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of the .pt reader: an open file, and which of its containers have names for their parts.
+ */
+#ifndef FORMAT_TORCH_FILE_PT_FILE_H
+#define FORMAT_TORCH_FILE_PT_FILE_H
+
+#include "format/pickle/pickle.h"
+#include "format/zip/zip.h"
+#include "state/metadata.h"
+
+/* What stays open for as long as the metadata is used. */
+struct pt_file {
+    struct zip_archive archive;
+    const struct zip_record *record; /* data.pkl */
+    uint64_t record_offset;          /* of its stored bytes */
+    void *pickle;
+    struct pickle_document document;
+};
+
+/* Refuses, by name, files that are no zip archives. */
+dcp_status pt_recognize(const struct byte_source *source);
+/* Fills in entries and files of the metadata. */
+dcp_status pt_flatten(const struct pt_file *file, const char *file_name, struct metadata *metadata);
+
+/* Remembers what was found out about each container; all zero at first. */
+struct pt_containers {
+    unsigned char *marks; /* by serial */
+};
+
+/* The parts of a container: keys and values, or elements. Empty for everything else. */
+struct pickle_sequence pt_container_parts(const struct pickle_value *value, bool *is_dict);
+/* Whether flattening enters a value: a dict whose keys are all names, or a list that contains a
+ * tensor, a dict, or (at any depth of lists) such a list. */
+dcp_status pt_container_is_entered(struct pt_containers *containers,
+                                   const struct pickle_value *value, bool *entered);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The zip container that torch.save writes: an index over a byte source, and reading its records.
+ *
+ * Everything is checked against the source's size; sizes are those of the central directory.
+ * Opening takes one read of a small source and two of a large one (both of its ends, which hold all
+ * that a tensor's stream has besides its data); records that lie in what was read cost no further
+ * read. An open archive is not changed by reading: threads may share it. */
+#ifndef FORMAT_ZIP_ZIP_H
+#define FORMAT_ZIP_ZIP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/byte_source.h"
+#include "base/name_table.h"
+
+#define ZIP_NAME_MAX 255 /* longest record name that zip_find() finds */
+
+struct zip_record {
+    const char *name; /* below the top directory, in lower case; NUL-terminated */
+    bool deflated;
+    uint32_t crc; /* of the contents; 0 means that the writer may not have computed it */
+    uint64_t stored_size;
+    uint64_t size;
+    uint64_t header_offset;
+};
+
+/* Bytes of the source that were read when it was opened, or that were in memory anyway. */
+struct zip_window {
+    const unsigned char *bytes;
+    uint64_t offset;
+    size_t size;
+};
+
+struct zip_archive {
+    struct byte_source source;
+    struct zip_record *records; /* below the top directory, as the central directory lists them */
+    size_t count;
+    bool big_endian; /* byte order of the storages */
+    uint64_t directory_offset;
+    struct name_table by_name;
+    struct zip_window head, tail;
+    struct arena arena;
+};
+
+/* Reads the end records, the central directory, and the records that say what torch.save wrote:
+ * version (1 to 10), byteorder, .storage_alignment. Encrypted, multi-disk and TorchScript archives
+ * and unknown compression methods are DCP_ERR_UNSUPPORTED. */
+dcp_status zip_open(struct byte_source source, struct zip_archive *archive);
+void zip_close(struct zip_archive *archive);
+/* Compares without case, as PyTorch does. NULL: none. */
+const struct zip_record *zip_find(const struct zip_archive *archive, const char *name);
+/* Offset in the source of the record's first stored byte; reads and checks the local header. */
+dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
+                           uint64_t *offset);
+/* The whole record, inflated, its CRC checked (a stored 0 with PyTorch's meaning: not computed).
+ * More than limit bytes is an error before anything is allocated. bytes: memory_release(). */
+dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *record,
+                    uint64_t limit, void **bytes);
+/* The same, but not copied where that can be avoided: *bytes then lie in the archive, and *memory,
+ * which is theirs to be released in any case, is NULL. */
+dcp_status zip_look(const struct zip_archive *archive, const struct zip_record *record,
+                    uint64_t limit, const void **bytes, void **memory);
+/* Deflate cannot do better than this. */
+#define ZIP_DEFLATE_EXPANDS 1032
+
+/* Inflates stored bytes that must give exactly size bytes. */
+dcp_status zip_inflate(const void *stored, size_t stored_size, void *bytes, size_t size);
+/* Compares and tells the story; verification by whoever read the bytes itself. */
+dcp_status zip_check_crc(const char *record, uint32_t stored, uint32_t computed);
+
+#endif

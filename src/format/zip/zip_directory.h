@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of zip: finding and reading an archive's central directory. */
+#ifndef FORMAT_ZIP_ZIP_DIRECTORY_H
+#define FORMAT_ZIP_ZIP_DIRECTORY_H
+
+#include "format/zip/zip.h"
+
+#define ZIP_LOCAL_SIGNATURE   0x04034b50u
+#define ZIP_LOCAL_HEADER_SIZE 30u
+#define ZIP_ENTRY_SIZE        46u /* of the directory, without name and fields */
+#define ZIP_END_SIZE          22u
+#define ZIP_METHOD_STORED     0u
+#define ZIP_METHOD_DEFLATED   8u
+/* Encrypted, patched data, strongly encrypted, hidden local headers. */
+#define ZIP_FLAGS_REFUSED 0x2061u
+
+/* What the end records say of the central directory. */
+struct zip_place {
+    uint64_t count;
+    uint64_t size;
+    uint64_t offset;
+    uint64_t limit; /* where the end records begin: the directory lies in front of it */
+};
+
+/* Fills the window with size bytes of the source at offset. */
+dcp_status zip_window_read(struct zip_archive *archive, uint64_t offset, size_t size,
+                           struct zip_window *window);
+/* Points to bytes of the source: in a window that holds them, or else in room, where they are then
+ * read. */
+dcp_status zip_bytes(const struct zip_archive *archive, uint64_t offset, size_t size, void *room,
+                     const unsigned char **bytes);
+/* The bytes where they lie in a window; NULL if none holds them all. */
+const unsigned char *zip_window_find(const struct zip_archive *archive, uint64_t offset,
+                                     uint64_t size);
+
+/* Names compare in ASCII lower case. */
+static inline char zip_lower(char character)
+{
+    return character >= 'A' && character <= 'Z' ? (char)(character + ('a' - 'A')) : character;
+}
+
+/* Reads and checks the end records. */
+dcp_status zip_find_directory(struct zip_archive *archive, struct zip_place *place);
+/* DCP_ERR_UNSUPPORTED with its story. */
+dcp_status zip_several_disks(void);
+/* Fills records, count, by_name and directory_offset. */
+dcp_status zip_directory_read(struct zip_archive *archive);
+
+#endif

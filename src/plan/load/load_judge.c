@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Whether differences are an error or worth a log line, and the story of them. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "plan/load/load_differences.h"
+#include "plan/names/name_distance.h"
+
+enum { NAMES_SHOWN = 5 };
+/* Suggestions are worth no more than this. */
+enum { CANDIDATES_MAX = 4096, DISTANCE_MIN = 3 };
+
+enum verdict { IGNORED = 0, LOGGED, RAISED };
+
+/* What each strictness makes of each kind of difference. */
+static const struct policy {
+    dcp_strictness strictness;
+    enum verdict verdicts[DCP_DIFFERENCE_UNUSED + 1];
+} policies[] = {
+    {DCP_STRICT_MISSING, {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_MISSING] = RAISED}},
+    {DCP_STRICT_RAISE_ALL,
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
+      [DCP_DIFFERENCE_MISSING] = RAISED,
+      [DCP_DIFFERENCE_UNEXPECTED] = RAISED,
+      [DCP_DIFFERENCE_UNUSED] = RAISED}},
+    {DCP_STRICT_LOG_MISSING,
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_MISSING] = LOGGED}},
+    {DCP_STRICT_LOG_ALL,
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
+      [DCP_DIFFERENCE_MISSING] = LOGGED,
+      [DCP_DIFFERENCE_UNEXPECTED] = LOGGED,
+      [DCP_DIFFERENCE_UNUSED] = LOGGED}},
+    {DCP_STRICT_PARTIAL, {[DCP_DIFFERENCE_MISMATCHED] = RAISED}},
+};
+
+/* Kinds of differences in the order in which they are judged; conversion was asked for. */
+static const struct kind {
+    dcp_difference difference;
+    dcp_status failure; /* DCP_OK: that of the first one */
+    const char *one, *many;
+} kinds[] = {
+    {DCP_DIFFERENCE_MISMATCHED, DCP_OK, "name in the checkpoint does not fit",
+     "names in the checkpoint do not fit"},
+    {DCP_DIFFERENCE_MISSING, DCP_ERR_MISSING_KEY, "name not in the checkpoint",
+     "names not in the checkpoint"},
+    {DCP_DIFFERENCE_UNEXPECTED, DCP_ERR_UNEXPECTED_KEY, "name in the checkpoint, but not wanted",
+     "names in the checkpoint, but not wanted"},
+    {DCP_DIFFERENCE_UNUSED, DCP_ERR_ARGUMENT, "pattern or rule applies to no name",
+     "patterns and rules apply to no name"},
+};
+
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
+static const struct policy *find_policy(dcp_strictness strictness)
+{
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
+        if (policies[i].strictness == strictness)
+            return &policies[i];
+    return NULL;
+}
+
+bool strictness_is_known(dcp_strictness strictness)
+{
+    return find_policy(strictness) != NULL;
+}
+
+bool strictness_wants_all(dcp_strictness strictness)
+{
+    return find_policy(strictness)->verdicts[DCP_DIFFERENCE_MISSING] == RAISED;
+}
+
+/* Longer than what an error keeps, so that dcp_error_set() does the cutting. */
+struct story {
+    char text[2 * ERROR_TEXT_MAX];
+    size_t length;
+};
+
+static void tell(struct story *story, const char *format, ...) DCP_PRINTF(2, 3);
+
+static void tell(struct story *story, const char *format, ...)
+{
+    size_t room = sizeof story->text - story->length;
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(story->text + story->length, room, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        story->length += (size_t)length < room ? (size_t)length : room - 1;
+}
+
+/* Among what is stored and not wanted: the name was probably changed into one of these. */
+static const char *find_closest(const struct load_differences *merged,
+                                const struct metadata *metadata, const char *name)
+{
+    size_t length = strlen(name);
+    size_t limit = length / 3 > DISTANCE_MIN ? length / 3 : DISTANCE_MIN;
+    size_t candidates = 0;
+    const char *closest = NULL;
+    for (size_t i = 0; i < metadata->count && candidates < CANDIDATES_MAX; i++) {
+        const char *stored = metadata->entries[i].name;
+        size_t stored_length = strlen(stored);
+        if (differences_is_wanted(merged, i) || stored_length > length + limit ||
+            length > stored_length + limit)
+            continue;
+        candidates++;
+        size_t distance = name_distance(name, stored, limit);
+        if (distance > limit)
+            continue;
+        closest = stored;
+        if (distance <= 1)
+            break;
+        limit = distance - 1;
+    }
+    return closest;
+}
+
+/* What is to be said of a name stands in brackets behind it. */
+static void tell_line(struct story *story, const struct load_differences *merged,
+                      const struct metadata *metadata, const struct load_difference *line)
+{
+    const char *before = " (";
+    tell(story, "\"%s\"", line->name);
+    if (strcmp(line->stored_name, line->name) != 0) {
+        tell(story, "%slooked for as \"%s\"", before, line->stored_name);
+        before = "; ";
+    }
+    const char *closest = NULL;
+    if (line->difference == DCP_DIFFERENCE_MISSING && line->detail[0] == '\0')
+        closest = find_closest(merged, metadata, line->stored_name);
+    if (line->detail[0] != '\0')
+        tell(story, "%s%s)", before, line->detail);
+    else if (closest != NULL)
+        tell(story, "%sdid you mean \"%s\"?)", before, closest);
+    else if (before[0] == ';')
+        tell(story, ")");
+}
+
+/* How many differences of a kind there are, and the first few; false: none. */
+static bool tell_kind(struct story *story, const struct load_differences *merged,
+                      const struct metadata *metadata, const struct kind *kind)
+{
+    size_t count = 0, told = 0;
+    for (size_t i = 0; i < merged->count; i++)
+        count += merged->lines[i].difference == kind->difference;
+    if (count == 0)
+        return false;
+    story->length = 0;
+    tell(story, "%zu %s: ", count, count == 1 ? kind->one : kind->many);
+    for (size_t i = 0; i < merged->count && told < NAMES_SHOWN; i++) {
+        if (merged->lines[i].difference != kind->difference)
+            continue;
+        tell(story, "%s", told++ != 0 ? ", " : "");
+        tell_line(story, merged, metadata, &merged->lines[i]);
+    }
+    if (count > told)
+        tell(story, ", and %zu more", count - told);
+    return true;
+}
+
+dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
+                                  const struct metadata *metadata)
+{
+    const enum verdict *verdicts = find_policy(strictness)->verdicts;
+    struct story story;
+    for (size_t i = 0; i < KINDS; i++)
+        if (verdicts[kinds[i].difference] == RAISED &&
+            tell_kind(&story, merged, metadata, &kinds[i])) {
+            dcp_status failure = kinds[i].failure;
+            return dcp_error_set(failure != DCP_OK ? failure : merged->failure, "%s", story.text);
+        }
+    return DCP_OK;
+}
+
+void load_differences_log(const struct load_differences *merged, dcp_strictness strictness,
+                          const struct metadata *metadata, const char *path)
+{
+    const enum verdict *verdicts = find_policy(strictness)->verdicts;
+    struct story story;
+    for (size_t i = 0; i < KINDS; i++)
+        if (verdicts[kinds[i].difference] == LOGGED &&
+            tell_kind(&story, merged, metadata, &kinds[i]))
+            log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, story.text);
+}

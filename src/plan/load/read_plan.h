@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The load plan as planners of the caller's own see and change it, and what it comes to. */
+#ifndef PLAN_LOAD_READ_PLAN_H
+#define PLAN_LOAD_READ_PLAN_H
+
+#include "dcp/plan_item.h"
+#include "plan/load/load_plan.h"
+#include "plan/plan_data.h"
+
+struct dcp_load_plan {
+    dcp_read_item *items;
+    size_t count;
+    size_t capacity;
+    struct arena arena; /* what items point to */
+    struct plan_data planner_data;
+    struct plan_data storage_data;
+};
+
+void read_plan_init(struct dcp_load_plan *plan);
+void read_plan_free(struct dcp_load_plan *plan);
+/* Appends the items of a plan that load_plan_make() made. */
+dcp_status read_plan_append(struct dcp_load_plan *plan, const struct flat_state *flat,
+                            const struct metadata *metadata, const struct load_plan *made);
+/* The items, to be passed on to another rank; the dicts go by themselves. */
+void read_plan_encode(const struct dcp_load_plan *plan, struct buffer *out);
+/* plan has been initialized. */
+dcp_status read_plan_decode(struct reader *reader, struct dcp_load_plan *plan);
+
+/* What an item is about, found in the state and in the metadata. */
+struct read_target {
+    uint32_t wanted; /* index into flat->entries */
+    uint32_t chunk;
+    uint32_t entry; /* index into metadata->entries */
+    uint32_t piece;
+    struct box destination; /* tensors: the part in the coordinates of the wanted tensor */
+    struct box stored;      /* and of the stored one */
+};
+
+struct read_targets {
+    struct read_target *targets; /* one for each item, in the plan's order */
+    size_t count;
+    uint64_t bytes; /* of the parts, in the stored dtypes */
+    struct arena arena;
+};
+
+/* Finds the items and proves that each wanted chunk and object is read as a whole and once.
+ * flat_names: name -> index into flat->entries. accounted: names of which nothing need be read, by
+ * index into flat->entries; what is left out needs nothing either. The story names the item.
+ * Errors: DCP_ERR_ARGUMENT for names and chunks that are not in the state, and for parts that leave
+ * their chunk; DCP_ERR_MISSING_KEY, DCP_ERR_KIND, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP. Free in either
+ * case. */
+dcp_status read_plan_resolve(const struct dcp_load_plan *plan, const struct name_table *flat_names,
+                             const struct flat_state *flat, const struct metadata *metadata,
+                             const bool *accounted, struct read_targets *targets);
+void read_targets_free(struct read_targets *targets);
+
+#endif

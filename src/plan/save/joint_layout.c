@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What all ranks hold, from what the tensors of one rank say of their mesh and placements. */
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "dcp/mesh.h"
+#include "dcp/version.h"
+#include "plan/save/joint_plan.h"
+#include "plan/wire_names.h"
+
+/* Tensors of one shape that are divided alike: all but the names of most models. */
+struct division {
+    struct joint_entry entry; /* only its runs matter; filled in by joint_plan_add_all() */
+    const int64_t *offsets;   /* of this rank's box */
+    const int64_t *sizes;
+};
+
+struct divisions {
+    struct name_table table; /* shape and layout -> division */
+    struct arena arena;
+    struct buffer key; /* scratch */
+};
+
+static void divisions_init(struct divisions *divisions)
+{
+    name_table_init(&divisions->table);
+    arena_init(&divisions->arena, 0);
+    buffer_init(&divisions->key, 0);
+}
+
+static void divisions_free(struct divisions *divisions)
+{
+    buffer_free(&divisions->key);
+    arena_free(&divisions->arena);
+    name_table_free(&divisions->table);
+}
+
+static void append_layout(struct buffer *out, const struct write_item *item)
+{
+    const dcp_layout *layout = item->layout;
+    buffer_append(out, item->global_shape, (size_t)item->ndim * sizeof *item->global_shape);
+    buffer_append_u32(out, layout != NULL ? (uint32_t)layout->mesh.ndim : 0);
+    for (int32_t i = 0; layout != NULL && i < layout->mesh.ndim; i++) {
+        buffer_append_u64(out, (uint64_t)layout->mesh.shape[i]);
+        buffer_append_u32(out, (uint32_t)layout->placements[i].kind);
+        buffer_append_u32(out, (uint32_t)layout->placements[i].dim);
+        buffer_append_u64(out, (uint64_t)layout->placements[i].split_factor);
+    }
+}
+
+/* The box of one rank. What the layout says has been accepted before, so it is again. */
+static dcp_status shard(const struct write_item *item, int64_t rank, dcp_tensor *tensor)
+{
+    dcp_mesh mesh = item->layout->mesh;
+    mesh.rank = rank;
+    tensor->dtype = item->dtype;
+    tensor->ndim = item->ndim;
+    if (item->ndim != 0)
+        memcpy(tensor->global_shape, item->global_shape,
+               (size_t)item->ndim * sizeof *item->global_shape);
+    return dcp_mesh_shard(&mesh, tensor, item->layout->placements);
+}
+
+static dcp_status find_division(struct divisions *divisions, const struct write_item *item,
+                                struct division **division)
+{
+    buffer_clear(&divisions->key);
+    append_layout(&divisions->key, item);
+    RETURN_IF_ERROR(buffer_status(&divisions->key));
+    uint64_t value;
+    bool existing;
+    if (name_table_find(&divisions->table, (const char *)divisions->key.data, divisions->key.size,
+                        &value)) {
+        *division = (struct division *)(uintptr_t)value;
+        return DCP_OK;
+    }
+    dcp_tensor tensor = {0};
+    RETURN_IF_ERROR(shard(item, item->layout->mesh.rank, &tensor));
+    size_t bytes = (size_t)item->ndim * sizeof(int64_t);
+    struct division *made = arena_allocate(&divisions->arena, sizeof *made);
+    const char *key = arena_copy(&divisions->arena, divisions->key.data, divisions->key.size);
+    int64_t *offsets = arena_copy(&divisions->arena, tensor.offsets, bytes);
+    int64_t *sizes = arena_copy(&divisions->arena, tensor.sizes, bytes);
+    if (made == NULL || key == NULL || offsets == NULL || sizes == NULL)
+        return error_no_memory(sizeof *made, "how tensors are divided");
+    *made = (struct division){.offsets = offsets, .sizes = sizes};
+    made->entry.is_tensor = true;
+    made->entry.ndim = item->ndim;
+    value = (uintptr_t)made;
+    *division = made;
+    return name_table_add(&divisions->table, key, divisions->key.size, &value, &existing);
+}
+
+/* Whether the mesh is all ranks, in their order. */
+static bool mesh_is_group(const dcp_mesh *mesh, uint32_t rank, uint32_t rank_count)
+{
+    int64_t ranks = 1;
+    if (mesh->rank != (int64_t)rank || mesh->ndim < 1 || mesh->ndim > DCP_MAX_MESH_DIMS)
+        return false;
+    for (int32_t i = 0; i < mesh->ndim; i++)
+        if (mesh->shape[i] < 1 || __builtin_mul_overflow(ranks, mesh->shape[i], &ranks))
+            return false;
+    return ranks == (int64_t)rank_count;
+}
+
+/* Whether an item tells what the other ranks hold under its name. */
+static dcp_status item_tells(struct divisions *divisions, const struct write_item *item,
+                             uint32_t rank, uint32_t rank_count, bool *tells)
+{
+    struct division *division;
+    *tells = !item->is_tensor || (item->layout == NULL &&
+                                  box_equal(item->box, box_whole(item->ndim, item->global_shape)));
+    if (*tells || item->layout == NULL || !mesh_is_group(&item->layout->mesh, rank, rank_count))
+        return DCP_OK;
+    RETURN_IF_ERROR(find_division(divisions, item, &division));
+    struct box box = {item->ndim, division->offsets, division->sizes};
+    *tells = box_equal(item->box, box);
+    return DCP_OK;
+}
+
+static dcp_status append_item(struct buffer *out, const struct write_item *item,
+                              const char *previous)
+{
+    struct wire_name name = {item->name, item->path, item->path_length};
+    RETURN_IF_ERROR(wire_append_name(out, &name, previous));
+    buffer_append_u8(out, item->is_tensor);
+    if (!item->is_tensor)
+        return DCP_OK;
+    buffer_append_u8(out, item->requires_grad);
+    buffer_append_u8(out, (uint8_t)item->dtype);
+    buffer_append_u32(out, (uint32_t)item->ndim);
+    append_layout(out, item);
+    return DCP_OK;
+}
+
+static dcp_status describe_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
+                               struct divisions *divisions, struct buffer *structure,
+                               struct buffer *lengths, bool *tells)
+{
+    const char *previous = "";
+    buffer_append_text(structure, DCP_VERSION_STRING, strlen(DCP_VERSION_STRING));
+    buffer_append_u32(structure, rank_count);
+    *tells = true;
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct write_item *item = &plan->items[i];
+        RETURN_IF_ERROR(item_tells(divisions, item, rank, rank_count, tells));
+        if (!*tells)
+            return DCP_OK;
+        RETURN_IF_ERROR(append_item(structure, item, previous));
+        previous = item->name;
+        if (!item->is_tensor)
+            buffer_append_varint(lengths, item->object_length);
+    }
+    RETURN_IF_ERROR(buffer_status(structure));
+    return buffer_status(lengths);
+}
+
+dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
+                               bool *tells, uint64_t *digest, uint64_t *lengths)
+{
+    struct divisions divisions;
+    struct buffer structure, object_lengths;
+    divisions_init(&divisions);
+    buffer_init(&structure, 0);
+    buffer_init(&object_lengths, 0);
+    dcp_status status =
+        describe_all(plan, rank, rank_count, &divisions, &structure, &object_lengths, tells);
+    *digest = xxh3_64(structure.data, structure.size);
+    *lengths = xxh3_64(object_lengths.data, object_lengths.size);
+    buffer_free(&object_lengths);
+    buffer_free(&structure);
+    divisions_free(&divisions);
+    return status;
+}
+
+static const int64_t *copy_numbers(struct joint_plan *joint, const int64_t *numbers, int32_t ndim)
+{
+    return arena_copy(&joint->arena, numbers, (size_t)ndim * sizeof *numbers);
+}
+
+/* The runs of a division, of item 0. */
+static dcp_status find_runs(struct joint_plan *joint, const struct write_item *item,
+                            struct division *division)
+{
+    const int64_t *sizes = NULL;
+    for (uint32_t rank = 0; rank < joint->rank_count; rank++) {
+        dcp_tensor tensor = {0};
+        RETURN_IF_ERROR(shard(item, rank, &tensor));
+        if (sizes == NULL ||
+            !box_equal(box_whole(item->ndim, sizes), box_whole(item->ndim, tensor.sizes)))
+            sizes = copy_numbers(joint, tensor.sizes, item->ndim);
+        const int64_t *offsets = copy_numbers(joint, tensor.offsets, item->ndim);
+        if (offsets == NULL || sizes == NULL)
+            return error_no_memory((size_t)item->ndim * sizeof *sizes, "boxes of all ranks");
+        struct joint_run run = {.count = 1, .rank = rank, .offsets = offsets, .sizes = sizes};
+        RETURN_IF_ERROR(joint_entry_add_run(joint, &division->entry, &run));
+    }
+    return DCP_OK;
+}
+
+static dcp_status add_divided(struct joint_plan *joint, struct divisions *divisions,
+                              const struct write_item *item, uint32_t index, size_t *place)
+{
+    struct division *division;
+    RETURN_IF_ERROR(find_division(divisions, item, &division));
+    if (division->entry.run_count == 0)
+        RETURN_IF_ERROR(find_runs(joint, item, division));
+    for (size_t i = 0; i < division->entry.run_count; i++)
+        division->entry.runs[i].item = index;
+    return joint_plan_add_runs(joint, item, division->entry.runs, division->entry.run_count, place);
+}
+
+static dcp_status add_item(struct joint_plan *joint, struct divisions *divisions,
+                           const struct write_item *item, uint32_t index, size_t *place)
+{
+    struct joint_run run = {
+        .count = 1, .item = index, .offsets = item->box.offsets, .sizes = item->box.sizes};
+    if (item->is_tensor && item->layout != NULL)
+        return add_divided(joint, divisions, item, index, place);
+    if (item->is_tensor && joint->rank_count > 1) {
+        run.count = joint->rank_count;
+        run.rank_step = 1;
+    }
+    return joint_plan_add_runs(joint, item, &run, 1, place);
+}
+
+dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan)
+{
+    struct divisions divisions;
+    size_t place = SIZE_MAX;
+    dcp_status status = DCP_OK;
+    divisions_init(&divisions);
+    for (size_t i = 0; i < plan->count && status == DCP_OK; i++)
+        status = add_item(joint, &divisions, &plan->items[i], (uint32_t)i, &place);
+    divisions_free(&divisions);
+    return status;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The plans of several ranks as one: each name once, with who holds which boxes of it. Ranks mostly
+ * hold boxes that follow each other in even steps, and such holders are one run, so that the joint
+ * plan of a job grows with its tensors and not with its ranks.
+ *
+ * Made of ranks' plans one by one, or of two joint plans, or from what tensors say of their mesh;
+ * sent up the tree of ranks as a message. */
+#ifndef PLAN_SAVE_JOINT_PLAN_H
+#define PLAN_SAVE_JOINT_PLAN_H
+
+#include "base/buffer.h"
+#include "base/name_table.h"
+#include "state/write_plan.h"
+
+/* Holders of boxes of one size in even steps: number i is item `item + i * item_step` of rank
+ * `rank + i * rank_step`, at `offsets + i * steps`. */
+struct joint_run {
+    uint32_t count;
+    uint32_t rank;
+    uint32_t rank_step; /* 0: several boxes of one rank */
+    uint32_t item;
+    int32_t item_step;
+    const int64_t *offsets; /* ndim values each; objects: NULL */
+    const int64_t *sizes;
+    const int64_t *steps; /* NULL: all at the same place */
+};
+
+/* A tensor or an object, as all ranks agree. */
+struct joint_entry {
+    const char *name;
+    const dcp_path_part *path;
+    size_t path_length;
+    bool is_tensor;
+    bool requires_grad; /* on some rank */
+    dcp_dtype dtype;
+    int32_t ndim;
+    const int64_t *global_shape;
+    uint64_t object_length; /* on the lowest rank, whose object is the one that is saved */
+    struct joint_run *runs; /* by rank; objects have one, of the lowest rank */
+    size_t run_count;
+    size_t run_capacity;
+};
+
+struct joint_plan {
+    struct joint_entry *entries; /* in the order in which ranks name them */
+    size_t count;
+    size_t capacity;
+    uint32_t rank_count;     /* that may occur: 0 to rank_count - 1 */
+    struct name_table names; /* -> entry */
+    struct arena arena;
+};
+
+void joint_plan_init(struct joint_plan *joint, uint32_t rank_count);
+void joint_plan_free(struct joint_plan *joint);
+/* Adds what one rank holds, which is more than all ranks added before. Names, paths, shapes and
+ * boxes are borrowed from the plan. DCP_ERR_KIND, DCP_ERR_DTYPE and DCP_ERR_SHAPE name the tensor,
+ * two ranks that disagree about it, and what each says; DCP_ERR_DUPLICATE: two objects of one name
+ * on one rank. */
+dcp_status joint_plan_add(struct joint_plan *joint, const struct save_plan *plan, uint32_t rank);
+/* Whether this rank's plan tells what all ranks hold: each tensor is whole on all of them, or says
+ * its mesh and placements, and that mesh is the ranks in their order. *digest: the same on ranks
+ * whose plans tell the same but for the lengths of objects, which *lengths is of. */
+dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
+                               bool *tells, uint64_t *digest, uint64_t *lengths);
+/* Adds what all ranks hold, by the plan of one of them, which tells it. Borrows from it. */
+dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan);
+/* Adds what higher ranks hold, with the same failures. Borrows from them. */
+dcp_status joint_plan_unite(struct joint_plan *joint, const struct joint_plan *higher);
+/* Adds holders of what an item is of, who are of higher ranks than those before. *place: of the
+ * entry before, and then of this one; SIZE_MAX for the first. */
+dcp_status joint_plan_add_runs(struct joint_plan *joint, const struct write_item *item,
+                               const struct joint_run *runs, size_t run_count, size_t *place);
+/* The same for one run, and an entry that need not be of the plan but in whose arena runs are. */
+dcp_status joint_entry_add_run(struct joint_plan *joint, struct joint_entry *entry,
+                               const struct joint_run *run);
+/* How many boxes and objects all ranks hold. */
+size_t joint_plan_items(const struct joint_plan *joint);
+
+dcp_status joint_plan_encode(const struct joint_plan *joint, struct buffer *out);
+/* The decoded plan owns all that it points to; bytes that no encoder made are DCP_ERR_FORMAT. Free
+ * in either case. */
+dcp_status joint_plan_decode(const void *bytes, size_t size, uint32_t rank_count,
+                             struct joint_plan *joint);
+
+#endif

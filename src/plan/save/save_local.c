@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "base/error.h"
+#include "plan/save/save_plan.h"
+
+/* Items that a node makes: one per chunk. A tensor of which this rank holds nothing makes an empty
+ * one, so that it is missed if no other rank holds it; a scalar has no empty chunk. */
+static uint32_t item_count(const dcp_state *node)
+{
+    if (node->kind != DCP_KIND_TENSOR)
+        return 1;
+    if (node->as.tensor->chunk_count == 0 && node->as.tensor->ndim > 0)
+        return 1;
+    return (uint32_t)node->as.tensor->chunk_count;
+}
+
+static size_t count_items(const struct flat_state *flat)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < flat->count; i++)
+        count += item_count(flat->entries[i].node);
+    return count;
+}
+
+static void describe_tensor(const struct state_tensor *tensor, uint32_t chunk,
+                            struct write_item *item)
+{
+    static const int64_t nothing[DCP_MAX_DIMS];
+    item->is_tensor = true;
+    item->requires_grad = tensor->requires_grad;
+    item->dtype = tensor->dtype;
+    item->ndim = tensor->ndim;
+    item->global_shape = tensor->global_shape;
+    item->chunk = chunk;
+    item->layout = tensor->chunk_count == 1 ? tensor->layout : NULL;
+    item->box =
+        chunk < tensor->chunk_count
+            ? (struct box){tensor->ndim, tensor->chunks[chunk].offsets, tensor->chunks[chunk].sizes}
+            : box_whole(tensor->ndim, nothing);
+}
+
+dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object_lengths,
+                           struct save_plan *plan)
+{
+    *plan = (struct save_plan){0};
+    arena_init(&plan->arena, 0);
+    size_t count = count_items(flat);
+    if (count > UINT32_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu chunks and objects on one rank", count);
+    plan->items = arena_allocate_array(&plan->arena, count, sizeof *plan->items);
+    if (plan->items == NULL)
+        return error_no_memory(count * sizeof *plan->items, "a save plan");
+    for (size_t i = 0; i < flat->count; i++) {
+        const struct flat_entry *entry = &flat->entries[i];
+        for (uint32_t chunk = 0; chunk < item_count(entry->node); chunk++) {
+            struct write_item *item = &plan->items[plan->count++];
+            *item = (struct write_item){.name = entry->name,
+                                        .path = entry->path,
+                                        .path_length = entry->path_length,
+                                        .entry = (uint32_t)i};
+            if (entry->node->kind == DCP_KIND_TENSOR)
+                describe_tensor(entry->node->as.tensor, chunk, item);
+            else
+                item->object_length = object_lengths[i];
+        }
+    }
+    return DCP_OK;
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Sharing the reading of a load: what several ranks want is read by one of them, which passes it on
+ * to the others. Pure.
+ *
+ * Tensors and objects are shared apart from each other, in two results, as objects are read before
+ * any destination is touched. An object counts as a row of bytes: those of its stored stream.
+ *
+ * Each rank says what it wants (share_wants_encode()). Ranks that want exactly the same are a
+ * class, of which one speaks. From the wants of all classes the coordinator cuts out the regions
+ * that the same ranks want (load_share_make()) and deals them out to readers among these ranks, by
+ * bytes, and every rank gets the result (load_share_encode()). What a rank alone wants is not part
+ * of it: load_share_rest() says what of a plan is left. */
+#ifndef PLAN_SHARE_LOAD_SHARE_H
+#define PLAN_SHARE_LOAD_SHARE_H
+
+#include "plan/load/load_plan.h"
+
+/* A region that a rank wants, inside one piece. */
+struct share_want {
+    uint32_t entry;
+    uint32_t piece;
+    struct box region;
+};
+
+struct share_wants {
+    struct share_want *wants;
+    size_t count;
+    struct arena arena;
+};
+
+/* Those of a plan's regions that can be shared: all but views that are not stored row-major, of
+ * which parts that follow each other would be read over and over, and objects without a stream. */
+dcp_status share_wants_encode(const struct load_plan *plan, const struct metadata *metadata,
+                              struct buffer *out);
+/* Free in either case. */
+dcp_status share_wants_decode(const void *bytes, size_t size, const struct metadata *metadata,
+                              struct share_wants *wants);
+void share_wants_free(struct share_wants *wants);
+
+/* Classes whose ranks all want a region. */
+struct share_set {
+    const uint32_t *classes; /* ascending */
+    size_t count;
+};
+
+/* A region that the same ranks want; no two have a common element. */
+struct share_atom {
+    uint32_t entry;
+    uint32_t piece;
+    uint32_t set;
+    struct box region;
+};
+
+/* Elements from to end - 1 of an atom, row-major: what one rank reads. */
+struct share_run {
+    uint32_t atom;
+    uint32_t reader;
+    int64_t from;
+    int64_t end;
+};
+
+struct load_share {
+    uint32_t rank_count;
+    uint32_t class_count;
+    const uint32_t *class_of; /* by rank */
+    struct share_set *sets;
+    size_t set_count;
+    struct share_atom *atoms;
+    size_t atom_count;
+    struct share_run *runs; /* by set, file, offset and from: as they are read and sent */
+    size_t run_count;
+    uint32_t *next;  /* of each run the next one of its reader, or run_count */
+    uint32_t *first; /* of each rank the first run, or run_count */
+    size_t window;   /* most bytes that a reader sends at once: see share_window_next() */
+
+    /* Of what can be shared, by all ranks, in the stored dtypes. */
+    uint64_t bytes_wanted;
+    uint64_t bytes_distinct;
+    uint64_t bytes_exchanged; /* each byte once for each rank that gets it */
+    uint64_t objects_wanted;  /* as many, of objects; these two are not passed on */
+    uint64_t objects_distinct;
+    struct arena arena;
+};
+
+/* What load_share_make() is about, and how it may deal out. */
+struct share_rules {
+    bool objects; /* else tensors */
+    /* By file, the rank that has what is in it; what one rank alone wants is shared as well then.
+     * NULL: whoever wants a region can read it. */
+    const uint32_t *holders;
+    dcp_verification verification;
+    bool blocks;           /* files carry checksums of blocks, as far as is known */
+    uint64_t cut_size;     /* bytes of the smallest part that may be worth it */
+    size_t receive_bytes;  /* memory of each rank for what it receives at once */
+    size_t largest_window; /* at most this */
+};
+
+/* wants: of each class. class_of: by rank, copied. share: free in either case. */
+dcp_status load_share_make(const struct metadata *metadata, const struct share_wants *wants,
+                           size_t class_count, const uint32_t *class_of, size_t rank_count,
+                           const struct share_rules *rules, struct load_share *share);
+dcp_status load_share_encode(const struct load_share *share, const struct metadata *metadata,
+                             struct buffer *out);
+dcp_status load_share_decode(const void *bytes, size_t size, const struct metadata *metadata,
+                             uint32_t rank_count, struct load_share *share);
+void load_share_free(struct load_share *share);
+/* Has a share of objects fit metadata of the same structure, in which they may lie elsewhere and
+ * have other lengths. */
+void load_share_measure(struct load_share *share, const struct metadata *metadata);
+
+/* A piece as a box: an object's stream is one of bytes. */
+struct box share_piece_box(const struct metadata_entry *entry, uint32_t piece);
+/* Bytes of an element of it. */
+size_t share_element_size(const struct metadata_entry *entry);
+
+/* Whether a run is a part of a record that may have one checksum, which can be compared only when
+ * those of all its parts are joined. */
+bool share_run_is_summed(const struct load_share *share, const struct metadata *metadata,
+                         const struct share_run *run, dcp_verification verification);
+
+/* Whether a rank gets what is in a set. */
+bool load_share_wants(const struct load_share *share, uint32_t set, uint32_t rank);
+
+/* Whether a rank gets the object of an entry from this share. */
+bool load_share_brings(const struct load_share *share, uint32_t rank, uint32_t entry);
+
+/* What of a rank's plan it has to read by itself; objects are not looked at. */
+dcp_status load_share_rest(const struct load_share *share, uint32_t rank,
+                           const struct load_plan *plan, const struct metadata *metadata,
+                           struct load_plan *rest);
+
+/* How far a reader's runs have been sent. */
+struct share_cursor {
+    uint32_t run;    /* index into share->runs; run_count at the end */
+    int64_t element; /* of the run's atom: what comes next, if that is not less than run.from */
+};
+
+struct share_cursor share_cursor_start(const struct load_share *share, uint32_t reader);
+
+/* A window: some of the elements that follow each other in a reader's runs, all for the same set of
+ * ranks, in one message of share->window bytes at most. Zero is the start of one. */
+struct share_window {
+    bool begun;
+    uint32_t set;
+    size_t bytes; /* so far */
+};
+
+struct share_segment {
+    const struct share_run *run;
+    int64_t from;
+    int64_t end;
+    size_t place; /* of its bytes in the window; a multiple of 16 */
+};
+
+/* The next segment of a window; false at its end, which is also its beginning once the reader has
+ * no more. */
+bool share_window_next(const struct load_share *share, const struct metadata *metadata,
+                       struct share_window *window, struct share_cursor *cursor,
+                       struct share_segment *segment);
+
+/* Whether sharing pays. */
+struct share_costs {
+    uint64_t wanted;         /* bytes: by all ranks */
+    uint64_t distinct;       /* each once */
+    uint64_t exchanged;      /* by all ranks */
+    uint64_t reads_wanted;   /* by all ranks, where each piece is a read of its own */
+    uint64_t reads_distinct; /* each once */
+    uint32_t rank_count;
+    bool storage_is_shared; /* a network's file system, or reads that go around the page cache */
+    uint64_t group_rate;    /* bytes a second that each rank can send; 0: SHARE_GROUP_RATE */
+};
+
+#define SHARE_GROUP_RATE ((uint64_t)1 << 30)
+
+bool load_share_pays(const struct share_costs *costs);
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "plan/share/load_share_atoms.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* Overlapping regions of one piece may become so many atoms, and so many for each region. */
+enum { ATOMS_MOST = 1024, ATOMS_PER_REGION = 16, FIRST = 64 };
+
+dcp_status share_sets_init(struct share_sets *sets, size_t class_count, struct arena *arena)
+{
+    *sets = (struct share_sets){.arena = arena};
+    name_table_init(&sets->by_classes);
+    sets->scratch = memory_allocate_array(class_count + 1, sizeof *sets->scratch);
+    if (sets->scratch == NULL)
+        return error_no_memory((class_count + 1) * sizeof *sets->scratch, "sets of ranks");
+    return DCP_OK;
+}
+
+void share_sets_free(struct share_sets *sets)
+{
+    memory_release(sets->sets);
+    memory_release(sets->scratch);
+    name_table_free(&sets->by_classes);
+}
+
+dcp_status share_sets_find(struct share_sets *sets, const uint32_t *classes, size_t count,
+                           uint32_t *set)
+{
+    uint64_t value = sets->count;
+    bool existing;
+    size_t bytes = count * sizeof *classes;
+    if (name_table_find(&sets->by_classes, (const char *)classes, bytes, &value)) {
+        *set = (uint32_t)value;
+        return DCP_OK;
+    }
+    if (sets->count == sets->capacity) {
+        size_t capacity = sets->capacity != 0 ? 2 * sets->capacity : FIRST;
+        void *grown = memory_reallocate_array(sets->sets, capacity, sizeof *sets->sets);
+        if (grown == NULL)
+            return error_no_memory(capacity * sizeof *sets->sets, "sets of ranks");
+        sets->sets = grown;
+        sets->capacity = capacity;
+    }
+    uint32_t *copy = arena_copy(sets->arena, classes, bytes);
+    if (copy == NULL)
+        return error_no_memory(bytes, "sets of ranks");
+    RETURN_IF_ERROR(
+        name_table_add(&sets->by_classes, (const char *)copy, bytes, &value, &existing));
+    *set = (uint32_t)sets->count;
+    sets->sets[sets->count++] = (struct share_set){copy, count};
+    return DCP_OK;
+}
+
+/* The classes of two sets together. */
+static dcp_status unite(struct share_sets *sets, uint32_t a, uint32_t b, uint32_t *united)
+{
+    const struct share_set *x = &sets->sets[a], *y = &sets->sets[b];
+    size_t i = 0, j = 0, count = 0;
+    while (i < x->count || j < y->count) {
+        bool from_x = j == y->count || (i < x->count && x->classes[i] <= y->classes[j]);
+        uint32_t class = from_x ? x->classes[i++] : y->classes[j++];
+        if (count == 0 || sets->scratch[count - 1] != class)
+            sets->scratch[count++] = class;
+    }
+    return share_sets_find(sets, sets->scratch, count, united);
+}
+
+static dcp_status add_atom(struct share_atoms *atoms, struct share_atom atom)
+{
+    if (atoms->count == atoms->capacity) {
+        size_t capacity = atoms->capacity != 0 ? 2 * atoms->capacity : FIRST;
+        void *grown = memory_reallocate_array(atoms->atoms, capacity, sizeof *atoms->atoms);
+        if (grown == NULL)
+            return error_no_memory(capacity * sizeof *atoms->atoms, "regions to share");
+        atoms->atoms = grown;
+        atoms->capacity = capacity;
+    }
+    atoms->atoms[atoms->count++] = atom;
+    return DCP_OK;
+}
+
+/* Keeps a box for the life of the arena. */
+static dcp_status keep_box(struct arena *arena, int32_t ndim, const struct box_storage *storage,
+                           struct box *box)
+{
+    size_t bytes = (size_t)ndim * sizeof(int64_t);
+    int64_t *numbers = arena_allocate(arena, 2 * bytes);
+    if (numbers == NULL)
+        return error_no_memory(2 * bytes, "regions to share");
+    if (ndim != 0) {
+        memcpy(numbers, storage->offsets, bytes);
+        memcpy(numbers + ndim, storage->sizes, bytes);
+    }
+    *box = (struct box){ndim, numbers, numbers + ndim};
+    return DCP_OK;
+}
+
+/* What of an atom lies outside of a box in it becomes atoms of their own. */
+static dcp_status add_rest(struct share_atoms *atoms, struct share_sets *sets,
+                           struct share_atom atom, struct box inner)
+{
+    struct box_rest rest;
+    struct box_storage box;
+    box_rest_start(&rest, atom.region, inner);
+    while (box_rest_next(&rest, &box)) {
+        RETURN_IF_ERROR(keep_box(sets->arena, inner.ndim, &box, &atom.region));
+        RETURN_IF_ERROR(add_atom(atoms, atom));
+    }
+    return DCP_OK;
+}
+
+/* Lays one more region over the atoms from first on, which it cuts where they meet. What it has
+ * alone is worked off from a list of its own. */
+static dcp_status lay_over(struct share_atoms *atoms, size_t first, struct share_atoms *pending,
+                           struct share_sets *sets, struct share_atom region)
+{
+    pending->count = 0;
+    RETURN_IF_ERROR(add_atom(pending, region));
+    while (pending->count > 0) {
+        struct share_atom part = pending->atoms[--pending->count];
+        struct box_storage common;
+        size_t at = first;
+        while (at < atoms->count && !box_intersect(atoms->atoms[at].region, part.region, &common))
+            at++;
+        if (at == atoms->count) {
+            RETURN_IF_ERROR(add_atom(atoms, part));
+            continue;
+        }
+        struct share_atom met = atoms->atoms[at];
+        struct box shared;
+        RETURN_IF_ERROR(keep_box(sets->arena, part.region.ndim, &common, &shared));
+        RETURN_IF_ERROR(add_rest(pending, sets, part, shared));
+        RETURN_IF_ERROR(add_rest(atoms, sets, met, shared));
+        atoms->atoms[at].region = shared;
+        RETURN_IF_ERROR(unite(sets, met.set, part.set, &atoms->atoms[at].set));
+    }
+    return DCP_OK;
+}
+
+/* Whether regions overlap at all; mostly they do not. */
+static dcp_status find_overlap(const struct share_atom *regions, size_t count, bool *found)
+{
+    size_t first, second;
+    *found = false;
+    if (count < 2)
+        return DCP_OK;
+    struct box *boxes = memory_allocate_array(count, sizeof *boxes);
+    if (boxes == NULL)
+        return error_no_memory(count * sizeof *boxes, "regions to share");
+    for (size_t i = 0; i < count; i++)
+        boxes[i] = regions[i].region;
+    dcp_status status = box_find_overlap(boxes, count, found, &first, &second);
+    memory_release(boxes);
+    return status;
+}
+
+/* Each region that is claimed once, with the set of those who claim it. */
+static dcp_status unite_claims(struct share_atoms *regions, struct share_sets *sets,
+                               const struct share_claim *claims, size_t count)
+{
+    for (size_t i = 0; i < count;) {
+        const struct share_want *want = claims[i].want;
+        struct share_atom region = {want->entry, want->piece, 0, want->region};
+        size_t classes = 0;
+        for (; i < count && box_compare(claims[i].want->region, want->region) == 0; i++)
+            if (classes == 0 || sets->scratch[classes - 1] != claims[i].class)
+                sets->scratch[classes++] = claims[i].class;
+        RETURN_IF_ERROR(share_sets_find(sets, sets->scratch, classes, &region.set));
+        RETURN_IF_ERROR(add_atom(regions, region));
+    }
+    return DCP_OK;
+}
+
+static dcp_status add_disjoint(struct share_atoms *atoms, struct share_sets *sets,
+                               const struct share_atoms *regions, bool *cut_up)
+{
+    struct share_atoms pending = {0};
+    size_t first = atoms->count, most = ATOMS_MOST + ATOMS_PER_REGION * regions->count;
+    dcp_status status = DCP_OK;
+    bool overlap = false;
+    status = find_overlap(regions->atoms, regions->count, &overlap);
+    for (size_t i = 0; i < regions->count && status == DCP_OK && !*cut_up; i++) {
+        if (overlap)
+            status = lay_over(atoms, first, &pending, sets, regions->atoms[i]);
+        else
+            status = add_atom(atoms, regions->atoms[i]);
+        *cut_up = overlap && atoms->count - first > most;
+    }
+    if (*cut_up)
+        atoms->count = first;
+    memory_release(pending.atoms);
+    return status;
+}
+
+dcp_status share_atoms_add(struct share_atoms *atoms, struct share_sets *sets,
+                           const struct share_claim *claims, size_t count, bool *cut_up)
+{
+    struct share_atoms regions = {0};
+    *cut_up = false;
+    dcp_status status = unite_claims(&regions, sets, claims, count);
+    if (status == DCP_OK)
+        status = add_disjoint(atoms, sets, &regions, cut_up);
+    memory_release(regions.atoms);
+    return status;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The model of costs: reading again what another rank reads as well, against being sent it.
+ *
+ * A file system over a network serves all ranks together at one rate, however many they are, so
+ * bytes that are read again cost all of them time. A local one serves bytes that are read again
+ * from the page cache, to each rank at the rate of a copy, which is faster than most groups. Small
+ * reads cost a network's file system a round trip each, which ranks wait for side by side. */
+#include "plan/share/load_share.h"
+
+/* Bytes a second: of a network's file system for all ranks, and of the page cache for each. */
+#define SHARED_STORAGE_RATE ((double)((uint64_t)2 << 30))
+#define PAGE_CACHE_RATE     ((double)((uint64_t)4 << 30))
+/* Seconds of a round trip. */
+#define SHARED_STORAGE_LATENCY 0.0005
+/* Bytes, or reads of each rank, that must be saved for the planning to be worth it. */
+#define SAVED_MIN       ((uint64_t)64 << 20)
+#define SAVED_READS_MIN 32
+
+static uint64_t difference(uint64_t all, uint64_t distinct)
+{
+    return all > distinct ? all - distinct : 0;
+}
+
+bool load_share_pays(const struct share_costs *costs)
+{
+    uint64_t bytes = difference(costs->wanted, costs->distinct);
+    uint64_t reads =
+        costs->storage_is_shared ? difference(costs->reads_wanted, costs->reads_distinct) : 0;
+    double ranks = costs->rank_count;
+    if (bytes < SAVED_MIN && (double)reads < ranks * SAVED_READS_MIN)
+        return false;
+    double group_rate = (double)(costs->group_rate != 0 ? costs->group_rate : SHARE_GROUP_RATE);
+    double storage_rate = costs->storage_is_shared ? SHARED_STORAGE_RATE : ranks * PAGE_CACHE_RATE;
+    double reading_again =
+        (double)bytes / storage_rate + (double)reads / ranks * SHARED_STORAGE_LATENCY;
+    return (double)costs->exchanged / (ranks * group_rate) < reading_again;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a reader's runs look like on their way: window after window. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "plan/share/load_share_deal.h"
+
+/* Where elements of any dtype are aligned; and windows are no smaller, so that the largest element
+ * finds its place. */
+enum { SEGMENT_ALIGNMENT = 16, WINDOW_MIN = 256 };
+
+struct share_cursor share_cursor_start(const struct load_share *share, uint32_t reader)
+{
+    return (struct share_cursor){.run = share->first[reader]};
+}
+
+bool share_window_next(const struct load_share *share, const struct metadata *metadata,
+                       struct share_window *window, struct share_cursor *cursor,
+                       struct share_segment *segment)
+{
+    if (cursor->run == share->run_count)
+        return false;
+    const struct share_run *run = &share->runs[cursor->run];
+    const struct share_atom *atom = &share->atoms[run->atom];
+    if (window->begun && window->set != atom->set)
+        return false;
+    size_t size = share_element_size(&metadata->entries[atom->entry]);
+    size_t place = (window->bytes + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
+    if (place > share->window || share->window - place < size)
+        return false;
+    int64_t room = (int64_t)((share->window - place) / size);
+    int64_t from = cursor->element > run->from ? cursor->element : run->from;
+    int64_t end = run->end - from < room ? run->end : from + room;
+    *segment = (struct share_segment){run, from, end, place};
+    window->begun = true;
+    window->set = atom->set;
+    window->bytes = place + (size_t)(end - from) * size;
+    cursor->element = end;
+    if (end == run->end) {
+        cursor->run = share->next[cursor->run];
+        cursor->element = 0;
+    }
+    return true;
+}
+
+/* Ranks that some rank of a class gets something from. firsts: of each set its first run, and the
+ * end. senders: marks of the ranks that have been counted for the class. */
+static uint32_t count_senders(const struct load_share *share, uint32_t class, const size_t *firsts,
+                              uint32_t *senders)
+{
+    uint32_t count = 0, rank = 0;
+    while (share->class_of[rank] != class)
+        rank++;
+    for (uint32_t set = 0; set < share->set_count; set++) {
+        if (firsts[set] == firsts[set + 1] || !load_share_wants(share, set, rank))
+            continue;
+        for (size_t at = firsts[set]; at < firsts[set + 1]; at++) {
+            uint32_t reader = share->runs[at].reader;
+            count += senders[reader] != class + 1;
+            senders[reader] = class + 1;
+        }
+    }
+    return count;
+}
+
+/* Most ranks that any rank gets something from. */
+static dcp_status count_most_senders(const struct load_share *share, uint32_t *most)
+{
+    *most = 1;
+    size_t *firsts = memory_allocate_zeroed(share->set_count + 1, sizeof *firsts);
+    uint32_t *senders = memory_allocate_zeroed(share->rank_count, sizeof *senders);
+    dcp_status status = DCP_OK;
+    if (firsts == NULL || senders == NULL)
+        status = error_no_memory(share->set_count * sizeof *firsts, "who sends to whom");
+    for (size_t at = 0; at < share->run_count && status == DCP_OK; at++)
+        firsts[share->atoms[share->runs[at].atom].set + 1] = at + 1;
+    for (size_t set = 0; set < share->set_count && status == DCP_OK; set++)
+        if (firsts[set + 1] == 0)
+            firsts[set + 1] = firsts[set];
+    for (uint32_t class = 0; class < share->class_count && status == DCP_OK; class ++) {
+        uint32_t count = count_senders(share, class, firsts, senders);
+        *most = count > *most ? count : *most;
+    }
+    memory_release(senders);
+    memory_release(firsts);
+    return status;
+}
+
+/* In a window: with what aligns the next one. */
+static uint64_t run_bytes(const struct load_share *share, const struct metadata *metadata,
+                          const struct share_run *run)
+{
+    const struct metadata_entry *entry = &metadata->entries[share->atoms[run->atom].entry];
+    return (uint64_t)(run->end - run->from) * share_element_size(entry) + SEGMENT_ALIGNMENT - 1;
+}
+
+/* As large as memory allows, but no larger than the most that a rank has to send. */
+dcp_status load_share_choose_window(struct load_share *share, const struct metadata *metadata,
+                                    const struct share_rules *rules)
+{
+    uint64_t longest = 0;
+    uint32_t senders;
+    RETURN_IF_ERROR(count_most_senders(share, &senders));
+    for (uint32_t rank = 0; rank < share->rank_count; rank++) {
+        uint64_t bytes = 0;
+        for (uint32_t at = share->first[rank]; at < share->run_count; at = share->next[at])
+            bytes += run_bytes(share, metadata, &share->runs[at]);
+        longest = bytes > longest ? bytes : longest;
+    }
+    size_t window = rules->receive_bytes / senders;
+    window = window < longest ? window : (size_t)longest + 15;
+    window = window < rules->largest_window ? window : rules->largest_window;
+    window = window / 16 * 16;
+    share->window = window > WINDOW_MIN ? window : WINDOW_MIN;
+    return DCP_OK;
+}

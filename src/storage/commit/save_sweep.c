@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Removing what saves leave: old files after a commit, our own after a failure. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "format/footer/footer.h"
+#include "storage/file_source.h"
+#include "storage/open/directory.h"
+#include "storage/shard/shard_writer.h"
+
+static dcp_status index_files(const struct metadata *metadata, struct name_table *named)
+{
+    for (size_t i = 0; i < metadata->file_count; i++) {
+        uint64_t value = i;
+        bool existing;
+        RETURN_IF_ERROR(name_table_add(named, metadata->files[i], strlen(metadata->files[i]),
+                                       &value, &existing));
+    }
+    return DCP_OK;
+}
+
+/* Shards of this save stay even if they are not named: files without anything in them. */
+static bool is_old(const struct save_session *session, const struct directory_name *name,
+                   const struct name_table *named)
+{
+    uint64_t value;
+    if (name->kind == DIRECTORY_RANK_LOCAL)
+        return true;
+    return name->kind == DIRECTORY_SHARD && name->generation != session->generation &&
+           !name_table_find(named, name->name, strlen(name->name), &value);
+}
+
+static void log_failure(const struct save_session *session)
+{
+    log_line(DCP_LOG_WARNING, "%s: old files stay: %s", session->path, dcp_error_message());
+}
+
+void save_session_sweep(const struct save_session *session, const struct metadata *metadata)
+{
+    struct directory directory;
+    struct name_table named;
+    if (directory_read(&session->directory, &directory) != DCP_OK) {
+        log_failure(session);
+        return;
+    }
+    name_table_init(&named);
+    if (index_files(metadata, &named) != DCP_OK) {
+        log_failure(session);
+        goto done;
+    }
+    for (size_t i = 0; i < directory.count; i++) {
+        const struct directory_name *name = &directory.names[i];
+        if (is_old(session, name, &named) &&
+            storage_directory_remove(&session->directory, name->name) != DCP_OK)
+            log_failure(session);
+    }
+done:
+    name_table_free(&named);
+    directory_free(&directory);
+}
+
+/* Whether a file is complete and of this save. What cannot be read is not known to be. */
+static bool is_ours(const struct save_session *session, const char *name)
+{
+    struct file_source source;
+    if (file_source_open(&source, &session->directory, name) != DCP_OK)
+        return false;
+    struct footer footer;
+    bool found = false, ours = false;
+    if (footer_decode(source.source, &footer, &found) == DCP_OK && found) {
+        ours = strcmp(footer.save_id, session->save_id) == 0;
+        footer_free(&footer);
+    }
+    file_source_close(&source);
+    return ours;
+}
+
+void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count)
+{
+    struct error_story story;
+    if (!session->directory.table)
+        return;
+    error_save(&story);
+    for (uint32_t file = 0; file < file_count; file++) {
+        char name[SHARD_NAME_MAX];
+        shard_name(name, rank, file, session->generation);
+        if (is_ours(session, name))
+            storage_directory_remove(&session->directory, name);
+    }
+    error_restore(&story);
+}

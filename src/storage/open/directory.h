@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a checkpoint's directory holds, by the meaning of the names. */
+#ifndef STORAGE_OPEN_DIRECTORY_H
+#define STORAGE_OPEN_DIRECTORY_H
+
+#include "base/arena.h"
+#include "storage/storage.h"
+
+#define METADATA_NAME ".metadata"
+#define JSON_NAME     "metadata.json"
+
+enum directory_kind {
+    DIRECTORY_METADATA,    /* .metadata */
+    DIRECTORY_RANK_LOCAL,  /* __R.metadata */
+    DIRECTORY_SHARD,       /* __R_N.distcp and those of later generations */
+    DIRECTORY_SAFETENSORS, /* *.safetensors */
+    DIRECTORY_STAGE,       /* ppR, as pipeline stages are saved by themselves */
+    DIRECTORY_OTHER,
+    DIRECTORY_KINDS
+};
+
+struct directory_name {
+    enum directory_kind kind;
+    const char *name;
+    int rank;            /* rank-local metadata, shards; the number of a stage */
+    uint32_t generation; /* shards */
+};
+
+struct directory {
+    struct directory_name *names; /* by kind, then rank, then name */
+    size_t count;
+    size_t first[DIRECTORY_KINDS + 1]; /* names of kind k: first[k] to first[k + 1] - 1 */
+    struct arena arena;
+};
+
+dcp_status directory_read(const struct storage_directory *of, struct directory *directory);
+size_t directory_count(const struct directory *directory, enum directory_kind kind);
+void directory_free(struct directory *directory);
+
+#endif

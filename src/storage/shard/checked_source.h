@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A part of a shard file as a byte source that checks what is read through it. A byte is checked
+ * once: by the footer's checksum of its block where there is a footer, else by the CRC-32 of its
+ * record (the data of a tensor).
+ *
+ * Widening reads whole blocks, so that every byte that is handed out has been checked, before it
+ * is. Reads that follow each other read each block once. A watch checks a record that passes by as
+ * a whole, in order. For one thread.
+ */
+#ifndef STORAGE_SHARD_CHECKED_SOURCE_H
+#define STORAGE_SHARD_CHECKED_SOURCE_H
+
+#include "base/checksum.h"
+#include "storage/shard/shard_request.h"
+
+struct checked_source {
+    struct shard_file *file;
+    uint64_t offset;           /* of the part in the file */
+    struct progress_part part; /* is told of what is read */
+
+    bool widened;
+    struct shard_sums_window sums;
+    uint64_t straight_end; /* of the whole blocks that are being read */
+    unsigned char *held;   /* the blocks that were read last to be handed out in parts */
+    size_t held_room;
+    uint64_t held_start;
+    size_t held_size;
+
+    struct cached_group nearby; /* of what was last expected */
+
+    struct shard_part_sum *sum; /* where the CRC of a part goes when it is known; NULL: nowhere */
+    struct shard_parts *parts;  /* the record is one part of these; NULL: all of it */
+    size_t part_index;
+    uint64_t place;           /* of the whole record, for messages */
+    bool watching;            /* the record has been seen from its beginning to record_position */
+    bool passed;              /* all of it has been seen, and was right, or its sum is known */
+    uint64_t record_position; /* in the file, as record_end */
+    uint64_t record_end;
+    uint64_t record_start;
+    uint32_t crc;
+    uint32_t stored_crc;
+};
+
+/* Most bytes of blocks that are held at a time, and memory that a source takes in all. */
+#define CHECKED_SOURCE_HELD   ((size_t)64 << 10)
+#define CHECKED_SOURCE_MEMORY (CHECKED_SOURCE_HELD + SHARD_SUMS_WINDOW)
+
+/* source->read gives bytes offset + 0 to offset + length - 1 of the file. Both must stay where they
+ * are. Nothing is checked until one of the following is called. */
+void checked_source_open(struct checked_source *checked, struct shard_file *file, uint64_t offset,
+                         uint64_t length, struct byte_source *source);
+/* From now on; without a good footer this does nothing. */
+void checked_source_widen(struct checked_source *checked, struct byte_source *source);
+/* Checks a record's CRC when it passes by as a whole. offset: in the part. */
+void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
+                          uint32_t crc);
+/* As above, of one part, whose CRC becomes known to sum. */
+void checked_source_watch_sum(struct checked_source *checked, uint64_t offset, uint64_t length,
+                              struct shard_part_sum *sum, uint64_t place, uint32_t crc);
+/* As above, of one part, whose CRC is joined with those of the others. place: of the whole record
+ * in the file; crc: that of all of it. */
+void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,
+                               struct shard_parts *parts, size_t part, uint64_t place,
+                               uint32_t crc);
+void checked_source_close(struct checked_source *checked);
+
+/* What there is to say of a CRC that differs. offset: of the record in the file. */
+dcp_status checked_crc_error(uint64_t offset, uint32_t stored, uint32_t computed);
+
+#endif

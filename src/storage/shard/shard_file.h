@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The files of an open checkpoint: opened when first read, checked once, kept open up to a limit.
+ */
+#ifndef STORAGE_SHARD_SHARD_FILE_H
+#define STORAGE_SHARD_SHARD_FILE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/byte_source.h"
+#include "device/device_lane.h"
+#include "storage/shard/shard_reader.h"
+#include "storage/shard/shard_sums.h"
+#include "storage/storage_queue.h"
+
+enum footer_state { FOOTER_NONE, FOOTER_GOOD, FOOTER_DAMAGED };
+
+/* An open file of a checkpoint. */
+struct shard_file {
+    struct storage_file file;
+    const char *name; /* relative to the checkpoint's directory; borrowed from the metadata */
+    struct shard_reader *reader;
+    enum footer_state footer;
+    uint64_t content_length; /* what pieces may lie in: up to the footer, or the whole file */
+    uint32_t block_size;     /* the rest only with a good footer */
+    uint64_t block_count;
+    struct shard_sums sums;
+    uint64_t *pieces; /* digests of the pieces that the footer lists, ascending */
+    size_t piece_count;
+    uint64_t memory; /* that it takes while it is open; known where one thread reads */
+    size_t users;    /* the rest is guarded by the reader's mutex */
+    uint32_t index;
+    struct shard_file *newer, *older; /* open files in order of use */
+};
+
+static inline uint64_t shard_file_size(const struct shard_file *file)
+{
+    return file->file.file.size;
+}
+
+static inline const char *shard_file_path(const struct shard_file *file)
+{
+    return file->file.path;
+}
+
+/* Compressed pieces that stay open at a time, of readers that keep them. */
+enum { SHARD_KEPT = 8 };
+
+struct read_lane; /* what reading ahead takes */
+
+struct shard_reader {
+    const dcp_storage *storage;
+    char *id;                           /* of the checkpoint's directory */
+    struct storage_directory directory; /* opened when it is first needed; the mutex guards that */
+    struct storage_directory *members;  /* those of a union that the caller chose, likewise */
+    size_t member_count;
+    uint32_t io; /* flags of dcp_io */
+    struct storage_manners manners;
+    struct shard_read_how how;
+    struct progress *progress; /* NULL: nobody is told */
+    enum storage_form form;
+    const struct metadata *metadata; /* where the caller keeps it */
+    pthread_mutex_t mutex;           /* over what follows */
+    struct shard_file **files;       /* by index of metadata->files; NULL: not open */
+    size_t file_count;
+    size_t open_count;
+    struct shard_file *newest, *oldest;
+    struct read_lane *lanes;              /* that nobody uses at the moment */
+    struct shard_piece *kept[SHARD_KEPT]; /* compressed ones that were read last; some NULL */
+    bool keeps_streams;
+    struct device_lanes
+        device_lanes;          /* kept while regions are read, not from one load to another */
+    struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */
+    atomic_uint_fast64_t bytes_read;
+    atomic_uint_fast64_t files_opened;
+    atomic_uint_fast64_t bytes_checked; /* of tensors' elements, as they are stored */
+    atomic_uint_fast64_t bytes_unchecked;
+    atomic_uint_fast64_t bytes_bare; /* of these, what has no checksum at all */
+    atomic_bool direct;
+    atomic_bool ring;
+};
+
+/* The storage must stay. The directory is not looked at yet. */
+dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum storage_form form,
+                            struct shard_reader **reader);
+/* Takes over the list of files. */
+dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata);
+
+/* Opens a file of the reader that is not in its list yet (a .pt file), to stay open. */
+dcp_status shard_reader_pin(struct shard_reader *reader, const char *name);
+
+/* The file, open, in use until it is released. With verification, a footer that is damaged is an
+ * error; one of another save always is. */
+dcp_status shard_file_acquire(struct shard_reader *reader, uint32_t index,
+                              dcp_verification verification, struct shard_file **file);
+void shard_file_release(struct shard_reader *reader, struct shard_file *file);
+
+/* Reads, and counts what was read. Threads need no lock. */
+dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset);
+/* Reads, and calls visit for piece after piece, in order. Of a large range that the page cache does
+ * not hold, the next pieces are got meanwhile, around the cache if there is a way, through 4 MiB of
+ * buffers. Pieces are of 512 KiB at most. */
+typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
+                                          const unsigned char *bytes, size_t size);
+dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
+                                 shard_piece_visitor visit, void *context);
+/* Puts name and place in front of the story of what went wrong with a piece. */
+dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
+                              const struct metadata_piece *piece, dcp_status status);
+/* What was found out about a part of a file. start: UINT64_MAX in the beginning. */
+struct cached_group {
+    uint64_t start;
+    bool cached;
+};
+
+/* A range that will be read: it begins to come into the page cache, unless it is there. */
+void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
+                       size_t size);
+/* A stream that will be read: the same of its ends if it is large, with the blocks that its data
+ * begins and ends in. */
+void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length);
+/* Memory that the reading of large ranges ahead of their turn takes, for each thread. */
+uint64_t shard_read_ahead_memory(uint32_t io);
+/* Frees what reading ahead has left for later reads. */
+void shard_reader_free_lanes(struct shard_reader *reader);
+/* The whole file, footer and all. */
+struct byte_source shard_file_source(struct shard_file *file);
+
+#endif

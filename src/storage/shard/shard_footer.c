@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/shard/shard_footer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "storage/commit/save_id.h"
+
+/* What is read at a time, and what is held, is made of whole blocks. */
+#define BLOCK_SIZE_MIN (UINT32_C(512))
+#define BLOCK_SIZE_MAX (UINT32_C(64) << 10)
+
+static dcp_status check_block_size(const struct footer *footer)
+{
+    uint32_t size = footer->block_size;
+    if (size >= BLOCK_SIZE_MIN && size <= BLOCK_SIZE_MAX && (size & (size - 1)) == 0)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT, "the footer has blocks of %" PRIu32 " bytes", size);
+}
+
+static dcp_status check_save(const struct shard_file *file, const struct footer *footer,
+                             const char *save_id)
+{
+    bool known = save_id[0] != '\0' && footer->save_id[0] != '\0';
+    if (strcmp(save_id, footer->save_id) == 0 || (!known && !save_id_promises_footers(save_id)))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FOREIGN, "%s belongs to save %s, the checkpoint is save %s",
+                         shard_file_path(file), footer->save_id, save_id);
+}
+
+static dcp_status take_blocks(struct shard_file *file, const struct footer *footer)
+{
+    RETURN_IF_ERROR(shard_sums_init(&file->sums, footer));
+    file->block_count = footer->block_count;
+    file->block_size = footer->block_size;
+    file->content_length = footer->content_length;
+    file->footer = FOOTER_GOOD;
+    return DCP_OK;
+}
+
+/* What the metadata and the footer must agree on for a piece to be the one that is meant. */
+static uint64_t piece_digest(const struct metadata_entry *entry, const struct metadata_piece *piece)
+{
+    int64_t told[5 + 2 * DCP_MAX_DIMS] = {(int64_t)xxh3_64(entry->name, strlen(entry->name)),
+                                          (int64_t)piece->offset, (int64_t)piece->length};
+    size_t count = 5, ndim = entry->is_tensor ? (size_t)entry->ndim : 0;
+    told[3] = entry->is_tensor ? entry->ndim : -1;
+    told[4] = entry->is_tensor ? entry->dtype : 0;
+    for (size_t i = 0; i < ndim; i++) {
+        told[count++] = piece->offsets[i];
+        told[count++] = piece->sizes[i];
+    }
+    return xxh3_64(told, count * sizeof *told);
+}
+
+static int compare_digests(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? -1 : a > b;
+}
+
+static dcp_status take_pieces(struct shard_file *file, const struct metadata *contents)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < contents->count; i++)
+        total += contents->entries[i].piece_count;
+    file->pieces = memory_allocate_array(total, sizeof *file->pieces);
+    if (!file->pieces)
+        return error_no_memory(total * sizeof *file->pieces, "a list of pieces");
+    for (size_t i = 0; i < contents->count; i++) {
+        const struct metadata_entry *entry = &contents->entries[i];
+        for (size_t p = 0; p < entry->piece_count; p++)
+            file->pieces[file->piece_count++] = piece_digest(entry, &entry->pieces[p]);
+    }
+    if (total > 1)
+        qsort(file->pieces, total, sizeof *file->pieces, compare_digests);
+    return DCP_OK;
+}
+
+bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece)
+{
+    uint64_t digest = piece_digest(entry, piece);
+    return file->piece_count > 0 &&
+           bsearch(&digest, file->pieces, file->piece_count, sizeof *file->pieces, compare_digests);
+}
+
+dcp_status shard_footer_check_piece(const struct shard_file *file,
+                                    const struct metadata_entry *entry,
+                                    const struct metadata_piece *piece)
+{
+    if (file->footer != FOOTER_GOOD || shard_footer_has_piece(file, entry, piece))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT,
+                         "the footer of %s has no such piece of %" PRIu64 " bytes at this place",
+                         shard_file_path(file), piece->length);
+}
+
+static bool is_damage(dcp_status status)
+{
+    return status == DCP_ERR_FORMAT || status == DCP_ERR_CHECKSUM;
+}
+
+/* *found: footer is to be freed. */
+static dcp_status decode(struct shard_file *file, struct footer *footer, bool *found)
+{
+    *found = false;
+    dcp_status status = footer_decode(shard_file_source(file), footer, found);
+    if (status != DCP_OK)
+        *found = false;
+    if (!*found)
+        return status;
+    return check_block_size(footer);
+}
+
+dcp_status shard_footer_read(struct shard_file *file, const char *save_id)
+{
+    struct footer footer;
+    bool found;
+    dcp_status status = decode(file, &footer, &found);
+    if (is_damage(status) || (status == DCP_OK && !found && save_id_promises_footers(save_id))) {
+        file->footer = FOOTER_DAMAGED;
+        status = DCP_OK;
+    } else if (status == DCP_OK && found) {
+        status = check_save(file, &footer, save_id);
+        if (status == DCP_OK)
+            status = take_pieces(file, &footer.contents);
+        if (status == DCP_OK)
+            status = take_blocks(file, &footer);
+    }
+    if (found)
+        footer_free(&footer);
+    return status;
+}
+
+dcp_status shard_footer_blame(struct shard_file *file)
+{
+    struct footer footer;
+    bool found;
+    dcp_status status = decode(file, &footer, &found);
+    if (found)
+        footer_free(&footer);
+    if (status == DCP_OK)
+        status = dcp_error_set(DCP_ERR_FORMAT, "no footer, but all files of its save have one");
+    return error_prefix(status, "%s", shard_file_path(file));
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What reading takes from a shard file's footer: whose file it is, and the checksums of its blocks.
+ */
+#ifndef STORAGE_SHARD_SHARD_FOOTER_H
+#define STORAGE_SHARD_SHARD_FOOTER_H
+
+#include "format/footer/footer.h"
+#include "storage/shard/shard_file.h"
+
+/* Sets the footer's fields of an open file. A footer of another save is DCP_ERR_FOREIGN (save_id ""
+ * is not compared); one that is damaged, or missing where save_id promises one, is no error here.
+ */
+dcp_status shard_footer_read(struct shard_file *file, const char *save_id);
+/* With a good footer, a piece that it does not list at this place is DCP_ERR_FORMAT: metadata that
+ * was damaged, or a file in the place of another one of the same save. */
+bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece);
+dcp_status shard_footer_check_piece(const struct shard_file *file,
+                                    const struct metadata_entry *entry,
+                                    const struct metadata_piece *piece);
+/* Decodes a damaged footer again, to say what is wrong with it; or it is missing. */
+dcp_status shard_footer_blame(struct shard_file *file);
+
+#endif

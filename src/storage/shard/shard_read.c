@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading one region of one stored tensor, or one object. */
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/memory_account.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/streams/item.h"
+#include "state/box.h"
+#include "state/copy.h"
+#include "storage/shard/piece_check.h"
+#include "storage/shard/read_region.h"
+
+/* Must stay where it is while it is open. */
+struct shard_piece {
+    struct stored_item item;
+    struct tensor_view view;
+    struct piece_check check;
+    dcp_verification verification;
+};
+
+static dcp_status check_boxes(const struct metadata_entry *entry,
+                              const struct metadata_piece *piece, struct box region,
+                              const struct state_chunk *target)
+{
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    const struct box wanted = {entry->ndim, target->offsets, target->sizes};
+    if (entry->is_tensor && box_contains(stored, region) && box_contains(wanted, region))
+        return DCP_OK;
+    char text[256];
+    return dcp_error_set(DCP_ERR_INTERNAL, "%s: region %s is not in both the piece and its target",
+                         entry->name, box_format(region, text, sizeof text));
+}
+
+static dcp_status read_into(const struct stored_item *item, struct box region,
+                            const struct tensor_view *view, dcp_dtype dtype,
+                            const struct state_chunk *target)
+{
+    int64_t offsets[DCP_MAX_DIMS], way = 0;
+    for (int32_t i = 0; i < region.ndim; i++) {
+        offsets[i] = region.offsets[i] - item->piece->offsets[i];
+        way += (region.offsets[i] - target->offsets[i]) * target->strides[i];
+    }
+    struct region_target to = {
+        .dtype = dtype,
+        .device = target->device,
+        .element = (unsigned char *)target->data + way * (int64_t)dcp_dtype_size(dtype),
+        .strides = target->strides,
+        .buffer_bytes = item->reader ? item->reader->how.buffer_bytes : 0,
+        .lanes = item->reader ? &item->reader->device_lanes : NULL,
+    };
+    return read_region(&item->source, view, offsets, region.sizes, &to);
+}
+
+static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *reader,
+                             const struct metadata_entry *entry, const struct metadata_piece *piece,
+                             const struct piece_reading *reading, dcp_verification verification)
+{
+    RETURN_IF_ERROR(stored_item_open_in(&opened->item, reader, entry, piece, verification,
+                                        reading->extent == EXTENT_WHOLE, reading->window));
+    dcp_status status = stored_item_foresee(&opened->item, verification, &opened->view);
+    if (status == DCP_OK)
+        status = piece_check_arrange(&opened->check, &opened->item, &opened->view, reading,
+                                     verification);
+    if (status == DCP_OK)
+        status = piece_check_begin(&opened->check, &opened->item);
+    if (status != DCP_OK)
+        stored_item_close(&opened->item);
+    return status;
+}
+
+/* What was read, so many stored bytes of elements, was right as far as that can be known. */
+static dcp_status end_piece(struct shard_piece *opened, dcp_verification verification,
+                            uint64_t bytes)
+{
+    RETURN_IF_ERROR(piece_check_end(&opened->check, &opened->item));
+    RETURN_IF_ERROR(stored_item_end(&opened->item, &opened->view, verification));
+    piece_check_count(&opened->check, &opened->item, bytes);
+    return DCP_OK;
+}
+
+dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
+                              dcp_verification verification, const struct read_window *window,
+                              struct shard_parts *parts, size_t part)
+{
+    const struct metadata_entry *entry = request->entry;
+    const struct metadata_piece *piece = request->piece;
+    struct shard_piece opened;
+    RETURN_IF_ERROR(check_boxes(entry, piece, request->region, request->target));
+    if (box_volume(request->region) == 0)
+        return DCP_OK;
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    const struct box whole = parts ? shard_parts_whole(parts) : request->region;
+    struct piece_reading reading = {.region = request->region,
+                                    .extent =
+                                        box_equal(whole, stored) ? EXTENT_WHOLE : EXTENT_REGION,
+                                    .window = window,
+                                    .parts = parts,
+                                    .part = part};
+    dcp_status status = open_piece(&opened, reader, entry, piece, &reading, verification);
+    if (status != DCP_OK)
+        return shard_reader_blame(reader, entry, piece, status);
+    uint64_t wanted = (uint64_t)box_volume(request->region) * dcp_dtype_size(entry->dtype);
+    opened.item.checked.part = (struct progress_part){reader->progress, wanted};
+    status =
+        read_into(&opened.item, request->region, &opened.view, request->dtype, request->target);
+    if (status == DCP_OK)
+        status = end_piece(&opened, verification, wanted);
+    if (status == DCP_OK)
+        status = progress_part_end(&opened.item.checked.part);
+    stored_item_close(&opened.item);
+    return shard_reader_blame(reader, entry, piece, status);
+}
+
+dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
+                             const struct state_chunk *target, dcp_verification verification)
+{
+    struct shard_request request = {entry, piece, region, dtype, target};
+    dcp_status status = shard_read_request(reader, &request, verification, NULL, NULL, 0);
+    device_lanes_clear(&reader->device_lanes);
+    return status;
+}
+
+bool shard_piece_flows(const struct shard_piece *opened)
+{
+    const struct tensor_view *view = &opened->view;
+    return !opened->item.passing || copy_is_dense(view->ndim, view->sizes, view->strides);
+}
+
+/* Else parts would have the stream decompressed again and again: if memory is not limited, it is
+ * held. */
+static dcp_status make_flow(struct shard_piece *opened)
+{
+    if (shard_piece_flows(opened) || memory_account_is_limited(memory_account_current()))
+        return DCP_OK;
+    RETURN_IF_ERROR(stored_item_end(&opened->item, &opened->view, opened->verification));
+    return stored_item_hold(&opened->item);
+}
+
+static dcp_status piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece,
+                             const struct piece_reading *reading, dcp_verification verification,
+                             struct shard_piece **opened)
+{
+    struct shard_piece *made = *opened = memory_allocate(sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "an open piece");
+    dcp_status status = open_piece(made, reader, entry, piece, reading, verification);
+    made->verification = verification;
+    if (status == DCP_OK)
+        return DCP_OK;
+    memory_release(made);
+    *opened = NULL;
+    return shard_reader_blame(reader, entry, piece, status);
+}
+
+dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece, struct box region, bool partly,
+                            dcp_verification verification, struct shard_piece **opened)
+{
+    const struct box stored = {entry->ndim, piece->offsets, piece->sizes};
+    const struct piece_reading reading = {.region = region,
+                                          .extent = partly                      ? EXTENT_PART
+                                                    : box_equal(stored, region) ? EXTENT_WHOLE
+                                                                                : EXTENT_REGION};
+    return piece_open(reader, entry, piece, &reading, verification, opened);
+}
+
+dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metadata_entry *entry,
+                                 const struct metadata_piece *piece, int64_t from, int64_t end,
+                                 dcp_verification verification, struct shard_part_sum *sum,
+                                 struct shard_piece **opened)
+{
+    const struct piece_reading reading = {.region = {entry->ndim, piece->offsets, piece->sizes},
+                                          .extent = EXTENT_PART,
+                                          .sum = sum,
+                                          .from = from,
+                                          .end = end};
+    *sum = (struct shard_part_sum){0};
+    return piece_open(reader, entry, piece, &reading, verification, opened);
+}
+
+dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements)
+{
+    const struct metadata_entry *entry = opened->item.entry;
+    int64_t strides[DCP_MAX_DIMS];
+    shape_strides(region.ndim, region.sizes, strides);
+    const struct state_chunk dense = {.offsets = (int64_t *)region.offsets,
+                                      .sizes = (int64_t *)region.sizes,
+                                      .strides = strides,
+                                      .data = elements};
+    RETURN_IF_ERROR(check_boxes(entry, opened->item.piece, region, &dense));
+    RETURN_IF_ERROR(make_flow(opened));
+    return shard_reader_blame(
+        opened->item.reader, entry, opened->item.piece,
+        read_into(&opened->item, region, &opened->view, entry->dtype, &dense));
+}
+
+dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request)
+{
+    const struct stored_item *item = &opened->item;
+    dcp_status status = check_boxes(item->entry, item->piece, request->region, request->target);
+    if (status == DCP_OK)
+        status = read_into(item, request->region, &opened->view, request->dtype, request->target);
+    return shard_reader_blame(item->reader, item->entry, item->piece, status);
+}
+
+bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_piece *piece,
+                       dcp_verification verification)
+{
+    return opened->item.piece == piece && opened->verification == verification;
+}
+
+dcp_status shard_piece_end(struct shard_piece *opened, uint64_t bytes)
+{
+    const struct stored_item *item = &opened->item;
+    return shard_reader_blame(item->reader, item->entry, item->piece,
+                              end_piece(opened, opened->verification, bytes));
+}
+
+void shard_piece_close(struct shard_piece *opened)
+{
+    if (!opened)
+        return;
+    stored_item_close(&opened->item);
+    memory_release(opened);
+}
+
+dcp_status shard_place_region(const struct metadata_entry *entry, struct box held,
+                              const void *elements, struct box region, dcp_dtype dtype,
+                              const struct state_chunk *target)
+{
+    uint64_t bytes;
+    int64_t strides[DCP_MAX_DIMS];
+    const struct metadata_piece piece = {
+        .offsets = held.offsets, .sizes = held.sizes, .encoding = PIECE_RAW};
+    RETURN_IF_ERROR(check_boxes(entry, &piece, region, target));
+    if (!shape_bytes(held.ndim, held.sizes, entry->dtype, &bytes))
+        return dcp_error_set(DCP_ERR_INTERNAL, "%s: a region beyond any memory", entry->name);
+    shape_strides(held.ndim, held.sizes, strides);
+    const struct tensor_view view = {.dtype = entry->dtype,
+                                     .ndim = held.ndim,
+                                     .sizes = held.sizes,
+                                     .strides = strides,
+                                     .data_length = bytes,
+                                     .storage_bytes = bytes};
+    const struct stored_item item = {.piece = &piece,
+                                     .source = byte_source_memory(elements, (size_t)bytes)};
+    dcp_status status = read_into(&item, region, &view, dtype, target);
+    return status != DCP_OK ? error_prefix(status, "%s", entry->name) : DCP_OK;
+}
+
+dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             struct state_pool *pool, dcp_state **object)
+{
+    struct stored_item item;
+    if (entry->is_tensor)
+        return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", entry->name);
+    if (piece->encoding == PIECE_VIEW)
+        return shard_reader_blame(reader, entry, piece,
+                                  pt_read_object(reader->metadata, piece, pool, object));
+    dcp_status status = stored_item_open(&item, reader, entry, piece, verification, true);
+    if (status == DCP_OK) {
+        status = item_read_object(item.source, pool, object);
+        stored_item_close(&item);
+    }
+    return shard_reader_blame(reader, entry, piece, status);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading a range of a file piece by piece: what the page cache has is copied from there, and of
+ * what it has not several pieces are under way at a time, around it. These go through buffers in
+ * large pages: for a device to gather ordinary pages costs far more than a copy. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "storage/shard/shard_file.h"
+
+/* Stays in a core's cache from being read, if that is at once, until it has been visited. */
+#define PIECE ((size_t)512 << 10)
+/* Pieces that are under way at a time. */
+#define AHEAD   ((size_t)8)
+#define BUFFERS (AHEAD * PIECE)
+/* From here on a range is worth asking where it is. */
+#define LARGE ((size_t)4 << 20)
+/* What is asked about at a time. */
+#define GROUP ((uint64_t)8 << 20)
+/* Of a stream, up to where its data begins, and from where it ends. */
+#define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
+#define STREAM_TAIL ((uint64_t)2048)
+
+/* What reading ahead takes; made when first needed, and reused by the reads that follow. */
+struct read_lane {
+    struct storage_queue *queue;
+    unsigned char *buffers; /* PIECE of each piece that is under way; NULL until needed */
+    struct read_lane *next;
+};
+
+enum piece_way {
+    PIECE_AT_ITS_TURN, /* from the page cache */
+    PIECE_QUEUED,      /* from the page cache, meanwhile */
+    PIECE_DIRECT       /* around it, through a buffer */
+};
+
+/* A range that is read: the pieces from `visited` to `started` are under way. Each but the first
+ * one begins at a page of the file. */
+struct reading {
+    struct shard_file *file;
+    struct read_lane *lane;
+    unsigned char *bytes;
+    size_t size;
+    uint64_t offset;
+    size_t started;
+    size_t visited;
+    size_t fetched;            /* of what is read at its turn: up to here it is there */
+    bool demanded;             /* to go by a queue, wherever it is */
+    struct cached_group group; /* that was last asked about */
+    enum piece_way ways[AHEAD];
+    struct storage_transfer transfers[AHEAD];
+};
+
+/* How far the range begins inside a page. */
+static size_t skew_of(const struct reading *reading)
+{
+    return (size_t)(reading->offset % MEMORY_PAGE);
+}
+
+static size_t slot_of(const struct reading *reading, size_t position)
+{
+    return (position + skew_of(reading)) / PIECE % AHEAD;
+}
+
+static size_t piece_at(const struct reading *reading, size_t position)
+{
+    size_t left = reading->size - position;
+    size_t piece = PIECE - (position + skew_of(reading)) % PIECE;
+    return left < piece ? left : piece;
+}
+
+static dcp_status take_lane(struct reading *reading)
+{
+    struct shard_reader *reader = reading->file->reader;
+    pthread_mutex_lock(&reader->mutex);
+    struct read_lane *lane = reader->lanes;
+    if (lane)
+        reader->lanes = lane->next;
+    pthread_mutex_unlock(&reader->mutex);
+    if (!lane) {
+        lane = memory_allocate_zeroed(1, sizeof *lane);
+        if (!lane)
+            return error_no_memory(sizeof *lane, "reading ahead");
+        const dcp_storage_access access = {.size_of = sizeof access, .io = reader->io};
+        dcp_status status = storage_queue_open(reading->file->file.directory, &access,
+                                               &reader->manners, STORAGE_LARGE_FILE, &lane->queue);
+        if (status != DCP_OK) {
+            memory_release(lane);
+            return status;
+        }
+        if (storage_queue_ways(lane->queue, NULL) & DCP_IO_RING)
+            atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
+    }
+    reading->lane = lane;
+    return DCP_OK;
+}
+
+static void lane_free(struct read_lane *lane)
+{
+    storage_queue_close(lane->queue);
+    memory_release_aligned(lane->buffers);
+    memory_release(lane);
+}
+
+/* One with transfers under way is of no further use. */
+static void give_lane(struct reading *reading)
+{
+    struct shard_reader *reader = reading->file->reader;
+    struct read_lane *lane = reading->lane;
+    if (!lane)
+        return;
+    if (reading->visited < reading->started) {
+        lane_free(lane);
+        return;
+    }
+    pthread_mutex_lock(&reader->mutex);
+    lane->next = reader->lanes;
+    reader->lanes = lane;
+    pthread_mutex_unlock(&reader->mutex);
+}
+
+uint64_t shard_read_ahead_memory(uint32_t io)
+{
+    return storage_queue_memory(io, STORAGE_LARGE_FILE) + memory_large_size(BUFFERS) + MEMORY_PAGE +
+           sizeof(struct read_lane);
+}
+
+void shard_reader_free_lanes(struct shard_reader *reader)
+{
+    while (reader->lanes) {
+        struct read_lane *lane = reader->lanes;
+        reader->lanes = lane->next;
+        lane_free(lane);
+    }
+}
+
+/* Whether the page cache has what is at a position, or nobody knows. */
+static bool is_cached(struct shard_file *file, struct cached_group *group, uint64_t position)
+{
+    uint64_t start = position / GROUP * GROUP;
+    if (!storage_file_knows_cache(&file->file) || start >= shard_file_size(file))
+        return true;
+    if (start != group->start) {
+        uint64_t left = shard_file_size(file) - start;
+        group->start = start;
+        group->cached =
+            storage_file_is_cached(&file->file, start, (size_t)(left < GROUP ? left : GROUP));
+    }
+    return group->cached;
+}
+
+void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
+                       size_t size)
+{
+    if (!is_cached(file, group, offset))
+        storage_file_expect(&file->file, offset, size);
+}
+
+/* The blocks that a range lies in, as far as there are blocks. */
+static void expect_blocks(struct shard_file *file, struct cached_group *group, uint64_t start,
+                          uint64_t end)
+{
+    if (file->footer == FOOTER_GOOD) {
+        uint64_t last = (end - 1) / file->block_size;
+        start -= start % file->block_size;
+        end = last < file->block_count - 1 ? (last + 1) * file->block_size : file->content_length;
+    }
+    shard_file_expect(file, group, start, (size_t)(end - start));
+}
+
+void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t length)
+{
+    struct cached_group group = {.start = UINT64_MAX};
+    if (length < LARGE || offset > file->content_length || length > file->content_length - offset)
+        return;
+    expect_blocks(file, &group, offset, offset + STREAM_HEAD);
+    expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
+}
+
+/* Direct transfers cannot reach into the page that the file ends in the middle of. */
+static enum piece_way choose_way(struct reading *reading, size_t at)
+{
+    struct shard_file *file = reading->file;
+    uint64_t position = reading->offset + at;
+    if (file->reader->how.plain)
+        return PIECE_AT_ITS_TURN;
+    if (!reading->demanded &&
+        (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
+        return PIECE_AT_ITS_TURN;
+    if (!storage_file_wants_alignment(&file->file))
+        return PIECE_QUEUED;
+    uint64_t end = position + piece_at(reading, at);
+    return end <= (shard_file_size(file) & ~(uint64_t)(MEMORY_PAGE - 1)) ? PIECE_DIRECT
+                                                                         : PIECE_QUEUED;
+}
+
+static dcp_status start_direct(struct reading *reading, size_t at)
+{
+    struct read_lane *lane = reading->lane;
+    uint64_t page = MEMORY_PAGE - 1, position = reading->offset + at;
+    uint64_t start = position & ~page;
+    uint64_t end = (position + piece_at(reading, at) + page) & ~page;
+    if (!lane->buffers)
+        lane->buffers = memory_allocate_large(BUFFERS);
+    if (!lane->buffers)
+        return error_no_memory(BUFFERS, "buffers for reading ahead");
+    size_t slot = slot_of(reading, at);
+    storage_queue_read(lane->queue, &reading->transfers[slot], &reading->file->file,
+                       lane->buffers + slot * PIECE, (size_t)(end - start), start);
+    return DCP_OK;
+}
+
+static dcp_status start_piece(struct reading *reading, size_t at)
+{
+    enum piece_way way = choose_way(reading, at);
+    size_t slot = slot_of(reading, at);
+    reading->ways[slot] = way;
+    if (way == PIECE_AT_ITS_TURN)
+        return DCP_OK;
+    if (!reading->lane)
+        RETURN_IF_ERROR(take_lane(reading));
+    if (way == PIECE_DIRECT)
+        return start_direct(reading, at);
+    storage_queue_read(reading->lane->queue, &reading->transfers[slot], &reading->file->file,
+                       reading->bytes + at, piece_at(reading, at), reading->offset + at);
+    return DCP_OK;
+}
+
+/* What is read at its turn comes from the page cache: there is nothing to start before it. */
+static bool is_next_at_its_turn(const struct reading *reading)
+{
+    return reading->started > reading->visited &&
+           reading->ways[slot_of(reading, reading->visited)] == PIECE_AT_ITS_TURN;
+}
+
+static dcp_status start_pieces(struct reading *reading)
+{
+    while (reading->started < reading->size && !is_next_at_its_turn(reading) &&
+           reading->started - reading->visited <= BUFFERS - PIECE) {
+        RETURN_IF_ERROR(start_piece(reading, reading->started));
+        reading->started += piece_at(reading, reading->started);
+    }
+    return DCP_OK;
+}
+
+/* More than the piece, where that is better. */
+static dcp_status read_at_its_turn(struct reading *reading, size_t at)
+{
+    struct storage_file *file = &reading->file->file;
+    size_t request = file->directory->traits.request_size;
+    size_t size = piece_at(reading, at), left = reading->size - at;
+    if (at + size <= reading->fetched)
+        return DCP_OK;
+    if (size < request)
+        size = left < request ? left : request;
+    RETURN_IF_ERROR(storage_file_read(file, reading->bytes + at, size, reading->offset + at));
+    reading->fetched = at + size;
+    return DCP_OK;
+}
+
+static dcp_status finish_piece(struct reading *reading, size_t at)
+{
+    size_t slot = slot_of(reading, at);
+    uint64_t position = reading->offset + at;
+    if (!reading->lane || reading->ways[slot] == PIECE_AT_ITS_TURN)
+        return read_at_its_turn(reading, at);
+    RETURN_IF_ERROR(storage_queue_finish(reading->lane->queue, &reading->transfers[slot]));
+    if (reading->ways[slot] == PIECE_DIRECT)
+        memcpy(reading->bytes + at, reading->lane->buffers + slot * PIECE + position % MEMORY_PAGE,
+               piece_at(reading, at));
+    return DCP_OK;
+}
+
+dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
+                                 shard_piece_visitor visit, void *context)
+{
+    struct shard_reader *reader = file->reader;
+    struct reading reading = {.file = file,
+                              .bytes = bytes,
+                              .size = size,
+                              .offset = offset,
+                              .group = {.start = UINT64_MAX},
+                              .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
+    dcp_status status = DCP_OK;
+    while (status == DCP_OK && reading.visited < size) {
+        size_t at = reading.visited, piece = piece_at(&reading, at);
+        status = start_pieces(&reading);
+        if (status == DCP_OK)
+            status = finish_piece(&reading, at);
+        if (status == DCP_OK)
+            status = visit(context, offset + at, reading.bytes + at, piece);
+        if (status == DCP_OK)
+            reading.visited += piece;
+    }
+    if (reading.lane && storage_queue_ways(reading.lane->queue, &file->file) & DCP_IO_DIRECT)
+        atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
+    atomic_fetch_add_explicit(&reader->bytes_read, reading.started, memory_order_relaxed);
+    give_lane(&reading);
+    return status;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Regions of compressed pieces that are wanted one after the other: the pieces that were read last
+ * stay open, so that their streams are not decompressed from the beginning each time. */
+#include <string.h>
+
+#include "storage/shard/shard_file.h"
+#include "storage/shard/shard_request.h"
+#include "storage/shard/stored_item.h"
+
+void shard_reader_keep_streams(struct shard_reader *reader)
+{
+    reader->keeps_streams = true;
+}
+
+bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_request *request)
+{
+    return reader->keeps_streams && request->piece->zstd &&
+           !stored_item_is_whole(request->entry, request->piece);
+}
+
+/* The piece, if it is kept; from then on it is not. */
+static struct shard_piece *take_kept(struct shard_reader *reader,
+                                     const struct metadata_piece *piece,
+                                     dcp_verification verification)
+{
+    struct shard_piece *taken = NULL;
+    pthread_mutex_lock(&reader->mutex);
+    for (size_t i = 0; i < SHARD_KEPT && !taken; i++)
+        if (reader->kept[i] && shard_piece_is_of(reader->kept[i], piece, verification)) {
+            taken = reader->kept[i];
+            reader->kept[i] = NULL;
+        }
+    pthread_mutex_unlock(&reader->mutex);
+    return taken;
+}
+
+/* Keeps the piece, if need be in the place of the one that has been kept longest. */
+static void keep(struct shard_reader *reader, struct shard_piece *piece)
+{
+    size_t room = 0;
+    pthread_mutex_lock(&reader->mutex);
+    while (room < SHARD_KEPT - 1 && reader->kept[room])
+        room++;
+    struct shard_piece *longest = reader->kept[room];
+    memmove(reader->kept + 1, reader->kept, room * sizeof(struct shard_piece *));
+    reader->kept[0] = piece;
+    pthread_mutex_unlock(&reader->mutex);
+    shard_piece_close(longest);
+}
+
+void shard_reader_drop_kept(struct shard_reader *reader)
+{
+    for (size_t i = 0; i < SHARD_KEPT; i++) {
+        shard_piece_close(reader->kept[i]);
+        reader->kept[i] = NULL;
+    }
+}
+
+dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
+                           dcp_verification verification)
+{
+    struct shard_piece *opened = take_kept(reader, request->piece, verification);
+    dcp_status status = DCP_OK;
+    if (!opened)
+        status = shard_piece_open(reader, request->entry, request->piece, request->region, false,
+                                  verification, &opened);
+    if (status == DCP_OK)
+        status = shard_piece_fill(opened, request);
+    /* Of all reads, the first one sees to it that the stream is right. */
+    if (status == DCP_OK)
+        status = shard_piece_end(opened, 0);
+    if (status == DCP_OK)
+        keep(reader, opened);
+    else
+        shard_piece_close(opened);
+    return status;
+}

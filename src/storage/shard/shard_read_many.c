@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading many regions of tensors: small ones that lie next to each other at once, large ones in
+ * parts that several threads share. */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "state/box.h"
+#include "storage/shard/shard_request.h"
+#include "storage/shard/stored_item.h"
+
+/* Streams up to here are worth reading along with their neighbours, up to so much together. */
+#define SMALL_STREAM ((uint64_t)64 << 10)
+#define WINDOW_MOST  SHARD_WINDOW_MOST
+/* What is read in between without being wanted: hardly more than alignment leaves, or next to
+ * nothing beside the whole. */
+#define GAP_SIZE      ((uint64_t)512)
+#define GAP_OF_WINDOW 128
+/* Regions from here on are read in parts, of so much at least. */
+#define DIVIDED_SIZE ((uint64_t)32 << 20)
+#define PART_SIZE    ((uint64_t)8 << 20)
+/* Regions from here on are announced. */
+#define EXPECTED_SIZE ((uint64_t)1 << 20)
+
+/* What one thread does at a time: requests that are neighbours, or of one compressed piece, or a
+ * part of one. */
+struct read_task {
+    size_t first;
+    size_t count;
+    bool together;             /* they are of one piece */
+    struct shard_parts *parts; /* NULL: all of the one */
+    size_t part;
+};
+
+struct read_tasks {
+    struct shard_reader *reader;
+    const struct shard_request *requests;
+    dcp_verification verification;
+    struct read_task *tasks;
+    size_t count;
+    size_t thread_count;
+    atomic_uint_fast64_t moved;
+};
+
+static uint64_t stored_bytes(const struct shard_request *request)
+{
+    return (uint64_t)box_volume(request->region) * dcp_dtype_size(request->entry->dtype);
+}
+
+static bool is_small(const struct shard_request *request)
+{
+    const struct metadata_entry *entry = request->entry;
+    const struct metadata_piece *piece = request->piece;
+    return piece->encoding == PIECE_STREAM && piece->length <= SMALL_STREAM &&
+           box_volume(request->region) ==
+               box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
+}
+
+/* Whether a request is read along with those in front of it, from `first` on. */
+static bool is_neighbour(const struct shard_request *first, const struct shard_request *request)
+{
+    const struct metadata_piece *from = first->piece, *piece = request->piece;
+    const struct metadata_piece *before = request[-1].piece;
+    if (!is_small(request) || !is_small(request - 1) || piece->file != from->file ||
+        before->offset < from->offset || piece->offset < before->offset ||
+        piece->offset - from->offset > WINDOW_MOST - SMALL_STREAM)
+        return false;
+    uint64_t end = before->offset + before->length,
+             gap = piece->offset > end ? piece->offset - end : 0;
+    return gap <= GAP_SIZE || gap <= (piece->offset - from->offset) / GAP_OF_WINDOW;
+}
+
+/* Whether a request is read together with the one in front of it, of a piece that is decompressed
+ * as it is read. */
+static bool is_of_same_piece(const struct shard_request *request)
+{
+    return request->piece == request[-1].piece && request->piece->zstd &&
+           !stored_item_is_whole(request->entry, request->piece);
+}
+
+/* Parts are slabs of the outermost dimension that can be divided; compressed streams have none. */
+uint64_t shard_request_most_parts(const struct shard_request *request)
+{
+    uint64_t bytes = stored_bytes(request);
+    int32_t dim = shard_parts_dim(request->region);
+    bool packed = request->piece->zstd || (request->piece->view && request->piece->view->deflated);
+    if (bytes < DIVIDED_SIZE || packed || dim < 0)
+        return 1;
+    uint64_t parts = bytes / PART_SIZE, most = (uint64_t)request->region.sizes[dim];
+    return parts < most ? parts : most;
+}
+
+static size_t choose_parts(const struct shard_request *request, size_t thread_count)
+{
+    uint64_t parts = shard_request_most_parts(request);
+    if (thread_count < 2)
+        return 1;
+    return (size_t)(parts < 4 * thread_count ? parts : 4 * thread_count);
+}
+
+uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_count)
+{
+    uint64_t parts = thread_count < 2 ? 0 : 4 * (uint64_t)thread_count;
+    return requests * (sizeof(struct shard_request) + sizeof(struct read_task)) +
+           divided * (parts * sizeof(struct read_task) + shard_parts_memory(parts));
+}
+
+static dcp_status add_parts(struct read_tasks *tasks, size_t request, size_t part_count)
+{
+    struct shard_parts *parts;
+    RETURN_IF_ERROR(shard_parts_new(tasks->requests[request].region, part_count, &parts));
+    for (size_t part = 0; part < part_count; part++)
+        tasks->tasks[tasks->count++] =
+            (struct read_task){.first = request, .count = 1, .parts = parts, .part = part};
+    return DCP_OK;
+}
+
+static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thread_count)
+{
+    size_t most = count;
+    for (size_t i = 0; i < count; i++)
+        most += choose_parts(&tasks->requests[i], thread_count) - 1;
+    struct read_task *list = memory_allocate_array(most, sizeof *list);
+    if (!list)
+        return error_no_memory(most * sizeof *list, "a list of reads");
+    tasks->tasks = list;
+    for (size_t i = 0; i < count; i++) {
+        struct read_task *last = tasks->count > 0 ? &list[tasks->count - 1] : NULL;
+        size_t parts = choose_parts(&tasks->requests[i], thread_count);
+        if (parts > 1)
+            RETURN_IF_ERROR(add_parts(tasks, i, parts));
+        else if (last && is_of_same_piece(&tasks->requests[i]))
+            last->together = ++last->count > 1;
+        else if (last && !last->parts && !last->together &&
+                 is_neighbour(&tasks->requests[last->first], &tasks->requests[i]))
+            last->count++;
+        else
+            list[tasks->count++] = (struct read_task){.first = i, .count = 1};
+    }
+    return DCP_OK;
+}
+
+static dcp_status read_request(struct read_tasks *tasks, const struct shard_request *request,
+                               const struct read_window *window)
+{
+    RETURN_IF_ERROR(
+        shard_reader_keeps(tasks->reader, request)
+            ? shard_read_kept(tasks->reader, request, tasks->verification)
+            : shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0));
+    uint64_t bytes = (uint64_t)box_volume(request->region) * dcp_dtype_size(request->dtype);
+    atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
+    return DCP_OK;
+}
+
+static dcp_status read_together(struct read_tasks *tasks, const struct read_task *task)
+{
+    const struct shard_request *requests = &tasks->requests[task->first];
+    RETURN_IF_ERROR(shard_read_together(tasks->reader, requests, task->count, tasks->verification));
+    for (size_t i = 0; i < task->count; i++)
+        atomic_fetch_add_explicit(&tasks->moved,
+                                  (uint64_t)box_volume(requests[i].region) *
+                                      dcp_dtype_size(requests[i].dtype),
+                                  memory_order_relaxed);
+    return DCP_OK;
+}
+
+static dcp_status read_neighbours(struct read_tasks *tasks, const struct read_task *task)
+{
+    const struct shard_request *requests = &tasks->requests[task->first];
+    const struct metadata_piece *first = requests[0].piece;
+    uint64_t end = first->offset;
+    for (size_t i = 0; i < task->count; i++) {
+        uint64_t last = requests[i].piece->offset + requests[i].piece->length;
+        end = last > end ? last : end;
+    }
+    struct read_window window;
+    RETURN_IF_ERROR(read_window_open(&window, tasks->reader, first->file, first->offset, end,
+                                     tasks->verification));
+    dcp_status status = DCP_OK;
+    for (size_t i = 0; status == DCP_OK && i < task->count; i++)
+        status = read_request(tasks, &requests[i], &window);
+    read_window_close(&window);
+    return status;
+}
+
+/* Has the ends of what this thread will probably read next come from the disk while it is busy: the
+ * reads of a stream's container and of the blocks around its data would wait behind the large ones
+ * of all threads, one after another. Only in the same file, so that none is opened for that. */
+static dcp_status expect_task(struct read_tasks *tasks, size_t now, size_t index)
+{
+    struct shard_file *file;
+    const struct read_task *task = &tasks->tasks[index];
+    const struct shard_request *request = &tasks->requests[task->first];
+    const struct metadata_piece *piece = request->piece;
+    if (piece->encoding != PIECE_STREAM || piece->zstd || stored_bytes(request) < EXPECTED_SIZE ||
+        task->part > 0 || tasks->reader->how.plain ||
+        piece->file != tasks->requests[tasks->tasks[now].first].piece->file)
+        return DCP_OK;
+    dcp_status status = shard_file_acquire(tasks->reader, piece->file, tasks->verification, &file);
+    if (status != DCP_OK)
+        return shard_reader_blame(tasks->reader, request->entry, piece, status);
+    shard_file_expect_stream(file, piece->offset, piece->length);
+    if (tasks->verification != DCP_VERIFY_NONE)
+        shard_sums_expect(file, piece->offset, piece->length);
+    shard_file_release(tasks->reader, file);
+    return DCP_OK;
+}
+
+static dcp_status run_task(void *context, size_t index)
+{
+    struct read_tasks *tasks = context;
+    const struct read_task *task = &tasks->tasks[index];
+    const struct shard_request *request = &tasks->requests[task->first];
+    struct box_storage slab;
+    if (tasks->count - index > tasks->thread_count)
+        RETURN_IF_ERROR(expect_task(tasks, index, index + tasks->thread_count));
+    if (task->together)
+        return read_together(tasks, task);
+    if (!task->parts)
+        return task->count > 1 ? read_neighbours(tasks, task) : read_request(tasks, request, NULL);
+    struct shard_request part = *request;
+    part.region = shard_parts_region(task->parts, task->part, request->region, &slab);
+    RETURN_IF_ERROR(shard_read_request(tasks->reader, &part, tasks->verification, NULL, task->parts,
+                                       task->part));
+    uint64_t bytes = (uint64_t)box_volume(part.region) * dcp_dtype_size(request->dtype);
+    atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
+    return DCP_OK;
+}
+
+dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_request *requests,
+                              size_t count, size_t thread_count, dcp_verification verification,
+                              uint64_t *moved)
+{
+    struct read_tasks tasks = {.reader = reader,
+                               .requests = requests,
+                               .verification = verification,
+                               .thread_count = thread_count};
+    dcp_status status = make_tasks(&tasks, count, thread_count);
+    if (status == DCP_OK)
+        status = thread_run(tasks.count, thread_count, run_task, &tasks);
+    for (size_t i = 0; i < tasks.count; i++) {
+        if (tasks.tasks[i].parts && tasks.tasks[i].part == 0)
+            shard_parts_free(tasks.tasks[i].parts);
+    }
+    memory_release(tasks.tasks);
+    device_lanes_clear(&reader->device_lanes);
+    *moved = tasks.moved;
+    return status;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Reading checkpoints: finding the metadata in any of its forms, and reading pieces of it. */
+#ifndef STORAGE_SHARD_SHARD_READER_H
+#define STORAGE_SHARD_SHARD_READER_H
+
+#include "base/buffer.h"
+#include "base/progress.h"
+#include "dcp/storage.h"
+#include "dcp/types.h"
+#include "device/device_lane.h"
+#include "state/metadata.h"
+#include "state/node.h"
+
+/* What is to be opened. */
+struct storage_location {
+    const char *path;
+    const char *const *members; /* directories, relative to path, whose union it is; none: path */
+    size_t member_count;
+};
+
+static inline struct storage_location storage_at(const char *path)
+{
+    return (struct storage_location){.path = path};
+}
+
+/* What a path turned out to be. */
+enum storage_form {
+    STORAGE_DCP,
+    STORAGE_RANK_LOCAL,
+    STORAGE_SAFETENSORS,
+    STORAGE_PT,
+    STORAGE_UNION /* of several directories of the first two forms */
+};
+
+/* An open checkpoint directory or file. Files are opened when first read and stay open; several
+ * threads may read. */
+struct shard_reader;
+
+/* Reads and decodes the metadata of any form: .metadata, else __*.metadata united, else the
+ * *.safetensors of a directory, else the union of its stages pp0, pp1 and so on; of a file that
+ * ends in .safetensors, else of a .pt file. The reader refers to *metadata, which must stay where
+ * it is and outlive it, but for objects of .pt files, which need both. On failure metadata is empty
+ * and *reader NULL. Errors: DCP_ERR_NOT_FOUND says what was looked for, and whether a save was
+ * interrupted there. */
+dcp_status storage_read_metadata(const dcp_storage *storage, struct storage_location location,
+                                 enum storage_form *form, struct metadata *metadata,
+                                 struct shard_reader **reader);
+/* The bytes of .metadata, of all members of a union, to be passed on to other ranks; appended to
+ * raw. DCP_ERR_NOT_FOUND for the other forms, which every rank reads by itself. */
+dcp_status storage_read_raw(const dcp_storage *storage, struct storage_location location,
+                            struct buffer *raw);
+/* What that gives for the bytes of a .metadata that came from elsewhere. */
+void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw);
+/* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
+dcp_status storage_decode_raw(const dcp_storage *storage, const char *path, const void *raw,
+                              size_t size, struct metadata *metadata, struct shard_reader **reader);
+/* A reader for metadata that is known already, of a .metadata or of a union of such. */
+dcp_status storage_read_known(const dcp_storage *storage, const char *path,
+                              const struct metadata *metadata, struct shard_reader **reader);
+/* Reads what several members of a union hold and compares it: DCP_ERR_DUPLICATE names the members
+ * that differ. Tensors whose records have checksums are compared by these. */
+dcp_status storage_check_replicas(struct shard_reader *reader);
+/* One of them; the story is the same. */
+dcp_status storage_check_replica(struct shard_reader *reader,
+                                 const struct metadata_replica *replica);
+
+/* How files are read that are opened from now on: flags of dcp_io, and the priority that reading
+ * threads have; and who is told of the stored bytes of tensors as they are read. */
+void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,
+                         struct progress *progress);
+
+/* Whether reading goes over a network, as far as one can tell. NULL: no reader. */
+bool shard_reader_is_far(struct shard_reader *reader);
+
+/* What reading may take of memory. */
+struct shard_read_how {
+    size_t thread_count;
+    size_t buffer_bytes; /* of what is scattered, converted or only checked, for each thread */
+    size_t open_files;   /* that are kept open at a time; more are while more are in use */
+    bool plain;          /* each read at its turn, through the page cache */
+};
+/* What a reader begins with. */
+struct shard_read_how shard_read_how_usual(void);
+/* From now on; nobody reads meanwhile. Threads are the caller's affair. */
+void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_how *how);
+/* Memory of a lane to a device, and of what is packed and converted beside it. */
+#define SHARD_READER_LANE_MEMORY (DEVICE_LANE_MEMORY + 2 * (uint64_t)DEVICE_LANE_BUFFER)
+/* Lanes that there may be from now on. A reader that is opened under a limit of memory begins with
+ * none, other ones with as many as threads take. */
+void shard_reader_allow_device_lanes(struct shard_reader *reader, size_t most);
+
+/* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
+ * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item
+ * against the metadata, the footer's save id, and checksums as the verification says. Memory beside
+ * the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of them (or
+ * what a lane takes), what reading ahead takes, and for a compressed piece its window (zstd's) and
+ * some 600 KiB. After a failure part of the region may be filled. */
+dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
+                             const struct state_chunk *target, dcp_verification verification);
+
+/* From now on the few compressed pieces that were read last stay open, with their decompressors, so
+ * that regions that follow each other do not have them decompressed from the beginning each time.
+ */
+void shard_reader_keep_streams(struct shard_reader *reader);
+
+/* A piece of a tensor, open, to be read part after part: checksums hold as if parts that follow
+ * each other had been read at once. For one thread. Tells no progress. */
+struct shard_piece;
+/* region: what will be read, in parts that follow each other row-major. partly: not all of it, so
+ * that blocks at the ends are read whole to be checked. */
+dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
+                            const struct metadata_piece *piece, struct box region, bool partly,
+                            dcp_verification verification, struct shard_piece **opened);
+/* The checksum of a part of a record, of which others read the other parts. */
+struct shard_part_sum {
+    bool known; /* false: the part was checked by itself, or there is nothing to check it by */
+    uint32_t crc;
+    uint64_t size;
+    uint32_t expected; /* that of the whole record */
+    uint64_t place;    /* of the record in the file */
+};
+/* The same for elements from to end - 1 of the whole piece, which are all read, in order: then the
+ * sum is known, if the record's checksum is all that there is. */
+dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metadata_entry *entry,
+                                 const struct metadata_piece *piece, int64_t from, int64_t end,
+                                 dcp_verification verification, struct shard_part_sum *sum,
+                                 struct shard_piece **opened);
+/* Compares what all parts of a record come to, in order, with what it shall be. */
+dcp_status shard_join_sums(const struct shard_reader *reader, const struct metadata_entry *entry,
+                           const struct metadata_piece *piece, const struct shard_part_sum *sums,
+                           size_t count);
+/* Reads a region into dense memory, in the stored dtype. */
+dcp_status shard_piece_read(struct shard_piece *opened, struct box region, void *elements);
+/* Reads what a request about the piece wants, as shard_read_tensor(). */
+struct shard_request;
+dcp_status shard_piece_fill(struct shard_piece *opened, const struct shard_request *request);
+/* Whether it is that piece, and was opened so. */
+bool shard_piece_is_of(const struct shard_piece *opened, const struct metadata_piece *piece,
+                       dcp_verification verification);
+/* Whether reading one part after the other costs no more than reading them at once. */
+bool shard_piece_flows(const struct shard_piece *opened);
+/* After the last part: what was read can be trusted. Reads the rest of a compressed piece. bytes:
+ * that were read, as elements are stored, for the figures. */
+dcp_status shard_piece_end(struct shard_piece *opened, uint64_t bytes);
+/* NULL is allowed. */
+void shard_piece_close(struct shard_piece *opened);
+
+/* The way from such memory, which holds the box `held`, to where shard_read_tensor() would have put
+ * the region, which lies in it. */
+dcp_status shard_place_region(const struct metadata_entry *entry, struct box held,
+                              const void *elements, struct box region, dcp_dtype dtype,
+                              const struct state_chunk *target);
+
+/* A region that is wanted; what it points to is borrowed. */
+struct shard_request {
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+    struct box region;
+    dcp_dtype dtype;
+    const struct state_chunk *target;
+};
+
+/* As shard_read_tensor(), of many, on at most thread_count threads. They are best in the order in
+ * which they lie in the files: small neighbours are then read at once. Large ones are read in
+ * parts. Memory: for each thread what one takes, and 256 KiB. moved: bytes that were put into
+ * targets. */
+dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_request *requests,
+                              size_t count, size_t thread_count, dcp_verification verification,
+                              uint64_t *moved);
+dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             struct state_pool *pool, dcp_state **object);
+/* Bytes of an object's stream as it is stored, checked by blocks if all is to be checked: what
+ * shard_take_object() then is given as a whole, by whoever has read it. */
+dcp_status shard_read_stored(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             uint64_t from, size_t size, void *bytes);
+dcp_status shard_take_object(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, const void *bytes, size_t size,
+                             struct state_pool *pool, dcp_state **object);
+
+/* The stream of a piece that somebody else has read: as it is stored, or decompressed. */
+struct stream_bytes {
+    const void *bytes;
+    size_t size;
+};
+
+/* Reads the box of the target, which lies inside of the piece, from a stream. The record's checksum
+ * is checked, but not with DCP_VERIFY_NONE. */
+dcp_status shard_take_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct stream_bytes stream,
+                             const struct state_chunk *target, dcp_dtype dtype,
+                             dcp_verification verification);
+/* An object's stream, decompressed; appended to out. First from its file (of an object in a .pt
+ * file one is made), then as it was given. */
+dcp_status shard_read_stream(struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             struct buffer *out);
+dcp_status shard_take_stream(const struct shard_reader *reader, const struct metadata_entry *entry,
+                             const struct metadata_piece *piece, struct stream_bytes stream,
+                             struct buffer *out);
+
+/* Whether a file carries checksums of its blocks. Not known: no. */
+bool shard_reader_has_blocks(struct shard_reader *reader, uint32_t file);
+
+struct shard_read_figures {
+    uint64_t bytes_read; /* from the files that the metadata names, footers included */
+    /* Of tensors' elements, as they are stored; and of those, what has no checksum at all. */
+    uint64_t bytes_checked, bytes_unchecked, bytes_bare;
+    uint64_t files_opened; /* of these; again when closed in between */
+    bool direct;           /* some file was read around the page cache */
+    bool ring;
+};
+/* So many bytes of elements were read, and were held to a checksum or not; bare: there is none. */
+void shard_reader_count(struct shard_reader *reader, uint64_t bytes, bool checked, bool bare);
+void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures);
+void shard_reader_free(struct shard_reader *reader);
+
+#endif

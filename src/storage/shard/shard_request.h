@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One region to be read, by itself, out of what was read along with its neighbours, or in parts. */
+#ifndef STORAGE_SHARD_SHARD_REQUEST_H
+#define STORAGE_SHARD_SHARD_REQUEST_H
+
+#include "state/box.h"
+#include "storage/shard/shard_file.h"
+
+/* Neighbours up to so much together are read at once. */
+#define SHARD_WINDOW_MOST ((uint64_t)256 << 10)
+
+/* A range of a file that has been read for several pieces in it. */
+struct read_window {
+    struct shard_reader *reader;
+    struct shard_file *file;
+    uint64_t start;
+    size_t size;
+    unsigned char *bytes;
+};
+
+dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
+                            uint64_t start, uint64_t end, dcp_verification verification);
+void read_window_close(struct read_window *window);
+
+/* A region that is read in parts: slabs of one dimension. The CRC of a record that they make up is
+ * joined by the part that is read last. */
+struct shard_parts;
+
+dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts **parts);
+/* Memory that so many parts take. */
+uint64_t shard_parts_memory(uint64_t count);
+void shard_parts_free(struct shard_parts *parts);
+/* The whole region, whose numbers are borrowed. */
+struct box shard_parts_whole(const struct shard_parts *parts);
+size_t shard_parts_count(const struct shard_parts *parts);
+/* The outermost dimension that can be divided; -1: none. */
+int32_t shard_parts_dim(struct box region);
+struct box shard_parts_region(const struct shard_parts *parts, size_t part, struct box region,
+                              struct box_storage *slab);
+/* The part's bytes have this CRC; expected: what the record's shall be. */
+dcp_status shard_parts_add(struct shard_parts *parts, size_t part, uint32_t crc, uint64_t size,
+                           uint64_t place, uint32_t expected);
+
+/* Parts that a region may be read in, if enough threads share them; 1: it is read by one. */
+uint64_t shard_request_most_parts(const struct shard_request *request);
+/* Memory that lists of requests and parts take, if `divided` of these are read in parts. */
+uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_count);
+
+/* window: NULL, or one that may hold the piece. parts: NULL, or request->region is one of them. */
+dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
+                              dcp_verification verification, const struct read_window *window,
+                              struct shard_parts *parts, size_t part);
+/* Requests of one piece, which is compressed, as if each were read by itself: it is decompressed
+ * once. */
+dcp_status shard_read_together(struct shard_reader *reader, const struct shard_request *requests,
+                               size_t count, dcp_verification verification);
+
+/* Whether the request is one of those that shard_read_kept() is for. */
+bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_request *request);
+/* As if by itself, through the stream that is kept, and keeps it. */
+dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
+                           dcp_verification verification);
+/* When nobody reads. */
+void shard_reader_drop_kept(struct shard_reader *reader);
+
+#endif

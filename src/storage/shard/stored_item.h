@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One stored piece, opened: its bytes as a source, wherever they have to come from. */
+#ifndef STORAGE_SHARD_STORED_ITEM_H
+#define STORAGE_SHARD_STORED_ITEM_H
+
+#include "storage/shard/checked_source.h"
+#include "storage/shard/decompressed_source.h"
+
+/* Compressed tensors of no more bytes are decompressed at once. */
+#define STORED_ITEM_WHOLE ((uint64_t)192 << 10)
+/* Compressed input that is read at a time where it is to go around the page cache. */
+#define STORED_ITEM_DIRECT_INPUT ((size_t)4 << 20)
+/* The most, whatever a storage says of its requests. */
+#define STORED_ITEM_INPUT_MOST ((size_t)64 << 20)
+
+/* Compressed input that is read at a time where memory allows it: more where it goes around the
+ * page cache, or comes from afar. io: flags of dcp_io; request: the storage's request_size. */
+size_t stored_item_input(uint32_t io, size_t request);
+
+/* Must stay where it is while it is open. */
+struct stored_item {
+    struct shard_file *file;
+    bool borrowed; /* the file, from a window */
+    struct shard_reader *reader;
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+    struct checked_source checked;
+    struct decompressed_source decompressed;
+    struct byte_source source; /* what format/ is given: the stream, or the file of a view */
+    bool at_hand;              /* all of source is in memory, whose ever */
+    bool passing;              /* source is decompressed as it is read */
+    bool foreseen;             /* a view of it is to be compared with what its end says */
+    bool ended;                /* that was done, and the CRC was right */
+    bool crc_held;             /* there was one */
+    void *memory;              /* that holds it, unless a window does */
+    void *inflated;            /* the storage of a deflated record */
+    struct arena arena;
+};
+
+/* Opens the file and checks the piece against its size. whole: all of the piece is wanted, so that
+ * a small one is read at once. */
+dcp_status stored_item_open(struct stored_item *item, struct shard_reader *reader,
+                            const struct metadata_entry *entry, const struct metadata_piece *piece,
+                            dcp_verification verification, bool whole);
+/* As above, out of a window if that holds the piece; NULL: as above. */
+dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *reader,
+                               const struct metadata_entry *entry,
+                               const struct metadata_piece *piece, dcp_verification verification,
+                               bool whole, const struct read_window *window);
+/* Its source gives the bytes as they are stored, compressed or not. */
+dcp_status stored_item_open_raw(struct stored_item *item, struct shard_reader *reader,
+                                const struct metadata_entry *entry,
+                                const struct metadata_piece *piece, dcp_verification verification);
+/* The same of a stream that somebody else has read, as it is stored or decompressed. bytes stay the
+ * caller's. */
+dcp_status stored_item_open_memory(struct stored_item *item, const struct metadata_entry *entry,
+                                   const struct metadata_piece *piece, const void *bytes,
+                                   size_t size);
+/* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
+ * have been inflated. */
+dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);
+/* The same, of a stream that is decompressed as it is read by its beginning alone, if that says it:
+ * so that it has to be decompressed only once. Then view has no CRC, and what is read is not to be
+ * trusted until stored_item_end() has found the rest of the stream to agree, and the CRC of the
+ * record right unless the verification is DCP_VERIFY_NONE. Of other items that does nothing. */
+dcp_status stored_item_foresee(struct stored_item *item, dcp_verification verification,
+                               struct tensor_view *view);
+dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *view,
+                           dcp_verification verification);
+/* Decompresses all of such a stream: then the size of item->source is known, the view that its
+ * beginning gives, if any, was found right, and the CRC of that record is at hand. */
+dcp_status stored_item_pass(struct stored_item *item);
+/* Has all of such a stream in memory after all. */
+dcp_status stored_item_hold(struct stored_item *item);
+/* The same by the footer, where that has the piece as our writer lays it out: nothing is read, and
+ * no CRC known. *known: view was filled. */
+dcp_status stored_item_lay_out(struct stored_item *item, struct tensor_view *view, bool *known);
+/* Where the view's data is in the file, for messages; compressed data has no place of its own. */
+uint64_t stored_item_place(const struct stored_item *item, const struct tensor_view *view);
+/* Reads the view's record as a whole for the checks alone: its CRC-32, if it has one, and what the
+ * source checks. */
+dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view);
+/* Has the record in memory, and its CRC right. */
+dcp_status stored_item_hold_record(struct stored_item *item, struct tensor_view *view);
+/* Reads the stored stream again that is at hand, checked by its file's blocks, to take its place.
+ */
+dcp_status stored_item_load_again(struct stored_item *item);
+void stored_item_close(struct stored_item *item);
+
+/* Whether a compressed piece is decompressed at once, into memory, when it is opened. */
+bool stored_item_is_whole(const struct metadata_entry *entry, const struct metadata_piece *piece);
+
+#endif

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/verify/verify.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "format/metadata/metadata_codec.h"
+#include "storage/open/storage_open.h"
+#include "storage/verify/verification.h"
+
+void verification_fault(struct verification *verification, const char *file, uint64_t offset,
+                        const char *name, const char *format, ...)
+{
+    char text[ERROR_TEXT_MAX], path[ERROR_TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    verification->faults++;
+    if (verification->member) {
+        snprintf(path, sizeof path, "%s%s%s", verification->member, *file ? "/" : "", file);
+        file = path;
+    }
+    if (verification->report)
+        verification->report(verification->context, file, offset, name, text);
+}
+
+dcp_status verification_judge(struct verification *verification, dcp_status status,
+                              const char *file, uint64_t offset, const char *name)
+{
+    if (status == DCP_OK || status == DCP_ERR_NO_MEMORY)
+        return status;
+    verification_fault(verification, file, offset, name, "%s", dcp_error_message());
+    return DCP_OK;
+}
+
+static int compare_placed(const void *left, const void *right)
+{
+    const struct metadata_piece *a = ((const struct placed_piece *)left)->piece;
+    const struct metadata_piece *b = ((const struct placed_piece *)right)->piece;
+    if (a->file != b->file)
+        return a->file < b->file ? -1 : 1;
+    return a->offset < b->offset ? -1 : a->offset > b->offset;
+}
+
+static dcp_status place_pieces(const struct metadata *metadata, struct placed_piece **placed,
+                               size_t *count)
+{
+    size_t total = 0, next = 0;
+    for (size_t i = 0; i < metadata->count; i++)
+        total += metadata->entries[i].piece_count;
+    *count = total;
+    *placed = memory_allocate_array(total, sizeof **placed);
+    if (!*placed)
+        return error_no_memory(total * sizeof **placed, "a list of pieces");
+    for (size_t i = 0; i < metadata->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        for (size_t p = 0; p < entry->piece_count; p++)
+            (*placed)[next++] = (struct placed_piece){entry, &entry->pieces[p]};
+    }
+    if (total > 1)
+        qsort(*placed, total, sizeof **placed, compare_placed);
+    return DCP_OK;
+}
+
+/* All records of a .pt file, which no single piece answers for. */
+static dcp_status verify_pt(struct verification *verification)
+{
+    struct shard_file *file = verification->reader->pinned;
+    bool sound;
+    return verify_records(verification, shard_file_source(file), NULL, file->name, 0, "", &sound);
+}
+
+static dcp_status verify_one_file(struct verification *verification, uint32_t index,
+                                  const struct placed_piece *placed, size_t count)
+{
+    bool usable;
+    RETURN_IF_ERROR(verify_file(verification, index, &usable));
+    if (usable && verification->reader->form == STORAGE_PT)
+        RETURN_IF_ERROR(verify_pt(verification));
+    if (usable && verification->reader->form == STORAGE_DCP)
+        RETURN_IF_ERROR(verify_account(verification, index, placed, count));
+    for (size_t i = 0; i < count && usable; i++)
+        RETURN_IF_ERROR(verify_piece(verification, &placed[i]));
+    return DCP_OK;
+}
+
+static dcp_status verify_files(struct verification *verification)
+{
+    const struct metadata *metadata = verification->metadata;
+    struct placed_piece *placed;
+    size_t count, next = 0;
+    RETURN_IF_ERROR(place_pieces(metadata, &placed, &count));
+    verification->bare = memory_allocate_zeroed(metadata->file_count, sizeof(bool));
+    dcp_status status =
+        verification->bare ? DCP_OK : error_no_memory(metadata->file_count, "a list of files");
+    for (uint32_t file = 0; file < metadata->file_count && status == DCP_OK; file++) {
+        size_t first = next;
+        while (next < count && placed[next].piece->file == file)
+            next++;
+        status = verify_one_file(verification, file, placed + first, next - first);
+    }
+    if (status == DCP_OK)
+        verify_bare_files(verification);
+    memory_release(verification->bare);
+    memory_release(placed);
+    return status;
+}
+
+static dcp_status verify_contents(struct verification *verification)
+{
+    const struct metadata *metadata = verification->metadata;
+    RETURN_IF_ERROR(verify_files(verification));
+    /* A member of a union may hold a part of a tensor. */
+    for (size_t i = 0; i < metadata->count && !verification->member; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        if (entry->is_tensor)
+            RETURN_IF_ERROR(
+                verification_judge(verification, metadata_check_entry(entry), "", 0, entry->name));
+    }
+    return DCP_OK;
+}
+
+/* Without metadata, files that describe themselves can still be checked by themselves. */
+static dcp_status verify_loose_files(struct verification *verification,
+                                     const struct storage_directory *of)
+{
+    struct directory directory;
+    struct metadata names;
+    RETURN_IF_ERROR(directory_read(of, &directory));
+    size_t count = directory_count(&directory, DIRECTORY_SHARD);
+    metadata_init(&names);
+    names.files = arena_allocate_array(&names.arena, count, sizeof *names.files);
+    names.save_id = "";
+    dcp_status status = DCP_OK;
+    if (!names.files)
+        status = error_no_memory(count * sizeof *names.files, "names of files");
+    for (size_t i = 0; i < count && status == DCP_OK; i++)
+        names.files[names.file_count++] =
+            directory.names[directory.first[DIRECTORY_SHARD] + i].name;
+    if (status == DCP_OK)
+        status = shard_reader_new(of->table, of->id, STORAGE_DCP, &verification->reader);
+    if (status == DCP_OK)
+        status = shard_reader_bind(verification->reader, &names);
+    bool usable;
+    for (uint32_t i = 0; i < count && status == DCP_OK; i++)
+        status = verify_file(verification, i, &usable);
+    shard_reader_free(verification->reader);
+    verification->reader = NULL;
+    metadata_free(&names);
+    directory_free(&directory);
+    return status;
+}
+
+/* Metadata could not be read: finds out which of its parts are at fault, each by itself. If none
+ * is, it is what they are together. */
+static dcp_status verify_parts(struct verification *verification, const struct storage_place *place,
+                               const struct error_story *story)
+{
+    uint64_t before = verification->faults;
+    for (size_t i = 0; i < place->part_count && place->form != STORAGE_PT; i++) {
+        struct metadata part;
+        metadata_init(&part);
+        dcp_status status = storage_decode_part(place, place->parts[i], &part);
+        metadata_free(&part);
+        RETURN_IF_ERROR(verification_judge(verification, status, place->parts[i], 0, ""));
+    }
+    if (verification->faults == before)
+        verification_fault(verification, place->part_count == 1 ? place->parts[0] : "", 0, "", "%s",
+                           story->text);
+    return place->form == STORAGE_DCP ? verify_loose_files(verification, &place->directory)
+                                      : DCP_OK;
+}
+
+/* No metadata at all. If a save was interrupted there, that is the fault; else there is nothing to
+ * check. */
+static dcp_status verify_nothing(struct verification *verification, const dcp_storage *storage,
+                                 const char *path)
+{
+    struct error_story story;
+    struct storage_directory of;
+    struct directory directory;
+    error_save(&story);
+    bool shards = storage_directory_open(&of, storage, path, 0, NULL) == DCP_OK;
+    if (shards && (shards = directory_read(&of, &directory) == DCP_OK)) {
+        shards = directory_count(&directory, DIRECTORY_SHARD) > 0;
+        directory_free(&directory);
+    }
+    dcp_status status = error_restore(&story);
+    if (shards) {
+        verification_fault(verification, METADATA_NAME, 0, "", "%s", story.text);
+        status = verify_loose_files(verification, &of);
+    }
+    storage_directory_close(&of);
+    return status;
+}
+
+static dcp_status verify_place(struct verification *verification, const struct storage_place *place,
+                               bool *readable)
+{
+    struct metadata metadata;
+    dcp_status status = storage_open_place(place, true, &metadata, &verification->reader);
+    *readable = status == DCP_OK;
+    if (status == DCP_ERR_NO_MEMORY)
+        return status;
+    if (status != DCP_OK) {
+        struct error_story story;
+        error_save(&story);
+        return verify_parts(verification, place, &story);
+    }
+    verification->metadata = &metadata;
+    status = verify_contents(verification);
+    shard_reader_free(verification->reader);
+    metadata_free(&metadata);
+    verification->reader = NULL;
+    verification->metadata = NULL;
+    return status;
+}
+
+/* A member by itself, but for how its chunks cover their tensors. */
+static dcp_status verify_member(struct verification *verification,
+                                const struct storage_place *whole, const char *name, bool *readable)
+{
+    struct storage_place place;
+    verification->member = name;
+    *readable = false;
+    dcp_status status =
+        storage_place_member(whole->storage, whole->id, name, whole->chosen, &place);
+    if (status == DCP_OK) {
+        status = verify_place(verification, &place, readable);
+        storage_place_free(&place);
+    } else {
+        status = verification_judge(verification, status, "", 0, "");
+    }
+    verification->member = NULL;
+    return status;
+}
+
+/* What the members are together: conflicts, and what no member has. */
+static dcp_status verify_together(struct verification *verification,
+                                  const struct storage_place *place)
+{
+    struct metadata metadata;
+    struct shard_reader *reader;
+    dcp_status status = storage_open_place(place, false, &metadata, &reader);
+    if (status != DCP_OK)
+        return verification_judge(verification, status, "", 0, "");
+    for (size_t i = 0; i < metadata.replica_count && status == DCP_OK; i++) {
+        const struct metadata_replica *replica = &metadata.replicas[i];
+        status = verification_judge(verification, storage_check_replica(reader, replica),
+                                    metadata.files[replica->piece.file], replica->piece.offset,
+                                    metadata.entries[replica->entry].name);
+    }
+    shard_reader_free(reader);
+    metadata_free(&metadata);
+    return status;
+}
+
+static dcp_status verify_union(struct verification *verification, const struct storage_place *place)
+{
+    bool all_readable = true;
+    for (size_t i = 0; i < place->part_count; i++) {
+        bool readable;
+        RETURN_IF_ERROR(verify_member(verification, place, place->parts[i], &readable));
+        all_readable = all_readable && readable;
+    }
+    return all_readable ? verify_together(verification, place) : DCP_OK;
+}
+
+/* Says what was not checked for want of checksums. */
+static void log_unchecked(const struct verification *verification, enum storage_form form,
+                          const char *path)
+{
+    if (form == STORAGE_SAFETENSORS)
+        log_line(DCP_LOG_INFO, "%s: safetensors: no checksums; lengths and names checked", path);
+    else if (verification->unchecked > 0)
+        log_line(DCP_LOG_INFO, "%s: %" PRIu64 " bytes without a checksum; their lengths checked",
+                 path, verification->unchecked);
+}
+
+dcp_status storage_verify(const dcp_storage *storage, struct storage_location location,
+                          dcp_fault_function report, void *context, uint64_t *faults)
+{
+    struct verification verification = {.report = report, .context = context};
+    struct storage_place place;
+    bool readable;
+    dcp_status status = storage_place_find(storage, location, &place);
+    if (status == DCP_OK) {
+        status = place.form == STORAGE_UNION ? verify_union(&verification, &place)
+                                             : verify_place(&verification, &place, &readable);
+        log_unchecked(&verification, place.form, location.path);
+        storage_place_free(&place);
+    } else if (status == DCP_ERR_NOT_FOUND) {
+        status = verify_nothing(&verification, storage, location.path);
+    }
+    *faults = verification.faults;
+    return status;
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "storage/shard/shard_footer.h"
+#include "storage/verify/verification.h"
+
+/* Read at a time: whole blocks, under one page of sums. */
+#define STEP_BLOCKS ((uint64_t)128)
+
+static void verify_block(struct verification *verification, const struct shard_file *file,
+                         uint64_t index, const unsigned char *bytes, size_t size, uint64_t sum)
+{
+    uint64_t computed = xxh3_64(bytes, size);
+    if (computed != sum)
+        verification_fault(verification, file->name, index * file->block_size, "",
+                           "block %" PRIu64 " of %zu bytes has XXH3 %016" PRIx64
+                           ", expected %016" PRIx64,
+                           index, size, computed, sum);
+}
+
+/* Blocks that are read at once. */
+static dcp_status verify_step(struct verification *verification, struct shard_file *file,
+                              uint64_t first, struct shard_sums_window *window,
+                              unsigned char *bytes)
+{
+    uint64_t offset = first * file->block_size, left = file->content_length - offset;
+    size_t size = (size_t)(STEP_BLOCKS * file->block_size);
+    size = left < size ? (size_t)left : size;
+    dcp_status status = shard_file_read(file, bytes, size, offset);
+    for (size_t at = 0; at < size && status == DCP_OK; at += file->block_size) {
+        uint64_t index = first + at / file->block_size, sum;
+        size_t taken = size - at < file->block_size ? size - at : file->block_size;
+        status = shard_sums_find(file, window, index, index + 1, &sum);
+        if (status == DCP_OK)
+            verify_block(verification, file, index, bytes + at, taken, sum);
+    }
+    return verification_judge(verification, status, file->name, offset, "");
+}
+
+static dcp_status verify_blocks(struct verification *verification, struct shard_file *file)
+{
+    struct shard_sums_window window = {0};
+    size_t size = (size_t)(STEP_BLOCKS * file->block_size);
+    unsigned char *bytes = memory_allocate(size);
+    if (!bytes)
+        return error_no_memory(size, "blocks of a file");
+    dcp_status status = DCP_OK;
+    for (uint64_t i = 0; i < file->block_count && status == DCP_OK; i += STEP_BLOCKS)
+        status = verify_step(verification, file, i, &window, bytes);
+    shard_sums_close(&window);
+    memory_release(bytes);
+    return status;
+}
+
+dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable)
+{
+    const char *name = verification->reader->metadata->files[index];
+    struct shard_file *file;
+    *usable = false;
+    dcp_status status = shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file);
+    if (status != DCP_OK)
+        return verification_judge(verification, status, name, 0, "");
+    *usable = true;
+    if (file->footer == FOOTER_DAMAGED)
+        status = verification_judge(verification, shard_footer_blame(file), name,
+                                    file->content_length, "");
+    else if (file->footer == FOOTER_GOOD)
+        status = verify_blocks(verification, file);
+    shard_file_release(verification->reader, file);
+    return status;
+}
+
+static bool piece_equal(const struct metadata_piece *a, const struct metadata_piece *b,
+                        int32_t ndim)
+{
+    size_t bytes = (size_t)ndim * sizeof(int64_t);
+    return a->offset == b->offset && a->length == b->length &&
+           (bytes == 0 ||
+            (memcmp(a->offsets, b->offsets, bytes) == 0 && memcmp(a->sizes, b->sizes, bytes) == 0));
+}
+
+static bool entry_equal(const struct metadata_entry *a, const struct metadata_entry *b)
+{
+    if (a->is_tensor != b->is_tensor)
+        return false;
+    return !a->is_tensor ||
+           (a->dtype == b->dtype && a->ndim == b->ndim &&
+            (a->ndim == 0 || memcmp(a->global_shape, b->global_shape,
+                                    (size_t)a->ndim * sizeof *a->global_shape) == 0));
+}
+
+/* Both list the pieces of a file in the same order, as a rule: *next is where the search begins. */
+static bool entry_has_piece(const struct metadata_entry *entry, uint32_t file,
+                            const struct metadata_piece *piece, size_t *next)
+{
+    for (size_t i = 0; i < entry->piece_count; i++) {
+        size_t place = (*next + i) % entry->piece_count;
+        const struct metadata_piece *candidate = &entry->pieces[place];
+        if (candidate->file != file ||
+            !piece_equal(candidate, piece, entry->is_tensor ? entry->ndim : 0))
+            continue;
+        *next = place + 1;
+        return true;
+    }
+    return false;
+}
+
+static void verify_contents(struct verification *verification, const struct shard_file *file,
+                            uint32_t index, const struct footer *footer, size_t piece_count)
+{
+    size_t listed = 0;
+    for (size_t i = 0; i < footer->contents.count; i++) {
+        const struct metadata_entry *told = &footer->contents.entries[i];
+        const struct metadata_entry *entry = metadata_find(verification->metadata, told->name);
+        listed += told->piece_count;
+        if (!entry || !entry_equal(told, entry)) {
+            verification_fault(verification, file->name, footer->content_length, told->name,
+                               entry
+                                   ? "the footer has another kind, dtype or shape than the metadata"
+                                   : "in the footer, but not in the metadata");
+            continue;
+        }
+        for (size_t p = 0, next = 0; p < told->piece_count; p++) {
+            if (!entry_has_piece(entry, index, &told->pieces[p], &next))
+                verification_fault(verification, file->name, told->pieces[p].offset, told->name,
+                                   "a piece of %" PRIu64
+                                   " bytes is in the footer, but not in the metadata",
+                                   told->pieces[p].length);
+        }
+    }
+    if (listed != piece_count)
+        verification_fault(verification, file->name, footer->content_length, "",
+                           "the metadata has %zu pieces in this file, its footer %zu", piece_count,
+                           listed);
+}
+
+/* Bytes that neither a piece nor a footer accounts for are what is left of a footer; but some
+ * compressors leave a few of their own. */
+static void verify_end(struct verification *verification, const struct shard_file *file,
+                       const struct placed_piece *placed, size_t count)
+{
+    uint64_t end = 0;
+    bool compressed = false;
+    for (size_t i = 0; i < count; i++) {
+        const struct metadata_piece *piece = placed[i].piece;
+        compressed |= piece->zstd;
+        if (piece->offset > shard_file_size(file) ||
+            piece->length > shard_file_size(file) - piece->offset)
+            return; /* the file is cut, which each piece will say that is not in it */
+        if (piece->offset + piece->length > end)
+            end = piece->offset + piece->length;
+    }
+    if (end < shard_file_size(file) && !compressed)
+        verification_fault(verification, file->name, end, "",
+                           "%" PRIu64 " bytes behind the last piece are no footer",
+                           shard_file_size(file) - end);
+}
+
+dcp_status verify_account(struct verification *verification, uint32_t index,
+                          const struct placed_piece *placed, size_t count)
+{
+    struct shard_file *file;
+    struct footer footer;
+    bool found = false;
+    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
+    dcp_status status = DCP_OK;
+    if (file->footer == FOOTER_GOOD) {
+        verification->some_footers = true;
+        status = footer_decode(shard_file_source(file), &footer, &found);
+        if (status == DCP_OK && found) {
+            verify_contents(verification, file, index, &footer, count);
+            footer_free(&footer);
+        }
+    } else if (file->footer == FOOTER_NONE) {
+        verification->bare[index] = true;
+        verify_end(verification, file, placed, count);
+    }
+    status = verification_judge(verification, status, file->name, 0, "");
+    shard_file_release(verification->reader, file);
+    return status;
+}
+
+void verify_bare_files(struct verification *verification)
+{
+    const struct metadata *metadata = verification->metadata;
+    for (size_t i = 0; i < metadata->file_count && verification->some_footers; i++) {
+        if (verification->bare[i])
+            verification_fault(verification, metadata->files[i], 0, "",
+                               "no footer, which other files of the checkpoint have");
+    }
+}

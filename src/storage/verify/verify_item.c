@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <inttypes.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/streams/item.h"
+#include "format/zip/zip.h"
+#include "state/node.h"
+#include "storage/shard/stored_item.h"
+#include "storage/verify/verification.h"
+
+#define PIECE_SIZE ((size_t)1 << 20)
+
+/* CRC-32 of a stored range, through a bounded buffer. */
+static dcp_status compute_crc(const struct byte_source *source, uint64_t offset, uint64_t length,
+                              uint32_t *crc)
+{
+    size_t size = length < PIECE_SIZE ? (size_t)length : PIECE_SIZE;
+    unsigned char *bytes = memory_allocate(size);
+    dcp_status status = DCP_OK;
+    if (!bytes)
+        return error_no_memory(size, "a buffer for checking");
+    *crc = 0;
+    while (length > 0 && status == DCP_OK) {
+        size_t taken = length < size ? (size_t)length : size;
+        status = byte_source_read(source, offset, bytes, taken);
+        if (status == DCP_OK)
+            *crc = crc32_update(*crc, bytes, taken);
+        offset += taken;
+        length -= taken;
+    }
+    memory_release(bytes);
+    return status;
+}
+
+/* passing: what the archive's source is decompressed by, or NULL. */
+static dcp_status verify_record(struct verification *verification,
+                                const struct zip_archive *archive, const struct zip_record *record,
+                                struct decompressed_source *passing)
+{
+    if (record->crc == 0 && !verification->blocks)
+        verification->unchecked += record->stored_size;
+    if (record->deflated) {
+        void *bytes;
+        uint64_t limit;
+        if (__builtin_mul_overflow(record->stored_size, ZIP_DEFLATE_EXPANDS, &limit))
+            limit = UINT64_MAX;
+        RETURN_IF_ERROR(zip_read(archive, record, limit, &bytes));
+        memory_release(bytes);
+        return DCP_OK;
+    }
+    uint64_t offset;
+    uint32_t crc;
+    RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
+    if (record->crc == 0)
+        return DCP_OK; /* not computed, or of nothing */
+    if (passing && decompressed_source_watches(passing, offset, record->stored_size))
+        RETURN_IF_ERROR(decompressed_source_crc(passing, offset, record->stored_size, &crc));
+    else
+        RETURN_IF_ERROR(compute_crc(&archive->source, offset, record->stored_size, &crc));
+    return zip_check_crc(record->name, record->crc, crc);
+}
+
+dcp_status verify_records(struct verification *verification, struct byte_source source,
+                          struct decompressed_source *passing, const char *file, uint64_t offset,
+                          const char *name, bool *sound)
+{
+    struct zip_archive archive;
+    *sound = false;
+    dcp_status status = zip_open(source, &archive);
+    if (status != DCP_OK)
+        return verification_judge(verification, status, file, offset, name);
+    *sound = true;
+    for (size_t i = 0; i < archive.count && status == DCP_OK; i++) {
+        const struct zip_record *record = &archive.records[i];
+        status = verify_record(verification, &archive, record, passing);
+        if (status != DCP_OK) {
+            *sound = false;
+            status = verification_judge(verification, status, file, offset + record->header_offset,
+                                        name);
+        }
+    }
+    zip_close(&archive);
+    return status;
+}
+
+/* Decodes an object into a tree that is thrown away. */
+static dcp_status decode_object(const struct verification *verification, struct stored_item *item)
+{
+    dcp_state *root = dcp_state_new(), *object;
+    struct state_pool *pool = root ? state_pool_new(root->root) : NULL;
+    dcp_status status = DCP_ERR_NO_MEMORY;
+    if (pool && item->piece->encoding == PIECE_VIEW)
+        status = pt_read_object(verification->metadata, item->piece, pool, &object);
+    else if (pool)
+        status = item_read_object(item->source, pool, &object);
+    state_pool_free(pool);
+    dcp_state_free(root);
+    return status;
+}
+
+static dcp_status check_contents(const struct verification *verification, struct stored_item *item)
+{
+    struct tensor_view view;
+    if (!item->entry->is_tensor)
+        return decode_object(verification, item);
+    RETURN_IF_ERROR(stored_item_view(item, &view));
+    if (view.data_offset > item->source.size ||
+        view.data_length > item->source.size - view.data_offset)
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "%" PRIu64 " bytes of data expected, but the file has %" PRIu64
+                             " in all",
+                             view.data_length, item->source.size);
+    return DCP_OK;
+}
+
+dcp_status verify_piece(struct verification *verification, const struct placed_piece *placed)
+{
+    const struct metadata_piece *piece = placed->piece;
+    const char *name = placed->entry->name;
+    const char *file = verification->metadata->files[piece->file];
+    struct stored_item item;
+    bool sound = true;
+    dcp_status status =
+        stored_item_open(&item, verification->reader, placed->entry, piece, DCP_VERIFY_NONE, true);
+    if (status == DCP_OK) {
+        status = stored_item_pass(&item);
+        if (status != DCP_OK)
+            stored_item_close(&item);
+    }
+    if (status != DCP_OK)
+        return verification_judge(verification, status, file, piece->offset, name);
+    verification->blocks = item.file->footer == FOOTER_GOOD;
+    if (piece->encoding == PIECE_STREAM)
+        status = verify_records(verification, item.source, item.passing ? &item.decompressed : NULL,
+                                file, piece->offset, name, &sound);
+    if (status == DCP_OK && sound)
+        status = verification_judge(verification, check_contents(verification, &item), file,
+                                    piece->offset, name);
+    stored_item_close(&item);
+    return status;
+}
