@@ -171,7 +171,7 @@ static dcp_status create(void *context, void *directory, const char *name,
     char path[4096];
     if (strlen(name) >= TAR_NAME_SIZE)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: a name too long for this storage", name);
-    struct file *made = file->handle = calloc(1, sizeof *made);
+    struct file *made = calloc(1, sizeof *made);
     if (!made)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %s", name);
     *made = (struct file){.archive = directory, .durable = access->durable};
@@ -180,6 +180,7 @@ static dcp_status create(void *context, void *directory, const char *name,
     made->descriptor = mkstemp(path);
     if (made->descriptor >= 0) {
         unlink(path);
+        file->handle = made;
         return DCP_OK;
     }
     free(made);
@@ -234,9 +235,9 @@ static dcp_status prepare(void *context, void *directory, const char *name, cons
                           size_t size, bool durable, void **publication)
 {
     const dcp_storage_access access = {.durable = durable};
-    dcp_storage_file file;
+    dcp_storage_file file = {0};
     dcp_status status = create(context, directory, name, &access, &file);
-    if (status != DCP_OK)
+    if (!file.handle)
         return status;
     struct file *made = *publication = file.handle;
     made->member.size = size;

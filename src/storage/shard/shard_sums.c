@@ -78,6 +78,8 @@ static dcp_status keep_page(struct shard_file *file, size_t page, uint64_t **byt
 {
     struct shard_sums *sums = &file->sums;
     size_t slots = sums->page_count < SHARD_SUMS_KEPT ? sums->page_count : SHARD_SUMS_KEPT;
+    if (slots == 0)
+        return dcp_error_set(DCP_ERR_INTERNAL, "%s has no pages of sums", shard_file_path(file));
     for (size_t i = 0; i < slots; i++) {
         *bytes = sums->kept + i * FOOTER_PAGE_SUMS;
         if (sums->kept_pages[i] == page)

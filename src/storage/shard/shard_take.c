@@ -33,10 +33,12 @@ dcp_status shard_take_tensor(struct shard_reader *reader, const struct metadata_
         status = read_region(&item.source, &view, offsets, region.sizes, &to);
     if (status == DCP_OK)
         status = stored_item_end(&item, &view, verification);
-    bool held = verification != DCP_VERIFY_NONE && (item.passing ? item.crc_held : view.has_crc);
-    if (status == DCP_OK)
+    if (status == DCP_OK) {
+        bool checks = verification != DCP_VERIFY_NONE;
+        bool held = checks && (item.passing ? item.crc_held : view.has_crc);
         shard_reader_count(reader, (uint64_t)box_volume(region) * dcp_dtype_size(entry->dtype),
-                           held, verification != DCP_VERIFY_NONE);
+                           held, checks);
+    }
     stored_item_close(&item);
     return shard_reader_blame(reader, entry, piece, status);
 }
