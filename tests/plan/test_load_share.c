@@ -172,15 +172,15 @@ static void count_windows(const struct load_share *share, const struct stored *s
             struct share_segment segment;
             size_t end = 0;
             while (share_window_next(share, &stored->metadata, &window, &cursor, &segment)) {
-                const struct share_atom *atom = &share->atoms[segment.run->atom];
+                const struct share_region *region = &share->regions[segment.run->region];
                 assert_int_equal(segment.run->reader, reader);
-                assert_int_equal(atom->set, window.set);
+                assert_int_equal(region->set, window.set);
                 assert_true(segment.place >= end && segment.place % 16 == 0);
                 assert_true(segment.from < segment.end);
                 end = window.bytes;
-                count_elements(counts->read[atom->entry], atom->region, segment.from, segment.end);
-                if (load_share_wants(share, atom->set, rank))
-                    count_elements(counts->got[atom->entry], atom->region, segment.from,
+                count_elements(counts->read[region->entry], region->box, segment.from, segment.end);
+                if (load_share_wants(share, region->set, rank))
+                    count_elements(counts->got[region->entry], region->box, segment.from,
                                    segment.end);
             }
             assert_true(window.bytes <= share->window);
@@ -292,7 +292,7 @@ static void fill_loads(const struct load_share *share, const struct stored *stor
     for (size_t i = 0; i < share->run_count; i++)
         loads[share->runs[i].reader] +=
             (uint64_t)(share->runs[i].end - share->runs[i].from) *
-            dcp_dtype_size(stored->entries[share->atoms[share->runs[i].atom].entry].dtype);
+            dcp_dtype_size(stored->entries[share->regions[share->runs[i].region].entry].dtype);
 }
 
 /* For rows of 4 KiB. */
@@ -408,7 +408,7 @@ static void everyone_gets_what_others_hold(void **state)
         assert_int_equal(share(&stored, wishes, ranks, &rules, &result), DCP_OK);
         for (size_t i = 0; i < result.run_count; i++)
             assert_int_equal(result.runs[i].reader,
-                             holders[result.atoms[result.runs[i].atom].piece]);
+                             holders[result.regions[result.runs[i].region].piece]);
         for (uint32_t r = 0; r < ranks; r++) {
             struct load_plan rest;
             check_rank(&result, &stored, &wishes[r], r);
@@ -451,7 +451,7 @@ static void pieces_that_would_crumble_go_whole(void **state)
     assert_int_equal(result.run_count, 1);
     for (uint32_t r = 0; r < 3; r++) {
         struct load_plan rest;
-        assert_int_equal(load_share_wants(&result, result.atoms[0].set, r), r < 2);
+        assert_int_equal(load_share_wants(&result, result.regions[0].set, r), r < 2);
         assert_int_equal(load_share_rest(&result, r, &wishes[r].plan, &stored.metadata, &rest),
                          DCP_OK);
         assert_int_equal(rest.count, 0);
@@ -493,7 +493,7 @@ static void objects_are_dealt_out(void **state)
     assert_int_equal(result.run_count, OBJECTS - 2);
     for (size_t i = 0; i < result.run_count; i++) {
         const struct share_run *run = &result.runs[i];
-        uint32_t entry = result.atoms[run->atom].entry;
+        uint32_t entry = result.regions[run->region].entry;
         assert_int_equal(run->end - run->from, 10 + entry);
         assert_false(share_run_is_summed(&result, &stored.metadata, run, DCP_VERIFY_ALL));
         loads[run->reader] += 10 + entry;
@@ -542,9 +542,9 @@ static void messages_that_lie_are_refused(void **state)
         if (load_share_decode(message.data, message.size, &stored.metadata, 4, &result) == DCP_OK)
             for (size_t run = 0; run < result.run_count; run++)
                 assert_true(box_contains(
-                    (struct box){2, stored.numbers[result.atoms[result.runs[run].atom].piece],
-                                 stored.numbers[result.atoms[result.runs[run].atom].piece] + 2},
-                    result.atoms[result.runs[run].atom].region));
+                    (struct box){2, stored.numbers[result.regions[result.runs[run].region].piece],
+                                 stored.numbers[result.regions[result.runs[run].region].piece] + 2},
+                    result.regions[result.runs[run].region].box));
         load_share_free(&result);
         message.data[at] = kept;
     }

@@ -28,8 +28,8 @@ struct rounds {
     const struct load_share *share;
     struct dcp_collective call;
     uint32_t rank;
-    struct load_lots *lots;
-    struct load_places *put;
+    struct share_prefetch *prefetch;
+    struct share_destinations *put;
     struct passage *passages; /* by rank, as all that follow */
     size_t *sizes;
     size_t *places;
@@ -49,11 +49,11 @@ static dcp_status place_window(struct rounds *rounds, uint32_t rank, const unsig
     struct share_window window = {0};
     struct share_segment segment;
     while (share_window_next(rounds->share, metadata, &window, &cursor, &segment)) {
-        const struct share_atom *atom = &rounds->share->atoms[segment.run->atom];
-        RETURN_IF_ERROR(load_places_put(rounds->put, &segment, bytes + segment.place));
+        const struct share_region *region = &rounds->share->regions[segment.run->region];
+        RETURN_IF_ERROR(share_destinations_put(rounds->put, &segment, bytes + segment.place));
         if (rank != rounds->rank)
             rounds->received_bytes += (uint64_t)(segment.end - segment.from) *
-                                      share_element_size(&metadata->entries[atom->entry]);
+                                      share_element_size(&metadata->entries[region->entry]);
     }
     return DCP_OK;
 }
@@ -112,9 +112,9 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
     const unsigned char *own = NULL;
     mark_receivers(rounds);
     if (*mine == DCP_OK && rounds->sizes[rounds->rank] != 0)
-        *mine = load_lots_next(rounds->lots, rounds->sizes[rounds->rank], &own);
+        *mine = share_prefetch_next(rounds->prefetch, rounds->sizes[rounds->rank], &own);
     else if (rounds->sizes[rounds->rank] != 0)
-        load_lots_next(rounds->lots, rounds->sizes[rounds->rank], &own);
+        share_prefetch_next(rounds->prefetch, rounds->sizes[rounds->rank], &own);
     error_save(&story);
     *sent = own;
     const struct group_multicast multicast = {
@@ -172,7 +172,7 @@ static size_t received_size(const struct load_exchange *exchange)
     for (uint32_t rank = 0; rank < share->rank_count; rank++) {
         uint32_t at = rank == own ? (uint32_t)share->run_count : share->first[rank];
         while (at < share->run_count &&
-               !load_share_wants(share, share->atoms[share->runs[at].atom].set, own))
+               !load_share_wants(share, share->regions[share->runs[at].region].set, own))
             at = share->next[at];
         count += at < share->run_count;
     }
@@ -186,7 +186,7 @@ uint64_t load_exchange_memory(const struct load_exchange *exchange)
                         sizeof *rounds->to + sizeof *rounds->from;
     return exchange->share->rank_count * for_each + received_size(exchange) +
            group_multicast_scratch(exchange->group, exchange->share->window) +
-           load_places_memory(exchange) + load_lots_memory(exchange) + PLACING_MEMORY;
+           share_destinations_memory(exchange) + share_prefetch_memory(exchange) + PLACING_MEMORY;
 }
 
 static dcp_status prepare(struct rounds *rounds)
@@ -207,14 +207,14 @@ static dcp_status prepare(struct rounds *rounds)
         return error_no_memory(received + scratch, "what comes from other ranks");
     for (uint32_t rank = 0; rank < ranks; rank++)
         rounds->passages[rank].next = share_cursor_start(share, rank);
-    RETURN_IF_ERROR(load_places_open(rounds->exchange, &rounds->put));
-    return load_lots_open(rounds->exchange, &rounds->lots);
+    RETURN_IF_ERROR(share_destinations_open(rounds->exchange, &rounds->put));
+    return share_prefetch_open(rounds->exchange, &rounds->prefetch);
 }
 
 static void release(struct rounds *rounds)
 {
-    load_lots_close(rounds->lots);
-    load_places_close(rounds->put);
+    share_prefetch_close(rounds->prefetch);
+    share_destinations_close(rounds->put);
     memory_release(rounds->passages);
     memory_release(rounds->sizes);
     memory_release(rounds->places);
@@ -241,7 +241,7 @@ dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mi
     dcp_status status = agree(&rounds, mine);
     if (status == DCP_OK && mine == DCP_OK)
         status = run_rounds(&rounds);
-    *moved += rounds.put ? load_places_moved(rounds.put) : 0;
+    *moved += rounds.put ? share_destinations_moved(rounds.put) : 0;
     *received += rounds.received_bytes;
     release(&rounds);
     return status;

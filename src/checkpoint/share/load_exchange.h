@@ -9,12 +9,12 @@
 #include "plan/load/load_plan.h"
 #include "plan/share/load_share.h"
 
-/* Memory that a rank takes for bytes on their way: three lots that are read ahead, what it receives
- * at once, and a window of others' that it throws away where the group has no all_to_all. Together
- * less than the 32 MiB that dcp_load_options::reading promises, as long as it receives from no more
- * than some 30,000 ranks, of each of which it takes at least one small window. */
+/* Memory that a rank takes for bytes on their way: three buffers that are read ahead, what it
+ * receives at once, and a window of others' that it throws away where the group has no all_to_all.
+ * Together less than the 32 MiB that dcp_load_options::reading promises, as long as it receives
+ * from no more than some 30,000 ranks, of each of which it takes at least one small window. */
 #define EXCHANGE_LOT_BYTES     ((size_t)4 << 20)
-#define EXCHANGE_LOTS          3
+#define PREFETCH_BUFFERS       3
 #define EXCHANGE_RECEIVE_BYTES ((size_t)8 << 20)
 
 /* Reads elements from to end - 1 of one of this rank's runs, in order from run to run, into dense
@@ -54,26 +54,29 @@ dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mi
 uint64_t load_exchange_memory(const struct load_exchange *exchange);
 
 /* What this rank has to send, window after window, which a thread of its own reads ahead. */
-struct load_lots;
+struct share_prefetch;
 
-uint64_t load_lots_memory(const struct load_exchange *exchange);
-dcp_status load_lots_open(const struct load_exchange *exchange, struct load_lots **lots);
+uint64_t share_prefetch_memory(const struct load_exchange *exchange);
+dcp_status share_prefetch_open(const struct load_exchange *exchange,
+                               struct share_prefetch **prefetch);
 /* The next window's bytes, size of them, which stay until the next call. After a failure *bytes is
  * some memory of that size all the same. */
-dcp_status load_lots_next(struct load_lots *lots, size_t size, const unsigned char **bytes);
+dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
+                               const unsigned char **bytes);
 /* NULL is allowed. */
-void load_lots_close(struct load_lots *lots);
+void share_prefetch_close(struct share_prefetch *prefetch);
 
 /* What comes, put where it belongs. */
-struct load_places;
+struct share_destinations;
 
-uint64_t load_places_memory(const struct load_exchange *exchange);
-dcp_status load_places_open(const struct load_exchange *exchange, struct load_places **places);
+uint64_t share_destinations_memory(const struct load_exchange *exchange);
+dcp_status share_destinations_open(const struct load_exchange *exchange,
+                                   struct share_destinations **destinations);
 /* A segment of a window: its elements. */
-dcp_status load_places_put(struct load_places *places, const struct share_segment *segment,
-                           const unsigned char *bytes);
-uint64_t load_places_moved(const struct load_places *places);
+dcp_status share_destinations_put(struct share_destinations *destinations,
+                                  const struct share_segment *segment, const unsigned char *bytes);
+uint64_t share_destinations_moved(const struct share_destinations *destinations);
 /* NULL is allowed. */
-void load_places_close(struct load_places *places);
+void share_destinations_close(struct share_destinations *destinations);
 
 #endif

@@ -21,15 +21,15 @@ static const struct metadata_entry *entry_of(const struct stored_runs *runs,
                                              const struct share_run *run,
                                              const struct metadata_piece **piece)
 {
-    const struct share_atom *atom = &runs->share->atoms[run->atom];
-    const struct metadata_entry *entry = &runs->sharing->metadata->entries[atom->entry];
-    *piece = &entry->pieces[atom->piece];
+    const struct share_region *region = &runs->share->regions[run->region];
+    const struct metadata_entry *entry = &runs->sharing->metadata->entries[region->entry];
+    *piece = &entry->pieces[region->piece];
     return entry;
 }
 
 static bool is_cut(const struct stored_runs *runs, const struct share_run *run)
 {
-    return run->from != 0 || run->end != box_volume(runs->share->atoms[run->atom].region);
+    return run->from != 0 || run->end != box_volume(runs->share->regions[run->region].box);
 }
 
 /* Whether what is open for one run will do for another one. */
@@ -37,8 +37,8 @@ static bool is_open_for(const struct stored_runs *runs, const struct share_run *
 {
     if (!runs->piece || run == runs->run)
         return runs->piece != NULL;
-    const struct share_atom *a = &runs->share->atoms[run->atom];
-    const struct share_atom *b = &runs->share->atoms[runs->run->atom];
+    const struct share_region *a = &runs->share->regions[run->region];
+    const struct share_region *b = &runs->share->regions[runs->run->region];
     return a->entry == b->entry && a->piece == b->piece && is_cut(runs, run) &&
            is_cut(runs, runs->run) && !load_sums_expect(&runs->sums, run) &&
            !load_sums_expect(&runs->sums, runs->run);
@@ -58,7 +58,7 @@ static dcp_status end_piece(void *context)
 static dcp_status open_for(struct stored_runs *runs, const struct share_run *run)
 {
     const struct load_sharing *sharing = runs->sharing;
-    const struct share_atom *atom = &runs->share->atoms[run->atom];
+    const struct share_region *region = &runs->share->regions[run->region];
     const struct metadata_piece *piece;
     const struct metadata_entry *entry = entry_of(runs, run, &piece);
     dcp_verification verification = sharing->options->verification;
@@ -69,7 +69,7 @@ static dcp_status open_for(struct stored_runs *runs, const struct share_run *run
     if (load_sums_expect(&runs->sums, run))
         return shard_piece_open_part(sharing->reader, entry, piece, run->from, run->end,
                                      verification, load_sums_next(&runs->sums), &runs->piece);
-    return shard_piece_open(sharing->reader, entry, piece, atom->region, is_cut(runs, run),
+    return shard_piece_open(sharing->reader, entry, piece, region->box, is_cut(runs, run),
                             verification, &runs->piece);
 }
 
@@ -77,9 +77,9 @@ static dcp_status read_elements(void *context, const struct share_run *run, int6
                                 int64_t end, unsigned char *bytes)
 {
     struct stored_runs *runs = context;
-    const struct share_atom *atom = &runs->share->atoms[run->atom];
-    const struct box whole = atom->region;
-    size_t size = share_element_size(&runs->sharing->metadata->entries[atom->entry]);
+    const struct share_region *region = &runs->share->regions[run->region];
+    const struct box whole = region->box;
+    size_t size = share_element_size(&runs->sharing->metadata->entries[region->entry]);
     RETURN_IF_ERROR(open_for(runs, run));
     while (from < end) {
         struct box_storage box;

@@ -94,19 +94,19 @@ static dcp_status spread(const struct load_sums *sums, const struct group_messag
     return DCP_OK;
 }
 
-/* Runs of one atom follow each other. */
+/* Runs of one region follow each other. */
 static dcp_status join_all(const struct load_sums *sums, const struct shard_part_sum *by_run)
 {
     const struct load_share *share = sums->share;
     for (size_t at = 0, count; at < share->run_count; at += count) {
         const struct share_run *run = &share->runs[at];
-        const struct share_atom *atom = &share->atoms[run->atom];
-        const struct metadata_entry *entry = &sums->sharing->metadata->entries[atom->entry];
-        for (count = 1; at + count < share->run_count && run[count].atom == run->atom;)
+        const struct share_region *region = &share->regions[run->region];
+        const struct metadata_entry *entry = &sums->sharing->metadata->entries[region->entry];
+        for (count = 1; at + count < share->run_count && run[count].region == run->region;)
             count++;
         if (load_sums_expect(sums, run))
             RETURN_IF_ERROR(shard_join_sums(sums->sharing->reader, entry,
-                                            &entry->pieces[atom->piece], by_run + at, count));
+                                            &entry->pieces[region->piece], by_run + at, count));
     }
     return DCP_OK;
 }

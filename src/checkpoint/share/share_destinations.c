@@ -10,7 +10,7 @@
 #include "state/box.h"
 #include "storage/shard/shard_reader.h"
 
-struct load_places {
+struct share_destinations {
     const struct load_exchange *exchange;
     uint32_t *items;            /* the plan's, by entry and piece */
     unsigned char **beginnings; /* of each rank the object that it has sent some of, or NULL */
@@ -27,17 +27,18 @@ static int compare_items(const void *left, const void *right, void *context)
     return a->piece < b->piece ? -1 : a->piece > b->piece;
 }
 
-uint64_t load_places_memory(const struct load_exchange *exchange)
+uint64_t share_destinations_memory(const struct load_exchange *exchange)
 {
-    const struct load_places *places;
-    return sizeof *places + exchange->plan->count * sizeof *places->items +
-           exchange->share->rank_count * sizeof *places->beginnings;
+    const struct share_destinations *destinations;
+    return sizeof *destinations + exchange->plan->count * sizeof *destinations->items +
+           exchange->share->rank_count * sizeof *destinations->beginnings;
 }
 
-dcp_status load_places_open(const struct load_exchange *exchange, struct load_places **places)
+dcp_status share_destinations_open(const struct load_exchange *exchange,
+                                   struct share_destinations **destinations)
 {
     const struct load_plan *plan = exchange->plan;
-    struct load_places *made = *places = memory_allocate_zeroed(1, sizeof *made);
+    struct share_destinations *made = *destinations = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "an index of a load plan");
     made->exchange = exchange;
@@ -54,14 +55,16 @@ dcp_status load_places_open(const struct load_exchange *exchange, struct load_pl
 }
 
 /* The first item of a piece, or of a later one. */
-static size_t find_items(const struct load_places *places, const struct share_atom *atom)
+static size_t find_items(const struct share_destinations *destinations,
+                         const struct share_region *region)
 {
-    const struct load_plan *plan = places->exchange->plan;
+    const struct load_plan *plan = destinations->exchange->plan;
     size_t low = 0, high = plan->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const struct read_item *item = &plan->items[places->items[middle]];
-        if (item->entry < atom->entry || (item->entry == atom->entry && item->piece < atom->piece))
+        const struct read_item *item = &plan->items[destinations->items[middle]];
+        if (item->entry < region->entry ||
+            (item->entry == region->entry && item->piece < region->piece))
             low = middle + 1;
         else
             high = middle;
@@ -69,25 +72,27 @@ static size_t find_items(const struct load_places *places, const struct share_at
     return low;
 }
 
-/* The item at a place of the index, if it is about the atom's piece. */
-static const struct read_item *item_at(const struct load_places *places,
-                                       const struct share_atom *atom, size_t at)
+/* The item at a place of the index, if it is about the region's piece. */
+static const struct read_item *item_at(const struct share_destinations *destinations,
+                                       const struct share_region *region, size_t at)
 {
-    const struct load_plan *plan = places->exchange->plan;
+    const struct load_plan *plan = destinations->exchange->plan;
     if (at >= plan->count)
         return NULL;
-    const struct read_item *item = &plan->items[places->items[at]];
-    return item->entry == atom->entry && item->piece == atom->piece ? item : NULL;
+    const struct read_item *item = &plan->items[destinations->items[at]];
+    return item->entry == region->entry && item->piece == region->piece ? item : NULL;
 }
 
-/* Puts a box of an atom into every chunk of this rank that wants some of it. */
-static dcp_status put_box(struct load_places *places, const struct share_atom *atom, struct box box,
+/* Puts a box of an region into every chunk of this rank that wants some of it. */
+static dcp_status put_box(struct share_destinations *destinations,
+                          const struct share_region *region, struct box box,
                           const unsigned char *bytes)
 {
-    const struct load_exchange *exchange = places->exchange;
-    const struct metadata_entry *entry = &exchange->metadata->entries[atom->entry];
+    const struct load_exchange *exchange = destinations->exchange;
+    const struct metadata_entry *entry = &exchange->metadata->entries[region->entry];
     const struct read_item *item;
-    for (size_t at = find_items(places, atom); (item = item_at(places, atom, at)); at++) {
+    for (size_t at = find_items(destinations, region); (item = item_at(destinations, region, at));
+         at++) {
         struct box_storage storage;
         if (!box_intersect(item->region, box, &storage))
             continue;
@@ -96,51 +101,55 @@ static dcp_status put_box(struct load_places *places, const struct share_atom *a
         uint64_t elements = (uint64_t)box_volume(common);
         RETURN_IF_ERROR(shard_place_region(entry, box, bytes, common, tensor->dtype,
                                            &tensor->chunks[item->chunk]));
-        places->moved += elements * dcp_dtype_size(tensor->dtype);
+        destinations->moved += elements * dcp_dtype_size(tensor->dtype);
         RETURN_IF_ERROR(progress_add(exchange->progress, elements * dcp_dtype_size(entry->dtype)));
     }
     return DCP_OK;
 }
 
-static dcp_status put_elements(struct load_places *places, const struct share_segment *segment,
-                               const unsigned char *bytes)
+static dcp_status put_elements(struct share_destinations *destinations,
+                               const struct share_segment *segment, const unsigned char *bytes)
 {
-    const struct share_atom *atom = &places->exchange->share->atoms[segment->run->atom];
-    const struct box whole = atom->region;
-    size_t size = share_element_size(&places->exchange->metadata->entries[atom->entry]);
+    const struct share_region *region =
+        &destinations->exchange->share->regions[segment->run->region];
+    const struct box whole = region->box;
+    size_t size = share_element_size(&destinations->exchange->metadata->entries[region->entry]);
     for (int64_t from = segment->from; from < segment->end;) {
         struct box_storage box;
         int64_t taken =
             shape_next_box(whole.ndim, whole.sizes, from, segment->end, box.offsets, box.sizes);
         for (int32_t i = 0; i < whole.ndim; i++)
             box.offsets[i] += whole.offsets[i];
-        RETURN_IF_ERROR(put_box(places, atom, box_of(whole.ndim, &box), bytes));
+        RETURN_IF_ERROR(put_box(destinations, region, box_of(whole.ndim, &box), bytes));
         bytes += (size_t)taken * size;
         from += taken;
     }
     return DCP_OK;
 }
 
-static dcp_status hand_over(const struct load_places *places, const struct share_atom *atom,
-                            const unsigned char *bytes, size_t size)
+static dcp_status hand_over(const struct share_destinations *destinations,
+                            const struct share_region *region, const unsigned char *bytes,
+                            size_t size)
 {
-    const struct load_exchange *exchange = places->exchange;
+    const struct load_exchange *exchange = destinations->exchange;
     const struct read_item *item;
-    for (size_t at = find_items(places, atom); (item = item_at(places, atom, at)); at++)
+    for (size_t at = find_items(destinations, region); (item = item_at(destinations, region, at));
+         at++)
         RETURN_IF_ERROR(exchange->take(exchange->take_context, item, bytes, size));
     return DCP_OK;
 }
 
 /* A part of an object; a rank sends those of one after each other, and then the next one. */
-static dcp_status put_stream(struct load_places *places, const struct share_segment *segment,
-                             const unsigned char *bytes)
+static dcp_status put_stream(struct share_destinations *destinations,
+                             const struct share_segment *segment, const unsigned char *bytes)
 {
-    const struct share_atom *atom = &places->exchange->share->atoms[segment->run->atom];
-    unsigned char **beginning = &places->beginnings[segment->run->reader];
-    size_t size = (size_t)box_volume(atom->region);
+    const struct share_region *region =
+        &destinations->exchange->share->regions[segment->run->region];
+    unsigned char **beginning = &destinations->beginnings[segment->run->reader];
+    size_t size = (size_t)box_volume(region->box);
     size_t from = (size_t)segment->from, end = (size_t)segment->end;
     if (from == 0 && end == size)
-        return hand_over(places, atom, bytes, size);
+        return hand_over(destinations, region, bytes, size);
     if (from == 0) {
         memory_release(*beginning);
         *beginning = memory_allocate(size);
@@ -150,34 +159,35 @@ static dcp_status put_stream(struct load_places *places, const struct share_segm
     memcpy(*beginning + from, bytes, end - from);
     if (end < size)
         return DCP_OK;
-    dcp_status status = hand_over(places, atom, *beginning, size);
+    dcp_status status = hand_over(destinations, region, *beginning, size);
     memory_release(*beginning);
     *beginning = NULL;
     return status;
 }
 
-dcp_status load_places_put(struct load_places *places, const struct share_segment *segment,
-                           const unsigned char *bytes)
+dcp_status share_destinations_put(struct share_destinations *destinations,
+                                  const struct share_segment *segment, const unsigned char *bytes)
 {
-    const struct share_atom *atom = &places->exchange->share->atoms[segment->run->atom];
-    if (places->exchange->metadata->entries[atom->entry].is_tensor)
-        return put_elements(places, segment, bytes);
-    return put_stream(places, segment, bytes);
+    const struct share_region *region =
+        &destinations->exchange->share->regions[segment->run->region];
+    if (destinations->exchange->metadata->entries[region->entry].is_tensor)
+        return put_elements(destinations, segment, bytes);
+    return put_stream(destinations, segment, bytes);
 }
 
-uint64_t load_places_moved(const struct load_places *places)
+uint64_t share_destinations_moved(const struct share_destinations *destinations)
 {
-    return places->moved;
+    return destinations->moved;
 }
 
-void load_places_close(struct load_places *places)
+void share_destinations_close(struct share_destinations *destinations)
 {
-    if (!places)
+    if (!destinations)
         return;
-    for (uint32_t rank = 0; places->beginnings && rank < places->exchange->share->rank_count;
-         rank++)
-        memory_release(places->beginnings[rank]);
-    memory_release(places->beginnings);
-    memory_release(places->items);
-    memory_release(places);
+    for (uint32_t rank = 0;
+         destinations->beginnings && rank < destinations->exchange->share->rank_count; rank++)
+        memory_release(destinations->beginnings[rank]);
+    memory_release(destinations->beginnings);
+    memory_release(destinations->items);
+    memory_release(destinations);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Lots of bytes that are read ahead of being sent: each holds some windows, so that reads are large
- * however small the windows are. A thread fills them in turn; where the system has none to give,
- * the caller's does. */
+/* Buffers of bytes that are read ahead of being sent: each holds some windows, so that reads are
+ * large however small the windows are. A thread fills them in turn; where the system has none to
+ * give, the caller's does. */
 #include <pthread.h>
 
 #include "base/error.h"
@@ -11,17 +11,17 @@
 
 enum { ALIGNMENT = 16 };
 
-struct load_lots {
+struct share_prefetch {
     const struct load_exchange *exchange;
     const struct load_share *share;
-    size_t lot_size;
-    size_t lot_count;
-    unsigned char *lots[EXCHANGE_LOTS];
+    size_t buffer_size;
+    size_t buffer_count;
+    unsigned char *buffers[PREFETCH_BUFFERS];
     struct share_cursor cursor; /* of whoever fills */
 
     /* Of whoever takes. */
     bool begun;
-    size_t place; /* in the lot at hand */
+    size_t place; /* in the buffer at hand */
     dcp_status failed;
 
     bool threaded;
@@ -31,7 +31,7 @@ struct load_lots {
     uint64_t filled;
     uint64_t emptied;
     bool stopping;
-    struct error_story failure; /* of the last lot that was filled */
+    struct error_story failure; /* of the last buffer that was filled */
 };
 
 static size_t align(size_t place)
@@ -47,170 +47,176 @@ struct stretch {
     unsigned char *bytes;
 };
 
-static dcp_status read_stretch(struct load_lots *lots, const struct stretch *stretch)
+static dcp_status read_stretch(struct share_prefetch *prefetch, const struct stretch *stretch)
 {
     if (!stretch->run)
         return DCP_OK;
-    return lots->exchange->read(lots->exchange->read_context, stretch->run, stretch->from,
-                                stretch->end, stretch->bytes);
+    return prefetch->exchange->read(prefetch->exchange->read_context, stretch->run, stretch->from,
+                                    stretch->end, stretch->bytes);
 }
 
-static size_t element_size(const struct load_lots *lots, const struct share_run *run)
+static size_t element_size(const struct share_prefetch *prefetch, const struct share_run *run)
 {
-    const struct share_atom *atom = &lots->share->atoms[run->atom];
-    return share_element_size(&lots->exchange->metadata->entries[atom->entry]);
+    const struct share_region *region = &prefetch->share->regions[run->region];
+    return share_element_size(&prefetch->exchange->metadata->entries[region->entry]);
 }
 
-/* Fills a lot with as many windows as fit, whatever they hold. */
-static dcp_status fill_lot(struct load_lots *lots, unsigned char *lot)
+/* Fills a buffer with as many windows as fit, whatever they hold. */
+static dcp_status fill_buffer(struct share_prefetch *prefetch, unsigned char *buffer)
 {
     struct stretch stretch = {0};
     size_t place = 0;
-    while (place + lots->share->window <= lots->lot_size) {
+    while (place + prefetch->share->window <= prefetch->buffer_size) {
         struct share_window window = {0};
         struct share_segment segment;
-        while (share_window_next(lots->share, lots->exchange->metadata, &window, &lots->cursor,
-                                 &segment)) {
-            unsigned char *bytes = lot + place + segment.place;
-            size_t size = element_size(lots, segment.run);
+        while (share_window_next(prefetch->share, prefetch->exchange->metadata, &window,
+                                 &prefetch->cursor, &segment)) {
+            unsigned char *bytes = buffer + place + segment.place;
+            size_t size = element_size(prefetch, segment.run);
             if (stretch.run == segment.run &&
                 stretch.bytes + (size_t)(stretch.end - stretch.from) * size == bytes) {
                 stretch.end = segment.end;
                 continue;
             }
-            RETURN_IF_ERROR(read_stretch(lots, &stretch));
+            RETURN_IF_ERROR(read_stretch(prefetch, &stretch));
             stretch = (struct stretch){segment.run, segment.from, segment.end, bytes};
         }
         if (!window.begun)
             break;
         place = align(place + window.bytes);
     }
-    RETURN_IF_ERROR(read_stretch(lots, &stretch));
-    if (lots->cursor.run < lots->share->run_count || !lots->exchange->end)
+    RETURN_IF_ERROR(read_stretch(prefetch, &stretch));
+    if (prefetch->cursor.run < prefetch->share->run_count || !prefetch->exchange->end)
         return DCP_OK;
-    return lots->exchange->end(lots->exchange->read_context);
+    return prefetch->exchange->end(prefetch->exchange->read_context);
 }
 
-static void note_filled(struct load_lots *lots, dcp_status status)
+static void note_filled(struct share_prefetch *prefetch, dcp_status status)
 {
-    pthread_mutex_lock(&lots->mutex);
+    pthread_mutex_lock(&prefetch->mutex);
     if (status != DCP_OK) {
-        error_save(&lots->failure);
-        lots->failure.status = status;
+        error_save(&prefetch->failure);
+        prefetch->failure.status = status;
     }
-    lots->filled++;
-    pthread_cond_broadcast(&lots->changed);
-    pthread_mutex_unlock(&lots->mutex);
+    prefetch->filled++;
+    pthread_cond_broadcast(&prefetch->changed);
+    pthread_mutex_unlock(&prefetch->mutex);
 }
 
-/* Waits for a lot that may be filled; false if none is wanted any more. */
-static bool wait_for_room(struct load_lots *lots)
+/* Waits for a buffer that may be filled; false if none is wanted any more. */
+static bool wait_for_room(struct share_prefetch *prefetch)
 {
-    pthread_mutex_lock(&lots->mutex);
-    while (lots->filled - lots->emptied == lots->lot_count && !lots->stopping)
-        pthread_cond_wait(&lots->changed, &lots->mutex);
-    bool stopping = lots->stopping;
-    pthread_mutex_unlock(&lots->mutex);
+    pthread_mutex_lock(&prefetch->mutex);
+    while (prefetch->filled - prefetch->emptied == prefetch->buffer_count && !prefetch->stopping)
+        pthread_cond_wait(&prefetch->changed, &prefetch->mutex);
+    bool stopping = prefetch->stopping;
+    pthread_mutex_unlock(&prefetch->mutex);
     return !stopping;
 }
 
 static void *fill_ahead(void *argument)
 {
-    struct load_lots *lots = argument;
+    struct share_prefetch *prefetch = argument;
     dcp_status status = DCP_OK;
-    for (size_t lot = 0; status == DCP_OK && lots->cursor.run < lots->share->run_count; lot++) {
-        if (!wait_for_room(lots))
+    for (size_t buffer = 0; status == DCP_OK && prefetch->cursor.run < prefetch->share->run_count;
+         buffer++) {
+        if (!wait_for_room(prefetch))
             break;
-        status = fill_lot(lots, lots->lots[lot % lots->lot_count]);
-        note_filled(lots, status);
+        status = fill_buffer(prefetch, prefetch->buffers[buffer % prefetch->buffer_count]);
+        note_filled(prefetch, status);
     }
     return NULL;
 }
 
-/* Gives the lot at hand back, if there is one, and waits for the next. */
-static dcp_status take_lot(struct load_lots *lots)
+/* Gives the buffer at hand back, if there is one, and waits for the next. */
+static dcp_status take_buffer(struct share_prefetch *prefetch)
 {
-    pthread_mutex_lock(&lots->mutex);
-    lots->emptied += lots->begun;
-    pthread_cond_broadcast(&lots->changed);
-    while (lots->threaded && lots->filled == lots->emptied)
-        pthread_cond_wait(&lots->changed, &lots->mutex);
-    pthread_mutex_unlock(&lots->mutex);
-    if (!lots->threaded)
-        note_filled(lots, fill_lot(lots, lots->lots[lots->emptied % lots->lot_count]));
-    lots->begun = true;
-    lots->place = 0;
-    pthread_mutex_lock(&lots->mutex);
-    bool is_last = lots->filled - lots->emptied == 1;
-    if (is_last && lots->failure.status != DCP_OK)
-        lots->failed = error_restore(&lots->failure);
-    pthread_mutex_unlock(&lots->mutex);
-    return lots->failed;
+    pthread_mutex_lock(&prefetch->mutex);
+    prefetch->emptied += prefetch->begun;
+    pthread_cond_broadcast(&prefetch->changed);
+    while (prefetch->threaded && prefetch->filled == prefetch->emptied)
+        pthread_cond_wait(&prefetch->changed, &prefetch->mutex);
+    pthread_mutex_unlock(&prefetch->mutex);
+    if (!prefetch->threaded)
+        note_filled(
+            prefetch,
+            fill_buffer(prefetch, prefetch->buffers[prefetch->emptied % prefetch->buffer_count]));
+    prefetch->begun = true;
+    prefetch->place = 0;
+    pthread_mutex_lock(&prefetch->mutex);
+    bool is_last = prefetch->filled - prefetch->emptied == 1;
+    if (is_last && prefetch->failure.status != DCP_OK)
+        prefetch->failed = error_restore(&prefetch->failure);
+    pthread_mutex_unlock(&prefetch->mutex);
+    return prefetch->failed;
 }
 
-dcp_status load_lots_next(struct load_lots *lots, size_t size, const unsigned char **bytes)
+dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
+                               const unsigned char **bytes)
 {
-    *bytes = lots->lots[0];
-    if (lots->failed != DCP_OK)
-        return error_restore(&lots->failure);
-    if (!lots->begun || lots->place + lots->share->window > lots->lot_size)
-        RETURN_IF_ERROR(take_lot(lots));
-    *bytes = lots->lots[lots->emptied % lots->lot_count] + lots->place;
-    lots->place = align(lots->place + size);
+    *bytes = prefetch->buffers[0];
+    if (prefetch->failed != DCP_OK)
+        return error_restore(&prefetch->failure);
+    if (!prefetch->begun || prefetch->place + prefetch->share->window > prefetch->buffer_size)
+        RETURN_IF_ERROR(take_buffer(prefetch));
+    *bytes = prefetch->buffers[prefetch->emptied % prefetch->buffer_count] + prefetch->place;
+    prefetch->place = align(prefetch->place + size);
     return DCP_OK;
 }
 
 /* Of all that the rank has to send. */
-static uint64_t stream_bytes(const struct load_lots *lots)
+static uint64_t stream_bytes(const struct share_prefetch *prefetch)
 {
-    const struct load_share *share = lots->share;
+    const struct load_share *share = prefetch->share;
     uint64_t total = 0;
-    for (uint32_t at = lots->cursor.run; at < share->run_count; at = share->next[at]) {
+    for (uint32_t at = prefetch->cursor.run; at < share->run_count; at = share->next[at]) {
         const struct share_run *run = &share->runs[at];
-        total += (uint64_t)(run->end - run->from) * element_size(lots, run) + ALIGNMENT;
+        total += (uint64_t)(run->end - run->from) * element_size(prefetch, run) + ALIGNMENT;
     }
     return total;
 }
 
-/* How many lots there are of which size. */
-static struct load_lots choose_lots(const struct load_exchange *exchange)
+/* How many prefetch there are of which size. */
+static struct share_prefetch choose_buffer(const struct load_exchange *exchange)
 {
     const struct load_share *share = exchange->share;
-    struct load_lots lots = {
+    struct share_prefetch prefetch = {
         .exchange = exchange,
         .share = share,
         .cursor = share_cursor_start(share, (uint32_t)dcp_group_rank(exchange->group)),
     };
-    uint64_t total = stream_bytes(&lots);
-    lots.lot_size = total < EXCHANGE_LOT_BYTES ? align((size_t)total) : EXCHANGE_LOT_BYTES;
-    if (lots.lot_size < share->window)
-        lots.lot_size = share->window;
-    lots.lot_count = total <= lots.lot_size ? 1 : EXCHANGE_LOTS;
-    return lots;
+    uint64_t total = stream_bytes(&prefetch);
+    prefetch.buffer_size = total < EXCHANGE_LOT_BYTES ? align((size_t)total) : EXCHANGE_LOT_BYTES;
+    if (prefetch.buffer_size < share->window)
+        prefetch.buffer_size = share->window;
+    prefetch.buffer_count = total <= prefetch.buffer_size ? 1 : PREFETCH_BUFFERS;
+    return prefetch;
 }
 
-uint64_t load_lots_memory(const struct load_exchange *exchange)
+uint64_t share_prefetch_memory(const struct load_exchange *exchange)
 {
-    struct load_lots lots = choose_lots(exchange);
-    return sizeof lots + (uint64_t)lots.lot_count * lots.lot_size + THREAD_STACK_SIZE;
+    struct share_prefetch prefetch = choose_buffer(exchange);
+    return sizeof prefetch + (uint64_t)prefetch.buffer_count * prefetch.buffer_size +
+           THREAD_STACK_SIZE;
 }
 
-static dcp_status allocate(struct load_lots *lots)
+static dcp_status allocate(struct share_prefetch *prefetch)
 {
-    for (size_t i = 0; i < lots->lot_count; i++) {
-        lots->lots[i] = memory_allocate_zeroed(1, lots->lot_size);
-        if (!lots->lots[i])
-            return error_no_memory(lots->lot_size, "what is read for other ranks");
+    for (size_t i = 0; i < prefetch->buffer_count; i++) {
+        prefetch->buffers[i] = memory_allocate_zeroed(1, prefetch->buffer_size);
+        if (!prefetch->buffers[i])
+            return error_no_memory(prefetch->buffer_size, "what is read for other ranks");
     }
     return DCP_OK;
 }
 
-dcp_status load_lots_open(const struct load_exchange *exchange, struct load_lots **lots)
+dcp_status share_prefetch_open(const struct load_exchange *exchange,
+                               struct share_prefetch **prefetch)
 {
-    struct load_lots *made = *lots = memory_allocate_zeroed(1, sizeof *made);
+    struct share_prefetch *made = *prefetch = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "what is read for other ranks");
-    *made = choose_lots(exchange);
+    *made = choose_buffer(exchange);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, NULL);
     dcp_status status = allocate(made);
@@ -219,20 +225,20 @@ dcp_status load_lots_open(const struct load_exchange *exchange, struct load_lots
     return status;
 }
 
-void load_lots_close(struct load_lots *lots)
+void share_prefetch_close(struct share_prefetch *prefetch)
 {
-    if (!lots)
+    if (!prefetch)
         return;
-    if (lots->threaded) {
-        pthread_mutex_lock(&lots->mutex);
-        lots->stopping = true;
-        pthread_cond_broadcast(&lots->changed);
-        pthread_mutex_unlock(&lots->mutex);
-        thread_join(&lots->thread);
+    if (prefetch->threaded) {
+        pthread_mutex_lock(&prefetch->mutex);
+        prefetch->stopping = true;
+        pthread_cond_broadcast(&prefetch->changed);
+        pthread_mutex_unlock(&prefetch->mutex);
+        thread_join(&prefetch->thread);
     }
-    for (size_t i = 0; i < lots->lot_count; i++)
-        memory_release(lots->lots[i]);
-    pthread_cond_destroy(&lots->changed);
-    pthread_mutex_destroy(&lots->mutex);
-    memory_release(lots);
+    for (size_t i = 0; i < prefetch->buffer_count; i++)
+        memory_release(prefetch->buffers[i]);
+    pthread_cond_destroy(&prefetch->changed);
+    pthread_mutex_destroy(&prefetch->mutex);
+    memory_release(prefetch);
 }

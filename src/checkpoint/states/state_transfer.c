@@ -65,17 +65,17 @@ static dcp_status read_elements(const struct metadata_entry *entry,
     return DCP_OK;
 }
 
-static dcp_status read_run(const struct state_transfer *transfer, const struct share_atom *atom,
+static dcp_status read_run(const struct state_transfer *transfer, const struct share_region *region,
                            int64_t from, int64_t end, unsigned char *bytes)
 {
-    const struct metadata_entry *entry = &transfer->whole->entries[atom->entry];
-    const struct metadata_piece *piece = &entry->pieces[atom->piece];
+    const struct metadata_entry *entry = &transfer->whole->entries[region->entry];
+    const struct metadata_piece *piece = &entry->pieces[region->piece];
     const struct state_catalog *mine = transfer->mine;
     if (!mine || piece->offset >= mine->count)
         return dcp_error_set(DCP_ERR_INTERNAL, "a piece that this rank does not have is asked for");
     const struct catalog_source *source = &mine->sources[piece->offset];
     if (entry->is_tensor && source->chunk)
-        return read_elements(entry, source, atom->region, from, end, bytes);
+        return read_elements(entry, source, region->box, from, end, bytes);
     if (entry->is_tensor || source->chunk || source->stream > mine->streams.size ||
         (uint64_t)end > mine->streams.size - source->stream)
         return dcp_error_set(DCP_ERR_INTERNAL, "another object than this rank's is asked for");
@@ -93,11 +93,11 @@ static dcp_status read_held(void *context, const struct share_run *run, int64_t 
                             unsigned char *bytes)
 {
     const struct held_runs *held = context;
-    const struct share_atom *atom = &held->share->atoms[run->atom];
-    dcp_status status = read_run(held->transfer, atom, from, end, bytes);
+    const struct share_region *region = &held->share->regions[run->region];
+    dcp_status status = read_run(held->transfer, region, from, end, bytes);
     return status == DCP_OK
                ? DCP_OK
-               : error_prefix(status, "%s", held->transfer->whole->entries[atom->entry].name);
+               : error_prefix(status, "%s", held->transfer->whole->entries[region->entry].name);
 }
 
 static void find_classes(struct wishes *wishes, const struct group_messages *all)
@@ -154,8 +154,8 @@ static void wishes_free(struct wishes *wishes)
     memory_release(wishes->holders);
 }
 
-static dcp_status deal_out(const struct state_transfer *transfer, const struct wishes *wishes,
-                           bool objects, struct buffer *answer)
+static dcp_status assign_readers(const struct state_transfer *transfer, const struct wishes *wishes,
+                                 bool objects, struct buffer *answer)
 {
     const struct share_rules rules = {
         .objects = objects,
@@ -218,7 +218,7 @@ static dcp_status pass_on(const struct state_transfer *transfer, const struct wi
     buffer_init(&heard, 0);
     dcp_status status = DCP_OK;
     if (dcp_group_rank(group) == 0)
-        status = deal_out(transfer, wishes, objects, &answer);
+        status = assign_readers(transfer, wishes, objects, &answer);
     status = group_broadcast(group, &call, 0, status, answer.data, answer.size, &heard);
     if (status == DCP_OK)
         status = load_share_decode(heard.data, heard.size, transfer->whole,

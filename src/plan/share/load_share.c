@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "plan/share/load_share_atoms.h"
-#include "plan/share/load_share_deal.h"
+#include "plan/share/load_share_assign.h"
+#include "plan/share/load_share_regions.h"
 
 struct sharing {
     const struct metadata *metadata;
@@ -15,7 +15,7 @@ struct sharing {
     struct share_claim *claims;
     size_t claim_count;
     struct share_sets sets;
-    struct share_atoms atoms;
+    struct share_regions regions;
     struct share_ranks ranks;
     uint64_t *loads; /* by rank: bytes that it alone wants */
 };
@@ -52,44 +52,44 @@ static dcp_status collect_claims(struct sharing *sharing, const struct share_wan
     return DCP_OK;
 }
 
-static uint64_t atom_bytes(const struct sharing *sharing, const struct share_atom *atom)
+static uint64_t region_bytes(const struct sharing *sharing, const struct share_region *region)
 {
-    const struct metadata_entry *entry = &sharing->metadata->entries[atom->entry];
-    return (uint64_t)box_volume(atom->region) * share_element_size(entry);
+    const struct metadata_entry *entry = &sharing->metadata->entries[region->entry];
+    return (uint64_t)box_volume(region->box) * share_element_size(entry);
 }
 
-/* The atoms from first on have been added: what one rank wants alone is its load, and goes, unless
- * another one holds it. */
+/* The regions from first on have been added: what one rank wants alone is its load, and goes,
+ * unless another one holds it. */
 static void keep_shared(struct sharing *sharing, size_t first)
 {
-    struct share_atoms *atoms = &sharing->atoms;
+    struct share_regions *regions = &sharing->regions;
     struct load_share *share = sharing->share;
     size_t kept = first;
-    for (size_t i = first; i < atoms->count; i++) {
-        const struct share_set *set = &sharing->sets.sets[atoms->atoms[i].set];
+    for (size_t i = first; i < regions->count; i++) {
+        const struct share_set *set = &sharing->sets.sets[regions->regions[i].set];
         size_t ranks = share_set_ranks(&sharing->ranks, set);
-        uint64_t bytes = atom_bytes(sharing, &atoms->atoms[i]);
+        uint64_t bytes = region_bytes(sharing, &regions->regions[i]);
         share->bytes_wanted += bytes * ranks;
         share->bytes_distinct += bytes;
         share->bytes_exchanged += bytes * (ranks - 1);
         share->objects_wanted += sharing->rules->objects ? ranks : 0;
         share->objects_distinct += sharing->rules->objects;
         if (ranks > 1 || sharing->rules->holders)
-            atoms->atoms[kept++] = atoms->atoms[i];
+            regions->regions[kept++] = regions->regions[i];
         else
             sharing->loads[sharing->ranks.ranks[sharing->ranks.starts[set->classes[0]]]] += bytes;
     }
-    atoms->count = kept;
+    regions->count = kept;
 }
 
-/* A piece whose atoms would be too many goes to all who want some of it. */
+/* A piece whose regions would be too many goes to all who want some of it. */
 static dcp_status share_whole(struct sharing *sharing, const struct share_claim *claims,
                               size_t count)
 {
     const struct share_want *want = claims->want;
     const struct metadata_entry *entry = &sharing->metadata->entries[want->entry];
     const struct share_want whole = {want->entry, want->piece, share_piece_box(entry, want->piece)};
-    size_t first = sharing->atoms.count;
+    size_t first = sharing->regions.count;
     bool cut_up;
     struct share_claim *all = memory_allocate_array(sharing->share->class_count, sizeof *all);
     if (all == NULL)
@@ -102,7 +102,7 @@ static dcp_status share_whole(struct sharing *sharing, const struct share_claim 
         if (at < count)
             all[classes++] = (struct share_claim){&whole, class};
     }
-    dcp_status status = share_atoms_add(&sharing->atoms, &sharing->sets, all, classes, &cut_up);
+    dcp_status status = share_regions_add(&sharing->regions, &sharing->sets, all, classes, &cut_up);
     if (status == DCP_OK)
         keep_shared(sharing, first);
     memory_release(all);
@@ -125,17 +125,18 @@ static void count_unshared(struct sharing *sharing, const struct share_claim *cl
     }
 }
 
-static dcp_status cut_out_atoms(struct sharing *sharing)
+static dcp_status cut_out_regions(struct sharing *sharing)
 {
     for (size_t i = 0; i < sharing->claim_count;) {
         const struct share_claim *claims = &sharing->claims[i];
-        size_t count = 0, first = sharing->atoms.count;
+        size_t count = 0, first = sharing->regions.count;
         bool cut_up;
         while (i + count < sharing->claim_count &&
                claims[count].want->entry == claims->want->entry &&
                claims[count].want->piece == claims->want->piece)
             count++;
-        RETURN_IF_ERROR(share_atoms_add(&sharing->atoms, &sharing->sets, claims, count, &cut_up));
+        RETURN_IF_ERROR(
+            share_regions_add(&sharing->regions, &sharing->sets, claims, count, &cut_up));
         if (!cut_up)
             keep_shared(sharing, first);
         else if (sharing->rules->holders)
@@ -151,16 +152,16 @@ static dcp_status cut_out_atoms(struct sharing *sharing)
 static dcp_status hand_over(struct sharing *sharing)
 {
     struct load_share *share = sharing->share;
-    if (sharing->atoms.count > UINT32_MAX || sharing->sets.count > UINT32_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu regions to share", sharing->atoms.count);
-    share->atoms = sharing->atoms.atoms;
-    share->atom_count = sharing->atoms.count;
+    if (sharing->regions.count > UINT32_MAX || sharing->sets.count > UINT32_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu regions to share", sharing->regions.count);
+    share->regions = sharing->regions.regions;
+    share->region_count = sharing->regions.count;
     share->sets = sharing->sets.sets;
     share->set_count = sharing->sets.count;
-    sharing->atoms.atoms = NULL;
+    sharing->regions.regions = NULL;
     sharing->sets.sets = NULL;
-    return load_share_deal(share, sharing->metadata, sharing->rules, &sharing->ranks,
-                           sharing->loads);
+    return load_share_assign(share, sharing->metadata, sharing->rules, &sharing->ranks,
+                             sharing->loads);
 }
 
 static dcp_status prepare(struct sharing *sharing, const uint32_t *class_of)
@@ -187,12 +188,12 @@ dcp_status load_share_make(const struct metadata *metadata, const struct share_w
     if (status == DCP_OK)
         status = collect_claims(&sharing, wants);
     if (status == DCP_OK)
-        status = cut_out_atoms(&sharing);
+        status = cut_out_regions(&sharing);
     if (status == DCP_OK)
         status = hand_over(&sharing);
     share_sets_free(&sharing.sets);
     share_ranks_free(&sharing.ranks);
-    memory_release(sharing.atoms.atoms);
+    memory_release(sharing.regions.regions);
     memory_release(sharing.loads);
     memory_release(sharing.claims);
     return status;
@@ -214,18 +215,18 @@ bool load_share_wants(const struct load_share *share, uint32_t set, uint32_t ran
 
 void load_share_measure(struct load_share *share, const struct metadata *metadata)
 {
-    for (size_t i = 0; i < share->atom_count; i++) {
-        struct share_atom *atom = &share->atoms[i];
-        atom->region = share_piece_box(&metadata->entries[atom->entry], atom->piece);
+    for (size_t i = 0; i < share->region_count; i++) {
+        struct share_region *region = &share->regions[i];
+        region->box = share_piece_box(&metadata->entries[region->entry], region->piece);
     }
     for (size_t i = 0; i < share->run_count; i++)
-        share->runs[i].end = box_volume(share->atoms[share->runs[i].atom].region);
+        share->runs[i].end = box_volume(share->regions[share->runs[i].region].box);
 }
 
 void load_share_free(struct load_share *share)
 {
     memory_release(share->sets);
-    memory_release(share->atoms);
+    memory_release(share->regions);
     memory_release(share->runs);
     arena_free(&share->arena);
     *share = (struct load_share){0};

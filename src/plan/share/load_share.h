@@ -7,7 +7,7 @@
  *
  * Each rank says what it wants (share_wants_encode()). Ranks that want exactly the same are a
  * class, of which one speaks. From the wants of all classes the coordinator cuts out the regions
- * that the same ranks want (load_share_make()) and deals them out to readers among these ranks, by
+ * that the same ranks want (load_share_make()) and assigns them to readers among these ranks, by
  * bytes, and every rank gets the result (load_share_encode()). What a rank alone wants is not part
  * of it: load_share_rest() says what of a plan is left. */
 #ifndef PLAN_SHARE_LOAD_SHARE_H
@@ -44,16 +44,16 @@ struct share_set {
 };
 
 /* A region that the same ranks want; no two have a common element. */
-struct share_atom {
+struct share_region {
     uint32_t entry;
     uint32_t piece;
     uint32_t set;
-    struct box region;
+    struct box box;
 };
 
-/* Elements from to end - 1 of an atom, row-major: what one rank reads. */
+/* Elements from to end - 1 of an region, row-major: what one rank reads. */
 struct share_run {
-    uint32_t atom;
+    uint32_t region;
     uint32_t reader;
     int64_t from;
     int64_t end;
@@ -65,8 +65,8 @@ struct load_share {
     const uint32_t *class_of; /* by rank */
     struct share_set *sets;
     size_t set_count;
-    struct share_atom *atoms;
-    size_t atom_count;
+    struct share_region *regions;
+    size_t region_count;
     struct share_run *runs; /* by set, file, offset and from: as they are read and sent */
     size_t run_count;
     uint32_t *next;  /* of each run the next one of its reader, or run_count */
@@ -82,7 +82,7 @@ struct load_share {
     struct arena arena;
 };
 
-/* What load_share_make() is about, and how it may deal out. */
+/* What load_share_make() is about, and how it may assign. */
 struct share_rules {
     bool objects; /* else tensors */
     /* By file, the rank that has what is in it; what one rank alone wants is shared as well then.
@@ -132,7 +132,7 @@ dcp_status load_share_rest(const struct load_share *share, uint32_t rank,
 /* How far a reader's runs have been sent. */
 struct share_cursor {
     uint32_t run;    /* index into share->runs; run_count at the end */
-    int64_t element; /* of the run's atom: what comes next, if that is not less than run.from */
+    int64_t element; /* of the run's region: what comes next, if that is not less than run.from */
 };
 
 struct share_cursor share_cursor_start(const struct load_share *share, uint32_t reader);

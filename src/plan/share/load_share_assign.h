@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Inside of load sharing: who reads what. */
-#ifndef PLAN_SHARE_LOAD_SHARE_DEAL_H
-#define PLAN_SHARE_LOAD_SHARE_DEAL_H
+#ifndef PLAN_SHARE_LOAD_SHARE_ASSIGN_H
+#define PLAN_SHARE_LOAD_SHARE_ASSIGN_H
 
 #include "plan/share/load_share.h"
 
@@ -15,17 +15,17 @@ dcp_status share_ranks_init(struct share_ranks *ranks, const struct load_share *
 void share_ranks_free(struct share_ranks *ranks);
 size_t share_set_ranks(const struct share_ranks *ranks, const struct share_set *set);
 
-/* Deals out the share's atoms as runs, so that ranks read about equal bytes, or to those who hold
+/* Deals out the share's regions as runs, so that ranks read about equal bytes, or to those who hold
  * them; loads: by rank, bytes that they read besides, which grow. Sets runs and window. */
-dcp_status load_share_deal(struct load_share *share, const struct metadata *metadata,
-                           const struct share_rules *rules, const struct share_ranks *ranks,
-                           uint64_t *loads);
+dcp_status load_share_assign(struct load_share *share, const struct metadata *metadata,
+                             const struct share_rules *rules, const struct share_ranks *ranks,
+                             uint64_t *loads);
 
-/* Whether several ranks may read parts of an atom. */
+/* Whether several ranks may read parts of an region. */
 bool share_can_be_cut(const struct metadata *metadata, const struct share_rules *rules,
-                      const struct share_atom *atom);
-/* The element of a cut near so many bytes of the atom. */
-int64_t share_choose_cut(const struct metadata *metadata, const struct share_atom *atom,
+                      const struct share_region *region);
+/* The element of a cut near so many bytes of the region. */
+int64_t share_choose_cut(const struct metadata *metadata, const struct share_region *region,
                          uint64_t bytes);
 
 /* Sets the share's window, when its runs are in order. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "plan/share/load_share_atoms.h"
+#include "plan/share/load_share_regions.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Overlapping regions of one piece may become so many atoms, and so many for each region. */
-enum { ATOMS_MOST = 1024, ATOMS_PER_REGION = 16, FIRST = 64 };
+/* Overlapping regions of one piece may become so many regions, and so many for each region. */
+enum { REGIONS_MOST = 1024, REGIONS_PER_CLAIM = 16, FIRST = 64 };
 
 dcp_status share_sets_init(struct share_sets *sets, size_t class_count, struct arena *arena)
 {
@@ -68,17 +68,17 @@ static dcp_status unite(struct share_sets *sets, uint32_t a, uint32_t b, uint32_
     return share_sets_find(sets, sets->scratch, count, united);
 }
 
-static dcp_status add_atom(struct share_atoms *atoms, struct share_atom atom)
+static dcp_status add_region(struct share_regions *regions, struct share_region region)
 {
-    if (atoms->count == atoms->capacity) {
-        size_t capacity = atoms->capacity != 0 ? 2 * atoms->capacity : FIRST;
-        void *grown = memory_reallocate_array(atoms->atoms, capacity, sizeof *atoms->atoms);
+    if (regions->count == regions->capacity) {
+        size_t capacity = regions->capacity != 0 ? 2 * regions->capacity : FIRST;
+        void *grown = memory_reallocate_array(regions->regions, capacity, sizeof *regions->regions);
         if (grown == NULL)
-            return error_no_memory(capacity * sizeof *atoms->atoms, "regions to share");
-        atoms->atoms = grown;
-        atoms->capacity = capacity;
+            return error_no_memory(capacity * sizeof *regions->regions, "regions to share");
+        regions->regions = grown;
+        regions->capacity = capacity;
     }
-    atoms->atoms[atoms->count++] = atom;
+    regions->regions[regions->count++] = region;
     return DCP_OK;
 }
 
@@ -98,50 +98,51 @@ static dcp_status keep_box(struct arena *arena, int32_t ndim, const struct box_s
     return DCP_OK;
 }
 
-/* What of an atom lies outside of a box in it becomes atoms of their own. */
-static dcp_status add_rest(struct share_atoms *atoms, struct share_sets *sets,
-                           struct share_atom atom, struct box inner)
+/* What of an region lies outside of a box in it becomes regions of their own. */
+static dcp_status add_rest(struct share_regions *regions, struct share_sets *sets,
+                           struct share_region region, struct box inner)
 {
     struct box_rest rest;
     struct box_storage box;
-    box_rest_start(&rest, atom.region, inner);
+    box_rest_start(&rest, region.box, inner);
     while (box_rest_next(&rest, &box)) {
-        RETURN_IF_ERROR(keep_box(sets->arena, inner.ndim, &box, &atom.region));
-        RETURN_IF_ERROR(add_atom(atoms, atom));
+        RETURN_IF_ERROR(keep_box(sets->arena, inner.ndim, &box, &region.box));
+        RETURN_IF_ERROR(add_region(regions, region));
     }
     return DCP_OK;
 }
 
-/* Lays one more region over the atoms from first on, which it cuts where they meet. What it has
+/* Lays one more region over the regions from first on, which it cuts where they meet. What it has
  * alone is worked off from a list of its own. */
-static dcp_status lay_over(struct share_atoms *atoms, size_t first, struct share_atoms *pending,
-                           struct share_sets *sets, struct share_atom region)
+static dcp_status lay_over(struct share_regions *regions, size_t first,
+                           struct share_regions *pending, struct share_sets *sets,
+                           struct share_region region)
 {
     pending->count = 0;
-    RETURN_IF_ERROR(add_atom(pending, region));
+    RETURN_IF_ERROR(add_region(pending, region));
     while (pending->count > 0) {
-        struct share_atom part = pending->atoms[--pending->count];
+        struct share_region part = pending->regions[--pending->count];
         struct box_storage common;
         size_t at = first;
-        while (at < atoms->count && !box_intersect(atoms->atoms[at].region, part.region, &common))
+        while (at < regions->count && !box_intersect(regions->regions[at].box, part.box, &common))
             at++;
-        if (at == atoms->count) {
-            RETURN_IF_ERROR(add_atom(atoms, part));
+        if (at == regions->count) {
+            RETURN_IF_ERROR(add_region(regions, part));
             continue;
         }
-        struct share_atom met = atoms->atoms[at];
+        struct share_region met = regions->regions[at];
         struct box shared;
-        RETURN_IF_ERROR(keep_box(sets->arena, part.region.ndim, &common, &shared));
+        RETURN_IF_ERROR(keep_box(sets->arena, part.box.ndim, &common, &shared));
         RETURN_IF_ERROR(add_rest(pending, sets, part, shared));
-        RETURN_IF_ERROR(add_rest(atoms, sets, met, shared));
-        atoms->atoms[at].region = shared;
-        RETURN_IF_ERROR(unite(sets, met.set, part.set, &atoms->atoms[at].set));
+        RETURN_IF_ERROR(add_rest(regions, sets, met, shared));
+        regions->regions[at].box = shared;
+        RETURN_IF_ERROR(unite(sets, met.set, part.set, &regions->regions[at].set));
     }
     return DCP_OK;
 }
 
 /* Whether regions overlap at all; mostly they do not. */
-static dcp_status find_overlap(const struct share_atom *regions, size_t count, bool *found)
+static dcp_status find_overlap(const struct share_region *claimed, size_t count, bool *found)
 {
     size_t first, second;
     *found = false;
@@ -151,58 +152,58 @@ static dcp_status find_overlap(const struct share_atom *regions, size_t count, b
     if (boxes == NULL)
         return error_no_memory(count * sizeof *boxes, "regions to share");
     for (size_t i = 0; i < count; i++)
-        boxes[i] = regions[i].region;
+        boxes[i] = claimed[i].box;
     dcp_status status = box_find_overlap(boxes, count, found, &first, &second);
     memory_release(boxes);
     return status;
 }
 
 /* Each region that is claimed once, with the set of those who claim it. */
-static dcp_status unite_claims(struct share_atoms *regions, struct share_sets *sets,
+static dcp_status unite_claims(struct share_regions *claimed, struct share_sets *sets,
                                const struct share_claim *claims, size_t count)
 {
     for (size_t i = 0; i < count;) {
         const struct share_want *want = claims[i].want;
-        struct share_atom region = {want->entry, want->piece, 0, want->region};
+        struct share_region region = {want->entry, want->piece, 0, want->region};
         size_t classes = 0;
         for (; i < count && box_compare(claims[i].want->region, want->region) == 0; i++)
             if (classes == 0 || sets->scratch[classes - 1] != claims[i].class)
                 sets->scratch[classes++] = claims[i].class;
         RETURN_IF_ERROR(share_sets_find(sets, sets->scratch, classes, &region.set));
-        RETURN_IF_ERROR(add_atom(regions, region));
+        RETURN_IF_ERROR(add_region(claimed, region));
     }
     return DCP_OK;
 }
 
-static dcp_status add_disjoint(struct share_atoms *atoms, struct share_sets *sets,
-                               const struct share_atoms *regions, bool *cut_up)
+static dcp_status add_disjoint(struct share_regions *regions, struct share_sets *sets,
+                               const struct share_regions *claimed, bool *cut_up)
 {
-    struct share_atoms pending = {0};
-    size_t first = atoms->count, most = ATOMS_MOST + ATOMS_PER_REGION * regions->count;
+    struct share_regions pending = {0};
+    size_t first = regions->count, most = REGIONS_MOST + REGIONS_PER_CLAIM * claimed->count;
     dcp_status status = DCP_OK;
     bool overlap = false;
-    status = find_overlap(regions->atoms, regions->count, &overlap);
-    for (size_t i = 0; i < regions->count && status == DCP_OK && !*cut_up; i++) {
+    status = find_overlap(claimed->regions, claimed->count, &overlap);
+    for (size_t i = 0; i < claimed->count && status == DCP_OK && !*cut_up; i++) {
         if (overlap)
-            status = lay_over(atoms, first, &pending, sets, regions->atoms[i]);
+            status = lay_over(regions, first, &pending, sets, claimed->regions[i]);
         else
-            status = add_atom(atoms, regions->atoms[i]);
-        *cut_up = overlap && atoms->count - first > most;
+            status = add_region(regions, claimed->regions[i]);
+        *cut_up = overlap && regions->count - first > most;
     }
     if (*cut_up)
-        atoms->count = first;
-    memory_release(pending.atoms);
+        regions->count = first;
+    memory_release(pending.regions);
     return status;
 }
 
-dcp_status share_atoms_add(struct share_atoms *atoms, struct share_sets *sets,
-                           const struct share_claim *claims, size_t count, bool *cut_up)
+dcp_status share_regions_add(struct share_regions *regions, struct share_sets *sets,
+                             const struct share_claim *claims, size_t count, bool *cut_up)
 {
-    struct share_atoms regions = {0};
+    struct share_regions claimed = {0};
     *cut_up = false;
-    dcp_status status = unite_claims(&regions, sets, claims, count);
+    dcp_status status = unite_claims(&claimed, sets, claims, count);
     if (status == DCP_OK)
-        status = add_disjoint(atoms, sets, &regions, cut_up);
-    memory_release(regions.atoms);
+        status = add_disjoint(regions, sets, &claimed, cut_up);
+    memory_release(claimed.regions);
     return status;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Inside of load sharing: which regions are wanted by which classes. */
-#ifndef PLAN_SHARE_LOAD_SHARE_ATOMS_H
-#define PLAN_SHARE_LOAD_SHARE_ATOMS_H
+#ifndef PLAN_SHARE_LOAD_SHARE_REGIONS_H
+#define PLAN_SHARE_LOAD_SHARE_REGIONS_H
 
 #include "plan/share/load_share.h"
 
@@ -16,8 +16,8 @@ struct share_sets {
 };
 
 /* Regions that the same classes want; no two have a common element. */
-struct share_atoms {
-    struct share_atom *atoms;
+struct share_regions {
+    struct share_region *regions;
     size_t count;
     size_t capacity;
 };
@@ -34,9 +34,9 @@ struct share_claim {
     uint32_t class;
 };
 
-/* Adds the atoms of claims that are all for one piece, sorted by region, then class. *cut_up: there
- * would be too many, as the regions overlap in too many ways, and none was added. */
-dcp_status share_atoms_add(struct share_atoms *atoms, struct share_sets *sets,
-                           const struct share_claim *claims, size_t count, bool *cut_up);
+/* Adds the regions of claims that are all for one piece, sorted by region, then class. *cut_up:
+ * there would be too many, as the regions overlap in too many ways, and none was added. */
+dcp_status share_regions_add(struct share_regions *regions, struct share_sets *sets,
+                             const struct share_claim *claims, size_t count, bool *cut_up);
 
 #endif

@@ -17,14 +17,14 @@ struct resting {
     size_t capacity;
 };
 
-/* The first atom of a piece, or of a later one. */
-static size_t find_atoms(const struct load_share *share, uint32_t entry, uint32_t piece)
+/* The first region of a piece, or of a later one. */
+static size_t find_regions(const struct load_share *share, uint32_t entry, uint32_t piece)
 {
-    size_t low = 0, high = share->atom_count;
+    size_t low = 0, high = share->region_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        const struct share_atom *atom = &share->atoms[middle];
-        if (atom->entry < entry || (atom->entry == entry && atom->piece < piece))
+        const struct share_region *region = &share->regions[middle];
+        if (region->entry < entry || (region->entry == entry && region->piece < piece))
             low = middle + 1;
         else
             high = middle;
@@ -61,18 +61,18 @@ static dcp_status keep_region(struct resting *resting, const struct box_storage 
     return DCP_OK;
 }
 
-/* Cuts an atom out of the items from first on. */
-static dcp_status cut_out(struct resting *resting, size_t first, struct box atom)
+/* Cuts an region out of the items from first on. */
+static dcp_status cut_out(struct resting *resting, size_t first, struct box region)
 {
     struct load_plan *rest = resting->rest;
     for (size_t i = rest->count; i-- > first;) {
         struct box_storage common, left;
         struct box_rest remainder;
         struct read_item item = rest->items[i];
-        if (!box_intersect(item.region, atom, &common))
+        if (!box_intersect(item.region, region, &common))
             continue;
         rest->items[i] = rest->items[--rest->count];
-        box_rest_start(&remainder, item.region, box_of(atom.ndim, &common));
+        box_rest_start(&remainder, item.region, box_of(region.ndim, &common));
         while (box_rest_next(&remainder, &left)) {
             RETURN_IF_ERROR(keep_region(resting, &left, &item.region));
             RETURN_IF_ERROR(add_item(resting, item));
@@ -88,20 +88,20 @@ static dcp_status add_rest(struct resting *resting, const struct read_item *item
     RETURN_IF_ERROR(add_item(resting, *item));
     if (!resting->metadata->entries[item->entry].is_tensor)
         return DCP_OK;
-    for (size_t at = find_atoms(share, item->entry, item->piece);
-         at < share->atom_count && share->atoms[at].entry == item->entry &&
-         share->atoms[at].piece == item->piece;
+    for (size_t at = find_regions(share, item->entry, item->piece);
+         at < share->region_count && share->regions[at].entry == item->entry &&
+         share->regions[at].piece == item->piece;
          at++)
-        if (load_share_wants(share, share->atoms[at].set, resting->rank))
-            RETURN_IF_ERROR(cut_out(resting, first, share->atoms[at].region));
+        if (load_share_wants(share, share->regions[at].set, resting->rank))
+            RETURN_IF_ERROR(cut_out(resting, first, share->regions[at].box));
     return DCP_OK;
 }
 
 bool load_share_brings(const struct load_share *share, uint32_t rank, uint32_t entry)
 {
-    size_t at = find_atoms(share, entry, 0);
-    return at < share->atom_count && share->atoms[at].entry == entry &&
-           load_share_wants(share, share->atoms[at].set, rank);
+    size_t at = find_regions(share, entry, 0);
+    return at < share->region_count && share->regions[at].entry == entry &&
+           load_share_wants(share, share->regions[at].set, rank);
 }
 
 dcp_status load_share_rest(const struct load_share *share, uint32_t rank,

@@ -2,7 +2,7 @@
 /* What a reader's runs look like on their way: window after window. */
 #include "base/error.h"
 #include "base/memory.h"
-#include "plan/share/load_share_deal.h"
+#include "plan/share/load_share_assign.h"
 
 /* Where elements of any dtype are aligned; and windows are no smaller, so that the largest element
  * finds its place. */
@@ -20,10 +20,10 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
     if (cursor->run == share->run_count)
         return false;
     const struct share_run *run = &share->runs[cursor->run];
-    const struct share_atom *atom = &share->atoms[run->atom];
-    if (window->begun && window->set != atom->set)
+    const struct share_region *region = &share->regions[run->region];
+    if (window->begun && window->set != region->set)
         return false;
-    size_t size = share_element_size(&metadata->entries[atom->entry]);
+    size_t size = share_element_size(&metadata->entries[region->entry]);
     size_t place = (window->bytes + SEGMENT_ALIGNMENT - 1) / SEGMENT_ALIGNMENT * SEGMENT_ALIGNMENT;
     if (place > share->window || share->window - place < size)
         return false;
@@ -32,7 +32,7 @@ bool share_window_next(const struct load_share *share, const struct metadata *me
     int64_t end = run->end - from < room ? run->end : from + room;
     *segment = (struct share_segment){run, from, end, place};
     window->begun = true;
-    window->set = atom->set;
+    window->set = region->set;
     window->bytes = place + (size_t)(end - from) * size;
     cursor->element = end;
     if (end == run->end) {
@@ -72,7 +72,7 @@ static dcp_status count_most_senders(const struct load_share *share, uint32_t *m
     if (firsts == NULL || senders == NULL)
         status = error_no_memory(share->set_count * sizeof *firsts, "who sends to whom");
     for (size_t at = 0; at < share->run_count && status == DCP_OK; at++)
-        firsts[share->atoms[share->runs[at].atom].set + 1] = at + 1;
+        firsts[share->regions[share->runs[at].region].set + 1] = at + 1;
     for (size_t set = 0; set < share->set_count && status == DCP_OK; set++)
         if (firsts[set + 1] == 0)
             firsts[set + 1] = firsts[set];
@@ -89,7 +89,7 @@ static dcp_status count_most_senders(const struct load_share *share, uint32_t *m
 static uint64_t run_bytes(const struct load_share *share, const struct metadata *metadata,
                           const struct share_run *run)
 {
-    const struct metadata_entry *entry = &metadata->entries[share->atoms[run->atom].entry];
+    const struct metadata_entry *entry = &metadata->entries[share->regions[run->region].entry];
     return (uint64_t)(run->end - run->from) * share_element_size(entry) + SEGMENT_ALIGNMENT - 1;
 }
 

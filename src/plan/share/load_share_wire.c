@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* How the coordinator tells who reads what. What one byte of it makes a rank allocate is bounded,
- * and whatever it says, atoms lie inside their pieces and runs cover them, each element once. */
+ * and whatever it says, regions lie inside their pieces and runs cover them, each element once. */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/load/load_intersect.h"
 #include "plan/share/load_share.h"
-#include "plan/share/load_share_deal.h"
+#include "plan/share/load_share_assign.h"
 #include "plan/wire.h"
 
 static const char message[] = "who reads what of a load";
@@ -28,19 +28,19 @@ static void encode_sets(const struct load_share *share, struct buffer *out)
     }
 }
 
-static int compare_by_atom(const void *left, const void *right, void *context)
+static int compare_by_region(const void *left, const void *right, void *context)
 {
     const struct load_share *share = context;
     const struct share_run *a = &share->runs[*(const uint32_t *)left];
     const struct share_run *b = &share->runs[*(const uint32_t *)right];
-    if (a->atom != b->atom)
-        return a->atom < b->atom ? -1 : 1;
+    if (a->region != b->region)
+        return a->region < b->region ? -1 : 1;
     return a->from < b->from ? -1 : a->from > b->from;
 }
 
-/* Each atom with its runs: their ends and readers. */
-static dcp_status encode_atoms(const struct load_share *share, const struct metadata *metadata,
-                               struct buffer *out)
+/* Each region with its runs: their ends and readers. */
+static dcp_status encode_regions(const struct load_share *share, const struct metadata *metadata,
+                                 struct buffer *out)
 {
     uint32_t *order = memory_allocate_array(share->run_count, sizeof *order);
     if (order == NULL)
@@ -48,23 +48,23 @@ static dcp_status encode_atoms(const struct load_share *share, const struct meta
     for (size_t i = 0; i < share->run_count; i++)
         order[i] = (uint32_t)i;
     if (share->run_count > 1)
-        qsort_r(order, share->run_count, sizeof *order, compare_by_atom, (void *)share);
+        qsort_r(order, share->run_count, sizeof *order, compare_by_region, (void *)share);
     uint32_t before = 0;
     size_t at = 0;
-    buffer_append_varint(out, share->atom_count);
-    for (uint32_t i = 0; i < share->atom_count; i++) {
-        const struct share_atom *atom = &share->atoms[i];
-        buffer_append_varint(out, atom->entry - before);
-        buffer_append_varint(out, atom->piece);
-        buffer_append_varint(out, atom->set);
-        wire_append_box(out, share_piece_box(&metadata->entries[atom->entry], atom->piece),
-                        atom->region);
-        for (; at < share->run_count && share->runs[order[at]].atom == i; at++) {
+    buffer_append_varint(out, share->region_count);
+    for (uint32_t i = 0; i < share->region_count; i++) {
+        const struct share_region *region = &share->regions[i];
+        buffer_append_varint(out, region->entry - before);
+        buffer_append_varint(out, region->piece);
+        buffer_append_varint(out, region->set);
+        wire_append_box(out, share_piece_box(&metadata->entries[region->entry], region->piece),
+                        region->box);
+        for (; at < share->run_count && share->runs[order[at]].region == i; at++) {
             const struct share_run *run = &share->runs[order[at]];
             buffer_append_varint(out, run->reader);
-            buffer_append_varint(out, (uint64_t)(box_volume(atom->region) - run->end));
+            buffer_append_varint(out, (uint64_t)(box_volume(region->box) - run->end));
         }
-        before = atom->entry;
+        before = region->entry;
     }
     memory_release(order);
     return DCP_OK;
@@ -83,7 +83,7 @@ dcp_status load_share_encode(const struct load_share *share, const struct metada
     buffer_append_varint(out, share->bytes_distinct);
     buffer_append_varint(out, share->bytes_exchanged);
     encode_sets(share, out);
-    RETURN_IF_ERROR(encode_atoms(share, metadata, out));
+    RETURN_IF_ERROR(encode_regions(share, metadata, out));
     return buffer_status(out);
 }
 
@@ -131,32 +131,33 @@ static dcp_status decode_set(struct reader *reader, struct load_share *share)
     return DCP_OK;
 }
 
-static dcp_status decode_atom(struct reader *reader, const struct metadata *metadata,
-                              uint32_t before, struct load_share *share, struct share_atom *atom)
+static dcp_status decode_region(struct reader *reader, const struct metadata *metadata,
+                                uint32_t before, struct load_share *share,
+                                struct share_region *region)
 {
     uint32_t step = wire_u32(reader);
-    atom->piece = wire_u32(reader);
-    atom->set = wire_u32(reader);
-    if (reader->failed || step >= metadata->count - before || atom->set >= share->set_count)
+    region->piece = wire_u32(reader);
+    region->set = wire_u32(reader);
+    if (reader->failed || step >= metadata->count - before || region->set >= share->set_count)
         return wire_fault(reader, message, "no such name or set");
-    atom->entry = before + step;
-    const struct metadata_entry *entry = &metadata->entries[atom->entry];
-    if (atom->piece >= entry->piece_count ||
-        (!entry->is_tensor && entry->pieces[atom->piece].encoding != PIECE_STREAM))
+    region->entry = before + step;
+    const struct metadata_entry *entry = &metadata->entries[region->entry];
+    if (region->piece >= entry->piece_count ||
+        (!entry->is_tensor && entry->pieces[region->piece].encoding != PIECE_STREAM))
         return wire_fault(reader, message, "no such piece");
-    struct box outer = share_piece_box(entry, atom->piece);
-    RETURN_IF_ERROR(wire_box(reader, &share->arena, message, outer, &atom->region));
-    if (!reader->failed && (!box_contains(outer, atom->region) || box_volume(atom->region) == 0))
+    struct box outer = share_piece_box(entry, region->piece);
+    RETURN_IF_ERROR(wire_box(reader, &share->arena, message, outer, &region->box));
+    if (!reader->failed && (!box_contains(outer, region->box) || box_volume(region->box) == 0))
         return wire_fault(reader, message, "a region outside of its piece");
-    if (!reader->failed && !entry->is_tensor && !box_equal(outer, atom->region))
+    if (!reader->failed && !entry->is_tensor && !box_equal(outer, region->box))
         return wire_fault(reader, message, "a part of an object");
     return DCP_OK;
 }
 
-static dcp_status decode_runs(struct reader *reader, struct load_share *share, uint32_t atom,
+static dcp_status decode_runs(struct reader *reader, struct load_share *share, uint32_t region,
                               bool is_object, size_t *capacity)
 {
-    int64_t volume = box_volume(share->atoms[atom].region), from = 0;
+    int64_t volume = box_volume(share->regions[region].box), from = 0;
     while (from < volume) {
         uint32_t rank = wire_u32(reader);
         int64_t left = wire_size(reader), end = volume - left;
@@ -170,7 +171,7 @@ static dcp_status decode_runs(struct reader *reader, struct load_share *share, u
                 return error_no_memory(*capacity * sizeof *share->runs, message);
             share->runs = grown;
         }
-        share->runs[share->run_count++] = (struct share_run){atom, rank, from, end};
+        share->runs[share->run_count++] = (struct share_run){region, rank, from, end};
         from = end;
     }
     return DCP_OK;
@@ -186,16 +187,16 @@ static dcp_status decode_body(struct reader *reader, const struct metadata *meta
         return error_no_memory(sets * sizeof *share->sets, message);
     while (share->set_count < sets)
         RETURN_IF_ERROR(decode_set(reader, share));
-    size_t atoms = wire_count(reader);
-    share->atoms = memory_allocate_array(atoms, sizeof *share->atoms);
-    if (share->atoms == NULL)
-        return error_no_memory(atoms * sizeof *share->atoms, message);
-    for (; share->atom_count < atoms; share->atom_count++) {
-        struct share_atom *atom = &share->atoms[share->atom_count];
-        RETURN_IF_ERROR(decode_atom(reader, metadata, before, share, atom));
-        before = atom->entry;
-        RETURN_IF_ERROR(decode_runs(reader, share, (uint32_t)share->atom_count,
-                                    !metadata->entries[atom->entry].is_tensor, &capacity));
+    size_t regions = wire_count(reader);
+    share->regions = memory_allocate_array(regions, sizeof *share->regions);
+    if (share->regions == NULL)
+        return error_no_memory(regions * sizeof *share->regions, message);
+    for (; share->region_count < regions; share->region_count++) {
+        struct share_region *region = &share->regions[share->region_count];
+        RETURN_IF_ERROR(decode_region(reader, metadata, before, share, region));
+        before = region->entry;
+        RETURN_IF_ERROR(decode_runs(reader, share, (uint32_t)share->region_count,
+                                    !metadata->entries[region->entry].is_tensor, &capacity));
     }
     return wire_end(reader, message);
 }
