@@ -13,9 +13,9 @@
  * The model: a checkpoint's id ("checkpoints/step_1000", "s3://bucket/run/step_1000") names a
  * *directory*, which holds *files* by name. Names are UTF-8, relative, of at most 255 bytes between
  * slashes; "pp0/.metadata" in a directory is ".metadata" in the directory pp0 below it. A file is
- * written once, in parts whose offsets are known beforehand, and then *sealed*:
- * from then on it is whole and never changes, until it is removed. Small files that others look
- * for (`.metadata`) are *published*: they appear at once and whole, in the place of the one before.
+ * written once, in parts whose offsets are known beforehand, and then *sealed*: from then on it is
+ * whole and never changes, until it is removed. Small files that others look for (`.metadata`) are
+ * *published*: they appear at once and whole, in the place of the one before.
  *
  * Failures: each function returns DCP_OK or a failure, and says what happened, and to which file,
  * by dcp_error_set(). Anything that is not there is DCP_ERR_NOT_FOUND. A value that is no status
@@ -68,7 +68,7 @@ typedef struct dcp_storage_access {
     /** Creating: what is sealed is to survive a power cut. */
     bool durable;
     /** Creating: bytes that will be written, at most, but for a footer of the shard file, which
-     * comes on top (8 bytes for each 64 KiB, and some more). */
+     * comes on top (8 bytes for each 4 KiB, and some more). */
     uint64_t size;
     /** Creating: it may be far less, so that no space is to be taken beforehand. */
     bool estimated;
