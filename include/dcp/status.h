@@ -54,7 +54,7 @@ typedef enum dcp_status {
 
     DCP_ERR_CALLBACK =
         80, /**< a callback of the caller reported failure without a status of ours */
-    DCP_ERR_CANCELLED = 81, /**< the caller's progress function said so */
+    DCP_ERR_CANCELLED = 81, /**< the caller's progress function said so, or dcp_future_cancel() */
     DCP_ERR_INTERNAL = 90   /**< the library contradicts itself; please report it */
 } dcp_status;
 

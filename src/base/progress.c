@@ -21,7 +21,9 @@ static dcp_status status_of(struct progress *progress)
 {
     if (!atomic_load_explicit(&progress->cancelled, memory_order_relaxed))
         return DCP_OK;
-    return dcp_error_set(DCP_ERR_CANCELLED, "cancelled by the caller's progress function");
+    const char *by = atomic_load_explicit(&progress->cancelled_by, memory_order_relaxed);
+    return dcp_error_set(DCP_ERR_CANCELLED, "cancelled by %s",
+                         by ? by : "the caller's progress function");
 }
 
 /* The lock is held. */

@@ -14,7 +14,8 @@ struct progress {
     void *context;
     atomic_uint_fast64_t done;
     atomic_bool cancelled;
-    pthread_mutex_t telling; /* over what follows */
+    _Atomic(const char *) cancelled_by; /* in words; NULL: the caller's function */
+    pthread_mutex_t telling;            /* over what follows */
     dcp_progress told;
     int64_t told_ns;
 };

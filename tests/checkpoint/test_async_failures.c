@@ -25,7 +25,7 @@ static void a_save_can_be_cancelled(void **state)
     must(begin(&model, 1, path_in(state, "a"), &options, &future));
     dcp_future_cancel(future);
     hold(false);
-    must_fail(dcp_future_wait(future, WAIT), DCP_ERR_CANCELLED, "cancelled");
+    must_fail(dcp_future_wait(future, WAIT), DCP_ERR_CANCELLED, "cancelled by dcp_future_cancel()");
     assert_int_equal(dcp_future_poll(future), DCP_FUTURE_FAILED);
     assert_non_null(strstr(dcp_future_message(future), "cancelled"));
     assert_int_not_equal(stat(path_in(state, "a"), &found), 0);

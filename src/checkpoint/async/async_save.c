@@ -15,7 +15,11 @@ static bool listen(void *context, const dcp_progress *told)
     atomic_store(&future->bytes_done, told->bytes_done);
     atomic_store(&future->bytes_total, told->bytes_total);
     bool goes_on = !future->progress || future->progress(future->progress_context, told);
-    return goes_on && !atomic_load(&future->cancelled);
+    if (goes_on && atomic_load(&future->cancelled)) {
+        atomic_store(&future->saving.operation.progress.cancelled_by, "dcp_future_cancel()");
+        return false;
+    }
+    return goes_on;
 }
 
 static dcp_status run_stager(dcp_future *future, const dcp_state *state)
