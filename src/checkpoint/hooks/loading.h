@@ -39,7 +39,7 @@ struct dcp_loading {
     bool has_storage;         /* with hooks in planning or reading, and not just other bytes */
     dcp_storage own;          /* of the options */
     const dcp_storage *files; /* where the path is: that, or the file system */
-    uint64_t storage_number;  /* see storage_choose() */
+    uint64_t storage_number;  /* see hooks_choose() */
     uint64_t storage_mask;    /* which hooks it has */
     struct loading_parts parts;
     struct shard_reader *reader;

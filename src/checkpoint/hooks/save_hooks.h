@@ -16,7 +16,7 @@
 
 struct save_hooks {
     bool any;                /* else nothing of what follows is used */
-    uint64_t storage_number; /* of storage_choose() */
+    uint64_t storage_number; /* of hooks_choose() */
     dcp_save_planner planner;
     dcp_storage_writer writer;
     dcp_storage_meta storage_meta;
