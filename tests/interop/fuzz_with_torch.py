@@ -203,7 +203,9 @@ def check_bytes(rng, tool, path, parts):
 
 def check_whole(tool, path):
     done = run(tool, "verify", path)
-    if done.returncode != 0 or done.stdout != b"0 faults\n":
+    # What has no checksums is said in notes.
+    said = [line for line in done.stdout.splitlines() if not line.startswith(b"note: ")]
+    if done.returncode != 0 or said != [b"0 faults"]:
         raise Failure("verify: exit status %d: %s" % (done.returncode, (done.stdout + done.stderr).decode()[-3000:]))
 
 
