@@ -60,20 +60,6 @@ dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_st
                          id);
 }
 
-char *storage_path_join(const char *id, const char *name)
-{
-    size_t id_length = strlen(id), name_length = strlen(name);
-    bool slash = id_length != 0 && id[id_length - 1] != '/';
-    char *path = memory_allocate(id_length + slash + name_length + 1);
-    if (!path)
-        return NULL;
-    memcpy(path, id, id_length);
-    if (slash)
-        path[id_length] = '/';
-    memcpy(path + id_length + slash, name, name_length + 1);
-    return path;
-}
-
 static dcp_status open_directory(struct storage_directory *directory, const dcp_storage *table,
                                  const char *id, uint32_t flags, bool *created)
 {

@@ -98,7 +98,4 @@ dcp_status storage_publication_publish(struct storage_publication *publication,
 /* Fine for nothing; the error is kept. */
 void storage_publication_retract(struct storage_publication *publication);
 
-/* "id/name", owned by the caller; NULL: no memory. */
-char *storage_path_join(const char *id, const char *name);
-
 #endif

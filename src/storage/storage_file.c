@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "storage/call_status.h"
 #include "storage/storage.h"
 
@@ -30,7 +31,7 @@ static dcp_status open_by(opener open, const char *function, struct storage_file
                           const dcp_storage_access *access)
 {
     *file = (struct storage_file){0};
-    char *path = storage_path_join(directory->id, name);
+    char *path = path_join(directory->id, name);
     if (!path)
         return error_no_memory(strlen(directory->id) + strlen(name) + 2, "a path");
     error_clear();

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "base/path.h"
 #include "format/metadata/metadata_codec.h"
 #include "storage/files/file.h"
 
@@ -56,7 +57,7 @@ static void rewrite(const char *from, const char *to)
 {
     struct metadata metadata;
     struct buffer read, written;
-    char *source = file_path_join(from, ".metadata"), *target = file_path_join(to, ".metadata");
+    char *source = path_join(from, ".metadata"), *target = path_join(to, ".metadata");
 
     buffer_init(&read, 0);
     buffer_init(&written, 0);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "storage/files/file.h"
@@ -280,7 +281,7 @@ static void paths_are_joined_by_one_slash(void **state)
     static const char *const cases[][3] = {
         {"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"/", "b", "/b"}, {"", "b", "b"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char *path = file_path_join(cases[i][0], cases[i][1]);
+        char *path = path_join(cases[i][0], cases[i][1]);
         assert_string_equal(path, cases[i][2]);
         memory_release(path);
     }

@@ -392,6 +392,26 @@ static int refuse_direct(void *context, const char *path, unsigned flags, int *d
     return flags & FILE_DIRECT ? EINVAL : file_ops_system.open(context, path, flags, descriptor);
 }
 
+static int failing_close(void *context, int descriptor)
+{
+    int result = file_ops_system.close(context, descriptor);
+    return result == 0 ? EIO : result;
+}
+
+/* Over a network, what could not be written may be said by the close alone. */
+static void a_failed_close_is_noticed(void **state)
+{
+    struct script script;
+    char *path = scratch_path(*state, NAME);
+    script_make(&script, 9, 2, 100000);
+    refusing = file_ops_system;
+    refusing.close = failing_close;
+    assert_int_equal(write_script(&script, &refusing, path, DCP_IO_AUTO, 1 << 20), DCP_ERR_IO);
+    assert_non_null(strstr(dcp_error_message(), "cannot close"));
+    script_free(&script);
+    free(path);
+}
+
 /* What is there is not there: chosen, it is done without, and said once; demanded, it is an error.
  */
 static void what_is_refused_is_done_without(void **state)
@@ -492,6 +512,7 @@ int main(void)
         cmocka_unit_test(missing_memory_leaves_nothing),
         cmocka_unit_test_setup_teardown(what_is_refused_is_done_without, scratch_setup,
                                         scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_failed_close_is_noticed, scratch_setup, scratch_teardown),
         cmocka_unit_test(direct_transfers_become_buffered),
         cmocka_unit_test(direct_writes_use_large_pages),
         cmocka_unit_test(flags_are_checked),

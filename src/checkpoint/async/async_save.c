@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
 
@@ -56,7 +57,7 @@ static dcp_status make_fallback(dcp_future *future)
         return error_no_memory(length - begin + 1, "a path");
     memcpy(name, path + begin, length - begin);
     name[length - begin] = '\0';
-    future->fallback = storage_path_join(directory, name);
+    future->fallback = path_join(directory, name);
     memory_release(name);
     return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
 }

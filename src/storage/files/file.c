@@ -197,13 +197,6 @@ dcp_status file_map(struct file *file, uint64_t offset, size_t size, struct file
     return file_transfer_error(result, "map", file->path, size, offset);
 }
 
-void file_unmap(struct file_mapping *mapping)
-{
-    if (mapping->bytes)
-        mapping->ops->unmap(mapping->ops->context, mapping->bytes, mapping->size);
-    *mapping = (struct file_mapping){0};
-}
-
 dcp_status file_size(struct file *file, uint64_t *size)
 {
     struct file_information information;

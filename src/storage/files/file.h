@@ -146,7 +146,6 @@ struct file_mapping {
 
 /* A range inside the file; no bytes are NULL. DCP_ERR_UNSUPPORTED where files cannot be mapped. */
 dcp_status file_map(struct file *file, uint64_t offset, size_t size, struct file_mapping *mapping);
-void file_unmap(struct file_mapping *mapping);
 dcp_status file_size(struct file *file, uint64_t *size);
 dcp_status file_preallocate(struct file *file, uint64_t size);
 /* Appends a file as a whole; bigger than limit is DCP_ERR_FORMAT. */
@@ -179,8 +178,6 @@ dcp_status file_list(const struct file_ops *ops, const char *path, file_visitor 
 bool file_is_remote(const struct file_ops *ops, const char *path);
 /* UINT64_MAX where the file system does not say. */
 dcp_status file_free_space(const struct file_ops *ops, const char *path, uint64_t *bytes);
-/* "directory/name", owned by the caller; NULL: no memory. */
-char *file_path_join(const char *directory, const char *name);
 /* Maps an errno value to a status and tells the story: "cannot VERB PATH: reason". */
 dcp_status file_error(int error_number, const char *verb, const char *path);
 /* As above, of a transfer. */

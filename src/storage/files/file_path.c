@@ -7,21 +7,6 @@
 #include "base/memory.h"
 #include "storage/files/file.h"
 
-char *file_path_join(const char *directory, const char *name)
-{
-    size_t directory_length = strlen(directory);
-    size_t name_length = strlen(name);
-    bool slash = directory_length != 0 && directory[directory_length - 1] != '/';
-    char *path = memory_allocate(directory_length + slash + name_length + 1);
-    if (path == NULL)
-        return NULL;
-    memcpy(path, directory, directory_length);
-    if (slash)
-        path[directory_length] = '/';
-    memcpy(path + directory_length + slash, name, name_length + 1);
-    return path;
-}
-
 bool file_is_remote(const struct file_ops *ops, const char *path)
 {
     return ops->remote != NULL && ops->remote(ops->context, path);

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/path.h"
 
 static bool is_letter(char c)
 {
@@ -120,7 +121,7 @@ static dcp_status list_directory(void *context, void *opened, dcp_storage_visito
 static dcp_status remove_file(void *context, void *opened, const char *name)
 {
     const struct files_directory *directory = opened;
-    char *path = file_path_join(directory->path, name);
+    char *path = path_join(directory->path, name);
     if (!path)
         return error_no_memory(strlen(directory->path) + strlen(name) + 2, "a path");
     dcp_status status = file_unlink(context, path, false);

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "storage/files/files.h"
 
 /* From here on a file is worth direct transfers, and sending on what the page cache holds. */
@@ -72,7 +73,7 @@ static dcp_status check_way(const struct file_ops *ops, char *path, size_t start
 static dcp_status make_file(const struct files_directory *directory, const char *name,
                             struct files_file **file, char **path)
 {
-    *path = file_path_join(directory->path, name);
+    *path = path_join(directory->path, name);
     *file = memory_allocate_zeroed(1, sizeof **file);
     if (*path && *file) {
         (*file)->file.descriptor = -1;

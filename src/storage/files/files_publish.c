@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "storage/files/files.h"
 
 #define TEMPORARY_SUFFIX ".tmp"
@@ -25,7 +26,7 @@ static dcp_status publication_new(const struct files_directory *directory, const
                                   struct files_publication **made)
 {
     struct files_publication *publication = memory_allocate_zeroed(1, sizeof *publication);
-    char *path = file_path_join(directory->path, name);
+    char *path = path_join(directory->path, name);
     char *temporary = path ? memory_allocate(strlen(path) + sizeof TEMPORARY_SUFFIX) : NULL;
     if (!publication || !temporary) {
         memory_release(publication);

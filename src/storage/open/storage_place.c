@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/path.h"
 #include "storage/file_source.h"
 #include "storage/open/storage_open.h"
 
@@ -169,8 +170,7 @@ dcp_status storage_place_find(const dcp_storage *storage, struct storage_locatio
 
 char *storage_member_id(const char *id, const char *name)
 {
-    return *name == '/' || strstr(name, "://") ? memory_copy_text(name)
-                                               : storage_path_join(id, name);
+    return *name == '/' || strstr(name, "://") ? memory_copy_text(name) : path_join(id, name);
 }
 
 dcp_status storage_place_member(const dcp_storage *storage, const char *id, const char *name,

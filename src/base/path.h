@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Paths and ids, which are joined alike. */
+#ifndef BASE_PATH_H
+#define BASE_PATH_H
+
+/* "directory/name", owned by the caller; NULL: no memory. */
+char *path_join(const char *directory, const char *name);
+
+#endif
