@@ -146,19 +146,22 @@ typedef enum dcp_future_state {
  * one that the planner has made of it, as it is then. That one may go when the caller's may. Hooks
  * up to finish_plan are called before this returns; resolve_data and the two that it is made of for
  * tensors, and the storage writer's write_data and finish, on threads of the library. With a stager
- * of the caller's the planner is set up with what that has made.
+ * of the caller's the planner is set up with what that has made. For another attempt, in the same
+ * place or as `fallback_path` says, all hooks are called again in their order but for
+ * set_up_planner, on threads of the library; reset() is given the id of the new place, and
+ * `storage_writers` are asked which of them takes it.
  *
  * `memory_limit` is for staging memory as well, what the chain has kept of it among it: staging
  * gets what is left beside the least that writing takes, all that the state needs if there is so
  * much, and what was kept is made smaller if it is too large. With retries or a fallback path, or
- * with hooks, staging needs room for all. What a stager of the caller's takes is his affair.
+ * with hooks, staging needs room for all. What a stager of the caller's takes is not counted.
  *
  * `figures` are not filled in by this call: see dcp_future_figures(). `progress` is called on
  * threads of the library. `info` is copied.
  *
  * @param future owned by the caller; NULL on failure.
  * Errors: those of dcp_save() up to the end of planning; DCP_ERR_UNSUPPORTED (a planner or a
- * storage writer with retries, a fallback path or too small a staging limit); the failure of the
+ * storage writer with too small a staging limit); the failure of the
  * save before it, if nobody has heard of that yet and the chain does not log it.
  */
 DCP_API dcp_status dcp_save_async_sized(dcp_state *state, const char *path,

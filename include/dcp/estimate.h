@@ -30,7 +30,8 @@ typedef struct dcp_estimate {
 
 /**
  * Says what dcp_save() with the same arguments would need, or with a `chain` what dcp_save_async()
- * would, staging memory included: not what a stager of the caller's takes. Nothing is written.
+ * would, staging memory included: not what a stager of the caller's takes, or hooks by themselves.
+ * Nothing is written. A planner's hooks are called up to finish_plan, a storage writer's are not.
  * Collective over the group, as the save is, since who writes what depends on what all ranks hold.
  * Makes all of the save's plans (stateful entries are asked), and takes as much memory as they do,
  * whatever memory_limit says.

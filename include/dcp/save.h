@@ -34,10 +34,11 @@ typedef struct dcp_save_chain dcp_save_chain;
  * Owned by the caller, one on each rank, passed to one save at a time. It holds no pointers into
  * the state. All ranks of a save pass one or none does.
  *
- * With a planner or a storage writer their hooks are called for each save, and what is compared and
- * kept is the plan that comes of them on each rank. Saves with one of the hooks create_global_plan,
- * prepare_global_plan, write_data and finish, and those whose set_up_storage_writer wants no
- * directory, are planned each time.
+ * With a planner or a storage writer, what is compared is the plan that their hooks make on each
+ * rank, with the data that travels with it if there is a hook for all ranks' plans. Hooks are
+ * called for each save, but for create_global_plan and prepare_global_plan: these are called when
+ * something has changed, and what they made of the plans, of the data that travels with them and of
+ * the metadata's planner data is kept.
  */
 typedef struct dcp_save_plan_cache dcp_save_plan_cache;
 
@@ -130,7 +131,9 @@ typedef struct dcp_save_options {
      * 0: no limit. Within it fewer threads write through smaller buffers, and staging proceeds in
      * waves if there is no room for all of it. If it is too small, nothing is written, and the
      * message of DCP_ERR_NO_MEMORY names the smallest that would do, the same on all ranks; to find
-     * that out, the plans are made once more without a limit. See dcp_save_estimate(). */
+     * that out, the plans are made once more without a limit, for which the hooks of a planner are
+     * called once more, but none of a storage writer. What hooks take by themselves is not counted.
+     * See dcp_save_estimate(). */
     uint64_t memory_limit;
 
     /** Without a `storage_writer`: the first of these whose validate_checkpoint_id takes the path

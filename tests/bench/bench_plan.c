@@ -260,6 +260,7 @@ static dcp_status encode_own(void *context, uint32_t rank, const struct write_or
 static void plan_again(const struct held *held, const struct buffer *own)
 {
     dcp_save_options options = {.thread_count = 1};
+    const struct plan_extras extras = {0};
     struct write_orders orders;
     dcp_save_plan_cache *cache;
     uint64_t id;
@@ -269,7 +270,7 @@ static void plan_again(const struct held *held, const struct buffer *own)
     check(plan_cache_keep(cache, 1, &options, &held->plan, &orders, own->data, own->size));
     write_orders_free(&orders);
     int64_t start = clock_monotonic_ns();
-    check(plan_cache_look(cache, &options, &held->plan, &id, &orders, &grown));
+    check(plan_cache_look(cache, &options, &extras, &held->plan, &id, &orders, &grown));
     report("again", seconds_since(start), "s");
     if (id != 1)
         errx(1, "the plan was not known again");

@@ -11,8 +11,10 @@ enum reuse_hooks {
     DATA_HOOKS,   /* what is written goes through one */
     LOCAL_HOOKS,  /* plans of ranks as well, with data that travels; and the metadata's */
     GLOBAL_HOOKS, /* and the plan of all */
+    STEADY_HOOKS, /* the same, but data that travels is alike each time, and changed for all ranks */
     WRITER_HOOKS, /* a storage writer that looks at plans */
-    RESULT_HOOKS  /* and one that has files written itself */
+    RESULT_HOOKS, /* and one that has files written itself, and looks at the results */
+    FILES_HOOKS   /* and one that writes files of its own, in another order */
 };
 
 /* Of one save, on one rank. */
@@ -20,13 +22,16 @@ struct hooking {
     enum reuse_hooks hooks;
     int values; /* what travels with plans, and goes to the metadata */
     bool coordinates;
-    int transformed; /* items that went through transform_object, by any thread */
+    int rank;
+    char directory[1100]; /* as reset() was given it */
+    int transformed;      /* items that went through transform_object, by any thread */
     dcp_save_planner planner;
     dcp_storage_writer writer;
 };
 
 /* Stays where it is. */
-void hooking_init(struct hooking *hooking, enum reuse_hooks hooks, int values, bool coordinates);
+void hooking_init(struct hooking *hooking, enum reuse_hooks hooks, int values, int rank,
+                  bool coordinates);
 void hooking_set_options(const struct hooking *hooking, dcp_save_options *options);
 /* Whether the data hooks, if there are any, have been called. */
 bool hooking_was_called(const struct hooking *hooking);

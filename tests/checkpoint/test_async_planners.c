@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -207,12 +208,119 @@ static void planners_see_copies(void **state)
     must_fail(begin(&model, 1, path_in(state, "b"), &options, &future), DCP_ERR_UNSUPPORTED,
               "staging_limit is less than");
     dcp_save_chain_free(options.chain);
-    how = (dcp_save_chain_options){.retries = 1};
-    must(dcp_save_chain_new(&how, &options.chain));
-    must_fail(begin(&model, 1, path_in(state, "b"), &options, &future), DCP_ERR_UNSUPPORTED,
-              "no retries");
+    free(model.shard);
+}
+
+/* ---- other attempts ---- */
+
+/* Counts calls, and fails to write, for some time or in one place. */
+struct attempts {
+    int set_up, planned, planned_for_all, reset, abandoned;
+    int failures; /* still to come */
+    const char *bad_name;
+    char id[1100];
+};
+
+static dcp_status count_set_up(void *context, dcp_saving *saving, dcp_state *state,
+                               const dcp_storage_meta *storage_meta, bool is_coordinator)
+{
+    (void)storage_meta, (void)is_coordinator;
+    ((struct attempts *)context)->set_up++;
+    return dcp_default_set_up_planner(saving, state);
+}
+
+static dcp_status count_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    ((struct attempts *)context)->planned++;
+    return dcp_default_create_local_plan(saving, plan);
+}
+
+static dcp_status count_global(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                               int count)
+{
+    ((struct attempts *)context)->planned_for_all++;
+    return dcp_default_create_global_plan(saving, plans, count);
+}
+
+static dcp_status count_reset(void *context, const char *id)
+{
+    struct attempts *attempts = context;
+    attempts->reset++;
+    snprintf(attempts->id, sizeof attempts->id, "%s", id);
+    return DCP_OK;
+}
+
+static dcp_status write_or_fail(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+{
+    struct attempts *attempts = context;
+    (void)plan;
+    dcp_status status = dcp_default_write_data(saving);
+    if (status != DCP_OK)
+        return status;
+    bool bad = attempts->bad_name && strstr(attempts->id, attempts->bad_name);
+    if (!bad && attempts->failures == 0)
+        return DCP_OK;
+    attempts->failures -= attempts->failures > 0;
+    return dcp_error_set(DCP_ERR_IO, "the place is gone");
+}
+
+static void count_abandoned(void *context, dcp_saving *saving)
+{
+    (void)saving;
+    ((struct attempts *)context)->abandoned++;
+}
+
+static void attempt(void **state, struct attempts *attempts, const dcp_save_chain_options *how,
+                    const char *name, const char *expected)
+{
+    const dcp_save_planner planner = {.size_of = sizeof planner,
+                                      .context = attempts,
+                                      .set_up_planner = count_set_up,
+                                      .create_local_plan = count_plan,
+                                      .create_global_plan = count_global};
+    const dcp_storage_writer writer = {.size_of = sizeof writer,
+                                       .context = attempts,
+                                       .reset = count_reset,
+                                       .write_data = write_or_fail,
+                                       .abandon = count_abandoned};
+    dcp_save_options options = {.planner = &planner, .storage_writer = &writer};
+    struct model model;
+    struct stat found;
+    dcp_future *future;
+    make_model(&model, 0, 1, 1);
+    must(dcp_save_chain_new(how, &options.chain));
+    must(begin(&model, 1, path_in(state, name), &options, &future));
+    fill(&model, 2);
+    must(dcp_future_wait(future, WAIT));
+    must(check(path_in(state, expected), 1));
+    if (strcmp(name, expected) != 0)
+        assert_int_not_equal(stat(path_in(state, name), &found), 0);
+    dcp_future_free(future);
     dcp_save_chain_free(options.chain);
     free(model.shard);
+}
+
+static void saves_with_hooks_are_tried_again(void **state)
+{
+    const dcp_save_chain_options how = {.retries = 2, .retry_seconds = 0.001};
+    struct attempts attempts = {.failures = 2};
+    attempt(state, &attempts, &how, "again", "again");
+    assert_int_equal(attempts.set_up, 1);
+    assert_int_equal(attempts.planned, 3);
+    assert_int_equal(attempts.planned_for_all, 3);
+    assert_int_equal(attempts.reset, 3);
+    assert_int_equal(attempts.abandoned, 2);
+}
+
+static void saves_with_hooks_fall_back(void **state)
+{
+    const dcp_save_chain_options how = {.fallback_path = path_in(state, "elsewhere")};
+    struct attempts attempts = {.bad_name = "unlucky/"};
+    assert_int_equal(mkdir(path_in(state, "unlucky"), 0777), 0);
+    attempt(state, &attempts, &how, "unlucky/step_1", "elsewhere/step_1");
+    assert_int_equal(attempts.set_up, 1);
+    assert_int_equal(attempts.reset, 2);
+    assert_string_equal(attempts.id, path_in(state, "elsewhere/step_1"));
 }
 
 /* ---- hooks that fail ---- */
@@ -400,6 +508,8 @@ int main(void)
         TEST(planners_may_save_another_state),
         TEST(planners_are_set_up_with_what_stagers_made),
         TEST(planners_that_take_no_state_are_refused),
+        TEST(saves_with_hooks_are_tried_again),
+        TEST(saves_with_hooks_fall_back),
         TEST(a_hook_that_fails_is_everyones_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,7 +208,8 @@ static dcp_status save_scene(struct rank *self, const struct scene *scene, size_
         return DCP_ERR_NO_MEMORY;
     snprintf(path, sizeof path, "%s/%s%d", chain->directory, scene->fails ? "file" : "c",
              scene->same_path ? (int)number - 1 : (int)number);
-    hooking_init(&hooking, scene->hooks, scene->values, self->rank == scene->coordinator);
+    hooking_init(&hooking, scene->hooks, scene->values, self->rank,
+                 self->rank == scene->coordinator);
     bool odd = self->rank == scene->odd_rank;
     if (odd && scene->fresh_cache) {
         dcp_save_plan_cache_free(caches[0]);
@@ -377,6 +378,12 @@ static void memory_may_run_out_anywhere(void **state)
         {{.values = 1, .hooks = LOCAL_HOOKS},
          {.values = 2, .hooks = LOCAL_HOOKS, .step = 300, .reused = true},
          {.values = 3, .hooks = LOCAL_HOOKS, .reused = true}},
+        {{.values = 1, .hooks = STEADY_HOOKS},
+         {.values = 2, .hooks = STEADY_HOOKS, .step = 300, .reused = true},
+         {.values = 3, .hooks = STEADY_HOOKS, .reused = true}},
+        {{.values = 1, .hooks = FILES_HOOKS},
+         {.values = 2, .hooks = FILES_HOOKS, .step = 300, .reused = true},
+         {.values = 3, .hooks = FILES_HOOKS, .reused = true}},
 #if DCP_HAVE_ZSTD
         {{.values = 1, .compressed = true},
          {.values = 2, .compressed = true, .step = 300, .reused = true},
@@ -426,11 +433,12 @@ static void compressed_saves_reuse_as_well(void **state)
 }
 #endif
 
-/* Hooks are called each time; the plan of all ranks is kept if none of them takes part in it. */
+/* Hooks of a rank are called each time; those for all ranks' plans if something of these has changed.
+ */
 static void plans_by_hooks_are_reused(void **state)
 {
-    for (enum reuse_hooks hooks = DATA_HOOKS; hooks <= RESULT_HOOKS; hooks++) {
-        bool kept = hooks != GLOBAL_HOOKS && hooks != RESULT_HOOKS;
+    for (enum reuse_hooks hooks = DATA_HOOKS; hooks <= FILES_HOOKS; hooks++) {
+        bool kept = hooks != GLOBAL_HOOKS;
         RUN({.values = 1, .hooks = hooks}, {.values = 2, .hooks = hooks, .reused = kept},
             {.values = 3, .hooks = hooks, .step = 3000, .reused = kept},
             {.values = 4, .hooks = hooks, .rows = 2},

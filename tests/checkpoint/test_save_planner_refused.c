@@ -206,13 +206,13 @@ static void wants_the_same_hooks_on_all_ranks(void **state)
 {
     struct trial trial = {.planner.create_local_plan = plan_as_ever, .change = without_planner};
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "planner or storage_writer is 1 on rank 0 and 0 on rank 2");
+                   "rank 2 has no save planner or storage writer, other than rank 0");
     trial.change = with_another_hook;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "rank 1: has a hook finish_plan, the coordinator has none");
+                   "rank 1 has a hook finish_plan, rank 0 has none");
     trial.change = without_hooks;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "planner or storage_writer is 0 on rank 0 and 1 on rank 1");
+                   "rank 1 has a save planner or storage writer, other than rank 0");
     trial.change = with_a_wrong_size;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
                    "rank 1: size_of is 0, expected sizeof(dcp_save_planner)");

@@ -6,6 +6,7 @@
 #include "base/memory_account.h"
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
+#include "checkpoint/hooks/hooks.h"
 
 dcp_status future_new(dcp_save_chain *chain, const char *path, dcp_future **future)
 {

@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
+#include "checkpoint/hooks/hooks.h"
 
 /* Told by the threads that write; the caller's function is asked as well. */
 static bool listen(void *context, const dcp_progress *told)
@@ -62,15 +63,6 @@ static dcp_status make_fallback(dcp_future *future)
     return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
 }
 
-static dcp_status check_hooks(const dcp_future *future)
-{
-    const dcp_save_chain_options *options = &future->chain->options;
-    if (future->saving.hooks.any && (options->retries > 0 || options->fallback_path))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "saves with a planner or a storage writer are "
-                                                  "tried once: no retries, no fallback_path");
-    return DCP_OK;
-}
-
 static void give_back_pool(void *context)
 {
     staging_pool_free(context);
@@ -83,7 +75,7 @@ static void describe_staging(dcp_future *future)
     dcp_save_chain *chain = future->chain;
     struct dcp_saving *saving = &future->saving;
     chain_describe_staging(chain, &saving->staging);
-    saving->staging.wanted = saving->staging.wanted && !saving->hooks.any;
+    saving->staging.wanted = saving->staging.wanted && !saving->steps->needs_state;
     saving->staging.pool = &chain->pool;
     if (saving->options.memory_limit != 0 && chain->options.stager)
         staging_pool_free(&chain->pool);
@@ -123,18 +115,18 @@ static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_sta
 {
     struct dcp_saving *saving = &future->saving;
     bool staged = future->chain->options.stager != NULL;
-    bool hooked = saving->hooks.any && !staged;
-    if (status == DCP_OK && !staged && !hooked)
+    bool later = saving->steps->needs_state && !staged;
+    if (status == DCP_OK && !staged && !later)
         status = copy_within_limit(future, state, info);
     else if (status == DCP_OK && info)
         status = saving_copy_state(info, &future->info);
     saving->options.info = future->info;
-    if (hooked)
+    if (later)
         saving->copied = &future->tree;
     if (status == DCP_OK && staged)
         status = run_stager(future, state);
-    status = saving_take(saving, hooked ? state : future->tree, status);
-    return status == DCP_OK && hooked ? future_stage_tree(future) : status;
+    status = saving_take(saving, later ? state : future->tree, status);
+    return status == DCP_OK && later ? future_stage_tree(future) : status;
 }
 
 /* Everything up to the orders. */
@@ -144,10 +136,9 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_opti
     saving->path = future->path;
     dcp_status status = saving_begin(saving, given);
     describe_staging(future);
-    if (status == DCP_OK)
-        status = check_hooks(future);
     status = take_state(future, state, given->info, status);
-    status = saving_plan(saving, future->tree, status);
+    /* What the state was made of, should the plan be made anew. */
+    status = saving_plan(saving, saving->copied ? state : future->tree, status);
     memory_account_set_spare(saving->operation.account, NULL, NULL);
     return status;
 }
@@ -159,7 +150,7 @@ static dcp_status stage(dcp_future *future, dcp_status status)
     operation_enter(&saving->operation, DCP_PHASE_STAGING, DCP_OK);
     if (status == DCP_OK)
         status = make_fallback(future);
-    if (status == DCP_OK && !saving->hooks.any && !future->chain->options.stager)
+    if (status == DCP_OK && saving->staging.wanted)
         status = future_stage(future);
     status = saving_agree(saving, "beginning to stage", status);
     if (status != DCP_OK)

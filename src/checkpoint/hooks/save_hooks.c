@@ -1,76 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables of hooks: taken over, compared between ranks, and called. */
+/* The tables of hooks: taken over, and compared between ranks. */
 #include "checkpoint/hooks/save_hooks.h"
 
 #include <string.h>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hooks/hooks_choose.h"
 #include "checkpoint/save/saving.h"
 
-static dcp_status takes_id(const void *table, const char *id, bool *takes)
-{
-    dcp_storage_writer writer;
-    if (!table)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "one of the storage writers is NULL");
-    RETURN_IF_ERROR(hooks_take(&writer, sizeof writer, table, "dcp_storage_writer"));
-    *takes = writer.validate_checkpoint_id && writer.validate_checkpoint_id(writer.context, id);
-    return DCP_OK;
-}
-
-/* A rank that was given no path goes by the coordinator's, which must then be a directory. */
-static dcp_status choose_storage(struct save_hooks *hooks, const dcp_save_options *options,
-                                 const char *path, const void **table)
-{
-    const struct hooks_choices choices = {
-        .passed = options->storage_writer,
-        .several = (const void *const *)options->storage_writers,
-        .count = options->storage_writer_count,
-        .takes = takes_id,
-    };
-    *table = choices.passed;
-    hooks->storage_number = choices.passed ? HOOKS_PASSED : HOOKS_NONE;
-    if (!path || !*path)
-        return DCP_OK;
-    return hooks_choose(&choices, path, table, &hooks->storage_number);
-}
-
-dcp_status save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options,
-                           const char *path, dcp_status status)
-{
-    const void *writer = NULL;
-    plan_view_init(&hooks->plan);
-    plan_view_init(&hooks->finished);
-    name_table_init(&hooks->names);
-    pthread_mutex_init(&hooks->mutex, NULL);
-    if (status == DCP_OK)
-        status = choose_storage(hooks, options, path, &writer);
-    if (status == DCP_OK)
-        status = hooks_take(&hooks->planner, sizeof hooks->planner, options->planner,
-                            "dcp_save_planner");
-    if (status == DCP_OK)
-        status = hooks_take(&hooks->writer, sizeof hooks->writer, writer, "dcp_storage_writer");
-    hooks->any = status == DCP_OK && (options->planner || writer);
-    return status;
-}
-
-void save_hooks_free(struct save_hooks *hooks)
-{
-    for (int rank = 0; rank < hooks->taken_count; rank++)
-        write_results_free(&hooks->taken[rank]);
-    memory_release(hooks->taken);
-    memory_release(hooks->all_results);
-    dcp_state_free(hooks->planner_root);
-    memory_release(hooks->stream_offsets);
-    pthread_mutex_destroy(&hooks->mutex);
-    name_table_free(&hooks->names);
-    plan_view_free(&hooks->finished);
-    plan_view_free(&hooks->plan);
-}
-
-/* ---- the same hooks on all ranks ---- */
+/* ---- which hooks there are ---- */
 
 enum { HOOKS = 16 };
 
@@ -115,43 +54,168 @@ static uint32_t hooks_present(const struct save_hooks *hooks)
         writer->finish != NULL,
         writer->abandon != NULL,
     };
-    uint32_t mask = hooks->any ? UINT32_C(1) << HOOKS : 0;
+    uint32_t mask = UINT32_C(1) << HOOKS;
     for (int i = 0; i < HOOKS; i++)
         mask |= (uint32_t)present[i] << i;
     return mask;
 }
 
-void save_hooks_append(const struct save_hooks *hooks, struct buffer *out)
+dcp_status save_hooks_compare(struct save_hooks_kind first, struct save_hooks_kind other, int rank)
 {
-    buffer_append_u64(out, hooks->storage_number);
-    buffer_append_u32(out, hooks_present(hooks));
-}
-
-uint64_t save_hooks_kind(const struct save_hooks *hooks)
-{
-    const uint64_t all[] = {hooks->storage_number, hooks_present(hooks)};
-    return hooks->any ? xxh3_64(all, sizeof all) : 0;
-}
-
-dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *reader)
-{
-    uint64_t number = reader_u64(reader);
-    uint32_t theirs = reader_u32(reader), ours = hooks_present(hooks);
-    if (reader->failed)
-        return dcp_error_set(DCP_ERR_GROUP, "its plan is cut short");
+    uint32_t differing = first.present ^ other.present;
+    if ((differing >> HOOKS & 1) != 0)
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "rank %d has %s save planner or storage writer, other than rank 0: all "
+            "ranks must pass the same",
+            rank, other.present != 0 ? "a" : "no");
     for (int i = 0; i < HOOKS; i++)
-        if (((theirs ^ ours) >> i & 1) != 0)
+        if ((differing >> i & 1) != 0)
             return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "has %s hook %s, the coordinator has %s: all ranks must have the "
+                                 "rank %d has %s hook %s, rank 0 has %s: all ranks must have the "
                                  "same",
-                                 theirs >> i & 1 ? "a" : "no", hook_names[i],
-                                 ours >> i & 1 ? "one" : "none");
-    if (theirs != ours)
+                                 rank, other.present >> i & 1 ? "a" : "no", hook_names[i],
+                                 first.present >> i & 1 ? "one" : "none");
+    if (first.storage != other.storage)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "%s a save planner or storage writer, other than the coordinator: all "
-                             "ranks must have the same",
-                             theirs > ours ? "has" : "has no");
-    if (number != hooks->storage_number)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "has another storage writer than the coordinator");
+                             "rank %d has another storage writer than rank 0: all ranks must pass "
+                             "the same",
+                             rank);
+    return DCP_OK;
+}
+
+/* ---- the tables ---- */
+
+static dcp_status takes_id(const void *table, const char *id, bool *takes)
+{
+    dcp_storage_writer writer;
+    if (!table)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "one of the storage writers is NULL");
+    RETURN_IF_ERROR(hooks_take(&writer, sizeof writer, table, "dcp_storage_writer"));
+    *takes = writer.validate_checkpoint_id && writer.validate_checkpoint_id(writer.context, id);
+    return DCP_OK;
+}
+
+/* A rank that was given no path goes by the coordinator's, which must then be a directory. */
+static dcp_status choose_writer(const dcp_saving *saving, struct save_hooks *hooks,
+                                const void **table, uint64_t *number)
+{
+    const dcp_save_options *options = &saving->options;
+    const struct hooks_choices choices = {
+        .passed = options->storage_writer,
+        .several = (const void *const *)options->storage_writers,
+        .count = options->storage_writer_count,
+        .takes = takes_id,
+    };
+    *table = choices.passed;
+    *number = choices.passed ? HOOKS_PASSED : HOOKS_NONE;
+    if (saving->path && *saving->path)
+        RETURN_IF_ERROR(hooks_choose(&choices, saving->path, table, number));
+    return hooks_take(&hooks->writer, sizeof hooks->writer, *table, "dcp_storage_writer");
+}
+
+static struct save_hooks *hooks_new(void)
+{
+    struct save_hooks *hooks = memory_allocate_zeroed(1, sizeof *hooks);
+    if (!hooks)
+        return NULL;
+    plan_view_init(&hooks->plan);
+    plan_view_init(&hooks->finished);
+    name_table_init(&hooks->names);
+    pthread_mutex_init(&hooks->mutex, NULL);
+    return hooks;
+}
+
+static void hooks_free(struct save_hooks *hooks)
+{
+    save_hooks_forget_results(hooks);
+    memory_release(hooks->stream_offsets);
+    pthread_mutex_destroy(&hooks->mutex);
+    name_table_free(&hooks->names);
+    plan_view_free(&hooks->finished);
+    plan_view_free(&hooks->plan);
+    memory_release(hooks);
+}
+
+static void free_hooks(dcp_saving *saving)
+{
+    hooks_free(saving->hooks);
+    saving->hooks = NULL;
+}
+
+static const struct save_steps save_steps_hooked_dry = {
+    .dry = &save_steps_hooked_dry,
+    .needs_state = true,
+    .set_up = save_hooks_set_up_dry,
+    .plan_local = save_hooks_plan_local,
+    .set_up_again = save_hooks_set_up_again,
+    .plan_global = save_hooks_plan_global,
+    .reuse_plan = save_hooks_reuse_plan,
+    .write = save_hooks_write,
+    .abandon = save_hooks_abandon,
+    .free = free_hooks,
+    .begin = save_coordinator_imagine,
+    .describe = save_hooks_describe,
+    .take_results = save_hooks_take_results,
+    .commit = save_hooks_commit,
+};
+
+static const struct save_steps save_steps_hooked = {
+    .dry = &save_steps_hooked_dry,
+    .needs_state = true,
+    .set_up = save_hooks_set_up,
+    .plan_local = save_hooks_plan_local,
+    .set_up_again = save_hooks_set_up_again,
+    .plan_global = save_hooks_plan_global,
+    .reuse_plan = save_hooks_reuse_plan,
+    .write = save_hooks_write,
+    .abandon = save_hooks_abandon,
+    .free = free_hooks,
+    .begin = save_hooks_begin,
+    .describe = save_hooks_describe,
+    .take_results = save_hooks_take_results,
+    .commit = save_hooks_commit,
+};
+
+/* What follows from having the writer's hooks. */
+static void note_writer(dcp_saving *saving, uint64_t number)
+{
+    const dcp_storage_writer *writer = &saving->hooks->writer;
+    bool compressed = saving->options.compression != DCP_COMPRESSION_NONE;
+    saving->kind = (struct save_hooks_kind){number, hooks_present(saving->hooks)};
+    saving->as_planned = !compressed && !writer->write_data;
+    saving->gathers_results = !saving->as_planned || writer->finish;
+}
+
+dcp_status save_hooks_choose(dcp_saving *saving)
+{
+    const dcp_save_options *options = &saving->options;
+    const void *writer = NULL;
+    uint64_t number;
+    if (!options->planner && !options->storage_writer && options->storage_writer_count == 0)
+        return DCP_OK;
+    struct save_hooks *hooks = hooks_new();
+    if (!hooks)
+        return error_no_memory(sizeof *hooks, "hooks of a save");
+    dcp_status status = choose_writer(saving, hooks, &writer, &number);
+    if (status == DCP_OK)
+        status = hooks_take(&hooks->planner, sizeof hooks->planner, options->planner,
+                            "dcp_save_planner");
+    if (status != DCP_OK || (!options->planner && !writer)) {
+        hooks_free(hooks);
+        return status;
+    }
+    saving->hooks = hooks;
+    saving->steps = &save_steps_hooked;
+    note_writer(saving, number);
+    return DCP_OK;
+}
+
+dcp_status save_hooks_choose_again(dcp_saving *saving)
+{
+    const void *writer;
+    uint64_t number;
+    RETURN_IF_ERROR(choose_writer(saving, saving->hooks, &writer, &number));
+    note_writer(saving, number);
     return DCP_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A save with a planner or a storage writer of the caller's own: the steps of saving.h, with hooks
- * called where they are and the library's own doing where they are not. */
+/* The steps of a save with a planner or a storage writer: hooks are called where there are any, and
+ * the library does what it does by default where there are none. */
 #ifndef CHECKPOINT_HOOKS_SAVE_HOOKS_H
 #define CHECKPOINT_HOOKS_SAVE_HOOKS_H
 
@@ -9,20 +9,19 @@
 #include "base/name_table.h"
 #include "checkpoint/hooks/hooks.h"
 #include "checkpoint/hooks/save_plan_view.h"
+#include "checkpoint/save/save_steps.h"
 #include "dcp/save.h"
 #include "dcp/storage_writer.h"
 #include "group/group.h"
 #include "storage/shard/shard_writer.h"
 
 struct save_hooks {
-    bool any;                /* else nothing of what follows is used */
-    uint64_t storage_number; /* of hooks_choose() */
     dcp_save_planner planner;
     dcp_storage_writer writer;
     dcp_storage_meta storage_meta;
     bool state_taken;               /* the state has been flattened */
-    bool writer_began;              /* the storage writer was set up, and is told of a failure */
-    bool session_wanted;            /* the directory is the library's own affair */
+    bool writer_began;              /* the storage writer was set up, and hears of a failure */
+    bool session_wanted;            /* the library has the directory */
     struct name_table names;        /* of the entries of the state */
     struct dcp_save_plan plan;      /* what this rank offers */
     struct dcp_save_plan finished;  /* what it writes: an item for each order */
@@ -31,59 +30,53 @@ struct save_hooks {
     pthread_mutex_t mutex;          /* over the results of write_data */
 
     /* At the coordinator. */
-    dcp_state *planner_root;       /* that the planner's data for the metadata is in */
-    const dcp_state *planner_data; /* NULL: the paths of names */
-    dcp_write_result *all_results;
-    size_t all_result_count;
-    struct write_results *taken; /* by rank: what all_results point to */
+    struct write_results *taken; /* by rank: what the results of all ranks point to */
     int taken_count;
 };
 
-/* Copies the tables, of the storage that takes the path, unless status is a failure already. *hooks
- * is safe to free in any case. */
-dcp_status save_hooks_init(struct save_hooks *hooks, const dcp_save_options *options,
-                           const char *path, dcp_status status);
-void save_hooks_free(struct save_hooks *hooks);
-/* Which hooks there are, as a message has it; and whether those of another rank are the same. */
-void save_hooks_append(const struct save_hooks *hooks, struct buffer *out);
-dcp_status save_hooks_compare(const struct save_hooks *hooks, struct reader *reader);
-/* All that is compared, as a number. */
-uint64_t save_hooks_kind(const struct save_hooks *hooks);
+/* Where the options have a planner, or a storage writer for the path: takes over the tables, and
+ * gives the save the steps that call them. */
+dcp_status save_hooks_choose(dcp_saving *saving);
+/* The storage writer of the path that the save has now. */
+dcp_status save_hooks_choose_again(dcp_saving *saving);
+/* That a rank has the same hooks as rank 0. */
+dcp_status save_hooks_compare(struct save_hooks_kind first, struct save_hooks_kind other, int rank);
 
 /* Whether what is written comes from hooks, and not from the state as it is. */
 bool save_hooks_resolve(const struct save_hooks *hooks);
-/* Whether shard files of our own may be there. */
-bool save_hooks_own_files(const struct save_hooks *hooks);
 
-/* ---- the steps, on every rank ---- */
+/* Whether all ranks' plans pass through hooks. */
+static inline bool save_hooks_plan_for_all(const struct save_hooks *hooks)
+{
+    return hooks->planner.create_global_plan || hooks->writer.prepare_global_plan;
+}
+
+/* ---- the steps, on every rank (save_steps.h) ---- */
 
 dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state);
+/* Without the storage writer, which could make something. */
+dcp_status save_hooks_set_up_dry(dcp_saving *saving, dcp_state *state);
+dcp_status save_hooks_set_up_again(dcp_saving *saving);
 /* The plan that this rank offers, in saving->local as well. */
 dcp_status save_hooks_plan_local(dcp_saving *saving);
-/* From all ranks' plans to the orders. */
-dcp_status save_hooks_plan(dcp_saving *saving);
-/* Whether what comes of that depends on nothing but the plans that ranks offer: the orders and the
- * metadata can be kept then. */
-bool save_hooks_plan_keeps(const struct save_hooks *hooks);
-/* The same with orders that were kept; status: how this rank came to them. */
-dcp_status save_hooks_plan_again(dcp_saving *saving, dcp_status status);
-/* When the orders have come, or could not be decoded: on all ranks or on none. */
-dcp_status save_hooks_finish_plan(dcp_saving *saving, dcp_status status);
+dcp_status save_hooks_plan_global(dcp_saving *saving);
+dcp_status save_hooks_reuse_plan(dcp_saving *saving, dcp_status status);
 dcp_status save_hooks_write(dcp_saving *saving);
 void save_hooks_abandon(dcp_saving *saving);
 
 /* ---- at the coordinator ---- */
 
-/* From all ranks' plans to assignments, which begin with the data that travels with a plan. */
-dcp_status save_hooks_plan_global(dcp_saving *saving, const struct group_messages *messages);
-/* What the metadata gets besides what was planned. */
+dcp_status save_hooks_begin(dcp_saving *saving);
 void save_hooks_describe(const dcp_saving *saving, struct metadata *metadata);
+/* From all ranks' plans to assignments, which begin with the data that travels with a plan. */
+dcp_status save_hooks_assign(dcp_saving *saving, const struct group_messages *plans);
 /* Which results to expect of a rank, rank by rank; and where they say that everything lies. */
 dcp_status save_hooks_expect_results(dcp_saving *saving, int rank,
                                      const struct write_orders *orders,
                                      const struct save_plan *held);
-dcp_status save_hooks_take_results(dcp_saving *saving, const struct group_messages *messages);
-dcp_status save_hooks_finish(dcp_saving *saving);
+dcp_status save_hooks_take_results(dcp_saving *saving, const struct group_messages *results);
+void save_hooks_forget_results(struct save_hooks *hooks);
+dcp_status save_hooks_commit(dcp_saving *saving);
 
 /* ---- resolving ---- */
 

@@ -2,21 +2,44 @@
 /* Planning with hooks: all ranks' plans pass through the coordinator's, or the outcome of that is
  * used again. */
 #include "base/error.h"
+#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "group/group.h"
 #include "plan/save/save_plan.h"
 
-bool save_hooks_plan_keeps(const struct save_hooks *hooks)
+/* ---- the finished plan: an item for each order ---- */
+
+static dcp_status show_finished(dcp_saving *saving)
 {
-    const dcp_storage_writer *writer = &hooks->writer;
-    return !hooks->planner.create_global_plan && !writer->prepare_global_plan &&
-           !writer->write_data && !writer->finish && hooks->session_wanted;
+    struct save_hooks *hooks = saving->hooks;
+    const struct write_orders *orders = &saving->orders;
+    hooks->finished.has_sources = true;
+    for (size_t i = 0; i < orders->count; i++) {
+        struct write_item item = hooks->plan.items[orders->orders[i].item];
+        item.box = orders->orders[i].box;
+        RETURN_IF_ERROR(plan_view_append(&hooks->finished, &item));
+    }
+    error_clear();
+    return hooks->planner.finish_plan
+               ? hook_status(
+                     hooks->planner.finish_plan(hooks->planner.context, saving, &hooks->finished),
+                     "finish_plan")
+               : DCP_OK;
 }
+
+/* When the orders have come, or could not be decoded: on all ranks or on none. */
+static dcp_status finish_plan(dcp_saving *saving, dcp_status status)
+{
+    if (status == DCP_OK)
+        status = show_finished(saving);
+    return saving_agree(saving, "waiting for all ranks to have planned", status);
+}
+
+/* ---- planned anew ---- */
 
 static dcp_status encode_plan(const struct dcp_saving *saving, struct buffer *message)
 {
-    save_hooks_append(&saving->hooks, message);
-    RETURN_IF_ERROR(plan_view_append_data(&saving->hooks.plan, message));
+    RETURN_IF_ERROR(plan_view_append_data(&saving->hooks->plan, message));
     RETURN_IF_ERROR(save_plan_encode(&saving->local.plan, message));
     return buffer_status(message);
 }
@@ -26,14 +49,16 @@ static dcp_status decode_assignment(struct dcp_saving *saving, const struct buff
     struct buffer *own = &saving->planning.own;
     struct reader reader;
     reader_init(&reader, assignment->data, assignment->size);
-    RETURN_IF_ERROR(plan_view_read_data(&saving->hooks.finished, &reader));
+    RETURN_IF_ERROR(plan_view_read_data(&saving->hooks->finished, &reader));
+    buffer_append(&saving->extras.dealt, assignment->data, reader.position);
+    RETURN_IF_ERROR(buffer_status(&saving->extras.dealt));
     RETURN_IF_ERROR(save_session_read(saving, &reader));
     buffer_append(own, assignment->data + reader.position, reader_left(&reader));
     RETURN_IF_ERROR(buffer_status(own));
     return write_orders_decode(own->data, own->size, &saving->local.plan, &saving->orders);
 }
 
-dcp_status save_hooks_plan(dcp_saving *saving)
+dcp_status save_hooks_plan_global(dcp_saving *saving)
 {
     const dcp_save_options *options = &saving->options;
     struct dcp_collective gathering = {"gathering save plans", options->timeout_seconds};
@@ -48,33 +73,41 @@ dcp_status save_hooks_plan(dcp_saving *saving)
                           message.size, &plans);
     buffer_free(&message);
     if (saving->coordinates && status == DCP_OK)
-        status = save_hooks_plan_global(saving, &plans);
+        status = save_hooks_assign(saving, &plans);
     group_messages_free(&plans);
     status = group_scatter(options->group, &dealing, options->coordinator, status,
                            saving->coordinator.assignments, &assignment);
     if (status == DCP_OK) {
         saving->assigned = true;
-        status = save_hooks_finish_plan(saving, decode_assignment(saving, &assignment));
+        status = finish_plan(saving, decode_assignment(saving, &assignment));
     }
     buffer_free(&assignment);
     return status;
 }
 
-/* What travels with a plan comes back as it went. */
+/* ---- reused ---- */
+
+/* What travels with a plan comes back as hooks for all ranks' plans have changed it, or as it went.
+ */
 static dcp_status return_data(dcp_saving *saving)
 {
     struct buffer message;
     struct reader reader;
+    dcp_status status = DCP_OK;
     buffer_init(&message, 0);
-    dcp_status status = plan_view_append_data(&saving->hooks.plan, &message);
-    reader_init(&reader, message.data, message.size);
+    if (save_hooks_plan_for_all(saving->hooks)) {
+        reader_init(&reader, saving->extras.dealt.data, saving->extras.dealt.size);
+    } else {
+        status = plan_view_append_data(&saving->hooks->plan, &message);
+        reader_init(&reader, message.data, message.size);
+    }
     if (status == DCP_OK)
-        status = plan_view_read_data(&saving->hooks.finished, &reader);
+        status = plan_view_read_data(&saving->hooks->finished, &reader);
     buffer_free(&message);
     return status;
 }
 
-dcp_status save_hooks_plan_again(dcp_saving *saving, dcp_status status)
+dcp_status save_hooks_reuse_plan(dcp_saving *saving, dcp_status status)
 {
-    return save_hooks_finish_plan(saving, status == DCP_OK ? return_data(saving) : status);
+    return finish_plan(saving, status == DCP_OK ? return_data(saving) : status);
 }

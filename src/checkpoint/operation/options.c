@@ -89,10 +89,6 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
                              options->io_threads, DCP_MAX_THREADS);
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
-    if (options->memory_limit != 0 && (options->planner || options->storage_writer))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "memory_limit with a planner or a storage writer, whose needs are not "
-                             "known");
     return operation_check_figures(options->figures);
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/io_priority.h"
 #include "base/sized.h"
+#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/operation/options.h"
 #include "checkpoint/save/save_limit.h"
 #include "checkpoint/save/saving.h"
@@ -24,19 +25,6 @@ dcp_status saving_agree(const struct dcp_saving *saving, const char *phase, dcp_
 }
 
 /* ---- the state, and the plan of this rank ---- */
-
-dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state)
-{
-    if (saving->hooks.any)
-        return save_hooks_set_up(saving, state);
-    RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
-    return save_local_encode(&saving->local);
-}
-
-dcp_status saving_plan_local(struct dcp_saving *saving)
-{
-    return saving->hooks.any ? save_hooks_plan_local(saving) : save_local_plan(&saving->local);
-}
 
 dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
 {
@@ -91,27 +79,19 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     return status;
 }
 
-/* Whether planning knows where everything will lie. */
-static bool is_placed(const struct dcp_saving *saving)
-{
-    return saving->options.compression == DCP_COMPRESSION_NONE &&
-           !saving->hooks.writer.write_data && !saving->hooks.writer.finish;
-}
-
 dcp_status saving_write(struct dcp_saving *saving)
 {
     bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
     RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING,
                                            shard_files_content(&saving->orders, zstd), DCP_OK));
     /* While the other ranks write already, so that nobody waits for it in the end. */
-    if (saving->coordinates && is_placed(saving))
+    if (saving->coordinates && !saving->gathers_results)
         RETURN_IF_ERROR(
             save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options));
     if (!saving->staged)
         RETURN_IF_ERROR(
             flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
-    return saving->hooks.any ? save_hooks_write(saving)
-                             : saving_write_files(saving, &saving->results);
+    return saving->steps->write(saving);
 }
 
 /* ---- the commit ---- */
@@ -129,9 +109,8 @@ static void clean_up(struct dcp_saving *saving)
         saving->visible ? dcp_error_set(DCP_ERR_STATE, "the checkpoint is visible") : DCP_OK;
     vain = saving_agree(saving, "asking whether a failed save is visible", vain);
     if (vain == DCP_OK || (saving->coordinates && !saving->visible)) {
-        save_hooks_abandon(saving);
-        if (saving->session.path && save_hooks_own_files(&saving->hooks))
-            shard_files_discard(&saving->session, saving->rank, saving->orders.file_count);
+        saving->steps->abandon(saving);
+        shard_files_discard(&saving->session, saving->rank, saving->orders.file_count);
         saving_agree(saving, "cleaning up after a failed save", vain);
         if (saving->coordinates)
             save_session_abandon(&saving->session);
@@ -154,10 +133,8 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
                           message.data, message.size, &results);
     buffer_free(&message);
     if (saving->coordinates && status == DCP_OK)
-        status = save_planning_forget(&saving->planning,
-                                      save_coordinator_place(&saving->coordinator, &results));
-    if (saving->coordinates && status == DCP_OK && saving->hooks.any)
-        status = save_hooks_take_results(saving, &results);
+        status =
+            save_planning_forget(&saving->planning, saving->steps->take_results(saving, &results));
     group_messages_free(&results);
     return status;
 }
@@ -167,14 +144,11 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
 {
     status = operation_enter(&saving->operation, DCP_PHASE_COMMIT, status);
-    status = is_placed(saving)
-                 ? saving_agree(saving, "waiting for all ranks to have written", status)
-                 : gather_results(saving, status);
+    status = saving->gathers_results
+                 ? gather_results(saving, status)
+                 : saving_agree(saving, "waiting for all ranks to have written", status);
     if (saving->coordinates && status == DCP_OK)
-        status = saving->hooks.writer.finish
-                     ? save_hooks_finish(saving)
-                     : save_coordinator_commit(&saving->coordinator, &saving->session,
-                                               &saving->options, &saving->visible);
+        status = saving->steps->commit(saving);
     status = saving_agree(saving, "waiting for the commit", status);
     if (status != DCP_OK)
         clean_up(saving);
@@ -182,21 +156,50 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
 }
 
 /* A commit that was prepared may never have come, where the group failed. */
-static void forget_plan(struct dcp_saving *saving)
+static void end_plan(struct dcp_saving *saving)
 {
     save_commit_drop(&saving->coordinator.commit);
     save_planning_end(saving);
+    plan_extras_free(&saving->extras);
     write_results_free(&saving->results);
     write_orders_free(&saving->orders);
     save_session_free(&saving->session);
     save_coordinator_free(&saving->coordinator);
 }
 
+/* What an attempt begins with. */
+static void begin_plan(struct dcp_saving *saving, const char *path)
+{
+    const struct dcp_saving fresh = {0};
+    saving->path = path;
+    saving->session = fresh.session;
+    saving->orders = fresh.orders;
+    saving->results = fresh.results;
+    saving->coordinator = fresh.coordinator;
+    saving->planning = fresh.planning;
+    saving->assigned = saving->visible = false;
+    metadata_init(&saving->coordinator.metadata);
+}
+
 void saving_free(struct dcp_saving *saving)
 {
-    forget_plan(saving);
+    end_plan(saving);
     save_local_free(&saving->local);
-    save_hooks_free(&saving->hooks);
+    if (saving->steps)
+        saving->steps->free(saving);
+}
+
+dcp_status saving_start_over_dry(struct dcp_saving *saving)
+{
+    memory_account_set_limit(saving->operation.account, 0);
+    saving_free(saving);
+    begin_plan(saving, saving->path);
+    saving->local = (struct save_local){0};
+    saving->copied = NULL;
+    dcp_status status = save_hooks_choose(saving);
+    saving->steps = saving->steps->dry;
+    saving->options.plan_cache = NULL;
+    return status;
 }
 
 dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given)
@@ -207,12 +210,16 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
     status = status == DCP_OK ? started : status;
     if (status == DCP_OK)
         status = storage_take(&saving->storage, given->storage);
-    status = save_hooks_init(&saving->hooks, &saving->options, saving->path, status);
+    begin_plan(saving, saving->path);
+    saving->steps = &save_steps_default;
+    saving->as_planned = saving->options.compression == DCP_COMPRESSION_NONE;
+    saving->gathers_results = !saving->as_planned;
+    if (status == DCP_OK)
+        status = save_hooks_choose(saving);
     saving->rank = dcp_group_rank(saving->options.group);
     saving->coordinates = saving->rank == saving->options.coordinator;
     if (status == DCP_OK)
         saving->how = writing_options(saving);
-    metadata_init(&saving->coordinator.metadata);
     return status;
 }
 
@@ -227,7 +234,7 @@ dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy)
 dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status)
 {
     status = operation_enter(&saving->operation, DCP_PHASE_STAGING, status);
-    return status == DCP_OK ? saving_set_up(saving, state) : status;
+    return status == DCP_OK ? saving->steps->set_up(saving, state) : status;
 }
 
 /* With a failure that all ranks share nothing is begun. */
@@ -241,41 +248,27 @@ static dcp_status end_planning(struct dcp_saving *saving, dcp_status status)
     saving->assigned = false;
     if (saving->coordinates && saving->session.path)
         save_session_abandon(&saving->session);
-    save_hooks_abandon(saving);
+    saving->steps->abandon(saving);
     return status;
-}
-
-/* Explaining plans again, but hooks are called once. Ranks have to know alike: one may have failed
- * before it knew its hooks, and limits may differ by mistake. */
-static bool may_have_hooks(const struct dcp_saving *saving)
-{
-    const dcp_save_options *options = &saving->options;
-    return options->planner || options->storage_writer || options->storage_writer_count > 0;
 }
 
 dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status)
 {
     status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, status);
     if (status == DCP_OK)
-        status = saving_plan_local(saving);
+        status = saving->steps->plan_local(saving);
     status = end_planning(saving, saving_plan_global(saving, status));
-    bool explains = status == DCP_ERR_NO_MEMORY && !saving->assigned && !may_have_hooks(saving);
+    bool explains = status == DCP_ERR_NO_MEMORY && !saving->assigned;
     return explains ? save_limit_explain(saving, state) : status;
 }
 
 dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
 {
-    struct dcp_saving fresh = {0};
-    forget_plan(saving);
-    saving->path = path;
-    saving->session = fresh.session;
-    saving->orders = fresh.orders;
-    saving->results = fresh.results;
-    saving->coordinator = fresh.coordinator;
-    saving->planning = fresh.planning;
-    saving->assigned = saving->visible = false;
-    metadata_init(&saving->coordinator.metadata);
+    end_plan(saving);
+    begin_plan(saving, path);
     dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
+    if (status == DCP_OK)
+        status = saving->steps->set_up_again(saving);
     return end_planning(saving, saving_plan_global(saving, status));
 }
 

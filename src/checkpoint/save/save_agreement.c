@@ -6,19 +6,28 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "group/group.h"
 #include "plan/save/joint_plan.h"
 
 /* Options that all ranks must be given alike, as numbers; of some only whether they are given. */
-enum { TRAITS = 10 };
-static const char *const trait_names[TRAITS] = {
-    "coordinator", "overwrite",   "replicas",   "files",       "thread_count",
-    "skip_sync",   "compression", "plan_cache", "unflattened", "planner or storage_writer"};
+enum { TRAITS = 9 };
+static const char *const trait_names[TRAITS] = {"coordinator", "overwrite",    "replicas",
+                                                "files",       "thread_count", "skip_sync",
+                                                "compression", "plan_cache",   "unflattened"};
 
-/* A rank's record: the id, a digest of the path, the memory limit, whether lengths have changed,
- * the traits. */
-enum { AT_PATH = 8, AT_LIMIT = 16, AT_GROWN = 24, AT_TRAITS = 28, RECORD = AT_TRAITS + 4 * TRAITS };
+/* A rank's record: the id, a digest of the path, the memory limit, its hooks, whether lengths have
+ * changed, the traits. */
+enum {
+    AT_PATH = 8,
+    AT_LIMIT = 16,
+    AT_STORAGE = 24,
+    AT_HOOKS = 32,
+    AT_GROWN = 36,
+    AT_TRAITS = 40,
+    RECORD = AT_TRAITS + 4 * TRAITS
+};
 _Static_assert((int)RECORD <= (int)GROUP_RECORD_MAX, "a record is shared in one collective");
 
 static uint64_t digest_path(const char *path)
@@ -39,14 +48,20 @@ static void make_record(const dcp_saving *saving, bool grown, unsigned char *rec
         (uint32_t)options->compression,
         options->plan_cache != NULL,
         options->unflattened,
-        saving->hooks.any,
     };
     store_u64(record, saving->planning.id);
     store_u64(record + AT_PATH, digest_path(saving->path));
     store_u64(record + AT_LIMIT, options->memory_limit);
+    store_u64(record + AT_STORAGE, saving->kind.storage);
+    store_u32(record + AT_HOOKS, saving->kind.present);
     store_u32(record + AT_GROWN, grown);
     for (size_t i = 0; i < TRAITS; i++)
         store_u32(record + AT_TRAITS + 4 * i, traits[i]);
+}
+
+static struct save_hooks_kind kind_in(const unsigned char *record)
+{
+    return (struct save_hooks_kind){load_u64(record + AT_STORAGE), load_u32(record + AT_HOOKS)};
 }
 
 /* All ranks see the same records, so they find the same. */
@@ -69,6 +84,7 @@ static dcp_status compare_traits(const unsigned char *records, int ranks)
                                      "the same",
                                      trait_names[i], first, other, rank);
         }
+        RETURN_IF_ERROR(save_hooks_compare(kind_in(records), kind_in(record), rank));
     }
     return DCP_OK;
 }

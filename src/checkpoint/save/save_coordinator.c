@@ -38,6 +38,7 @@ void save_session_append(const struct save_session *session, struct buffer *out)
 {
     const char *path = session->path ? session->path : "";
     buffer_append_text(out, path, strlen(path));
+    buffer_append_u8(out, save_session_is_open(session));
     buffer_append_text(out, session->save_id, strlen(session->save_id));
     buffer_append_u32(out, session->generation);
     buffer_append_u8(out, session->sync);
@@ -60,7 +61,7 @@ void save_coordinator_count(struct save_coordinator *coordinator, const struct w
 
 dcp_status save_coordinator_check_space(const dcp_saving *saving)
 {
-    if (saving->options.compression != DCP_COMPRESSION_NONE || saving->imagined)
+    if (!saving->as_planned)
         return DCP_OK;
     return save_session_check_space(&saving->session, saving->coordinator.content);
 }
@@ -76,20 +77,27 @@ dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_
     return DCP_OK;
 }
 
-dcp_status save_coordinator_begin(dcp_saving *saving)
+static dcp_status choose_storage(const dcp_saving *saving, const dcp_storage **storage)
 {
     if (!saving->path || !*saving->path)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the coordinator was given no path to save to");
+    return storage_choose(&saving->storage, saving->path, storage);
+}
+
+dcp_status save_coordinator_begin(dcp_saving *saving)
+{
     const dcp_storage *storage;
-    RETURN_IF_ERROR(storage_choose(&saving->storage, saving->path, &storage));
-    if (saving->imagined)
-        return save_session_imagine(&saving->session, storage, saving->path,
-                                    !saving->options.skip_sync);
-    RETURN_IF_ERROR(save_session_begin(&saving->session, storage, saving->path,
-                                       saving->options.overwrite, !saving->options.skip_sync));
-    if (saving->hooks.writer.write_data)
-        save_session_promise_nothing(&saving->session);
-    return DCP_OK;
+    RETURN_IF_ERROR(choose_storage(saving, &storage));
+    return save_session_begin(&saving->session, storage, saving->path, saving->options.overwrite,
+                              !saving->options.skip_sync);
+}
+
+dcp_status save_coordinator_imagine(dcp_saving *saving)
+{
+    const dcp_storage *storage;
+    RETURN_IF_ERROR(choose_storage(saving, &storage));
+    return save_session_imagine(&saving->session, storage, saving->path,
+                                !saving->options.skip_sync);
 }
 
 /* Where orders go while they are made. */
@@ -115,14 +123,13 @@ dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *jo
     struct save_coordinator *coordinator = &saving->coordinator;
     struct dealing dealing = {saving, own};
     struct order_sink sink = {.take = deal_orders, .context = &dealing};
-    RETURN_IF_ERROR(save_coordinator_begin(saving));
+    RETURN_IF_ERROR(saving->steps->begin(saving));
     if (!own)
         RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
     coordinator->rank_count = (int)joint->rank_count;
     struct save_plan_options options = save_coordinator_options(saving);
     RETURN_IF_ERROR(joint_plan_merge(joint, &options, &sink, &coordinator->metadata));
-    coordinator->metadata.save_id = saving->session.save_id;
-    coordinator->metadata.has_paths = !saving->options.unflattened;
+    saving->steps->describe(saving, &coordinator->metadata);
     return save_coordinator_check_space(saving);
 }
 
@@ -198,15 +205,14 @@ dcp_status save_coordinator_prepare(struct save_coordinator *coordinator,
     return status;
 }
 
-dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
-                                   const struct save_session *session,
-                                   const dcp_save_options *options, bool *visible)
+dcp_status save_coordinator_commit(dcp_saving *saving)
 {
-    *visible = false;
+    struct save_coordinator *coordinator = &saving->coordinator;
+    saving->visible = false;
     if (!save_commit_is_prepared(&coordinator->commit))
-        RETURN_IF_ERROR(save_coordinator_prepare(coordinator, session, options));
-    RETURN_IF_ERROR(save_commit_publish(&coordinator->commit, visible));
-    save_session_sweep(session, &coordinator->metadata);
+        RETURN_IF_ERROR(save_coordinator_prepare(coordinator, &saving->session, &saving->options));
+    RETURN_IF_ERROR(save_commit_publish(&coordinator->commit, &saving->visible));
+    save_session_sweep(&saving->session, &coordinator->metadata);
     return DCP_OK;
 }
 
@@ -218,11 +224,11 @@ void save_coordinator_free(struct save_coordinator *coordinator)
     metadata_free(&coordinator->metadata);
 }
 
-/* Without a path nobody writes files: the session is one of a storage writer's own. */
-static dcp_status join(dcp_saving *saving, const char *path)
+/* Where the coordinator has no directory, nobody writes files. */
+static dcp_status join(dcp_saving *saving, const char *path, bool is_open)
 {
     const dcp_storage *storage;
-    if (!*path || saving->imagined) {
+    if (!is_open) {
         saving->session.path = memory_copy_text(path);
         return saving->session.path ? DCP_OK : error_no_memory(strlen(path) + 1, "path of a save");
     }
@@ -236,6 +242,7 @@ dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
     size_t path_length = 0, id_length = 0;
 
     const char *path = reader_text(reader, &path_length);
+    bool is_open = reader_u8(reader) != 0;
     const char *save_id = reader_text(reader, &id_length);
     uint32_t generation = reader_u32(reader);
     bool sync = reader_u8(reader) != 0;
@@ -248,7 +255,7 @@ dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
         return error_no_memory(path_length + 1, "path of a save");
     memcpy(id, path, path_length);
     id[path_length] = '\0';
-    dcp_status status = join(saving, id);
+    dcp_status status = join(saving, id, is_open);
     memory_release(id);
     RETURN_IF_ERROR(status);
     memcpy(session->save_id, save_id, id_length);

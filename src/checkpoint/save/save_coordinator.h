@@ -24,8 +24,10 @@ dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *jo
                                  struct buffer *own);
 /* The parts of it. */
 dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_count);
-/* Refuses a save without a path. */
+/* Begins the session, or, for a dry run, finds out what it would be. Refuses a save without a
+ * path. */
 dcp_status save_coordinator_begin(dcp_saving *saving);
+dcp_status save_coordinator_imagine(dcp_saving *saving);
 struct save_plan_options save_coordinator_options(const dcp_saving *saving);
 /* Counts a rank's orders to what all ranks together will write, footers and metadata, which are
  * small, left aside; and DCP_ERR_NO_SPACE if there is no room for that, as far as it is known. */
@@ -48,11 +50,9 @@ dcp_status save_coordinator_place(struct save_coordinator *coordinator,
 dcp_status save_coordinator_prepare(struct save_coordinator *coordinator,
                                     const struct save_session *session,
                                     const dcp_save_options *options);
-/* Makes the checkpoint visible, prepared or not. *visible: whether .metadata was renamed into
- * place, also when that was followed by a failure; then the files must stay. */
-dcp_status save_coordinator_commit(struct save_coordinator *coordinator,
-                                   const struct save_session *session,
-                                   const dcp_save_options *options, bool *visible);
+/* Makes the checkpoint visible, prepared or not. saving->visible: whether .metadata was renamed
+ * into place, also when that was followed by a failure; then the files must stay. */
+dcp_status save_coordinator_commit(dcp_saving *saving);
 void save_coordinator_free(struct save_coordinator *coordinator);
 
 /* What every rank must know of a session. A session that was not begun here (path is NULL) gets

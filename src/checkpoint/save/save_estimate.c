@@ -55,13 +55,11 @@ dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
     dcp_status status = saving_begin(&saving, given);
     if (!estimate || estimate->size_of < sizeof estimate->size_of)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the estimate has no size_of");
-    if (status == DCP_OK && saving.hooks.any)
-        status = dcp_error_set(DCP_ERR_UNSUPPORTED,
-                               "what a planner or storage writer needs is not known");
-    memory_account_set_limit(saving.operation.account, 0);
+    if (status == DCP_OK)
+        status = saving_start_over_dry(&saving);
     if (status == DCP_OK && given->chain)
         status = copy_tree(&saving, state, &copy, &info);
-    status = save_limit_imagine(&saving, copy ? copy : state, status, &mine, &all);
+    status = save_limit_measure(&saving, copy ? copy : state, status, &mine, &all);
     if (status == DCP_OK && estimate)
         tell(&saving, &mine, &all, estimate);
     saving_free(&saving);

@@ -5,17 +5,15 @@
 
 #include "base/error.h"
 
-dcp_status save_limit_imagine(dcp_saving *saving, dcp_state *state, dcp_status status,
+dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status status,
                               struct save_needs *mine, struct save_needs *all)
 {
     struct dcp_collective call = {"sharing what the save needs", saving->options.timeout_seconds};
 
-    saving->imagined = true;
-    memory_account_set_limit(saving->operation.account, 0);
     if (status == DCP_OK)
-        status = saving_set_up(saving, state);
+        status = saving->steps->set_up(saving, state);
     if (status == DCP_OK)
-        status = saving_plan_local(saving);
+        status = saving->steps->plan_local(saving);
     status = saving_plan_global(saving, status);
     if (status == DCP_OK)
         status = save_needs_find(saving, mine);
@@ -54,23 +52,6 @@ dcp_status save_limit_keep(dcp_saving *saving, dcp_status status)
     return saving_agree(saving, "keeping within the memory limit", status);
 }
 
-/* What has been planned goes; the operation stays. */
-static void start_over(dcp_saving *saving)
-{
-    struct dcp_saving fresh = {.storage = saving->storage, .path = saving->path};
-
-    saving_free(saving);
-    saving->hooks = fresh.hooks;
-    saving->local = fresh.local;
-    saving->session = fresh.session;
-    saving->orders = fresh.orders;
-    saving->results = fresh.results;
-    saving->coordinator = fresh.coordinator;
-    saving->planning = fresh.planning;
-    save_hooks_init(&saving->hooks, &saving->options, saving->path, DCP_OK);
-    metadata_init(&saving->coordinator.metadata);
-}
-
 dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state)
 {
     bool reached = saving->limit_too_small || memory_account_limit_reached() != 0;
@@ -82,11 +63,11 @@ dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state)
     asked = saving_agree(saving, "asking whether the memory limit was reached", asked);
     if (asked != DCP_ERR_NO_MEMORY)
         return error_restore(&story);
-    start_over(saving);
+    dcp_status begun = saving_start_over_dry(saving);
     if (saving->staging.pool)
         staging_pool_free(saving->staging.pool);
-    dcp_status status = state ? DCP_OK : error_restore(&story);
-    status = save_limit_imagine(saving, state, status, &mine, &all);
+    dcp_status status = state ? begun : error_restore(&story);
+    status = save_limit_measure(saving, state, status, &mine, &all);
     if (status != DCP_OK || all.smallest <= saving->options.memory_limit)
         return status != DCP_OK ? status : error_restore(&story);
     return dcp_error_set(DCP_ERR_NO_MEMORY,

@@ -12,9 +12,9 @@ dcp_status save_limit_keep(dcp_saving *saving, dcp_status status);
  * the limit, they find out together what would do. state: NULL: this rank has none. Returns the
  * failure, with a new story or the one that it had. */
 dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state);
-/* Collective. Takes the steps of a save up to writing, without making anything and without a limit;
- * then tells what the save needs, here and in all. */
-dcp_status save_limit_imagine(dcp_saving *saving, dcp_state *state, dcp_status status,
+/* Collective. Takes the steps of a dry run up to writing; then says what the save needs, here and
+ * in all. */
+dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status status,
                               struct save_needs *mine, struct save_needs *all);
 
 #endif

@@ -103,10 +103,17 @@ uint64_t save_local_bytes(const struct save_local *local, const struct write_ord
     return bytes;
 }
 
-void save_local_free(struct save_local *local)
+void save_local_unplan(struct save_local *local)
 {
     memory_release(local->sources);
+    local->sources = NULL;
     save_plan_free(&local->plan);
+    buffer_clear(&local->streams);
+}
+
+void save_local_free(struct save_local *local)
+{
+    save_local_unplan(local);
     memory_release(local->stream_lengths);
     memory_release(local->stream_offsets);
     buffer_free(&local->streams);

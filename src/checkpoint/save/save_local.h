@@ -25,6 +25,8 @@ dcp_status save_local_encode(struct save_local *local);
 dcp_status save_local_plan(struct save_local *local);
 /* Of the tensors and objects, as far as the orders are about them. */
 uint64_t save_local_bytes(const struct save_local *local, const struct write_orders *orders);
+/* Back to where it was flattened. */
+void save_local_unplan(struct save_local *local);
 void save_local_free(struct save_local *local);
 
 #endif

@@ -31,6 +31,7 @@ void plan_cache_forget(dcp_save_plan_cache *cache)
     cache->lengths = NULL;
     metadata_free(&cache->metadata);
     arena_free(&cache->names);
+    plan_extras_free(&cache->extras);
 }
 
 void dcp_save_plan_cache_free(dcp_save_plan_cache *cache)
@@ -80,12 +81,13 @@ static bool lengths_match(const dcp_save_plan_cache *cache, const struct save_pl
 }
 
 dcp_status plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_options *options,
-                           const struct save_plan *plan, uint64_t *id, struct write_orders *orders,
-                           bool *grown)
+                           const struct plan_extras *extras, const struct save_plan *plan,
+                           uint64_t *id, struct write_orders *orders, bool *grown)
 {
     *id = 0;
     *grown = false;
     if (cache->id == 0 || !circumstances_match(cache, options) ||
+        !plan_extras_match(&cache->extras, extras) ||
         !held_structure_is(plan, cache->plan.data, cache->plan.size))
         return DCP_OK;
     dcp_status status = write_orders_decode(cache->orders.data, cache->orders.size, plan, orders);
@@ -135,6 +137,20 @@ dcp_status plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id, const dcp_sa
     note_circumstances(cache, options);
     cache->id = id;
     return DCP_OK;
+}
+
+void plan_cache_lend_extras(dcp_save_plan_cache *cache, struct plan_extras *extras)
+{
+    struct plan_extras own = *extras;
+    *extras = cache->extras;
+    cache->extras = (struct plan_extras){0};
+    if (own.planner_root) {
+        dcp_state_free(extras->planner_root);
+        extras->planner_root = own.planner_root;
+        extras->planner_data = own.planner_data;
+        own.planner_root = NULL;
+    }
+    plan_extras_free(&own);
 }
 
 dcp_status plan_cache_set_generation(dcp_save_plan_cache *cache, uint32_t generation)

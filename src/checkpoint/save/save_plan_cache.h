@@ -5,6 +5,7 @@
 #define CHECKPOINT_SAVE_SAVE_PLAN_CACHE_H
 
 #include "base/buffer.h"
+#include "checkpoint/save/plan_extras.h"
 #include "dcp/save.h"
 #include "state/metadata.h"
 #include "state/write_plan.h"
@@ -19,7 +20,7 @@ struct dcp_save_plan_cache {
     int32_t thread_count;
     bool unflattened;
     bool zstd;
-    uint64_t hooks;       /* save_hooks_kind() */
+    struct plan_extras extras;
     struct buffer plan;   /* what the rank held, but for the lengths of its objects */
     struct buffer orders; /* what it was to write */
     uint64_t *lengths;    /* of the objects that it writes, in the order of the orders; as the
@@ -35,12 +36,14 @@ struct dcp_save_plan_cache {
  * *id is that of the planning, *orders is filled in, and *grown says whether the coordinator does
  * not know an object's length any more. Else *id is 0. DCP_ERR_NO_MEMORY is the only failure. */
 dcp_status plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_options *options,
-                           const struct save_plan *plan, uint64_t *id, struct write_orders *orders,
-                           bool *grown);
+                           const struct plan_extras *extras, const struct save_plan *plan,
+                           uint64_t *id, struct write_orders *orders, bool *grown);
 /* Keeps the outcome of a planning, or after a failure nothing. orders_bytes: as they travelled. */
 dcp_status plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id, const dcp_save_options *options,
                            const struct save_plan *plan, const struct write_orders *orders,
                            const void *orders_bytes, size_t orders_size);
+/* The extras go to a save that reuses the plan; what it has already set itself stays. */
+void plan_cache_lend_extras(dcp_save_plan_cache *cache, struct plan_extras *extras);
 /* Keeps what the objects' lengths have become. */
 void plan_cache_note_lengths(dcp_save_plan_cache *cache, const struct save_plan *plan,
                              const struct write_orders *orders);

@@ -5,9 +5,9 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
-#include "checkpoint/hooks/save_lengths.h"
 #include "checkpoint/save/save_agreement.h"
 #include "checkpoint/save/save_gather.h"
+#include "checkpoint/save/save_lengths.h"
 #include "checkpoint/save/save_plan_cache.h"
 #include "checkpoint/save/saving.h"
 
@@ -58,27 +58,26 @@ static dcp_status adopt_metadata(dcp_saving *saving)
     struct save_coordinator *coordinator = &saving->coordinator;
     coordinator->rank_count = cache->size;
     coordinator->content = cache->content;
-    RETURN_IF_ERROR(save_coordinator_begin(saving));
+    RETURN_IF_ERROR(saving->steps->begin(saving));
     RETURN_IF_ERROR(save_coordinator_check_space(saving));
     RETURN_IF_ERROR(plan_cache_set_generation(cache, saving->session.generation));
     coordinator->metadata = cache->metadata;
-    coordinator->metadata.save_id = saving->session.save_id;
     metadata_init(&cache->metadata);
-    saving->planning.lends = true;
-    if (saving->hooks.any)
-        save_hooks_describe(saving, &coordinator->metadata);
+    saving->steps->describe(saving, &coordinator->metadata);
     return DCP_OK;
 }
 
 static dcp_status reuse_plan(dcp_saving *saving)
 {
     dcp_status status = DCP_OK;
+    plan_cache_lend_extras(saving->planning.cache, &saving->extras);
+    saving->planning.lends = true;
     if (saving->coordinates)
         status = adopt_metadata(saving);
     status = save_lengths_update(saving, saving->planning.lengths_travel, status);
     status = share_session(saving, status);
-    if (saving->assigned && saving->hooks.any)
-        status = save_hooks_plan_again(saving, status);
+    if (saving->assigned)
+        status = saving->steps->reuse_plan(saving, status);
     RETURN_IF_ERROR(status);
     plan_cache_note_lengths(saving->planning.cache, &saving->local.plan, &saving->orders);
     saving->planning.reused = true;
@@ -103,7 +102,7 @@ static dcp_status merge_alone(dcp_saving *saving, const struct joint_plan *joint
     return joint_plan_merge(joint, &options, &sink, NULL);
 }
 
-static dcp_status plan_alone(dcp_saving *saving, bool lengths_differ)
+dcp_status save_planning_alone(dcp_saving *saving, bool lengths_differ)
 {
     struct joint_plan joint;
     joint_plan_init(&joint, (uint32_t)dcp_group_size(saving->options.group));
@@ -131,7 +130,7 @@ static dcp_status read_assignment(dcp_saving *saving, const struct buffer *assig
     return decode_own(saving);
 }
 
-static dcp_status plan_gathered(dcp_saving *saving)
+dcp_status save_planning_gathered(dcp_saving *saving)
 {
     struct dcp_collective dealing = call_of(saving, "dealing out save plans");
     struct save_gathering gathering;
@@ -168,18 +167,9 @@ static void keep_outcome(dcp_saving *saving)
     saving->planning.lends =
         plan_cache_keep(cache, id_of(&saving->session), &saving->options, &saving->local.plan,
                         &saving->orders, own->data, own->size) == DCP_OK;
-    cache->hooks = save_hooks_kind(&saving->hooks);
     cache->generation = saving->session.generation;
     cache->content = saving->coordinator.content;
     error_clear();
-}
-
-static dcp_status plan_without_hooks(dcp_saving *saving)
-{
-    bool alone, lengths_differ;
-    RETURN_IF_ERROR(
-        save_agree_alone(&saving->options, &saving->local.plan, &alone, &lengths_differ));
-    return alone ? plan_alone(saving, lengths_differ) : plan_gathered(saving);
 }
 
 static dcp_status plan_anew(dcp_saving *saving)
@@ -187,7 +177,7 @@ static dcp_status plan_anew(dcp_saving *saving)
     write_orders_free(&saving->orders);
     if (saving->planning.cache)
         plan_cache_forget(saving->planning.cache);
-    RETURN_IF_ERROR(saving->hooks.any ? save_hooks_plan(saving) : plan_without_hooks(saving));
+    RETURN_IF_ERROR(saving->steps->plan_global(saving));
     if (saving->planning.cache)
         keep_outcome(saving);
     return DCP_OK;
@@ -208,12 +198,11 @@ dcp_status save_planning_begin(dcp_saving *saving, dcp_status status)
     const dcp_save_options *options = &saving->options;
     bool grown = false;
     buffer_init(&planning->own, 0);
-    if (!saving->imagined && (!saving->hooks.any || save_hooks_plan_keeps(&saving->hooks)))
-        planning->cache = options->plan_cache;
-    if (planning->cache && planning->cache->hooks == save_hooks_kind(&saving->hooks) &&
-        status == DCP_OK)
-        status = plan_cache_look(planning->cache, options, &saving->local.plan, &planning->id,
-                                 &saving->orders, &grown);
+    planning->cache = options->plan_cache;
+    saving->extras.kind = saving->kind;
+    if (planning->cache && status == DCP_OK)
+        status = plan_cache_look(planning->cache, options, &saving->extras, &saving->local.plan,
+                                 &planning->id, &saving->orders, &grown);
     return save_planning_forget(planning, save_agree(saving, grown, status));
 }
 
@@ -225,8 +214,14 @@ dcp_status save_planning_run(dcp_saving *saving)
 
 void save_planning_end(dcp_saving *saving)
 {
+    if (saving->planning.lends) {
+        saving->planning.cache->extras = saving->extras;
+        saving->extras = (struct plan_extras){0};
+    }
     if (saving->planning.lends && saving->coordinates) {
         struct metadata *metadata = &saving->planning.cache->metadata;
+        save_plan_places_restore(&saving->planning.cache->extras.places,
+                                 &saving->coordinator.metadata);
         *metadata = saving->coordinator.metadata;
         metadata->save_id = "";
         metadata->checkpoint_id = NULL;

@@ -19,7 +19,7 @@ struct save_planning {
     bool reuse;                 /* all ranks can */
     bool lengths_travel;        /* but objects of other ranks than the coordinator have changed */
     struct buffer own;          /* this rank's orders, as they travel */
-    bool lends;                 /* the coordinator's metadata is the cache's, or will be */
+    bool lends;                 /* metadata and extras are the cache's, or will be */
     bool reused;
 };
 
@@ -27,6 +27,10 @@ struct save_planning {
 dcp_status save_planning_begin(dcp_saving *saving, dcp_status status);
 /* Fills in the session, the orders, and at the coordinator the metadata. */
 dcp_status save_planning_run(dcp_saving *saving);
+/* The two ways to plan anew: each rank by itself (lengths_differ: but for the lengths of objects,
+ * on which ranks do not agree), and by the coordinator. */
+dcp_status save_planning_alone(dcp_saving *saving, bool lengths_differ);
+dcp_status save_planning_gathered(dcp_saving *saving);
 /* Of a failure that may have left metadata half changed, or what ranks know of each other's objects
  * different: nothing is kept. Returns the status, which may be DCP_OK. */
 dcp_status save_planning_forget(struct save_planning *planning, dcp_status status);

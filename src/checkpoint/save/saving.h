@@ -3,26 +3,26 @@
  *
  * The steps, each of which leaves what the next one needs and no state anywhere else:
  *
- *   saving_set_up      the state is taken: flattened, objects encoded
- *   saving_plan_local  what this rank holds
- *   saving_plan_global with all ranks: who writes what (save_planning.h)
- *   saving_write       the orders are carried out
- *   saving_finish      the checkpoint becomes visible, or what was written goes
+ *   saving_begin   the options are checked, and the table of steps is chosen
+ *   saving_take    the state is taken: flattened, objects encoded
+ *   saving_plan    what this rank holds; and with all ranks: who writes what (save_planning.h)
+ *   saving_write   the orders are carried out
+ *   saving_finish  the checkpoint becomes visible, or what was written goes
  *
  * An asynchronous save stops after the plans, copies what the orders are about, and takes the last
  * two steps on another thread (async.h).
  *
- * A save with hooks (a planner, a storage writer) takes the same steps; what is different there is
- * in save_hooks.h. */
+ * What differs between saves at these steps is in their table (save_steps.h). */
 #ifndef CHECKPOINT_SAVE_SAVING_H
 #define CHECKPOINT_SAVE_SAVING_H
 
 #include "checkpoint/async/save_staging.h"
-#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/operation/operation.h"
+#include "checkpoint/save/plan_extras.h"
 #include "checkpoint/save/save_coordinator.h"
 #include "checkpoint/save/save_local.h"
 #include "checkpoint/save/save_planning.h"
+#include "checkpoint/save/save_steps.h"
 #include "dcp/save.h"
 
 struct dcp_saving {
@@ -32,15 +32,19 @@ struct dcp_saving {
     int rank;
     bool coordinates;
     struct operation operation;
-    struct save_hooks hooks;
+    const struct save_steps *steps;
+    struct save_hooks *hooks; /* of steps that call hooks */
+    struct save_hooks_kind kind;
+    bool as_planned;      /* bytes lie where planning puts them, and as many as it says */
+    bool gathers_results; /* when ranks have written, the coordinator is to know where */
     struct save_local local;
     struct save_session session;
     struct write_orders orders;
-    struct write_results results; /* where compression or a storage writer has put things */
+    struct write_results results; /* where this rank has put things, if that is gathered */
     struct save_coordinator coordinator;
     struct save_planning planning;
+    struct plan_extras extras;
     struct shard_write_options how;
-    bool imagined;        /* nothing is to be made or written */
     bool limit_too_small; /* the memory limit, as found out here before writing */
     bool assigned;        /* all ranks know the session, which the coordinator has begun */
     bool visible;         /* at the coordinator: the checkpoint is */
@@ -60,15 +64,15 @@ struct staged_orders {
 dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given);
 /* A tree of the save's own. On failure *copy is NULL. */
 dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy);
-/* The first steps, without progress; in the second one ranks meet, whatever the status. */
-dcp_status saving_set_up(struct dcp_saving *saving, dcp_state *state);
-dcp_status saving_plan_local(struct dcp_saving *saving);
-dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status);
-/* The same steps with progress, and up to where all ranks may write: if `assigned` is set then,
- * saving_finish() must follow on all ranks, whatever this returned. */
+/* Up to where all ranks may write: if `assigned` is set then, saving_finish() must follow on all
+ * ranks, whatever this returned. */
 dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status);
 dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status status);
-/* After a failure that all ranks share: the same plan for another attempt. Without hooks. */
+/* Collective; the orders of each rank, from what it has planned to write. */
+dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status);
+/* The save begins again as a dry run, without a limit, from the state on. */
+dcp_status saving_start_over_dry(struct dcp_saving *saving);
+/* After a failure that all ranks share: plans another attempt. */
 dcp_status saving_plan_again(struct dcp_saving *saving, const char *path);
 dcp_status saving_write(struct dcp_saving *saving);
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status);

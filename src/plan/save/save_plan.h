@@ -94,4 +94,17 @@ dcp_status write_results_decode(const void *bytes, size_t size, struct write_res
 dcp_status save_plan_place(const struct write_results *results, int rank_count,
                            struct metadata *metadata);
 
+/* Where a plan had put everything. All zero: nothing is noted. */
+struct planned_places {
+    struct metadata_piece *pieces; /* of all entries */
+    size_t count;
+    size_t file_count;
+};
+
+/* Notes the places before results that lie in another order are put in; puts them back, so that the
+ * metadata can serve another save; does nothing where none are noted. */
+dcp_status save_plan_places_take(const struct metadata *metadata, struct planned_places *places);
+void save_plan_places_restore(struct planned_places *places, struct metadata *metadata);
+void save_plan_places_free(struct planned_places *places);
+
 #endif

@@ -125,3 +125,39 @@ dcp_status save_plan_place(const struct write_results *results, int rank_count,
     memory_release(placement.pieces);
     return status;
 }
+
+/* ---- places of a plan that is kept ---- */
+
+dcp_status save_plan_places_take(const struct metadata *metadata, struct planned_places *places)
+{
+    size_t total = 0;
+    save_plan_places_free(places);
+    for (size_t i = 0; i < metadata->count; i++)
+        total += metadata->entries[i].piece_count;
+    places->pieces = memory_allocate_array(total, sizeof *places->pieces);
+    if (places->pieces == NULL)
+        return error_no_memory(total * sizeof *places->pieces, "places of a plan");
+    for (size_t i = 0; i < metadata->count; i++)
+        for (size_t p = 0; p < metadata->entries[i].piece_count; p++)
+            places->pieces[places->count++] = metadata->entries[i].pieces[p];
+    places->file_count = metadata->file_count;
+    return DCP_OK;
+}
+
+void save_plan_places_restore(struct planned_places *places, struct metadata *metadata)
+{
+    size_t next = 0;
+    if (places->pieces == NULL)
+        return;
+    for (size_t i = 0; i < metadata->count; i++)
+        for (size_t p = 0; p < metadata->entries[i].piece_count; p++)
+            metadata->entries[i].pieces[p] = places->pieces[next++];
+    metadata->file_count = places->file_count;
+    save_plan_places_free(places);
+}
+
+void save_plan_places_free(struct planned_places *places)
+{
+    memory_release(places->pieces);
+    *places = (struct planned_places){0};
+}

@@ -118,6 +118,8 @@ void save_session_promise_nothing(struct save_session *session)
 dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes)
 {
     uint64_t room;
+    if (!save_session_is_open(session))
+        return DCP_OK;
     RETURN_IF_ERROR(storage_directory_space(&session->directory, &room));
     if (bytes <= room)
         return DCP_OK;

@@ -80,7 +80,7 @@ static bool is_ours(const struct save_session *session, const char *name)
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count)
 {
     struct error_story story;
-    if (!session->directory.table)
+    if (!save_session_is_open(session))
         return;
     error_save(&story);
     for (uint32_t file = 0; file < file_count; file++) {

@@ -38,6 +38,12 @@ dcp_status save_session_join(struct save_session *session, const dcp_storage *st
 /* The coordinator, then: files may be written by others, without footers. */
 void save_session_promise_nothing(struct save_session *session);
 
+/* Whether the session has a directory: one that was begun or joined does. */
+static inline bool save_session_is_open(const struct save_session *session)
+{
+    return session->directory.table != NULL;
+}
+
 /* As save_session_begin(), but nothing is made, an existing checkpoint is accepted, and the save id
  * is none. */
 dcp_status save_session_imagine(struct save_session *session, const dcp_storage *storage,

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "format/streams/item.h"
 #include "format/streams/stream.h"
@@ -27,7 +28,7 @@ static dcp_status find_entry(const dcp_saving *saving, const dcp_write_item *ite
             return DCP_OK;
         return dcp_error_set(DCP_ERR_ARGUMENT, "the item \"%s\" has a source that is none", name);
     }
-    if (name_table_find(&saving->hooks.names, name, strlen(name), entry))
+    if (name_table_find(&saving->hooks->names, name, strlen(name), entry))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_NOT_FOUND, "the item \"%s\" of the save plan is not in the state",
                          name);
@@ -125,7 +126,7 @@ dcp_status dcp_default_resolve_data(dcp_saving *saving, const dcp_write_item *it
 {
     if (!saving || !item || !data)
         return dcp_error_set(DCP_ERR_ARGUMENT, "resolving needs a save, an item and a place");
-    const dcp_save_planner *planner = &saving->hooks.planner;
+    const dcp_save_planner *planner = &saving->hooks->planner;
     const dcp_state *object = NULL;
     memset(data, 0, sizeof *data);
     error_clear();
@@ -150,7 +151,7 @@ dcp_status dcp_default_resolve_data(dcp_saving *saving, const dcp_write_item *it
 
 static dcp_status resolve(dcp_saving *saving, const dcp_write_item *item, dcp_write_data *data)
 {
-    const dcp_save_planner *planner = &saving->hooks.planner;
+    const dcp_save_planner *planner = &saving->hooks->planner;
     memset(data, 0, sizeof *data);
     error_clear();
     return planner->resolve_data
@@ -211,7 +212,7 @@ dcp_status save_resolve_box(void *context, const struct write_item *item, struct
     struct write_item part = *item;
     dcp_write_data data;
     part.box = box;
-    dcp_write_item view = plan_view_item(&saving->hooks.plan, &part);
+    dcp_write_item view = plan_view_item(&saving->hooks->plan, &part);
     RETURN_IF_ERROR(save_resolve_item(saving, &view, &data));
     for (int32_t i = 0; i < box.ndim; i++)
         resolved->strides[i] = data.tensor.strides[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lengths of objects, where ranks know all of the plan but those. */
-#ifndef CHECKPOINT_HOOKS_SAVE_LENGTHS_H
-#define CHECKPOINT_HOOKS_SAVE_LENGTHS_H
+#ifndef CHECKPOINT_SAVE_SAVE_LENGTHS_H
+#define CHECKPOINT_SAVE_SAVE_LENGTHS_H
 
 #include "dcp/save.h"
 #include "plan/save/joint_plan.h"

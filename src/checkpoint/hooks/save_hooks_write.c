@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/sized.h"
+#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "checkpoint/view/view.h"
 #include "format/metadata/relative_path.h"
@@ -13,13 +14,8 @@ dcp_status dcp_default_set_up_storage_writer(dcp_saving *saving)
 {
     if (!saving)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save is NULL");
-    saving->hooks.session_wanted = true;
+    saving->hooks->session_wanted = true;
     return DCP_OK;
-}
-
-bool save_hooks_own_files(const struct save_hooks *hooks)
-{
-    return !hooks->any || hooks->session_wanted;
 }
 
 /* ---- writing ---- */
@@ -42,7 +38,7 @@ static dcp_status set_result(dcp_saving *saving, size_t index, const struct writ
 {
     struct write_results *results = &saving->results;
     struct write_result *place = &results->results[index];
-    pthread_mutex_lock(&saving->hooks.mutex);
+    pthread_mutex_lock(&saving->hooks->mutex);
     bool again = place->path != NULL;
     char *path =
         again ? NULL : arena_copy_text(&results->arena, result->path, strlen(result->path));
@@ -50,7 +46,7 @@ static dcp_status set_result(dcp_saving *saving, size_t index, const struct writ
         *place = *result;
         place->path = path;
     }
-    pthread_mutex_unlock(&saving->hooks.mutex);
+    pthread_mutex_unlock(&saving->hooks->mutex);
     if (again)
         return dcp_error_set(DCP_ERR_ARGUMENT, "where item %zu lies was said before", index);
     return path ? DCP_OK : error_no_memory(strlen(result->path) + 1, "write results");
@@ -60,9 +56,9 @@ static dcp_status check_index(const dcp_saving *saving, size_t index, const void
 {
     if (!saving || !argument)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save, or what it is to be given, is NULL");
-    if (index >= saving->hooks.finished.count)
+    if (index >= saving->hooks->finished.count)
         return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was asked for, the save plan has %zu",
-                             index, saving->hooks.finished.count);
+                             index, saving->hooks->finished.count);
     return DCP_OK;
 }
 
@@ -70,7 +66,7 @@ dcp_status dcp_saving_set_location(dcp_saving *saving, size_t index,
                                    const dcp_storage_location *location)
 {
     RETURN_IF_ERROR(check_index(saving, index, location));
-    const char *name = saving->hooks.finished.items[index].name;
+    const char *name = saving->hooks->finished.items[index].name;
     if (!saving->results.results)
         return dcp_error_set(DCP_ERR_STATE, "where \"%s\" lies is said in write_data", name);
     if (!location->path)
@@ -93,8 +89,8 @@ dcp_status dcp_saving_resolve_sized(dcp_saving *saving, size_t index, dcp_write_
                                     size_t data_size)
 {
     RETURN_IF_ERROR(check_index(saving, index, data));
-    const struct write_item *item = &saving->hooks.finished.items[index];
-    dcp_write_item view = plan_view_item(&saving->hooks.finished, item);
+    const struct write_item *item = &saving->hooks->finished.items[index];
+    dcp_write_item view = plan_view_item(&saving->hooks->finished, item);
     dcp_write_data ours = {0};
     if (item->is_tensor) {
         RETURN_IF_ERROR(save_resolve_item(saving, &view, &ours));
@@ -136,7 +132,7 @@ dcp_status dcp_default_write_data(dcp_saving *saving)
     struct write_results written = {0};
     if (!saving || !saving->results.results)
         return dcp_error_set(DCP_ERR_STATE, "files are written in write_data");
-    if (!saving->hooks.session_wanted)
+    if (!saving->hooks->session_wanted)
         return dcp_error_set(DCP_ERR_STATE, "there is no directory to write to: "
                                             "set_up_storage_writer did not want one");
     dcp_status status = saving_write_files(saving, &written);
@@ -158,16 +154,16 @@ static dcp_status check_results(const dcp_saving *saving)
         return DCP_OK;
     return dcp_error_set(DCP_ERR_ARGUMENT,
                          "write_data did not say where %zu of %zu items lie, \"%s\" among them",
-                         missing, saving->results.count, saving->hooks.finished.items[first].name);
+                         missing, saving->results.count, saving->hooks->finished.items[first].name);
 }
 
 dcp_status save_hooks_write(dcp_saving *saving)
 {
-    const dcp_storage_writer *writer = &saving->hooks.writer;
+    const dcp_storage_writer *writer = &saving->hooks->writer;
     RETURN_IF_ERROR(prepare_results(saving));
     error_clear();
     RETURN_IF_ERROR(writer->write_data ? hook_status(writer->write_data(writer->context, saving,
-                                                                        &saving->hooks.finished),
+                                                                        &saving->hooks->finished),
                                                      "write_data")
                                        : dcp_default_write_data(saving));
     return check_results(saving);
@@ -179,11 +175,10 @@ dcp_status dcp_default_finish(dcp_saving *saving)
 {
     if (!saving || !saving->coordinates)
         return dcp_error_set(DCP_ERR_STATE, "a save is finished by its coordinator");
-    if (!saving->hooks.session_wanted)
+    if (!saving->hooks->session_wanted)
         return dcp_error_set(DCP_ERR_STATE, "there is no directory to finish: "
                                             "set_up_storage_writer did not want one");
-    return save_coordinator_commit(&saving->coordinator, &saving->session, &saving->options,
-                                   &saving->visible);
+    return save_coordinator_commit(saving);
 }
 
 /* Which items each rank writes, in the order of its results. The indexes are the metadata's. */
@@ -191,16 +186,16 @@ dcp_status save_hooks_expect_results(dcp_saving *saving, int rank,
                                      const struct write_orders *orders,
                                      const struct save_plan *held)
 {
-    struct save_hooks *hooks = &saving->hooks;
-    size_t count = hooks->all_result_count + orders->count;
-    dcp_write_result *results = memory_reallocate_array(hooks->all_results, count, sizeof *results);
+    struct plan_extras *extras = &saving->extras;
+    size_t count = extras->result_count + orders->count;
+    dcp_write_result *results = memory_reallocate_array(extras->results, count, sizeof *results);
     if (!results)
         return error_no_memory(count * sizeof *results, "results of all ranks");
-    hooks->all_results = results;
+    extras->results = results;
     for (size_t i = 0; i < orders->count; i++) {
         const struct write_order *order = &orders->orders[i];
         const struct write_item *item = &held->items[order->item];
-        dcp_write_result *result = &results[hooks->all_result_count++];
+        dcp_write_result *result = &results[extras->result_count++];
         *result = (dcp_write_result){
             .rank = rank,
             .index = {.name = metadata_find(&saving->coordinator.metadata, item->name)->name},
@@ -213,10 +208,23 @@ dcp_status save_hooks_expect_results(dcp_saving *saving, int rank,
     return DCP_OK;
 }
 
+void save_hooks_forget_results(struct save_hooks *hooks)
+{
+    for (int rank = 0; rank < hooks->taken_count; rank++)
+        write_results_free(&hooks->taken[rank]);
+    memory_release(hooks->taken);
+    hooks->taken = NULL;
+    hooks->taken_count = 0;
+}
+
 dcp_status save_hooks_take_results(dcp_saving *saving, const struct group_messages *messages)
 {
-    struct save_hooks *hooks = &saving->hooks;
+    struct save_hooks *hooks = saving->hooks;
     size_t next = 0;
+    if (hooks->writer.write_data && saving->planning.cache)
+        RETURN_IF_ERROR(
+            save_plan_places_take(&saving->coordinator.metadata, &saving->extras.places));
+    RETURN_IF_ERROR(save_coordinator_place(&saving->coordinator, messages));
     if (!hooks->writer.finish)
         return DCP_OK;
     hooks->taken = memory_allocate_zeroed((size_t)messages->count, sizeof *hooks->taken);
@@ -228,28 +236,30 @@ dcp_status save_hooks_take_results(dcp_saving *saving, const struct group_messag
                                              messages->offsets[rank + 1] - messages->offsets[rank],
                                              taken));
         for (size_t i = 0; i < taken->count; i++)
-            hooks->all_results[next++].location = (dcp_storage_location){
+            saving->extras.results[next++].location = (dcp_storage_location){
                 taken->results[i].path, taken->results[i].offset, taken->results[i].length};
     }
     return DCP_OK;
 }
 
-dcp_status save_hooks_finish(dcp_saving *saving)
+dcp_status save_hooks_commit(dcp_saving *saving)
 {
-    const struct save_hooks *hooks = &saving->hooks;
+    const struct save_hooks *hooks = saving->hooks;
     const dcp_storage_writer *writer = &hooks->writer;
+    if (!writer->finish)
+        return save_coordinator_commit(saving);
     dcp_checkpoint metadata = {.metadata = &saving->coordinator.metadata};
     error_clear();
-    return hook_status(writer->finish(writer->context, saving, &metadata, hooks->all_results,
-                                      hooks->all_result_count),
+    return hook_status(writer->finish(writer->context, saving, &metadata, saving->extras.results,
+                                      saving->extras.result_count),
                        "finish");
 }
 
 void save_hooks_abandon(dcp_saving *saving)
 {
-    const dcp_storage_writer *writer = &saving->hooks.writer;
+    const dcp_storage_writer *writer = &saving->hooks->writer;
     struct error_story story;
-    if (!saving->hooks.writer_began || !writer->abandon)
+    if (!saving->hooks->writer_began || !writer->abandon)
         return;
     error_save(&story);
     writer->abandon(writer->context, saving);

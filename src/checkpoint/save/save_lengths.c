@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "checkpoint/hooks/save_lengths.h"
+#include "checkpoint/save/save_lengths.h"
 
 #include <string.h>
 

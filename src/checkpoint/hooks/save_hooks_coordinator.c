@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "format/streams/item.h"
 #include "plan/save/save_plan.h"
+#include "storage/commit/save_id.h"
 
 /* All ranks' plans: as they came, and as hooks see and change them. */
 struct central {
@@ -43,8 +45,7 @@ static dcp_status central_init(struct central *central, size_t count)
     return DCP_OK;
 }
 
-/* A rank's message, of which the part that all saves have was read: the data that travels with the
- * plan, and the plan. */
+/* A rank's message: the data that travels with the plan, and the plan. */
 static dcp_status read_plan(struct central *central, struct reader *reader, size_t rank)
 {
     struct dcp_save_plan *view = &central->views[rank];
@@ -57,16 +58,13 @@ static dcp_status read_plan(struct central *central, struct reader *reader, size
     return DCP_OK;
 }
 
-static dcp_status read_plans(dcp_saving *saving, struct central *central,
-                             const struct group_messages *messages)
+static dcp_status read_plans(struct central *central, const struct group_messages *messages)
 {
     for (int rank = 0; rank < messages->count; rank++) {
         struct reader reader;
         reader_init(&reader, messages->bytes + messages->offsets[rank],
                     messages->offsets[rank + 1] - messages->offsets[rank]);
-        dcp_status status = save_hooks_compare(&saving->hooks, &reader);
-        if (status == DCP_OK)
-            status = read_plan(central, &reader, (size_t)rank);
+        dcp_status status = read_plan(central, &reader, (size_t)rank);
         if (status != DCP_OK)
             return error_prefix(status, "rank %d", rank);
     }
@@ -145,16 +143,16 @@ dcp_status dcp_saving_set_planner_data(dcp_saving *saving, const dcp_state *plan
         dcp_state_free(root);
         return DCP_ERR_NO_MEMORY;
     }
-    dcp_state_free(saving->hooks.planner_root);
-    saving->hooks.planner_root = root;
-    saving->hooks.planner_data = copy;
+    dcp_state_free(saving->extras.planner_root);
+    saving->extras.planner_root = root;
+    saving->extras.planner_data = copy;
     return DCP_OK;
 }
 
 static dcp_status call_hooks(dcp_saving *saving, const struct central *central)
 {
-    const dcp_save_planner *planner = &saving->hooks.planner;
-    const dcp_storage_writer *writer = &saving->hooks.writer;
+    const dcp_save_planner *planner = &saving->hooks->planner;
+    const dcp_storage_writer *writer = &saving->hooks->writer;
     int count = (int)central->count;
     error_clear();
     dcp_status status = planner->create_global_plan
@@ -169,26 +167,38 @@ static dcp_status call_hooks(dcp_saving *saving, const struct central *central)
                        "prepare_global_plan");
 }
 
+dcp_status save_hooks_begin(dcp_saving *saving)
+{
+    const struct save_hooks *hooks = saving->hooks;
+    /* The id tells plannings apart as well. */
+    if (!hooks->session_wanted)
+        return save_id_make(saving->session.save_id);
+    RETURN_IF_ERROR(save_coordinator_begin(saving));
+    if (hooks->writer.write_data)
+        save_session_promise_nothing(&saving->session);
+    return DCP_OK;
+}
+
 void save_hooks_describe(const dcp_saving *saving, struct metadata *metadata)
 {
-    const struct save_hooks *hooks = &saving->hooks;
+    const struct save_hooks *hooks = saving->hooks;
     metadata->has_paths = !saving->options.unflattened;
-    metadata->planner_data = hooks->planner_data;
+    metadata->planner_data = saving->extras.planner_data;
     metadata->checkpoint_id = hooks->storage_meta.checkpoint_id;
     metadata->load_id = hooks->storage_meta.load_id;
     metadata->modules = hooks->storage_meta.modules;
     metadata->module_count = hooks->storage_meta.module_count;
-    metadata->save_id = saving->session.save_id;
     /* Our own files have our own id. */
-    if (hooks->storage_meta.save_id && !hooks->session_wanted)
-        metadata->save_id = hooks->storage_meta.save_id;
+    metadata->save_id = saving->session.save_id;
+    if (!hooks->session_wanted)
+        metadata->save_id = hooks->storage_meta.save_id ? hooks->storage_meta.save_id : "";
 }
 
 static dcp_status assign(dcp_saving *saving, const struct central *central, int rank,
                          const struct write_orders *orders)
 {
     struct buffer *out = &saving->coordinator.assignments[rank];
-    if (saving->hooks.writer.finish)
+    if (saving->hooks->writer.finish)
         RETURN_IF_ERROR(save_hooks_expect_results(saving, rank, orders, &central->held[rank]));
     RETURN_IF_ERROR(plan_view_append_data(&central->views[rank], out));
     return save_assignment_encode(&saving->session, orders, out);
@@ -208,7 +218,7 @@ static dcp_status settle(dcp_saving *saving, const struct central *central)
     save_hooks_describe(saving, metadata);
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         save_coordinator_count(&saving->coordinator, &orders[rank]);
-    if (status == DCP_OK && saving->hooks.session_wanted && !saving->hooks.writer.write_data)
+    if (status == DCP_OK)
         status = save_coordinator_check_space(saving);
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         status = assign(saving, central, rank, &orders[rank]);
@@ -219,17 +229,17 @@ static dcp_status settle(dcp_saving *saving, const struct central *central)
     return status;
 }
 
-dcp_status save_hooks_plan_global(dcp_saving *saving, const struct group_messages *messages)
+dcp_status save_hooks_assign(dcp_saving *saving, const struct group_messages *messages)
 {
     struct central central;
     RETURN_IF_ERROR(save_coordinator_init(&saving->coordinator, messages->count));
     dcp_status status = central_init(&central, (size_t)messages->count);
     if (status == DCP_OK)
-        status = read_plans(saving, &central, messages);
+        status = read_plans(&central, messages);
     if (status == DCP_OK)
         status = call_hooks(saving, &central);
-    if (status == DCP_OK && saving->hooks.session_wanted)
-        status = save_coordinator_begin(saving);
+    if (status == DCP_OK)
+        status = saving->steps->begin(saving);
     if (status == DCP_OK)
         status = settle(saving, &central);
     central_free(&central);

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "plan/save/save_plan.h"
 
@@ -16,7 +17,7 @@ static dcp_status index_names(dcp_saving *saving)
     for (size_t i = 0; i < flat->count; i++) {
         uint64_t value = i;
         bool existing;
-        RETURN_IF_ERROR(name_table_add(&saving->hooks.names, flat->entries[i].name,
+        RETURN_IF_ERROR(name_table_add(&saving->hooks->names, flat->entries[i].name,
                                        strlen(flat->entries[i].name), &value, &existing));
     }
     return DCP_OK;
@@ -26,21 +27,21 @@ dcp_status dcp_default_set_up_planner(dcp_saving *saving, dcp_state *state)
 {
     if (!saving)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save is NULL");
-    if (saving->hooks.state_taken)
+    if (saving->hooks->state_taken)
         return dcp_error_set(DCP_ERR_STATE, "dcp_default_set_up_planner() was called before");
     if (saving->copied) {
         RETURN_IF_ERROR(saving_copy_state(state, saving->copied));
         state = *saving->copied;
     }
     RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
-    saving->hooks.state_taken = true;
+    saving->hooks->state_taken = true;
     return index_names(saving);
 }
 
 /* Without a directory of the library's, the hooks must do all that is done in one. */
 static dcp_status set_up_writer(dcp_saving *saving)
 {
-    struct save_hooks *hooks = &saving->hooks;
+    struct save_hooks *hooks = saving->hooks;
     const dcp_storage_writer *writer = &hooks->writer;
     hooks->writer_began = true;
     if (!writer->set_up_storage_writer)
@@ -80,9 +81,9 @@ static dcp_status check_storage_meta(const dcp_storage_meta *meta)
     return DCP_OK;
 }
 
-static dcp_status begin_writer(dcp_saving *saving)
+static dcp_status reset_writer(dcp_saving *saving)
 {
-    const dcp_storage_writer *writer = &saving->hooks.writer;
+    const dcp_storage_writer *writer = &saving->hooks->writer;
     const char *id = saving->path ? saving->path : "";
     dcp_status status = DCP_OK;
     if (writer->validate_checkpoint_id && !writer->validate_checkpoint_id(writer->context, id))
@@ -94,26 +95,58 @@ static dcp_status begin_writer(dcp_saving *saving)
     if (status != DCP_OK || !writer->storage_meta)
         return status;
     error_clear();
-    RETURN_IF_ERROR(hook_status(writer->storage_meta(writer->context, &saving->hooks.storage_meta),
+    RETURN_IF_ERROR(hook_status(writer->storage_meta(writer->context, &saving->hooks->storage_meta),
                                 "storage_meta"));
-    return check_storage_meta(&saving->hooks.storage_meta);
+    return check_storage_meta(&saving->hooks->storage_meta);
 }
 
-dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state)
+static dcp_status set_up_planner(dcp_saving *saving, dcp_state *state)
 {
-    const dcp_save_planner *planner = &saving->hooks.planner;
-    const dcp_storage_meta *meta = &saving->hooks.storage_meta;
-    RETURN_IF_ERROR(begin_writer(saving));
+    const dcp_save_planner *planner = &saving->hooks->planner;
+    const dcp_storage_meta *meta = &saving->hooks->storage_meta;
     /* A planner may make another state of one that was not built as a whole. */
     if (state)
         RETURN_IF_ERROR(dcp_state_status(state));
     error_clear();
-    dcp_status status = planner->set_up_planner
-                            ? hook_status(planner->set_up_planner(planner->context, saving, state,
-                                                                  meta, saving->coordinates),
-                                          "set_up_planner")
-                            : dcp_default_set_up_planner(saving, state);
-    return status == DCP_OK ? set_up_writer(saving) : status;
+    return planner->set_up_planner
+               ? hook_status(planner->set_up_planner(planner->context, saving, state, meta,
+                                                     saving->coordinates),
+                             "set_up_planner")
+               : dcp_default_set_up_planner(saving, state);
+}
+
+dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state)
+{
+    RETURN_IF_ERROR(reset_writer(saving));
+    RETURN_IF_ERROR(set_up_planner(saving, state));
+    return set_up_writer(saving);
+}
+
+dcp_status save_hooks_set_up_dry(dcp_saving *saving, dcp_state *state)
+{
+    saving->hooks->writer = (dcp_storage_writer){0};
+    saving->hooks->session_wanted = true;
+    return set_up_planner(saving, state);
+}
+
+/* The planner keeps the state that it was set up with. */
+dcp_status save_hooks_set_up_again(dcp_saving *saving)
+{
+    struct save_hooks *hooks = saving->hooks;
+    RETURN_IF_ERROR(save_hooks_choose_again(saving));
+    hooks->writer_began = hooks->session_wanted = false;
+    hooks->storage_meta = (dcp_storage_meta){0};
+    plan_view_free(&hooks->plan);
+    plan_view_free(&hooks->finished);
+    plan_view_init(&hooks->plan);
+    plan_view_init(&hooks->finished);
+    memory_release(hooks->stream_offsets);
+    hooks->stream_offsets = NULL;
+    save_hooks_forget_results(hooks);
+    save_local_unplan(&saving->local);
+    RETURN_IF_ERROR(reset_writer(saving));
+    RETURN_IF_ERROR(set_up_writer(saving));
+    return save_hooks_plan_local(saving);
 }
 
 /* ---- the local plan ---- */
@@ -123,7 +156,7 @@ dcp_status dcp_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan
     if (!saving || !plan)
         return dcp_error_set(DCP_ERR_ARGUMENT, "creating a plan needs a save and a plan");
     struct save_local *local = &saving->local;
-    if (!saving->hooks.state_taken)
+    if (!saving->hooks->state_taken)
         return dcp_error_set(DCP_ERR_STATE, "there is no state to save: set_up_planner has not "
                                             "called dcp_default_set_up_planner()");
     struct save_plan made;
@@ -136,7 +169,7 @@ dcp_status dcp_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan
 
 static dcp_status create_plan(dcp_saving *saving)
 {
-    struct save_hooks *hooks = &saving->hooks;
+    struct save_hooks *hooks = saving->hooks;
     hooks->plan.has_sources = true;
     error_clear();
     dcp_status status = hooks->planner.create_local_plan
@@ -156,11 +189,11 @@ static dcp_status create_plan(dcp_saving *saving)
 static dcp_status take_object(dcp_saving *saving, size_t index)
 {
     struct buffer *streams = &saving->local.streams;
-    struct write_item *item = &saving->hooks.plan.items[index];
-    dcp_write_item view = plan_view_item(&saving->hooks.plan, item);
+    struct write_item *item = &saving->hooks->plan.items[index];
+    dcp_write_item view = plan_view_item(&saving->hooks->plan, item);
     dcp_write_data data;
     RETURN_IF_ERROR(save_resolve_item(saving, &view, &data));
-    saving->hooks.stream_offsets[index] = streams->size;
+    saving->hooks->stream_offsets[index] = streams->size;
     buffer_append(streams, data.bytes, data.size);
     item->object_length = data.size;
     if (data.release)
@@ -170,7 +203,7 @@ static dcp_status take_object(dcp_saving *saving, size_t index)
 
 static dcp_status take_items(dcp_saving *saving)
 {
-    struct save_hooks *hooks = &saving->hooks;
+    struct save_hooks *hooks = saving->hooks;
     bool resolves = save_hooks_resolve(hooks);
     hooks->stream_offsets = memory_allocate_array(hooks->plan.count, sizeof *hooks->stream_offsets);
     if (!hooks->stream_offsets)
@@ -188,7 +221,7 @@ static dcp_status take_items(dcp_saving *saving)
 
 static dcp_status find_sources(dcp_saving *saving)
 {
-    struct save_hooks *hooks = &saving->hooks;
+    struct save_hooks *hooks = saving->hooks;
     struct save_local *local = &saving->local;
     hooks->resolver = (struct shard_resolver){save_resolve_box, saving};
     local->sources = memory_allocate_zeroed(hooks->plan.count, sizeof *local->sources);
@@ -207,7 +240,7 @@ static dcp_status find_sources(dcp_saving *saving)
 
 dcp_status save_hooks_plan_local(dcp_saving *saving)
 {
-    struct save_hooks *hooks = &saving->hooks;
+    struct save_hooks *hooks = saving->hooks;
     RETURN_IF_ERROR(create_plan(saving));
     if (hooks->plan.count > UINT32_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu items on one rank", hooks->plan.count);
@@ -215,32 +248,7 @@ dcp_status save_hooks_plan_local(dcp_saving *saving)
     RETURN_IF_ERROR(find_sources(saving));
     saving->local.plan.items = hooks->plan.items;
     saving->local.plan.count = hooks->plan.count;
-    return DCP_OK;
-}
-
-/* ---- the finished plan ---- */
-
-static dcp_status finish_plan(dcp_saving *saving)
-{
-    struct save_hooks *hooks = &saving->hooks;
-    const struct write_orders *orders = &saving->orders;
-    hooks->finished.has_sources = true;
-    for (size_t i = 0; i < orders->count; i++) {
-        struct write_item item = hooks->plan.items[orders->orders[i].item];
-        item.box = orders->orders[i].box;
-        RETURN_IF_ERROR(plan_view_append(&hooks->finished, &item));
-    }
-    error_clear();
-    return hooks->planner.finish_plan
-               ? hook_status(
-                     hooks->planner.finish_plan(hooks->planner.context, saving, &hooks->finished),
-                     "finish_plan")
+    return save_hooks_plan_for_all(hooks)
+               ? plan_view_append_data(&hooks->plan, &saving->extras.offered)
                : DCP_OK;
-}
-
-dcp_status save_hooks_finish_plan(dcp_saving *saving, dcp_status status)
-{
-    if (status == DCP_OK)
-        status = finish_plan(saving);
-    return saving_agree(saving, "waiting for all ranks to have planned", status);
 }

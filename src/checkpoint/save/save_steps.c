@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A save as the library does it, and its dry run. */
+#include "checkpoint/save/save_steps.h"
+
+#include "base/error.h"
+#include "checkpoint/save/save_agreement.h"
+#include "checkpoint/save/saving.h"
+
+static dcp_status set_up(dcp_saving *saving, dcp_state *state)
+{
+    RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
+    return save_local_encode(&saving->local);
+}
+
+static dcp_status plan_local(dcp_saving *saving)
+{
+    return save_local_plan(&saving->local);
+}
+
+static dcp_status set_up_again(dcp_saving *saving)
+{
+    (void)saving;
+    return DCP_OK;
+}
+
+static dcp_status plan_global(dcp_saving *saving)
+{
+    bool alone, lengths_differ;
+    RETURN_IF_ERROR(
+        save_agree_alone(&saving->options, &saving->local.plan, &alone, &lengths_differ));
+    return alone ? save_planning_alone(saving, lengths_differ) : save_planning_gathered(saving);
+}
+
+static dcp_status reuse_plan(dcp_saving *saving, dcp_status status)
+{
+    (void)saving;
+    return status;
+}
+
+static dcp_status write_files(dcp_saving *saving)
+{
+    return saving_write_files(saving, &saving->results);
+}
+
+static void abandon(dcp_saving *saving)
+{
+    (void)saving;
+}
+
+static void free_nothing(dcp_saving *saving)
+{
+    (void)saving;
+}
+
+static void describe(const dcp_saving *saving, struct metadata *metadata)
+{
+    metadata->has_paths = !saving->options.unflattened;
+    metadata->save_id = saving->session.save_id;
+}
+
+static dcp_status take_results(dcp_saving *saving, const struct group_messages *results)
+{
+    return save_coordinator_place(&saving->coordinator, results);
+}
+
+static const struct save_steps save_steps_dry = {
+    .dry = &save_steps_dry,
+    .set_up = set_up,
+    .plan_local = plan_local,
+    .set_up_again = set_up_again,
+    .plan_global = plan_global,
+    .reuse_plan = reuse_plan,
+    .write = write_files,
+    .abandon = abandon,
+    .free = free_nothing,
+    .begin = save_coordinator_imagine,
+    .describe = describe,
+    .take_results = take_results,
+    .commit = save_coordinator_commit,
+};
+
+const struct save_steps save_steps_default = {
+    .dry = &save_steps_dry,
+    .set_up = set_up,
+    .plan_local = plan_local,
+    .set_up_again = set_up_again,
+    .plan_global = plan_global,
+    .reuse_plan = reuse_plan,
+    .write = write_files,
+    .abandon = abandon,
+    .free = free_nothing,
+    .begin = save_coordinator_begin,
+    .describe = describe,
+    .take_results = take_results,
+    .commit = save_coordinator_commit,
+};

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What saves do differently at their steps: a table for saves as the library does them, one for
+ * saves with hooks (hooks/save_hooks.h), and a dry run of each, which makes and writes nothing.
+ * Nobody asks within a step which of them it is in. */
+#ifndef CHECKPOINT_SAVE_SAVE_STEPS_H
+#define CHECKPOINT_SAVE_SAVE_STEPS_H
+
+#include "dcp/save.h"
+#include "group/group.h"
+#include "state/metadata.h"
+
+/* Which hooks a save calls; all zero: none. */
+struct save_hooks_kind {
+    uint64_t storage; /* of hooks_choose() */
+    uint32_t present; /* a bit for each */
+};
+
+struct save_steps {
+    const struct save_steps *dry; /* the same as a dry run */
+    /* Data is looked up in the state when it is about to be written, so that an asynchronous save
+     * copies all of it before it plans, and not just what the orders are about. */
+    bool needs_state;
+
+    /* Takes the state, and then makes the plan of what this rank holds. */
+    dcp_status (*set_up)(dcp_saving *saving, dcp_state *state);
+    dcp_status (*plan_local)(dcp_saving *saving);
+    /* For another attempt, perhaps in another place: makes anew what depends on the place. */
+    dcp_status (*set_up_again)(dcp_saving *saving);
+    /* Collective: from all ranks' plans to the orders of each. */
+    dcp_status (*plan_global)(dcp_saving *saving);
+    /* Collective: orders that were kept hold. status: how this rank came to them. */
+    dcp_status (*reuse_plan)(dcp_saving *saving, dcp_status status);
+    dcp_status (*write)(dcp_saving *saving);
+    /* After a failure, on every rank. */
+    void (*abandon)(dcp_saving *saving);
+    void (*free)(dcp_saving *saving);
+
+    /* At the coordinator: begins the session; completes the metadata with what was not planned;
+     * takes what ranks say of where everything lies; makes the checkpoint visible. */
+    dcp_status (*begin)(dcp_saving *saving);
+    void (*describe)(const dcp_saving *saving, struct metadata *metadata);
+    dcp_status (*take_results)(dcp_saving *saving, const struct group_messages *results);
+    dcp_status (*commit)(dcp_saving *saving);
+};
+
+/* The library's own. */
+extern const struct save_steps save_steps_default;
+
+#endif
