@@ -36,9 +36,9 @@ extern "C" {
  *
  * Owned by the caller, one on each rank, passed to one load at a time. It takes the memory of a
  * plan and of the checkpoint's metadata, and holds no pointers into the state. All ranks of a load
- * pass one or none does. Not used, and harmless: with a planner, with a storage reader that
- * plans or reads by itself, with a memory_limit, and for forms other than directories with
- * `.metadata` and unions of such.
+ * pass one or none does. With a planner, or a storage reader that plans or reads by itself, what
+ * was stored is kept, and hooks plan each load anew. Not used, and harmless: with a memory_limit,
+ * and for forms other than directories with `.metadata` and unions of such.
  */
 typedef struct dcp_load_plan_cache dcp_load_plan_cache;
 
@@ -168,8 +168,8 @@ typedef struct dcp_load_options {
      * If it is too small, no destination is changed, and the message of DCP_ERR_NO_MEMORY names the
      * smallest that would do, the same on all ranks; to find that out, the plans are made and
      * objects are read once more without a limit, and stateful entries are asked again.
-     * DCP_ERR_UNSUPPORTED with a planner, or a storage reader that does more than giving bytes:
-     * their needs are not known.
+     * Hooks that plan are called once more for that. With a planner, or a storage reader that plans
+     * or reads by itself, one thread reads, and what hooks take by themselves is not counted.
      */
     uint64_t memory_limit;
 

@@ -39,8 +39,8 @@ static dcp_status plan_local(void *context, dcp_saving *saving, dcp_save_plan *p
     const struct hooking *hooking = context;
     bool steady = hooking->hooks == STEADY_HOOKS;
     dcp_state *data = dcp_save_plan_planner_data(plan);
-    dcp_status status = data ? dcp_state_int(data, "values", steady ? STEADY : hooking->values)
-                             : DCP_ERR_NO_MEMORY;
+    dcp_status status =
+        data ? dcp_state_int(data, "values", steady ? STEADY : hooking->values) : DCP_ERR_NO_MEMORY;
     if (status == DCP_OK && hooking->coordinates && !steady)
         status = tell_values(saving, hooking->values);
     return status == DCP_OK ? dcp_default_create_local_plan(saving, plan) : status;
@@ -55,7 +55,8 @@ static dcp_status plan_global(void *context, dcp_saving *saving, dcp_save_plan *
         dcp_state *data = dcp_save_plan_planner_data(plans[rank]);
         status = data ? dcp_state_int(data, "dealt", 100 + rank) : DCP_ERR_NO_MEMORY;
     }
-    return status == DCP_OK && hooking->hooks == STEADY_HOOKS ? tell_values(saving, STEADY) : status;
+    return status == DCP_OK && hooking->hooks == STEADY_HOOKS ? tell_values(saving, STEADY)
+                                                              : status;
 }
 
 static dcp_status finish_plan(void *context, dcp_saving *saving, const dcp_save_plan *plan)
@@ -138,7 +139,8 @@ void hooking_init(struct hooking *hooking, enum reuse_hooks hooks, int values, i
 {
     dcp_save_planner *planner = &hooking->planner;
     dcp_storage_writer *writer = &hooking->writer;
-    *hooking = (struct hooking){.hooks = hooks, .values = values, .rank = rank, .coordinates = coordinates};
+    *hooking = (struct hooking){
+        .hooks = hooks, .values = values, .rank = rank, .coordinates = coordinates};
     *planner = (dcp_save_planner){.size_of = sizeof *planner, .context = hooking};
     *writer = (dcp_storage_writer){.size_of = sizeof *writer, .context = hooking};
     if (hooks == DATA_HOOKS || hooks == LOCAL_HOOKS)

@@ -381,9 +381,6 @@ static void memory_may_run_out_anywhere(void **state)
         {{.values = 1, .hooks = STEADY_HOOKS},
          {.values = 2, .hooks = STEADY_HOOKS, .step = 300, .reused = true},
          {.values = 3, .hooks = STEADY_HOOKS, .reused = true}},
-        {{.values = 1, .hooks = FILES_HOOKS},
-         {.values = 2, .hooks = FILES_HOOKS, .step = 300, .reused = true},
-         {.values = 3, .hooks = FILES_HOOKS, .reused = true}},
 #if DCP_HAVE_ZSTD
         {{.values = 1, .compressed = true},
          {.values = 2, .compressed = true, .step = 300, .reused = true},
@@ -433,11 +430,12 @@ static void compressed_saves_reuse_as_well(void **state)
 }
 #endif
 
-/* Hooks of a rank are called each time; those for all ranks' plans if something of these has changed.
+/* Hooks of a rank are called each time; those for all ranks' plans if something of these has
+ * changed.
  */
 static void plans_by_hooks_are_reused(void **state)
 {
-    for (enum reuse_hooks hooks = DATA_HOOKS; hooks <= FILES_HOOKS; hooks++) {
+    for (enum reuse_hooks hooks = DATA_HOOKS; hooks <= RESULT_HOOKS; hooks++) {
         bool kept = hooks != GLOBAL_HOOKS;
         RUN({.values = 1, .hooks = hooks}, {.values = 2, .hooks = hooks, .reused = kept},
             {.values = 3, .hooks = hooks, .step = 3000, .reused = kept},
@@ -457,6 +455,16 @@ static void plans_by_hooks_are_reused(void **state)
         {.values = 2, .hooks = LOCAL_HOOKS, .compressed = true, .reused = true},
         {.values = 3, .hooks = LOCAL_HOOKS, .compressed = true, .note = 45, .reused = true});
 #endif
+}
+
+static void plans_of_writers_files_are_reused(void **state)
+{
+    needs_files();
+    RUN({.values = 1, .hooks = FILES_HOOKS}, {.values = 2, .hooks = FILES_HOOKS, .reused = true},
+        {.values = 3, .hooks = FILES_HOOKS, .step = 3000, .reused = true},
+        {.values = 4, .hooks = FILES_HOOKS, .rows = 2},
+        {.values = 5, .hooks = FILES_HOOKS, .rows = 2, .same_path = true, .reused = true},
+        {.values = 6, .hooks = FILES_HOOKS, .rows = 2, .note = 3000});
 }
 
 /* One process, no group. */
@@ -500,6 +508,7 @@ int main(void)
         directory_test(compressed_saves_reuse_as_well),
 #endif
         directory_test(plans_by_hooks_are_reused),
+        directory_test(plans_of_writers_files_are_reused),
         directory_test(one_process_reuses_as_well),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -75,7 +75,7 @@ static void describe_staging(dcp_future *future)
     dcp_save_chain *chain = future->chain;
     struct dcp_saving *saving = &future->saving;
     chain_describe_staging(chain, &saving->staging);
-    saving->staging.wanted = saving->staging.wanted && !saving->steps->needs_state;
+    saving->staging.wanted = saving->staging.wanted && !saving->steps.needs_state;
     saving->staging.pool = &chain->pool;
     if (saving->options.memory_limit != 0 && chain->options.stager)
         staging_pool_free(&chain->pool);
@@ -115,7 +115,7 @@ static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_sta
 {
     struct dcp_saving *saving = &future->saving;
     bool staged = future->chain->options.stager != NULL;
-    bool later = saving->steps->needs_state && !staged;
+    bool later = saving->steps.needs_state && !staged;
     if (status == DCP_OK && !staged && !later)
         status = copy_within_limit(future, state, info);
     else if (status == DCP_OK && info)

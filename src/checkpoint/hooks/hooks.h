@@ -9,6 +9,12 @@
 
 #include "dcp/status.h"
 
+/* Which hooks a save or a load calls; all zero: none. */
+struct hooks_kind {
+    uint64_t storage; /* of hooks_choose() */
+    uint64_t present; /* a bit for each */
+};
+
 /* Copies a caller's table, which begins with its size, as sized_read() does. NULL gives a table
  * without hooks. what: the struct, for the story. */
 dcp_status hooks_take(void *ours, size_t our_size, const void *theirs, const char *what);

@@ -60,9 +60,9 @@ static uint32_t hooks_present(const struct save_hooks *hooks)
     return mask;
 }
 
-dcp_status save_hooks_compare(struct save_hooks_kind first, struct save_hooks_kind other, int rank)
+dcp_status save_hooks_compare(struct hooks_kind first, struct hooks_kind other, int rank)
 {
-    uint32_t differing = first.present ^ other.present;
+    uint64_t differing = first.present ^ other.present;
     if ((differing >> HOOKS & 1) != 0)
         return dcp_error_set(
             DCP_ERR_ARGUMENT,
@@ -143,25 +143,7 @@ static void free_hooks(dcp_saving *saving)
     saving->hooks = NULL;
 }
 
-static const struct save_steps save_steps_hooked_dry = {
-    .dry = &save_steps_hooked_dry,
-    .needs_state = true,
-    .set_up = save_hooks_set_up_dry,
-    .plan_local = save_hooks_plan_local,
-    .set_up_again = save_hooks_set_up_again,
-    .plan_global = save_hooks_plan_global,
-    .reuse_plan = save_hooks_reuse_plan,
-    .write = save_hooks_write,
-    .abandon = save_hooks_abandon,
-    .free = free_hooks,
-    .begin = save_coordinator_imagine,
-    .describe = save_hooks_describe,
-    .take_results = save_hooks_take_results,
-    .commit = save_hooks_commit,
-};
-
 static const struct save_steps save_steps_hooked = {
-    .dry = &save_steps_hooked_dry,
     .needs_state = true,
     .set_up = save_hooks_set_up,
     .plan_local = save_hooks_plan_local,
@@ -175,6 +157,7 @@ static const struct save_steps save_steps_hooked = {
     .describe = save_hooks_describe,
     .take_results = save_hooks_take_results,
     .commit = save_hooks_commit,
+    .set_up_dry = save_hooks_set_up_dry,
 };
 
 /* What follows from having the writer's hooks. */
@@ -182,7 +165,7 @@ static void note_writer(dcp_saving *saving, uint64_t number)
 {
     const dcp_storage_writer *writer = &saving->hooks->writer;
     bool compressed = saving->options.compression != DCP_COMPRESSION_NONE;
-    saving->kind = (struct save_hooks_kind){number, hooks_present(saving->hooks)};
+    saving->kind = (struct hooks_kind){number, hooks_present(saving->hooks)};
     saving->as_planned = !compressed && !writer->write_data;
     saving->gathers_results = !saving->as_planned || writer->finish;
 }
@@ -206,7 +189,7 @@ dcp_status save_hooks_choose(dcp_saving *saving)
         return status;
     }
     saving->hooks = hooks;
-    saving->steps = &save_steps_hooked;
+    saving->steps = save_steps_hooked;
     note_writer(saving, number);
     return DCP_OK;
 }

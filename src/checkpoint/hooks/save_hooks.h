@@ -40,7 +40,7 @@ dcp_status save_hooks_choose(dcp_saving *saving);
 /* The storage writer of the path that the save has now. */
 dcp_status save_hooks_choose_again(dcp_saving *saving);
 /* That a rank has the same hooks as rank 0. */
-dcp_status save_hooks_compare(struct save_hooks_kind first, struct save_hooks_kind other, int rank);
+dcp_status save_hooks_compare(struct hooks_kind first, struct hooks_kind other, int rank);
 
 /* Whether what is written comes from hooks, and not from the state as it is. */
 bool save_hooks_resolve(const struct save_hooks *hooks);

@@ -239,7 +239,7 @@ dcp_status save_hooks_assign(dcp_saving *saving, const struct group_messages *me
     if (status == DCP_OK)
         status = call_hooks(saving, &central);
     if (status == DCP_OK)
-        status = saving->steps->begin(saving);
+        status = saving->steps.begin(saving);
     if (status == DCP_OK)
         status = settle(saving, &central);
     central_free(&central);

@@ -12,8 +12,11 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/hooks/load_hooks.h"
+#include "checkpoint/load/loading.h"
 #include "checkpoint/operation/options.h"
 #include "group/group.h"
+#include "storage/open/storage_open.h"
 #include "storage/shard/shard_read_needs.h"
 
 enum telling {
@@ -24,30 +27,17 @@ enum telling {
 
 /* ---- the coordinator's side ---- */
 
-/* The bytes of .metadata, where the checkpoint has them. */
-static dcp_status read_raw(const struct load_origin *origin, const struct dcp_loading *loading,
-                           const char *path, struct buffer *raw, enum telling *telling)
-{
-    *telling = TELL_WHOLE;
-    if (loading->storage.read_metadata)
-        return loading_read_metadata(loading, raw);
-    struct storage_location location = {path, origin->options->members,
-                                        origin->options->member_count};
-    dcp_status status = storage_read_raw(loading->files, location, raw);
-    if (status != DCP_ERR_NOT_FOUND)
-        return status;
-    *telling = TELL_NOTHING;
-    return DCP_OK;
-}
-
-static dcp_status read_stored(const struct load_origin *origin, const struct dcp_loading *loading,
-                              const char *path, struct load_stored *stored, enum telling *telling,
+static dcp_status read_stored(dcp_loading *loading, const char *path, enum telling *telling,
                               struct buffer *changes)
 {
+    struct load_stored *stored = &loading->planning.stored;
     bool found = false;
-    RETURN_IF_ERROR(read_raw(origin, loading, path, &stored->raw, telling));
-    if (*telling != TELL_WHOLE || !stored->cache || loading_has_hooks(loading) ||
-        !load_plan_cache_serves(stored->cache, origin->options))
+    dcp_status status = loading->steps.read_metadata(loading, path, &stored->raw);
+    *telling = status == DCP_ERR_NOT_FOUND ? TELL_NOTHING : TELL_WHOLE;
+    if (status == DCP_ERR_NOT_FOUND)
+        return DCP_OK;
+    RETURN_IF_ERROR(status);
+    if (!stored->cache || !load_plan_cache_serves(stored->cache, &loading->options))
         return DCP_OK;
     RETURN_IF_ERROR(load_stored_find_changes(stored, loading->files, path, &found, changes));
     if (found)
@@ -68,25 +58,25 @@ static void append_stored(const struct load_stored *stored, enum telling telling
     buffer_append(message, changes->data, changes->size);
 }
 
-static dcp_status read_for_all(const struct load_origin *origin, struct dcp_loading *loading,
-                               struct load_stored *stored, struct buffer *message)
+static dcp_status read_for_all(dcp_loading *loading, struct buffer *message)
 {
-    const char *path = origin->path ? origin->path : "";
+    struct load_stored *stored = &loading->planning.stored;
+    const char *path = loading->path ? loading->path : "";
     enum telling telling;
     struct buffer changes;
 
     RETURN_IF_ERROR(load_plan_cache_number(&stored->number));
-    RETURN_IF_ERROR(loading_choose_storage(loading, path));
+    RETURN_IF_ERROR(load_hooks_choose_storage(loading, path));
     buffer_init(&changes, 0);
-    dcp_status status = read_stored(origin, loading, path, stored, &telling, &changes);
+    dcp_status status = read_stored(loading, path, &telling, &changes);
     if (status == DCP_OK) {
         buffer_append_u8(message, (uint8_t)telling);
         buffer_append_u64(message, stored->number);
-        status = options_append_load(origin->options, message);
+        status = options_append_load(&loading->options, message);
     }
     if (status == DCP_OK) {
-        buffer_append_u64(message, loading->storage_number);
-        buffer_append_u64(message, loading->storage_mask);
+        buffer_append_u64(message, loading->kind.storage);
+        buffer_append_u64(message, loading->kind.present);
         buffer_append_text(message, path, strlen(path));
         append_stored(stored, telling, &changes, message);
         status = buffer_status(message);
@@ -104,9 +94,9 @@ static dcp_status cut_short(void)
     return dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata is cut short");
 }
 
-static dcp_status compare_path(const struct load_origin *origin, const char *text, size_t length)
+static dcp_status compare_path(const dcp_loading *loading, const char *text, size_t length)
 {
-    const char *path = origin->path;
+    const char *path = loading->path;
     if (!path || !*path || (strlen(path) == length && memcmp(path, text, length) == 0))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_ARGUMENT, "loads from \"%s\", the coordinator from \"%.*s\"", path,
@@ -114,12 +104,12 @@ static dcp_status compare_path(const struct load_origin *origin, const char *tex
 }
 
 /* The same storage as at the coordinator, for this rank. */
-static dcp_status choose_alike(const struct load_origin *origin, struct dcp_loading *loading,
-                               const char *path, uint64_t number, uint64_t mask)
+static dcp_status choose_alike(dcp_loading *loading, const char *path, uint64_t number,
+                               uint64_t mask)
 {
-    if (!origin->coordinates)
-        RETURN_IF_ERROR(loading_choose_storage(loading, path));
-    if (loading->storage_number != number || loading->storage_mask != mask)
+    if (!loading->coordinates)
+        RETURN_IF_ERROR(load_hooks_choose_storage(loading, path));
+    if (loading->kind.storage != number || loading->kind.present != mask)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "the storage reader for \"%s\" differs from the coordinator's: all "
                              "ranks must pass the same, with the same hooks",
@@ -137,56 +127,54 @@ static dcp_status decode_raw(const dcp_storage *storage, const char *path, struc
                                     reader_left(message), &stored->metadata, &stored->reader);
 }
 
-static dcp_status decode_changes(const struct load_origin *origin, const dcp_storage *storage,
-                                 const char *path, struct reader *message,
-                                 struct load_stored *stored)
+static dcp_status decode_changes(dcp_loading *loading, const char *path, struct reader *message)
 {
+    struct load_stored *stored = &loading->planning.stored;
     uint64_t base = reader_u64(message);
     stored->since = reader_u64(message);
     if (message->failed)
         return cut_short();
-    stored->known = origin->coordinates || (stored->cache && stored->cache->stored == base);
+    stored->known = loading->coordinates || (stored->cache && stored->cache->stored == base);
     if (!stored->known)
         return DCP_OK;
-    if (!origin->coordinates)
+    if (!loading->coordinates)
         RETURN_IF_ERROR(
             load_stored_apply(stored, message->data + message->position, reader_left(message)));
-    return load_stored_open(stored, storage, path);
+    return load_stored_open(stored, loading->files, path);
 }
 
-static void set_manners(const struct load_origin *origin, struct shard_reader *reader)
+static void set_manners(dcp_loading *loading, struct shard_reader *reader)
 {
-    shard_reader_set_io(reader, origin->options->io, origin->options->io_priority,
-                        origin->progress);
+    shard_reader_set_io(reader, loading->options.io, loading->options.io_priority,
+                        &loading->operation.progress);
 }
 
 /* How the load's options have it read. */
-static dcp_status prepare_reader(const struct load_origin *origin,
-                                 const struct dcp_loading *loading, struct shard_reader *reader)
+static dcp_status prepare_reader(dcp_loading *loading, struct shard_reader *reader)
 {
-    const dcp_load_options *options = origin->options;
-    set_manners(origin, reader);
+    const dcp_load_options *options = &loading->options;
+    set_manners(loading, reader);
     if (options->memory_limit != 0) {
         const struct shard_read_how least = shard_read_how_least();
         shard_reader_set_how(reader, &least);
     }
     /* One rank's look is enough, and its failure becomes everyone's. */
-    if (origin->coordinates && !loading->storage.read_data &&
+    if (loading->coordinates && loading->steps.reads_shards &&
         options->verification != DCP_VERIFY_NONE)
         return storage_check_replicas(reader);
     return DCP_OK;
 }
 
-static dcp_status decode_at(const struct load_origin *origin, const struct dcp_loading *loading,
-                            const char *path, enum telling telling, struct reader *message,
-                            struct load_stored *stored)
+static dcp_status decode_at(dcp_loading *loading, const char *path, enum telling telling,
+                            struct reader *message)
 {
+    struct load_stored *stored = &loading->planning.stored;
     enum storage_form form;
     dcp_status status;
-    if (telling == TELL_NOTHING || loading_has_hooks(loading))
+    if (telling == TELL_NOTHING)
         stored->cache = NULL;
     if (telling == TELL_CHANGES) {
-        status = decode_changes(origin, loading->files, path, message, stored);
+        status = decode_changes(loading, path, message);
     } else {
         stored->since = stored->number;
         status = telling == TELL_WHOLE
@@ -194,8 +182,7 @@ static dcp_status decode_at(const struct load_origin *origin, const struct dcp_l
                      : storage_read_metadata(loading->files, storage_at(path), &form,
                                              &stored->metadata, &stored->reader);
     }
-    return status == DCP_OK && stored->reader ? prepare_reader(origin, loading, stored->reader)
-                                              : status;
+    return status == DCP_OK && stored->reader ? prepare_reader(loading, stored->reader) : status;
 }
 
 static dcp_status copy_path(const char *text, size_t length, char **path)
@@ -208,9 +195,9 @@ static dcp_status copy_path(const char *text, size_t length, char **path)
     return DCP_OK;
 }
 
-static dcp_status decode_for_me(const struct load_origin *origin, const struct buffer *received,
-                                struct dcp_loading *loading, struct load_stored *stored)
+static dcp_status decode_for_me(dcp_loading *loading, const struct buffer *received)
 {
+    struct load_stored *stored = &loading->planning.stored;
     struct reader message;
     size_t length = 0;
     char *path;
@@ -221,43 +208,42 @@ static dcp_status decode_for_me(const struct load_origin *origin, const struct b
     stored->by_changes = telling == TELL_CHANGES;
     if (message.failed || telling > TELL_CHANGES)
         return cut_short();
-    RETURN_IF_ERROR(options_compare_load(origin->options, &message));
+    RETURN_IF_ERROR(options_compare_load(&loading->options, &message));
     uint64_t number = reader_u64(&message), mask = reader_u64(&message);
     const char *text = reader_text(&message, &length);
     if (message.failed)
         return cut_short();
-    RETURN_IF_ERROR(compare_path(origin, text, length));
+    RETURN_IF_ERROR(compare_path(loading, text, length));
     RETURN_IF_ERROR(copy_path(text, length, &path));
-    dcp_status status = choose_alike(origin, loading, path, number, mask);
+    dcp_status status = choose_alike(loading, path, number, mask);
     if (status == DCP_OK)
-        status = decode_at(origin, loading, path, (enum telling)telling, &message, stored);
+        status = decode_at(loading, path, (enum telling)telling, &message);
     memory_release(path);
     return status;
 }
 
-dcp_status load_open(const struct load_origin *origin, dcp_status status,
-                     struct dcp_loading *loading, struct load_stored *stored)
+dcp_status load_open(dcp_loading *loading, dcp_status status)
 {
-    const dcp_load_options *options = origin->options;
+    const dcp_load_options *options = &loading->options;
     struct dcp_collective call = {"sharing the metadata", options->timeout_seconds};
     struct buffer message, received;
 
     buffer_init(&message, 0);
     buffer_init(&received, 0);
-    if (origin->coordinates && status == DCP_OK)
-        status = read_for_all(origin, loading, stored, &message);
+    if (loading->coordinates && status == DCP_OK)
+        status = read_for_all(loading, &message);
     status = group_broadcast(options->group, &call, options->coordinator, status, message.data,
                              message.size, &received);
     buffer_free(&message);
     if (status == DCP_OK)
-        status = decode_for_me(origin, &received, loading, stored);
+        status = decode_for_me(loading, &received);
     buffer_free(&received);
     return status;
 }
 
-static dcp_status decode_whole(const struct load_origin *origin, const struct dcp_loading *loading,
-                               const struct buffer *received, struct load_stored *stored)
+static dcp_status decode_whole(dcp_loading *loading, const struct buffer *received)
 {
+    struct load_stored *stored = &loading->planning.stored;
     struct reader message;
     size_t length = 0;
     char *path;
@@ -269,22 +255,22 @@ static dcp_status decode_whole(const struct load_origin *origin, const struct dc
     dcp_status status = decode_raw(loading->files, path, &message, stored);
     memory_release(path);
     if (status == DCP_OK)
-        set_manners(origin, stored->reader);
+        set_manners(loading, stored->reader);
     return status;
 }
 
-dcp_status load_open_whole(const struct load_origin *origin, const struct dcp_loading *loading,
-                           struct load_stored *stored)
+dcp_status load_open_whole(dcp_loading *loading)
 {
-    const dcp_load_options *options = origin->options;
+    const dcp_load_options *options = &loading->options;
+    const struct load_stored *stored = &loading->planning.stored;
     struct dcp_collective call = {"sharing the whole metadata", options->timeout_seconds};
     struct buffer message, received;
     dcp_status status = DCP_OK;
 
     buffer_init(&message, 0);
     buffer_init(&received, 0);
-    if (origin->coordinates) {
-        const char *path = origin->path ? origin->path : "";
+    if (loading->coordinates) {
+        const char *path = loading->path ? loading->path : "";
         buffer_append_text(&message, path, strlen(path));
         buffer_append(&message, stored->raw.data, stored->raw.size);
         status = buffer_status(&message);
@@ -293,7 +279,7 @@ dcp_status load_open_whole(const struct load_origin *origin, const struct dcp_lo
                              message.size, &received);
     buffer_free(&message);
     if (status == DCP_OK)
-        status = decode_whole(origin, loading, &received, stored);
+        status = decode_whole(loading, &received);
     buffer_free(&received);
     return status;
 }

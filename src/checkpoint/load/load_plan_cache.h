@@ -52,7 +52,8 @@ bool load_plan_cache_serves(const dcp_load_plan_cache *cache, const dcp_load_opt
 /* Whether this rank's plan holds for a state and options; fills in what the options leave out. */
 dcp_status load_plan_cache_look(const dcp_load_plan_cache *cache, const dcp_load_options *options,
                                 struct flat_state *flat, bool *holds);
-/* Notes what a plan that was just made is about; after a failure there is none. */
+/* Notes what a plan that was just made is about; number 0: it cannot be used again, but the
+ * metadata can. After a failure there is none. */
 dcp_status load_plan_cache_note(dcp_load_plan_cache *cache, const dcp_load_options *options,
                                 const struct flat_state *flat, uint64_t number);
 bool sharing_circumstances_equal(const struct sharing_circumstances *a,

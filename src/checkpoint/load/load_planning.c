@@ -3,25 +3,26 @@
 
 #include "base/error.h"
 #include "checkpoint/load/load_gather.h"
+#include "checkpoint/load/load_open.h"
+#include "checkpoint/load/loading.h"
 #include "group/group.h"
 
-void load_planning_init(struct load_planning *planning, const dcp_load_options *options,
-                        bool imagined)
+void load_planning_init(struct load_planning *planning, const dcp_load_options *options)
 {
-    bool keeps = !imagined && options->memory_limit == 0;
     *planning = (struct load_planning){0};
-    load_stored_init(&planning->stored, keeps ? options->plan_cache : NULL);
+    load_stored_init(&planning->stored, options->memory_limit == 0 ? options->plan_cache : NULL);
 }
 
-static void find_circumstances(struct load_planning *planning, const struct load_origin *origin)
+static void find_circumstances(dcp_loading *loading)
 {
-    const dcp_load_options *options = origin->options;
+    struct load_planning *planning = &loading->planning;
+    const dcp_load_options *options = &loading->options;
     planning->sharing = (struct sharing_circumstances){
         .reading = options->reading,
         .verification = options->verification,
         .io = options->io,
         .group_bytes_per_second = options->group_bytes_per_second,
-        .remote = origin->coordinates && shard_reader_is_far(planning->stored.reader),
+        .remote = loading->coordinates && shard_reader_is_far(planning->stored.reader),
     };
 }
 
@@ -31,20 +32,21 @@ static void find_circumstances(struct load_planning *planning, const struct load
 enum { AT_KNOWN = 8, AT_DEALT = 9, RECORD = 10 };
 
 /* Whether this rank could use its plan again; and what it reads for others. */
-static dcp_status look(struct load_planning *planning, const struct load_origin *origin,
-                       dcp_state *state, unsigned char *record)
+static dcp_status look(dcp_loading *loading, dcp_state *state, unsigned char *record)
 {
+    struct load_planning *planning = &loading->planning;
     const dcp_load_plan_cache *cache = planning->stored.cache;
     bool holds = false;
     if (!planning->stored.known)
         return DCP_OK;
-    RETURN_IF_ERROR(
-        load_flatten(origin->options, &planning->stored.metadata, state, &planning->flat));
-    RETURN_IF_ERROR(load_plan_cache_look(cache, origin->options, &planning->flat, &holds));
+    record[AT_KNOWN] = 1;
+    if (!loading->steps.plan_holds)
+        return DCP_OK;
+    RETURN_IF_ERROR(load_flatten(loading, state));
+    RETURN_IF_ERROR(load_plan_cache_look(cache, &loading->options, &planning->flat, &holds));
     if (holds)
         RETURN_IF_ERROR(flatten_check_destinations(&planning->flat));
-    find_circumstances(planning, origin);
-    record[AT_KNOWN] = 1;
+    find_circumstances(loading);
     record[AT_DEALT] = cache->dealt && !planning->stored.moved &&
                        sharing_circumstances_equal(&cache->sharing, &planning->sharing);
     store_u64(record, holds ? cache->planned : 0);
@@ -69,21 +71,22 @@ static void take_plan(struct load_planning *planning)
     }
     if (planning->stored.moved)
         load_plan_sort(&planning->plan, &planning->stored.metadata);
-    planning->reused = planning->complete = true;
+    planning->reused = planning->complete = planning->plan_holds = true;
 }
 
 /* After changes were told. *lost: some rank does not know what they are changes of. */
-static dcp_status agree_to_reuse(struct load_planning *planning, const struct load_origin *origin,
-                                 dcp_state *state, dcp_status status, bool *lost)
+static dcp_status agree_to_reuse(dcp_loading *loading, dcp_state *state, dcp_status status,
+                                 bool *lost)
 {
-    struct dcp_collective call = {"comparing load plans", origin->options->timeout_seconds};
-    int ranks = dcp_group_size(origin->options->group);
+    struct load_planning *planning = &loading->planning;
+    struct dcp_collective call = {"comparing load plans", loading->options.timeout_seconds};
+    int ranks = dcp_group_size(loading->options.group);
     unsigned char record[RECORD] = {0};
     const unsigned char *records;
     if (status == DCP_OK)
-        status = look(planning, origin, state, record);
+        status = look(loading, state, record);
     RETURN_IF_ERROR(
-        group_share(origin->options->group, &call, status, record, sizeof record, &records));
+        group_share(loading->options.group, &call, status, record, sizeof record, &records));
     bool reuse = load_u64(records) != 0, dealt = true;
     *lost = false;
     for (int rank = 0; rank < ranks; rank++) {
@@ -101,67 +104,56 @@ static dcp_status agree_to_reuse(struct load_planning *planning, const struct lo
 
 /* ---- anew ---- */
 
-static dcp_status plan_mine(struct load_planning *planning, const struct load_origin *origin,
-                            struct dcp_loading *loading, dcp_state *state)
+/* Without memory for it the next load plans anew: this one need not fail. A plan that will not hold
+ * leaves the one that the cache has, if that is of the same structure. */
+static void note_plan(dcp_loading *loading)
 {
-    const struct metadata *metadata = &planning->stored.metadata;
-    const dcp_load_options *options = origin->options;
-    if (loading_has_hooks(loading))
-        return loading_plan_local(loading, state, planning->stored.reader);
-    /* A rank that knew what is stored has done so already. */
-    if (!planning->stored.known)
-        RETURN_IF_ERROR(load_flatten(options, metadata, state, &planning->flat));
-    RETURN_IF_ERROR(load_plan_make(&planning->flat, metadata, &planning->names, options->convert,
-                                   &planning->plan, &planning->mine));
-    return flatten_check_destinations(&planning->flat);
-}
-
-/* Without memory for it the next load plans anew: this one need not fail. */
-static void note_plan(struct load_planning *planning, const struct load_origin *origin)
-{
+    struct load_planning *planning = &loading->planning;
     struct load_stored *stored = &planning->stored;
-    planning->complete = load_plan_cache_note(stored->cache, origin->options, &planning->flat,
-                                              stored->number) == DCP_OK;
-    find_circumstances(planning, origin);
+    planning->plan_holds = loading->steps.plan_holds;
+    planning->complete = (!planning->plan_holds && stored->known) ||
+                         load_plan_cache_note(stored->cache, &loading->options, &planning->flat,
+                                              planning->plan_holds ? stored->number : 0) == DCP_OK;
+    find_circumstances(loading);
     error_clear();
 }
 
-static dcp_status plan_anew(struct load_planning *planning, const struct load_origin *origin,
-                            struct dcp_loading *loading, dcp_state *state, dcp_status status,
+static dcp_status plan_anew(dcp_loading *loading, dcp_state *state, dcp_status status,
                             dcp_status *decoded)
 {
+    struct load_planning *planning = &loading->planning;
     if (status == DCP_OK)
-        status = plan_mine(planning, origin, loading, state);
-    RETURN_IF_ERROR(load_gather_differences(origin->options, &planning->stored.metadata,
+        status = loading->steps.plan_local(loading, state);
+    RETURN_IF_ERROR(load_gather_differences(&loading->options, &planning->stored.metadata,
                                             &planning->names, status, &planning->mine,
                                             &planning->all, decoded));
     if (planning->stored.cache && *decoded == DCP_OK)
-        note_plan(planning, origin);
+        note_plan(loading);
     return DCP_OK;
 }
 
 /* ---- which ---- */
 
-dcp_status load_planning_run(struct load_planning *planning, const struct load_origin *origin,
-                             struct dcp_loading *loading, dcp_state *state, dcp_status status,
+dcp_status load_planning_run(dcp_loading *loading, dcp_state *state, dcp_status status,
                              dcp_status *decoded)
 {
+    struct load_planning *planning = &loading->planning;
     bool lost = false;
     *decoded = DCP_OK;
-    status = load_open(origin, status, loading, &planning->stored);
+    status = load_open(loading, status);
     if (planning->stored.by_changes) {
-        RETURN_IF_ERROR(agree_to_reuse(planning, origin, state, status, &lost));
+        RETURN_IF_ERROR(agree_to_reuse(loading, state, status, &lost));
         if (planning->reused)
             return DCP_OK;
         if (lost)
-            status = load_open_whole(origin, loading, &planning->stored);
+            status = load_open_whole(loading);
     }
-    return plan_anew(planning, origin, loading, state, status, decoded);
+    return plan_anew(loading, state, status, decoded);
 }
 
 /* ---- the end ---- */
 
-static void keep(struct load_planning *planning)
+static void keep_metadata(struct load_planning *planning)
 {
     struct load_stored *stored = &planning->stored;
     dcp_load_plan_cache *cache = stored->cache;
@@ -177,6 +169,11 @@ static void keep(struct load_planning *planning)
     cache->metadata = stored->metadata;
     metadata_init(&stored->metadata);
     cache->stored = stored->since;
+}
+
+static void keep_plan(struct load_planning *planning)
+{
+    dcp_load_plan_cache *cache = planning->stored.cache;
     cache->plan = planning->plan;
     cache->differences = planning->all;
     cache->dealt = planning->dealt;
@@ -190,6 +187,15 @@ static void keep(struct load_planning *planning)
     planning->plan = planning->rest = (struct load_plan){0};
     planning->all = (struct load_differences){0};
     planning->share = planning->share_of_objects = (struct load_share){0};
+}
+
+static void keep(struct load_planning *planning)
+{
+    keep_metadata(planning);
+    if (planning->plan_holds)
+        keep_plan(planning);
+    else if (planning->stored.moved)
+        load_plan_cache_forget_plan(planning->stored.cache);
 }
 
 void load_planning_free(struct load_planning *planning)

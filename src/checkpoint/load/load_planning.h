@@ -9,7 +9,9 @@
 #ifndef CHECKPOINT_LOAD_LOAD_PLANNING_H
 #define CHECKPOINT_LOAD_LOAD_PLANNING_H
 
-#include "checkpoint/load/load_open.h"
+#include "checkpoint/load/load_stored.h"
+#include "dcp/load_planner.h"
+#include "plan/load/load_plan.h"
 #include "plan/share/load_share.h"
 
 struct load_planning {
@@ -24,18 +26,16 @@ struct load_planning {
     struct load_share share_of_objects;
     bool dealt; /* all ranks have agreed on them */
     bool reused;
-    bool complete; /* and can be kept for the next load */
+    bool complete;   /* and the metadata can be kept for the next load */
+    bool plan_holds; /* as can the plan */
     struct sharing_circumstances sharing;
 };
 
-/* imagined: nothing will be read, and nothing kept. The names are still to be taken from the
- * options. */
-void load_planning_init(struct load_planning *planning, const dcp_load_options *options,
-                        bool imagined);
+/* The names are still to be taken from the options. */
+void load_planning_init(struct load_planning *planning, const dcp_load_options *options);
 /* Everything up to `all`, and the rest if that is reused, too. Collective; every rank brings its
  * status. decoded: as of load_gather_differences(). */
-dcp_status load_planning_run(struct load_planning *planning, const struct load_origin *origin,
-                             struct dcp_loading *loading, dcp_state *state, dcp_status status,
+dcp_status load_planning_run(dcp_loading *loading, dcp_state *state, dcp_status status,
                              dcp_status *decoded);
 /* What the next load can use goes to the cache. */
 void load_planning_free(struct load_planning *planning);

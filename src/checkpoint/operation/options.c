@@ -119,9 +119,6 @@ dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *o
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_LOAD_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
                              options->thread_count, DCP_MAX_LOAD_THREADS);
-    if (options->memory_limit != 0 && options->planner)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "memory_limit with a planner, whose needs are not known");
     RETURN_IF_ERROR(operation_check_figures(options->figures));
     RETURN_IF_ERROR(check_members(options));
     return options_check_verification(options->verification);

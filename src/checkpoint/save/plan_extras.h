@@ -10,7 +10,7 @@
 #include "plan/save/save_plan.h"
 
 struct plan_extras {
-    struct save_hooks_kind kind;
+    struct hooks_kind kind;
     struct buffer offered; /* what travelled with this rank's plan, where the outcome hangs on it */
     struct buffer dealt;   /* what came back with its orders */
     /* At the coordinator: */

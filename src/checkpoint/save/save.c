@@ -91,7 +91,7 @@ dcp_status saving_write(struct dcp_saving *saving)
     if (!saving->staged)
         RETURN_IF_ERROR(
             flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
-    return saving->steps->write(saving);
+    return saving->steps.write(saving);
 }
 
 /* ---- the commit ---- */
@@ -109,7 +109,7 @@ static void clean_up(struct dcp_saving *saving)
         saving->visible ? dcp_error_set(DCP_ERR_STATE, "the checkpoint is visible") : DCP_OK;
     vain = saving_agree(saving, "asking whether a failed save is visible", vain);
     if (vain == DCP_OK || (saving->coordinates && !saving->visible)) {
-        saving->steps->abandon(saving);
+        saving->steps.abandon(saving);
         shard_files_discard(&saving->session, saving->rank, saving->orders.file_count);
         saving_agree(saving, "cleaning up after a failed save", vain);
         if (saving->coordinates)
@@ -134,7 +134,7 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
     buffer_free(&message);
     if (saving->coordinates && status == DCP_OK)
         status =
-            save_planning_forget(&saving->planning, saving->steps->take_results(saving, &results));
+            save_planning_forget(&saving->planning, saving->steps.take_results(saving, &results));
     group_messages_free(&results);
     return status;
 }
@@ -148,7 +148,7 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
                  ? gather_results(saving, status)
                  : saving_agree(saving, "waiting for all ranks to have written", status);
     if (saving->coordinates && status == DCP_OK)
-        status = saving->steps->commit(saving);
+        status = saving->steps.commit(saving);
     status = saving_agree(saving, "waiting for the commit", status);
     if (status != DCP_OK)
         clean_up(saving);
@@ -185,8 +185,7 @@ void saving_free(struct dcp_saving *saving)
 {
     end_plan(saving);
     save_local_free(&saving->local);
-    if (saving->steps)
-        saving->steps->free(saving);
+    saving->steps.free(saving);
 }
 
 dcp_status saving_start_over_dry(struct dcp_saving *saving)
@@ -196,8 +195,9 @@ dcp_status saving_start_over_dry(struct dcp_saving *saving)
     begin_plan(saving, saving->path);
     saving->local = (struct save_local){0};
     saving->copied = NULL;
+    saving->steps = save_steps_default;
     dcp_status status = save_hooks_choose(saving);
-    saving->steps = saving->steps->dry;
+    save_steps_make_dry(&saving->steps);
     saving->options.plan_cache = NULL;
     return status;
 }
@@ -211,7 +211,7 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
     if (status == DCP_OK)
         status = storage_take(&saving->storage, given->storage);
     begin_plan(saving, saving->path);
-    saving->steps = &save_steps_default;
+    saving->steps = save_steps_default;
     saving->as_planned = saving->options.compression == DCP_COMPRESSION_NONE;
     saving->gathers_results = !saving->as_planned;
     if (status == DCP_OK)
@@ -234,7 +234,7 @@ dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy)
 dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status status)
 {
     status = operation_enter(&saving->operation, DCP_PHASE_STAGING, status);
-    return status == DCP_OK ? saving->steps->set_up(saving, state) : status;
+    return status == DCP_OK ? saving->steps.set_up(saving, state) : status;
 }
 
 /* With a failure that all ranks share nothing is begun. */
@@ -248,7 +248,7 @@ static dcp_status end_planning(struct dcp_saving *saving, dcp_status status)
     saving->assigned = false;
     if (saving->coordinates && saving->session.path)
         save_session_abandon(&saving->session);
-    saving->steps->abandon(saving);
+    saving->steps.abandon(saving);
     return status;
 }
 
@@ -256,7 +256,7 @@ dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status s
 {
     status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, status);
     if (status == DCP_OK)
-        status = saving->steps->plan_local(saving);
+        status = saving->steps.plan_local(saving);
     status = end_planning(saving, saving_plan_global(saving, status));
     bool explains = status == DCP_ERR_NO_MEMORY && !saving->assigned;
     return explains ? save_limit_explain(saving, state) : status;
@@ -268,7 +268,7 @@ dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
     begin_plan(saving, path);
     dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
     if (status == DCP_OK)
-        status = saving->steps->set_up_again(saving);
+        status = saving->steps.set_up_again(saving);
     return end_planning(saving, saving_plan_global(saving, status));
 }
 

@@ -24,8 +24,8 @@ enum {
     AT_LIMIT = 16,
     AT_STORAGE = 24,
     AT_HOOKS = 32,
-    AT_GROWN = 36,
-    AT_TRAITS = 40,
+    AT_GROWN = 40,
+    AT_TRAITS = 44,
     RECORD = AT_TRAITS + 4 * TRAITS
 };
 _Static_assert((int)RECORD <= (int)GROUP_RECORD_MAX, "a record is shared in one collective");
@@ -53,15 +53,15 @@ static void make_record(const dcp_saving *saving, bool grown, unsigned char *rec
     store_u64(record + AT_PATH, digest_path(saving->path));
     store_u64(record + AT_LIMIT, options->memory_limit);
     store_u64(record + AT_STORAGE, saving->kind.storage);
-    store_u32(record + AT_HOOKS, saving->kind.present);
+    store_u64(record + AT_HOOKS, saving->kind.present);
     store_u32(record + AT_GROWN, grown);
     for (size_t i = 0; i < TRAITS; i++)
         store_u32(record + AT_TRAITS + 4 * i, traits[i]);
 }
 
-static struct save_hooks_kind kind_in(const unsigned char *record)
+static struct hooks_kind kind_in(const unsigned char *record)
 {
-    return (struct save_hooks_kind){load_u64(record + AT_STORAGE), load_u32(record + AT_HOOKS)};
+    return (struct hooks_kind){load_u64(record + AT_STORAGE), load_u64(record + AT_HOOKS)};
 }
 
 /* All ranks see the same records, so they find the same. */

@@ -123,13 +123,13 @@ dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *jo
     struct save_coordinator *coordinator = &saving->coordinator;
     struct dealing dealing = {saving, own};
     struct order_sink sink = {.take = deal_orders, .context = &dealing};
-    RETURN_IF_ERROR(saving->steps->begin(saving));
+    RETURN_IF_ERROR(saving->steps.begin(saving));
     if (!own)
         RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
     coordinator->rank_count = (int)joint->rank_count;
     struct save_plan_options options = save_coordinator_options(saving);
     RETURN_IF_ERROR(joint_plan_merge(joint, &options, &sink, &coordinator->metadata));
-    saving->steps->describe(saving, &coordinator->metadata);
+    saving->steps.describe(saving, &coordinator->metadata);
     return save_coordinator_check_space(saving);
 }
 

@@ -11,9 +11,9 @@ dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status s
     struct dcp_collective call = {"sharing what the save needs", saving->options.timeout_seconds};
 
     if (status == DCP_OK)
-        status = saving->steps->set_up(saving, state);
+        status = saving->steps.set_up(saving, state);
     if (status == DCP_OK)
-        status = saving->steps->plan_local(saving);
+        status = saving->steps.plan_local(saving);
     status = saving_plan_global(saving, status);
     if (status == DCP_OK)
         status = save_needs_find(saving, mine);

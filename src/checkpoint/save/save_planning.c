@@ -58,12 +58,12 @@ static dcp_status adopt_metadata(dcp_saving *saving)
     struct save_coordinator *coordinator = &saving->coordinator;
     coordinator->rank_count = cache->size;
     coordinator->content = cache->content;
-    RETURN_IF_ERROR(saving->steps->begin(saving));
+    RETURN_IF_ERROR(saving->steps.begin(saving));
     RETURN_IF_ERROR(save_coordinator_check_space(saving));
     RETURN_IF_ERROR(plan_cache_set_generation(cache, saving->session.generation));
     coordinator->metadata = cache->metadata;
     metadata_init(&cache->metadata);
-    saving->steps->describe(saving, &coordinator->metadata);
+    saving->steps.describe(saving, &coordinator->metadata);
     return DCP_OK;
 }
 
@@ -77,7 +77,7 @@ static dcp_status reuse_plan(dcp_saving *saving)
     status = save_lengths_update(saving, saving->planning.lengths_travel, status);
     status = share_session(saving, status);
     if (saving->assigned)
-        status = saving->steps->reuse_plan(saving, status);
+        status = saving->steps.reuse_plan(saving, status);
     RETURN_IF_ERROR(status);
     plan_cache_note_lengths(saving->planning.cache, &saving->local.plan, &saving->orders);
     saving->planning.reused = true;
@@ -177,7 +177,7 @@ static dcp_status plan_anew(dcp_saving *saving)
     write_orders_free(&saving->orders);
     if (saving->planning.cache)
         plan_cache_forget(saving->planning.cache);
-    RETURN_IF_ERROR(saving->steps->plan_global(saving));
+    RETURN_IF_ERROR(saving->steps.plan_global(saving));
     if (saving->planning.cache)
         keep_outcome(saving);
     return DCP_OK;

@@ -63,24 +63,13 @@ static dcp_status take_results(dcp_saving *saving, const struct group_messages *
     return save_coordinator_place(&saving->coordinator, results);
 }
 
-static const struct save_steps save_steps_dry = {
-    .dry = &save_steps_dry,
-    .set_up = set_up,
-    .plan_local = plan_local,
-    .set_up_again = set_up_again,
-    .plan_global = plan_global,
-    .reuse_plan = reuse_plan,
-    .write = write_files,
-    .abandon = abandon,
-    .free = free_nothing,
-    .begin = save_coordinator_imagine,
-    .describe = describe,
-    .take_results = take_results,
-    .commit = save_coordinator_commit,
-};
+void save_steps_make_dry(struct save_steps *steps)
+{
+    steps->set_up = steps->set_up_dry;
+    steps->begin = save_coordinator_imagine;
+}
 
 const struct save_steps save_steps_default = {
-    .dry = &save_steps_dry,
     .set_up = set_up,
     .plan_local = plan_local,
     .set_up_again = set_up_again,
@@ -93,4 +82,5 @@ const struct save_steps save_steps_default = {
     .describe = describe,
     .take_results = take_results,
     .commit = save_coordinator_commit,
+    .set_up_dry = set_up,
 };

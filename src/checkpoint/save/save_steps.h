@@ -1,22 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What saves do differently at their steps: a table for saves as the library does them, one for
- * saves with hooks (hooks/save_hooks.h), and a dry run of each, which makes and writes nothing.
- * Nobody asks within a step which of them it is in. */
+/* What saves do differently at their steps: a table for saves as the library does them, and one for
+ * saves with hooks (hooks/save_hooks.h). A dry run, which makes and writes nothing, has two other
+ * steps. Nobody asks within a step which of them it is in. */
 #ifndef CHECKPOINT_SAVE_SAVE_STEPS_H
 #define CHECKPOINT_SAVE_SAVE_STEPS_H
 
+#include "checkpoint/hooks/hooks.h"
 #include "dcp/save.h"
 #include "group/group.h"
 #include "state/metadata.h"
 
-/* Which hooks a save calls; all zero: none. */
-struct save_hooks_kind {
-    uint64_t storage; /* of hooks_choose() */
-    uint32_t present; /* a bit for each */
-};
-
 struct save_steps {
-    const struct save_steps *dry; /* the same as a dry run */
     /* Data is looked up in the state when it is about to be written, so that an asynchronous save
      * copies all of it before it plans, and not just what the orders are about. */
     bool needs_state;
@@ -41,9 +35,15 @@ struct save_steps {
     void (*describe)(const dcp_saving *saving, struct metadata *metadata);
     dcp_status (*take_results)(dcp_saving *saving, const struct group_messages *results);
     dcp_status (*commit)(dcp_saving *saving);
+
+    /* In the place of set_up in a dry run. */
+    dcp_status (*set_up_dry)(dcp_saving *saving, dcp_state *state);
 };
 
 /* The library's own. */
 extern const struct save_steps save_steps_default;
+
+/* Makes them those of a dry run, which ends before writing. */
+void save_steps_make_dry(struct save_steps *steps);
 
 #endif

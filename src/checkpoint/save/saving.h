@@ -32,9 +32,9 @@ struct dcp_saving {
     int rank;
     bool coordinates;
     struct operation operation;
-    const struct save_steps *steps;
+    struct save_steps steps;
     struct save_hooks *hooks; /* of steps that call hooks */
-    struct save_hooks_kind kind;
+    struct hooks_kind kind;
     bool as_planned;      /* bytes lie where planning puts them, and as many as it says */
     bool gathers_results; /* when ranks have written, the coordinator is to know where */
     struct save_local local;

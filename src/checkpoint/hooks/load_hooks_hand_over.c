@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hooks/hooks.h"
-#include "checkpoint/hooks/loading_hand_over.h"
+#include "checkpoint/hooks/load_hooks_hand_over.h"
 #include "format/streams/item.h"
 #include "state/copy.h"
 
@@ -15,11 +15,11 @@ enum { SHAPE_TEXT = 256 };
 static dcp_status find_item(const struct dcp_loading *loading, const dcp_read_item *item,
                             bool is_tensor, size_t *index)
 {
-    if (!loading || !item || !loading->steps)
+    if (!loading || !item || !loading->hooks->item_steps)
         return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
-    uintptr_t way = (uintptr_t)item - (uintptr_t)loading->plan.items;
+    uintptr_t way = (uintptr_t)item - (uintptr_t)loading->hooks->plan.items;
     *index = way / sizeof *item;
-    if (way % sizeof *item != 0 || *index >= loading->plan.count)
+    if (way % sizeof *item != 0 || *index >= loading->hooks->plan.count)
         return dcp_error_set(DCP_ERR_ARGUMENT, "an item that is none of the final load plan");
     if (item->is_tensor != is_tensor)
         return dcp_error_set(DCP_ERR_KIND, "\"%s\" is %s", item->destination.name,
@@ -29,8 +29,8 @@ static dcp_status find_item(const struct dcp_loading *loading, const dcp_read_it
 
 static const struct state_tensor *wanted_tensor(const struct dcp_loading *loading, size_t index)
 {
-    const struct read_target *target = &loading->targets.targets[index];
-    return loading->parts.flat->entries[target->wanted].node->as.tensor;
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    return loading->planning.flat.entries[target->wanted].node->as.tensor;
 }
 
 dcp_status dcp_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item,
@@ -39,7 +39,7 @@ dcp_status dcp_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, true, &index));
     const struct state_tensor *tensor = wanted_tensor(loading, index);
-    const struct state_chunk *found = &tensor->chunks[loading->targets.targets[index].chunk];
+    const struct state_chunk *found = &tensor->chunks[loading->hooks->targets.targets[index].chunk];
     size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
     if (!chunk)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
@@ -106,7 +106,7 @@ dcp_status dcp_default_resolve_tensor(dcp_loading *loading, const dcp_read_item 
 {
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, true, &index));
-    const dcp_load_planner *planner = &loading->planner;
+    const dcp_load_planner *planner = &loading->hooks->planner;
     RETURN_IF_ERROR(dcp_default_lookup_tensor(loading, item, tensor));
     if (planner->lookup_tensor)
         RETURN_IF_ERROR(hook_status(planner->lookup_tensor(planner->context, loading, item, tensor),
@@ -120,9 +120,9 @@ dcp_status dcp_default_resolve_tensor(dcp_loading *loading, const dcp_read_item 
 /* A part of a chunk that has no memory gets its place in memory that the tree owns. */
 static dcp_status give_memory(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
 {
-    const dcp_read_item *item = &loading->plan.items[index];
-    const struct read_target *target = &loading->targets.targets[index];
-    dcp_state *node = loading->parts.flat->entries[target->wanted].node;
+    const dcp_read_item *item = &loading->hooks->plan.items[index];
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    dcp_state *node = loading->planning.flat.entries[target->wanted].node;
     if (tensor->dtype != node->as.tensor->dtype || node->as.tensor->chunks[target->chunk].data)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "resolve_tensor gave no memory, where the state's own will not do");
@@ -133,9 +133,9 @@ static dcp_status give_memory(struct dcp_loading *loading, size_t index, dcp_ten
 
 static dcp_status check_resolved(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
 {
-    const dcp_read_item *item = &loading->plan.items[index];
-    const struct read_target *target = &loading->targets.targets[index];
-    dcp_dtype stored = loading->parts.metadata->entries[target->entry].dtype;
+    const dcp_read_item *item = &loading->hooks->plan.items[index];
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    dcp_dtype stored = loading->planning.stored.metadata.entries[target->entry].dtype;
     char found[SHAPE_TEXT], expected[SHAPE_TEXT];
     RETURN_IF_ERROR(spell_out(tensor));
     int32_t ndim = item->destination.ndim;
@@ -157,8 +157,8 @@ static dcp_status check_resolved(struct dcp_loading *loading, size_t index, dcp_
 
 dcp_status hand_over_resolve(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
 {
-    const dcp_load_planner *planner = &loading->planner;
-    const dcp_read_item *item = &loading->plan.items[index];
+    const dcp_load_planner *planner = &loading->hooks->planner;
+    const dcp_read_item *item = &loading->hooks->plan.items[index];
     dcp_status status;
     error_clear();
     if (planner->resolve_tensor) {
@@ -175,8 +175,8 @@ dcp_status hand_over_resolve(struct dcp_loading *loading, size_t index, dcp_tens
 
 dcp_status hand_over_commit(struct dcp_loading *loading, size_t index, const dcp_tensor *tensor)
 {
-    const dcp_load_planner *planner = &loading->planner;
-    const dcp_read_item *item = &loading->plan.items[index];
+    const dcp_load_planner *planner = &loading->hooks->planner;
+    const dcp_read_item *item = &loading->hooks->plan.items[index];
     if (!planner->commit_tensor)
         return DCP_OK;
     error_clear();
@@ -188,19 +188,19 @@ dcp_status hand_over_commit(struct dcp_loading *loading, size_t index, const dcp
 dcp_status hand_over_object(struct dcp_loading *loading, size_t index, struct state_pool *pool,
                             dcp_state *object)
 {
-    struct loaded_objects *objects = loading->parts.objects;
-    const struct read_target *target = &loading->targets.targets[index];
-    if (objects->count == loading->plan.count)
+    struct loaded_objects *objects = &loading->objects;
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    if (objects->count == loading->hooks->plan.count)
         return dcp_error_set(DCP_ERR_STATE, "more objects are loaded than there are items");
     objects->items[objects->count++] =
-        (struct loaded_object){loading->parts.flat->entries[target->wanted].node, pool, object};
+        (struct loaded_object){loading->planning.flat.entries[target->wanted].node, pool, object};
     return DCP_OK;
 }
 
 struct state_pool *hand_over_pool(const struct dcp_loading *loading, size_t index)
 {
-    const struct read_target *target = &loading->targets.targets[index];
-    return state_pool_new(loading->parts.flat->entries[target->wanted].node->root);
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    return state_pool_new(loading->planning.flat.entries[target->wanted].node->root);
 }
 
 dcp_status dcp_default_load_bytes(dcp_loading *loading, const dcp_read_item *item,
@@ -225,8 +225,8 @@ dcp_status dcp_default_load_bytes(dcp_loading *loading, const dcp_read_item *ite
 dcp_status hand_over_bytes(struct dcp_loading *loading, size_t index, const void *bytes,
                            size_t size)
 {
-    const dcp_load_planner *planner = &loading->planner;
-    const dcp_read_item *item = &loading->plan.items[index];
+    const dcp_load_planner *planner = &loading->hooks->planner;
+    const dcp_read_item *item = &loading->hooks->plan.items[index];
     dcp_status status;
     error_clear();
     if (planner->load_bytes)
@@ -244,7 +244,7 @@ dcp_status dcp_default_resolve_bytes(dcp_loading *loading, const dcp_read_item *
     RETURN_IF_ERROR(find_item(loading, item, false, &index));
     if (!bytes)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the place for memory is NULL");
-    struct buffer *lent = &loading->bytes[index];
+    struct buffer *lent = &loading->hooks->bytes[index];
     buffer_clear(lent);
     RETURN_IF_ERROR(buffer_reserve(lent, size > 0 ? size : 1));
     *bytes = lent->data;
@@ -253,8 +253,8 @@ dcp_status dcp_default_resolve_bytes(dcp_loading *loading, const dcp_read_item *
 
 dcp_status hand_over_lend(struct dcp_loading *loading, size_t index, size_t size, void **bytes)
 {
-    const dcp_load_planner *planner = &loading->planner;
-    const dcp_read_item *item = &loading->plan.items[index];
+    const dcp_load_planner *planner = &loading->hooks->planner;
+    const dcp_read_item *item = &loading->hooks->plan.items[index];
     if (!planner->resolve_bytes)
         return dcp_default_resolve_bytes(loading, item, size, bytes);
     *bytes = NULL;

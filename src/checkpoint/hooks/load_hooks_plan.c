@@ -5,84 +5,88 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hooks/hooks.h"
-#include "checkpoint/hooks/loading.h"
+#include "checkpoint/hooks/load_hooks.h"
 #include "checkpoint/hooks/plan_data_wire.h"
+#include "checkpoint/load/loading.h"
 #include "group/group.h"
+
+/* Of the tree that an object is decoded to, beside its bytes. */
+enum { OBJECT_MEMORY = 4096 };
 
 static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
 {
-    const dcp_load_planner *planner = &loading->planner;
-    const dcp_storage_reader *storage = &loading->storage;
-    bool coordinates = loading->parts.coordinates;
+    const dcp_load_planner *planner = &loading->hooks->planner;
+    const dcp_storage_reader *storage = &loading->hooks->storage;
+    bool coordinates = loading->coordinates;
 
     /* A planner may make another state of one that was not built as a whole. */
     if (state)
         RETURN_IF_ERROR(dcp_state_status(state));
     error_clear();
     if (planner->set_up_planner)
-        RETURN_IF_ERROR(hook_status(
-            planner->set_up_planner(planner->context, loading, state, &loading->view, coordinates),
-            "set_up_planner"));
+        RETURN_IF_ERROR(hook_status(planner->set_up_planner(planner->context, loading, state,
+                                                            &loading->hooks->view, coordinates),
+                                    "set_up_planner"));
     else
         RETURN_IF_ERROR(dcp_default_set_up_load_planner(loading, state));
-    if (!loading->is_set_up)
+    if (!loading->hooks->is_set_up)
         return dcp_error_set(DCP_ERR_CALLBACK, "the planner's set_up_planner has not called "
                                                "dcp_default_set_up_load_planner()");
     if (!storage->set_up_storage_reader)
         return DCP_OK;
-    return hook_status(
-        storage->set_up_storage_reader(storage->context, loading, &loading->view, coordinates),
-        "set_up_storage_reader");
+    return hook_status(storage->set_up_storage_reader(storage->context, loading,
+                                                      &loading->hooks->view, coordinates),
+                       "set_up_storage_reader");
 }
 
 dcp_status dcp_default_create_local_load_plan(dcp_loading *loading, dcp_load_plan *plan)
 {
     if (!loading || !plan)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the load or its plan is NULL");
-    if (!loading->is_set_up || loading->is_planned)
+    if (!loading->hooks->is_set_up || loading->hooks->is_planned)
         return dcp_error_set(DCP_ERR_STATE,
                              "a load plan is made once, after the planner has been set up");
-    const struct loading_parts *parts = &loading->parts;
-    loading->is_planned = true;
-    RETURN_IF_ERROR(load_plan_make(parts->flat, parts->metadata, parts->names,
-                                   parts->options->convert, parts->made, parts->differences));
-    return read_plan_append(plan, parts->flat, parts->metadata, parts->made);
+    loading->hooks->is_planned = true;
+    RETURN_IF_ERROR(load_plan_make(&loading->planning.flat, &loading->planning.stored.metadata,
+                                   &loading->planning.names, loading->options.convert,
+                                   &loading->planning.plan, &loading->planning.mine));
+    return read_plan_append(plan, &loading->planning.flat, &loading->planning.stored.metadata,
+                            &loading->planning.plan);
 }
 
 static dcp_status create_local(struct dcp_loading *loading)
 {
-    const struct loading_parts *parts = &loading->parts;
-    const dcp_load_planner *planner = &loading->planner;
+    const dcp_load_planner *planner = &loading->hooks->planner;
 
     if (!planner->create_local_plan)
-        return dcp_default_create_local_load_plan(loading, &loading->plan);
+        return dcp_default_create_local_load_plan(loading, &loading->hooks->plan);
     error_clear();
-    dcp_status status = planner->create_local_plan(planner->context, loading, &loading->plan);
+    dcp_status status =
+        planner->create_local_plan(planner->context, loading, &loading->hooks->plan);
     RETURN_IF_ERROR(hook_status(status, "create_local_plan"));
-    if (loading->is_planned)
+    if (loading->hooks->is_planned)
         return DCP_OK;
-    loading->is_planned = true;
-    return load_plan_skip(parts->flat, parts->metadata, parts->names, parts->made,
-                          parts->differences);
+    loading->hooks->is_planned = true;
+    return load_plan_skip(&loading->planning.flat, &loading->planning.stored.metadata,
+                          &loading->planning.names, &loading->planning.plan,
+                          &loading->planning.mine);
 }
 
-dcp_status loading_plan_local(struct dcp_loading *loading, dcp_state *state,
-                              struct shard_reader *reader)
+dcp_status load_hooks_plan_local(dcp_loading *loading, dcp_state *state)
 {
-    const dcp_storage_reader *storage = &loading->storage;
+    const dcp_storage_reader *storage = &loading->hooks->storage;
 
-    loading->reader = reader;
-    loading->view.metadata = loading->parts.metadata;
+    loading->hooks->view.metadata = &loading->planning.stored.metadata;
     RETURN_IF_ERROR(set_up(loading, state));
     RETURN_IF_ERROR(create_local(loading));
     if (storage->prepare_local_plan)
-        RETURN_IF_ERROR(
-            hook_status(storage->prepare_local_plan(storage->context, loading, &loading->plan),
-                        "prepare_local_plan"));
-    for (size_t i = 0; i < loading->plan.count; i++)
-        load_differences_want(loading->parts.differences, loading->parts.metadata,
-                              loading->plan.items[i].stored.name);
-    return flatten_check_destinations(loading->parts.flat);
+        RETURN_IF_ERROR(hook_status(
+            storage->prepare_local_plan(storage->context, loading, &loading->hooks->plan),
+            "prepare_local_plan"));
+    for (size_t i = 0; i < loading->hooks->plan.count; i++)
+        load_differences_want(&loading->planning.mine, &loading->planning.stored.metadata,
+                              loading->hooks->plan.items[i].stored.name);
+    return flatten_check_destinations(&loading->planning.flat);
 }
 
 static dcp_status plan_append(const struct dcp_load_plan *plan, struct buffer *out)
@@ -105,8 +109,8 @@ static dcp_status plan_read(const void *bytes, size_t size, struct dcp_load_plan
 static dcp_status call_global(struct dcp_loading *loading, struct dcp_load_plan *const *plans,
                               int count)
 {
-    const dcp_load_planner *planner = &loading->planner;
-    const dcp_storage_reader *storage = &loading->storage;
+    const dcp_load_planner *planner = &loading->hooks->planner;
+    const dcp_storage_reader *storage = &loading->hooks->storage;
     error_clear();
     if (planner->create_global_plan)
         RETURN_IF_ERROR(
@@ -167,7 +171,7 @@ static void payloads_free(struct buffer *payloads, int count)
 /* This rank's plan to the coordinator, and what has become of it back. */
 static dcp_status exchange(struct dcp_loading *loading, dcp_status status)
 {
-    const dcp_load_options *options = loading->parts.options;
+    const dcp_load_options *options = &loading->options;
     struct dcp_collective gathering = {"gathering read plans", options->timeout_seconds};
     struct dcp_collective dealing = {"dealing out read plans", options->timeout_seconds};
     int size = dcp_group_size(options->group);
@@ -177,22 +181,22 @@ static dcp_status exchange(struct dcp_loading *loading, dcp_status status)
     buffer_init(&mine, 0);
     buffer_init(&received, 0);
     if (status == DCP_OK)
-        status = plan_append(&loading->plan, &mine);
-    if (status == DCP_OK && loading->parts.coordinates) {
+        status = plan_append(&loading->hooks->plan, &mine);
+    if (status == DCP_OK && loading->coordinates) {
         payloads = payloads_new(size);
         if (!payloads)
             status = error_no_memory((size_t)size * sizeof *payloads, "read plans of all ranks");
     }
     status = group_gather(options->group, &gathering, options->coordinator, status, mine.data,
                           mine.size, &messages);
-    if (status == DCP_OK && loading->parts.coordinates)
+    if (status == DCP_OK && loading->coordinates)
         status = make_global(loading, &messages, payloads);
     group_messages_free(&messages);
     status =
         group_scatter(options->group, &dealing, options->coordinator, status, payloads, &received);
     if (status == DCP_OK) {
-        dcp_load_plan_clear(&loading->plan);
-        status = plan_read(received.data, received.size, &loading->plan);
+        dcp_load_plan_clear(&loading->hooks->plan);
+        status = plan_read(received.data, received.size, &loading->hooks->plan);
     }
     payloads_free(payloads, size);
     buffer_free(&received);
@@ -204,9 +208,9 @@ static dcp_status exchange(struct dcp_loading *loading, dcp_status status)
  * missing names are no error. */
 static dcp_status account(const struct dcp_loading *loading, bool **accounted)
 {
-    const struct load_differences *differences = loading->parts.differences;
-    size_t count = loading->parts.flat->count;
-    bool lenient = !strictness_wants_all(loading->parts.options->strictness);
+    const struct load_differences *differences = &loading->planning.mine;
+    size_t count = loading->planning.flat.count;
+    bool lenient = !strictness_wants_all(loading->options.strictness);
 
     *accounted = memory_allocate_array(count, sizeof **accounted);
     if (!*accounted)
@@ -217,7 +221,8 @@ static dcp_status account(const struct dcp_loading *loading, bool **accounted)
         uint64_t place;
         bool unread = line->difference == DCP_DIFFERENCE_MISSING ||
                       line->difference == DCP_DIFFERENCE_MISMATCHED;
-        if (unread && name_table_find(&loading->flat_names, line->name, strlen(line->name), &place))
+        if (unread &&
+            name_table_find(&loading->hooks->flat_names, line->name, strlen(line->name), &place))
             (*accounted)[place] = true;
     }
     return DCP_OK;
@@ -225,42 +230,87 @@ static dcp_status account(const struct dcp_loading *loading, bool **accounted)
 
 static dcp_status resolve(struct dcp_loading *loading)
 {
-    const struct loading_parts *parts = &loading->parts;
     bool *accounted = NULL;
     dcp_status status = account(loading, &accounted);
     if (status == DCP_OK)
-        status = read_plan_resolve(&loading->plan, &loading->flat_names, parts->flat,
-                                   parts->metadata, accounted, &loading->targets);
+        status = read_plan_resolve(&loading->hooks->plan, &loading->hooks->flat_names,
+                                   &loading->planning.flat, &loading->planning.stored.metadata,
+                                   accounted, &loading->hooks->targets);
     memory_release(accounted);
     return status;
 }
 
 static dcp_status finish(struct dcp_loading *loading)
 {
-    const dcp_load_planner *planner = &loading->planner;
+    const dcp_load_planner *planner = &loading->hooks->planner;
     error_clear();
     if (planner->finish_plan)
-        RETURN_IF_ERROR(hook_status(planner->finish_plan(planner->context, loading, &loading->plan),
-                                    "finish_plan"));
+        RETURN_IF_ERROR(hook_status(
+            planner->finish_plan(planner->context, loading, &loading->hooks->plan), "finish_plan"));
     RETURN_IF_ERROR(resolve(loading));
-    size_t count = loading->plan.count;
-    loading->steps = memory_allocate_zeroed(count, sizeof *loading->steps);
-    loading->bytes = memory_allocate_zeroed(count, sizeof *loading->bytes);
-    loading->parts.objects->items =
-        memory_allocate_zeroed(count, sizeof *loading->parts.objects->items);
-    if (!loading->steps || !loading->bytes || !loading->parts.objects->items)
-        return error_no_memory(count * sizeof *loading->parts.objects->items, "items to read");
+    size_t count = loading->hooks->plan.count;
+    loading->hooks->item_steps = memory_allocate_zeroed(count, sizeof *loading->hooks->item_steps);
+    loading->hooks->bytes = memory_allocate_zeroed(count, sizeof *loading->hooks->bytes);
+    loading->objects.items = memory_allocate_zeroed(count, sizeof *loading->objects.items);
+    if (!loading->hooks->item_steps || !loading->hooks->bytes || !loading->objects.items)
+        return error_no_memory(count * sizeof *loading->objects.items, "items to read");
     return DCP_OK;
 }
 
-dcp_status loading_plan_global(struct dcp_loading *loading, dcp_status status)
+/* Everything up to the final plan. */
+static dcp_status plan_global(dcp_loading *loading, dcp_status status)
 {
-    const dcp_load_options *options = loading->parts.options;
-    struct dcp_collective call = {"finishing read plans", options->timeout_seconds};
-
-    if (loading->planner.create_global_plan || loading->storage.prepare_global_plan)
+    const struct load_hooks *hooks = loading->hooks;
+    if (hooks->planner.create_global_plan || hooks->storage.prepare_global_plan)
         status = exchange(loading, status);
     if (status == DCP_OK)
         status = finish(loading);
-    return group_agree(options->group, &call, status);
+    loading->items = hooks->targets.count;
+    loading->bytes_wanted = hooks->targets.bytes;
+    return loading_agree(loading, "finishing read plans", status);
+}
+
+/* Objects wait until all is read: a stream of each at a time, and what it is decoded to. */
+static uint64_t objects_memory(const dcp_loading *loading)
+{
+    const struct load_hooks *hooks = loading->hooks;
+    uint64_t all = 0, largest = 0;
+    for (size_t i = 0; i < hooks->plan.count; i++) {
+        const struct read_target *target = &hooks->targets.targets[i];
+        if (hooks->plan.items[i].is_tensor)
+            continue;
+        uint64_t length = loading->planning.stored.metadata.entries[target->entry].pieces[0].length;
+        all += 2 * length + OBJECT_MEMORY;
+        largest = length > largest ? length : largest;
+    }
+    return all + 2 * largest;
+}
+
+/* What the library itself takes to read what it planned before hooks changed that. */
+static dcp_status find_limit(dcp_loading *loading, dcp_status status)
+{
+    const struct load_sharing sharing = loading_sharing(loading);
+    if (loading->options.memory_limit == 0 || status != DCP_OK)
+        return status;
+    RETURN_IF_ERROR(load_limit_look(&loading->limit, &sharing));
+    load_limit_find(&loading->limit, &loading->operation, &sharing);
+    loading->limit.smallest += objects_memory(loading);
+    return DCP_OK;
+}
+
+dcp_status load_hooks_prepare(dcp_loading *loading, dcp_status status)
+{
+    status = plan_global(loading, status);
+    status = operation_enter_moving(&loading->operation, DCP_PHASE_READING, loading->bytes_wanted,
+                                    status);
+    status = find_limit(loading, status);
+    if (status == DCP_OK && loading->options.memory_limit != 0)
+        status = load_limit_check(&loading->limit, &loading->options);
+    return loading_agree(loading, "beginning to read", status);
+}
+
+dcp_status load_hooks_measure(dcp_loading *loading, dcp_status status)
+{
+    status = find_limit(loading, plan_global(loading, status));
+    return loading_agree(loading, "beginning to read", status);
 }

@@ -5,57 +5,58 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/io_priority.h"
 #include "base/memory.h"
 #include "base/sized.h"
 #include "base/thread.h"
 #include "checkpoint/hooks/hooks.h"
-#include "checkpoint/hooks/loading_hand_over.h"
+#include "checkpoint/hooks/load_hooks_hand_over.h"
 
 /* Takes the lock if the item may go on from a step. */
 static dcp_status enter(struct dcp_loading *loading, size_t index, bool is_tensor,
-                        enum loading_step from)
+                        enum item_step from)
 {
-    if (!loading || !loading->steps)
+    if (!loading || !loading->hooks->item_steps)
         return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
-    if (index >= loading->plan.count)
+    if (index >= loading->hooks->plan.count)
         return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was handed over, the load plan has %zu",
-                             index, loading->plan.count);
-    const dcp_read_item *item = &loading->plan.items[index];
+                             index, loading->hooks->plan.count);
+    const dcp_read_item *item = &loading->hooks->plan.items[index];
     if (item->is_tensor != is_tensor)
         return dcp_error_set(DCP_ERR_KIND, "item %zu, \"%s\", is %s", index, item->destination.name,
                              item->is_tensor ? "a tensor" : "an object");
-    pthread_mutex_lock(&loading->mutex);
-    if (loading->steps[index] == from)
+    pthread_mutex_lock(&loading->hooks->mutex);
+    if (loading->hooks->item_steps[index] == from)
         return DCP_OK;
-    bool done = loading->steps[index] == STEP_DONE;
-    pthread_mutex_unlock(&loading->mutex);
+    bool done = loading->hooks->item_steps[index] == ITEM_DONE;
+    pthread_mutex_unlock(&loading->hooks->mutex);
     return dcp_error_set(DCP_ERR_STATE, "item %zu, \"%s\", %s", index, item->destination.name,
                          done                   ? "was handed over before"
-                         : from == STEP_WAITING ? "is being handed over"
+                         : from == ITEM_WAITING ? "is being handed over"
                                                 : "has not been resolved");
 }
 
-static dcp_status leave(struct dcp_loading *loading, size_t index, enum loading_step step,
+static dcp_status leave(struct dcp_loading *loading, size_t index, enum item_step step,
                         dcp_status status)
 {
     if (status == DCP_OK)
-        loading->steps[index] = (unsigned char)step;
-    pthread_mutex_unlock(&loading->mutex);
+        loading->hooks->item_steps[index] = (unsigned char)step;
+    pthread_mutex_unlock(&loading->hooks->mutex);
     return status;
 }
 
 static dcp_status resolve(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
 {
-    RETURN_IF_ERROR(enter(loading, index, true, STEP_WAITING));
-    return leave(loading, index, STEP_RESOLVED, hand_over_resolve(loading, index, tensor));
+    RETURN_IF_ERROR(enter(loading, index, true, ITEM_WAITING));
+    return leave(loading, index, ITEM_RESOLVED, hand_over_resolve(loading, index, tensor));
 }
 
 static dcp_status commit(struct dcp_loading *loading, size_t index, const dcp_tensor *tensor)
 {
-    RETURN_IF_ERROR(enter(loading, index, true, STEP_RESOLVED));
-    struct box part = loading->targets.targets[index].destination;
-    loading->bytes_moved += (uint64_t)box_volume(part) * dcp_dtype_size(tensor->dtype);
-    return leave(loading, index, STEP_DONE, hand_over_commit(loading, index, tensor));
+    RETURN_IF_ERROR(enter(loading, index, true, ITEM_RESOLVED));
+    struct box part = loading->hooks->targets.targets[index].destination;
+    loading->hooks->bytes_moved += (uint64_t)box_volume(part) * dcp_dtype_size(tensor->dtype);
+    return leave(loading, index, ITEM_DONE, hand_over_commit(loading, index, tensor));
 }
 
 dcp_status dcp_loading_resolve_tensor_sized(dcp_loading *loading, size_t index, dcp_tensor *tensor,
@@ -70,11 +71,11 @@ dcp_status dcp_loading_resolve_tensor_sized(dcp_loading *loading, size_t index, 
 }
 
 /* What is committed has been read by somebody else, whom progress does not know. */
-static dcp_status tell_progress(const struct dcp_loading *loading, size_t index)
+static dcp_status tell_progress(struct dcp_loading *loading, size_t index)
 {
-    const struct read_target *target = &loading->targets.targets[index];
-    dcp_dtype dtype = loading->parts.metadata->entries[target->entry].dtype;
-    return progress_add(loading->parts.progress,
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    dcp_dtype dtype = loading->planning.stored.metadata.entries[target->entry].dtype;
+    return progress_add(&loading->operation.progress,
                         (uint64_t)box_volume(target->stored) * dcp_dtype_size(dtype));
 }
 
@@ -93,8 +94,8 @@ dcp_status dcp_loading_resolve_bytes(dcp_loading *loading, size_t index, size_t 
 {
     if (!bytes)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the place for memory is NULL");
-    RETURN_IF_ERROR(enter(loading, index, false, STEP_WAITING));
-    return leave(loading, index, STEP_WAITING, hand_over_lend(loading, index, size, bytes));
+    RETURN_IF_ERROR(enter(loading, index, false, ITEM_WAITING));
+    return leave(loading, index, ITEM_WAITING, hand_over_lend(loading, index, size, bytes));
 }
 
 dcp_status dcp_loading_load_bytes(dcp_loading *loading, size_t index, const void *bytes,
@@ -102,8 +103,8 @@ dcp_status dcp_loading_load_bytes(dcp_loading *loading, size_t index, const void
 {
     if (!bytes)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the stream of an object is NULL");
-    RETURN_IF_ERROR(enter(loading, index, false, STEP_WAITING));
-    return leave(loading, index, STEP_DONE, hand_over_bytes(loading, index, bytes, size));
+    RETURN_IF_ERROR(enter(loading, index, false, ITEM_WAITING));
+    return leave(loading, index, ITEM_DONE, hand_over_bytes(loading, index, bytes, size));
 }
 
 static struct state_chunk chunk_of(const struct read_target *target, dcp_tensor *tensor)
@@ -119,13 +120,14 @@ static struct state_chunk chunk_of(const struct read_target *target, dcp_tensor 
 
 static dcp_status take_tensor(struct dcp_loading *loading, size_t index, struct stream_bytes stream)
 {
-    const struct read_target *target = &loading->targets.targets[index];
-    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    const struct metadata_entry *entry = &loading->planning.stored.metadata.entries[target->entry];
     dcp_tensor tensor;
     RETURN_IF_ERROR(resolve(loading, index, &tensor));
     struct state_chunk chunk = chunk_of(target, &tensor);
-    RETURN_IF_ERROR(shard_take_tensor(loading->reader, entry, &entry->pieces[target->piece], stream,
-                                      &chunk, tensor.dtype, loading->parts.options->verification));
+    RETURN_IF_ERROR(shard_take_tensor(loading->planning.stored.reader, entry,
+                                      &entry->pieces[target->piece], stream, &chunk, tensor.dtype,
+                                      loading->options.verification));
     RETURN_IF_ERROR(commit(loading, index, &tensor));
     return tell_progress(loading, index);
 }
@@ -146,16 +148,17 @@ dcp_status dcp_loading_stream(dcp_loading *loading, size_t index, const void *by
     if (!loading || !bytes)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the load, or the stream of item %zu, is NULL",
                              index);
-    bool is_tensor = index < loading->plan.count && loading->plan.items[index].is_tensor;
-    RETURN_IF_ERROR(enter(loading, index, is_tensor, STEP_WAITING));
-    leave(loading, index, STEP_WAITING, DCP_OK);
+    bool is_tensor =
+        index < loading->hooks->plan.count && loading->hooks->plan.items[index].is_tensor;
+    RETURN_IF_ERROR(enter(loading, index, is_tensor, ITEM_WAITING));
+    leave(loading, index, ITEM_WAITING, DCP_OK);
     if (is_tensor)
         return take_tensor(loading, index, stream);
-    const struct read_target *target = &loading->targets.targets[index];
-    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    const struct metadata_entry *entry = &loading->planning.stored.metadata.entries[target->entry];
     buffer_init(&whole, 0);
-    dcp_status status =
-        shard_take_stream(loading->reader, entry, &entry->pieces[target->piece], stream, &whole);
+    dcp_status status = shard_take_stream(loading->planning.stored.reader, entry,
+                                          &entry->pieces[target->piece], stream, &whole);
     if (status == DCP_OK)
         status = deliver(loading, index, &whole);
     buffer_free(&whole);
@@ -164,43 +167,44 @@ dcp_status dcp_loading_stream(dcp_loading *loading, size_t index, const void *by
 
 static dcp_status read_tensor(struct dcp_loading *loading, size_t index)
 {
-    const struct read_target *target = &loading->targets.targets[index];
-    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    const struct metadata_entry *entry = &loading->planning.stored.metadata.entries[target->entry];
     dcp_tensor tensor;
     RETURN_IF_ERROR(resolve(loading, index, &tensor));
     struct state_chunk chunk = chunk_of(target, &tensor);
-    RETURN_IF_ERROR(shard_read_tensor(loading->reader, entry, &entry->pieces[target->piece],
-                                      target->stored, tensor.dtype, &chunk,
-                                      loading->parts.options->verification));
+    RETURN_IF_ERROR(shard_read_tensor(loading->planning.stored.reader, entry,
+                                      &entry->pieces[target->piece], target->stored, tensor.dtype,
+                                      &chunk, loading->options.verification));
     return commit(loading, index, &tensor);
 }
 
 static dcp_status read_object(struct dcp_loading *loading, size_t index)
 {
-    const struct read_target *target = &loading->targets.targets[index];
-    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    const struct metadata_entry *entry = &loading->planning.stored.metadata.entries[target->entry];
     dcp_state *object = NULL;
-    RETURN_IF_ERROR(enter(loading, index, false, STEP_WAITING));
+    RETURN_IF_ERROR(enter(loading, index, false, ITEM_WAITING));
     struct state_pool *pool = hand_over_pool(loading, index);
-    dcp_status status =
-        pool ? shard_read_object(loading->reader, entry, &entry->pieces[target->piece],
-                                 loading->parts.options->verification, pool, &object)
-             : DCP_ERR_NO_MEMORY;
+    dcp_status status = pool ? shard_read_object(loading->planning.stored.reader, entry,
+                                                 &entry->pieces[target->piece],
+                                                 loading->options.verification, pool, &object)
+                             : DCP_ERR_NO_MEMORY;
     if (status == DCP_OK)
         status = hand_over_object(loading, index, pool, object);
     if (status != DCP_OK)
         state_pool_free(pool);
-    return leave(loading, index, STEP_DONE, status);
+    return leave(loading, index, ITEM_DONE, status);
 }
 
 static dcp_status read_bytes(struct dcp_loading *loading, size_t index)
 {
-    const struct read_target *target = &loading->targets.targets[index];
-    const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    const struct read_target *target = &loading->hooks->targets.targets[index];
+    const struct metadata_entry *entry = &loading->planning.stored.metadata.entries[target->entry];
     struct buffer whole;
     buffer_init(&whole, 0);
-    dcp_status status = shard_read_stream(loading->reader, entry, &entry->pieces[target->piece],
-                                          loading->parts.options->verification, &whole);
+    dcp_status status =
+        shard_read_stream(loading->planning.stored.reader, entry, &entry->pieces[target->piece],
+                          loading->options.verification, &whole);
     if (status == DCP_OK)
         status = deliver(loading, index, &whole);
     buffer_free(&whole);
@@ -218,11 +222,13 @@ static dcp_status resolve_waiting(struct dcp_loading *loading, struct pending_te
                                   struct shard_request *requests, size_t *count)
 {
     *count = 0;
-    for (size_t i = 0; i < loading->plan.count; i++) {
-        const struct read_target *target = &loading->targets.targets[i];
-        const struct metadata_entry *entry = &loading->parts.metadata->entries[target->entry];
+    for (size_t i = 0; i < loading->hooks->plan.count; i++) {
+        const struct read_target *target = &loading->hooks->targets.targets[i];
+        const struct metadata_entry *entry =
+            &loading->planning.stored.metadata.entries[target->entry];
         struct pending_tensor *one = &pending[*count];
-        if (!loading->plan.items[i].is_tensor || loading->steps[i] != STEP_WAITING)
+        if (!loading->hooks->plan.items[i].is_tensor ||
+            loading->hooks->item_steps[i] != ITEM_WAITING)
             continue;
         one->index = i;
         RETURN_IF_ERROR(resolve(loading, i, &one->tensor));
@@ -239,7 +245,7 @@ static dcp_status resolve_waiting(struct dcp_loading *loading, struct pending_te
 /* All tensors, as a load without hooks reads them: neighbours at once, large ones in parts. */
 static dcp_status read_tensors(struct dcp_loading *loading, size_t threads)
 {
-    size_t most = loading->plan.count, count = 0;
+    size_t most = loading->hooks->plan.count, count = 0;
     struct pending_tensor *pending = memory_allocate_array(most, sizeof *pending);
     struct shard_request *requests = memory_allocate_array(most, sizeof *requests);
     uint64_t moved;
@@ -249,8 +255,8 @@ static dcp_status read_tensors(struct dcp_loading *loading, size_t threads)
     if (status == DCP_OK)
         status = resolve_waiting(loading, pending, requests, &count);
     if (status == DCP_OK)
-        status = shard_read_tensors(loading->reader, requests, count, threads,
-                                    loading->parts.options->verification, &moved);
+        status = shard_read_tensors(loading->planning.stored.reader, requests, count, threads,
+                                    loading->options.verification, &moved);
     for (size_t i = 0; status == DCP_OK && i < count; i++)
         status = commit(loading, pending[i].index, &pending[i].tensor);
     memory_release(requests);
@@ -261,34 +267,35 @@ static dcp_status read_tensors(struct dcp_loading *loading, size_t threads)
 static dcp_status read_item(void *context, size_t index)
 {
     struct dcp_loading *loading = context;
-    if (loading->steps[index] != STEP_WAITING)
+    if (loading->hooks->item_steps[index] != ITEM_WAITING)
         return DCP_OK;
-    if (loading->plan.items[index].is_tensor)
+    if (loading->hooks->plan.items[index].is_tensor)
         return read_tensor(loading, index);
-    if (loading->planner.load_bytes || loading->planner.resolve_bytes)
+    if (loading->hooks->planner.load_bytes || loading->hooks->planner.resolve_bytes)
         return read_bytes(loading, index);
     return read_object(loading, index);
 }
 
 dcp_status dcp_default_read_data(dcp_loading *loading)
 {
-    if (!loading || !loading->steps)
+    if (!loading || !loading->hooks->item_steps)
         return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
-    const dcp_load_planner *planner = &loading->planner;
+    const dcp_load_planner *planner = &loading->hooks->planner;
     bool told = planner->load_bytes || planner->resolve_bytes || planner->resolve_tensor ||
                 planner->commit_tensor || planner->lookup_tensor || planner->transform_tensor;
+    bool alone = told || loading->options.memory_limit != 0;
     size_t threads =
-        told ? 1 : load_thread_count(loading->parts.options->thread_count, loading->targets.bytes);
+        alone ? 1 : load_thread_count(loading->options.thread_count, loading->hooks->targets.bytes);
     if (!told)
         RETURN_IF_ERROR(read_tensors(loading, threads));
-    return thread_run(loading->plan.count, threads, read_item, loading);
+    return thread_run(loading->hooks->plan.count, threads, read_item, loading);
 }
 
 static dcp_status check_done(const struct dcp_loading *loading)
 {
     size_t missing = 0, first = 0;
-    for (size_t i = loading->plan.count; i > 0; i--) {
-        if (loading->steps[i - 1] == STEP_DONE)
+    for (size_t i = loading->hooks->plan.count; i > 0; i--) {
+        if (loading->hooks->item_steps[i - 1] == ITEM_DONE)
             continue;
         first = i - 1;
         missing++;
@@ -298,17 +305,28 @@ static dcp_status check_done(const struct dcp_loading *loading)
     return dcp_error_set(
         DCP_ERR_COVERAGE,
         "the storage reader has handed over %zu of %zu items: item %zu, \"%s\", is missing",
-        loading->plan.count - missing, loading->plan.count, first,
-        loading->plan.items[first].destination.name);
+        loading->hooks->plan.count - missing, loading->hooks->plan.count, first,
+        loading->hooks->plan.items[first].destination.name);
 }
 
-dcp_status loading_read(struct dcp_loading *loading)
+static dcp_status read_data(dcp_loading *loading)
 {
-    const dcp_storage_reader *storage = &loading->storage;
+    const dcp_storage_reader *storage = &loading->hooks->storage;
     if (!storage->read_data)
         return dcp_default_read_data(loading);
     error_clear();
-    RETURN_IF_ERROR(
-        hook_status(storage->read_data(storage->context, loading, &loading->plan), "read_data"));
+    RETURN_IF_ERROR(hook_status(
+        storage->read_data(storage->context, loading, &loading->hooks->plan), "read_data"));
     return check_done(loading);
+}
+
+dcp_status load_hooks_read(dcp_loading *loading)
+{
+    load_begin_reading(loading);
+    int priority = io_priority_enter(loading->options.io_priority);
+    dcp_status status = read_data(loading);
+    io_priority_leave(priority);
+    loading->operation.figures.bytes_moved = loading->hooks->bytes_moved;
+    status = loading_agree(loading, "reading with hooks", status);
+    return status == DCP_OK ? DCP_OK : error_prefix(status, "tensors may be partly filled");
 }

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The steps of a load with a planner or a storage reader: hooks are called where there are any, and
+ * the library does what it does by default where there are none. */
+#ifndef CHECKPOINT_HOOKS_LOAD_HOOKS_H
+#define CHECKPOINT_HOOKS_LOAD_HOOKS_H
+
+#include <pthread.h>
+
+#include "checkpoint/view/view.h"
+#include "dcp/load_planner.h"
+#include "dcp/storage_reader.h"
+#include "plan/load/read_plan.h"
+
+enum item_step { ITEM_WAITING, ITEM_RESOLVED, ITEM_DONE };
+
+struct load_hooks {
+    dcp_load_planner planner;
+    dcp_storage_reader storage;
+    dcp_checkpoint view;
+
+    bool is_set_up;
+    bool is_planned;
+    struct name_table flat_names; /* -> index into the flat state's entries */
+    const char **stored_names;    /* of each entry: what dcp_loading_rename() said, or NULL */
+    struct arena arena;
+
+    struct dcp_load_plan plan;
+    struct read_targets targets;
+    unsigned char *item_steps; /* of each item: how far it has come */
+    struct buffer *bytes;      /* of each item: memory that was lent for an object */
+    pthread_mutex_t mutex;     /* over hooks, steps and objects while items are read */
+    uint64_t bytes_moved;
+};
+
+/* Where the options have hooks: takes over the planner's table, and gives the load the steps that
+ * call it. */
+dcp_status load_hooks_take(dcp_loading *loading);
+/* The same with the storage reader for an id, of all that the options have; with none, finds the
+ * storage. Resets it. */
+dcp_status load_hooks_choose_storage(dcp_loading *loading, const char *id);
+void load_hooks_free(dcp_loading *loading);
+
+/* ---- the steps (load_steps.h) ---- */
+
+dcp_status load_hooks_read_metadata(dcp_loading *loading, const char *path, struct buffer *raw);
+dcp_status load_hooks_plan_local(dcp_loading *loading, dcp_state *state);
+dcp_status load_hooks_prepare(dcp_loading *loading, dcp_status status);
+dcp_status load_hooks_measure(dcp_loading *loading, dcp_status status);
+dcp_status load_hooks_read(dcp_loading *loading);
+
+#endif
