@@ -267,10 +267,10 @@ static void plan_again(const struct held *held, const struct buffer *own)
     bool grown;
     check(dcp_save_plan_cache_new(&cache));
     check(write_orders_decode(own->data, own->size, &held->plan, &orders));
-    check(plan_cache_keep(cache, 1, &options, &held->plan, &orders, own->data, own->size));
+    check(save_plan_cache_keep(cache, 1, &options, &held->plan, &orders, own->data, own->size));
     write_orders_free(&orders);
     int64_t start = clock_monotonic_ns();
-    check(plan_cache_look(cache, &options, &extras, &held->plan, &id, &orders, &grown));
+    check(save_plan_cache_look(cache, &options, &extras, &held->plan, &id, &orders, &grown));
     report("again", seconds_since(start), "s");
     if (id != 1)
         errx(1, "the plan was not known again");

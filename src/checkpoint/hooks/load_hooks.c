@@ -19,7 +19,7 @@ static struct load_hooks *hooks_new(void)
         return NULL;
     arena_init(&hooks->arena, 0);
     name_table_init(&hooks->flat_names);
-    read_plan_init(&hooks->plan);
+    load_plan_view_init(&hooks->plan);
     /* Hooks may call back for the item that they are called for. */
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
@@ -38,7 +38,7 @@ void load_hooks_free(dcp_loading *loading)
     memory_release(hooks->bytes);
     memory_release(hooks->item_steps);
     read_targets_free(&hooks->targets);
-    read_plan_free(&hooks->plan);
+    load_plan_view_free(&hooks->plan);
     name_table_free(&hooks->flat_names);
     arena_free(&hooks->arena);
     pthread_mutex_destroy(&hooks->mutex);

@@ -9,7 +9,7 @@
 #include "checkpoint/view/view.h"
 #include "dcp/load_planner.h"
 #include "dcp/storage_reader.h"
-#include "plan/load/read_plan.h"
+#include "plan/load/load_plan_view.h"
 
 enum item_step { ITEM_WAITING, ITEM_RESOLVED, ITEM_DONE };
 

@@ -50,8 +50,8 @@ dcp_status dcp_default_create_local_load_plan(dcp_loading *loading, dcp_load_pla
     RETURN_IF_ERROR(load_plan_make(&loading->planning.flat, &loading->planning.stored.metadata,
                                    &loading->planning.names, loading->options.convert,
                                    &loading->planning.plan, &loading->planning.mine));
-    return read_plan_append(plan, &loading->planning.flat, &loading->planning.stored.metadata,
-                            &loading->planning.plan);
+    return load_plan_view_append(plan, &loading->planning.flat, &loading->planning.stored.metadata,
+                                 &loading->planning.plan);
 }
 
 static dcp_status create_local(struct dcp_loading *loading)
@@ -91,7 +91,7 @@ dcp_status load_hooks_plan_local(dcp_loading *loading, dcp_state *state)
 
 static dcp_status plan_append(const struct dcp_load_plan *plan, struct buffer *out)
 {
-    read_plan_encode(plan, out);
+    load_plan_view_encode(plan, out);
     RETURN_IF_ERROR(plan_data_append(&plan->planner_data, "planner data of a load plan", out));
     return plan_data_append(&plan->storage_data, "storage data of a load plan", out);
 }
@@ -100,7 +100,7 @@ static dcp_status plan_read(const void *bytes, size_t size, struct dcp_load_plan
 {
     struct reader reader;
     reader_init(&reader, bytes, size);
-    RETURN_IF_ERROR(read_plan_decode(&reader, plan));
+    RETURN_IF_ERROR(load_plan_view_decode(&reader, plan));
     RETURN_IF_ERROR(plan_data_read(&plan->planner_data, &reader));
     return plan_data_read(&plan->storage_data, &reader);
 }
@@ -134,7 +134,7 @@ static dcp_status make_global(struct dcp_loading *loading, const struct group_me
     if (!plans || !each)
         status = error_no_memory(count * sizeof *plans, "load plans of all ranks");
     for (size_t r = 0; plans && r < count; r++)
-        read_plan_init(&plans[r]);
+        load_plan_view_init(&plans[r]);
     for (size_t r = 0; status == DCP_OK && r < count; r++) {
         each[r] = &plans[r];
         status = plan_read(messages->bytes + messages->offsets[r],
@@ -147,7 +147,7 @@ static dcp_status make_global(struct dcp_loading *loading, const struct group_me
     for (size_t r = 0; status == DCP_OK && r < count; r++)
         status = plan_append(&plans[r], &payloads[r]);
     for (size_t r = 0; plans && r < count; r++)
-        read_plan_free(&plans[r]);
+        load_plan_view_free(&plans[r]);
     memory_release(each);
     memory_release(plans);
     return status;
@@ -233,9 +233,9 @@ static dcp_status resolve(struct dcp_loading *loading)
     bool *accounted = NULL;
     dcp_status status = account(loading, &accounted);
     if (status == DCP_OK)
-        status = read_plan_resolve(&loading->hooks->plan, &loading->hooks->flat_names,
-                                   &loading->planning.flat, &loading->planning.stored.metadata,
-                                   accounted, &loading->hooks->targets);
+        status = load_plan_view_resolve(&loading->hooks->plan, &loading->hooks->flat_names,
+                                        &loading->planning.flat, &loading->planning.stored.metadata,
+                                        accounted, &loading->hooks->targets);
     memory_release(accounted);
     return status;
 }

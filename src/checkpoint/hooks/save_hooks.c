@@ -119,8 +119,8 @@ static struct save_hooks *hooks_new(void)
     struct save_hooks *hooks = memory_allocate_zeroed(1, sizeof *hooks);
     if (!hooks)
         return NULL;
-    plan_view_init(&hooks->plan);
-    plan_view_init(&hooks->finished);
+    save_plan_view_init(&hooks->plan);
+    save_plan_view_init(&hooks->finished);
     name_table_init(&hooks->names);
     pthread_mutex_init(&hooks->mutex, NULL);
     return hooks;
@@ -132,8 +132,8 @@ static void hooks_free(struct save_hooks *hooks)
     memory_release(hooks->stream_offsets);
     pthread_mutex_destroy(&hooks->mutex);
     name_table_free(&hooks->names);
-    plan_view_free(&hooks->finished);
-    plan_view_free(&hooks->plan);
+    save_plan_view_free(&hooks->finished);
+    save_plan_view_free(&hooks->plan);
     memory_release(hooks);
 }
 

@@ -21,7 +21,7 @@ struct central {
 static void central_free(struct central *central)
 {
     for (size_t rank = 0; rank < central->count; rank++) {
-        plan_view_free(&central->views[rank]);
+        save_plan_view_free(&central->views[rank]);
         save_plan_free(&central->held[rank]);
     }
     memory_release(central->plans);
@@ -39,22 +39,22 @@ static dcp_status central_init(struct central *central, size_t count)
         return error_no_memory(count * sizeof *central->views, "plans of all ranks");
     central->count = count;
     for (size_t rank = 0; rank < count; rank++) {
-        plan_view_init(&central->views[rank]);
+        save_plan_view_init(&central->views[rank]);
         central->plans[rank] = &central->views[rank];
     }
     return DCP_OK;
 }
 
 /* A rank's message: the data that travels with the plan, and the plan. */
-static dcp_status read_plan(struct central *central, struct reader *reader, size_t rank)
+static dcp_status read_rank(struct central *central, struct reader *reader, size_t rank)
 {
     struct dcp_save_plan *view = &central->views[rank];
     const struct save_plan *held = &central->held[rank];
-    RETURN_IF_ERROR(plan_view_read_data(view, reader));
+    RETURN_IF_ERROR(save_plan_view_read_data(view, reader));
     RETURN_IF_ERROR(save_plan_decode(reader->data + reader->position, reader_left(reader),
                                      &central->held[rank]));
     for (size_t i = 0; i < held->count; i++)
-        RETURN_IF_ERROR(plan_view_append(view, &held->items[i]));
+        RETURN_IF_ERROR(save_plan_view_append(view, &held->items[i]));
     return DCP_OK;
 }
 
@@ -64,7 +64,7 @@ static dcp_status read_plans(struct central *central, const struct group_message
         struct reader reader;
         reader_init(&reader, messages->bytes + messages->offsets[rank],
                     messages->offsets[rank + 1] - messages->offsets[rank]);
-        dcp_status status = read_plan(central, &reader, (size_t)rank);
+        dcp_status status = read_rank(central, &reader, (size_t)rank);
         if (status != DCP_OK)
             return error_prefix(status, "rank %d", rank);
     }
@@ -95,7 +95,7 @@ static dcp_status take_dealt(struct dcp_save_plan *view, const struct save_plan 
             if (!item.box.offsets || !item.box.sizes)
                 return error_no_memory(2 * bytes, "a save plan");
         }
-        RETURN_IF_ERROR(plan_view_append(view, &item));
+        RETURN_IF_ERROR(save_plan_view_append(view, &item));
     }
     return DCP_OK;
 }
@@ -200,7 +200,7 @@ static dcp_status assign(dcp_saving *saving, const struct central *central, int 
     struct buffer *out = &saving->coordinator.assignments[rank];
     if (saving->hooks->writer.finish)
         RETURN_IF_ERROR(save_hooks_expect_results(saving, rank, orders, &central->held[rank]));
-    RETURN_IF_ERROR(plan_view_append_data(&central->views[rank], out));
+    RETURN_IF_ERROR(save_plan_view_append_data(&central->views[rank], out));
     return save_assignment_encode(&saving->session, orders, out);
 }
 

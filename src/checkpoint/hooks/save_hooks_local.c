@@ -136,10 +136,10 @@ dcp_status save_hooks_set_up_again(dcp_saving *saving)
     RETURN_IF_ERROR(save_hooks_choose_again(saving));
     hooks->writer_began = hooks->session_wanted = false;
     hooks->storage_meta = (dcp_storage_meta){0};
-    plan_view_free(&hooks->plan);
-    plan_view_free(&hooks->finished);
-    plan_view_init(&hooks->plan);
-    plan_view_init(&hooks->finished);
+    save_plan_view_free(&hooks->plan);
+    save_plan_view_free(&hooks->finished);
+    save_plan_view_init(&hooks->plan);
+    save_plan_view_init(&hooks->finished);
     memory_release(hooks->stream_offsets);
     hooks->stream_offsets = NULL;
     save_hooks_forget_results(hooks);
@@ -162,7 +162,7 @@ dcp_status dcp_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan
     struct save_plan made;
     dcp_status status = save_plan_local(&local->flat, local->stream_lengths, &made);
     for (size_t i = 0; i < made.count && status == DCP_OK; i++)
-        status = plan_view_append(plan, &made.items[i]);
+        status = save_plan_view_append(plan, &made.items[i]);
     save_plan_free(&made);
     return status;
 }
@@ -190,7 +190,7 @@ static dcp_status take_object(dcp_saving *saving, size_t index)
 {
     struct buffer *streams = &saving->local.streams;
     struct write_item *item = &saving->hooks->plan.items[index];
-    dcp_write_item view = plan_view_item(&saving->hooks->plan, item);
+    dcp_write_item view = save_plan_view_item(&saving->hooks->plan, item);
     dcp_write_data data;
     RETURN_IF_ERROR(save_resolve_item(saving, &view, &data));
     saving->hooks->stream_offsets[index] = streams->size;
@@ -210,7 +210,7 @@ static dcp_status take_items(dcp_saving *saving)
         return error_no_memory(hooks->plan.count * sizeof(uint64_t), "objects of a save");
     for (size_t i = 0; i < hooks->plan.count; i++) {
         const struct write_item *item = &hooks->plan.items[i];
-        dcp_write_item view = plan_view_item(&hooks->plan, item);
+        dcp_write_item view = save_plan_view_item(&hooks->plan, item);
         if (!item->is_tensor)
             RETURN_IF_ERROR(take_object(saving, i));
         else if (!resolves)
@@ -249,6 +249,6 @@ dcp_status save_hooks_plan_local(dcp_saving *saving)
     saving->local.plan.items = hooks->plan.items;
     saving->local.plan.count = hooks->plan.count;
     return save_hooks_plan_for_all(hooks)
-               ? plan_view_append_data(&hooks->plan, &saving->extras.offered)
+               ? save_plan_view_append_data(&hooks->plan, &saving->extras.offered)
                : DCP_OK;
 }

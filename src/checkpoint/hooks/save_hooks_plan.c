@@ -17,7 +17,7 @@ static dcp_status show_finished(dcp_saving *saving)
     for (size_t i = 0; i < orders->count; i++) {
         struct write_item item = hooks->plan.items[orders->orders[i].item];
         item.box = orders->orders[i].box;
-        RETURN_IF_ERROR(plan_view_append(&hooks->finished, &item));
+        RETURN_IF_ERROR(save_plan_view_append(&hooks->finished, &item));
     }
     error_clear();
     return hooks->planner.finish_plan
@@ -39,7 +39,7 @@ static dcp_status finish_plan(dcp_saving *saving, dcp_status status)
 
 static dcp_status encode_plan(const struct dcp_saving *saving, struct buffer *message)
 {
-    RETURN_IF_ERROR(plan_view_append_data(&saving->hooks->plan, message));
+    RETURN_IF_ERROR(save_plan_view_append_data(&saving->hooks->plan, message));
     RETURN_IF_ERROR(save_plan_encode(&saving->local.plan, message));
     return buffer_status(message);
 }
@@ -49,7 +49,7 @@ static dcp_status decode_assignment(struct dcp_saving *saving, const struct buff
     struct buffer *own = &saving->planning.own;
     struct reader reader;
     reader_init(&reader, assignment->data, assignment->size);
-    RETURN_IF_ERROR(plan_view_read_data(&saving->hooks->finished, &reader));
+    RETURN_IF_ERROR(save_plan_view_read_data(&saving->hooks->finished, &reader));
     buffer_append(&saving->extras.dealt, assignment->data, reader.position);
     RETURN_IF_ERROR(buffer_status(&saving->extras.dealt));
     RETURN_IF_ERROR(save_session_read(saving, &reader));
@@ -98,11 +98,11 @@ static dcp_status return_data(dcp_saving *saving)
     if (save_hooks_plan_for_all(saving->hooks)) {
         reader_init(&reader, saving->extras.dealt.data, saving->extras.dealt.size);
     } else {
-        status = plan_view_append_data(&saving->hooks->plan, &message);
+        status = save_plan_view_append_data(&saving->hooks->plan, &message);
         reader_init(&reader, message.data, message.size);
     }
     if (status == DCP_OK)
-        status = plan_view_read_data(&saving->hooks->finished, &reader);
+        status = save_plan_view_read_data(&saving->hooks->finished, &reader);
     buffer_free(&message);
     return status;
 }

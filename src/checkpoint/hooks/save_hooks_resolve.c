@@ -212,7 +212,7 @@ dcp_status save_resolve_box(void *context, const struct write_item *item, struct
     struct write_item part = *item;
     dcp_write_data data;
     part.box = box;
-    dcp_write_item view = plan_view_item(&saving->hooks->plan, &part);
+    dcp_write_item view = save_plan_view_item(&saving->hooks->plan, &part);
     RETURN_IF_ERROR(save_resolve_item(saving, &view, &data));
     for (int32_t i = 0; i < box.ndim; i++)
         resolved->strides[i] = data.tensor.strides[i];

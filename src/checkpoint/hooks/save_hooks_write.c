@@ -90,7 +90,7 @@ dcp_status dcp_saving_resolve_sized(dcp_saving *saving, size_t index, dcp_write_
 {
     RETURN_IF_ERROR(check_index(saving, index, data));
     const struct write_item *item = &saving->hooks->finished.items[index];
-    dcp_write_item view = plan_view_item(&saving->hooks->finished, item);
+    dcp_write_item view = save_plan_view_item(&saving->hooks->finished, item);
     dcp_write_data ours = {0};
     if (item->is_tensor) {
         RETURN_IF_ERROR(save_resolve_item(saving, &view, &ours));

@@ -9,13 +9,13 @@
 #include "base/memory.h"
 #include "base/sized.h"
 
-void plan_view_init(struct dcp_save_plan *plan)
+void save_plan_view_init(struct dcp_save_plan *plan)
 {
     *plan = (struct dcp_save_plan){0};
     arena_init(&plan->arena, 0);
 }
 
-void plan_view_free(struct dcp_save_plan *plan)
+void save_plan_view_free(struct dcp_save_plan *plan)
 {
     memory_release(plan->items);
     plan_data_free(&plan->planner_data);
@@ -24,7 +24,7 @@ void plan_view_free(struct dcp_save_plan *plan)
     *plan = (struct dcp_save_plan){0};
 }
 
-dcp_status plan_view_append(struct dcp_save_plan *plan, const struct write_item *item)
+dcp_status save_plan_view_append(struct dcp_save_plan *plan, const struct write_item *item)
 {
     if (plan->count == plan->capacity) {
         size_t capacity = 2 * plan->capacity + 16;
@@ -159,7 +159,7 @@ static dcp_status copy_item(struct dcp_save_plan *plan, const dcp_write_item *fr
 
 /* ---- the public calls ---- */
 
-dcp_write_item plan_view_item(const struct dcp_save_plan *plan, const struct write_item *item)
+dcp_write_item save_plan_view_item(const struct dcp_save_plan *plan, const struct write_item *item)
 {
     dcp_write_item view = {
         .index = {.name = item->name},
@@ -200,7 +200,7 @@ dcp_status dcp_save_plan_item_sized(const dcp_save_plan *plan, size_t index, dcp
                                     size_t item_size)
 {
     RETURN_IF_ERROR(check_index(plan, index, item));
-    dcp_write_item ours = plan_view_item(plan, &plan->items[index]);
+    dcp_write_item ours = save_plan_view_item(plan, &plan->items[index]);
     sized_write(item, item_size, &ours, sizeof ours);
     return DCP_OK;
 }
@@ -226,7 +226,7 @@ dcp_status dcp_save_plan_add_sized(dcp_save_plan *plan, const dcp_write_item *it
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save plan or the item to add is NULL");
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, item, item_size, "dcp_write_item"));
     RETURN_IF_ERROR(copy_item(plan, &ours, &copy));
-    return plan_view_append(plan, &copy);
+    return save_plan_view_append(plan, &copy);
 }
 
 void dcp_save_plan_clear(dcp_save_plan *plan)
@@ -245,13 +245,13 @@ dcp_state *dcp_save_plan_storage_data(dcp_save_plan *plan)
     return plan ? plan_data_dict(&plan->storage_data) : NULL;
 }
 
-dcp_status plan_view_append_data(const struct dcp_save_plan *plan, struct buffer *out)
+dcp_status save_plan_view_append_data(const struct dcp_save_plan *plan, struct buffer *out)
 {
     RETURN_IF_ERROR(plan_data_append(&plan->planner_data, "planner data of a save plan", out));
     return plan_data_append(&plan->storage_data, "storage data of a save plan", out);
 }
 
-dcp_status plan_view_read_data(struct dcp_save_plan *plan, struct reader *reader)
+dcp_status save_plan_view_read_data(struct dcp_save_plan *plan, struct reader *reader)
 {
     RETURN_IF_ERROR(plan_data_read(&plan->planner_data, reader));
     return plan_data_read(&plan->storage_data, reader);

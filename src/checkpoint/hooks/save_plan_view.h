@@ -20,15 +20,15 @@ struct dcp_save_plan {
     struct arena arena;
 };
 
-void plan_view_init(struct dcp_save_plan *plan);
-void plan_view_free(struct dcp_save_plan *plan);
+void save_plan_view_init(struct dcp_save_plan *plan);
+void save_plan_view_free(struct dcp_save_plan *plan);
 /* Appends an item; what it points to is borrowed. */
-dcp_status plan_view_append(struct dcp_save_plan *plan, const struct write_item *item);
+dcp_status save_plan_view_append(struct dcp_save_plan *plan, const struct write_item *item);
 /* The item as hooks see it. */
-dcp_write_item plan_view_item(const struct dcp_save_plan *plan, const struct write_item *item);
+dcp_write_item save_plan_view_item(const struct dcp_save_plan *plan, const struct write_item *item);
 
 /* Both dicts, as a message has them; and in place of those that the plan has. */
-dcp_status plan_view_append_data(const struct dcp_save_plan *plan, struct buffer *out);
-dcp_status plan_view_read_data(struct dcp_save_plan *plan, struct reader *reader);
+dcp_status save_plan_view_append_data(const struct dcp_save_plan *plan, struct buffer *out);
+dcp_status save_plan_view_read_data(struct dcp_save_plan *plan, struct reader *reader);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "plan/load/wanted_structure.h"
+#include "plan/load/load_structure.h"
 
 dcp_status dcp_load_plan_cache_new(dcp_load_plan_cache **cache)
 {
@@ -111,7 +111,7 @@ dcp_status load_plan_cache_look(const dcp_load_plan_cache *cache, const dcp_load
 {
     *holds = false;
     if (cache->planned == 0 || !ranks_match(cache, options) ||
-        !wanted_structure_is(flat, cache->wanted.data, cache->wanted.size))
+        !load_structure_is(flat, cache->wanted.data, cache->wanted.size))
         return DCP_OK;
     RETURN_IF_ERROR(naming_matches(cache, options, holds));
     for (size_t i = 0; i < flat->count && *holds; i++)
@@ -123,7 +123,7 @@ static dcp_status note_all(dcp_load_plan_cache *cache, const dcp_load_options *o
                            const struct flat_state *flat)
 {
     RETURN_IF_ERROR(describe_naming(options, &cache->naming));
-    RETURN_IF_ERROR(wanted_structure_append(flat, &cache->wanted));
+    RETURN_IF_ERROR(load_structure_append(flat, &cache->wanted));
     RETURN_IF_ERROR(buffer_reserve(&cache->left_out, flat->count));
     for (size_t i = 0; i < flat->count; i++)
         buffer_append_u8(&cache->left_out, flat->entries[i].left_out);

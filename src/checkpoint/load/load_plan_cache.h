@@ -34,7 +34,7 @@ struct dcp_load_plan_cache {
     int size;
     int32_t coordinator;
     struct buffer naming;   /* the options that a plan depends on */
-    struct buffer wanted;   /* see wanted_structure.h */
+    struct buffer wanted;   /* see load_structure.h */
     struct buffer left_out; /* a byte for each entry of the flat state */
     struct load_plan plan;
     struct load_differences differences; /* of all ranks */

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "plan/save/held_structure.h"
 #include "plan/save/save_plan.h"
+#include "plan/save/save_structure.h"
 
 dcp_status dcp_save_plan_cache_new(dcp_save_plan_cache **cache)
 {
@@ -22,7 +22,7 @@ dcp_status dcp_save_plan_cache_new(dcp_save_plan_cache **cache)
     return DCP_OK;
 }
 
-void plan_cache_forget(dcp_save_plan_cache *cache)
+void save_plan_cache_forget(dcp_save_plan_cache *cache)
 {
     cache->id = 0;
     buffer_free(&cache->plan);
@@ -38,7 +38,7 @@ void dcp_save_plan_cache_free(dcp_save_plan_cache *cache)
 {
     if (!cache)
         return;
-    plan_cache_forget(cache);
+    save_plan_cache_forget(cache);
     memory_release(cache);
 }
 
@@ -80,15 +80,15 @@ static bool lengths_match(const dcp_save_plan_cache *cache, const struct save_pl
     return true;
 }
 
-dcp_status plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_options *options,
-                           const struct plan_extras *extras, const struct save_plan *plan,
-                           uint64_t *id, struct write_orders *orders, bool *grown)
+dcp_status save_plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_options *options,
+                                const struct plan_extras *extras, const struct save_plan *plan,
+                                uint64_t *id, struct write_orders *orders, bool *grown)
 {
     *id = 0;
     *grown = false;
     if (cache->id == 0 || !circumstances_match(cache, options) ||
         !plan_extras_match(&cache->extras, extras) ||
-        !held_structure_is(plan, cache->plan.data, cache->plan.size))
+        !save_structure_is(plan, cache->plan.data, cache->plan.size))
         return DCP_OK;
     dcp_status status = write_orders_decode(cache->orders.data, cache->orders.size, plan, orders);
     if (status == DCP_OK) {
@@ -103,8 +103,8 @@ dcp_status plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_opti
     return DCP_OK;
 }
 
-void plan_cache_note_lengths(dcp_save_plan_cache *cache, const struct save_plan *plan,
-                             const struct write_orders *orders)
+void save_plan_cache_note_lengths(dcp_save_plan_cache *cache, const struct save_plan *plan,
+                                  const struct write_orders *orders)
 {
     uint64_t *length = cache->lengths;
     for (size_t i = 0; i < orders->count; i++)
@@ -112,9 +112,10 @@ void plan_cache_note_lengths(dcp_save_plan_cache *cache, const struct save_plan 
             *length++ = orders->orders[i].length;
 }
 
-dcp_status plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id, const dcp_save_options *options,
-                           const struct save_plan *plan, const struct write_orders *orders,
-                           const void *orders_bytes, size_t orders_size)
+dcp_status save_plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id,
+                                const dcp_save_options *options, const struct save_plan *plan,
+                                const struct write_orders *orders, const void *orders_bytes,
+                                size_t orders_size)
 {
     size_t objects = 0;
     for (size_t i = 0; i < orders->count; i++)
@@ -124,22 +125,22 @@ dcp_status plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id, const dcp_sa
     memory_release(cache->lengths);
     cache->lengths = memory_allocate_array(objects, sizeof *cache->lengths);
     buffer_append(&cache->orders, orders_bytes, orders_size);
-    dcp_status status = held_structure_append(plan, &cache->plan);
+    dcp_status status = save_structure_append(plan, &cache->plan);
     if (status == DCP_OK)
         status = buffer_status(&cache->orders);
     if (status == DCP_OK && !cache->lengths)
         status = error_no_memory(objects * sizeof *cache->lengths, "lengths of objects");
     if (status != DCP_OK) {
-        plan_cache_forget(cache);
+        save_plan_cache_forget(cache);
         return status;
     }
-    plan_cache_note_lengths(cache, plan, orders);
+    save_plan_cache_note_lengths(cache, plan, orders);
     note_circumstances(cache, options);
     cache->id = id;
     return DCP_OK;
 }
 
-void plan_cache_lend_extras(dcp_save_plan_cache *cache, struct plan_extras *extras)
+void save_plan_cache_lend_extras(dcp_save_plan_cache *cache, struct plan_extras *extras)
 {
     struct plan_extras own = *extras;
     *extras = cache->extras;
@@ -153,7 +154,7 @@ void plan_cache_lend_extras(dcp_save_plan_cache *cache, struct plan_extras *extr
     plan_extras_free(&own);
 }
 
-dcp_status plan_cache_set_generation(dcp_save_plan_cache *cache, uint32_t generation)
+dcp_status save_plan_cache_set_generation(dcp_save_plan_cache *cache, uint32_t generation)
 {
     struct metadata *metadata = &cache->metadata;
     struct arena names;

@@ -35,20 +35,21 @@ struct dcp_save_plan_cache {
 /* Whether the rank holds the same as then, for the same options, and its objects have room: then
  * *id is that of the planning, *orders is filled in, and *grown says whether the coordinator does
  * not know an object's length any more. Else *id is 0. DCP_ERR_NO_MEMORY is the only failure. */
-dcp_status plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_options *options,
-                           const struct plan_extras *extras, const struct save_plan *plan,
-                           uint64_t *id, struct write_orders *orders, bool *grown);
+dcp_status save_plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save_options *options,
+                                const struct plan_extras *extras, const struct save_plan *plan,
+                                uint64_t *id, struct write_orders *orders, bool *grown);
 /* Keeps the outcome of a planning, or after a failure nothing. orders_bytes: as they travelled. */
-dcp_status plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id, const dcp_save_options *options,
-                           const struct save_plan *plan, const struct write_orders *orders,
-                           const void *orders_bytes, size_t orders_size);
+dcp_status save_plan_cache_keep(dcp_save_plan_cache *cache, uint64_t id,
+                                const dcp_save_options *options, const struct save_plan *plan,
+                                const struct write_orders *orders, const void *orders_bytes,
+                                size_t orders_size);
 /* The extras go to a save that reuses the plan; what it has already set itself stays. */
-void plan_cache_lend_extras(dcp_save_plan_cache *cache, struct plan_extras *extras);
+void save_plan_cache_lend_extras(dcp_save_plan_cache *cache, struct plan_extras *extras);
 /* Keeps what the objects' lengths have become. */
-void plan_cache_note_lengths(dcp_save_plan_cache *cache, const struct save_plan *plan,
-                             const struct write_orders *orders);
+void save_plan_cache_note_lengths(dcp_save_plan_cache *cache, const struct save_plan *plan,
+                                  const struct write_orders *orders);
 /* Lets the metadata name files of a generation. */
-dcp_status plan_cache_set_generation(dcp_save_plan_cache *cache, uint32_t generation);
-void plan_cache_forget(dcp_save_plan_cache *cache);
+dcp_status save_plan_cache_set_generation(dcp_save_plan_cache *cache, uint32_t generation);
+void save_plan_cache_forget(dcp_save_plan_cache *cache);
 
 #endif

@@ -60,7 +60,7 @@ static dcp_status adopt_metadata(dcp_saving *saving)
     coordinator->content = cache->content;
     RETURN_IF_ERROR(saving->steps.begin(saving));
     RETURN_IF_ERROR(save_coordinator_check_space(saving));
-    RETURN_IF_ERROR(plan_cache_set_generation(cache, saving->session.generation));
+    RETURN_IF_ERROR(save_plan_cache_set_generation(cache, saving->session.generation));
     coordinator->metadata = cache->metadata;
     metadata_init(&cache->metadata);
     saving->steps.describe(saving, &coordinator->metadata);
@@ -70,7 +70,7 @@ static dcp_status adopt_metadata(dcp_saving *saving)
 static dcp_status reuse_plan(dcp_saving *saving)
 {
     dcp_status status = DCP_OK;
-    plan_cache_lend_extras(saving->planning.cache, &saving->extras);
+    save_plan_cache_lend_extras(saving->planning.cache, &saving->extras);
     saving->planning.lends = true;
     if (saving->coordinates)
         status = adopt_metadata(saving);
@@ -79,7 +79,7 @@ static dcp_status reuse_plan(dcp_saving *saving)
     if (saving->assigned)
         status = saving->steps.reuse_plan(saving, status);
     RETURN_IF_ERROR(status);
-    plan_cache_note_lengths(saving->planning.cache, &saving->local.plan, &saving->orders);
+    save_plan_cache_note_lengths(saving->planning.cache, &saving->local.plan, &saving->orders);
     saving->planning.reused = true;
     return DCP_OK;
 }
@@ -165,8 +165,8 @@ static void keep_outcome(dcp_saving *saving)
     dcp_save_plan_cache *cache = saving->planning.cache;
     const struct buffer *own = &saving->planning.own;
     saving->planning.lends =
-        plan_cache_keep(cache, id_of(&saving->session), &saving->options, &saving->local.plan,
-                        &saving->orders, own->data, own->size) == DCP_OK;
+        save_plan_cache_keep(cache, id_of(&saving->session), &saving->options, &saving->local.plan,
+                             &saving->orders, own->data, own->size) == DCP_OK;
     cache->generation = saving->session.generation;
     cache->content = saving->coordinator.content;
     error_clear();
@@ -176,7 +176,7 @@ static dcp_status plan_anew(dcp_saving *saving)
 {
     write_orders_free(&saving->orders);
     if (saving->planning.cache)
-        plan_cache_forget(saving->planning.cache);
+        save_plan_cache_forget(saving->planning.cache);
     RETURN_IF_ERROR(saving->steps.plan_global(saving));
     if (saving->planning.cache)
         keep_outcome(saving);
@@ -186,7 +186,7 @@ static dcp_status plan_anew(dcp_saving *saving)
 dcp_status save_planning_forget(struct save_planning *planning, dcp_status status)
 {
     if (status != DCP_OK && planning->cache) {
-        plan_cache_forget(planning->cache);
+        save_plan_cache_forget(planning->cache);
         planning->lends = false;
     }
     return status;
@@ -201,8 +201,8 @@ dcp_status save_planning_begin(dcp_saving *saving, dcp_status status)
     planning->cache = options->plan_cache;
     saving->extras.kind = saving->kind;
     if (planning->cache && status == DCP_OK)
-        status = plan_cache_look(planning->cache, options, &saving->extras, &saving->local.plan,
-                                 &planning->id, &saving->orders, &grown);
+        status = save_plan_cache_look(planning->cache, options, &saving->extras,
+                                      &saving->local.plan, &planning->id, &saving->orders, &grown);
     return save_planning_forget(planning, save_agree(saving, grown, status));
 }
 

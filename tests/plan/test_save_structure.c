@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/save/held_structure.h"
 #include "plan/save/save_plan.h"
+#include "plan/save/save_structure.h"
 
 /* One tree; of the changes one is made. */
 enum change {
@@ -108,16 +108,16 @@ static void sees_what_matters(void **state)
     struct held held;
     buffer_init(&described, 0);
     held_init(&held, NOTHING);
-    assert_int_equal(held_structure_append(&held.plan, &described), DCP_OK);
+    assert_int_equal(save_structure_append(&held.plan, &described), DCP_OK);
     for (size_t size = 0; size < described.size; size++)
-        assert_false(held_structure_is(&held.plan, described.data, size));
+        assert_false(save_structure_is(&held.plan, described.data, size));
     buffer_append_u8(&described, 0);
-    assert_false(held_structure_is(&held.plan, described.data, described.size));
+    assert_false(save_structure_is(&held.plan, described.data, described.size));
     described.size--;
     held_free(&held);
     for (enum change change = NOTHING; change < CHANGES; change++) {
         held_init(&held, change);
-        assert_int_equal(held_structure_is(&held.plan, described.data, described.size),
+        assert_int_equal(save_structure_is(&held.plan, described.data, described.size),
                          change <= LENGTHS);
         held_free(&held);
     }
@@ -133,7 +133,7 @@ static void reports_every_failed_allocation(void **state)
         struct buffer described;
         buffer_init(&described, 0);
         failing_allocator_install(n, false);
-        dcp_status status = held_structure_append(&held.plan, &described);
+        dcp_status status = save_structure_append(&held.plan, &described);
         bool reached = failing_allocator_reached();
         buffer_free(&described);
         assert_int_equal(failing_allocator_remove(), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "plan/load/wanted_structure.h"
+#include "plan/load/load_structure.h"
 
 #include "plan/structure_walk.h"
 
@@ -30,14 +30,14 @@ static bool tell_all(struct structure_walk *walk, const struct flat_state *flat)
     return true;
 }
 
-dcp_status wanted_structure_append(const struct flat_state *flat, struct buffer *out)
+dcp_status load_structure_append(const struct flat_state *flat, struct buffer *out)
 {
     struct structure_walk walk = {.out = out};
     tell_all(&walk, flat);
     return buffer_status(out);
 }
 
-bool wanted_structure_is(const struct flat_state *flat, const void *bytes, size_t size)
+bool load_structure_is(const struct flat_state *flat, const void *bytes, size_t size)
 {
     struct structure_walk walk = {.expected = bytes, .left = size};
     return tell_all(&walk, flat) && walk.left == 0;

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "fault/failing_allocator.h"
-#include "plan/load/wanted_structure.h"
+#include "plan/load/load_structure.h"
 
 /* One tree; of the changes one is made. */
 enum change {
@@ -66,18 +66,18 @@ static void sees_what_matters(void **state)
     dcp_state *root = tree(NOTHING);
     buffer_init(&described, 0);
     assert_int_equal(flatten_state(root, &flat), DCP_OK);
-    assert_int_equal(wanted_structure_append(&flat, &described), DCP_OK);
+    assert_int_equal(load_structure_append(&flat, &described), DCP_OK);
     for (size_t size = 0; size < described.size; size++)
-        assert_false(wanted_structure_is(&flat, described.data, size));
+        assert_false(load_structure_is(&flat, described.data, size));
     buffer_append_u8(&described, 0);
-    assert_false(wanted_structure_is(&flat, described.data, described.size));
+    assert_false(load_structure_is(&flat, described.data, described.size));
     described.size--;
     flatten_free(&flat);
     dcp_state_free(root);
     for (enum change change = NOTHING; change < CHANGES; change++) {
         root = tree(change);
         assert_int_equal(flatten_state(root, &flat), DCP_OK);
-        assert_int_equal(wanted_structure_is(&flat, described.data, described.size),
+        assert_int_equal(load_structure_is(&flat, described.data, described.size),
                          change == NOTHING || change == VALUES);
         flatten_free(&flat);
         dcp_state_free(root);
@@ -91,8 +91,8 @@ static void an_empty_tree_is_one_too(void **state)
     struct flat_state flat;
     dcp_state *root = dcp_state_new();
     assert_int_equal(flatten_state(root, &flat), DCP_OK);
-    assert_true(wanted_structure_is(&flat, NULL, 0));
-    assert_false(wanted_structure_is(&flat, "x", 1));
+    assert_true(load_structure_is(&flat, NULL, 0));
+    assert_false(load_structure_is(&flat, "x", 1));
     flatten_free(&flat);
     dcp_state_free(root);
 }
@@ -107,7 +107,7 @@ static void reports_every_failed_allocation(void **state)
         struct buffer described;
         buffer_init(&described, 0);
         failing_allocator_install(n, false);
-        dcp_status status = wanted_structure_append(&flat, &described);
+        dcp_status status = load_structure_append(&flat, &described);
         bool reached = failing_allocator_reached();
         buffer_free(&described);
         assert_int_equal(failing_allocator_remove(), 0);

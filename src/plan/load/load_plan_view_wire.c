@@ -9,12 +9,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plan/load/read_plan.h"
+#include "plan/load/load_plan_view.h"
 #include "plan/wire.h"
 
 static const char message[] = "load plan";
 
-void read_plan_encode(const struct dcp_load_plan *plan, struct buffer *out)
+void load_plan_view_encode(const struct dcp_load_plan *plan, struct buffer *out)
 {
     buffer_append_u8(out, WIRE_READ_PLAN);
     buffer_append_varint(out, plan->count);
@@ -68,7 +68,7 @@ static dcp_status read_item(struct reader *reader, struct dcp_load_plan *plan)
     return dcp_load_plan_add_sized(plan, &item, sizeof item);
 }
 
-dcp_status read_plan_decode(struct reader *reader, struct dcp_load_plan *plan)
+dcp_status load_plan_view_decode(struct reader *reader, struct dcp_load_plan *plan)
 {
     RETURN_IF_ERROR(wire_begin(reader, WIRE_READ_PLAN, message));
     size_t count = wire_count(reader);

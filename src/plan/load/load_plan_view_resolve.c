@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/load/load_intersect.h"
-#include "plan/load/read_plan.h"
+#include "plan/load/load_plan_view.h"
 
 enum { BOX_TEXT = 256 };
 
@@ -248,9 +248,10 @@ static dcp_status check_all(struct resolving *resolving, const bool *accounted)
     return DCP_OK;
 }
 
-dcp_status read_plan_resolve(const struct dcp_load_plan *plan, const struct name_table *flat_names,
-                             const struct flat_state *flat, const struct metadata *metadata,
-                             const bool *accounted, struct read_targets *targets)
+dcp_status load_plan_view_resolve(const struct dcp_load_plan *plan,
+                                  const struct name_table *flat_names,
+                                  const struct flat_state *flat, const struct metadata *metadata,
+                                  const bool *accounted, struct read_targets *targets)
 {
     struct resolving resolving = {flat_names, flat, metadata, targets, NULL, NULL};
     *targets = (struct read_targets){0};

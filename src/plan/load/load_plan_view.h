@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The load plan as planners of the caller's own see and change it, and what it comes to. */
-#ifndef PLAN_LOAD_READ_PLAN_H
-#define PLAN_LOAD_READ_PLAN_H
+#ifndef PLAN_LOAD_LOAD_PLAN_VIEW_H
+#define PLAN_LOAD_LOAD_PLAN_VIEW_H
 
 #include "dcp/plan_item.h"
 #include "plan/load/load_plan.h"
@@ -16,15 +16,15 @@ struct dcp_load_plan {
     struct plan_data storage_data;
 };
 
-void read_plan_init(struct dcp_load_plan *plan);
-void read_plan_free(struct dcp_load_plan *plan);
+void load_plan_view_init(struct dcp_load_plan *plan);
+void load_plan_view_free(struct dcp_load_plan *plan);
 /* Appends the items of a plan that load_plan_make() made. */
-dcp_status read_plan_append(struct dcp_load_plan *plan, const struct flat_state *flat,
-                            const struct metadata *metadata, const struct load_plan *made);
+dcp_status load_plan_view_append(struct dcp_load_plan *plan, const struct flat_state *flat,
+                                 const struct metadata *metadata, const struct load_plan *made);
 /* The items, to be passed on to another rank; the dicts go by themselves. */
-void read_plan_encode(const struct dcp_load_plan *plan, struct buffer *out);
+void load_plan_view_encode(const struct dcp_load_plan *plan, struct buffer *out);
 /* plan has been initialized. */
-dcp_status read_plan_decode(struct reader *reader, struct dcp_load_plan *plan);
+dcp_status load_plan_view_decode(struct reader *reader, struct dcp_load_plan *plan);
 
 /* What an item is about, found in the state and in the metadata. */
 struct read_target {
@@ -49,9 +49,10 @@ struct read_targets {
  * Errors: DCP_ERR_ARGUMENT for names and chunks that are not in the state, and for parts that leave
  * their chunk; DCP_ERR_MISSING_KEY, DCP_ERR_KIND, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP. Free in either
  * case. */
-dcp_status read_plan_resolve(const struct dcp_load_plan *plan, const struct name_table *flat_names,
-                             const struct flat_state *flat, const struct metadata *metadata,
-                             const bool *accounted, struct read_targets *targets);
+dcp_status load_plan_view_resolve(const struct dcp_load_plan *plan,
+                                  const struct name_table *flat_names,
+                                  const struct flat_state *flat, const struct metadata *metadata,
+                                  const bool *accounted, struct read_targets *targets);
 void read_targets_free(struct read_targets *targets);
 
 #endif

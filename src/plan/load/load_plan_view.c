@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "plan/load/read_plan.h"
+#include "plan/load/load_plan_view.h"
 
 #include <string.h>
 
@@ -10,19 +10,19 @@
 
 enum { ITEMS_FIRST = 64 };
 
-void read_plan_init(struct dcp_load_plan *plan)
+void load_plan_view_init(struct dcp_load_plan *plan)
 {
     *plan = (struct dcp_load_plan){0};
     arena_init(&plan->arena, 0);
 }
 
-void read_plan_free(struct dcp_load_plan *plan)
+void load_plan_view_free(struct dcp_load_plan *plan)
 {
     plan_data_free(&plan->planner_data);
     plan_data_free(&plan->storage_data);
     memory_release(plan->items);
     arena_free(&plan->arena);
-    read_plan_init(plan);
+    load_plan_view_init(plan);
 }
 
 static dcp_status reserve_one(struct dcp_load_plan *plan)
@@ -179,8 +179,8 @@ static const int64_t *way_into(struct dcp_load_plan *plan, struct box region, co
     return way;
 }
 
-dcp_status read_plan_append(struct dcp_load_plan *plan, const struct flat_state *flat,
-                            const struct metadata *metadata, const struct load_plan *made)
+dcp_status load_plan_view_append(struct dcp_load_plan *plan, const struct flat_state *flat,
+                                 const struct metadata *metadata, const struct load_plan *made)
 {
     for (size_t i = 0; i < made->count; i++) {
         const struct read_item *from = &made->items[i];

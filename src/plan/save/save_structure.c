@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "plan/save/held_structure.h"
+#include "plan/save/save_structure.h"
 
 #include "plan/structure_walk.h"
 
@@ -35,14 +35,14 @@ static bool tell_all(struct structure_walk *walk, const struct save_plan *plan)
     return true;
 }
 
-dcp_status held_structure_append(const struct save_plan *plan, struct buffer *out)
+dcp_status save_structure_append(const struct save_plan *plan, struct buffer *out)
 {
     struct structure_walk walk = {.out = out};
     tell_all(&walk, plan);
     return buffer_status(out);
 }
 
-bool held_structure_is(const struct save_plan *plan, const void *bytes, size_t size)
+bool save_structure_is(const struct save_plan *plan, const void *bytes, size_t size)
 {
     struct structure_walk walk = {.expected = bytes, .left = size};
     return tell_all(&walk, plan) && walk.left == 0;
