@@ -61,10 +61,11 @@ static void rewrite(const char *from, const char *to)
 
     buffer_init(&read, 0);
     buffer_init(&written, 0);
-    check(file_read_whole(&file_ops_system, source, UINT64_MAX, &read));
+    check(file_read_whole(FILE_PATHS(&file_ops_system), source, UINT64_MAX, &read));
     check(metadata_decode(read.data, read.size, &metadata));
     check(metadata_encode(&metadata, &written));
-    check(file_write_whole(&file_ops_system, target, written.data, written.size, false));
+    check(
+        file_write_whole(FILE_PATHS(&file_ops_system), target, written.data, written.size, false));
     metadata_free(&metadata);
     buffer_free(&written);
     buffer_free(&read);

@@ -37,13 +37,14 @@ static void a_save_can_be_cancelled(void **state)
 static atomic_int failures_left;
 static struct file_ops failing_ops;
 
-static int failing_open(void *context, const char *path, unsigned flags, int *descriptor)
+static int failing_open(void *context, int within, const char *path, unsigned flags,
+                        int *descriptor)
 {
     if ((flags & FILE_CREATE_NEW) && strstr(path, ".distcp") && failures_left > 0) {
         failures_left--;
         return 5; /* EIO */
     }
-    return file_ops_system.open(context, path, flags, descriptor);
+    return file_ops_system.open(context, within, path, flags, descriptor);
 }
 
 static dcp_status begin_failing(struct model *model, const char *path, int failures,

@@ -73,7 +73,8 @@ static void test_refused_before_the_first_byte(void **state)
     struct file_information information;
     simulated_set_capacity(fs, BYTES);
     expect_refused(fs, BYTES);
-    assert_int_equal(file_look(simulated_ops(fs), "/c", &information), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_look(FILE_PATHS(simulated_ops(fs)), "/c", &information),
+                     DCP_ERR_NOT_FOUND);
     simulated_set_capacity(fs, 2 * BYTES);
     ranks_must(2, NULL, save, fs);
     simulated_free(fs);
@@ -86,11 +87,14 @@ static void test_both_generations_need_room(void **state)
     ranks_must(2, NULL, save, fs);
     simulated_set_capacity(fs, BYTES * 15 / 8);
     uint64_t room;
-    must(file_free_space(simulated_ops(fs), "/c", &room));
+    struct file_directory directory;
+    must(file_directory_open(&directory, FILE_PATHS(simulated_ops(fs)), "/c", 0));
+    must(file_free_space(&directory, &room));
+    file_directory_close(&directory);
     expect_refused(fs, room);
     /* The one before is still there, and with enough room the new one takes its place. */
     struct file_information information;
-    must(file_look(simulated_ops(fs), "/c/.metadata", &information));
+    must(file_look(FILE_PATHS(simulated_ops(fs)), "/c/.metadata", &information));
     simulated_set_capacity(fs, 3 * BYTES);
     ranks_must(2, NULL, save, fs);
     simulated_free(fs);

@@ -109,10 +109,10 @@ static void save(const char *path, const struct trial *trial, const dcp_save_opt
     tree_free(&tree);
 }
 
-static bool always(void *context, const char *path)
+static bool always(void *context, int within)
 {
     (void)context;
-    (void)path;
+    (void)within;
     return true;
 }
 

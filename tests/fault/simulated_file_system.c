@@ -123,7 +123,7 @@ const char *simulated_early_commit(const struct simulated_file_system *fs)
 }
 
 /* Counts an operation; returns what it shall fail with, or 0. */
-static int count_operation(struct simulated_file_system *fs, const char *what, const char *path)
+int operation_count(struct simulated_file_system *fs, const char *what, const char *path)
 {
     size_t size = strlen(what) + strlen(path) + 2;
     char *name = simulated_allocate(NULL, size, 1);
@@ -151,7 +151,7 @@ static int count_operation(struct simulated_file_system *fs, const char *what, c
 int operation_begin(struct simulated_file_system *fs, const char *what, const char *path)
 {
     pthread_mutex_lock(&fs->mutex);
-    return count_operation(fs, what, path);
+    return operation_count(fs, what, path);
 }
 
 int operation_begin_file(struct simulated_file_system *fs, const char *what, int descriptor,
@@ -161,7 +161,7 @@ int operation_begin_file(struct simulated_file_system *fs, const char *what, int
     bool open = descriptor >= 0 && (size_t)descriptor < fs->open_capacity &&
                 fs->open_files[descriptor].node != NULL;
     *file = open ? &fs->open_files[descriptor] : NULL;
-    return count_operation(fs, what, open ? (*file)->node->path : "a closed file");
+    return operation_count(fs, what, open ? (*file)->node->path : "a closed file");
 }
 
 int operation_end(struct simulated_file_system *fs, int result)

@@ -41,9 +41,11 @@
  * A process that is killed without a power cut leaves simulated_copy().
  *
  * Paths are taken apart at "/"; absolute and relative ones start at the same root; "." is ignored,
- * ".." refused; symbolic links do not exist. Renames across directories are refused (EXDEV). All
- * operations are thread-safe, the rest is for when none is running. Memory comes from malloc, so
- * that a failing allocator of the library does not reach it; without memory the test aborts. */
+ * ".." refused; symbolic links do not exist. Directories are opened
+ * like files, and stay what they are when they are renamed or removed. Renames across directories
+ * are refused (EXDEV). All operations are thread-safe, the rest is for when none is running. Memory
+ * comes from malloc, so that a failing allocator of the library does not reach it; without memory
+ * the test aborts. */
 #ifndef FAULT_SIMULATED_FILE_SYSTEM_H
 #define FAULT_SIMULATED_FILE_SYSTEM_H
 

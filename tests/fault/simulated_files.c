@@ -31,14 +31,19 @@ static int descriptor_new(struct simulated_file_system *fs, struct open_file fil
     return (int)free_one;
 }
 
-int simulated_files_open(void *context, const char *path, unsigned flags, int *descriptor)
+int simulated_files_open(void *context, int directory, const char *name, unsigned flags,
+                         int *descriptor)
 {
     struct simulated_file_system *fs = context;
     bool create = flags & FILE_CREATE_NEW;
-    struct node *node = NULL;
-    int error = operation_begin(fs, create ? "create" : "open", path);
+    struct node *base, *node = NULL;
+    const char *what = create ? "create" : flags & FILE_AS_DIRECTORY ? "open_directory" : "open";
+    int error = operation_begin_name(fs, what, directory, name, &base);
     if (error == 0)
-        error = create ? names_add(fs, path, FILE_REGULAR, &node) : names_find(fs, path, &node);
+        error =
+            create ? names_add(fs, base, name, FILE_REGULAR, &node) : names_find(base, name, &node);
+    if (error == 0 && flags & FILE_AS_DIRECTORY && node->kind != FILE_DIRECTORY)
+        error = ENOTDIR;
     if (error == 0)
         *descriptor =
             descriptor_new(fs, (struct open_file){.node = node,
@@ -132,13 +137,13 @@ int simulated_files_pwrite(void *context, int descriptor, const void *bytes, siz
     return operation_end(fs, 0);
 }
 
-int simulated_files_free_space(void *context, const char *path, uint64_t *bytes)
+int simulated_files_free_space(void *context, int directory, uint64_t *bytes)
 {
     struct simulated_file_system *fs = context;
-    struct node *node;
-    int error = operation_begin(fs, "free_space", path);
+    struct open_file *file;
+    int error = operation_begin_file(fs, "free_space", directory, &file);
     if (error == 0)
-        error = fs->hide_free_space ? ENOSYS : names_find(fs, path, &node);
+        error = fs->hide_free_space ? ENOSYS : file == NULL ? EBADF : 0;
     *bytes = error == 0 ? space_left(fs) : 0;
     return operation_end(fs, error);
 }

@@ -32,13 +32,13 @@ static bool next_component(const char **path, char name[NAME_MAX + 1], int *erro
 }
 
 /* Finds the directory that holds (or would hold) the last component, and that component; for the
- * root, name is "". */
-static int find_parent(const struct simulated_file_system *fs, const char *path,
-                       struct node **parent, char name[NAME_MAX + 1])
+ * base, name is "". */
+static int find_parent(struct node *base, const char *path, struct node **parent,
+                       char name[NAME_MAX + 1])
 {
     char next[NAME_MAX + 1];
     int error = 0;
-    *parent = fs->root;
+    *parent = base;
     name[0] = '\0';
     while (next_component(&path, next, &error)) {
         if (name[0] != '\0') {
@@ -54,10 +54,10 @@ static int find_parent(const struct simulated_file_system *fs, const char *path,
     return error;
 }
 
-int names_find(const struct simulated_file_system *fs, const char *path, struct node **node)
+int names_find(struct node *base, const char *path, struct node **node)
 {
     char name[NAME_MAX + 1];
-    int error = find_parent(fs, path, node, name);
+    int error = find_parent(base, path, node, name);
     if (error != 0 || name[0] == '\0')
         return error;
     struct entry *entry = entries_find(&(*node)->seen.entries, name);
@@ -67,11 +67,11 @@ int names_find(const struct simulated_file_system *fs, const char *path, struct 
     return 0;
 }
 
-/* As names_find(), also giving the directory and the name; the root is refused. */
-static int find_entry(const struct simulated_file_system *fs, const char *path,
-                      struct node **parent, char name[NAME_MAX + 1], struct node **node)
+/* As names_find(), also giving the directory and the name; the base is refused. */
+static int find_entry(struct node *base, const char *path, struct node **parent,
+                      char name[NAME_MAX + 1], struct node **node)
 {
-    int error = find_parent(fs, path, parent, name);
+    int error = find_parent(base, path, parent, name);
     if (error == 0 && name[0] == '\0')
         error = EBUSY;
     if (error != 0)
@@ -81,17 +81,21 @@ static int find_entry(const struct simulated_file_system *fs, const char *path,
     return entry != NULL ? 0 : ENOENT;
 }
 
-int names_add(struct simulated_file_system *fs, const char *path, enum file_kind kind,
-              struct node **node)
+int names_add(struct simulated_file_system *fs, struct node *base, const char *path,
+              enum file_kind kind, struct node **node)
 {
     struct node *parent;
     char name[NAME_MAX + 1];
-    int error = find_parent(fs, path, &parent, name);
+    int error = find_parent(base, path, &parent, name);
     if (error != 0)
         return error;
+    if (parent->removed)
+        return ENOENT;
     if (name[0] == '\0' || entries_find(&parent->seen.entries, name) != NULL)
         return EEXIST;
-    *node = simulated_node_new(fs, kind, path);
+    char *whole = names_join(base, path);
+    *node = simulated_node_new(fs, kind, whole);
+    free(whole);
     change_make(fs, (struct change){.kind = CHANGE_ADD,
                                     .node = parent,
                                     .name = simulated_copy_text(name),
@@ -99,27 +103,51 @@ int names_add(struct simulated_file_system *fs, const char *path, enum file_kind
     return 0;
 }
 
-int names_sync_directory(void *context, const char *path)
+char *names_join(const struct node *base, const char *path)
+{
+    size_t size = strlen(base->path) + strlen(path) + 2;
+    char *whole = simulated_allocate(NULL, size, 1);
+    const char *above = strcmp(base->path, "/") == 0 ? "" : base->path;
+    snprintf(whole, size, "%s%s%s", above, *path == '/' ? "" : "/", path);
+    return whole;
+}
+
+int operation_begin_name(struct simulated_file_system *fs, const char *what, int directory,
+                         const char *name, struct node **base)
+{
+    pthread_mutex_lock(&fs->mutex);
+    bool whole = directory == FILE_NO_DIRECTORY || *name == '/';
+    bool open = directory >= 0 && (size_t)directory < fs->open_capacity;
+    *base = whole ? fs->root : open ? fs->open_files[directory].node : NULL;
+    int error = *base == NULL ? EBADF : (*base)->kind != FILE_DIRECTORY ? ENOTDIR : 0;
+    char *path = error != 0 || whole ? simulated_copy_text(name) : names_join(*base, name);
+    int fault = operation_count(fs, what, path);
+    free(path);
+    return fault != 0 ? fault : error;
+}
+
+int names_sync_directory(void *context, int directory)
 {
     struct simulated_file_system *fs = context;
-    int error = operation_begin(fs, "sync_directory", path);
-    struct node *node;
-    if (error == 0)
-        error = names_find(fs, path, &node);
-    if (error == 0 && node->kind != FILE_DIRECTORY)
+    struct open_file *file;
+    int error = operation_begin_file(fs, "sync_directory", directory, &file);
+    if (error == 0 && file == NULL)
+        error = EBADF;
+    if (error == 0 && file->node->kind != FILE_DIRECTORY)
         error = ENOTDIR;
     if (error == 0)
-        simulated_node_sync(fs, node, false);
+        simulated_node_sync(fs, file->node, false);
     return operation_end(fs, error);
 }
 
-int names_information(void *context, const char *path, struct file_information *information)
+int names_information(void *context, int directory, const char *name,
+                      struct file_information *information)
 {
     struct simulated_file_system *fs = context;
-    int error = operation_begin(fs, "information", path);
-    struct node *node;
+    struct node *base, *node;
+    int error = operation_begin_name(fs, "information", directory, name, &base);
     if (error == 0)
-        error = names_find(fs, path, &node);
+        error = names_find(base, name, &node);
     if (error == 0)
         *information = simulated_node_information(node);
     return operation_end(fs, error);
@@ -136,25 +164,32 @@ static bool entry_is_durable(const struct node *directory, const struct entry *e
     return durable != NULL && durable->node == entry->node;
 }
 
+/* The entry of a node in the directory that holds it; NULL: none does, as it was removed. */
+static const struct entry *find_above(const struct simulated_file_system *fs,
+                                      const struct node *node, const struct node **above)
+{
+    for (*above = fs->nodes; *above != NULL; *above = (*above)->next)
+        for (size_t i = 0; i < (*above)->seen.entries.count; i++)
+            if ((*above)->seen.entries.list[i].node == node)
+                return &(*above)->seen.entries.list[i];
+    return NULL;
+}
+
 /* What a commit in this directory would be too early for; text is filled. */
-static bool find_early(const struct simulated_file_system *fs, const char *path,
-                       const struct node *directory, const struct node *committed, char *text,
-                       size_t size)
+static bool find_early(const struct simulated_file_system *fs, const struct node *directory,
+                       const struct node *committed, char *text, size_t size)
 {
     if (!is_durable(fs, committed)) {
         snprintf(text, size, "bytes of .metadata itself");
         return true;
     }
-    const struct node *above = fs->root;
-    char name[NAME_MAX + 1];
-    int error = 0;
-    while (above != directory && next_component(&path, name, &error)) {
-        const struct entry *entry = entries_find(&above->seen.entries, name);
-        if (!entry_is_durable(above, entry)) {
-            snprintf(text, size, "the name of directory %s", name);
+    const struct node *above, *node = directory;
+    const struct entry *of;
+    for (; (of = find_above(fs, node, &above)) != NULL; node = above) {
+        if (!entry_is_durable(above, of)) {
+            snprintf(text, size, "the name of directory %s", of->name);
             return true;
         }
-        above = entry->node;
     }
     for (size_t i = 0; i < directory->seen.entries.count; i++) {
         const struct entry *entry = &directory->seen.entries.list[i];
@@ -174,8 +209,7 @@ static void check_commit(struct simulated_file_system *fs, const char *path,
                          const struct node *directory, const struct node *committed)
 {
     char early[NAME_MAX + 64];
-    if (fs->early_commit != NULL ||
-        !find_early(fs, path, directory, committed, early, sizeof early))
+    if (fs->early_commit != NULL || !find_early(fs, directory, committed, early, sizeof early))
         return;
     size_t size = strlen(path) + sizeof early + 64;
     fs->early_commit = simulated_allocate(NULL, size, 1);
@@ -187,27 +221,30 @@ static void check_commit(struct simulated_file_system *fs, const char *path,
     }
 }
 
-static int rename_entry(struct simulated_file_system *fs, const char *from, const char *to)
+static int rename_entry(struct simulated_file_system *fs, struct node *base, const char *from,
+                        const char *to)
 {
     struct node *from_parent, *to_parent, *node, *replaced;
     char former[NAME_MAX + 1], name[NAME_MAX + 1];
-    int error = find_entry(fs, from, &from_parent, former, &node);
+    int error = find_entry(base, from, &from_parent, former, &node);
     if (error != 0)
         return error;
-    error = find_parent(fs, to, &to_parent, name);
+    error = find_parent(base, to, &to_parent, name);
     if (error != 0)
         return error;
     if (from_parent != to_parent)
         return EXDEV;
-    error = find_entry(fs, to, &to_parent, name, &replaced);
+    error = find_entry(base, to, &to_parent, name, &replaced);
     if (error == 0 && replaced == node)
         return 0;
     if (error == 0 && replaced->kind == FILE_DIRECTORY)
         return EISDIR;
     if (error != 0 && error != ENOENT)
         return error;
+    char *whole = names_join(base, to);
     if (strcmp(name, ".metadata") == 0)
-        check_commit(fs, to, to_parent, node);
+        check_commit(fs, whole, to_parent, node);
+    free(whole);
     change_make(fs, (struct change){.kind = CHANGE_RENAME,
                                     .node = to_parent,
                                     .name = simulated_copy_text(name),
@@ -216,29 +253,31 @@ static int rename_entry(struct simulated_file_system *fs, const char *from, cons
     return 0;
 }
 
-int names_rename(void *context, const char *from, const char *to)
+int names_rename(void *context, int directory, const char *from, const char *to)
 {
     struct simulated_file_system *fs = context;
-    int error = operation_begin(fs, "rename", from);
-    return operation_end(fs, error != 0 ? error : rename_entry(fs, from, to));
+    struct node *base;
+    int error = operation_begin_name(fs, "rename", directory, from, &base);
+    return operation_end(fs, error != 0 ? error : rename_entry(fs, base, from, to));
 }
 
-int names_rename_new(void *context, const char *from, const char *to)
+int names_rename_new(void *context, int directory, const char *from, const char *to)
 {
     struct simulated_file_system *fs = context;
-    struct node *parent, *node;
+    struct node *base, *parent, *node;
     char name[NAME_MAX + 1];
-    int error = operation_begin(fs, "rename_new", from);
-    if (error == 0 && find_entry(fs, to, &parent, name, &node) == 0)
+    int error = operation_begin_name(fs, "rename_new", directory, from, &base);
+    if (error == 0 && find_entry(base, to, &parent, name, &node) == 0)
         error = EEXIST;
-    return operation_end(fs, error != 0 ? error : rename_entry(fs, from, to));
+    return operation_end(fs, error != 0 ? error : rename_entry(fs, base, from, to));
 }
 
-static int remove_entry(struct simulated_file_system *fs, const char *path, enum file_kind kind)
+static int remove_entry(struct simulated_file_system *fs, struct node *base, const char *path,
+                        enum file_kind kind)
 {
     struct node *parent, *node;
     char name[NAME_MAX + 1];
-    int error = find_entry(fs, path, &parent, name, &node);
+    int error = find_entry(base, path, &parent, name, &node);
     if (error != 0)
         return error;
     if (node->kind != kind)
@@ -249,21 +288,24 @@ static int remove_entry(struct simulated_file_system *fs, const char *path, enum
                                     .node = parent,
                                     .name = simulated_copy_text(name),
                                     .child = node});
+    node->removed = true;
     return 0;
 }
 
-int names_unlink(void *context, const char *path)
+int names_unlink(void *context, int directory, const char *name)
 {
     struct simulated_file_system *fs = context;
-    int error = operation_begin(fs, "unlink", path);
-    return operation_end(fs, error != 0 ? error : remove_entry(fs, path, FILE_REGULAR));
+    struct node *base;
+    int error = operation_begin_name(fs, "unlink", directory, name, &base);
+    return operation_end(fs, error != 0 ? error : remove_entry(fs, base, name, FILE_REGULAR));
 }
 
-int names_remove_directory(void *context, const char *path)
+int names_remove_directory(void *context, int directory, const char *name)
 {
     struct simulated_file_system *fs = context;
-    int error = operation_begin(fs, "remove_directory", path);
-    return operation_end(fs, error != 0 ? error : remove_entry(fs, path, FILE_DIRECTORY));
+    struct node *base;
+    int error = operation_begin_name(fs, "remove_directory", directory, name, &base);
+    return operation_end(fs, error != 0 ? error : remove_entry(fs, base, name, FILE_DIRECTORY));
 }
 
 static bool holds_files(const struct node *node)
@@ -283,7 +325,7 @@ static void vanish(struct simulated_file_system *fs, struct node *directory)
                                         .name = simulated_copy_text(entry->name),
                                         .child = entry->node});
     }
-    remove_entry(fs, directory->path, FILE_DIRECTORY);
+    remove_entry(fs, fs->root, directory->path, FILE_DIRECTORY);
 }
 
 void names_vanish(struct simulated_file_system *fs)
@@ -293,24 +335,25 @@ void names_vanish(struct simulated_file_system *fs)
             vanish(fs, node);
 }
 
-int names_make_directory(void *context, const char *path)
+int names_make_directory(void *context, int directory, const char *name)
 {
     struct simulated_file_system *fs = context;
-    struct node *made;
-    int error = operation_begin(fs, "make_directory", path);
-    return operation_end(fs, error != 0 ? error : names_add(fs, path, FILE_DIRECTORY, &made));
+    struct node *base, *made;
+    int error = operation_begin_name(fs, "make_directory", directory, name, &base);
+    return operation_end(fs, error != 0 ? error : names_add(fs, base, name, FILE_DIRECTORY, &made));
 }
 
 /* The visitor may use the file system, so it is called without the lock. */
-int names_list(void *context, const char *path, file_visitor visitor, void *visitor_context)
+int names_list(void *context, int directory, file_visitor visitor, void *visitor_context)
 {
     struct simulated_file_system *fs = context;
-    struct node *node = NULL;
-    int error = operation_begin(fs, "list", path);
-    if (error == 0)
-        error = names_find(fs, path, &node);
-    if (error == 0 && node->kind != FILE_DIRECTORY)
+    struct open_file *file;
+    int error = operation_begin_file(fs, "list", directory, &file);
+    if (error == 0 && file == NULL)
+        error = EBADF;
+    if (error == 0 && file->node->kind != FILE_DIRECTORY)
         error = ENOTDIR;
+    const struct node *node = error == 0 ? file->node : NULL;
     size_t count = error == 0 ? node->seen.entries.count : 0;
     char **names = simulated_allocate(NULL, count, sizeof *names);
     for (size_t i = 0; i < count; i++)

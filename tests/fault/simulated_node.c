@@ -138,7 +138,8 @@ void simulated_node_sync(struct simulated_file_system *fs, struct node *node, bo
 
 struct file_information simulated_node_information(const struct node *node)
 {
-    return (struct file_information){.kind = node->kind, .size = node->seen.content.size};
+    return (struct file_information){
+        .kind = node->kind, .size = node->seen.content.size, .number = (uintptr_t)node};
 }
 
 bool simulated_node_is_pending(const struct simulated_file_system *fs, const struct node *node)

@@ -36,6 +36,7 @@ struct node {
     struct node *twin; /* in a copy that is being made */
     enum file_kind kind;
     char *path;      /* it was made under, for messages */
+    bool removed;    /* it has no name any more, though it may be open */
     bool lost_bytes; /* a sync failed: what is visible will never be durable */
     struct view seen;
     struct view durable;
@@ -103,6 +104,12 @@ int operation_begin(struct simulated_file_system *fs, const char *what, const ch
 /* As above, of an open file; NULL if it is none. */
 int operation_begin_file(struct simulated_file_system *fs, const char *what, int descriptor,
                          struct open_file **file);
+/* As above, of a name in an open directory, which *base is; the root if the name is a path. Fails
+ * as well if there is no such directory open. */
+int operation_begin_name(struct simulated_file_system *fs, const char *what, int directory,
+                         const char *name, struct node **base);
+/* Counts, with the lock held; returns what the operation shall fail with, or 0. */
+int operation_count(struct simulated_file_system *fs, const char *what, const char *path);
 /* Releases the lock; returns result. */
 int operation_end(struct simulated_file_system *fs, int result);
 
@@ -126,18 +133,21 @@ struct file_information simulated_node_information(const struct node *node);
 void nodes_free(struct simulated_file_system *fs);
 
 /* Errno values. */
-int names_find(const struct simulated_file_system *fs, const char *path, struct node **node);
-int names_add(struct simulated_file_system *fs, const char *path, enum file_kind kind,
-              struct node **node);
+int names_find(struct node *base, const char *path, struct node **node);
+int names_add(struct simulated_file_system *fs, struct node *base, const char *path,
+              enum file_kind kind, struct node **node);
+/* The whole path of a name in a directory. */
+char *names_join(const struct node *base, const char *path);
 
 /* The operations of struct file_ops. */
-int simulated_files_open(void *context, const char *path, unsigned flags, int *descriptor);
+int simulated_files_open(void *context, int directory, const char *name, unsigned flags,
+                         int *descriptor);
 int simulated_files_close(void *context, int descriptor);
 int simulated_files_pread(void *context, int descriptor, void *bytes, size_t size, uint64_t offset,
                           size_t *done);
 int simulated_files_pwrite(void *context, int descriptor, const void *bytes, size_t size,
                            uint64_t offset, size_t *done);
-int simulated_files_free_space(void *context, const char *path, uint64_t *bytes);
+int simulated_files_free_space(void *context, int directory, uint64_t *bytes);
 int simulated_files_allocate(void *context, int descriptor, uint64_t size);
 int simulated_files_cached(void *context, int descriptor, uint64_t offset, size_t size,
                            bool *cached);
@@ -154,13 +164,14 @@ int simulated_files_queue_submit(void *context, void *queue, const struct file_t
 size_t simulated_files_queue_take(void *context, void *queue, struct file_completion *completions,
                                   size_t room, bool wait);
 void simulated_files_queue_close(void *context, void *queue);
-int names_sync_directory(void *context, const char *path);
-int names_information(void *context, const char *path, struct file_information *information);
-int names_rename(void *context, const char *from, const char *to);
-int names_rename_new(void *context, const char *from, const char *to);
-int names_unlink(void *context, const char *path);
-int names_make_directory(void *context, const char *path);
-int names_remove_directory(void *context, const char *path);
-int names_list(void *context, const char *path, file_visitor visitor, void *visitor_context);
+int names_sync_directory(void *context, int directory);
+int names_information(void *context, int directory, const char *name,
+                      struct file_information *information);
+int names_rename(void *context, int directory, const char *from, const char *to);
+int names_rename_new(void *context, int directory, const char *from, const char *to);
+int names_unlink(void *context, int directory, const char *name);
+int names_make_directory(void *context, int directory, const char *name);
+int names_remove_directory(void *context, int directory, const char *name);
+int names_list(void *context, int directory, file_visitor visitor, void *visitor_context);
 
 #endif

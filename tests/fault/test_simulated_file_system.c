@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 
+#include "fault/at_path.h"
 #include "fault/simulated_file_system.h"
 
 /* Direct calls that must end as expected. */
@@ -36,7 +37,7 @@ static int teardown(void **state)
 static int create(const char *path)
 {
     int descriptor = -1;
-    OK(ops->open(ops->context, path, FILE_CREATE_NEW, &descriptor));
+    OK(ops->open(ops->context, FILE_NO_DIRECTORY, path, FILE_CREATE_NEW, &descriptor));
     return descriptor;
 }
 
@@ -64,7 +65,7 @@ static const char *text_of(struct simulated_file_system *of, const char *path)
     int descriptor;
     size_t done = 0;
     memset(text, 0, sizeof text);
-    if (its->open(its->context, path, FILE_READ, &descriptor) != 0)
+    if (its->open(its->context, FILE_NO_DIRECTORY, path, FILE_READ, &descriptor) != 0)
         return NULL;
     OK(its->pread(its->context, descriptor, text, sizeof text - 1, 0, &done));
     OK(its->close(its->context, descriptor));
@@ -75,7 +76,7 @@ static uint64_t size_of(struct simulated_file_system *of, const char *path)
 {
     struct file_information information;
     const struct file_ops *its = simulated_ops(of);
-    OK(its->information(its->context, path, &information));
+    OK(its->information(its->context, FILE_NO_DIRECTORY, path, &information));
     return information.size;
 }
 
@@ -100,10 +101,11 @@ static void files_are_written_and_read(void **state)
     size_t done;
     struct file_information information;
     int writer = create("/a"), reader;
-    assert_int_equal(ops->open(ops->context, "a", FILE_CREATE_NEW, &reader), EEXIST);
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, "a", FILE_CREATE_NEW, &reader),
+                     EEXIST);
     write_at(writer, "hello", 3);
     assert_int_equal(ops->pread(ops->context, writer, bytes, 1, 0, &done), EBADF);
-    OK(ops->open(ops->context, "./a", FILE_READ, &reader));
+    OK(ops->open(ops->context, FILE_NO_DIRECTORY, "./a", FILE_READ, &reader));
     assert_int_equal(ops->pwrite(ops->context, reader, "x", 1, 0, &done), EBADF);
     OK(ops->pread(ops->context, reader, bytes, sizeof bytes, 0, &done));
     assert_int_equal(done, 8);
@@ -118,7 +120,7 @@ static void files_are_written_and_read(void **state)
     assert_int_equal(information.kind, FILE_REGULAR);
     assert_int_equal(simulated_open_descriptors(fs), 2);
     /* Removed, but open. */
-    OK(ops->unlink(ops->context, "a"));
+    OK(ops->unlink(ops->context, FILE_NO_DIRECTORY, "a"));
     OK(ops->pread(ops->context, reader, bytes, 1, 3, &done));
     assert_int_equal(bytes[0], 'h');
     OK(ops->close(ops->context, reader));
@@ -145,35 +147,37 @@ static void directories_hold_names(void **state)
     (void)state;
     struct file_information information;
     int count = 0, descriptor;
-    OK(ops->make_directory(ops->context, "/a"));
-    OK(ops->make_directory(ops->context, "/a/b/"));
-    assert_int_equal(ops->make_directory(ops->context, "/a//b"), EEXIST);
-    assert_int_equal(ops->make_directory(ops->context, "/"), EEXIST);
-    assert_int_equal(ops->make_directory(ops->context, "/x/y"), ENOENT);
-    assert_int_equal(ops->make_directory(ops->context, "/a/../y"), EINVAL);
+    OK(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/a"));
+    OK(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/a/b/"));
+    assert_int_equal(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/a//b"), EEXIST);
+    assert_int_equal(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/"), EEXIST);
+    assert_int_equal(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/x/y"), ENOENT);
+    assert_int_equal(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/a/../y"), EINVAL);
     put("/a/f", "text");
-    assert_int_equal(ops->make_directory(ops->context, "/a/f/g"), ENOTDIR);
-    assert_int_equal(ops->open(ops->context, "/x/y", FILE_CREATE_NEW, &descriptor), ENOENT);
-    assert_int_equal(ops->open(ops->context, "/x", FILE_READ, &descriptor), ENOENT);
-    OK(ops->information(ops->context, "/a", &information));
+    assert_int_equal(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/a/f/g"), ENOTDIR);
+    assert_int_equal(
+        ops->open(ops->context, FILE_NO_DIRECTORY, "/x/y", FILE_CREATE_NEW, &descriptor), ENOENT);
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, "/x", FILE_READ, &descriptor),
+                     ENOENT);
+    OK(ops->information(ops->context, FILE_NO_DIRECTORY, "/a", &information));
     assert_int_equal(information.kind, FILE_DIRECTORY);
-    OK(ops->list(ops->context, "/a", count_name, &count));
+    OK(list_at_path(ops, "/a", count_name, &count));
     assert_int_equal(count, 2);
-    assert_int_equal(ops->list(ops->context, "/a", stop_walk, NULL), EDOM);
-    assert_int_equal(ops->list(ops->context, "/a/f", count_name, &count), ENOTDIR);
-    assert_int_equal(ops->remove_directory(ops->context, "/a"), ENOTEMPTY);
-    assert_int_equal(ops->remove_directory(ops->context, "/a/f"), ENOTDIR);
-    assert_int_equal(ops->unlink(ops->context, "/a/b"), EISDIR);
-    assert_int_equal(ops->rename(ops->context, "/a/f", "/f"), EXDEV);
-    assert_int_equal(ops->rename(ops->context, "/a/f", "/a/b"), EISDIR);
-    assert_int_equal(ops->rename(ops->context, "/a/x", "/a/b"), ENOENT);
+    assert_int_equal(list_at_path(ops, "/a", stop_walk, NULL), EDOM);
+    assert_int_equal(list_at_path(ops, "/a/f", count_name, &count), ENOTDIR);
+    assert_int_equal(ops->remove_directory(ops->context, FILE_NO_DIRECTORY, "/a"), ENOTEMPTY);
+    assert_int_equal(ops->remove_directory(ops->context, FILE_NO_DIRECTORY, "/a/f"), ENOTDIR);
+    assert_int_equal(ops->unlink(ops->context, FILE_NO_DIRECTORY, "/a/b"), EISDIR);
+    assert_int_equal(ops->rename(ops->context, FILE_NO_DIRECTORY, "/a/f", "/f"), EXDEV);
+    assert_int_equal(ops->rename(ops->context, FILE_NO_DIRECTORY, "/a/f", "/a/b"), EISDIR);
+    assert_int_equal(ops->rename(ops->context, FILE_NO_DIRECTORY, "/a/x", "/a/b"), ENOENT);
     put("/a/g", "other");
-    OK(ops->rename(ops->context, "/a/f", "/a/g"));
+    OK(ops->rename(ops->context, FILE_NO_DIRECTORY, "/a/f", "/a/g"));
     assert_string_equal(text_of(fs, "/a/g"), "text");
     assert_null(text_of(fs, "/a/f"));
-    OK(ops->unlink(ops->context, "/a/g"));
-    OK(ops->remove_directory(ops->context, "/a/b"));
-    OK(ops->remove_directory(ops->context, "/a"));
+    OK(ops->unlink(ops->context, FILE_NO_DIRECTORY, "/a/g"));
+    OK(ops->remove_directory(ops->context, FILE_NO_DIRECTORY, "/a/b"));
+    OK(ops->remove_directory(ops->context, FILE_NO_DIRECTORY, "/a"));
 }
 
 static void a_power_cut_leaves_what_was_synced(void **state)
@@ -185,12 +189,12 @@ static void a_power_cut_leaves_what_was_synced(void **state)
     assert_string_equal(text_left(ALL, "a"), "old ");
     OK(ops->sync(ops->context, descriptor));
     assert_null(text_left(NOTHING, "a")); /* the name is not durable */
-    OK(ops->sync_directory(ops->context, "/"));
+    OK(sync_at_path(ops, "/"));
     assert_string_equal(text_left(NOTHING, "a"), "old ");
     write_at(descriptor, "new!", 4);
     assert_string_equal(text_left(NOTHING, "a"), "old ");
     assert_string_equal(text_left(ALL, "a"), "old new!");
-    OK(ops->sync_directory(ops->context, "/")); /* says nothing of bytes */
+    OK(sync_at_path(ops, "/")); /* says nothing of bytes */
     assert_string_equal(text_left(NOTHING, "a"), "old ");
     OK(ops->close(ops->context, descriptor)); /* nor does a close */
     assert_string_equal(text_left(NOTHING, "a"), "old ");
@@ -200,15 +204,15 @@ static void a_power_cut_leaves_what_was_synced(void **state)
 static void directories_need_their_parents_synced(void **state)
 {
     (void)state;
-    OK(ops->make_directory(ops->context, "/a"));
-    OK(ops->make_directory(ops->context, "/a/b"));
+    OK(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/a"));
+    OK(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/a/b"));
     put("/a/b/f", "text");
-    OK(ops->sync_directory(ops->context, "/a/b"));
-    OK(ops->sync_directory(ops->context, "/a"));
+    OK(sync_at_path(ops, "/a/b"));
+    OK(sync_at_path(ops, "/a"));
     assert_null(text_left(NOTHING, "/a/b/f"));
-    OK(ops->sync_directory(ops->context, "/"));
+    OK(sync_at_path(ops, "/"));
     assert_string_equal(text_left(NOTHING, "/a/b/f"), "text");
-    OK(ops->unlink(ops->context, "/a/b/f"));
+    OK(ops->unlink(ops->context, FILE_NO_DIRECTORY, "/a/b/f"));
     assert_string_equal(text_left(NOTHING, "/a/b/f"), "text");
     assert_null(text_left(ALL, "/a/b/f"));
 }
@@ -218,10 +222,10 @@ static void a_rename_may_be_durable_before_bytes(void **state)
 {
     (void)state;
     put("a", "old");
-    OK(ops->sync_directory(ops->context, "/"));
+    OK(sync_at_path(ops, "/"));
     int descriptor = create("b");
     write_at(descriptor, "new", 0);
-    OK(ops->rename(ops->context, "b", "a"));
+    OK(ops->rename(ops->context, FILE_NO_DIRECTORY, "b", "a"));
     assert_string_equal(text_of(fs, "a"), "new");
     assert_string_equal(text_left(NOTHING, "a"), "old");
     assert_string_equal(text_left(NO_NAMES, "a"), "old");
@@ -243,7 +247,7 @@ static void writes_may_be_torn(void **state)
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
     int descriptor = create("a");
-    OK(ops->sync_directory(ops->context, "/"));
+    OK(sync_at_path(ops, "/"));
     OK(ops->allocate(ops->context, descriptor, 10000));
     OK(ops->sync(ops->context, descriptor));
     write_at(descriptor, text, 0);
@@ -295,7 +299,7 @@ static void remainders_are_counted_named_and_repeatable(void **state)
 static void copies_are_durable_and_apart(void **state)
 {
     (void)state;
-    OK(ops->make_directory(ops->context, "/d"));
+    OK(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/d"));
     int descriptor = create("/d/a");
     write_at(descriptor, "text", 0);
     struct simulated_file_system *copy = simulated_copy(fs);
@@ -311,7 +315,7 @@ static void a_failed_sync_loses_the_bytes_for_good(void **state)
 {
     (void)state;
     int descriptor = create("a");
-    OK(ops->sync_directory(ops->context, "/"));
+    OK(sync_at_path(ops, "/"));
     write_at(descriptor, "text", 0);
     simulated_set_fault(fs, &(struct simulated_fault){
                                 .operation = 1, .kind = SIMULATED_ERROR, .error_number = EINTR});
@@ -334,23 +338,25 @@ static void operations_fail_once_or_from_then_on(void **state)
                                                           .kind = SIMULATED_ERROR,
                                                           .error_number = ENOSPC,
                                                           .from_then_on = always});
-        assert_int_equal(ops->unlink(ops->context, "x"), ENOENT);
+        assert_int_equal(ops->unlink(ops->context, FILE_NO_DIRECTORY, "x"), ENOENT);
         assert_false(simulated_fault_reached(fs));
-        assert_int_equal(ops->make_directory(ops->context, "y"), ENOSPC);
+        assert_int_equal(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "y"), ENOSPC);
         assert_true(simulated_fault_reached(fs));
-        assert_int_equal(ops->unlink(ops->context, "x"), always ? ENOSPC : ENOENT);
+        assert_int_equal(ops->unlink(ops->context, FILE_NO_DIRECTORY, "x"),
+                         always ? ENOSPC : ENOENT);
         assert_int_equal(simulated_operation_count(fs), 3);
         assert_string_equal(simulated_operation_name(fs, 2), "make_directory y");
         assert_string_equal(simulated_operation_name(fs, 4), "");
     }
     simulated_set_fault(fs, NULL);
-    assert_int_equal(ops->open(ops->context, "y", FILE_READ, &descriptor), ENOENT);
+    assert_int_equal(ops->open(ops->context, FILE_NO_DIRECTORY, "y", FILE_READ, &descriptor),
+                     ENOENT);
     /* A close closes all the same. */
     descriptor = create("a");
     simulated_set_fault(fs, &(struct simulated_fault){
                                 .operation = 1, .kind = SIMULATED_ERROR, .error_number = EIO});
     assert_int_equal(ops->close(ops->context, descriptor), EIO);
-    assert_string_equal(simulated_operation_name(fs, 1), "close a");
+    assert_string_equal(simulated_operation_name(fs, 1), "close /a");
     assert_int_equal(simulated_open_descriptors(fs), 0);
 }
 
@@ -369,7 +375,7 @@ static void transfers_are_short(void **state)
     assert_string_equal(text_of(fs, "a"), "ABCDEf");
     simulated_set_fault(fs, &(struct simulated_fault){
                                 .operation = 1, .kind = SIMULATED_SHORT_ONE, .from_then_on = true});
-    OK(ops->open(ops->context, "a", FILE_READ, &reader));
+    OK(ops->open(ops->context, FILE_NO_DIRECTORY, "a", FILE_READ, &reader));
     for (int i = 0; i < 3; i++) {
         OK(ops->pread(ops->context, reader, bytes, 4, 1, &done));
         assert_int_equal(done, 1);
@@ -396,14 +402,15 @@ static void after_a_crash_nothing_happens(void **state)
     (void)state;
     struct file_information information;
     int descriptor = create("a");
-    OK(ops->sync_directory(ops->context, "/"));
+    OK(sync_at_path(ops, "/"));
     simulated_set_fault(fs, &(struct simulated_fault){.operation = 1, .kind = SIMULATED_CRASH});
     write_at(descriptor, "text", 0);
     size_t done;
     assert_int_equal(ops->pwrite(ops->context, descriptor, "more", 4, 4, &done), SIMULATED_CRASHED);
     assert_int_equal(ops->sync(ops->context, descriptor), SIMULATED_CRASHED);
-    assert_int_equal(ops->unlink(ops->context, "a"), SIMULATED_CRASHED);
-    assert_int_equal(ops->information(ops->context, "a", &information), SIMULATED_CRASHED);
+    assert_int_equal(ops->unlink(ops->context, FILE_NO_DIRECTORY, "a"), SIMULATED_CRASHED);
+    assert_int_equal(ops->information(ops->context, FILE_NO_DIRECTORY, "a", &information),
+                     SIMULATED_CRASHED);
     assert_int_equal(ops->close(ops->context, descriptor), SIMULATED_CRASHED);
     assert_int_equal(simulated_open_descriptors(fs), 0);
     assert_string_equal(text_left(NOTHING, "a"), "");
@@ -418,21 +425,21 @@ static void early_commits_are_noticed(void **state)
                                           "bytes of .metadata itself", "the name of __0_0.distcp"};
     for (int left_out = 0; left_out < 5; left_out++) {
         simulated_allow_early_commits(fs);
-        OK(ops->make_directory(ops->context, "/c"));
+        OK(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/c"));
         if (left_out != 1)
-            OK(ops->sync_directory(ops->context, "/"));
+            OK(sync_at_path(ops, "/"));
         int shard = create("/c/__0_0.distcp");
         write_at(shard, "bytes", 0);
         if (left_out != 2)
             OK(ops->sync(ops->context, shard));
         if (left_out != 4)
-            OK(ops->sync_directory(ops->context, "/c"));
+            OK(sync_at_path(ops, "/c"));
         int metadata = create("/c/.metadata.tmp");
         write_at(metadata, "metadata", 0);
         if (left_out != 3)
             OK(ops->sync(ops->context, metadata));
         assert_null(simulated_early_commit(fs));
-        OK(ops->rename(ops->context, "/c/.metadata.tmp", "/c/.metadata"));
+        OK(ops->rename(ops->context, FILE_NO_DIRECTORY, "/c/.metadata.tmp", "/c/.metadata"));
         const char *story = simulated_early_commit(fs);
         if (stories[left_out] == NULL)
             assert_null(story);
@@ -449,7 +456,7 @@ static void *write_many(void *argument)
     path[5] = *(char *)argument;
     for (int round = 0; round < 200; round++) {
         put(path, "text");
-        if (ops->unlink(ops->context, path) != 0)
+        if (ops->unlink(ops->context, FILE_NO_DIRECTORY, path) != 0)
             abort();
     }
     return NULL;

@@ -29,9 +29,10 @@ static void note(int descriptor, const void *bytes, size_t size)
     pthread_mutex_unlock(&watch.mutex);
 }
 
-static int watched_open(void *context, const char *path, unsigned flags, int *descriptor)
+static int watched_open(void *context, int within, const char *path, unsigned flags,
+                        int *descriptor)
 {
-    int result = watch.below->open(context, path, flags, descriptor);
+    int result = watch.below->open(context, within, path, flags, descriptor);
     pthread_mutex_lock(&watch.mutex);
     if (result == 0 && *descriptor < DESCRIPTORS)
         watch.direct[*descriptor] = flags & FILE_DIRECT;

@@ -177,7 +177,7 @@ static dcp_status write_own_file(void *context, dcp_saving *saving, const dcp_sa
     struct own_file own = {.end = 0};
     struct error_story story;
     choose_own_path(hooks);
-    RETURN_IF_ERROR(file_open(&own.file, hooks->ops, hooks->own_path, FILE_CREATE_NEW));
+    RETURN_IF_ERROR(file_open(&own.file, FILE_PATHS(hooks->ops), hooks->own_path, FILE_CREATE_NEW));
     dcp_status status = write_items(saving, plan, &own, strrchr(hooks->own_path, '/') + 1);
     if (status == DCP_OK)
         return file_close(&own.file);
@@ -191,7 +191,7 @@ static void remove_own_file(void *context, dcp_saving *saving)
     struct version_hooks *hooks = context;
     (void)saving;
     if (hooks->own_path[0])
-        hooks->ops->unlink(hooks->ops->context, hooks->own_path);
+        hooks->ops->unlink(hooks->ops->context, FILE_NO_DIRECTORY, hooks->own_path);
 }
 
 /* ---- a load planner ---- */
@@ -279,8 +279,8 @@ static dcp_status read_metadata(void *context, const void **bytes, size_t *size)
     struct version_hooks *hooks = context;
     struct buffer read;
     buffer_init(&read, 0);
-    dcp_status status =
-        file_read_whole(hooks->ops, VERSIONS_PATH "/.metadata", (uint64_t)1 << 20, &read);
+    dcp_status status = file_read_whole(FILE_PATHS(hooks->ops), VERSIONS_PATH "/.metadata",
+                                        (uint64_t)1 << 20, &read);
     free(hooks->metadata);
     hooks->metadata = status == DCP_OK ? malloc(read.size) : NULL;
     if (hooks->metadata) {

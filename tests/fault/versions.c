@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "fault/at_path.h"
 #include "fault/version_hooks.h"
 #include "group/collective.h"
 
@@ -265,6 +266,6 @@ int version_count_files(struct simulated_file_system *fs)
 {
     const struct file_ops *ops = simulated_ops(fs);
     int count = 0;
-    ops->list(ops->context, VERSIONS_PATH, count_one, &count);
+    list_at_path(ops, VERSIONS_PATH, count_one, &count);
     return count;
 }

@@ -38,8 +38,8 @@ static int count(void)
         return error ? error : file_ops_system.name arguments;                                     \
     }
 
-FAILING(open, (void *context, const char *path, unsigned flags, int *descriptor),
-        (context, path, flags, descriptor))
+FAILING(open, (void *context, int within, const char *path, unsigned flags, int *descriptor),
+        (context, within, path, flags, descriptor))
 FAILING(pwrite,
         (void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
          size_t *done),
@@ -48,9 +48,10 @@ FAILING(pread,
         (void *context, int descriptor, void *bytes, size_t size, uint64_t offset, size_t *done),
         (context, descriptor, bytes, size, offset, done))
 FAILING(sync, (void *context, int descriptor), (context, descriptor))
-FAILING(sync_directory, (void *context, const char *path), (context, path))
-FAILING(rename, (void *context, const char *from, const char *to), (context, from, to))
-FAILING(make_directory, (void *context, const char *path), (context, path))
+FAILING(sync_directory, (void *context, int within), (context, within))
+FAILING(rename, (void *context, int within, const char *from, const char *to),
+        (context, within, from, to))
+FAILING(make_directory, (void *context, int within, const char *path), (context, within, path))
 
 static struct file_ops failing_ops(long n)
 {

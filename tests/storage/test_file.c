@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/path.h"
+#include "fault/at_path.h"
 #include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "storage/files/file.h"
@@ -42,10 +43,11 @@ static dcp_status write_and_read(void)
     uint64_t length = 0;
     bool created;
     struct file file = {.descriptor = -1};
+    struct file_directory directory = *FILE_PATHS(ops);
     buffer_init(&whole, 0);
-    dcp_status status = file_make_directories(ops, "/a/b", true, &created);
+    dcp_status status = make_at_path(ops, "/a/b", true, &created);
     if (status == DCP_OK)
-        status = file_open(&file, ops, "/a/b/f", FILE_CREATE_NEW);
+        status = file_open(&file, FILE_PATHS(ops), "/a/b/f", FILE_CREATE_NEW);
     if (status == DCP_OK)
         status = file_preallocate(&file, 10);
     if (status == DCP_OK)
@@ -55,11 +57,13 @@ static dcp_status write_and_read(void)
     if (status == DCP_OK)
         status = file_close(&file);
     if (status == DCP_OK)
-        status = file_rename(ops, "/a/b/f", "/a/b/g");
+        status = file_directory_open(&directory, FILE_PATHS(ops), "/a/b", 0);
     if (status == DCP_OK)
-        status = file_sync_directory(ops, "/a/b");
+        status = file_rename(&directory, "f", "g");
     if (status == DCP_OK)
-        status = file_open(&file, ops, "/a/b/g", FILE_READ);
+        status = file_sync_directory(&directory);
+    if (status == DCP_OK)
+        status = file_open(&file, FILE_PATHS(ops), "/a/b/g", FILE_READ);
     if (status == DCP_OK)
         status = file_size(&file, &length);
     if (status == DCP_OK)
@@ -67,19 +71,20 @@ static dcp_status write_and_read(void)
     if (status == DCP_OK)
         status = file_close(&file);
     if (status == DCP_OK)
-        status = file_read_whole(ops, "/a/b/g", 100, &whole);
+        status = file_read_whole(FILE_PATHS(ops), "/a/b/g", 100, &whole);
     if (status == DCP_OK &&
         (length != 10 || whole.size != 10 || memcmp(whole.data, bytes, 10) != 0 ||
          strcmp(bytes, "0123456789") != 0))
         status = dcp_error_set(DCP_ERR_INTERNAL, "read %s, whole %zu bytes", bytes, whole.size);
     if (status == DCP_OK)
-        status = file_write_whole(ops, "/a/b/h", whole.data, whole.size, true);
+        status = file_write_whole(&directory, "h", whole.data, whole.size, true);
     if (status == DCP_OK)
-        status = file_unlink(ops, "/a/b/h", false);
+        status = file_unlink(&directory, "h", false);
     buffer_free(&whole);
     struct error_story story;
     error_save(&story);
     file_close(&file);
+    file_directory_close(&directory);
     error_restore(&story);
     return status;
 }
@@ -117,6 +122,13 @@ static void short_and_interrupted_transfers_go_on(void **state)
     }
 }
 
+/* Nothing is lost by that: what was made in a directory is made durable before. */
+static bool closes_directory(const char *operation)
+{
+    return strcmp(operation, "close /") == 0 || strcmp(operation, "close /a") == 0 ||
+           strcmp(operation, "close /a/b") == 0;
+}
+
 static void every_failed_operation_is_an_error(void **state)
 {
     static const struct {
@@ -132,9 +144,10 @@ static void every_failed_operation_is_an_error(void **state)
                                               .from_then_on = i % 2});
             dcp_status status = write_and_read();
             bool reached = simulated_fault_reached(fs);
-            assert_int_equal(status, reached ? errors[i / 2].status : DCP_OK);
+            bool harmless = status == DCP_OK && closes_directory(simulated_operation_name(fs, n));
+            assert_int_equal(status, reached && !harmless ? errors[i / 2].status : DCP_OK);
             assert_int_equal(simulated_open_descriptors(fs), 0);
-            if (reached)
+            if (reached && !harmless)
                 assert_non_null(strstr(dcp_error_message(), "cannot "));
             teardown(state);
             setup(state);
@@ -166,29 +179,29 @@ static void stories_say_what_and_where(void **state)
     struct file file;
     char bytes[16];
     struct buffer whole;
-    assert_int_equal(file_open(&file, ops, "/none", FILE_READ), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "/none", FILE_READ), DCP_ERR_NOT_FOUND);
     assert_string_equal(dcp_error_message(), "cannot open /none: No such file or directory");
     assert_int_equal(file.descriptor, -1);
     assert_int_equal(file_close(&file), DCP_OK);
-    assert_int_equal(file_write_whole(ops, "/f", "0123456789", 10, false), DCP_OK);
-    assert_int_equal(file_write_whole(ops, "/f", "", 0, false), DCP_ERR_EXISTS);
-    assert_int_equal(file_open(&file, ops, "/f", FILE_READ), DCP_OK);
+    assert_int_equal(file_write_whole(FILE_PATHS(ops), "/f", "0123456789", 10, false), DCP_OK);
+    assert_int_equal(file_write_whole(FILE_PATHS(ops), "/f", "", 0, false), DCP_ERR_EXISTS);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "/f", FILE_READ), DCP_OK);
     assert_int_equal(file_read(&file, bytes, 8, 4), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(), "/f ends at 10, expected 8 bytes at offset 4");
     assert_int_equal(file_read(&file, bytes, 0, 400), DCP_OK);
     assert_int_equal(file_close(&file), DCP_OK);
     buffer_init(&whole, 0);
-    assert_int_equal(file_read_whole(ops, "/f", 9, &whole), DCP_ERR_FORMAT);
+    assert_int_equal(file_read_whole(FILE_PATHS(ops), "/f", 9, &whole), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(), "/f has 10 bytes, more than the 9 allowed");
     assert_null(whole.data);
-    assert_int_equal(file_unlink(ops, "/g", true), DCP_OK);
-    assert_int_equal(file_unlink(ops, "/g", false), DCP_ERR_NOT_FOUND);
-    assert_int_equal(file_rename(ops, "/g", "/h"), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_unlink(FILE_PATHS(ops), "/g", true), DCP_OK);
+    assert_int_equal(file_unlink(FILE_PATHS(ops), "/g", false), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_rename(FILE_PATHS(ops), "/g", "/h"), DCP_ERR_NOT_FOUND);
     assert_string_equal(dcp_error_message(), "cannot rename /g to /h: No such file or directory");
     bool created;
-    assert_int_equal(file_make_directories(ops, "/f/d", false, &created), DCP_ERR_IO);
+    assert_int_equal(make_at_path(ops, "/f/d", false, &created), DCP_ERR_IO);
     assert_string_equal(dcp_error_message(), "cannot create directory /f: Not a directory");
-    assert_int_equal(file_open(&file, ops, "/", FILE_READ), DCP_ERR_FORMAT);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "/", FILE_READ), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(), "/ is not a regular file");
     assert_int_equal(simulated_open_descriptors(fs), 0);
 }
@@ -198,9 +211,10 @@ static void a_file_that_could_not_be_written_is_not_left(void **state)
     (void)state;
     struct file_information information;
     simulated_set_capacity(fs, 5);
-    assert_int_equal(file_write_whole(ops, "/f", "0123456789", 10, true), DCP_ERR_NO_SPACE);
+    assert_int_equal(file_write_whole(FILE_PATHS(ops), "/f", "0123456789", 10, true),
+                     DCP_ERR_NO_SPACE);
     error_clear();
-    assert_int_equal(file_look(ops, "/f", &information), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_look(FILE_PATHS(ops), "/f", &information), DCP_ERR_NOT_FOUND);
     assert_string_equal(dcp_error_message(), "");
 }
 
@@ -208,7 +222,7 @@ static void preallocation_may_be_refused(void **state)
 {
     (void)state;
     struct file file;
-    assert_int_equal(file_open(&file, ops, "/f", FILE_CREATE_NEW), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "/f", FILE_CREATE_NEW), DCP_OK);
     simulated_set_fault(fs, &(struct simulated_fault){.operation = 1,
                                                       .kind = SIMULATED_ERROR,
                                                       .error_number = EOPNOTSUPP});
@@ -225,7 +239,7 @@ static bool directory_survives(const char *path)
 {
     struct file_information information;
     struct simulated_file_system *left = simulated_after_power_cut(fs, 0);
-    dcp_status status = file_look(simulated_ops(left), path, &information);
+    dcp_status status = file_look(FILE_PATHS(simulated_ops(left)), path, &information);
     simulated_free(left);
     return status == DCP_OK && information.kind == FILE_DIRECTORY;
 }
@@ -234,20 +248,20 @@ static void directories_are_made_with_their_parents(void **state)
 {
     (void)state;
     bool created;
-    assert_int_equal(file_make_directories(ops, "a//b/./c/", true, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "a//b/./c/", true, &created), DCP_OK);
     assert_true(created);
     assert_true(directory_survives("/a/b/c"));
-    assert_int_equal(file_make_directories(ops, "/a/b/c", true, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "/a/b/c", true, &created), DCP_OK);
     assert_false(created);
-    assert_int_equal(file_make_directories(ops, "/a/d", false, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "/a/d", false, &created), DCP_OK);
     assert_true(created);
     assert_false(directory_survives("/a/d"));
     /* Somebody else made it and did not come as far as to sync. */
-    assert_int_equal(file_make_directories(ops, "/a/d", true, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "/a/d", true, &created), DCP_OK);
     assert_false(created);
     assert_true(directory_survives("/a/d"));
-    assert_int_equal(file_make_directories(ops, "/", true, &created), DCP_OK);
-    assert_int_equal(file_make_directories(ops, "e", true, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "/", true, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "e", true, &created), DCP_OK);
     assert_true(directory_survives("/e"));
 }
 
@@ -256,22 +270,21 @@ static void directories_that_could_not_be_made_durable_are_taken_back(void **sta
     (void)state;
     bool created;
     struct file_information information;
-    /* Looks at /a, makes it, syncs its parent. */
+    /* Opens the root, looks for /a, makes and opens it, syncs its parent. */
     simulated_set_fault(fs, &(struct simulated_fault){
-                                .operation = 3, .kind = SIMULATED_ERROR, .error_number = EIO});
-    assert_int_equal(file_make_directories(ops, "/a", true, &created), DCP_ERR_IO);
+                                .operation = 5, .kind = SIMULATED_ERROR, .error_number = EIO});
+    assert_int_equal(make_at_path(ops, "/a", true, &created), DCP_ERR_IO);
     assert_string_equal(dcp_error_message(), "cannot sync the directory of /a: Input/output error");
     assert_false(created);
-    assert_int_equal(file_look(ops, "/a", &information), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_look(FILE_PATHS(ops), "/a", &information), DCP_ERR_NOT_FOUND);
     /* One that was there stays; where it cannot even be looked at, it is not ours to care for. */
-    assert_int_equal(file_make_directories(ops, "/a", false, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "/a", false, &created), DCP_OK);
     for (int refused = 0; refused < 2; refused++) {
-        simulated_set_fault(fs, &(struct simulated_fault){.operation = 2,
+        simulated_set_fault(fs, &(struct simulated_fault){.operation = 3,
                                                           .kind = SIMULATED_ERROR,
                                                           .error_number = refused ? EACCES : EIO});
-        assert_int_equal(file_make_directories(ops, "/a", true, &created),
-                         refused ? DCP_OK : DCP_ERR_IO);
-        assert_int_equal(file_look(ops, "/a", &information), DCP_OK);
+        assert_int_equal(make_at_path(ops, "/a", true, &created), refused ? DCP_OK : DCP_ERR_IO);
+        assert_int_equal(file_look(FILE_PATHS(ops), "/a", &information), DCP_OK);
     }
 }
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "fault/at_path.h"
 #include "storage/files/file.h"
 
 static const struct file_ops *const ops = &file_ops_system;
@@ -51,7 +52,7 @@ static void files_are_written_and_read(void **state)
     struct file file;
     uint64_t length;
     struct file_information information;
-    assert_int_equal(file_open(&file, ops, "f", FILE_CREATE_NEW), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "f", FILE_CREATE_NEW), DCP_OK);
     assert_true(fcntl(file.descriptor, F_GETFD) & FD_CLOEXEC);
     assert_int_equal(file_preallocate(&file, 5000), DCP_OK);
     assert_int_equal(file_write(&file, "hello", 5, 4995), DCP_OK);
@@ -61,25 +62,25 @@ static void files_are_written_and_read(void **state)
     assert_int_equal(file_write(&file, "x", 1, UINT64_MAX - 1), DCP_ERR_NO_SPACE);
     assert_int_equal(file_preallocate(&file, UINT64_MAX), DCP_ERR_NO_SPACE);
     assert_int_equal(file_close(&file), DCP_OK);
-    assert_int_equal(file_open(&file, ops, "f", FILE_CREATE_NEW), DCP_ERR_EXISTS);
-    assert_int_equal(file_rename(ops, "f", "g"), DCP_OK);
-    assert_int_equal(file_sync_directory(ops, "."), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "f", FILE_CREATE_NEW), DCP_ERR_EXISTS);
+    assert_int_equal(file_rename(FILE_PATHS(ops), "f", "g"), DCP_OK);
+    assert_int_equal(sync_at_path(ops, "."), 0);
     struct buffer whole;
     buffer_init(&whole, 0);
-    assert_int_equal(file_read_whole(ops, "g", 5000, &whole), DCP_OK);
+    assert_int_equal(file_read_whole(FILE_PATHS(ops), "g", 5000, &whole), DCP_OK);
     assert_int_equal(whole.size, 5000);
     assert_memory_equal(whole.data + 4995, "hello", 5);
     buffer_free(&whole);
-    assert_int_equal(file_open(&file, ops, "g", FILE_READ), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "g", FILE_READ), DCP_OK);
     char byte;
     assert_int_equal(file_read(&file, &byte, 1, UINT64_MAX - 1), DCP_ERR_IO);
     assert_int_equal(file_close(&file), DCP_OK);
-    assert_int_equal(file_look(ops, "g", &information), DCP_OK);
+    assert_int_equal(file_look(FILE_PATHS(ops), "g", &information), DCP_OK);
     assert_int_equal(information.kind, FILE_REGULAR);
     assert_int_equal(information.size, 5000);
-    assert_int_equal(file_unlink(ops, "g", false), DCP_OK);
-    assert_int_equal(file_look(ops, "g", &information), DCP_ERR_NOT_FOUND);
-    assert_int_equal(file_look(ops, "none/g", &information), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_unlink(FILE_PATHS(ops), "g", false), DCP_OK);
+    assert_int_equal(file_look(FILE_PATHS(ops), "g", &information), DCP_ERR_NOT_FOUND);
+    assert_int_equal(file_look(FILE_PATHS(ops), "none/g", &information), DCP_ERR_NOT_FOUND);
 }
 
 static int collect(void *context, const char *name)
@@ -100,32 +101,34 @@ static void directories_are_made_and_listed(void **state)
     char names[300] = "";
     bool created;
     struct file_information information;
-    assert_int_equal(file_make_directories(ops, "a/b/c", true, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, "a/b/c", true, &created), DCP_OK);
     assert_true(created);
-    assert_int_equal(file_make_directories(ops, directory, true, &created), DCP_OK);
+    assert_int_equal(make_at_path(ops, directory, true, &created), DCP_OK);
     assert_false(created);
-    assert_int_equal(file_look(ops, "a/b/c", &information), DCP_OK);
+    assert_int_equal(file_look(FILE_PATHS(ops), "a/b/c", &information), DCP_OK);
     assert_int_equal(information.kind, FILE_DIRECTORY);
-    assert_int_equal(file_list(ops, "a/b", collect, names), DCP_OK);
+    assert_int_equal(list_at_path(ops, "a/b", collect, names), 0);
     assert_string_equal(names, "c ");
-    assert_int_equal(file_list(ops, "a/b", stop, NULL), DCP_ERR_NO_MEMORY);
-    assert_int_equal(file_list(ops, "none", collect, names), DCP_ERR_NOT_FOUND);
-    assert_int_equal(file_sync_directory(ops, "none"), DCP_ERR_NOT_FOUND);
-    assert_int_equal(ops->remove_directory(ops->context, "a/b"), ENOTEMPTY);
-    assert_int_equal(ops->remove_directory(ops->context, "a/b/c"), 0);
+    assert_int_equal(list_at_path(ops, "a/b", stop, NULL), ENOMEM);
+    assert_int_equal(list_at_path(ops, "none", collect, names), ENOENT);
+    assert_int_equal(sync_at_path(ops, "none"), ENOENT);
+    assert_int_equal(ops->remove_directory(ops->context, FILE_NO_DIRECTORY, "a/b"), ENOTEMPTY);
+    assert_int_equal(ops->remove_directory(ops->context, FILE_NO_DIRECTORY, "a/b/c"), 0);
 }
 
 static void links_are_followed_only_where_allowed(void **state)
 {
     (void)state;
     struct file file;
-    assert_int_equal(file_write_whole(ops, "f", "text", 4, true), DCP_OK);
+    assert_int_equal(file_write_whole(FILE_PATHS(ops), "f", "text", 4, true), DCP_OK);
     assert_int_equal(symlink("f", "link"), 0);
-    assert_int_equal(file_open(&file, ops, "link", FILE_READ), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "link", FILE_READ), DCP_OK);
     assert_int_equal(file_close(&file), DCP_OK);
-    assert_int_equal(file_open(&file, ops, "link", FILE_READ | FILE_NO_FOLLOW), DCP_ERR_IO);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "link", FILE_READ | FILE_NO_FOLLOW),
+                     DCP_ERR_IO);
     assert_int_equal(symlink("nowhere", "dangling"), 0);
-    assert_int_equal(file_open(&file, ops, "dangling", FILE_CREATE_NEW), DCP_ERR_EXISTS);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "dangling", FILE_CREATE_NEW),
+                     DCP_ERR_EXISTS);
 }
 
 static void what_is_no_file_is_refused_without_waiting(void **state)
@@ -134,10 +137,10 @@ static void what_is_no_file_is_refused_without_waiting(void **state)
     struct file file;
     struct file_information information;
     assert_int_equal(mkfifo("fifo", 0600), 0);
-    assert_int_equal(file_open(&file, ops, "fifo", FILE_READ), DCP_ERR_FORMAT);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "fifo", FILE_READ), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(), "fifo is not a regular file");
-    assert_int_equal(file_open(&file, ops, ".", FILE_READ), DCP_ERR_FORMAT);
-    assert_int_equal(file_look(ops, "fifo", &information), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), ".", FILE_READ), DCP_ERR_FORMAT);
+    assert_int_equal(file_look(FILE_PATHS(ops), "fifo", &information), DCP_OK);
     assert_int_equal(information.kind, FILE_OTHER);
 }
 
@@ -148,8 +151,8 @@ static void what_the_page_cache_holds_is_told(void **state)
     static const char bytes[SIZE];
     struct file file;
     bool cached = false;
-    assert_int_equal(file_write_whole(ops, "f", bytes, SIZE, true), DCP_OK);
-    assert_int_equal(file_open(&file, ops, "f", FILE_READ), DCP_OK);
+    assert_int_equal(file_write_whole(FILE_PATHS(ops), "f", bytes, SIZE, true), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "f", FILE_READ), DCP_OK);
     assert_int_equal(ops->cached(ops->context, file.descriptor, 0, SIZE, &cached), 0);
     assert_true(cached);
     assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
@@ -207,8 +210,8 @@ static void what_the_page_cache_holds_is_told_by_older_kernels(void **state)
     struct file file;
     bool first = true, second = false;
     int status = NOT_TESTED;
-    assert_int_equal(file_write_whole(ops, "f", bytes, sizeof bytes, true), DCP_OK);
-    assert_int_equal(file_open(&file, ops, "f", FILE_READ), DCP_OK);
+    assert_int_equal(file_write_whole(FILE_PATHS(ops), "f", bytes, sizeof bytes, true), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(ops), "f", FILE_READ), DCP_OK);
     assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
     assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_RANDOM), 0);
     assert_int_equal(file_read(&file, read, SIZE, SIZE), DCP_OK);

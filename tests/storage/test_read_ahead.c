@@ -114,7 +114,8 @@ static void every_way_reads_the_same_bytes(void **state)
 static struct simulated_file_system *disk_with(const unsigned char *content)
 {
     struct simulated_file_system *fs = simulated_new();
-    assert_int_equal(file_write_whole(simulated_ops(fs), NAME, content, SIZE, true), DCP_OK);
+    assert_int_equal(file_write_whole(FILE_PATHS(simulated_ops(fs)), NAME, content, SIZE, true),
+                     DCP_OK);
     return fs;
 }
 

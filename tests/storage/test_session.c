@@ -215,17 +215,17 @@ enum failing { FAIL_NOTHING, FAIL_RENAME, FAIL_RENAME_AFTERWARDS, FAIL_SYNC_DIRE
 static enum failing failing;
 static const char *failing_at; /* substring of the path */
 
-static int failing_rename(void *context, const char *from, const char *to)
+static int failing_rename(void *context, int within, const char *from, const char *to)
 {
     if (failing == FAIL_RENAME && strstr(from, failing_at))
         return EIO;
-    int result = file_ops_system.rename(context, from, to);
+    int result = file_ops_system.rename(context, within, from, to);
     return failing == FAIL_RENAME_AFTERWARDS && strstr(from, failing_at) ? EIO : result;
 }
 
-static int failing_sync_directory(void *context, const char *path)
+static int failing_sync_directory(void *context, int within)
 {
-    return failing == FAIL_SYNC_DIRECTORY ? EIO : file_ops_system.sync_directory(context, path);
+    return failing == FAIL_SYNC_DIRECTORY ? EIO : file_ops_system.sync_directory(context, within);
 }
 
 static int failing_sync(void *context, int descriptor)
@@ -269,7 +269,7 @@ static void a_failed_commit_leaves_no_checkpoint(void **state)
     check_failed_commit(*state, FAIL_RENAME, ".metadata.tmp", false, "");
     check_failed_commit(*state, FAIL_RENAME, "metadata.json.tmp", false, "");
     /* Renamed, and perhaps durable: files must stay, though nothing is to be seen. */
-    check_failed_commit(*state, FAIL_RENAME_AFTERWARDS, "/.metadata.tmp", true, "");
+    check_failed_commit(*state, FAIL_RENAME_AFTERWARDS, ".metadata.tmp", true, "");
     check_failed_commit(*state, FAIL_SYNC_DIRECTORY, "", true, "");
 }
 

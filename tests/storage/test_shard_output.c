@@ -186,7 +186,7 @@ static void check_file(const struct script *script, const struct file_ops *ops, 
     struct buffer bytes;
     size_t count = (size_t)footer_block_count(script->length, FOOTER_BLOCK_SIZE);
     buffer_init(&bytes, 0);
-    assert_int_equal(file_read_whole(ops, path, UINT64_MAX, &bytes), DCP_OK);
+    assert_int_equal(file_read_whole(FILE_PATHS(ops), path, UINT64_MAX, &bytes), DCP_OK);
     assert_int_equal(bytes.size, script->length + 8 * count + sizeof footer);
     assert_memory_equal(bytes.data, script->content, script->length);
     for (size_t i = 0; i < count; i++) {
@@ -387,9 +387,11 @@ static int refuse_queue(void *context, unsigned depth, void **queue)
 
 static struct file_ops refusing;
 
-static int refuse_direct(void *context, const char *path, unsigned flags, int *descriptor)
+static int refuse_direct(void *context, int within, const char *path, unsigned flags,
+                         int *descriptor)
 {
-    return flags & FILE_DIRECT ? EINVAL : file_ops_system.open(context, path, flags, descriptor);
+    return flags & FILE_DIRECT ? EINVAL
+                               : file_ops_system.open(context, within, path, flags, descriptor);
 }
 
 static int failing_close(void *context, int descriptor)
@@ -452,7 +454,8 @@ static void direct_transfers_become_buffered(void **state)
     simulated_refuse_direct(fs);
     assert_int_equal(write_script(&script, simulated_ops(fs), NAME, DCP_IO_AUTO, 1 << 20), DCP_OK);
     check_file(&script, simulated_ops(fs), NAME);
-    assert_int_equal(simulated_ops(fs)->unlink(simulated_ops(fs)->context, NAME), 0);
+    assert_int_equal(simulated_ops(fs)->unlink(simulated_ops(fs)->context, FILE_NO_DIRECTORY, NAME),
+                     0);
     assert_int_equal(write_script(&script, simulated_ops(fs), NAME, DCP_IO_DIRECT, 1 << 20),
                      DCP_ERR_IO);
     assert_int_equal(simulated_open_descriptors(fs), 0);

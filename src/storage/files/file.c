@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/path.h"
 
 static dcp_status status_of(int error_number)
 {
@@ -46,6 +47,16 @@ dcp_status file_error(int error_number, const char *verb, const char *path)
                          strerror_r(error_number, reason, sizeof reason));
 }
 
+/* As file_error(), of a name in a directory. */
+static dcp_status name_error(int error_number, const char *verb,
+                             const struct file_directory *directory, const char *name)
+{
+    char *path = path_join(directory->path, name);
+    dcp_status status = file_error(error_number, verb, path ? path : name);
+    memory_release(path);
+    return status;
+}
+
 dcp_status file_transfer_error(int error_number, const char *verb, const char *path, size_t size,
                                uint64_t offset)
 {
@@ -70,43 +81,51 @@ static dcp_status check_regular(struct file *file)
     return DCP_OK;
 }
 
-dcp_status file_open(struct file *file, const struct file_ops *ops, const char *path,
-                     unsigned flags)
+/* Opens a name; an errno value. */
+static int open_name(const struct file_directory *directory, const char *name, unsigned flags,
+                     int *descriptor)
 {
-    *file = (struct file){.ops = ops, .descriptor = -1, .direct = -1};
-    char *copy = memory_copy_text(path);
-    if (copy == NULL)
-        return error_no_memory(strlen(path) + 1, "a path");
+    const struct file_ops *ops = directory->ops;
     int result;
     do
-        result = ops->open(ops->context, path, flags, &file->descriptor);
+        result = ops->open(ops->context, directory->descriptor, name, flags, descriptor);
     while (result == EINTR);
+    if (result != 0)
+        *descriptor = -1;
+    return result;
+}
+
+dcp_status file_open(struct file *file, const struct file_directory *directory, const char *name,
+                     unsigned flags)
+{
+    const struct file_ops *ops = directory->ops;
+    *file = (struct file){.ops = ops, .descriptor = -1, .direct = -1};
+    char *path = path_join(directory->path, name);
+    if (path == NULL)
+        return error_no_memory(strlen(directory->path) + strlen(name) + 2, "a path");
+    int result = open_name(directory, name, flags, &file->descriptor);
     if (result != 0) {
-        memory_release(copy);
-        file->descriptor = -1;
-        return file_error(result, flags & FILE_CREATE_NEW ? "create" : "open", path);
+        dcp_status status = file_error(result, flags & FILE_CREATE_NEW ? "create" : "open", path);
+        memory_release(path);
+        return status;
     }
-    file->path = copy;
+    file->path = path;
     dcp_status status = flags & FILE_CREATE_NEW ? DCP_OK : check_regular(file);
     if (status != DCP_OK) {
         ops->close(ops->context, file->descriptor);
         file->descriptor = -1;
         file->path = NULL;
-        memory_release(copy);
+        memory_release(path);
     }
     return status;
 }
 
-dcp_status file_open_direct(struct file *file, unsigned flags)
+dcp_status file_open_direct(struct file *file, const struct file_directory *directory,
+                            const char *name, unsigned flags)
 {
-    int result;
-    do
-        result =
-            file->ops->open(file->ops->context, file->path, flags | FILE_DIRECT, &file->direct);
-    while (result == EINTR);
+    int result = open_name(directory, name, flags | FILE_DIRECT, &file->direct);
     if (result == 0)
         return DCP_OK;
-    file->direct = -1;
     if (result == EINVAL || result == EOPNOTSUPP)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: the file system has no direct transfers",
                              file->path);
@@ -223,18 +242,18 @@ dcp_status file_preallocate(struct file *file, uint64_t size)
     return file_error(result, verb, file->path);
 }
 
-dcp_status file_read_whole(const struct file_ops *ops, const char *path, uint64_t limit,
+dcp_status file_read_whole(const struct file_directory *directory, const char *name, uint64_t limit,
                            struct buffer *bytes)
 {
     struct file file;
     struct error_story story;
     uint64_t size = 0;
-    RETURN_IF_ERROR(file_open(&file, ops, path, FILE_READ));
+    RETURN_IF_ERROR(file_open(&file, directory, name, FILE_READ));
     dcp_status status = file_size(&file, &size);
     if (status == DCP_OK && (size > limit || size > SIZE_MAX))
         status = dcp_error_set(DCP_ERR_FORMAT,
-                               "%s has %" PRIu64 " bytes, more than the %" PRIu64 " allowed", path,
-                               size, limit);
+                               "%s has %" PRIu64 " bytes, more than the %" PRIu64 " allowed",
+                               file.path, size, limit);
     if (status == DCP_OK)
         status = buffer_reserve(bytes, (size_t)size);
     if (status == DCP_OK)
@@ -248,11 +267,12 @@ dcp_status file_read_whole(const struct file_ops *ops, const char *path, uint64_
     return error_restore(&story);
 }
 
-dcp_status file_write_whole(const struct file_ops *ops, const char *path, const void *bytes,
-                            size_t size, bool sync)
+dcp_status file_write_whole(const struct file_directory *directory, const char *name,
+                            const void *bytes, size_t size, bool sync)
 {
+    const struct file_ops *ops = directory->ops;
     struct file file;
-    RETURN_IF_ERROR(file_open(&file, ops, path, FILE_CREATE_NEW));
+    RETURN_IF_ERROR(file_open(&file, directory, name, FILE_CREATE_NEW));
     dcp_status status = file_write(&file, bytes, size, 0);
     if (status == DCP_OK && sync)
         status = file_sync(&file);
@@ -263,78 +283,52 @@ dcp_status file_write_whole(const struct file_ops *ops, const char *path, const 
     struct error_story story;
     error_save(&story);
     file_close(&file);
-    ops->unlink(ops->context, path);
+    ops->unlink(ops->context, directory->descriptor, name);
     return error_restore(&story);
 }
 
-static dcp_status rename_by(int (*rename)(void *context, const char *from, const char *to),
-                            void *context, const char *from, const char *to)
+static dcp_status
+rename_by(int (*rename)(void *context, int directory, const char *from, const char *to),
+          const struct file_directory *directory, const char *from, const char *to)
 {
-    int result = rename(context, from, to);
+    int result = rename(directory->ops->context, directory->descriptor, from, to);
     if (result == 0)
         return DCP_OK;
     char reason[128];
-    return dcp_error_set(status_of(result), "cannot rename %s to %s: %s", from, to,
-                         strerror_r(result, reason, sizeof reason));
+    char *path = path_join(directory->path, from);
+    dcp_status status =
+        dcp_error_set(status_of(result), "cannot rename %s to %s: %s", path ? path : from, to,
+                      strerror_r(result, reason, sizeof reason));
+    memory_release(path);
+    return status;
 }
 
-dcp_status file_rename(const struct file_ops *ops, const char *from, const char *to)
+dcp_status file_rename(const struct file_directory *directory, const char *from, const char *to)
 {
-    return rename_by(ops->rename, ops->context, from, to);
+    return rename_by(directory->ops->rename, directory, from, to);
 }
 
-dcp_status file_rename_new(const struct file_ops *ops, const char *from, const char *to)
+dcp_status file_rename_new(const struct file_directory *directory, const char *from, const char *to)
 {
-    return rename_by(ops->rename_new, ops->context, from, to);
+    return rename_by(directory->ops->rename_new, directory, from, to);
 }
 
-dcp_status file_check_directory(const struct file_ops *ops, const char *path)
+dcp_status file_unlink(const struct file_directory *directory, const char *name,
+                       bool missing_is_fine)
 {
-    int descriptor;
-    struct file_information information;
-    int result = ops->open(ops->context, path, FILE_READ | FILE_NO_FOLLOW, &descriptor);
-    if (result == ELOOP)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s is a symbolic link, which is not followed", path);
-    if (result != 0)
-        return file_error(result, "open", path);
-    result = ops->descriptor_information(ops->context, descriptor, &information);
-    ops->close(ops->context, descriptor);
-    if (result != 0)
-        return file_error(result, "look at", path);
-    if (information.kind != FILE_DIRECTORY)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s is not a directory", path);
-    return DCP_OK;
-}
-
-dcp_status file_unlink(const struct file_ops *ops, const char *path, bool missing_is_fine)
-{
-    int result = ops->unlink(ops->context, path);
+    const struct file_ops *ops = directory->ops;
+    int result = ops->unlink(ops->context, directory->descriptor, name);
     if (result == 0 || (result == ENOENT && missing_is_fine))
         return DCP_OK;
-    return file_error(result, "remove", path);
+    return name_error(result, "remove", directory, name);
 }
 
-dcp_status file_sync_directory(const struct file_ops *ops, const char *path)
-{
-    int result;
-    do
-        result = ops->sync_directory(ops->context, path);
-    while (result == EINTR);
-    return result != 0 ? file_error(result, "sync directory", path) : DCP_OK;
-}
-
-dcp_status file_look(const struct file_ops *ops, const char *path,
+dcp_status file_look(const struct file_directory *directory, const char *name,
                      struct file_information *information)
 {
-    int result = ops->information(ops->context, path, information);
+    const struct file_ops *ops = directory->ops;
+    int result = ops->information(ops->context, directory->descriptor, name, information);
     if (result == ENOENT || result == ENOTDIR)
         return DCP_ERR_NOT_FOUND;
-    return result != 0 ? file_error(result, "look at", path) : DCP_OK;
-}
-
-dcp_status file_list(const struct file_ops *ops, const char *path, file_visitor visitor,
-                     void *context)
-{
-    int result = ops->list ? ops->list(ops->context, path, visitor, context) : ENOENT;
-    return result != 0 ? file_error(result, "list directory", path) : DCP_OK;
+    return result != 0 ? name_error(result, "look at", directory, name) : DCP_OK;
 }

@@ -22,16 +22,38 @@ static bool is_memory(int descriptor)
     return fstatfs(descriptor, &status) == 0 && status.f_type == TMPFS_MAGIC;
 }
 
-static int system_open(void *context, const char *path, unsigned flags, int *descriptor)
+static int at(int directory)
+{
+    return directory == FILE_NO_DIRECTORY ? AT_FDCWD : directory;
+}
+
+/* A directory that may be passed through and not be read serves as well, for all but listing and
+ * syncing. */
+static int open_directory(int directory, const char *name, int mode, int *descriptor)
+{
+    mode |= O_DIRECTORY | O_CLOEXEC;
+    int opened = openat(at(directory), name, mode | O_RDONLY);
+    if (opened < 0 && errno == EACCES)
+        opened = openat(at(directory), name, mode | O_PATH);
+    if (opened < 0)
+        return errno;
+    *descriptor = opened;
+    return 0;
+}
+
+static int system_open(void *context, int directory, const char *name, unsigned flags,
+                       int *descriptor)
 {
     (void)context;
+    int mode = flags & FILE_NO_FOLLOW ? O_NOFOLLOW : 0;
+    if (flags & FILE_AS_DIRECTORY)
+        return open_directory(directory, name, mode, descriptor);
     /* Without O_NONBLOCK, a FIFO in place of a file would hang the open. */
-    int mode = flags & FILE_CREATE_NEW ? O_WRONLY | O_CREAT | O_EXCL
-               : flags & FILE_WRITE    ? O_WRONLY
-                                       : O_RDONLY | O_NONBLOCK;
-    mode |= O_CLOEXEC | O_NOCTTY | (flags & FILE_NO_FOLLOW ? O_NOFOLLOW : 0) |
-            (flags & FILE_DIRECT ? O_DIRECT : 0);
-    int opened = open(path, mode, 0666);
+    mode |= flags & FILE_CREATE_NEW ? O_WRONLY | O_CREAT | O_EXCL
+            : flags & FILE_WRITE    ? O_WRONLY
+                                    : O_RDONLY | O_NONBLOCK;
+    mode |= O_CLOEXEC | O_NOCTTY | (flags & FILE_DIRECT ? O_DIRECT : 0);
+    int opened = openat(at(directory), name, mode, 0666);
     if (opened < 0)
         return errno;
     if (flags & FILE_DIRECT && is_memory(opened)) {
@@ -193,14 +215,12 @@ static int system_sync(void *context, int descriptor)
     return fsync(descriptor) == 0 ? 0 : errno;
 }
 
-static int system_sync_directory(void *context, const char *path)
+static int system_sync_directory(void *context, int directory)
 {
     (void)context;
-    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (descriptor < 0)
-        return errno;
-    int result = fsync(descriptor) == 0 ? 0 : errno;
-    close(descriptor);
+    int result = fsync(directory) == 0 ? 0 : errno;
+    if (result == EBADF)
+        return EACCES; /* one that may not be read */
     /* File systems that keep directories durable by themselves refuse with EINVAL. */
     return result == EINVAL ? 0 : result;
 }
@@ -212,14 +232,17 @@ static struct file_information information_of(const struct stat *status)
                 : S_ISDIR(status->st_mode) ? FILE_DIRECTORY
                                            : FILE_OTHER,
         .size = (uint64_t)status->st_size,
+        .device = status->st_dev,
+        .number = status->st_ino,
     };
 }
 
-static int system_information(void *context, const char *path, struct file_information *information)
+static int system_information(void *context, int directory, const char *name,
+                              struct file_information *information)
 {
     (void)context;
     struct stat status;
-    if (stat(path, &status) != 0)
+    if (fstatat(at(directory), name, &status, 0) != 0)
         return errno;
     *information = information_of(&status);
     return 0;
@@ -236,49 +259,49 @@ static int system_descriptor_information(void *context, int descriptor,
     return 0;
 }
 
-static int system_rename(void *context, const char *from, const char *to)
+static int system_rename(void *context, int directory, const char *from, const char *to)
 {
     (void)context;
-    return rename(from, to) == 0 ? 0 : errno;
+    return renameat(at(directory), from, at(directory), to) == 0 ? 0 : errno;
 }
 
 /* By a link where the file system knows no rename that refuses; then `from` goes. */
-static int system_rename_new(void *context, const char *from, const char *to)
+static int system_rename_new(void *context, int directory, const char *from, const char *to)
 {
     (void)context;
-    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+    if (renameat2(at(directory), from, at(directory), to, RENAME_NOREPLACE) == 0)
         return 0;
     if (errno != EINVAL && errno != ENOSYS)
         return errno;
-    if (link(from, to) != 0)
+    if (linkat(at(directory), from, at(directory), to, 0) != 0)
         return errno;
-    unlink(from);
+    unlinkat(at(directory), from, 0);
     return 0;
 }
 
-static int system_unlink(void *context, const char *path)
+static int system_unlink(void *context, int directory, const char *name)
 {
     (void)context;
-    return unlink(path) == 0 ? 0 : errno;
+    return unlinkat(at(directory), name, 0) == 0 ? 0 : errno;
 }
 
-static int system_make_directory(void *context, const char *path)
+static int system_make_directory(void *context, int directory, const char *name)
 {
     (void)context;
-    return mkdir(path, 0777) == 0 ? 0 : errno;
+    return mkdirat(at(directory), name, 0777) == 0 ? 0 : errno;
 }
 
-static int system_remove_directory(void *context, const char *path)
+static int system_remove_directory(void *context, int directory, const char *name)
 {
     (void)context;
-    return rmdir(path) == 0 ? 0 : errno;
+    return unlinkat(at(directory), name, AT_REMOVEDIR) == 0 ? 0 : errno;
 }
 
-static int system_free_space(void *context, const char *path, uint64_t *bytes)
+static int system_free_space(void *context, int directory, uint64_t *bytes)
 {
     (void)context;
     struct statvfs status;
-    if (statvfs(path, &status) != 0)
+    if (fstatvfs(directory, &status) != 0)
         return errno;
     /* File systems without a size of their own say that they have none. */
     if (status.f_blocks == 0 ||
@@ -289,7 +312,7 @@ static int system_free_space(void *context, const char *path, uint64_t *bytes)
 
 /* File systems that reach for their bytes over a network, by the numbers that statfs(2) gives them;
  * FUSE is among them, as what is mounted by it for checkpoints is mostly object storage. */
-static bool system_remote(void *context, const char *path)
+static bool system_remote(void *context, int directory)
 {
     static const uint32_t numbers[] = {
         0x6969,     /* NFS */
@@ -311,7 +334,7 @@ static bool system_remote(void *context, const char *path)
     };
     struct statfs status;
     (void)context;
-    if (statfs(path, &status) != 0)
+    if (fstatfs(directory, &status) != 0)
         return false;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if ((uint32_t)status.f_type == numbers[i])
@@ -319,16 +342,23 @@ static bool system_remote(void *context, const char *path)
     return false;
 }
 
-static int system_list(void *context, const char *path, file_visitor visitor, void *visitor_context)
+/* Opened anew: descriptors that are duplicates would share how far they have come. */
+static int system_list(void *context, int directory, file_visitor visitor, void *visitor_context)
 {
     (void)context;
-    DIR *directory = opendir(path);
-    if (directory == NULL)
+    int opened = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (opened < 0)
         return errno;
+    DIR *stream = fdopendir(opened);
+    if (stream == NULL) {
+        int error = errno;
+        close(opened);
+        return error;
+    }
     int result = 0;
     while (result == 0) {
         errno = 0;
-        const struct dirent *entry = readdir(directory);
+        const struct dirent *entry = readdir(stream);
         if (entry == NULL) {
             result = errno;
             break;
@@ -336,8 +366,16 @@ static int system_list(void *context, const char *path, file_visitor visitor, vo
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
             result = visitor(visitor_context, entry->d_name);
     }
-    closedir(directory);
+    closedir(stream);
     return result;
+}
+
+static int system_working_directory(void *context, char *path, size_t size)
+{
+    (void)context;
+    if (getcwd(path, size) == NULL)
+        return errno;
+    return *path == '/' ? 0 : ENOENT; /* "(unreachable)" */
 }
 
 const struct file_ops file_ops_system = {
@@ -363,6 +401,7 @@ const struct file_ops file_ops_system = {
     .free_space = system_free_space,
     .remote = system_remote,
     .list = system_list,
+    .working_directory = system_working_directory,
 #if DCP_HAVE_URING
     .queue_open = file_ring_open,
     .queue_submit = file_ring_submit,

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/path.h"
 
 static bool is_letter(char c)
 {
@@ -25,41 +24,50 @@ static bool takes_id(void *context, const char *id)
     return end == id || strncmp(end, "://", 3) != 0;
 }
 
-/* What is at a path is a directory. */
-static dcp_status look_for(const struct file_ops *ops, const char *path, uint32_t flags)
+/* Says what is at a path that is no directory. */
+static dcp_status refuse(const struct file_ops *ops, const char *path, dcp_status refused)
 {
     struct file_information information;
-    dcp_status status = file_look(ops, path, &information);
+    struct error_story story;
+    error_save(&story);
+    dcp_status status = file_look(FILE_PATHS(ops), path, &information);
     if (status == DCP_ERR_NOT_FOUND)
         return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no such file or directory", path);
-    RETURN_IF_ERROR(status);
-    if (information.kind == FILE_REGULAR)
+    if (status == DCP_OK && information.kind == FILE_REGULAR)
         return dcp_error_set(DCP_ERR_KIND, "%s is a file, not a directory", path);
-    if (information.kind != FILE_DIRECTORY)
+    if (status == DCP_OK && information.kind != FILE_DIRECTORY)
         return dcp_error_set(DCP_ERR_FORMAT, "%s is neither a directory nor a regular file", path);
-    return flags & DCP_OPEN_NO_LINK ? file_check_directory(ops, path) : DCP_OK;
+    error_restore(&story);
+    return refused;
+}
+
+static dcp_status open_path(const struct file_ops *ops, const char *path, uint32_t flags,
+                            struct files_directory *directory)
+{
+    if (flags & DCP_OPEN_CREATE)
+        return file_make_directories(ops, path, flags & DCP_OPEN_DURABLE, &directory->at,
+                                     &directory->made);
+    dcp_status status = file_directory_open(&directory->at, FILE_PATHS(ops), path,
+                                            flags & DCP_OPEN_NO_LINK ? FILE_NO_FOLLOW : 0);
+    return status == DCP_ERR_FORMAT || status == DCP_ERR_NOT_FOUND ? refuse(ops, path, status)
+                                                                   : status;
 }
 
 static dcp_status open_directory(void *context, const char *id, uint32_t flags, void **opened,
                                  bool *created)
 {
     const struct file_ops *ops = context;
+    struct files_directory *directory = memory_allocate(sizeof *directory);
     *created = false;
-    struct files_directory *directory = memory_allocate_zeroed(1, sizeof *directory);
-    char *path = memory_copy_text(id);
-    dcp_status status = DCP_OK;
-    if (!directory || !path)
-        status = error_no_memory(strlen(id) + 1, "a directory");
-    else if (flags & DCP_OPEN_CREATE)
-        status = file_make_directories(ops, id, flags & DCP_OPEN_DURABLE, created);
-    else
-        status = look_for(ops, id, flags);
+    if (!directory)
+        return error_no_memory(sizeof *directory, "a directory");
+    *directory = (struct files_directory){.made = {ops, FILE_NO_DIRECTORY, NULL}};
+    dcp_status status = open_path(ops, id, flags, directory);
     if (status != DCP_OK) {
         memory_release(directory);
-        memory_release(path);
         return status;
     }
-    *directory = (struct files_directory){ops, path};
+    *created = directory->made.above != FILE_NO_DIRECTORY;
     *opened = directory;
     return DCP_OK;
 }
@@ -68,7 +76,8 @@ static void close_directory(void *context, void *opened)
 {
     struct files_directory *directory = opened;
     (void)context;
-    memory_release(directory->path);
+    file_directory_close(&directory->at);
+    file_made_forget(&directory->made);
     memory_release(directory);
 }
 
@@ -76,20 +85,22 @@ static void close_directory(void *context, void *opened)
 static void withdraw_directory(void *context, void *opened)
 {
     const struct files_directory *directory = opened;
-    const struct file_ops *ops = context;
-    ops->remove_directory(ops->context, directory->path);
+    (void)context;
+    file_made_remove(&directory->made, &directory->at);
 }
 
 static void describe_directory(void *context, void *opened, dcp_storage_traits *traits)
 {
     const struct files_directory *directory = opened;
-    traits->far = file_is_remote(context, directory->path);
+    (void)context;
+    traits->far = file_is_remote(&directory->at);
 }
 
 static dcp_status find_space(void *context, void *opened, uint64_t *bytes)
 {
     const struct files_directory *directory = opened;
-    return file_free_space(context, directory->path, bytes);
+    (void)context;
+    return file_free_space(&directory->at, bytes);
 }
 
 struct listing {
@@ -114,25 +125,23 @@ static dcp_status list_directory(void *context, void *opened, dcp_storage_visito
 {
     const struct files_directory *directory = opened;
     struct listing listing = {visitor, visitor_context, DCP_OK, {0}};
-    dcp_status status = file_list(context, directory->path, visit, &listing);
+    (void)context;
+    dcp_status status = file_list(&directory->at, visit, &listing);
     return listing.status == DCP_OK ? status : error_restore(&listing.story);
 }
 
 static dcp_status remove_file(void *context, void *opened, const char *name)
 {
     const struct files_directory *directory = opened;
-    char *path = path_join(directory->path, name);
-    if (!path)
-        return error_no_memory(strlen(directory->path) + strlen(name) + 2, "a path");
-    dcp_status status = file_unlink(context, path, false);
-    memory_release(path);
-    return status;
+    (void)context;
+    return file_unlink(&directory->at, name, false);
 }
 
 static dcp_status sync_directory(void *context, void *opened)
 {
     const struct files_directory *directory = opened;
-    return file_sync_directory(context, directory->path);
+    (void)context;
+    return file_sync_directory(&directory->at);
 }
 
 static bool is_cached(void *context, dcp_storage_file *opened, uint64_t offset, size_t size)

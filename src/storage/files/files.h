@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The file system as a storage: a directory's id is its path. */
+/* The file system as a storage: a directory's id is its path, which is followed once, when it is
+ * opened. */
 #ifndef STORAGE_FILES_FILES_H
 #define STORAGE_FILES_FILES_H
 
@@ -15,15 +16,17 @@ dcp_storage files_storage(const struct file_ops *ops);
 /* The parts of the table. `context` is the struct file_ops. */
 
 struct files_directory {
-    const struct file_ops *ops;
-    char *path;
+    struct file_directory at;
+    struct file_made made;
 };
 
 /* Behind dcp_storage_file::handle. */
 struct files_file {
     struct file file;
-    bool direct_demanded; /* DCP_IO_DIRECT: there is no other way */
-    bool write_back;      /* what goes through the page cache is sent on to the disk at once */
+    const struct file_directory *directory; /* that it was created in */
+    char *name;                             /* when it was created */
+    bool direct_demanded;                   /* DCP_IO_DIRECT: there is no other way */
+    bool write_back; /* what goes through the page cache is sent on to the disk at once */
     bool durable;
     atomic_bool direct_refused; /* by the file system, when it came to it */
 };

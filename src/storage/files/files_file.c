@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "storage/files/files.h"
 
 /* From here on a file is worth direct transfers, and sending on what the page cache holds. */
@@ -30,12 +29,13 @@ static void refuse_direct(struct files_file *file)
 
 /* Opens the second descriptor, for direct transfers, if that is demanded, or allowed and worth it
  * for a file of that size. */
-static dcp_status open_direct(struct files_file *file, uint32_t io, uint64_t size, unsigned flags)
+static dcp_status open_direct(struct files_file *file, const struct file_directory *directory,
+                              const char *name, uint32_t io, uint64_t size, unsigned flags)
 {
     file->direct_demanded = io & DCP_IO_DIRECT;
     if (io & DCP_IO_BUFFERED || (!(io & DCP_IO_DIRECT) && size < LARGE_FILE))
         return DCP_OK;
-    dcp_status status = file_open_direct(&file->file, flags);
+    dcp_status status = file_open_direct(&file->file, directory, name, flags);
     if (status != DCP_ERR_UNSUPPORTED || io & DCP_IO_DIRECT)
         return status;
     say_not_direct(dcp_error_message());
@@ -48,6 +48,7 @@ static void release(struct files_file *file)
     error_save(&story);
     file_close(&file->file);
     error_restore(&story);
+    memory_release(file->name);
     memory_release(file);
 }
 
@@ -57,31 +58,65 @@ static void hand_out(struct files_file *file, uint64_t size, dcp_storage_file *o
         .handle = file, .size = size, .alignment = file->file.direct >= 0 ? MEMORY_PAGE : 0};
 }
 
-/* Every directory on the way to a file, from the start on, is one by itself: a symbolic link could
- * lead anywhere. */
-static dcp_status check_way(const struct file_ops *ops, char *path, size_t start)
+/* Opens the directory that holds a file whose name has slashes. Every directory on the way is one
+ * by itself: a symbolic link could lead anywhere. *last: the rest of the name. */
+static dcp_status open_way(const struct file_directory *directory, char *name,
+                           struct file_directory *way, const char **last)
 {
-    for (char *slash = strchr(path + start, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *way = (struct file_directory){directory->ops, FILE_NO_DIRECTORY, ""};
+    for (char *slash = strchr(name, '/'); slash; slash = strchr(name, '/')) {
+        struct file_directory next;
+        bool first = way->descriptor == FILE_NO_DIRECTORY;
         *slash = '\0';
-        dcp_status status = file_check_directory(ops, path);
-        *slash = '/';
+        dcp_status status =
+            file_directory_open(&next, first ? directory : way, name, FILE_NO_FOLLOW);
+        file_directory_close(way);
         RETURN_IF_ERROR(status);
+        *way = next;
+        name = slash + 1;
     }
+    *last = name;
     return DCP_OK;
 }
 
-static dcp_status make_file(const struct files_directory *directory, const char *name,
-                            struct files_file **file, char **path)
+/* name is cut. */
+static dcp_status open_untrusted(struct files_file *file, const struct file_directory *directory,
+                                 char *name, const dcp_storage_access *access, uint64_t *size)
 {
-    *path = path_join(directory->path, name);
-    *file = memory_allocate_zeroed(1, sizeof **file);
-    if (*path && *file) {
-        (*file)->file.descriptor = -1;
-        return DCP_OK;
+    struct file_directory way;
+    const char *last;
+    RETURN_IF_ERROR(open_way(directory, name, &way, &last));
+    const struct file_directory *in = way.descriptor == FILE_NO_DIRECTORY ? directory : &way;
+    dcp_status status = file_open(&file->file, in, last, FILE_NO_FOLLOW);
+    if (status == DCP_OK)
+        status = file_size(&file->file, size);
+    if (status == DCP_OK)
+        status = open_direct(file, in, last, access->io, *size, FILE_NO_FOLLOW);
+    file_directory_close(&way);
+    return status;
+}
+
+static dcp_status open_trusted(struct files_file *file, const struct file_directory *directory,
+                               const char *name, const dcp_storage_access *access, uint64_t *size)
+{
+    RETURN_IF_ERROR(file_open(&file->file, directory, name, FILE_READ));
+    RETURN_IF_ERROR(file_size(&file->file, size));
+    return open_direct(file, directory, name, access->io, *size, FILE_READ);
+}
+
+static dcp_status make_file(const char *name, struct files_file **file)
+{
+    struct files_file *made = memory_allocate_zeroed(1, sizeof *made);
+    char *copy = memory_copy_text(name);
+    if (!made || !copy) {
+        memory_release(made);
+        memory_release(copy);
+        return error_no_memory(strlen(name) + 1, "an open file");
     }
-    memory_release(*path);
-    memory_release(*file);
-    return error_no_memory(strlen(directory->path) + strlen(name) + 2, "a path");
+    made->file.descriptor = -1;
+    made->name = copy;
+    *file = made;
+    return DCP_OK;
 }
 
 dcp_status files_open_file(void *context, void *opened_directory, const char *name,
@@ -90,18 +125,13 @@ dcp_status files_open_file(void *context, void *opened_directory, const char *na
     const struct files_directory *directory = opened_directory;
     struct files_file *file;
     uint64_t size = 0;
-    char *path;
-    unsigned flags = access->trusted ? FILE_READ : FILE_NO_FOLLOW;
-    RETURN_IF_ERROR(make_file(directory, name, &file, &path));
-    dcp_status status =
-        access->trusted ? DCP_OK : check_way(context, path, strlen(path) - strlen(name));
-    if (status == DCP_OK)
-        status = file_open(&file->file, context, path, flags);
-    if (status == DCP_OK)
-        status = file_size(&file->file, &size);
-    if (status == DCP_OK)
-        status = open_direct(file, access->io, size, flags);
-    memory_release(path);
+    (void)context;
+    RETURN_IF_ERROR(make_file(name, &file));
+    dcp_status status = access->trusted
+                            ? open_trusted(file, &directory->at, name, access, &size)
+                            : open_untrusted(file, &directory->at, file->name, access, &size);
+    memory_release(file->name);
+    file->name = NULL;
     if (status == DCP_OK)
         hand_out(file, size, opened);
     else
@@ -121,28 +151,28 @@ dcp_status files_create(void *context, void *opened_directory, const char *name,
     const struct files_directory *directory = opened_directory;
     const struct file_ops *ops = context;
     struct files_file *file;
-    char *path;
     /* Who does not wait for the disk wants the page cache. */
     uint32_t io = access->io;
     if (!access->durable && !(io & DCP_IO_DIRECT))
         io |= DCP_IO_BUFFERED;
-    RETURN_IF_ERROR(make_file(directory, name, &file, &path));
-    dcp_status status = file_open(&file->file, ops, path, FILE_CREATE_NEW);
+    RETURN_IF_ERROR(make_file(name, &file));
+    file->directory = &directory->at;
+    dcp_status status = file_open(&file->file, &directory->at, name, FILE_CREATE_NEW);
     bool made = status == DCP_OK;
     if (status == DCP_OK)
-        status = open_direct(file, io, access->size, FILE_WRITE | FILE_NO_FOLLOW);
+        status =
+            open_direct(file, &directory->at, name, io, access->size, FILE_WRITE | FILE_NO_FOLLOW);
     if (status == DCP_OK && !access->estimated)
         status = file_preallocate(&file->file, access->size);
     file->durable = access->durable;
     file->write_back = access->durable && access->size >= LARGE_FILE;
     if (status == DCP_OK) {
         hand_out(file, 0, opened);
-    } else {
-        release(file);
-        if (made)
-            ops->unlink(ops->context, path);
+        return DCP_OK;
     }
-    memory_release(path);
+    release(file);
+    if (made)
+        ops->unlink(ops->context, directory->at.descriptor, name);
     return status;
 }
 
@@ -246,6 +276,6 @@ void files_abandon(void *context, dcp_storage_file *opened)
 {
     const struct file_ops *ops = context;
     struct files_file *file = opened->handle;
-    ops->unlink(ops->context, file->file.path);
+    ops->unlink(ops->context, file->directory->descriptor, file->name);
     release(file);
 }

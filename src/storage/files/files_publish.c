@@ -4,20 +4,19 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/path.h"
 #include "storage/files/files.h"
 
 #define TEMPORARY_SUFFIX ".tmp"
 
 struct files_publication {
-    const struct file_ops *ops;
-    char *path;
+    const struct file_directory *directory;
+    char *name;
     char *temporary;
 };
 
 static void publication_free(struct files_publication *publication)
 {
-    memory_release(publication->path);
+    memory_release(publication->name);
     memory_release(publication->temporary);
     memory_release(publication);
 }
@@ -26,18 +25,18 @@ static dcp_status publication_new(const struct files_directory *directory, const
                                   struct files_publication **made)
 {
     struct files_publication *publication = memory_allocate_zeroed(1, sizeof *publication);
-    char *path = path_join(directory->path, name);
-    char *temporary = path ? memory_allocate(strlen(path) + sizeof TEMPORARY_SUFFIX) : NULL;
+    char *copy = memory_copy_text(name);
+    char *temporary = copy ? memory_allocate(strlen(name) + sizeof TEMPORARY_SUFFIX) : NULL;
     if (!publication || !temporary) {
         memory_release(publication);
-        memory_release(path);
+        memory_release(copy);
         memory_release(temporary);
-        return error_no_memory(strlen(directory->path) + strlen(name) + 2, "a path");
+        return error_no_memory(strlen(name) + sizeof TEMPORARY_SUFFIX, "a name");
     }
-    size_t length = strlen(path);
-    memcpy(temporary, path, length);
+    size_t length = strlen(name);
+    memcpy(temporary, name, length);
     memcpy(temporary + length, TEMPORARY_SUFFIX, sizeof TEMPORARY_SUFFIX);
-    *publication = (struct files_publication){directory->ops, path, temporary};
+    *publication = (struct files_publication){&directory->at, copy, temporary};
     *made = publication;
     return DCP_OK;
 }
@@ -47,10 +46,12 @@ dcp_status files_prepare(void *context, void *opened, const char *name, const vo
                          size_t size, bool durable, void **prepared)
 {
     struct files_publication *publication;
+    (void)context;
     RETURN_IF_ERROR(publication_new(opened, name, &publication));
-    dcp_status status = file_unlink(context, publication->temporary, true);
+    dcp_status status = file_unlink(publication->directory, publication->temporary, true);
     if (status == DCP_OK)
-        status = file_write_whole(context, publication->temporary, bytes, size, durable);
+        status =
+            file_write_whole(publication->directory, publication->temporary, bytes, size, durable);
     if (status == DCP_OK)
         *prepared = publication;
     else
@@ -59,10 +60,10 @@ dcp_status files_prepare(void *context, void *opened, const char *name, const vo
 }
 
 /* Whether it is certain that nothing is there. */
-static bool is_gone(const struct file_ops *ops, const char *path)
+static bool is_gone(const struct file_directory *directory, const char *name)
 {
     struct file_information information;
-    return file_look(ops, path, &information) == DCP_ERR_NOT_FOUND;
+    return file_look(directory, name, &information) == DCP_ERR_NOT_FOUND;
 }
 
 dcp_status files_publish(void *context, void *prepared, dcp_storage_condition condition,
@@ -70,14 +71,16 @@ dcp_status files_publish(void *context, void *prepared, dcp_storage_condition co
 {
     struct files_publication *publication = prepared;
     struct error_story story;
-    dcp_status status = condition == DCP_PUBLISH_IF_ABSENT
-                            ? file_rename_new(context, publication->temporary, publication->path)
-                            : file_rename(context, publication->temporary, publication->path);
+    (void)context;
+    dcp_status status =
+        condition == DCP_PUBLISH_IF_ABSENT
+            ? file_rename_new(publication->directory, publication->temporary, publication->name)
+            : file_rename(publication->directory, publication->temporary, publication->name);
     /* Over a network a rename can be reported as failed and have happened all the same. */
-    *visible = status == DCP_OK || is_gone(context, publication->temporary);
+    *visible = status == DCP_OK || is_gone(publication->directory, publication->temporary);
     if (status != DCP_OK) {
         error_save(&story);
-        file_unlink(context, publication->temporary, true);
+        file_unlink(publication->directory, publication->temporary, true);
         error_restore(&story);
     }
     publication_free(publication);
@@ -87,6 +90,7 @@ dcp_status files_publish(void *context, void *prepared, dcp_storage_condition co
 void files_retract(void *context, void *prepared)
 {
     struct files_publication *publication = prepared;
-    file_unlink(context, publication->temporary, true);
+    (void)context;
+    file_unlink(publication->directory, publication->temporary, true);
     publication_free(publication);
 }

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Open directories, and directories made along a path. */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/path.h"
+#include "storage/files/file.h"
+
+static int open_directory(const struct file_ops *ops, int above, const char *name, unsigned flags,
+                          int *descriptor)
+{
+    int result;
+    do
+        result = ops->open(ops->context, above, name, flags | FILE_AS_DIRECTORY, descriptor);
+    while (result == EINTR);
+    return result;
+}
+
+/* What is at a name that is no directory. The system says the same of a link that it does not
+ * follow and of anything else. */
+static dcp_status refuse(const struct file_directory *directory, const char *name, const char *path)
+{
+    const struct file_ops *ops = directory->ops;
+    int descriptor;
+    int result = ops->open(ops->context, directory->descriptor, name, FILE_READ | FILE_NO_FOLLOW,
+                           &descriptor);
+    if (result == 0)
+        ops->close(ops->context, descriptor);
+    return dcp_error_set(DCP_ERR_FORMAT,
+                         result == ELOOP ? "%s is a symbolic link, which is not followed"
+                                         : "%s is not a directory",
+                         path);
+}
+
+dcp_status file_directory_open(struct file_directory *opened,
+                               const struct file_directory *directory, const char *name,
+                               unsigned flags)
+{
+    *opened = (struct file_directory){directory->ops, FILE_NO_DIRECTORY, ""};
+    char *path = path_join(directory->path, name);
+    if (!path)
+        return error_no_memory(strlen(directory->path) + strlen(name) + 2, "a path");
+    int descriptor;
+    int result = open_directory(directory->ops, directory->descriptor, name, flags, &descriptor);
+    if (result == 0) {
+        *opened = (struct file_directory){directory->ops, descriptor, path};
+        return DCP_OK;
+    }
+    dcp_status status = result == ENOTDIR || result == ELOOP ? refuse(directory, name, path)
+                                                             : file_error(result, "open", path);
+    memory_release(path);
+    return status;
+}
+
+void file_directory_close(struct file_directory *opened)
+{
+    const struct file_ops *ops = opened->ops;
+    if (opened->descriptor == FILE_NO_DIRECTORY)
+        return;
+    ops->close(ops->context, opened->descriptor);
+    memory_release((void *)(uintptr_t)opened->path);
+    *opened = (struct file_directory){ops, FILE_NO_DIRECTORY, ""};
+}
+
+bool file_is_remote(const struct file_directory *directory)
+{
+    const struct file_ops *ops = directory->ops;
+    return ops->remote != NULL && ops->remote(ops->context, directory->descriptor);
+}
+
+dcp_status file_free_space(const struct file_directory *directory, uint64_t *bytes)
+{
+    const struct file_ops *ops = directory->ops;
+    int result;
+    do
+        result = ops->free_space(ops->context, directory->descriptor, bytes);
+    while (result == EINTR);
+    if (result == ENOSYS || result == EOPNOTSUPP) {
+        *bytes = UINT64_MAX;
+        return DCP_OK;
+    }
+    return result == 0 ? DCP_OK : file_error(result, "ask for free space at", directory->path);
+}
+
+dcp_status file_sync_directory(const struct file_directory *directory)
+{
+    const struct file_ops *ops = directory->ops;
+    int result;
+    do
+        result = ops->sync_directory(ops->context, directory->descriptor);
+    while (result == EINTR);
+    return result != 0 ? file_error(result, "sync directory", directory->path) : DCP_OK;
+}
+
+dcp_status file_list(const struct file_directory *directory, file_visitor visitor, void *context)
+{
+    const struct file_ops *ops = directory->ops;
+    int result = ops->list(ops->context, directory->descriptor, visitor, context);
+    return result != 0 ? file_error(result, "list directory", directory->path) : DCP_OK;
+}
+
+/* ---- directories along a path ---- */
+
+/* One directory on the way, whose parent is open. */
+struct step {
+    const struct file_ops *ops;
+    int above;
+    const char *name;
+    const char *path; /* up to here */
+    int descriptor;
+    bool created;
+};
+
+/* Opens the directory, and makes it if there is none. */
+static dcp_status take_step(struct step *step)
+{
+    const struct file_ops *ops = step->ops;
+    int result = open_directory(ops, step->above, step->name, 0, &step->descriptor);
+    if (result == ENOENT) {
+        result = ops->make_directory(ops->context, step->above, step->name);
+        step->created = result == 0;
+        /* Another rank may have been faster. */
+        if (result == 0 || result == EEXIST)
+            result = open_directory(ops, step->above, step->name, 0, &step->descriptor);
+    }
+    if (result == 0)
+        return DCP_OK;
+    step->descriptor = FILE_NO_DIRECTORY;
+    return file_error(result, "create directory", step->path);
+}
+
+/* An entry that was there already is synced too: whoever made it may not have come that far. Then
+ * a parent that may not be read is not ours to care for. */
+static dcp_status make_durable(const struct step *step)
+{
+    const struct file_ops *ops = step->ops;
+    int result;
+    do
+        result = ops->sync_directory(ops->context, step->above);
+    while (result == EINTR);
+    if (result == 0 || (!step->created && (result == EACCES || result == EPERM)))
+        return DCP_OK;
+    return file_error(result, "sync the directory of", step->path);
+}
+
+static dcp_status remember(const struct step *step, struct file_made *made)
+{
+    char *name = memory_copy_text(step->name);
+    if (!name)
+        return error_no_memory(strlen(step->name) + 1, "a path");
+    *made = (struct file_made){step->ops, step->above, name};
+    return DCP_OK;
+}
+
+/* Goes from one directory, which is closed, to the next one. One that was made is taken back after
+ * a failure: an entry whose sync failed may never become durable, whatever later syncs say. */
+static dcp_status go_on(struct step *step, bool last, bool sync, struct file_made *made)
+{
+    const struct file_ops *ops = step->ops;
+    dcp_status status = take_step(step);
+    if (status == DCP_OK && sync)
+        status = make_durable(step);
+    if (status == DCP_OK && last && step->created)
+        status = remember(step, made);
+    if (status != DCP_OK && step->descriptor != FILE_NO_DIRECTORY)
+        ops->close(ops->context, step->descriptor);
+    if (status != DCP_OK && step->created)
+        ops->remove_directory(ops->context, step->above, step->name);
+    if (status == DCP_OK && made->above != step->above)
+        ops->close(ops->context, step->above);
+    return status;
+}
+
+/* The next name of a path from `at`, ended there; *end: after it. NULL: there is none. */
+static char *next_name(char *at, char **end, char *ended)
+{
+    at += strspn(at, "/");
+    *end = at + strcspn(at, "/");
+    *ended = **end;
+    **end = '\0';
+    return *at ? at : NULL;
+}
+
+static dcp_status walk(const struct file_ops *ops, char *path, bool sync, int *descriptor,
+                       struct file_made *made)
+{
+    int at;
+    char *end = path, ended;
+    int result = open_directory(ops, FILE_NO_DIRECTORY, *path == '/' ? "/" : ".", 0, &at);
+    if (result != 0)
+        return file_error(result, "open", *path == '/' ? "/" : ".");
+    for (char *name; (name = next_name(end, &end, &ended)) != NULL;) {
+        bool last = ended == '\0' || end[1 + strspn(end + 1, "/")] == '\0';
+        struct step step = {.ops = ops, .above = at, .name = name, .path = path};
+        dcp_status status = go_on(&step, last, sync, made);
+        if (status != DCP_OK) {
+            ops->close(ops->context, at);
+            return status;
+        }
+        at = step.descriptor;
+        *end = ended;
+    }
+    *descriptor = at;
+    return DCP_OK;
+}
+
+dcp_status file_make_directories(const struct file_ops *ops, const char *path, bool sync,
+                                 struct file_directory *opened, struct file_made *made)
+{
+    int descriptor = FILE_NO_DIRECTORY;
+    char *partial = memory_copy_text(path), *copy = memory_copy_text(path);
+    *opened = (struct file_directory){ops, FILE_NO_DIRECTORY, ""};
+    *made = (struct file_made){ops, FILE_NO_DIRECTORY, NULL};
+    dcp_status status = DCP_OK;
+    if (!partial || !copy)
+        status = error_no_memory(strlen(path) + 1, "a path");
+    if (status == DCP_OK)
+        status = walk(ops, partial, sync, &descriptor, made);
+    memory_release(partial);
+    if (status == DCP_OK)
+        *opened = (struct file_directory){ops, descriptor, copy};
+    else
+        memory_release(copy);
+    return status;
+}
+
+void file_made_remove(const struct file_made *made, const struct file_directory *directory)
+{
+    const struct file_ops *ops = made->ops;
+    struct file_information ours, found;
+    if (made->above == FILE_NO_DIRECTORY ||
+        ops->descriptor_information(ops->context, directory->descriptor, &ours) != 0 ||
+        ops->information(ops->context, made->above, made->name, &found) != 0)
+        return;
+    if (ours.device == found.device && ours.number == found.number)
+        ops->remove_directory(ops->context, made->above, made->name);
+}
+
+void file_made_forget(struct file_made *made)
+{
+    if (made->above == FILE_NO_DIRECTORY)
+        return;
+    made->ops->close(made->ops->context, made->above);
+    memory_release(made->name);
+    *made = (struct file_made){made->ops, FILE_NO_DIRECTORY, NULL};
+}
+
+dcp_status file_absolute_path(const struct file_ops *ops, const char *path, char **absolute)
+{
+    char working[PATH_MAX];
+    *absolute = NULL;
+    if (*path == '/' || !ops->working_directory) {
+        *absolute = memory_copy_text(path);
+    } else {
+        int result = ops->working_directory(ops->context, working, sizeof working);
+        if (result != 0)
+            return file_error(result, "find the working directory for", path);
+        *absolute = path_join(working, path);
+    }
+    return *absolute ? DCP_OK : error_no_memory(strlen(path) + PATH_MAX, "a path");
+}
