@@ -52,7 +52,10 @@ typedef struct dcp_open_options {
     size_t member_count;
 } dcp_open_options;
 
-/** Opens what dcp_load() can load: reads and checks the metadata, not the data. @param options
+/** Opens what dcp_load() can load: reads and checks the metadata, not the data. The directory is
+ * opened once: what is read later is read from that one, wherever the process goes and whatever
+ * comes to be at the path; only the members of a union that the options name are opened by their
+ * paths, absolute since this call, when something in them is read. @param options
  * NULL: all defaults. @param checkpoint owned by the caller. */
 DCP_API dcp_status dcp_open_sized(const char *path, const dcp_open_options *options,
                                   size_t options_size, dcp_checkpoint **checkpoint);

@@ -119,8 +119,9 @@ typedef struct dcp_storage {
     /**
      * Opens a directory. One that is not there is DCP_ERR_NOT_FOUND, unless it is to be created; an
      * id that names a file is DCP_ERR_KIND. A storage without directories opens any id, as one that
-     * is empty at worst. A directory is closed after what is open in it: files, publications,
-     * queues.
+     * is empty at worst. What is opened stays the same directory, whatever the id means later, if
+     * the storage can do that: files do. A directory is closed after what is open in it: files,
+     * publications, queues.
      * @param flags of #dcp_storage_open.
      * @param directory the storage's own; passed to the functions below.
      * @param created whether this call has made the directory.
@@ -211,6 +212,12 @@ typedef struct dcp_storage {
      * cache, #DCP_IO_RING if those of the queue went by io_uring. For dcp_figures. Either may be
      * NULL. Optional: by none. */
     uint32_t (*ways)(void *context, dcp_storage_file *file, void *queue);
+
+    /** Writes an id as it means the same wherever the process goes from now on: of a relative path
+     * the absolute one. What is opened later than in the call that an id was given to is opened by
+     * that. Optional: ids mean the same everywhere. @param text for @p size bytes, enough for a
+     * path of PATH_MAX bytes in front of the id. */
+    dcp_status (*absolute)(void *context, const char *id, char *text, size_t size);
 } dcp_storage;
 
 /** @return the table of the file system. Static. */

@@ -2,6 +2,7 @@
 /* Tables and directories. */
 #include "storage/storage.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -58,6 +59,34 @@ dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_st
                          "no storage takes \"%s\": neither the one that was given, nor the file "
                          "system, which takes no \"scheme://\"",
                          id);
+}
+
+static dcp_status keep_id(const dcp_storage *table, const char *id, char **kept)
+{
+    size_t size = strlen(id) + 1 + (table->absolute ? PATH_MAX + 1 : 0);
+    char *text = memory_allocate(size);
+    *kept = NULL;
+    if (!text)
+        return error_no_memory(size, "a path");
+    memcpy(text, id, strlen(id) + 1);
+    error_clear();
+    dcp_status status = DCP_OK;
+    if (table->absolute)
+        status = call_status(table->absolute(table->context, id, text, size), "absolute", id);
+    if (status == DCP_OK)
+        *kept = text;
+    else
+        memory_release(text);
+    return status;
+}
+
+/* Charged to nobody, as an open directory. */
+dcp_status storage_keep_id(const dcp_storage *table, const char *id, char **kept)
+{
+    struct memory_account *account = memory_account_enter(NULL);
+    dcp_status status = keep_id(table, id, kept);
+    memory_account_enter(account);
+    return status;
 }
 
 static dcp_status open_directory(struct storage_directory *directory, const dcp_storage *table,

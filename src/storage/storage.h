@@ -14,6 +14,10 @@ dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs);
  * takes no "scheme://". */
 dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_storage **chosen);
 
+/* The id as it means the same wherever the process goes from now on (dcp_storage::absolute). Owned
+ * by the caller. */
+dcp_status storage_keep_id(const dcp_storage *table, const char *id, char **kept);
+
 struct storage_directory {
     const dcp_storage *table; /* NULL: not open */
     void *handle;

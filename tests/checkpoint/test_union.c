@@ -492,10 +492,12 @@ static void test_cut_messages(void **state)
     struct buffer raw;
     struct metadata metadata;
     struct shard_reader *reader;
+    struct storage_directory opened;
     save_stages(state);
     const char *path = path_in(state, "c");
     buffer_init(&raw, 0);
-    must(storage_read_raw(dcp_storage_files(), storage_at(path), &raw));
+    must(storage_read_raw(dcp_storage_files(), storage_at(path), &raw, &opened));
+    storage_directory_close(&opened);
     for (size_t size = 0; size <= raw.size; size++) {
         unsigned char *cut = malloc(size + 1);
         memcpy(cut, raw.data, size);

@@ -477,11 +477,43 @@ static void threads_may_work_side_by_side(void **state)
 
 #define SIMULATED_TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
+/* What is done in an open directory is done in that one, whatever its path leads to. */
+static void open_directories_stay_what_they_are(void **state)
+{
+    (void)state;
+    const struct file_ops *its = simulated_ops(fs);
+    struct file_information opened, found;
+    int directory, file, other;
+    OK(its->make_directory(its->context, FILE_NO_DIRECTORY, "/a"));
+    OK(its->open(its->context, FILE_NO_DIRECTORY, "/a", FILE_AS_DIRECTORY, &directory));
+    OK(its->rename(its->context, FILE_NO_DIRECTORY, "/a", "/b"));
+    OK(its->make_directory(its->context, FILE_NO_DIRECTORY, "/a"));
+    OK(its->open(its->context, directory, "f", FILE_CREATE_NEW, &file));
+    assert_int_equal(its->open(its->context, file, "g", FILE_CREATE_NEW, &other), ENOTDIR);
+    assert_int_equal(its->open(its->context, FILE_NO_DIRECTORY, "/b/f", FILE_AS_DIRECTORY, &other),
+                     ENOTDIR);
+    OK(its->close(its->context, file));
+    assert_int_equal(its->open(its->context, file, "g", FILE_CREATE_NEW, &other), EBADF);
+    assert_int_equal(its->information(its->context, FILE_NO_DIRECTORY, "/a/f", &found), ENOENT);
+    OK(its->information(its->context, FILE_NO_DIRECTORY, "/b/f", &found));
+    OK(its->descriptor_information(its->context, directory, &opened));
+    OK(its->information(its->context, FILE_NO_DIRECTORY, "/b", &found));
+    assert_true(opened.number == found.number);
+    OK(its->information(its->context, FILE_NO_DIRECTORY, "/a", &found));
+    assert_true(opened.number != found.number);
+    OK(its->rename(its->context, directory, "f", "g"));
+    OK(its->unlink(its->context, directory, "g"));
+    OK(its->remove_directory(its->context, FILE_NO_DIRECTORY, "/b"));
+    assert_int_equal(its->open(its->context, directory, "h", FILE_CREATE_NEW, &file), ENOENT);
+    OK(its->close(its->context, directory));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         SIMULATED_TEST(files_are_written_and_read),
         SIMULATED_TEST(directories_hold_names),
+        SIMULATED_TEST(open_directories_stay_what_they_are),
         SIMULATED_TEST(a_power_cut_leaves_what_was_synced),
         SIMULATED_TEST(directories_need_their_parents_synced),
         SIMULATED_TEST(a_rename_may_be_durable_before_bytes),

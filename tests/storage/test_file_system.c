@@ -116,6 +116,53 @@ static void directories_are_made_and_listed(void **state)
     assert_int_equal(ops->remove_directory(ops->context, FILE_NO_DIRECTORY, "a/b/c"), 0);
 }
 
+static void an_open_directory_stays_what_it_is(void **state)
+{
+    (void)state;
+    struct file_directory opened;
+    struct file_made made;
+    struct file_information information;
+    char names[300] = "";
+    assert_int_equal(file_make_directories(ops, "d", false, &opened, &made), DCP_OK);
+    assert_int_equal(rename("d", "moved"), 0);
+    assert_int_equal(mkdir("d", 0777), 0);
+    assert_int_equal(file_write_whole(&opened, "f", "text", 4, true), DCP_OK);
+    assert_int_equal(file_rename_new(&opened, "f", "g"), DCP_OK);
+    assert_int_equal(file_look(FILE_PATHS(ops), "moved/g", &information), DCP_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(file_list(&opened, collect, names), DCP_OK);
+    assert_string_equal(names, "g g ");
+    assert_int_equal(file_sync_directory(&opened), DCP_OK);
+    assert_int_equal(file_unlink(&opened, "g", false), DCP_OK);
+    /* Another one is not taken back. */
+    file_made_remove(&made, &opened);
+    assert_int_equal(file_look(FILE_PATHS(ops), "d", &information), DCP_OK);
+    assert_int_equal(rmdir("d"), 0);
+    assert_int_equal(rename("moved", "d"), 0);
+    file_made_remove(&made, &opened);
+    assert_int_equal(file_look(FILE_PATHS(ops), "d", &information), DCP_ERR_NOT_FOUND);
+    file_made_forget(&made);
+    file_directory_close(&opened);
+}
+
+static void relative_paths_become_absolute(void **state)
+{
+    (void)state;
+    char path[300], expected[300];
+    assert_int_equal(file_absolute_path(ops, "a/b", path, sizeof path), DCP_OK);
+    snprintf(expected, sizeof expected, "%s/a/b", directory);
+    assert_string_equal(path, expected);
+    assert_int_equal(file_absolute_path(ops, "/a/b", path, sizeof path), DCP_OK);
+    assert_string_equal(path, "/a/b");
+    assert_int_equal(file_absolute_path(ops, "/a/b", path, 4), DCP_ERR_ARGUMENT);
+    assert_int_equal(file_absolute_path(ops, "a/b", path, strlen(expected)), DCP_ERR_ARGUMENT);
+    assert_int_equal(mkdir("gone", 0777), 0);
+    assert_int_equal(chdir("gone"), 0);
+    assert_int_equal(rmdir("../gone"), 0);
+    assert_int_equal(file_absolute_path(ops, "a", path, sizeof path), DCP_ERR_NOT_FOUND);
+    assert_non_null(strstr(dcp_error_message(), "working directory"));
+}
+
 static void links_are_followed_only_where_allowed(void **state)
 {
     (void)state;
@@ -239,6 +286,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FILE_TEST(files_are_written_and_read),
         FILE_TEST(directories_are_made_and_listed),
+        FILE_TEST(an_open_directory_stays_what_it_is),
+        FILE_TEST(relative_paths_become_absolute),
         FILE_TEST(links_are_followed_only_where_allowed),
         FILE_TEST(what_the_page_cache_holds_is_told),
         FILE_TEST(what_the_page_cache_holds_is_told_by_older_kernels),

@@ -230,12 +230,16 @@ static void metadata_can_be_passed_on(void **state)
     struct buffer raw;
     struct metadata metadata;
     struct shard_reader *reader;
+    struct storage_directory opened;
     char *path = fixture_path("basic", "ckpt");
     buffer_init(&raw, 0);
-    assert_int_equal(storage_read_raw(dcp_storage_files(), storage_at(path), &raw), DCP_OK);
+    assert_int_equal(storage_read_raw(dcp_storage_files(), storage_at(path), &raw, &opened),
+                     DCP_OK);
     assert_int_equal(
         storage_decode_raw(dcp_storage_files(), path, raw.data, raw.size, &metadata, &reader),
         DCP_OK);
+    shard_reader_take_directory(reader, &opened);
+    assert_null(opened.table);
     assert_int_equal(metadata.count, 4);
     assert_string_equal(metadata.save_id == NULL ? "none" : "some", "some");
     shard_reader_free(reader);
@@ -248,8 +252,9 @@ static void metadata_can_be_passed_on(void **state)
     free(path);
     path = fixture_path("rank_local_w2", "ckpt");
     buffer_init(&raw, 0);
-    assert_int_equal(storage_read_raw(dcp_storage_files(), storage_at(path), &raw),
+    assert_int_equal(storage_read_raw(dcp_storage_files(), storage_at(path), &raw, &opened),
                      DCP_ERR_NOT_FOUND);
+    assert_null(opened.table);
     buffer_free(&raw);
     free(path);
 }

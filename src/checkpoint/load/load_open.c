@@ -149,6 +149,16 @@ static void set_manners(dcp_loading *loading, struct shard_reader *reader)
                         &loading->operation.progress);
 }
 
+/* What will be read is in the directory that is there now. */
+static void hold_directory(dcp_loading *loading)
+{
+    struct load_stored *stored = &loading->planning.stored;
+    if (!stored->reader || !loading->steps.reads_shards)
+        return;
+    shard_reader_take_directory(stored->reader, &stored->directory);
+    shard_reader_open_directory(stored->reader);
+}
+
 /* How the load's options have it read. */
 static dcp_status prepare_reader(dcp_loading *loading, struct shard_reader *reader)
 {
@@ -182,6 +192,8 @@ static dcp_status decode_at(dcp_loading *loading, const char *path, enum telling
                      : storage_read_metadata(loading->files, storage_at(path), &form,
                                              &stored->metadata, &stored->reader);
     }
+    if (status == DCP_OK)
+        hold_directory(loading);
     return status == DCP_OK && stored->reader ? prepare_reader(loading, stored->reader) : status;
 }
 
@@ -254,8 +266,10 @@ static dcp_status decode_whole(dcp_loading *loading, const struct buffer *receiv
     RETURN_IF_ERROR(copy_path(text, length, &path));
     dcp_status status = decode_raw(loading->files, path, &message, stored);
     memory_release(path);
-    if (status == DCP_OK)
+    if (status == DCP_OK) {
+        hold_directory(loading);
         set_manners(loading, stored->reader);
+    }
     return status;
 }
 

@@ -12,7 +12,7 @@ static dcp_status read_metadata(dcp_loading *loading, const char *path, struct b
 {
     const dcp_load_options *options = &loading->options;
     struct storage_location location = {path, options->members, options->member_count};
-    return storage_read_raw(loading->files, location, raw);
+    return storage_read_raw(loading->files, location, raw, &loading->planning.stored.directory);
 }
 
 /* ---- the plan ---- */

@@ -16,6 +16,7 @@ void load_stored_init(struct load_stored *stored, dcp_load_plan_cache *cache)
 void load_stored_free(struct load_stored *stored)
 {
     shard_reader_free(stored->reader);
+    storage_directory_close(&stored->directory);
     metadata_free(&stored->metadata);
     buffer_free(&stored->raw);
     stored->reader = NULL;

@@ -62,9 +62,8 @@ struct file_completion {
 /* An errno value ends the walk and is its result. */
 typedef int (*file_visitor)(void *context, const char *name);
 
-/* What an operation that has a story of its own returns in the place of an errno value, when it has
- * told it by dcp_error_set(). Only for what is called by whoever hears of it: there are no queues
- * over such operations. */
+/* What an operation that has set a message returns in the place of an errno value. Only for what is
+ * called by whoever hears of it: there are no queues over such operations. */
 #define FILE_TOLD (-1)
 
 struct file_ops {
@@ -219,10 +218,11 @@ dcp_status file_make_directories(const struct file_ops *ops, const char *path, b
 /* Removes it if it is empty and has its name still. */
 void file_made_remove(const struct file_made *made, const struct file_directory *directory);
 void file_made_forget(struct file_made *made);
-/* The path of a directory as it means the same wherever the process goes. Owned by the caller. */
-dcp_status file_absolute_path(const struct file_ops *ops, const char *path, char **absolute);
+/* Writes a path as it means the same wherever the process goes, into size bytes. */
+dcp_status file_absolute_path(const struct file_ops *ops, const char *path, char *text,
+                              size_t size);
 
-/* Maps an errno value to a status and tells the story: "cannot VERB PATH: reason". */
+/* Maps an errno value to a status and sets the message "cannot VERB PATH: reason". */
 dcp_status file_error(int error_number, const char *verb, const char *path);
 /* As above, of a transfer. */
 dcp_status file_transfer_error(int error_number, const char *verb, const char *path, size_t size,

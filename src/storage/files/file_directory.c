@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Open directories, and directories made along a path. */
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -248,17 +247,20 @@ void file_made_forget(struct file_made *made)
     *made = (struct file_made){made->ops, FILE_NO_DIRECTORY, NULL};
 }
 
-dcp_status file_absolute_path(const struct file_ops *ops, const char *path, char **absolute)
+dcp_status file_absolute_path(const struct file_ops *ops, const char *path, char *text, size_t size)
 {
-    char working[PATH_MAX];
-    *absolute = NULL;
-    if (*path == '/' || !ops->working_directory) {
-        *absolute = memory_copy_text(path);
-    } else {
-        int result = ops->working_directory(ops->context, working, sizeof working);
+    size_t length = strlen(path), before = 0;
+    if (*path != '/' && ops->working_directory) {
+        int result = ops->working_directory(ops->context, text, size);
         if (result != 0)
             return file_error(result, "find the working directory for", path);
-        *absolute = path_join(working, path);
+        before = strlen(text);
     }
-    return *absolute ? DCP_OK : error_no_memory(strlen(path) + PATH_MAX, "a path");
+    bool slash = before > 0 && text[before - 1] != '/';
+    if (size <= length || size - length <= before + slash)
+        return file_error(ENAMETOOLONG, "make absolute", path);
+    if (slash)
+        text[before++] = '/';
+    memcpy(text + before, path, length + 1);
+    return DCP_OK;
 }

@@ -72,6 +72,11 @@ static dcp_status open_directory(void *context, const char *id, uint32_t flags, 
     return DCP_OK;
 }
 
+static dcp_status make_absolute(void *context, const char *id, char *text, size_t size)
+{
+    return file_absolute_path(context, id, text, size);
+}
+
 static void close_directory(void *context, void *opened)
 {
     struct files_directory *directory = opened;
@@ -190,7 +195,8 @@ static void unmap_file(void *context, void *mapped, const void *bytes, size_t si
     .sync = sync_directory, .prepare = files_prepare, .publish = files_publish,                    \
     .retract = files_retract, .queue_open = files_queue_open, .queue_start = files_queue_start,    \
     .queue_finish = files_queue_finish, .queue_close = files_queue_close, .is_cached = is_cached,  \
-    .expect = expect, .map = map_file, .unmap = unmap_file, .ways = files_ways
+    .expect = expect, .map = map_file, .unmap = unmap_file, .ways = files_ways,                    \
+    .absolute = make_absolute
 
 dcp_storage files_storage(const struct file_ops *ops)
 {

@@ -86,7 +86,7 @@ static dcp_status open_pt(struct shard_reader *reader, const char *name, struct 
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", shard_file_path(reader->pinned));
 }
 
-static dcp_status decode_place(const struct storage_place *place, struct metadata *metadata,
+static dcp_status decode_place(struct storage_place *place, struct metadata *metadata,
                                struct shard_reader *reader)
 {
     dcp_status status = DCP_OK;
@@ -99,6 +99,7 @@ static dcp_status decode_place(const struct storage_place *place, struct metadat
         status = add_parts(place, metadata);
         break;
     case STORAGE_PT:
+        shard_reader_take_directory(reader, &place->directory);
         status = open_pt(reader, place->parts[0], metadata);
         break;
     case STORAGE_UNION:
@@ -121,8 +122,8 @@ static dcp_status hand_out(dcp_status status, struct metadata *metadata, struct 
     return status;
 }
 
-dcp_status storage_open_place(const struct storage_place *place, bool lenient,
-                              struct metadata *metadata, struct shard_reader **reader)
+dcp_status storage_open_place(struct storage_place *place, bool lenient, struct metadata *metadata,
+                              struct shard_reader **reader)
 {
     struct shard_reader *made = NULL;
     metadata_init(metadata);
@@ -137,6 +138,8 @@ dcp_status storage_open_place(const struct storage_place *place, bool lenient,
             error_prefix(status, "%s%s", place->id,
                          place->form == STORAGE_DCP ? "/" METADATA_NAME : "");
     }
+    if (status == DCP_OK)
+        shard_reader_take_directory(made, &place->directory);
     return hand_out(status, metadata, made, reader);
 }
 
@@ -161,9 +164,10 @@ dcp_status storage_append_pickle(const struct storage_directory *directory, stru
 
 /* What is passed on begins with the form, a byte. */
 dcp_status storage_read_raw(const dcp_storage *storage, struct storage_location location,
-                            struct buffer *raw)
+                            struct buffer *raw, struct storage_directory *opened)
 {
     struct storage_place place;
+    *opened = (struct storage_directory){0};
     RETURN_IF_ERROR(storage_place_find(storage, location, &place));
     buffer_append_u8(raw, (uint8_t)place.form);
     dcp_status status;
@@ -173,6 +177,10 @@ dcp_status storage_read_raw(const dcp_storage *storage, struct storage_location 
         status = union_append_raw(&place, raw);
     else
         status = dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no .metadata", place.id);
+    if (status == DCP_OK) {
+        *opened = place.directory;
+        place.directory = (struct storage_directory){0};
+    }
     storage_place_free(&place);
     return status;
 }

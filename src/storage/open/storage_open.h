@@ -14,7 +14,8 @@ struct storage_place {
     const dcp_storage *storage;
     enum storage_form form;
     char *id;
-    struct storage_directory directory; /* not open of a union whose members were chosen */
+    struct storage_directory directory; /* not open of a union whose members were chosen, and when
+                                           it has become a reader's */
     struct directory listing;           /* of a directory without .metadata */
     const char *const *parts; /* names of the files that hold the metadata, or members; in order */
     size_t part_count;
@@ -32,10 +33,10 @@ dcp_status storage_place_member(const dcp_storage *storage, const char *id, cons
 char *storage_member_id(const char *id, const char *name);
 void storage_place_free(struct storage_place *place);
 
-/* As storage_read_metadata(), of a place. lenient: how chunks fit their tensors and each other is
- * not checked where the form allows for it. */
-dcp_status storage_open_place(const struct storage_place *place, bool lenient,
-                              struct metadata *metadata, struct shard_reader **reader);
+/* As storage_read_metadata(), of a place, whose directory becomes the reader's. lenient: how chunks
+ * fit their tensors and each other is not checked where the form allows for it. */
+dcp_status storage_open_place(struct storage_place *place, bool lenient, struct metadata *metadata,
+                              struct shard_reader **reader);
 /* Reads and decodes one part by itself: of .metadata and rank-local metadata a whole struct
  * metadata, leniently; of safetensors an addition to it. */
 dcp_status storage_decode_part(const struct storage_place *place, const char *part,

@@ -48,6 +48,8 @@ static dcp_status find_directory(struct shard_reader *reader, const char **name,
     *found = directory;
     if (directory->table)
         return DCP_OK;
+    if (directory == &reader->directory && reader->refused)
+        return error_restore(reader->refused);
     if (member && member->chosen) {
         own = storage_member_id(reader->id, member->name);
         if (!own)
@@ -73,6 +75,32 @@ static dcp_status open_name(struct shard_reader *reader, const char *name,
     const struct storage_directory *directory;
     RETURN_IF_ERROR(find_directory(reader, &name, member, &directory));
     return storage_file_open(file, directory, name, &access);
+}
+
+void shard_reader_take_directory(struct shard_reader *reader, struct storage_directory *opened)
+{
+    if (!opened->table || reader->directory.table)
+        return;
+    reader->directory = *opened;
+    *opened = (struct storage_directory){0};
+}
+
+void shard_reader_open_directory(struct shard_reader *reader)
+{
+    const struct storage_directory *directory;
+    const char *name = "";
+    struct error_story story;
+    error_save(&story);
+    pthread_mutex_lock(&reader->mutex);
+    dcp_status status = find_directory(reader, &name, NULL, &directory);
+    if (status != DCP_OK && !reader->refused)
+        reader->refused = memory_allocate(sizeof *reader->refused);
+    if (status != DCP_OK && reader->refused) {
+        error_save(reader->refused);
+        reader->refused->status = status;
+    }
+    pthread_mutex_unlock(&reader->mutex);
+    error_restore(&story);
 }
 
 bool shard_reader_is_far(struct shard_reader *reader)
@@ -127,10 +155,10 @@ dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum sto
     struct shard_reader *reader = memory_allocate_zeroed(1, sizeof *reader);
     if (!reader)
         return error_no_memory(sizeof *reader, "a reader");
-    reader->id = memory_copy_text(id);
-    if (!reader->id) {
+    dcp_status status = storage_keep_id(storage, id, &reader->id);
+    if (status != DCP_OK) {
         memory_release(reader);
-        return error_no_memory(strlen(id) + 1, "a path");
+        return status;
     }
     reader->storage = storage;
     reader->form = form;
@@ -311,6 +339,7 @@ void shard_reader_free(struct shard_reader *reader)
     storage_directory_close(&reader->directory);
     memory_release(reader->members);
     memory_release(reader->files);
+    memory_release(reader->refused);
     memory_release(reader->id);
     memory_release(reader);
 }

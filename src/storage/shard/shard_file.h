@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/byte_source.h"
+#include "base/error.h"
 #include "device/device_lane.h"
 #include "storage/shard/shard_reader.h"
 #include "storage/shard/shard_sums.h"
@@ -52,6 +53,7 @@ struct shard_reader {
     const dcp_storage *storage;
     char *id;                           /* of the checkpoint's directory */
     struct storage_directory directory; /* opened when it is first needed; the mutex guards that */
+    struct error_story *refused;        /* why it could not be opened; NULL: it was not tried */
     struct storage_directory *members;  /* those of a union that the caller chose, likewise */
     size_t member_count;
     uint32_t io; /* flags of dcp_io */

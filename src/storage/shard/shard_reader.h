@@ -10,6 +10,7 @@
 #include "device/device_lane.h"
 #include "state/metadata.h"
 #include "state/node.h"
+#include "storage/storage.h"
 
 /* What is to be opened. */
 struct storage_location {
@@ -46,9 +47,11 @@ dcp_status storage_read_metadata(const dcp_storage *storage, struct storage_loca
                                  enum storage_form *form, struct metadata *metadata,
                                  struct shard_reader **reader);
 /* The bytes of .metadata, of all members of a union, to be passed on to other ranks; appended to
- * raw. DCP_ERR_NOT_FOUND for the other forms, which every rank reads by itself. */
+ * raw. DCP_ERR_NOT_FOUND for the other forms, which every rank reads by itself. opened: the
+ * directory that was read, for a reader of this rank; the caller closes it. Not open for a union
+ * whose members were chosen, and after a failure. */
 dcp_status storage_read_raw(const dcp_storage *storage, struct storage_location location,
-                            struct buffer *raw);
+                            struct buffer *raw, struct storage_directory *opened);
 /* What that gives for the bytes of a .metadata that came from elsewhere. */
 void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw);
 /* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
@@ -63,6 +66,13 @@ dcp_status storage_check_replicas(struct shard_reader *reader);
 /* One of them; the story is the same. */
 dcp_status storage_check_replica(struct shard_reader *reader,
                                  const struct metadata_replica *replica);
+
+/* Files are read from this directory, which becomes the reader's, if it is open; nothing was opened
+ * before. */
+void shard_reader_take_directory(struct shard_reader *reader, struct storage_directory *opened);
+/* Opens the directory as long as it is what it is; if that fails, it is told when a file is read.
+ */
+void shard_reader_open_directory(struct shard_reader *reader);
 
 /* How files are read that are opened from now on: flags of dcp_io, and the priority that reading
  * threads have; and who is told of the stored bytes of tensors as they are read. */

@@ -127,9 +127,10 @@ static dcp_status verify_contents(struct verification *verification)
     return DCP_OK;
 }
 
-/* Without metadata, files that describe themselves can still be checked by themselves. */
+/* Without metadata, files that describe themselves can still be checked by themselves. The
+ * directory is closed. */
 static dcp_status verify_loose_files(struct verification *verification,
-                                     const struct storage_directory *of)
+                                     struct storage_directory *of)
 {
     struct directory directory;
     struct metadata names;
@@ -146,8 +147,10 @@ static dcp_status verify_loose_files(struct verification *verification,
             directory.names[directory.first[DIRECTORY_SHARD] + i].name;
     if (status == DCP_OK)
         status = shard_reader_new(of->table, of->id, STORAGE_DCP, &verification->reader);
-    if (status == DCP_OK)
+    if (status == DCP_OK) {
+        shard_reader_take_directory(verification->reader, of);
         status = shard_reader_bind(verification->reader, &names);
+    }
     bool usable;
     for (uint32_t i = 0; i < count && status == DCP_OK; i++)
         status = verify_file(verification, i, &usable);
@@ -160,7 +163,7 @@ static dcp_status verify_loose_files(struct verification *verification,
 
 /* Metadata could not be read: finds out which of its parts are at fault, each by itself. If none
  * is, it is what they are together. */
-static dcp_status verify_parts(struct verification *verification, const struct storage_place *place,
+static dcp_status verify_parts(struct verification *verification, struct storage_place *place,
                                const struct error_story *story)
 {
     uint64_t before = verification->faults;
@@ -201,7 +204,7 @@ static dcp_status verify_nothing(struct verification *verification, const dcp_st
     return status;
 }
 
-static dcp_status verify_place(struct verification *verification, const struct storage_place *place,
+static dcp_status verify_place(struct verification *verification, struct storage_place *place,
                                bool *readable)
 {
     struct metadata metadata;
@@ -243,8 +246,7 @@ static dcp_status verify_member(struct verification *verification,
 }
 
 /* What the members are together: conflicts, and what no member has. */
-static dcp_status verify_together(struct verification *verification,
-                                  const struct storage_place *place)
+static dcp_status verify_together(struct verification *verification, struct storage_place *place)
 {
     struct metadata metadata;
     struct shard_reader *reader;
@@ -262,7 +264,7 @@ static dcp_status verify_together(struct verification *verification,
     return status;
 }
 
-static dcp_status verify_union(struct verification *verification, const struct storage_place *place)
+static dcp_status verify_union(struct verification *verification, struct storage_place *place)
 {
     bool all_readable = true;
     for (size_t i = 0; i < place->part_count; i++) {
