@@ -78,11 +78,19 @@ typedef struct dcp_save_chain_options {
 
     dcp_when_busy when_busy;
 
-    int32_t retries;      /**< further attempts after one that failed, from the same copy: not for
-                             a failure of the caller's, nor under a staging limit */
+    /** Further attempts after one that failed, from the same copy; not under a staging limit. For
+     * failures of the place and of the moment: DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_NOT_FOUND and,
+     * once there is something to write, DCP_ERR_NO_MEMORY. That a directory cannot be made or
+     * opened, or has no room, which is found before anything is written, is among them: then
+     * dcp_save_async() succeeds on all ranks, and the future tells how the attempts end. What is
+     * the matter with the state or the options, or with a checkpoint that is not to be overwritten,
+     * would come again, and is returned at once. */
+    int32_t retries;
     double retry_seconds; /**< before the first of them, twice as long before each next; 0 is 1 */
-    const char *fallback_path; /**< a directory in which a checkpoint of the path's last name is
-                                  made when all attempts have failed; copied; NULL: none */
+    /** A directory in which a checkpoint of the path's last name is made when all attempts have
+     * failed for such a reason; copied; NULL: none. If that fails as well, the message names both
+     * places. As the path of a save, it means what it means when the save begins. */
+    const char *fallback_path;
     bool log_failures; /**< a failure that nobody waited for is logged, and is not what the next
                           save of the chain returns */
 
@@ -139,7 +147,8 @@ typedef enum dcp_future_state {
  * Begins to save @p state as the checkpoint @p path. Collective. Options are those of dcp_save();
  * `chain` names the chain, and without one the save has one of its own, with default options. The
  * tree may be changed and freed once this returns; the memory of its tensors as
- * dcp_staging_kind says.
+ * dcp_staging_kind says. The process may change its directory as well: relative paths mean what
+ * they mean during this call, in all attempts.
  *
  * With a planner or a storage writer the state is copied as a whole when the planner has been set
  * up: what set_up_planner calls dcp_default_set_up_planner() with, which is the caller's state or
@@ -160,9 +169,10 @@ typedef enum dcp_future_state {
  * threads of the library. `info` is copied.
  *
  * @param future owned by the caller; NULL on failure.
- * Errors: those of dcp_save() up to the end of planning; DCP_ERR_UNSUPPORTED (a planner or a
- * storage writer with too small a staging limit); the failure of the
- * save before it, if nobody has heard of that yet and the chain does not log it.
+ * Errors: those of dcp_save() up to the end of planning, but for failures of the place where the
+ * chain has retries or a fallback path; DCP_ERR_UNSUPPORTED (a planner or a storage writer with too
+ * small a staging limit); the failure of the save before it, if nobody has heard of that yet and
+ * the chain does not log it.
  */
 DCP_API dcp_status dcp_save_async_sized(dcp_state *state, const char *path,
                                         const dcp_save_options *options, size_t options_size,

@@ -157,7 +157,9 @@ typedef struct dcp_save_options {
  * anything is written, unless it is compressed: then its size is not known before.
  *
  * @param path the checkpoint's directory; created with its parents. NULL or "" on some ranks:
- * inferred, all ranks take the coordinator's, like PyTorch's checkpoint_id.
+ * inferred, all ranks take the coordinator's, like PyTorch's checkpoint_id. A relative path begins
+ * at the coordinator's working directory, as it is during the call. The directory is opened once:
+ * the save is in that one, also if it is renamed meanwhile, or another one takes its place.
  * @param options NULL: all defaults.
  * Errors: DCP_ERR_EXISTS, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE,
  * DCP_ERR_DUPLICATE, DCP_ERR_UNSUPPORTED (compression that the library was built without),

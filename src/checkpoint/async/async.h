@@ -30,7 +30,10 @@ struct dcp_future {
     dcp_state *tree; /* what is saved: a copy of the caller's, or what the stager made */
     dcp_state *info;
     char *path;
+    char *id; /* what the path meant when the call was made; NULL: not known */
     char *fallback;
+    char *fallback_id;
+    bool nowhere; /* there was no place to write to: its story says why */
     struct dcp_saving saving;
     struct staged_orders staged;
     uint64_t *digests; /* by order: what it is about */

@@ -42,7 +42,9 @@ static void free_saving(dcp_future *future)
         stager->release(stager->context);
     dcp_state_free(future->tree);
     dcp_state_free(future->info);
+    memory_release(future->id);
     memory_release(future->fallback);
+    memory_release(future->fallback_id);
 }
 
 /* The thread's own reference is the last only when the others gave up waiting for its end. */

@@ -16,10 +16,10 @@ static double shorter(double seconds)
     return seconds < LONGEST_PAUSE ? seconds : LONGEST_PAUSE;
 }
 
-/* Failures of the disk or of the moment; others would come again. All ranks have the same one. */
+/* Failures of the place or of the moment; others would come again. All ranks have the same one. */
 static bool may_pass(dcp_status status)
 {
-    return status == DCP_ERR_IO || status == DCP_ERR_NO_SPACE || status == DCP_ERR_NO_MEMORY;
+    return saving_failed_place(status) || status == DCP_ERR_NO_MEMORY;
 }
 
 static dcp_status write(dcp_future *future)
@@ -37,10 +37,10 @@ static dcp_status write(dcp_future *future)
 }
 
 /* Another attempt, in the same directory or another one. */
-static dcp_status write_again(dcp_future *future, const char *path)
+static dcp_status write_again(dcp_future *future, const char *path, const char *id)
 {
     struct dcp_saving *saving = &future->saving;
-    dcp_status status = saving_plan_again(saving, path);
+    dcp_status status = saving_plan_again(saving, path, id);
     if (!saving->assigned)
         return status;
     if (status == DCP_OK)
@@ -50,28 +50,33 @@ static dcp_status write_again(dcp_future *future, const char *path)
     return saving_finish(saving, status);
 }
 
+/* Where it should have been is told as well. */
+static dcp_status fall_back(dcp_future *future)
+{
+    struct error_story first, second;
+    error_save(&first);
+    log_line(DCP_LOG_WARNING, "saving to %s failed, falling back to %s: %s", future->path,
+             future->fallback, first.text);
+    dcp_status status = write_again(future, future->fallback, future->fallback_id);
+    if (status == DCP_OK)
+        return DCP_OK;
+    error_save(&second);
+    return dcp_error_set(status, "saving to %s failed: %.400s; falling back to %s failed: %.400s",
+                         future->path, first.text, future->fallback, second.text);
+}
+
 static dcp_status try_again(dcp_future *future, dcp_status status)
 {
     const dcp_save_chain_options *options = &future->chain->options;
-    struct dcp_saving *saving = &future->saving;
-    dcp_overwrite overwrite = saving->options.overwrite;
     double seconds = shorter(options->retry_seconds);
-    /* What is there by now is our own. */
-    saving->options.overwrite = DCP_OVERWRITE_REPLACE;
     for (int32_t i = 0; i < options->retries && may_pass(status); i++) {
         log_line(DCP_LOG_WARNING, "saving to %s failed, trying again in %g s: %s", future->path,
                  seconds, dcp_error_message());
         clock_sleep_ns((int64_t)(seconds * 1e9));
-        status = write_again(future, future->path);
+        status = write_again(future, future->path, future->id);
         seconds = shorter(2 * seconds);
     }
-    saving->options.overwrite = overwrite;
-    if (future->fallback && may_pass(status)) {
-        log_line(DCP_LOG_WARNING, "saving to %s failed, falling back to %s: %s", future->path,
-                 future->fallback, dcp_error_message());
-        status = write_again(future, future->fallback);
-    }
-    return status;
+    return future->fallback && may_pass(status) ? fall_back(future) : status;
 }
 
 /* The caller may be the last to hold the future when its state is set. */
@@ -111,7 +116,8 @@ void future_conclude(dcp_future *future)
     dcp_status status = future->story.status;
     if (status != DCP_OK)
         error_restore(&future->story);
-    status = saving_finish(&future->saving, status);
+    if (!future->nowhere)
+        status = saving_finish(&future->saving, status);
     if (status != DCP_OK)
         status = try_again(future, status);
     end(future, status);
@@ -128,7 +134,7 @@ void future_give_up(dcp_future *future, dcp_status status)
 static void *run(void *argument)
 {
     dcp_future *future = argument;
-    dcp_status status = write(future);
+    dcp_status status = future->nowhere ? DCP_OK : write(future);
     if (status != DCP_OK) {
         error_save(&future->story);
         future->story.status = status;

@@ -40,6 +40,18 @@ static dcp_status run_stager(dcp_future *future, const dcp_state *state)
     return stager->synchronize_at_once ? future_synchronize(future) : DCP_OK;
 }
 
+/* What a path means now, whatever the process does later. Whether some storage takes it is said
+ * when it is needed. */
+static dcp_status keep_id(const dcp_future *future, const char *path, char **id)
+{
+    const dcp_storage *storage;
+    if (!*path || storage_choose(&future->saving.storage, path, &storage) != DCP_OK) {
+        error_clear();
+        return DCP_OK;
+    }
+    return storage_keep_id(storage, path, id);
+}
+
 /* Where a checkpoint goes that cannot be where it should: the path's last name, elsewhere. */
 static dcp_status make_fallback(dcp_future *future)
 {
@@ -60,7 +72,9 @@ static dcp_status make_fallback(dcp_future *future)
     name[length - begin] = '\0';
     future->fallback = path_join(directory, name);
     memory_release(name);
-    return future->fallback ? DCP_OK : error_no_memory(strlen(directory) + length, "a path");
+    if (!future->fallback)
+        return error_no_memory(strlen(directory) + length, "a path");
+    return keep_id(future, future->fallback, &future->fallback_id);
 }
 
 static void give_back_pool(void *context)
@@ -136,11 +150,45 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_opti
     saving->path = future->path;
     dcp_status status = saving_begin(saving, given);
     describe_staging(future);
+    if (status == DCP_OK)
+        status = keep_id(future, future->path, &future->id);
+    saving->id = future->id;
     status = take_state(future, state, given->info, status);
     /* What the state was made of, should the plan be made anew. */
     status = saving_plan(saving, saving->copied ? state : future->tree, status);
     memory_account_set_spare(saving->operation.account, NULL, NULL);
     return status;
+}
+
+static bool has_policy(const dcp_future *future)
+{
+    const dcp_save_chain_options *options = &future->chain->options;
+    return options->retries > 0 || options->fallback_path;
+}
+
+/* Without a place the save begins all the same, where its options say what is to be done about
+ * that: it is known what is to be copied, and the thread goes on with the failure. */
+static dcp_status begin_nowhere(dcp_future *future, dcp_status status)
+{
+    struct dcp_saving *saving = &future->saving;
+    error_save(&future->story);
+    future->story.status = status;
+    if (saving->assigned)
+        saving_finish(saving, status);
+    future->nowhere = true;
+    return saving_plan_nowhere(saving);
+}
+
+/* Whether there is a place to write to, on all ranks. A rank may have failed alone to open what the
+ * coordinator has made. */
+static dcp_status find_place(dcp_future *future, dcp_status status)
+{
+    struct dcp_saving *saving = &future->saving;
+    if (!has_policy(future) || !saving->together)
+        return status;
+    if (saving->assigned)
+        status = saving_agree(saving, "beginning a save", status);
+    return saving_failed_place(status) ? begin_nowhere(future, status) : status;
 }
 
 /* What the orders are about begins to be copied; on all ranks or on none. */
@@ -218,7 +266,7 @@ static dcp_status save_async(dcp_state *state, const char *path, const dcp_save_
         options.progress = listen;
         options.progress_context = made;
         options.figures = NULL;
-        status = plan(made, state, &options);
+        status = find_place(made, plan(made, state, &options));
         if (made->saving.assigned)
             status = stage(made, status);
     }

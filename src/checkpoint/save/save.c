@@ -30,6 +30,7 @@ dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
 {
     dcp_figures *figures = &saving->operation.figures;
     status = save_planning_begin(saving, status);
+    saving->together = status == DCP_OK;
     if (status == DCP_OK)
         status = save_planning_run(saving);
     figures->items = saving->orders.count;
@@ -168,10 +169,9 @@ static void end_plan(struct dcp_saving *saving)
 }
 
 /* What an attempt begins with. */
-static void begin_plan(struct dcp_saving *saving, const char *path)
+static void begin_plan(struct dcp_saving *saving)
 {
     const struct dcp_saving fresh = {0};
-    saving->path = path;
     saving->session = fresh.session;
     saving->orders = fresh.orders;
     saving->results = fresh.results;
@@ -192,7 +192,7 @@ dcp_status saving_start_over_dry(struct dcp_saving *saving)
 {
     memory_account_set_limit(saving->operation.account, 0);
     saving_free(saving);
-    begin_plan(saving, saving->path);
+    begin_plan(saving);
     saving->local = (struct save_local){0};
     saving->copied = NULL;
     saving->steps = save_steps_default;
@@ -210,7 +210,7 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
     status = status == DCP_OK ? started : status;
     if (status == DCP_OK)
         status = storage_take(&saving->storage, given->storage);
-    begin_plan(saving, saving->path);
+    begin_plan(saving);
     saving->steps = save_steps_default;
     saving->as_planned = saving->options.compression == DCP_COMPRESSION_NONE;
     saving->gathers_results = !saving->as_planned;
@@ -262,14 +262,45 @@ dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status s
     return explains ? save_limit_explain(saving, state) : status;
 }
 
-dcp_status saving_plan_again(struct dcp_saving *saving, const char *path)
+static dcp_status plan_anew(struct dcp_saving *saving)
 {
     end_plan(saving);
-    begin_plan(saving, path);
+    begin_plan(saving);
     dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
     if (status == DCP_OK)
         status = saving->steps.set_up_again(saving);
     return end_planning(saving, saving_plan_global(saving, status));
+}
+
+dcp_status saving_plan_again(struct dcp_saving *saving, const char *path, const char *id)
+{
+    saving->was_visible = saving->path == path && (saving->was_visible || saving->visible);
+    saving->path = path;
+    saving->id = id;
+    return plan_anew(saving);
+}
+
+dcp_status saving_plan_nowhere(struct dcp_saving *saving)
+{
+    struct save_steps steps = saving->steps;
+    dcp_save_plan_cache *cache = saving->options.plan_cache;
+    end_plan(saving);
+    begin_plan(saving);
+    /* The state has been copied as a whole: hooks plan when there is a place. */
+    if (steps.needs_state)
+        return save_planning_stay(saving);
+    saving->steps.begin = save_coordinator_stay;
+    saving->options.plan_cache = NULL;
+    dcp_status status = operation_enter(&saving->operation, DCP_PHASE_PLANNING, DCP_OK);
+    status = end_planning(saving, saving_plan_global(saving, status));
+    saving->steps = steps;
+    saving->options.plan_cache = cache;
+    return status;
+}
+
+bool saving_failed_place(dcp_status status)
+{
+    return status == DCP_ERR_IO || status == DCP_ERR_NO_SPACE || status == DCP_ERR_NOT_FOUND;
 }
 
 dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_options *options,

@@ -87,9 +87,28 @@ static dcp_status choose_storage(const dcp_saving *saving, const dcp_storage **s
 dcp_status save_coordinator_begin(dcp_saving *saving)
 {
     const dcp_storage *storage;
+    char *id;
     RETURN_IF_ERROR(choose_storage(saving, &storage));
-    return save_session_begin(&saving->session, storage, saving->path, saving->options.overwrite,
-                              !saving->options.skip_sync);
+    RETURN_IF_ERROR(storage_keep_id(storage, saving->id ? saving->id : saving->path, &id));
+    dcp_overwrite overwrite =
+        saving->was_visible ? DCP_OVERWRITE_REPLACE : saving->options.overwrite;
+    dcp_status status =
+        save_session_begin(&saving->session, storage, id, overwrite, !saving->options.skip_sync);
+    memory_release(id);
+    return status;
+}
+
+static dcp_status stay(struct save_session *session, const char *path)
+{
+    *session = (struct save_session){.path = memory_copy_text(path)};
+    return session->path ? DCP_OK : error_no_memory(strlen(path) + 1, "path of a save");
+}
+
+dcp_status save_coordinator_stay(dcp_saving *saving)
+{
+    const dcp_storage *storage;
+    RETURN_IF_ERROR(choose_storage(saving, &storage));
+    return stay(&saving->session, saving->path);
 }
 
 dcp_status save_coordinator_imagine(dcp_saving *saving)
@@ -228,10 +247,8 @@ void save_coordinator_free(struct save_coordinator *coordinator)
 static dcp_status join(dcp_saving *saving, const char *path, bool is_open)
 {
     const dcp_storage *storage;
-    if (!is_open) {
-        saving->session.path = memory_copy_text(path);
-        return saving->session.path ? DCP_OK : error_no_memory(strlen(path) + 1, "path of a save");
-    }
+    if (!is_open)
+        return stay(&saving->session, path);
     RETURN_IF_ERROR(storage_choose(&saving->storage, path, &storage));
     return save_session_join(&saving->session, storage, path);
 }

@@ -28,6 +28,8 @@ dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_
  * path. */
 dcp_status save_coordinator_begin(dcp_saving *saving);
 dcp_status save_coordinator_imagine(dcp_saving *saving);
+/* A session of no place, for orders without one. */
+dcp_status save_coordinator_stay(dcp_saving *saving);
 struct save_plan_options save_coordinator_options(const dcp_saving *saving);
 /* Counts a rank's orders to what all ranks together will write, footers and metadata, which are
  * small, left aside; and DCP_ERR_NO_SPACE if there is no room for that, as far as it is known. */

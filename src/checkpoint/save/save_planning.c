@@ -49,6 +49,11 @@ static dcp_status share_session(dcp_saving *saving, dcp_status status)
     return status;
 }
 
+dcp_status save_planning_stay(dcp_saving *saving)
+{
+    return share_session(saving, saving->coordinates ? save_coordinator_stay(saving) : DCP_OK);
+}
+
 /* ---- reused ---- */
 
 /* The coordinator makes the metadata of the save before that of this one. */

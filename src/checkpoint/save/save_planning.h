@@ -31,6 +31,8 @@ dcp_status save_planning_run(dcp_saving *saving);
  * on which ranks do not agree), and by the coordinator. */
 dcp_status save_planning_alone(dcp_saving *saving, bool lengths_differ);
 dcp_status save_planning_gathered(dcp_saving *saving);
+/* Collective: no plan, but a session of no place. */
+dcp_status save_planning_stay(dcp_saving *saving);
 /* Of a failure that may have left metadata half changed, or what ranks know of each other's objects
  * different: nothing is kept. Returns the status, which may be DCP_OK. */
 dcp_status save_planning_forget(struct save_planning *planning, dcp_status status);

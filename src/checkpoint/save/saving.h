@@ -28,6 +28,7 @@
 struct dcp_saving {
     dcp_storage storage; /* of the options */
     const char *path;
+    const char *id; /* what the path has meant when the call was made; NULL: what it means */
     dcp_save_options options;
     int rank;
     bool coordinates;
@@ -45,7 +46,9 @@ struct dcp_saving {
     struct save_planning planning;
     struct plan_extras extras;
     struct shard_write_options how;
+    bool was_visible;     /* at the coordinator: what is there is of an attempt before */
     bool limit_too_small; /* the memory limit, as found out here before writing */
+    bool together;        /* all ranks have come to plan */
     bool assigned;        /* all ranks know the session, which the coordinator has begun */
     bool visible;         /* at the coordinator: the checkpoint is */
     dcp_state *
@@ -72,8 +75,13 @@ dcp_status saving_plan(struct dcp_saving *saving, dcp_state *state, dcp_status s
 dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status);
 /* The save begins again as a dry run, without a limit, from the state on. */
 dcp_status saving_start_over_dry(struct dcp_saving *saving);
-/* After a failure that all ranks share: plans another attempt. */
-dcp_status saving_plan_again(struct dcp_saving *saving, const char *path);
+/* After a failure that all ranks share: plans another attempt, at the same place or another one. */
+dcp_status saving_plan_again(struct dcp_saving *saving, const char *path, const char *id);
+/* After a failure of the place: the same plan without a place, so that it is known what each rank
+ * has to copy for an attempt to come. */
+dcp_status saving_plan_nowhere(struct dcp_saving *saving);
+/* Whether a failure is one of the place: then the same save may succeed in another one. */
+bool saving_failed_place(dcp_status status);
 dcp_status saving_write(struct dcp_saving *saving);
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status);
 /* Everything but the options and the operation. */
