@@ -323,6 +323,21 @@ static void saves_with_hooks_fall_back(void **state)
     assert_string_equal(attempts.id, path_in(state, "elsewhere/step_1"));
 }
 
+static void saves_with_hooks_fall_back_without_a_place(void **state)
+{
+    needs_files();
+    const dcp_save_chain_options how = {.fallback_path = path_in(state, "elsewhere")};
+    struct attempts attempts = {0};
+    FILE *file = fopen(path_in(state, "file"), "w");
+    assert_non_null(file);
+    fclose(file);
+    attempt(state, &attempts, &how, "file/step_1", "elsewhere/step_1");
+    assert_int_equal(attempts.set_up, 1);
+    assert_int_equal(attempts.reset, 2);
+    assert_int_equal(attempts.planned, 2);
+    assert_int_equal(attempts.abandoned, 1);
+}
+
 /* ---- hooks that fail ---- */
 
 /* The hook that fails, on one rank. */
@@ -510,6 +525,7 @@ int main(void)
         TEST(planners_that_take_no_state_are_refused),
         TEST(saves_with_hooks_are_tried_again),
         TEST(saves_with_hooks_fall_back),
+        TEST(saves_with_hooks_fall_back_without_a_place),
         TEST(a_hook_that_fails_is_everyones_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
