@@ -153,8 +153,10 @@ typedef struct dcp_save_options {
  * Saves @p state as the checkpoint @p path, a directory. Collective over the group. Returns on
  * every rank only when the checkpoint is durable and visible, or with the same failure on every
  * rank; a failed save leaves nothing that looks like a checkpoint, and an earlier checkpoint
- * untouched. A disk that has no room for it, beside what is there, is DCP_ERR_NO_SPACE before
- * anything is written, unless it is compressed: then its size is not known before.
+ * untouched. The one exception is DCP_ERR_UNCONFIRMED: all ranks had written, the checkpoint is
+ * committed, or may be, and some rank has stopped before it could say that it knows. A disk that
+ * has no room for it, beside what is there, is DCP_ERR_NO_SPACE before anything is written, unless
+ * it is compressed: then its size is not known before.
  *
  * @param path the checkpoint's directory; created with its parents. NULL or "" on some ranks:
  * inferred, all ranks take the coordinator's, like PyTorch's checkpoint_id. A relative path begins
@@ -163,8 +165,8 @@ typedef struct dcp_save_options {
  * @param options NULL: all defaults.
  * Errors: DCP_ERR_EXISTS, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE,
  * DCP_ERR_DUPLICATE, DCP_ERR_UNSUPPORTED (compression that the library was built without),
- * DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT, DCP_ERR_CANCELLED, any that a stateful callback
- * returns, and others.
+ * DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT, DCP_ERR_UNCONFIRMED, DCP_ERR_CANCELLED, any that a
+ * stateful callback returns, and others.
  */
 DCP_API dcp_status dcp_save_sized(dcp_state *state, const char *path,
                                   const dcp_save_options *options, size_t options_size);

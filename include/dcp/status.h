@@ -51,6 +51,9 @@ typedef enum dcp_status {
     /* Other ranks. */
     DCP_ERR_GROUP = 70,   /**< communication failed */
     DCP_ERR_TIMEOUT = 71, /**< a rank did not come within the deadline */
+    /** A save was committed, or may have been, and not every rank has confirmed it; the message
+     * says which. What is at the path is whole in either case. */
+    DCP_ERR_UNCONFIRMED = 72,
 
     DCP_ERR_CALLBACK =
         80, /**< a callback of the caller reported failure without a status of ours */

@@ -60,6 +60,8 @@ static const char *status_text(dcp_status status)
         return "communication failed";
     case DCP_ERR_TIMEOUT:
         return "timed out";
+    case DCP_ERR_UNCONFIRMED:
+        return "not confirmed by every rank";
     case DCP_ERR_CALLBACK:
         return "callback failed";
     case DCP_ERR_CANCELLED:

@@ -140,6 +140,28 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
     return status;
 }
 
+/* Ranks that could not hear how a commit has ended that nothing spoke against. */
+static bool is_unheard(dcp_status status)
+{
+    return status == DCP_ERR_TIMEOUT || status == DCP_ERR_GROUP;
+}
+
+static dcp_status set_unconfirmed(const struct dcp_saving *saving)
+{
+    const char *path = saving->session.path ? saving->session.path : "";
+    struct error_story story;
+    error_save(&story);
+    if (saving->coordinates)
+        return dcp_error_set(DCP_ERR_UNCONFIRMED,
+                             "%s: the checkpoint is committed, but not every rank has confirmed "
+                             "that: %s",
+                             path, story.text);
+    return dcp_error_set(DCP_ERR_UNCONFIRMED,
+                         "%s: the checkpoint is committed, or may be, which rank %d could not "
+                         "learn: %s",
+                         path, saving->rank, story.text);
+}
+
 /* The checkpoint becomes visible only if every rank has written; every rank learns how it ended.
  * From the commit on nothing allocates, so that no rank can fail where another has succeeded. */
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
@@ -150,7 +172,10 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
                  : saving_agree(saving, "waiting for all ranks to have written", status);
     if (saving->coordinates && status == DCP_OK)
         status = saving->steps.commit(saving);
+    bool fine = status == DCP_OK;
     status = saving_agree(saving, "waiting for the commit", status);
+    if (fine && is_unheard(status))
+        status = set_unconfirmed(saving);
     if (status != DCP_OK)
         clean_up(saving);
     return status;
