@@ -83,7 +83,12 @@ typedef struct dcp_load_options {
      * Patterns over flattened names: the load is about names that match one of `include` (none
      * given: all names) and none of `exclude`. `*` matches any run of characters, dots too, `?` one
      * character, `[abc]`, `[a-z]` and `[!abc]` one of a set or one that is not in it; the whole
-     * name must match.
+     * name must match. A name without any of these stands for all that is below it as well:
+     * "optimizer" is "optimizer" and "optimizer.*".
+     *
+     * A pattern that matches no name, neither of any rank's tree nor, of those that nothing in the
+     * trees asks for, of the checkpoint, is an error (DCP_ERR_ARGUMENT) that names it and names
+     * that may have been meant, before anything is read: see `allow_unused_patterns`.
      *
      * A name of the tree that is left out keeps its value and is not missing; a stateful entry of
      * which everything is left out is not told of the load. A stored name that nothing in the tree
@@ -97,7 +102,8 @@ typedef struct dcp_load_options {
     /**
      * Where to find names of the tree that are stored under other ones. The first rule that matches
      * a name is applied, and no other; patterns above see the tree's name. Several names may find
-     * the same stored one (tied weights): each is filled from it.
+     * the same stored one (tied weights): each is filled from it. A rule that applies to no name of
+     * any rank's tree is an error, as a pattern is.
      */
     const dcp_rename *renames;
     size_t rename_count;
@@ -179,6 +185,10 @@ typedef struct dcp_load_options {
     /** Where the path is (dcp/storage.h); NULL: in the file system. Every rank passes one with the
      * same contents. */
     const dcp_storage *storage;
+
+    /** Patterns and rules that no name matches are no error, for those that serve trees and
+     * checkpoints which need not have what they are about. The report has them in any case. */
+    bool allow_unused_patterns;
 } dcp_load_options;
 
 /** What a load found; the same on every rank, but for the two numbers of bytes. */

@@ -54,9 +54,10 @@ typedef enum dcp_compression {
 
 /**
  * What becomes of differences between the names wanted and the names stored. "Missing" is wanted
- * but not stored, "unexpected" is stored but not wanted, and "unused" is a pattern or rule of the
- * options that no name matched. All of them are in the report in every mode; a missing entry that
- * is no error keeps its value; a mismatch is always an error.
+ * but not stored, and "unexpected" is stored but not wanted. All of them are in the report in every
+ * mode; a missing entry that is no error keeps its value. A mismatch is always an error, and so is
+ * a pattern or rule of the options that no name matched ("unused"), unless
+ * dcp_load_options::allow_unused_patterns says otherwise.
  *
  * Megatron-Core calls "unexpected" what is asked for but not stored, and "missing" what is stored
  * but not asked for: the other way round. Its eight modes of StrictHandling are:
@@ -77,10 +78,11 @@ typedef enum dcp_compression {
  */
 typedef enum dcp_strictness {
     DCP_STRICT_MISSING = 0,    /**< missing names are an error, unexpected ones are not (PyTorch) */
-    DCP_STRICT_RAISE_ALL = 10, /**< missing and unexpected names and unused options are errors */
+    DCP_STRICT_RAISE_ALL = 10, /**< missing and unexpected names are errors */
     DCP_STRICT_LOG_MISSING = 20, /**< nothing is an error; missing names are logged */
-    DCP_STRICT_LOG_ALL = 21,     /**< nothing is an error; everything is logged */
-    DCP_STRICT_PARTIAL = 30      /**< nothing is an error (PyTorch's allow_partial_load) */
+    /** Nothing is an error; everything is logged, unused options that are allowed too. */
+    DCP_STRICT_LOG_ALL = 21,
+    DCP_STRICT_PARTIAL = 30 /**< nothing is an error (PyTorch's allow_partial_load) */
 } dcp_strictness;
 
 /**
@@ -104,7 +106,9 @@ typedef enum dcp_verification {
 
 /** How a rule finds the names that it is about, and what it makes of them. */
 typedef enum dcp_rename_kind {
-    /** `wanted` is a whole name, and `stored` is its stored name. */
+    /** `wanted` is a whole name, and `stored` is its stored name; or that of a container (a dict or
+     * list), for all below it that has no such rule of its own: "net" makes "model.w" of "net.w"
+     * where `stored` is "model". */
     DCP_RENAME_EXACT = 0,
     /** Names that begin with `wanted` begin with `stored` instead. With `wanted` "" all names get a
      * prefix; with `stored` "" one is cut off. */

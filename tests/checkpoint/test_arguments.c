@@ -218,8 +218,11 @@ static void patterns_that_almost_match(void **state)
     char *path = save_small(*state), name[5001] = "";
     const char *const include[] = {"*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b"};
     const dcp_rename rule = {DCP_RENAME_GLOB, "*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b", "*"};
-    const dcp_load_options options = {
-        .include = include, .include_count = 1, .renames = &rule, .rename_count = 1};
+    const dcp_load_options options = {.include = include,
+                                      .include_count = 1,
+                                      .renames = &rule,
+                                      .rename_count = 1,
+                                      .allow_unused_patterns = true};
     dcp_state *root = dcp_state_new();
 
     memset(name, 'a', sizeof name - 1);

@@ -153,8 +153,8 @@ static dcp_status check_without_optimizer(struct rank *self, struct job *job)
 
 static void the_model_loads_without_the_optimizer(void **state)
 {
-    static const char *const include[] = {"model.*"};
-    static const char *const exclude[] = {"optimizer.*", "step", "loader*"};
+    static const char *const include[] = {"model"};
+    static const char *const exclude[] = {"optimizer", "step", "loader"};
     const char *path = path_in(state, "c");
     ranks_must(RANKS, path, save_body, NULL);
     struct job job = {{.strictness = DCP_STRICT_RAISE_ALL}, check_without_optimizer, ""};
@@ -199,7 +199,10 @@ static void renamed_entries_are_found(void **state)
     };
     const char *path = path_in(state, "c");
     ranks_must(RANKS, path, save_body, NULL);
-    struct job job = {{.strictness = DCP_STRICT_PARTIAL, .renames = renames, .rename_count = 5},
+    struct job job = {{.strictness = DCP_STRICT_PARTIAL,
+                       .renames = renames,
+                       .rename_count = 5,
+                       .allow_unused_patterns = true},
                       check_renamed,
                       "0 net.absent [] model.absent\n"
                       "1 loader.position [] loader.position\n"
@@ -291,6 +294,55 @@ static void take_line(void *context, dcp_log_level level, const char *line)
     pthread_mutex_unlock(&lines->lock);
 }
 
+/* Nothing is read for a pattern that no rank's tree and no stored name fits. */
+static dcp_status check_untouched(struct rank *self, struct job *job)
+{
+    struct tree tree;
+    tree_init(&tree, self);
+    dcp_state *model = dcp_state_dict(tree.root, "model");
+    const float *w = tree_tensor(&tree, model, "w", 0);
+    if (self->rank == 1)
+        dcp_state_int(tree.root, "mine", 0);
+    dcp_status status = load_and_compare(self, job, &tree);
+    if (status != DCP_OK && !holds(&tree, w, 0))
+        status = dcp_error_set(DCP_ERR_INTERNAL, "a tensor was changed");
+    dcp_state_free(tree.root);
+    return status;
+}
+
+static void unused_patterns_are_refused(void **state)
+{
+    static const char *const exclude[] = {"optimzer", "optimizer", "mine"};
+    static const dcp_strictness modes[] = {DCP_STRICT_MISSING, DCP_STRICT_RAISE_ALL,
+                                           DCP_STRICT_LOG_MISSING, DCP_STRICT_PARTIAL};
+    const char *path = path_in(state, "c");
+    struct rank ranks[RANKS_MAX];
+    ranks_must(RANKS, path, save_body, NULL);
+    struct job job = {{.exclude = exclude, .exclude_count = COUNT(exclude)}, check_untouched, ""};
+    for (size_t i = 0; i < COUNT(modes); i++) {
+        job.options.strictness = modes[i];
+        ranks_run(ranks, 3, path, job_body, &job);
+        for (int r = 0; r < 3; r++) {
+            if (modes[i] == DCP_STRICT_RAISE_ALL) {
+                assert_int_equal(ranks[r].status, DCP_ERR_UNEXPECTED_KEY);
+                continue;
+            }
+            assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
+            assert_string_equal(ranks[r].message,
+                                "1 pattern or rule applies to no name: \"optimzer\" (exclude[0]; "
+                                "did you mean \"optimizer\"?); with allow_unused_patterns that is "
+                                "no error");
+        }
+    }
+    job.options.strictness = DCP_STRICT_MISSING;
+    job.options.allow_unused_patterns = true;
+    job.report = "1 loader.position [] loader.position\n"
+                 "1 model.b [] model.b\n"
+                 "1 step [] step\n"
+                 "4 optimzer [exclude[0]; did you mean \"optimizer\"?] optimzer\n";
+    ranks_must(3, path, job_body, &job);
+}
+
 static void differences_are_logged_once(void **state)
 {
     static const char *const exclude[] = {"loader.*", "steps"};
@@ -302,21 +354,24 @@ static void differences_are_logged_once(void **state)
                        .convert = true,
                        .exclude = exclude,
                        .exclude_count = 2,
+                       .allow_unused_patterns = true,
                        .coordinator = 2},
                       check_mixed,
                       "0 absent [] absent\n"
                       "1 optimizer.m [] optimizer.m\n"
                       "1 step [] step\n"
                       "2 model.w [float32 -> float64] model.w\n"
-                      "4 steps [exclude[1]] steps\n"};
+                      "4 steps [exclude[1]; did you mean \"step\"?] steps\n"};
     dcp_set_log(take_line, &lines, DCP_LOG_WARNING);
     ranks_must(3, path, job_body, &job);
-    snprintf(expected, sizeof expected,
-             "20 load of \"%s\": 1 name not in the checkpoint: \"absent\"\n"
-             "20 load of \"%s\": 2 names in the checkpoint, but not wanted: \"optimizer.m\", "
-             "\"step\"\n"
-             "20 load of \"%s\": 1 pattern or rule applies to no name: \"steps\" (exclude[1])\n",
-             path, path, path);
+    snprintf(
+        expected, sizeof expected,
+        "20 load of \"%s\": 1 name not in the checkpoint: \"absent\"\n"
+        "20 load of \"%s\": 2 names in the checkpoint, but not wanted: \"optimizer.m\", "
+        "\"step\"\n"
+        "20 load of \"%s\": 1 pattern or rule applies to no name: \"steps\" (exclude[1]; did you "
+        "mean \"step\"?)\n",
+        path, path, path);
     assert_string_equal(lines.text, expected);
 
     lines.text[0] = '\0';
@@ -380,6 +435,8 @@ static void options_must_be_alike(void **state)
     expect_refused(path, (dcp_load_options){.strictness = partial, .verification = DCP_VERIFY_NONE},
                    "verification is ");
     expect_refused(path, (dcp_load_options){.strictness = partial, .convert = true}, "convert is ");
+    expect_refused(path, (dcp_load_options){.strictness = partial, .allow_unused_patterns = true},
+                   "allow_unused_patterns is ");
     expect_refused(
         path, (dcp_load_options){.strictness = partial, .include = pattern, .include_count = 1},
         "include differs from the coordinator's: all ranks must pass the same");
@@ -417,7 +474,8 @@ static void memory_may_run_out_anywhere(void **state)
                                 .exclude = exclude,
                                 .exclude_count = 2,
                                 .renames = renames,
-                                .rename_count = 1};
+                                .rename_count = 1,
+                                .allow_unused_patterns = true};
     must(save_body(&alone));
     for (long n = 1;; n++) {
         struct tree tree;
@@ -450,6 +508,7 @@ int main(void)
         directory_test(the_model_loads_without_the_optimizer),
         directory_test(renamed_entries_are_found),
         directory_test(a_prefix_of_all_keys_is_one_rule),
+        directory_test(unused_patterns_are_refused),
         directory_test(differences_are_logged_once),
         directory_test(options_must_be_alike),
         directory_test(wrong_options_are_refused),

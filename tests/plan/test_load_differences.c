@@ -241,7 +241,7 @@ static void memory_may_run_out_anywhere(void **state)
 static void expect_verdict(const struct load_differences *merged, const struct metadata *metadata,
                            dcp_strictness strictness, dcp_status expected, const char *story)
 {
-    assert_int_equal(load_differences_judge(merged, strictness, metadata), expected);
+    assert_int_equal(load_differences_judge(merged, strictness, false, metadata), expected);
     if (expected != DCP_OK)
         assert_string_equal(dcp_error_message(), story);
 }
@@ -300,7 +300,7 @@ static void stories_are_short(void **state)
     assert_int_equal(differences_init(&merged, 0, 0), DCP_OK);
     for (int i = 0; i < 3; i++)
         add(&merged, DCP_DIFFERENCE_MISSING, longest, "");
-    assert_int_equal(load_differences_judge(&merged, DCP_STRICT_MISSING, &metadata),
+    assert_int_equal(load_differences_judge(&merged, DCP_STRICT_MISSING, false, &metadata),
                      DCP_ERR_MISSING_KEY);
     const char *story = dcp_error_message();
     assert_string_equal(story + strlen(story) - 4, "x...");

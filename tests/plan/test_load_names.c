@@ -157,8 +157,9 @@ static void renamed_mismatches_name_both(void **state)
     struct scene scene;
     scene_make(&scene, stored, wanted);
     assert_int_equal(scene_run(&scene, &options), DCP_OK);
-    assert_int_equal(load_differences_judge(&scene.all, DCP_STRICT_MISSING, &scene.merged.metadata),
-                     DCP_ERR_MISSING_KEY);
+    assert_int_equal(
+        load_differences_judge(&scene.all, DCP_STRICT_MISSING, false, &scene.merged.metadata),
+        DCP_ERR_MISSING_KEY);
     assert_string_equal(dcp_error_message(),
                         "1 name not in the checkpoint: \"new.weigth\" (looked for as "
                         "\"old.weigth\"; did you mean \"old.weight\"?)");
@@ -170,8 +171,9 @@ static void renamed_mismatches_name_both(void **state)
     dcp_state_tensor(scene.root, "new.n", &n);
     assert_int_equal(flatten_state(scene.root, &scene.flat), DCP_OK);
     assert_int_equal(scene_run(&scene, &options), DCP_OK);
-    assert_int_equal(load_differences_judge(&scene.all, DCP_STRICT_PARTIAL, &scene.merged.metadata),
-                     DCP_ERR_KIND);
+    assert_int_equal(
+        load_differences_judge(&scene.all, DCP_STRICT_PARTIAL, false, &scene.merged.metadata),
+        DCP_ERR_KIND);
     assert_string_equal(dcp_error_message(),
                         "1 name in the checkpoint does not fit: \"new.n\" (looked for as "
                         "\"old.n\"; stored an object, wanted a tensor)");
@@ -192,6 +194,92 @@ static void objects_above_are_found_by_their_stored_name(void **state)
     expect_lines(&scene,
                  "0 new.group.lr [the object \"old.group\" above it is stored whole] old.group.lr; "
                  "1 old.group [] old.group; ");
+    scene_free(&scene);
+}
+
+/* KempnerForge's exclude_keys: a name stands for all below it, a tensor as well as a container. */
+static void a_container_stands_for_all_below_it(void **state)
+{
+    (void)state;
+    static const char *const stored[] = {"model.w", "optimizer.state.0.m", "optimizers", "step",
+                                         NULL};
+    static const char *const optimizer[] = {"optimizer"}, *const parts[] = {"model", "step"};
+    dcp_load_options options = {.exclude = optimizer, .exclude_count = 1};
+    struct scene scene;
+    scene_make(&scene, stored, stored);
+    assert_int_equal(scene_run(&scene, &options), DCP_OK);
+    expect_planned(&scene, "model.w<model.w optimizers<optimizers step<step ");
+    expect_lines(&scene, "");
+    scene_forget(&scene);
+
+    options = (dcp_load_options){.include = parts, .include_count = 2};
+    assert_int_equal(scene_run(&scene, &options), DCP_OK);
+    expect_planned(&scene, "model.w<model.w step<step ");
+    expect_lines(&scene, "");
+    scene_free(&scene);
+}
+
+static void a_container_is_renamed_with_all_below_it(void **state)
+{
+    (void)state;
+    static const char *const stored[] = {"net.w", "net.b", "special", "network", NULL};
+    static const char *const wanted[] = {"model.w", "model.b", "model.s", NULL};
+    static const dcp_rename renames[] = {{DCP_RENAME_EXACT, "model", "net"},
+                                         {DCP_RENAME_EXACT, "model.s", "special"}};
+    dcp_load_options options = {.renames = renames, .rename_count = 2};
+    struct scene scene;
+    scene_make(&scene, stored, wanted);
+    assert_int_equal(scene_run(&scene, &options), DCP_OK);
+    expect_planned(&scene, "model.w<net.w model.b<net.b model.s<special ");
+    expect_lines(&scene, "1 network [] network; ");
+    scene_free(&scene);
+}
+
+/* What an unused pattern may have been meant for, of the tree and of what is stored. */
+static void near_names_are_offered(void **state)
+{
+    (void)state;
+    static const char *const stored[] = {"model.layers.0.w", "model.layers.1.w", "optimizer.m",
+                                         "old.step", NULL};
+    static const char *const wanted[] = {"model.layers.0.w", "model.layers.1.w", "optimizer.m",
+                                         "epoch", NULL};
+    static const char *const exclude[] = {"optimzer",       "optimzer.*", "optim",
+                                          "model.layers.?", "layers",     "steps",
+                                          "epohc",          "unheard-of", "optimizer.[x]"};
+    static const dcp_rename renames[] = {{DCP_RENAME_PREFIX, "modle.", "net."},
+                                         {DCP_RENAME_EXACT, "oldsteps", "x"}};
+    dcp_load_options options = {.exclude = exclude,
+                                .exclude_count = sizeof exclude / sizeof exclude[0],
+                                .renames = renames,
+                                .rename_count = 2};
+    static const char *const details[] = {
+        "optimzer exclude[0]; did you mean \"optimizer\"?",
+        "optimzer.* exclude[1]; did you mean \"optimizer.*\"?",
+        "optim exclude[2]; did you mean \"optimizer\"?",
+        "model.layers.? exclude[3]; did you mean \"model.layers.?.*\", for all below "
+        "\"model.layers.0\"?",
+        "layers exclude[4]; did you mean \"model.layers\"?",
+        "steps exclude[5]",
+        "epohc exclude[6]; did you mean \"epoch\"?",
+        "unheard-of exclude[7]",
+        "optimizer.[x] exclude[8]",
+        "modle. renames[0]; did you mean \"model.\"?",
+        "oldsteps renames[1]",
+    };
+    struct scene scene;
+    scene_make(&scene, stored, wanted);
+    assert_int_equal(scene_run(&scene, &options), DCP_OK);
+    for (size_t k = 0; k < sizeof details / sizeof details[0]; k++) {
+        bool found = false;
+        char text[256];
+        for (size_t i = 0; i < scene.all.count && !found; i++) {
+            snprintf(text, sizeof text, "%s %s", scene.all.lines[i].name,
+                     scene.all.lines[i].detail);
+            found = strcmp(text, details[k]) == 0;
+        }
+        if (!found)
+            fail_msg("there is no line \"%s\"", details[k]);
+    }
     scene_free(&scene);
 }
 
@@ -244,14 +332,14 @@ static void each_strictness_does_as_it_says(void **state)
         "load of \"c\": 1 pattern or rule applies to no name: \"x\" (exclude[0])\n";
     static const struct {
         dcp_strictness strictness;
-        dcp_status status_missing, status_unexpected, status_unused;
+        dcp_status status_missing, status_unexpected;
         const char *log;
     } modes[] = {
-        {DCP_STRICT_MISSING, DCP_ERR_MISSING_KEY, DCP_OK, DCP_OK, ""},
-        {DCP_STRICT_RAISE_ALL, DCP_ERR_MISSING_KEY, DCP_ERR_UNEXPECTED_KEY, DCP_ERR_ARGUMENT, ""},
-        {DCP_STRICT_LOG_MISSING, DCP_OK, DCP_OK, DCP_OK, missing},
-        {DCP_STRICT_LOG_ALL, DCP_OK, DCP_OK, DCP_OK, all},
-        {DCP_STRICT_PARTIAL, DCP_OK, DCP_OK, DCP_OK, ""},
+        {DCP_STRICT_MISSING, DCP_ERR_MISSING_KEY, DCP_OK, ""},
+        {DCP_STRICT_RAISE_ALL, DCP_ERR_MISSING_KEY, DCP_ERR_UNEXPECTED_KEY, ""},
+        {DCP_STRICT_LOG_MISSING, DCP_OK, DCP_OK, missing},
+        {DCP_STRICT_LOG_ALL, DCP_OK, DCP_OK, all},
+        {DCP_STRICT_PARTIAL, DCP_OK, DCP_OK, ""},
     };
     static const char *const a[] = {"a", NULL}, *const b[] = {"b", NULL}, *const none[] = {NULL};
     static const char *const exclude[] = {"x"};
@@ -264,7 +352,7 @@ static void each_strictness_does_as_it_says(void **state)
         scene_make(&scene, a, b);
         assert_int_equal(scene_run(&scene, &options), DCP_OK);
         const struct metadata *metadata = &scene.merged.metadata;
-        assert_int_equal(load_differences_judge(&scene.all, modes[i].strictness, metadata),
+        assert_int_equal(load_differences_judge(&scene.all, modes[i].strictness, true, metadata),
                          modes[i].status_missing);
         load_differences_log(&scene.all, modes[i].strictness, metadata, "c");
         assert_string_equal(lines.text, modes[i].log);
@@ -273,15 +361,21 @@ static void each_strictness_does_as_it_says(void **state)
         scene_make(&scene, a, none);
         assert_int_equal(scene_run(&scene, &options), DCP_OK);
         assert_int_equal(
-            load_differences_judge(&scene.all, modes[i].strictness, &scene.merged.metadata),
+            load_differences_judge(&scene.all, modes[i].strictness, true, &scene.merged.metadata),
             modes[i].status_unexpected);
         scene_free(&scene);
 
         scene_make(&scene, a, a);
         assert_int_equal(scene_run(&scene, &options), DCP_OK);
         assert_int_equal(
-            load_differences_judge(&scene.all, modes[i].strictness, &scene.merged.metadata),
-            modes[i].status_unused);
+            load_differences_judge(&scene.all, modes[i].strictness, true, &scene.merged.metadata),
+            DCP_OK);
+        assert_int_equal(
+            load_differences_judge(&scene.all, modes[i].strictness, false, &scene.merged.metadata),
+            DCP_ERR_ARGUMENT);
+        assert_string_equal(dcp_error_message(),
+                            "1 pattern or rule applies to no name: \"x\" (exclude[0]); with "
+                            "allow_unused_patterns that is no error");
         scene_free(&scene);
     }
     dcp_set_log(NULL, NULL, DCP_LOG_ERROR);
@@ -366,6 +460,9 @@ int main(void)
         cmocka_unit_test(renamed_names_are_found),
         cmocka_unit_test(renamed_mismatches_name_both),
         cmocka_unit_test(objects_above_are_found_by_their_stored_name),
+        cmocka_unit_test(a_container_stands_for_all_below_it),
+        cmocka_unit_test(a_container_is_renamed_with_all_below_it),
+        cmocka_unit_test(near_names_are_offered),
         cmocka_unit_test(options_are_unused_if_no_rank_used_them),
         cmocka_unit_test(each_strictness_does_as_it_says),
         cmocka_unit_test(values_are_pinned),

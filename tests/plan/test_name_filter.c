@@ -43,6 +43,24 @@ static void patterns_include_and_exclude(void **state)
     assert_false(name_filter_passes(&filter, "nothing", used));
 }
 
+static void a_plain_name_stands_for_all_below_it(void **state)
+{
+    (void)state;
+    static const char *const include[] = {"a.b", "c?", "d."};
+    struct name_filter filter = {include, COUNT(include), NULL, 0};
+    static const struct {
+        const char *name;
+        bool passes;
+    } cases[] = {{"a.b", true},   {"a.b.c", true},  {"a.b..", true}, {"a.bc", false},
+                 {"a", false},    {"x.a.b", false}, {"cd", true},    {"cd.e", false},
+                 {"c?.e", false}, {"d.", true},     {"d.e", false},  {"d..e", true}};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        bool used[3] = {false};
+        assert_int_equal(name_filter_passes(&filter, cases[i].name, used), cases[i].passes);
+        assert_int_equal(used[0] || used[1] || used[2], cases[i].passes);
+    }
+}
+
 static void expect_refused(struct name_filter filter, const char *story)
 {
     assert_int_equal(name_filter_check(&filter), DCP_ERR_ARGUMENT);
@@ -69,6 +87,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_patterns_all_pass),
         cmocka_unit_test(patterns_include_and_exclude),
+        cmocka_unit_test(a_plain_name_stands_for_all_below_it),
         cmocka_unit_test(wrong_patterns_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,6 +56,29 @@ static void the_first_rule_that_matches_wins(void **state)
     name_rules_free(&rules);
 }
 
+/* An exact rule for the whole name goes before those for what it is below, whatever their order. */
+static void containers_are_renamed(void **state)
+{
+    (void)state;
+    static const dcp_rename given[] = {
+        {DCP_RENAME_GLOB, "a.x*", "star.*"}, {DCP_RENAME_EXACT, "a", "one"},
+        {DCP_RENAME_EXACT, "a.b", "two"},    {DCP_RENAME_EXACT, "a.b.c", "three"},
+        {DCP_RENAME_EXACT, "d.e", ""},       {DCP_RENAME_EXACT, "d", "four"},
+    };
+    struct name_rules rules;
+    assert_int_equal(name_rules_init(&rules, given, COUNT(given)), DCP_OK);
+    expect(&rules, "a", "one", 1);
+    expect(&rules, "a.z", "one.z", 1);
+    expect(&rules, "a.xz", "star.z", 0);
+    expect(&rules, "a.b", "two", 2);
+    expect(&rules, "a.b.d", "one.b.d", 1);
+    expect(&rules, "a.b.c", "three", 3);
+    expect(&rules, "ab.c", "ab.c", COUNT(given));
+    expect(&rules, "d.e.f", ".f", 4);
+    expect(&rules, "d.f", "four.f", 5);
+    name_rules_free(&rules);
+}
+
 static void prefixes_are_put_and_cut(void **state)
 {
     (void)state;
@@ -174,6 +197,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_rule_that_matches_wins),
+        cmocka_unit_test(containers_are_renamed),
         cmocka_unit_test(prefixes_are_put_and_cut),
         cmocka_unit_test(stars_give_back_what_they_took),
         cmocka_unit_test(long_tables_are_looked_up),

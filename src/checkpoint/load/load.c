@@ -68,8 +68,9 @@ static dcp_status run(struct dcp_loading *loading, dcp_state *state, dcp_status 
         return last(loading, decoded);
 
     dcp_status reported = report ? load_report_new(&planning->all, report) : DCP_OK;
-    status = load_differences_judge(&planning->all, loading->options.strictness,
-                                    &planning->stored.metadata);
+    status =
+        load_differences_judge(&planning->all, loading->options.strictness,
+                               loading->options.allow_unused_patterns, &planning->stored.metadata);
     if (status != DCP_OK && status != DCP_ERR_NO_MEMORY)
         return pass_verdict(loading, status, last);
     return last(loading, status != DCP_OK ? status : reported);

@@ -16,7 +16,7 @@ struct trait {
     uint64_t value;
 };
 
-enum { TRAITS = 12 };
+enum { TRAITS = 13 };
 
 static void append_text(struct buffer *bytes, const char *text)
 {
@@ -76,6 +76,7 @@ static dcp_status list_traits(const dcp_load_options *options, struct trait trai
         {"the planner's set of hooks", true, 0},
         {"memory_limit", false, options->memory_limit},
         {"plan_cache", false, options->plan_cache != NULL},
+        {"allow_unused_patterns", false, options->allow_unused_patterns},
     };
     memcpy(traits, all, sizeof all);
     RETURN_IF_ERROR(digest_texts(options->include, options->include_count, &traits[4].value));

@@ -185,8 +185,8 @@ static dcp_status set(struct setting *setting, dcp_state *destination, dcp_state
     if (status == DCP_OK && report)
         status = load_report_new(&setting->all, report);
     if (status == DCP_OK)
-        status =
-            load_differences_judge(&setting->all, setting->options.strictness, setting->metadata);
+        status = load_differences_judge(&setting->all, setting->options.strictness, false,
+                                        setting->metadata);
     status = group_agree(setting->options.group, &call, status);
     RETURN_IF_ERROR(status);
     if (!shared || dcp_group_rank(setting->options.group) == 0)

@@ -181,7 +181,8 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     if (status == DCP_OK)
         status = load_plan_make(&flat, checkpoint->metadata, NULL, false, &plan, &differences);
     if (status == DCP_OK)
-        status = load_differences_judge(&differences, DCP_STRICT_MISSING, checkpoint->metadata);
+        status =
+            load_differences_judge(&differences, DCP_STRICT_MISSING, false, checkpoint->metadata);
     if (status == DCP_OK)
         status = load_read_tensors(&flat, checkpoint->metadata, &plan, checkpoint->reader,
                                    verification, 1, &moved);

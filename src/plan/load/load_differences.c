@@ -236,7 +236,7 @@ dcp_status load_differences_merge(const struct load_differences *ranks, int rank
     memory_release(lines);
     size_t named = merged->count;
     if (status == DCP_OK)
-        status = load_names_add_unused(names, merged);
+        status = load_names_add_unused(names, metadata, merged);
     if (merged->count - named > 1)
         qsort(merged->lines + named, merged->count - named, sizeof *merged->lines, compare_lines);
     return status;

@@ -24,8 +24,9 @@ dcp_status differences_add_mismatch(struct load_differences *differences, dcp_st
 
 /* How many rules and patterns there are; names may be NULL. */
 size_t load_names_count(const struct load_names *names);
-/* Adds a line for each rule and pattern that differences->used says nobody used. */
-dcp_status load_names_add_unused(const struct load_names *names,
+/* Adds a line for each rule and pattern that differences->used says nobody used, with names that
+ * may have been meant, of this rank's tree and of what is stored. */
+dcp_status load_names_add_unused(const struct load_names *names, const struct metadata *metadata,
                                  struct load_differences *differences);
 
 #endif

@@ -15,25 +15,31 @@ enum { CANDIDATES_MAX = 4096, DISTANCE_MIN = 3 };
 
 enum verdict { IGNORED = 0, LOGGED, RAISED };
 
-/* What each strictness makes of each kind of difference. */
+/* What each strictness makes of each kind of difference. A pattern or rule that applies to nothing
+ * is a slip of whoever wrote it, in each. */
 static const struct policy {
     dcp_strictness strictness;
     enum verdict verdicts[DCP_DIFFERENCE_UNUSED + 1];
 } policies[] = {
-    {DCP_STRICT_MISSING, {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_MISSING] = RAISED}},
+    {DCP_STRICT_MISSING,
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
+      [DCP_DIFFERENCE_MISSING] = RAISED,
+      [DCP_DIFFERENCE_UNUSED] = RAISED}},
     {DCP_STRICT_RAISE_ALL,
      {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
       [DCP_DIFFERENCE_MISSING] = RAISED,
       [DCP_DIFFERENCE_UNEXPECTED] = RAISED,
       [DCP_DIFFERENCE_UNUSED] = RAISED}},
     {DCP_STRICT_LOG_MISSING,
-     {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_MISSING] = LOGGED}},
+     {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
+      [DCP_DIFFERENCE_MISSING] = LOGGED,
+      [DCP_DIFFERENCE_UNUSED] = RAISED}},
     {DCP_STRICT_LOG_ALL,
      {[DCP_DIFFERENCE_MISMATCHED] = RAISED,
       [DCP_DIFFERENCE_MISSING] = LOGGED,
       [DCP_DIFFERENCE_UNEXPECTED] = LOGGED,
-      [DCP_DIFFERENCE_UNUSED] = LOGGED}},
-    {DCP_STRICT_PARTIAL, {[DCP_DIFFERENCE_MISMATCHED] = RAISED}},
+      [DCP_DIFFERENCE_UNUSED] = RAISED}},
+    {DCP_STRICT_PARTIAL, {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_UNUSED] = RAISED}},
 };
 
 /* Kinds of differences in the order in which they are judged; conversion was asked for. */
@@ -70,6 +76,15 @@ bool strictness_is_known(dcp_strictness strictness)
 bool strictness_wants_all(dcp_strictness strictness)
 {
     return find_policy(strictness)->verdicts[DCP_DIFFERENCE_MISSING] == RAISED;
+}
+
+/* Only where all is logged, so are patterns that may be without a name. */
+static enum verdict verdict_of(dcp_strictness strictness, dcp_difference difference,
+                               bool allow_unused)
+{
+    if (difference == DCP_DIFFERENCE_UNUSED && allow_unused)
+        return strictness == DCP_STRICT_LOG_ALL ? LOGGED : IGNORED;
+    return find_policy(strictness)->verdicts[difference];
 }
 
 /* Longer than what an error keeps, so that dcp_error_set() does the cutting. */
@@ -161,14 +176,15 @@ static bool tell_kind(struct story *story, const struct load_differences *merged
 }
 
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
-                                  const struct metadata *metadata)
+                                  bool allow_unused, const struct metadata *metadata)
 {
-    const enum verdict *verdicts = find_policy(strictness)->verdicts;
     struct story story;
     for (size_t i = 0; i < KINDS; i++)
-        if (verdicts[kinds[i].difference] == RAISED &&
+        if (verdict_of(strictness, kinds[i].difference, allow_unused) == RAISED &&
             tell_kind(&story, merged, metadata, &kinds[i])) {
             dcp_status failure = kinds[i].failure;
+            if (kinds[i].difference == DCP_DIFFERENCE_UNUSED)
+                tell(&story, "; with allow_unused_patterns that is no error");
             return dcp_error_set(failure != DCP_OK ? failure : merged->failure, "%s", story.text);
         }
     return DCP_OK;
@@ -177,10 +193,9 @@ dcp_status load_differences_judge(const struct load_differences *merged, dcp_str
 void load_differences_log(const struct load_differences *merged, dcp_strictness strictness,
                           const struct metadata *metadata, const char *path)
 {
-    const enum verdict *verdicts = find_policy(strictness)->verdicts;
     struct story story;
-    for (size_t i = 0; i < KINDS; i++)
-        if (verdicts[kinds[i].difference] == LOGGED &&
+    for (size_t i = 0; i < KINDS; i++) /* what is logged has not been judged a failure */
+        if (verdict_of(strictness, kinds[i].difference, true) == LOGGED &&
             tell_kind(&story, merged, metadata, &kinds[i]))
             log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, story.text);
 }

@@ -250,7 +250,7 @@ static dcp_status apply_names(struct planner *planner, struct flat_entry *entry,
     RETURN_IF_ERROR(name_rules_apply(&names->rules, entry->name, stored_name, &rule));
     if (names->stored != NULL && names->stored[index] != NULL)
         *stored_name = names->stored[index];
-    else if (rule < names->rules.count)
+    if (rule < names->rules.count)
         used[rule] = true;
     entry->left_out = !name_filter_passes(&names->filter, entry->name, used + names->rules.count);
     return DCP_OK;
@@ -301,11 +301,13 @@ void load_plan_sort(struct load_plan *plan, const struct metadata *metadata)
 }
 
 static dcp_status begin(const struct flat_state *flat, const struct metadata *metadata,
-                        const struct load_names *names, struct load_plan *plan,
+                        struct load_names *names, struct load_plan *plan,
                         struct load_differences *differences)
 {
     *plan = (struct load_plan){0};
     arena_init(&plan->arena, 0);
+    if (names != NULL)
+        names->flat = flat;
     RETURN_IF_ERROR(differences_init(differences, metadata->count, load_names_count(names)));
     if (flat->count > UINT32_MAX || metadata->count > UINT32_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu names wanted of %zu stored", flat->count,

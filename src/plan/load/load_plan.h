@@ -7,6 +7,7 @@
 #include "dcp/types.h"
 #include "plan/names/name_filter.h"
 #include "plan/names/name_rules.h"
+#include "state/flatten.h"
 #include "state/metadata.h"
 
 /* One region to read: from a stored piece into one chunk of a wanted tensor; or an object. */
@@ -31,6 +32,7 @@ struct load_names {
     struct name_rules rules;
     const char *const *stored; /* NULL, or by index into flat->entries: what to look for whatever
                                   the rules say; NULL: as they say */
+    const struct flat_state *flat; /* the tree that was planned last; NULL: none yet */
 };
 
 /* DCP_ERR_ARGUMENT for patterns and rules that make no sense. Free in either case. */
@@ -87,10 +89,11 @@ dcp_status load_differences_merge(const struct load_differences *ranks, int rank
 bool strictness_is_known(dcp_strictness strictness);
 /* Whether missing names are an error. */
 bool strictness_wants_all(dcp_strictness strictness);
-/* DCP_OK, or the failure that the strictness, which must be known, makes of them; the story names
- * the first few names, and for a missing name the closest stored one. */
+/* DCP_OK, or the failure that the strictness, which must be known, makes of them; the message names
+ * the first few names, and for a missing name the closest stored one. allow_unused: patterns and
+ * rules that apply to no name are no failure. */
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
-                                  const struct metadata *metadata);
+                                  bool allow_unused, const struct metadata *metadata);
 /* Logs what the strictness wants logged, in the same words. path: of the checkpoint. */
 void load_differences_log(const struct load_differences *merged, dcp_strictness strictness,
                           const struct metadata *metadata, const char *path);

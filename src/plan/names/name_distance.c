@@ -33,13 +33,13 @@ static size_t table_distance(const char *a, size_t a_length, const char *b, size
     return row[b_length];
 }
 
-size_t name_distance(const char *a, const char *b, size_t limit)
+size_t name_part_distance(const char *a, size_t a_length, const char *b, size_t b_length,
+                          size_t limit)
 {
-    while (*a != '\0' && *a == *b) {
-        a++;
-        b++;
+    while (a_length > 0 && b_length > 0 && *a == *b) {
+        a++, a_length--;
+        b++, b_length--;
     }
-    size_t a_length = strlen(a), b_length = strlen(b);
     while (a_length > 0 && b_length > 0 && a[a_length - 1] == b[b_length - 1]) {
         a_length--;
         b_length--;
@@ -52,4 +52,9 @@ size_t name_distance(const char *a, const char *b, size_t limit)
     if (a_length > DIFFERING_MAX || b_length > DIFFERING_MAX)
         return limit + 1;
     return table_distance(a, a_length, b, b_length, limit);
+}
+
+size_t name_distance(const char *a, const char *b, size_t limit)
+{
+    return name_part_distance(a, strlen(a), b, strlen(b), limit);
 }

@@ -31,6 +31,15 @@ dcp_status name_filter_check(const struct name_filter *filter)
     return check_patterns("exclude", filter->exclude, filter->exclude_count);
 }
 
+/* The whole name, or what a container is called that the name is below. */
+static bool matches(const char *pattern, const char *name)
+{
+    if (glob_match(pattern, name, NULL))
+        return true;
+    size_t length = strlen(pattern);
+    return strncmp(name, pattern, length) == 0 && name[length] == '.' && glob_is_plain(pattern);
+}
+
 /* Asks all patterns, so that each that could have decided counts as used. */
 static bool any_matches(const char *const *patterns, size_t count, const char *name, bool *used)
 {
@@ -38,9 +47,9 @@ static bool any_matches(const char *const *patterns, size_t count, const char *n
     for (size_t i = 0; i < count; i++) {
         if (any && used[i])
             continue;
-        bool matches = glob_match(patterns[i], name, NULL);
-        used[i] = used[i] || matches;
-        any = any || matches;
+        bool found = matches(patterns[i], name);
+        used[i] = used[i] || found;
+        any = any || found;
     }
     return any;
 }

@@ -18,8 +18,9 @@ struct name_filter {
 
 /* DCP_ERR_ARGUMENT for arrays and patterns that are NULL or malformed; the story names which. */
 dcp_status name_filter_check(const struct name_filter *filter);
-/* Whether some include pattern matches and no exclude pattern does. used: one for each pattern,
- * include first; set for each that matches. */
+/* Whether some include pattern matches and no exclude pattern does. A pattern without wildcards
+ * stands for what is below it, too: "model" for "model.w". used: one for each pattern, include
+ * first; set for each that matches. */
 bool name_filter_passes(const struct name_filter *filter, const char *name, bool *used);
 
 #endif

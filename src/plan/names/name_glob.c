@@ -2,6 +2,7 @@
 #include "plan/names/name_glob.h"
 
 #include <stdint.h>
+#include <string.h>
 
 /* The bytes of one character as a number: they are ordered as the characters are. There must be
  * one. */
@@ -116,4 +117,9 @@ bool glob_match(const char *pattern, const char *name, struct glob_capture *capt
                 (struct glob_capture){star_start, (size_t)(star_end - star_start)};
     }
     return true;
+}
+
+bool glob_is_plain(const char *pattern)
+{
+    return pattern[strcspn(pattern, "*?[")] == '\0';
 }

@@ -21,5 +21,7 @@ size_t glob_star_count(const char *pattern);
  * filled on success; each star takes as little as it can, the leftmost first. The time is bounded
  * by the product of both lengths. */
 bool glob_match(const char *pattern, const char *name, struct glob_capture *captures);
+/* Whether a pattern is a plain name, without stars, question marks and sets. */
+bool glob_is_plain(const char *pattern);
 
 #endif

@@ -102,12 +102,25 @@ static bool rule_matches(struct name_rules *rules, const dcp_rename *rule, const
     return glob_match(rule->wanted, name, rules->captures);
 }
 
-/* The first rule that matches; count: none. Exact rules are looked up, so that a table of thousands
- * costs no more than one rule. */
+/* The exact rule for a name; else the first one for a container that the name is below; count:
+ * none. They are looked up, so that a table of thousands costs no more than one rule. */
+static uint64_t find_exact(const struct name_rules *rules, const char *name)
+{
+    uint64_t first = rules->count, found;
+    if (rules->other_count == rules->count)
+        return first;
+    if (name_table_find(&rules->exact, name, strlen(name), &found))
+        return found;
+    for (const char *dot = strchr(name, '.'); dot != NULL; dot = strchr(dot + 1, '.'))
+        if (name_table_find(&rules->exact, name, (size_t)(dot - name), &found) && found < first)
+            first = found;
+    return first;
+}
+
+/* The first rule that matches; count: none. */
 static size_t find_rule(struct name_rules *rules, const char *name)
 {
-    uint64_t exact = rules->count;
-    name_table_find(&rules->exact, name, strlen(name), &exact);
+    uint64_t exact = find_exact(rules, name);
     for (size_t i = 0; i < rules->other_count && rules->others[i] < exact; i++)
         if (rule_matches(rules, &rules->rules[rules->others[i]], name))
             return rules->others[i];
@@ -142,7 +155,7 @@ dcp_status name_rules_apply(struct name_rules *rules, const char *name, const ch
         fill_stars(rules, found->stored);
     } else {
         buffer_append(&rules->stored, found->stored, strlen(found->stored));
-        const char *rest = name + strlen(found->wanted); /* nothing if the rule is exact */
+        const char *rest = name + strlen(found->wanted); /* exact: what is below a container */
         buffer_append(&rules->stored, rest, strlen(rest));
     }
     buffer_append_u8(&rules->stored, 0);
