@@ -61,7 +61,7 @@ typedef enum dcp_kind {
     DCP_KIND_DEVICE = 32, /**< a torch.device, as text */
 
     DCP_KIND_OPAQUE =
-        40 /**< a Python object that has no form here; never run, see dcp_state_opaque_name() */
+        40 /**< a Python object of another class; never run, see dcp_state_opaque_name() */
 } dcp_kind;
 
 /* ---- making and freeing ---- */
@@ -234,6 +234,11 @@ static inline dcp_status dcp_state_chunk(const dcp_state *node, size_t index, dc
  * @return "module.name" of the Python class or function that an opaque node would have called; NULL
  * if it is not opaque. Its children, if any, are the arguments, and then the state, that the pickle
  * gave it.
+ *
+ * Numpy's scalars, arrays and random states, deque, Namespace, datetime and so on are such objects.
+ * A save writes them as they were read, so that Python unpickles an equal value; what cannot be
+ * (storages by themselves) is DCP_ERR_UNSUPPORTED. Python calls what they name when it loads them:
+ * objects of a checkpoint that is not trusted are not to be trusted in another one either.
  */
 DCP_API const char *dcp_state_opaque_name(const dcp_state *node);
 

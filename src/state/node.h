@@ -30,6 +30,9 @@ struct state_children {
     size_t count;
     size_t capacity;
     struct state_index *index; /* NULL while the dict is small */
+    /* Of a dict that is more than its pairs (a defaultdict, attributes): an opaque node that says
+     * how it is made, without them. NULL: a plain one. Nothing but saving looks at it. */
+    struct dcp_state *making;
 };
 
 /* One chunk that this rank holds; arrays have ndim values each, in the arena. */
@@ -85,8 +88,24 @@ struct dcp_state {
     } as;
 };
 
+/* What an opaque node stands for in a pickle. */
+enum opaque_form {
+    OPAQUE_LOST = 0, /* something of it was not kept: it cannot be saved */
+    OPAQUE_NAME,     /* a class or function itself */
+    OPAQUE_CALL,     /* what a function returned */
+    OPAQUE_OBJECT,   /* an object of a class */
+    OPAQUE_STRING,   /* a str that is not UTF-8: its bytes are the only child */
+    OPAQUE_INTEGER   /* an int beyond what digits are kept of: two's complement, the only child */
+};
+
+/* Calls and objects have these children, in this order: what is called if that is no name,
+ * arguments, state, a list of what was appended, a dict of what was set. */
 struct state_opaque {
-    char *name; /* "module.name" */
+    char *name;           /* "module.name" */
+    size_t module_length; /* of the module in it */
+    enum opaque_form form;
+    bool has_callable, has_state, has_items, has_pairs; /* as children */
+    uint32_t argument_count;
     struct state_children children;
 };
 

@@ -51,13 +51,26 @@ static bool is_text(const dcp_state *node)
            node->kind == DCP_KIND_BYTEARRAY || node->kind == DCP_KIND_DEVICE;
 }
 
+/* Without children. */
+static dcp_state *copy_opaque(struct state_pool *pool, const struct state_opaque *opaque)
+{
+    dcp_state *copy = node_text(pool, DCP_KIND_OPAQUE, opaque->name, strlen(opaque->name));
+    if (!copy)
+        return NULL;
+    char *name = copy->as.opaque->name;
+    *copy->as.opaque = *opaque;
+    copy->as.opaque->name = name;
+    copy->as.opaque->children = (struct state_children){0};
+    return copy;
+}
+
 /* A node without children; NULL: no memory. */
 static dcp_state *copy_leaf(struct state_pool *pool, const dcp_state *node)
 {
     if (is_text(node))
         return node_text(pool, node->kind, node->as.text.bytes, node->as.text.length);
     if (node->kind == DCP_KIND_OPAQUE)
-        return node_text(pool, node->kind, node->as.opaque->name, strlen(node->as.opaque->name));
+        return copy_opaque(pool, node->as.opaque);
     if (node->kind == DCP_KIND_INT && node->as.integer.is_big)
         return node_digits(pool, node->as.integer.digits);
     if (node->kind == DCP_KIND_INT)
@@ -107,6 +120,8 @@ static dcp_status copy_children(struct copying *copying, const struct copied *co
         RETURN_IF_ERROR(copy_node(copying, children->items[i].value, &value));
         RETURN_IF_ERROR(node_append(copying->pool, container->copy, key, value));
     }
+    if (children->making)
+        return copy_node(copying, children->making, &container->copy->as.children.making);
     return DCP_OK;
 }
 

@@ -47,6 +47,10 @@ static dcp_status push_children(struct pairs *pairs, const dcp_state *left, cons
     const struct state_children *a = node_children(left), *b = node_children(right);
     size_t count = a ? a->count : 0;
     *equal = count == (b ? b->count : 0);
+    if (count > 0 && !a->making != !b->making)
+        *equal = false;
+    if (count > 0 && *equal && a->making)
+        RETURN_IF_ERROR(push(pairs, a->making, b->making));
     for (size_t i = 0; i < count && *equal; i++) {
         const struct state_child *one = &a->items[i], *other = &b->items[i];
         *equal = !one->key == !other->key;
@@ -124,6 +128,14 @@ static bool bits_equal(double left, double right)
     return bits[0] == bits[1];
 }
 
+static bool opaque_alike(const struct state_opaque *a, const struct state_opaque *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->module_length == b->module_length &&
+           a->form == b->form && a->has_callable == b->has_callable &&
+           a->has_state == b->has_state && a->has_items == b->has_items &&
+           a->has_pairs == b->has_pairs && a->argument_count == b->argument_count;
+}
+
 /* What of a pair can be told without its children, which are put on the list. */
 static dcp_status compare(struct pairs *pairs, const dcp_state *left, const dcp_state *right,
                           bool *equal)
@@ -160,7 +172,7 @@ static dcp_status compare(struct pairs *pairs, const dcp_state *left, const dcp_
                  memcmp(left->as.text.bytes, right->as.text.bytes, left->as.text.length) == 0;
         return DCP_OK;
     case DCP_KIND_OPAQUE:
-        *equal = strcmp(left->as.opaque->name, right->as.opaque->name) == 0;
+        *equal = opaque_alike(left->as.opaque, right->as.opaque);
         break;
     case DCP_KIND_STATEFUL:
         *equal = left->as.stateful.context == right->as.stateful.context &&

@@ -246,16 +246,20 @@ static void test_names_follow_flattening(void **state)
 {
     (void)state;
     struct pt pt;
-    /* {a: {b: tensor, c: {}}, d: [1, [tensor]], e: [1, [2]], f: {1: tensor}, g: (tensor,), h: []}
-     */
-    static const char pickle[] =
-        "\x80\x02}(" KEY("a") "}(" KEY("b") ROW KEY("c") "}u" KEY("d") "](K\1](" ROW "ee" KEY(
-            "e") "](K\1](K\2ee" KEY("f") "}(K\1" ROW "u" KEY("g") "(" ROW "t" KEY("h") "]u.";
-    static const char *const names[] = {"a.b", "d.0", "d.1.0", "e", "f", "g", "h"};
-    static const bool tensors[] = {true, false, true, false, false, false, false};
+    /* {a: {b: tensor, c: {}}, d: [1, [tensor]], e: [1, [2]], f: {1: tensor, (2, "x"): 1,
+     * True: 1}, g: (tensor,), h: [], i: {b"x": 1}} */
+    static const char pickle[] = "\x80\x02}(" KEY("a") "}(" KEY("b")
+        ROW KEY("c") "}u" KEY("d") "](K\1](" ROW "ee" KEY("e") "](K\1](K\2ee" KEY(
+            "f") "}(K\1" ROW
+                 "(K\2" KEY("x") "tK\1\x88K\1u" KEY("g") "(" ROW
+                                                         "t" KEY("h") "]" KEY("i") "}C\1xK\1su.";
+    static const char *const names[] = {"a.b",        "d.0",    "d.1.0", "e", "f.1",
+                                        "f.(2, 'x')", "f.True", "g",     "h", "i"};
+    static const bool tensors[] = {true,  false, true,  false, true,
+                                   false, false, false, false, false};
     assert_int_equal(pt_open(&pt, pickle, sizeof pickle - 1), DCP_OK);
-    assert_names(&pt, names, 7);
-    for (size_t i = 0; i < 7; i++)
+    assert_names(&pt, names, 10);
+    for (size_t i = 0; i < 10; i++)
         assert_int_equal(pt.metadata.entries[i].is_tensor, tensors[i]);
     const struct metadata_entry *nested = metadata_find(&pt.metadata, "d.1.0");
     assert_int_equal(nested->path_length, 3);

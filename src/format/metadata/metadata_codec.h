@@ -40,8 +40,8 @@ dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
 
 /* Reads a torch.save zip file as a checkpoint of one file; source is borrowed for the metadata's
  * life (it is read when objects with tensors inside are asked for). Names are those of flattening,
- * but dicts with keys other than strings stay one object. Legacy, tar and TorchScript files are
- * refused by name. *metadata is initialized by the call, and empty on failure. */
+ * but dicts with keys whose text is not known stay one object. Legacy, tar and TorchScript files
+ * are refused by name. *metadata is initialized by the call, and empty on failure. */
 dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata);
 /* Gives an object entry of a .pt checkpoint as nodes. */
 dcp_status pt_read_object(const struct metadata *metadata, const struct metadata_piece *piece,

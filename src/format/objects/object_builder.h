@@ -57,6 +57,12 @@ dcp_status builder_container(struct builder *builder, dcp_kind kind,
                              struct pickle_sequence children, dcp_state **node);
 /* Takes from the allowance; DCP_ERR_FORMAT when it is spent. */
 dcp_status builder_charge(struct builder *builder, uint64_t amount);
+/* Has the dict know what else than its pairs it is made of; call is copied. */
+dcp_status builder_make_dict(struct builder *builder, dcp_state *dict,
+                             const struct pickle_call *call);
+/* Names an opaque node that something is called by, and says what its children will be. */
+dcp_status builder_name_opaque(struct builder *builder, const struct pickle_call *call,
+                               bool is_object, dcp_state *node);
 /* The status that goes with what a maker of nodes returned. */
 dcp_status builder_made(const dcp_state *node);
 

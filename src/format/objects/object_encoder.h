@@ -8,6 +8,7 @@
 
 /* Names that pickles refer to; dtypes come behind, in the order of dcp_dtype. */
 enum encoder_global {
+    GLOBAL_GETATTR,
     GLOBAL_ENCODE,
     GLOBAL_BYTEARRAY,
     GLOBAL_COMPLEX,
@@ -26,15 +27,17 @@ enum encoder_global {
 
 /* What is known of a node that was met. */
 struct encoder_slot {
-    const dcp_state *node; /* NULL: free */
-    uint32_t index;        /* in the pickle's memo */
-    bool open;             /* a container whose children are being written */
+    const void *identity; /* NULL: free */
+    uint32_t index;       /* in the pickle's memo */
+    bool open;            /* a container whose children are being written */
 };
 
-/* A container that is being written. */
+/* A container or a call that is being written. */
 struct encoder_frame {
-    const dcp_state *node;
-    size_t position; /* of the next child; dicts count keys and values */
+    const dcp_state *node; /* a container, or the opaque node that says how something is made */
+    const dcp_state *made; /* calls: what is made: the node itself, or a dict */
+    bool given;            /* a container whose parts go into what lies on the stack already */
+    size_t position;       /* of the next child; dicts count keys and values; calls: step */
 };
 
 struct encoder {
@@ -49,6 +52,7 @@ struct encoder {
     uint32_t memo_of_latin1;               /* likewise, as what follows */
     uint32_t memo_of_storage;
     uint32_t memo_of_cpu;
+    struct name_table names; /* "module.name" of opaque nodes -> index in the memo */
 
     /* Tensors that were met, by the numbers of their storages. */
     bool takes_tensors; /* else they are refused */
@@ -62,7 +66,7 @@ void encoder_free(struct encoder *encoder);
 /* Writes a tensor, whose elements are the next storage. */
 dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node);
 
-/* The slot of a node, with node set if it is new; valid until the next call. */
+/* The slot of a node, taken for it if it is new; valid until the next call. */
 dcp_status encoder_take_slot(struct encoder *encoder, const dcp_state *node,
                              struct encoder_slot **slot, bool *existing);
 /* The slot of a node that was met before. */
@@ -79,6 +83,16 @@ void encoder_put_storage_class(struct encoder *encoder, dcp_dtype dtype);
 void encoder_put_tuple(struct encoder *encoder, size_t count);
 /* Likewise, and calls with it what lies below. */
 void encoder_put_reduce(struct encoder *encoder, size_t count);
+
+/* A value, or the beginning of one that encoder_walk() will write. */
+dcp_status encoder_put_value(struct encoder *encoder, const dcp_state *node);
+dcp_status encoder_push_frame(struct encoder *encoder, struct encoder_frame frame);
+/* The next step of the call on top of the frames, which is taken off with the last one. */
+dcp_status encoder_step_call(struct encoder *encoder);
+/* What an opaque node is called by. It is memoized. */
+dcp_status encoder_put_opaque_name(struct encoder *encoder, const struct state_opaque *opaque);
+/* Texts and ints in Python's own form. *known is false for other opaque nodes. */
+dcp_status encoder_put_opaque_leaf(struct encoder *encoder, const dcp_state *node, bool *known);
 
 /* Writes a shareable value without children, or a torch.Size, which the caller memoizes. *known is
  * false for other kinds. */

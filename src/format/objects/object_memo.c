@@ -11,6 +11,7 @@ enum { SLOTS_FIRST = 64 };
 static const struct {
     const char *module, *name;
 } globals[GLOBAL_DTYPES] = {
+    [GLOBAL_GETATTR] = {"__builtin__", "getattr"},
     [GLOBAL_ENCODE] = {"_codecs", "encode"},
     [GLOBAL_BYTEARRAY] = {"__builtin__", "bytearray"},
     [GLOBAL_COMPLEX] = {"__builtin__", "complex"},
@@ -24,13 +25,29 @@ static const struct {
     [GLOBAL_UNTYPED_STORAGE] = {"torch.storage", "UntypedStorage"},
 };
 
-struct encoder_slot *encoder_find_slot(const struct encoder *encoder, const dcp_state *node)
+/* What is read is put in place by its value: the node of a call that is its own part is there
+ * twice, but what it points to is not. */
+static const void *identity_of(const dcp_state *node)
+{
+    if (node->kind == DCP_KIND_OPAQUE)
+        return node->as.opaque;
+    return node_is_dict(node) && node->as.children.making != NULL
+               ? (const void *)node->as.children.making
+               : node;
+}
+
+static struct encoder_slot *find_slot(const struct encoder *encoder, const void *identity)
 {
     size_t mask = encoder->slot_capacity - 1;
-    size_t i = (size_t)(((uintptr_t)node >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 16) & mask;
-    while (encoder->slots[i].node != NULL && encoder->slots[i].node != node)
+    size_t i = (size_t)(((uintptr_t)identity >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 16) & mask;
+    while (encoder->slots[i].identity != NULL && encoder->slots[i].identity != identity)
         i = (i + 1) & mask;
     return &encoder->slots[i];
+}
+
+struct encoder_slot *encoder_find_slot(const struct encoder *encoder, const dcp_state *node)
+{
+    return find_slot(encoder, identity_of(node));
 }
 
 static dcp_status grow_slots(struct encoder *encoder)
@@ -44,8 +61,8 @@ static dcp_status grow_slots(struct encoder *encoder)
     encoder->slots = slots;
     encoder->slot_capacity = capacity;
     for (size_t i = 0; i < old_capacity; i++)
-        if (old[i].node != NULL)
-            *encoder_find_slot(encoder, old[i].node) = old[i];
+        if (old[i].identity != NULL)
+            *find_slot(encoder, old[i].identity) = old[i];
     memory_release(old);
     return DCP_OK;
 }
@@ -56,9 +73,9 @@ dcp_status encoder_take_slot(struct encoder *encoder, const dcp_state *node,
     if (encoder->slot_count >= encoder->slot_capacity / 4 * 3)
         RETURN_IF_ERROR(grow_slots(encoder));
     *slot = encoder_find_slot(encoder, node);
-    *existing = (*slot)->node != NULL;
+    *existing = (*slot)->identity != NULL;
     if (!*existing) {
-        (*slot)->node = node;
+        (*slot)->identity = identity_of(node);
         encoder->slot_count++;
     }
     return DCP_OK;

@@ -64,6 +64,21 @@ dcp_status builder_container(struct builder *builder, dcp_kind kind,
     return builder_fill(builder, *node, children);
 }
 
+dcp_status builder_make_dict(struct builder *builder, dcp_state *dict,
+                             const struct pickle_call *call)
+{
+    struct pickle_call *without_pairs =
+        arena_copy(&builder->page_arena, call, sizeof *without_pairs);
+    dcp_state *making = node_new(builder->pool, DCP_KIND_OPAQUE);
+    RETURN_IF_ERROR(builder_made(making));
+    if (without_pairs == NULL)
+        return error_no_memory(sizeof *without_pairs, "an object's values");
+    without_pairs->pairs = (struct pickle_sequence){0};
+    RETURN_IF_ERROR(builder_name_opaque(builder, without_pairs, false, making));
+    dict->as.children.making = making;
+    return builder_fill_opaque(builder, making, without_pairs);
+}
+
 /* Where the node of a value is kept. Of a large document an object may be a small part. */
 static dcp_status find_place(struct builder *builder, uint32_t serial, dcp_state ***place)
 {

@@ -156,31 +156,38 @@ static dcp_status read_frozenset(struct builder *builder, const struct pickle_ca
     return read_set_of(builder, call, DCP_KIND_FROZENSET, node);
 }
 
-/* OrderedDict(), then its pairs; attributes, as those of module state dicts, are left out. */
+/* OrderedDict(), then its pairs; attributes, as those of module state dicts, are kept aside. */
 static dcp_status read_ordered_dict(struct builder *builder, const struct pickle_call *call,
                                     dcp_state **node)
 {
     if (arguments_of(call)->count != 0 || call->items.count != 0)
         return DCP_OK;
-    return builder_container(builder, DCP_KIND_ORDERED_DICT, call->pairs, node);
+    RETURN_IF_ERROR(builder_container(builder, DCP_KIND_ORDERED_DICT, call->pairs, node));
+    return call->state != NULL ? builder_make_dict(builder, *node, call) : DCP_OK;
 }
 
-/* defaultdict(factory), then its pairs: a dict, as for PyTorch's flattening. */
+/* defaultdict(factory), then its pairs: a dict, as for PyTorch's flattening, whose factory is kept
+ * aside. */
 static dcp_status read_defaultdict(struct builder *builder, const struct pickle_call *call,
                                    dcp_state **node)
 {
     if (arguments_of(call)->count > 1 || call->items.count != 0 || call->state != NULL)
         return DCP_OK;
-    return builder_container(builder, DCP_KIND_DICT, call->pairs, node);
+    RETURN_IF_ERROR(builder_container(builder, DCP_KIND_DICT, call->pairs, node));
+    return builder_make_dict(builder, *node, call);
 }
 
-/* Counter({...}) */
+/* Counter({...}), which Counter() and its pairs are as well. */
 static dcp_status read_counter(struct builder *builder, const struct pickle_call *call,
                                dcp_state **node)
 {
     if (arguments_of(call)->count != 1 || !argument_is(call, 0, PICKLE_DICT) || !is_untouched(call))
         return DCP_OK;
-    return builder_container(builder, DCP_KIND_DICT, argument(call, 0)->as.sequence, node);
+    static struct pickle_value nothing = {.kind = PICKLE_TUPLE};
+    const struct pickle_call empty = {.callable = call->callable, .arguments = &nothing};
+    struct pickle_sequence pairs = argument(call, 0)->as.sequence;
+    RETURN_IF_ERROR(builder_container(builder, DCP_KIND_DICT, pairs, node));
+    return builder_make_dict(builder, *node, &empty);
 }
 
 /* torch.Size((4, 3)) */
@@ -247,19 +254,35 @@ static bool is_callable(const struct pickle_value *callable, const char *module,
 
 /* The callable's own node has the name, which many calls may share; what a call returned has none.
  */
-static dcp_status build_opaque(struct builder *builder, const struct pickle_call *call,
-                               dcp_state **node)
+dcp_status builder_name_opaque(struct builder *builder, const struct pickle_call *call,
+                               bool is_object, dcp_state *node)
 {
     static char nameless[] = "builtins.object";
     dcp_state *callable = NULL;
-    *node = node_new(builder->pool, DCP_KIND_OPAQUE);
-    RETURN_IF_ERROR(builder_made(*node));
+    struct state_opaque *opaque = node->as.opaque;
     if (call->callable->kind == PICKLE_GLOBAL)
         RETURN_IF_ERROR(builder_value(builder, call->callable, &callable));
-    (*node)->as.opaque->name = callable != NULL && callable->kind == DCP_KIND_OPAQUE
-                                   ? callable->as.opaque->name
-                                   : nameless;
-    return builder_fill_opaque(builder, *node, call);
+    bool is_named = callable != NULL && callable->kind == DCP_KIND_OPAQUE;
+    opaque->name = is_named ? callable->as.opaque->name : nameless;
+    opaque->module_length = is_named ? callable->as.opaque->module_length : strlen("builtins");
+    opaque->has_callable = call->callable->kind != PICKLE_GLOBAL;
+    opaque->has_state = call->state != NULL;
+    opaque->has_items = call->items.count > 0;
+    opaque->has_pairs = call->pairs.count > 0;
+    opaque->argument_count = arguments_of(call)->count;
+    if (is_named || opaque->has_callable)
+        opaque->form = is_object ? OPAQUE_OBJECT : OPAQUE_CALL;
+    return DCP_OK;
+}
+
+static dcp_status build_opaque(struct builder *builder, const struct pickle_value *value,
+                               dcp_state **node)
+{
+    *node = node_new(builder->pool, DCP_KIND_OPAQUE);
+    RETURN_IF_ERROR(builder_made(*node));
+    RETURN_IF_ERROR(
+        builder_name_opaque(builder, value->as.call, value->kind == PICKLE_OBJECT, *node));
+    return builder_fill_opaque(builder, *node, value->as.call);
 }
 
 /* A tensor that shares its arguments with others takes more room than its pickle. */
@@ -279,5 +302,5 @@ dcp_status builder_call(struct builder *builder, const struct pickle_value *valu
     for (size_t i = 0; i < sizeof known_calls / sizeof *known_calls; i++)
         if (is_callable(call->callable, known_calls[i].module, known_calls[i].name))
             RETURN_IF_ERROR(known_calls[i].read(builder, call, node));
-    return *node != NULL ? DCP_OK : build_opaque(builder, call, node);
+    return *node != NULL ? DCP_OK : build_opaque(builder, value, node);
 }

@@ -18,15 +18,17 @@ static bool name_part_is(struct name_part part, const char *expected)
     return part.length == strlen(expected) && memcmp(part.bytes, expected, part.length) == 0;
 }
 
-/* A value of Python that has no form here: its name, and its bytes as the only child. */
+/* A value of Python that has no kind here: its name, and its bytes as the only child. */
 static dcp_status build_foreign_text(struct builder *builder, const char *name,
-                                     const struct pickle_value *value, dcp_state **node)
+                                     enum opaque_form form, const struct pickle_value *value,
+                                     dcp_state **node)
 {
     dcp_state *bytes =
         node_text(builder->pool, DCP_KIND_BYTES, value->as.text.bytes, value->as.text.length);
     *node = node_text(builder->pool, DCP_KIND_OPAQUE, name, strlen(name));
     RETURN_IF_ERROR(builder_made(bytes));
     RETURN_IF_ERROR(builder_made(*node));
+    (*node)->as.opaque->form = form;
     return node_append(builder->pool, *node, NULL, bytes);
 }
 
@@ -35,7 +37,7 @@ static dcp_status build_text(struct builder *builder, dcp_kind kind,
 {
     /* Python lets lone surrogates through. */
     if (kind == DCP_KIND_STRING && !utf8_is_valid(value->as.text.bytes, value->as.text.length))
-        return build_foreign_text(builder, "builtins.str", value, node);
+        return build_foreign_text(builder, "builtins.str", OPAQUE_STRING, value, node);
     *node = node_text(builder->pool, kind, value->as.text.bytes, value->as.text.length);
     return builder_made(*node);
 }
@@ -45,7 +47,7 @@ static dcp_status build_long(struct builder *builder, const struct pickle_value 
 {
     char *digits;
     if (value->as.text.length > INTEGER_BYTES_MAX)
-        return build_foreign_text(builder, "builtins.int", value, node);
+        return build_foreign_text(builder, "builtins.int", OPAQUE_INTEGER, value, node);
     RETURN_IF_ERROR(integer_to_digits(value->as.text.bytes, value->as.text.length, &digits));
     *node = node_digits(builder->pool, digits);
     memory_release(digits);
@@ -96,11 +98,12 @@ static void rename_global(struct name_part *module, struct name_part *name)
 }
 
 /* "module.name" of Python 3, NUL-terminated; NULL: no memory. */
-static char *global_text(const struct pickle_value *value, size_t *length)
+static char *global_text(const struct pickle_value *value, size_t *module_length, size_t *length)
 {
     struct name_part module = {value->as.global.module, value->as.global.module_length};
     struct name_part name = {value->as.global.name, value->as.global.name_length};
     rename_global(&module, &name);
+    *module_length = module.length;
     *length = module.length + 1 + name.length;
     char *text = memory_allocate(*length + 1);
     if (text == NULL)
@@ -117,8 +120,8 @@ static dcp_status build_global(struct builder *builder, const struct pickle_valu
                                dcp_state **node)
 {
     static const char prefix[] = "torch.";
-    size_t length;
-    char *text = global_text(value, &length);
+    size_t module_length, length;
+    char *text = global_text(value, &module_length, &length);
     if (text == NULL)
         return error_no_memory(length, "a name");
     dcp_status status = DCP_OK;
@@ -132,8 +135,12 @@ static dcp_status build_global(struct builder *builder, const struct pickle_valu
                                         : node_text(builder->pool, DCP_KIND_OPAQUE, text, length);
         status = builder_made(*node);
     }
-    if (status == DCP_OK && dtype != DCP_DTYPE_NONE)
+    if (status == DCP_OK && dtype != DCP_DTYPE_NONE) {
         (*node)->as.dtype = dtype;
+    } else if (status == DCP_OK) {
+        (*node)->as.opaque->module_length = module_length;
+        (*node)->as.opaque->form = OPAQUE_NAME;
+    }
     memory_release(text);
     return status;
 }

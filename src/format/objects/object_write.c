@@ -52,7 +52,7 @@ static void begin_child(struct encoder *encoder, const dcp_state *node, size_t i
         pickle_put_op(encoder->out, OP_MARK);
 }
 
-static dcp_status push_frame(struct encoder *encoder, const dcp_state *node)
+dcp_status encoder_push_frame(struct encoder *encoder, struct encoder_frame frame)
 {
     if (encoder->depth == encoder->frame_capacity) {
         size_t capacity = encoder->frame_capacity == 0 ? FRAMES_FIRST : encoder->frame_capacity * 2;
@@ -63,7 +63,7 @@ static dcp_status push_frame(struct encoder *encoder, const dcp_state *node)
         encoder->frames = grown;
         encoder->frame_capacity = capacity;
     }
-    encoder->frames[encoder->depth++] = (struct encoder_frame){.node = node};
+    encoder->frames[encoder->depth++] = frame;
     return DCP_OK;
 }
 
@@ -72,6 +72,11 @@ static dcp_status open_container(struct encoder *encoder, const dcp_state *node,
                                  struct encoder_slot *slot)
 {
     struct buffer *out = encoder->out;
+    if (node->kind == DCP_KIND_OPAQUE || (node_is_dict(node) && node->as.children.making)) {
+        const dcp_state *how = node->kind == DCP_KIND_OPAQUE ? node : node->as.children.making;
+        slot->open = true;
+        return encoder_push_frame(encoder, (struct encoder_frame){.node = how, .made = node});
+    }
     switch (node->kind) {
     case DCP_KIND_LIST:
     case DCP_KIND_DICT:
@@ -94,12 +99,17 @@ static dcp_status open_container(struct encoder *encoder, const dcp_state *node,
         break;
     }
     slot->open = true;
-    return push_frame(encoder, node);
+    return encoder_push_frame(encoder, (struct encoder_frame){.node = node});
 }
 
 static void close_container(struct encoder *encoder)
 {
-    const dcp_state *node = encoder->frames[--encoder->depth].node;
+    const struct encoder_frame *frame = &encoder->frames[--encoder->depth];
+    const dcp_state *node = frame->node;
+    if (frame->given) {
+        end_last_batch(encoder, node);
+        return;
+    }
     struct encoder_slot *slot = encoder_find_slot(encoder, node);
     slot->open = false;
     if (node->kind == DCP_KIND_TUPLE) {
@@ -121,6 +131,8 @@ static const char *describe_place(const struct encoder *encoder, char *text, siz
     text[0] = '\0';
     for (size_t i = 0; i < encoder->depth && used < size; i++) {
         const struct encoder_frame *frame = &encoder->frames[i];
+        if (frame->node->kind == DCP_KIND_OPAQUE)
+            continue;
         bool is_dict = node_is_dict(frame->node);
         size_t index = is_dict ? (frame->position - 1) / 2 : frame->position - 1;
         const dcp_state *key = frame->node->as.children.items[index].key;
@@ -165,6 +177,8 @@ static dcp_status put_shareable(struct encoder *encoder, const dcp_state *node)
         return DCP_OK;
     }
     RETURN_IF_ERROR(encoder_put_leaf(encoder, node, &known));
+    if (node->kind == DCP_KIND_OPAQUE)
+        RETURN_IF_ERROR(encoder_put_opaque_leaf(encoder, node, &known));
     if (!known && node->kind == DCP_KIND_TENSOR && encoder->takes_tensors) {
         dcp_status status = encoder_put_tensor(encoder, node);
         if (status != DCP_OK)
@@ -175,12 +189,13 @@ static dcp_status put_shareable(struct encoder *encoder, const dcp_state *node)
         slot->index = encoder_put_memo(encoder);
         return DCP_OK;
     }
-    if (node->kind == DCP_KIND_OPAQUE || node_children(node) == NULL)
+    if (node_children(node) == NULL ||
+        (node->kind == DCP_KIND_OPAQUE && node->as.opaque->form == OPAQUE_LOST))
         return refuse(encoder, node);
     return open_container(encoder, node, slot);
 }
 
-static dcp_status put_value(struct encoder *encoder, const dcp_state *node)
+dcp_status encoder_put_value(struct encoder *encoder, const dcp_state *node)
 {
     switch (node->kind) {
     case DCP_KIND_NONE:
@@ -202,6 +217,10 @@ static dcp_status put_value(struct encoder *encoder, const dcp_state *node)
             return put_shareable(encoder, node);
         encoder_put_tuple(encoder, 0);
         return DCP_OK;
+    case DCP_KIND_OPAQUE:
+        return node->as.opaque->form == OPAQUE_NAME
+                   ? encoder_put_opaque_name(encoder, node->as.opaque)
+                   : put_shareable(encoder, node);
     default:
         return put_shareable(encoder, node);
     }
@@ -211,6 +230,10 @@ static dcp_status put_children(struct encoder *encoder)
 {
     while (encoder->depth > 0) {
         struct encoder_frame *frame = &encoder->frames[encoder->depth - 1];
+        if (frame->node->kind == DCP_KIND_OPAQUE) {
+            RETURN_IF_ERROR(encoder_step_call(encoder));
+            continue;
+        }
         const struct state_children *children = &frame->node->as.children;
         bool is_dict = node_is_dict(frame->node);
         bool is_key = is_dict && frame->position % 2 == 0;
@@ -223,14 +246,15 @@ static dcp_status put_children(struct encoder *encoder)
             begin_child(encoder, frame->node, index);
         frame->position++;
         const struct state_child *child = &children->items[index];
-        RETURN_IF_ERROR(put_value(encoder, is_key ? child->key : child->value));
+        RETURN_IF_ERROR(encoder_put_value(encoder, is_key ? child->key : child->value));
     }
     return DCP_OK;
 }
 
 dcp_status encoder_walk(struct encoder *encoder, const dcp_state *object)
 {
-    RETURN_IF_ERROR(put_value(encoder, object));
+    name_table_init(&encoder->names);
+    RETURN_IF_ERROR(encoder_put_value(encoder, object));
     return put_children(encoder);
 }
 
@@ -239,6 +263,7 @@ void encoder_free(struct encoder *encoder)
     memory_release(encoder->slots);
     memory_release(encoder->frames);
     memory_release(encoder->tensors);
+    name_table_free(&encoder->names);
 }
 
 dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle)

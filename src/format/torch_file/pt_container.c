@@ -56,16 +56,10 @@ static bool is_tensor(const struct pickle_value *value)
             memcmp(callable->as.global.name, prefix, strlen(prefix)) == 0);
 }
 
-static bool is_name(const struct pickle_value *key)
-{
-    return key->kind == PICKLE_STRING && utf8_is_valid(key->as.text.bytes, key->as.text.length) &&
-           memchr(key->as.text.bytes, '\0', key->as.text.length) == NULL;
-}
-
 static enum container_mark mark_of_dict(struct pickle_sequence pairs)
 {
     for (uint32_t i = 0; i < pairs.count; i += 2)
-        if (!is_name(pairs.items[i]))
+        if (!pt_key_has_text(pairs.items[i]))
             return MARK_LEAF;
     return MARK_ENTERED;
 }

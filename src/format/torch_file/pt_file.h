@@ -4,6 +4,7 @@
 #ifndef FORMAT_TORCH_FILE_PT_FILE_H
 #define FORMAT_TORCH_FILE_PT_FILE_H
 
+#include "base/buffer.h"
 #include "format/pickle/pickle.h"
 #include "format/zip/zip.h"
 #include "state/metadata.h"
@@ -29,9 +30,15 @@ struct pt_containers {
 
 /* The parts of a container: keys and values, or elements. Empty for everything else. */
 struct pickle_sequence pt_container_parts(const struct pickle_value *value, bool *is_dict);
-/* Whether flattening enters a value: a dict whose keys are all names, or a list that contains a
+/* Whether flattening enters a value: a dict whose keys all have a text, or a list that contains a
  * tensor, a dict, or (at any depth of lists) such a list. */
 dcp_status pt_container_is_entered(struct pt_containers *containers,
                                    const struct pickle_value *value, bool *entered);
+
+/* Whether a dict's key can be a part of a name: a string, number, bool or None, or a tuple of them,
+ * whose text is a name. */
+bool pt_key_has_text(const struct pickle_value *key);
+/* Appends Python's str(key) of such a key. */
+dcp_status pt_key_append(struct buffer *out, const struct pickle_value *key);
 
 #endif

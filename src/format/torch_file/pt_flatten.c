@@ -159,7 +159,7 @@ static dcp_status visit(struct flattening *flattening, const struct pickle_value
 }
 
 /* Takes the next part of the innermost container; its name and path become the current ones. */
-static const struct pickle_value *next_part(struct flattening *flattening)
+static dcp_status next_part(struct flattening *flattening, const struct pickle_value **value)
 {
     struct frame *frame = &flattening->frames[flattening->depth - 1];
     dcp_path_part *part = &flattening->path[flattening->depth - 1];
@@ -169,14 +169,19 @@ static const struct pickle_value *next_part(struct flattening *flattening)
     if (!frame->is_dict) {
         *part = (dcp_path_part){.position = (int64_t)frame->next};
         buffer_append_format(&flattening->name, "%" PRId64, part->position);
-        return frame->parts.items[frame->next++];
+        *value = frame->parts.items[frame->next++];
+        return DCP_OK;
     }
+    size_t begin = flattening->name.size;
     const struct pickle_value *key = frame->parts.items[frame->next];
-    *part = (dcp_path_part){.key = arena_copy_text(&flattening->metadata->arena, key->as.text.bytes,
-                                                   key->as.text.length)};
-    buffer_append(&flattening->name, key->as.text.bytes, key->as.text.length);
+    RETURN_IF_ERROR(pt_key_append(&flattening->name, key));
+    size_t length = flattening->name.size - begin;
+    RETURN_IF_ERROR(charge(flattening, length));
+    const char *text = length > 0 ? (const char *)flattening->name.data + begin : "";
+    *part = (dcp_path_part){.key = arena_copy_text(&flattening->metadata->arena, text, length)};
     frame->next += 2;
-    return frame->parts.items[frame->next - 1];
+    *value = frame->parts.items[frame->next - 1];
+    return part->key != NULL ? DCP_OK : error_no_memory(length, "a key");
 }
 
 static dcp_status run(struct flattening *flattening)
@@ -187,10 +192,8 @@ static dcp_status run(struct flattening *flattening)
             flattening->depth--;
             continue;
         }
-        const struct pickle_value *value = next_part(flattening);
-        const dcp_path_part *part = &flattening->path[flattening->depth - 1];
-        if (frame->is_dict && part->key == NULL)
-            return error_no_memory(flattening->name.size, "a key");
+        const struct pickle_value *value;
+        RETURN_IF_ERROR(next_part(flattening, &value));
         RETURN_IF_ERROR(charge(flattening, flattening->name.size - frame->name_length));
         RETURN_IF_ERROR(visit(flattening, value));
     }
