@@ -39,7 +39,7 @@ typedef enum dcp_dtype {
     DCP_C128 = 20,       /**< complex of two F64 */
     DCP_C64 = 21,        /**< complex of two F32 */
     DCP_C32 = 22,        /**< complex of two F16 */
-    DCP_BCOMPLEX32 = 23, /**< complex of two BF16 (PyTorch 2.15) */
+    DCP_BCOMPLEX32 = 23, /**< complex of two BF16 (PyTorch 2.15): read, not saved */
 
     DCP_F8_E4M3FN = 30,
     DCP_F8_E4M3FNUZ = 31,
@@ -48,7 +48,7 @@ typedef enum dcp_dtype {
     DCP_F8_E8M0FNU = 34,
     DCP_F4_E2M1FN_X2 = 35, /**< two values a byte; shapes count bytes */
 
-    DCP_BITS8 = 40,
+    DCP_BITS8 = 40, /**< this and what follows: read from `.pt` files, not saved */
     DCP_BITS16 = 41,
     DCP_BITS1X8 = 42,
     DCP_BITS2X4 = 43,

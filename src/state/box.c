@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 
-/* Product of the sizes that are not zero, so that it bounds every partial product. */
+/* Product of the sizes; 1 for one without elements, whatever its other sizes are. */
 static bool shape_extent(int32_t ndim, const int64_t *shape, int64_t *extent, bool *empty)
 {
     *extent = 1;
@@ -16,11 +16,11 @@ static bool shape_extent(int32_t ndim, const int64_t *shape, int64_t *extent, bo
     for (int32_t i = 0; i < ndim; i++) {
         if (shape[i] < 0)
             return false;
-        if (shape[i] == 0)
-            *empty = true;
-        else if (!checked_multiply_i64(*extent, shape[i], extent))
-            return false;
+        *empty = *empty || shape[i] == 0;
     }
+    for (int32_t i = 0; i < ndim && !*empty; i++)
+        if (!checked_multiply_i64(*extent, shape[i], extent))
+            return false;
     return true;
 }
 
@@ -198,9 +198,11 @@ void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides)
 {
     int64_t stride = 1;
     for (int32_t i = ndim - 1; i >= 0; i--) {
+        int64_t next;
         strides[i] = stride;
-        if (shape[i] > 1)
-            stride *= shape[i];
+        /* Only a shape without elements can be too large. */
+        if (shape[i] > 1 && checked_multiply_i64(stride, shape[i], &next))
+            stride = next;
     }
 }
 

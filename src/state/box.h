@@ -23,8 +23,8 @@ struct box_storage {
 };
 
 /* Number of elements of a shape and its bytes; false if a size is negative or a product leaves
- * int64_t. Products are checked over the non-zero sizes too, so that no order of multiplication
- * overflows. */
+ * int64_t. Of a shape without elements nothing but the sizes is limited: whoever multiplies those
+ * must have asked whether one is zero. */
 bool shape_volume(int32_t ndim, const int64_t *shape, int64_t *elements);
 bool shape_bytes(int32_t ndim, const int64_t *shape, dcp_dtype dtype, uint64_t *bytes);
 

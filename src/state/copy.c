@@ -97,9 +97,10 @@ bool copy_is_dense(int32_t ndim, const int64_t *sizes, const int64_t *strides)
 {
     int64_t expected = 1;
     bool dense = true;
-    for (int32_t i = ndim - 1; i >= 0; i--) {
+    for (int32_t i = 0; i < ndim; i++)
         if (sizes[i] == 0)
             return true;
+    for (int32_t i = ndim - 1; i >= 0; i--) {
         if (sizes[i] > 1 && strides[i] != expected)
             dense = false;
         expected *= sizes[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <string.h>
+#include "state/dtype.h"
 
-#include "dcp/tensor.h"
+#include <string.h>
 
 struct dtype_facts {
     dcp_dtype dtype;
@@ -70,4 +70,9 @@ dcp_dtype dcp_dtype_from_name(const char *name)
         if (strcmp(dtypes[i].name, name) == 0)
             return dtypes[i].dtype;
     return DCP_DTYPE_NONE;
+}
+
+bool dtype_is_savable(dcp_dtype dtype)
+{
+    return dtype < DCP_BITS8 && dtype != DCP_BCOMPLEX32;
 }

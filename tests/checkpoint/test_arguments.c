@@ -121,7 +121,8 @@ static void states_to_save(void **state)
     root = dcp_state_new();
     dcp_state_int(root, "a.b", 1);
     dcp_state_int(dcp_state_dict(root, "a"), "b", 2);
-    REFUSED(dcp_save(root, path, NULL), DCP_ERR_DUPLICATE, "a.b");
+    REFUSED(dcp_save(root, path, NULL), DCP_ERR_DUPLICATE,
+            "a.b: of [\"a.b\"] and of [\"a\"][\"b\"]");
     dcp_state_free(root);
 
     /* What went wrong while building comes back. */

@@ -41,6 +41,62 @@ static dcp_state *sample(float *weights)
     return root;
 }
 
+/* Elements that are none, of sizes whose product no number holds. */
+static void test_strange_shapes(void **state)
+{
+    const int64_t big = INT64_C(1) << 40;
+    const int64_t shapes[][3] = {
+        {big, big, 0}, {0, big, big}, {big, 0, big}, {INT64_MAX, 4, 0}, {0, INT64_MAX, INT64_MAX}};
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
+    char name[SHAPES][8];
+    uint64_t faults = 1;
+    dcp_checkpoint *checkpoint;
+    dcp_entry entry;
+    dcp_state *root = dcp_state_new();
+    dcp_state *tuple = dcp_state_tuple(root, "inside");
+    for (int i = 0; i < SHAPES; i++) {
+        dcp_tensor tensor = {.dtype = DCP_F64, .ndim = 3};
+        memcpy(tensor.global_shape, shapes[i], sizeof shapes[i]);
+        snprintf(name[i], sizeof name[i], "t%d", i);
+        dcp_state_tensor(root, name[i], &tensor);
+        dcp_state_tensor(tuple, NULL, &tensor);
+    }
+    must(dcp_state_status(root));
+    must(dcp_save(root, path_in(state, "c"), NULL));
+    must(dcp_load(root, path_in(state, "c"), NULL, NULL));
+    dcp_state_free(root);
+    must(dcp_verify(path_in(state, "c"), NULL, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
+    assert_int_equal(dcp_entry_count(checkpoint), SHAPES + 1);
+    for (int i = 0; i < SHAPES; i++) {
+        size_t index;
+        must(dcp_entry_find(checkpoint, name[i], &index));
+        must(dcp_entry_at(checkpoint, index, &entry));
+        assert_memory_equal(entry.global_shape, shapes[i], sizeof shapes[i]);
+        assert_int_equal(entry.bytes, 0);
+    }
+    dcp_close(checkpoint);
+}
+
+/* What PyTorch 2.13 could not load is not saved, in objects neither. */
+static void test_dtypes_that_are_not_saved(void **state)
+{
+    static const dcp_dtype dtypes[] = {DCP_BCOMPLEX32, DCP_BITS8, DCP_BITS4X2};
+    uint32_t data[4] = {0};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        for (int inside = 0; inside < 2; inside++) {
+            dcp_state *root = dcp_state_new();
+            dcp_tensor tensor = matrix(dtypes[i], 2, 2, data);
+            dcp_state_tensor(inside ? dcp_state_tuple(root, "w") : root, inside ? NULL : "w",
+                             &tensor);
+            must_fail(dcp_save(root, path_in(state, "c"), NULL), DCP_ERR_UNSUPPORTED,
+                      dcp_dtype_name(dtypes[i]));
+            assert_non_null(strstr(dcp_error_message(), "w"));
+            dcp_state_free(root);
+        }
+}
+
 static void test_round_trip(void **state)
 {
     float saved[24], loaded[24] = {0};
@@ -402,6 +458,8 @@ int main(void)
         directory_test(test_conversion_is_off_unless_asked),
         directory_test(test_shape_mismatch_names_both),
         directory_test(test_missing_and_unexpected),
+        directory_test(test_strange_shapes),
+        directory_test(test_dtypes_that_are_not_saved),
         directory_test(test_refuses_then_replaces),
         directory_test(test_stateful),
         directory_test(test_metadata_json),

@@ -302,7 +302,7 @@ static void tensors_are_checked(void **state)
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "has some of the operations for overlapping");
     tensor = matrix(-8, 6);
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "[-8, 6] has a negative size in dimension 0");
-    tensor = matrix(INT64_MAX, 0);
+    tensor = matrix(INT64_MAX, 2);
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "64 bits");
     tensor = chunk_of(8, 6, 5, 0, 4, 6);
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "chunk at [5, 0] of sizes [4, 6]");

@@ -10,13 +10,14 @@
 #include "format/objects/object_encoder.h"
 #include "format/streams/storage_class.h"
 #include "state/box.h"
+#include "state/dtype.h"
 
 static dcp_status check_tensor(const struct state_tensor *tensor)
 {
     struct box whole = box_whole(tensor->ndim, tensor->global_shape);
-    if (tensor->dtype >= DCP_BITS8)
+    if (!dtype_is_savable(tensor->dtype))
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "dtype %s cannot be saved: PyTorch could not load it",
+                             "dtype %s cannot be saved: PyTorch 2.13 could not load it",
                              dcp_dtype_name(tensor->dtype));
     if (tensor->chunk_count != 1 ||
         !box_equal(whole,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/error.h"
 #include "plan/save/save_plan.h"
+#include "state/dtype.h"
 
 /* Items that a node makes: one per chunk. A tensor of which this rank holds nothing makes an empty
  * one, so that it is missed if no other rank holds it; a scalar has no empty chunk. */
@@ -38,6 +39,16 @@ static void describe_tensor(const struct state_tensor *tensor, uint32_t chunk,
             : box_whole(tensor->ndim, nothing);
 }
 
+static dcp_status check_dtype(const struct flat_entry *entry)
+{
+    dcp_dtype dtype = entry->node->as.tensor->dtype;
+    if (dtype_is_savable(dtype))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                         "\"%s\": dtype %s cannot be saved: PyTorch 2.13 could not load it",
+                         entry->name, dcp_dtype_name(dtype));
+}
+
 dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object_lengths,
                            struct save_plan *plan)
 {
@@ -57,6 +68,8 @@ dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object
                                         .path = entry->path,
                                         .path_length = entry->path_length,
                                         .entry = (uint32_t)i};
+            if (entry->node->kind == DCP_KIND_TENSOR)
+                RETURN_IF_ERROR(check_dtype(entry));
             if (entry->node->kind == DCP_KIND_TENSOR)
                 describe_tensor(entry->node->as.tensor, chunk, item);
             else
