@@ -201,7 +201,8 @@ DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
  * @param path as for dcp_open(); also checkpoints that dcp_open() refuses are checked as far as
  * possible.
  * @param faults number of faults reported.
- * @return DCP_OK when the check could be made, whatever it found.
+ * @return DCP_OK when the check could be made, whatever it found. What keeps it from being made is
+ * no fault of the checkpoint, and ends it: DCP_ERR_NO_MEMORY, DCP_ERR_FILE_LIMIT.
  */
 DCP_API dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options,
                                     size_t options_size, dcp_fault_function report, void *context,

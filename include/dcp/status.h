@@ -26,12 +26,13 @@ typedef enum dcp_status {
     DCP_ERR_STATE = 12,       /**< the handle is in no condition for this call (a broken group) */
 
     /* Resources. */
-    DCP_ERR_NO_MEMORY = 20, /**< an allocation failed */
-    DCP_ERR_IO = 30,        /**< the operating system reported an I/O error */
-    DCP_ERR_NO_SPACE = 31,  /**< the disk or quota is full */
-    DCP_ERR_NOT_FOUND = 32, /**< no such file, directory, checkpoint or name */
-    DCP_ERR_EXISTS = 33,    /**< a checkpoint is already there and overwriting was refused */
-    DCP_ERR_DEVICE = 34,    /**< a device failed: a copy, an allocation, the device itself */
+    DCP_ERR_NO_MEMORY = 20,  /**< an allocation failed */
+    DCP_ERR_FILE_LIMIT = 21, /**< the process, or the system, has too many files open */
+    DCP_ERR_IO = 30,         /**< the operating system reported an I/O error */
+    DCP_ERR_NO_SPACE = 31,   /**< the disk or quota is full */
+    DCP_ERR_NOT_FOUND = 32,  /**< no such file, directory, checkpoint or name */
+    DCP_ERR_EXISTS = 33,     /**< a checkpoint is already there and overwriting was refused */
+    DCP_ERR_DEVICE = 34,     /**< a device failed: a copy, an allocation, the device itself */
 
     /* What was read is not what it should be. */
     DCP_ERR_FORMAT = 40,   /**< bytes from disk break the format, or exceed a limit of it */

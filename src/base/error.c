@@ -24,6 +24,8 @@ static const char *status_text(dcp_status status)
         return "handle in the wrong state";
     case DCP_ERR_NO_MEMORY:
         return "out of memory";
+    case DCP_ERR_FILE_LIMIT:
+        return "too many open files";
     case DCP_ERR_IO:
         return "I/O error";
     case DCP_ERR_NO_SPACE:

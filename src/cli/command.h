@@ -8,7 +8,8 @@
 
 #include "dcp.h"
 
-enum exit_status { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2 };
+/* EXIT_UNABLE: nothing can be said of the checkpoint, for want of memory or open files. */
+enum exit_status { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2, EXIT_UNABLE = 3 };
 
 int command_bench(int argc, char **argv);
 int command_ls(int argc, char **argv);

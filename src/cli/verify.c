@@ -35,8 +35,11 @@ int command_verify(int argc, char **argv)
     dcp_set_log(print_note, NULL, DCP_LOG_INFO);
     dcp_status status = argc == 2 ? dcp_verify(argv[1], NULL, print_fault, NULL, &faults)
                                   : dcp_verify(".", &options, print_fault, NULL, &faults);
-    if (status != DCP_OK)
-        return command_fail("verify");
+    if (status != DCP_OK) {
+        command_fail("verify");
+        return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT ? EXIT_UNABLE
+                                                                           : EXIT_FAULT;
+    }
     printf("%" PRIu64 " fault%s\n", faults, faults == 1 ? "" : "s");
     return faults == 0 ? EXIT_FINE : EXIT_FAULT;
 }

@@ -285,9 +285,8 @@ static void test_sharding_info(void **state)
     expect(DCP_ERR_COVERAGE, "no chunk holds", upper, far);
     expect(DCP_ERR_FORMAT, "ends beyond 2^63 - 1", edge, NULL);
     expect(DCP_ERR_FORMAT, "more than 2^63 bytes", absurd, NULL);
-    expect(DCP_ERR_DTYPE, "is float64, float32 in another file", upper, doubles);
-    expect(DCP_ERR_SHAPE, "has 1 dimensions, 2 in another file", upper,
-           "{" TENSOR("a", "4", 0, 16) "}");
+    expect(DCP_ERR_DTYPE, "'a' is float32 in ", upper, doubles);
+    expect(DCP_ERR_SHAPE, "'a' has 2 dimensions in ", upper, "{" TENSOR("a", "4", 0, 16) "}");
     expect(DCP_ERR_OVERLAP, "overlap", "{" TENSOR("a", "4", 0, 16) "}",
            "{" TENSOR("a", "4", 0, 16) "}");
 }

@@ -325,7 +325,8 @@ dcp_status saving_plan_nowhere(struct dcp_saving *saving)
 
 bool saving_failed_place(dcp_status status)
 {
-    return status == DCP_ERR_IO || status == DCP_ERR_NO_SPACE || status == DCP_ERR_NOT_FOUND;
+    return status == DCP_ERR_IO || status == DCP_ERR_NO_SPACE || status == DCP_ERR_NOT_FOUND ||
+           status == DCP_ERR_FILE_LIMIT;
 }
 
 dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_options *options,

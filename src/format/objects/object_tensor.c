@@ -16,8 +16,6 @@
 /* Tensors may share storages and repeat elements, but not without end. */
 #define ALLOWANCE_BASE  (UINT64_C(64) << 20)
 #define ALLOWANCE_TIMES 4
-/* Deflate cannot give more bytes than this for one. */
-#define INFLATION_MAX 1032
 
 /* A storage in memory, as stored. */
 struct object_storage {
@@ -31,8 +29,10 @@ void object_tensors_init(struct object_tensors *tensors, const struct zip_archiv
     for (size_t i = 0; i < archive->count; i++) {
         const struct zip_record *record = &archive->records[i];
         uint64_t most = record->stored_size;
-        if (record->deflated && !checked_multiply_u64(most, INFLATION_MAX, &most))
+        if (record->deflated && !checked_multiply_u64(most, ZIP_INFLATED_TIMES, &most))
             most = UINT64_MAX;
+        if (record->deflated && most < ZIP_INFLATED_BASE)
+            most = ZIP_INFLATED_BASE;
         if (!checked_add_u64(total, record->size < most ? record->size : most, &total))
             total = UINT64_MAX;
     }
@@ -73,6 +73,7 @@ static dcp_status read_storage(const struct object_tensors *tensors,
     size_t size = (size_t)view->storage_bytes, stored_size = (size_t)view->data_length;
     dcp_status status;
     if (view->deflated) {
+        RETURN_IF_ERROR(zip_check_inflated("data", stored_size, size));
         void *stored = memory_allocate(stored_size);
         if (stored == NULL)
             return error_no_memory(stored_size, "a deflated storage");

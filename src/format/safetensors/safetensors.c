@@ -6,8 +6,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/safetensors/safetensors_header.h"
+#include "state/box.h"
 
 /* Makes room in an array of the arena that is full when its count is zero or a power of two, so
  * that no capacity need be kept. */
@@ -73,12 +75,14 @@ static dcp_status find_entry(struct metadata *metadata, const struct safetensors
     }
     *entry = &metadata->entries[index];
     if ((*entry)->dtype != tensor->dtype)
-        return dcp_error_set(DCP_ERR_DTYPE, "%s: '%s' is %s, %s in another file", file_name,
-                             tensor->name, dcp_dtype_name(tensor->dtype),
-                             dcp_dtype_name((*entry)->dtype));
+        return dcp_error_set(DCP_ERR_DTYPE, "'%s' is %s in %s, %s in %s", tensor->name,
+                             dcp_dtype_name((*entry)->dtype),
+                             metadata->files[(*entry)->pieces->file], dcp_dtype_name(tensor->dtype),
+                             file_name);
     if ((*entry)->ndim != tensor->ndim)
-        return dcp_error_set(DCP_ERR_SHAPE, "%s: '%s' has %d dimensions, %d in another file",
-                             file_name, tensor->name, (int)tensor->ndim, (int)(*entry)->ndim);
+        return dcp_error_set(DCP_ERR_SHAPE, "'%s' has %d dimensions in %s, %d in %s", tensor->name,
+                             (int)(*entry)->ndim, metadata->files[(*entry)->pieces->file],
+                             (int)tensor->ndim, file_name);
     return DCP_OK;
 }
 
@@ -139,7 +143,30 @@ dcp_status safetensors_add(struct byte_source source, const char *file_name,
     return status;
 }
 
-static dcp_status finish_entry(struct arena *arena, struct metadata_entry *entry)
+/* One name in two files, at places that both have. */
+static dcp_status tell_overlap(const struct metadata *metadata, const struct metadata_entry *entry)
+{
+    struct box *boxes = memory_allocate_array(entry->piece_count, sizeof *boxes);
+    size_t first = 0, second = 0;
+    bool found = false;
+    char one[256], other[256];
+    if (boxes == NULL)
+        return error_no_memory(entry->piece_count * sizeof *boxes, "boxes");
+    for (size_t i = 0; i < entry->piece_count; i++)
+        boxes[i] = (struct box){entry->ndim, entry->pieces[i].offsets, entry->pieces[i].sizes};
+    dcp_status status = box_find_overlap(boxes, entry->piece_count, &found, &first, &second);
+    if (status == DCP_OK) /* of what has no elements or dimensions, any two are alike */
+        status = dcp_error_set(DCP_ERR_OVERLAP,
+                               "'%s' is in two files, as %s in %s and as %s in %s, which overlap",
+                               entry->name, box_format(boxes[first], one, sizeof one),
+                               metadata->files[entry->pieces[first].file],
+                               box_format(boxes[found ? second : 1], other, sizeof other),
+                               metadata->files[entry->pieces[found ? second : 1].file]);
+    memory_release(boxes);
+    return status;
+}
+
+static dcp_status finish_entry(struct metadata *metadata, struct metadata_entry *entry)
 {
     int64_t shape[DCP_MAX_DIMS] = {0};
     for (size_t i = 0; i < entry->piece_count; i++) {
@@ -160,15 +187,16 @@ static dcp_status finish_entry(struct arena *arena, struct metadata_entry *entry
     if (!shape_bytes(entry->ndim, shape, entry->dtype, &bytes))
         return dcp_error_set(DCP_ERR_FORMAT, "the chunks of '%s' end at %s: more than 2^63 bytes",
                              entry->name, shape_format(entry->ndim, shape, text, sizeof text));
-    entry->global_shape = arena_copy(arena, shape, (size_t)entry->ndim * sizeof *shape);
+    entry->global_shape = arena_copy(&metadata->arena, shape, (size_t)entry->ndim * sizeof *shape);
     if (entry->global_shape == NULL)
         return error_no_memory((size_t)entry->ndim * sizeof *shape, "a shape");
-    return metadata_check_entry(entry);
+    dcp_status status = metadata_check_entry(entry);
+    return status == DCP_ERR_OVERLAP ? tell_overlap(metadata, entry) : status;
 }
 
 dcp_status safetensors_finish(struct metadata *metadata)
 {
     for (size_t i = 0; i < metadata->count; i++)
-        RETURN_IF_ERROR(finish_entry(&metadata->arena, &metadata->entries[i]));
+        RETURN_IF_ERROR(finish_entry(metadata, &metadata->entries[i]));
     return DCP_OK;
 }

@@ -62,8 +62,13 @@ dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *
  * which is theirs to be released in any case, is NULL. */
 dcp_status zip_look(const struct zip_archive *archive, const struct zip_record *record,
                     uint64_t limit, const void **bytes, void **memory);
-/* Deflate cannot do better than this. */
-#define ZIP_DEFLATE_EXPANDS 1032
+/* What deflated bytes may become: so much, or so many times their number. Nothing that is worth
+ * saving is larger, and what is could be a few bytes that ask for all memory there is. */
+#define ZIP_INFLATED_BASE  ((uint64_t)64 << 20)
+#define ZIP_INFLATED_TIMES 64
+
+/* DCP_ERR_FORMAT if deflated bytes claim to become more than that. */
+dcp_status zip_check_inflated(const char *record, uint64_t stored_size, uint64_t size);
 
 /* Inflates stored bytes that must give exactly size bytes. */
 dcp_status zip_inflate(const void *stored, size_t stored_size, void *bytes, size_t size);

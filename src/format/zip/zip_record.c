@@ -93,6 +93,16 @@ static dcp_status read_deflated(const struct zip_archive *archive, const struct 
     return status;
 }
 
+dcp_status zip_check_inflated(const char *record, uint64_t stored_size, uint64_t size)
+{
+    if (size <= ZIP_INFLATED_BASE || size / ZIP_INFLATED_TIMES <= stored_size)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT,
+                         "zip record \"%s\": %" PRIu64 " deflated bytes are to become %" PRIu64
+                         ", at most %d times as many or 64 MiB are expected",
+                         record, stored_size, size, ZIP_INFLATED_TIMES);
+}
+
 static dcp_status check_sizes(const struct zip_record *record, uint64_t limit)
 {
     if (record->size > limit)
@@ -100,11 +110,8 @@ static dcp_status check_sizes(const struct zip_record *record, uint64_t limit)
                              "zip record \"%s\" has %" PRIu64 " bytes, at most %" PRIu64
                              " are expected",
                              record->name, record->size, limit);
-    if (record->deflated && record->size / ZIP_DEFLATE_EXPANDS > record->stored_size)
-        return dcp_error_set(DCP_ERR_FORMAT,
-                             "record %s: %" PRIu64 " deflated bytes cannot become %" PRIu64,
-                             record->name, record->stored_size, record->size);
-    return DCP_OK;
+    return record->deflated ? zip_check_inflated(record->name, record->stored_size, record->size)
+                            : DCP_OK;
 }
 
 /* Reads the record into memory of its own, unchecked. */

@@ -23,6 +23,9 @@ static dcp_status status_of(int error_number)
         return DCP_ERR_NO_SPACE;
     case ENOMEM:
         return DCP_ERR_NO_MEMORY;
+    case EMFILE:
+    case ENFILE:
+        return DCP_ERR_FILE_LIMIT;
     case ENAMETOOLONG:
         return DCP_ERR_ARGUMENT;
     default:

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "format/safetensors/safetensors_index.h"
 #include "state/write_plan.h"
 
 /* PREFIX, a number, SUFFIX, with the number as PyTorch writes it: decimal, no sign, no leading
@@ -47,6 +48,8 @@ static struct directory_name classify(const char *name)
         entry.kind = DIRECTORY_SHARD;
     else if (ends_in(name, ".safetensors"))
         entry.kind = DIRECTORY_SAFETENSORS;
+    else if (strcmp(name, SAFETENSORS_INDEX_NAME) == 0)
+        entry.kind = DIRECTORY_INDEX;
     else if (parse_numbered(name, "pp", "", &entry.rank))
         entry.kind = DIRECTORY_STAGE;
     return entry;

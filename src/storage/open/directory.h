@@ -14,6 +14,7 @@ enum directory_kind {
     DIRECTORY_RANK_LOCAL,  /* __R.metadata */
     DIRECTORY_SHARD,       /* __R_N.distcp and those of later generations */
     DIRECTORY_SAFETENSORS, /* *.safetensors */
+    DIRECTORY_INDEX,       /* model.safetensors.index.json */
     DIRECTORY_STAGE,       /* ppR, as pipeline stages are saved by themselves */
     DIRECTORY_OTHER,
     DIRECTORY_KINDS

@@ -32,8 +32,13 @@ static dcp_status decode_safetensors(const struct storage_place *place, const ch
                                      struct metadata *metadata)
 {
     struct file_source source;
-    RETURN_IF_ERROR(file_source_open(&source, &place->directory, name));
-    dcp_status status = safetensors_add(source.source, name, metadata);
+    dcp_status status = file_source_open(&source, &place->directory, name);
+    if (status == DCP_ERR_NOT_FOUND && place->index)
+        return dcp_error_set(status, "%s: there is no %s, which " SAFETENSORS_INDEX_NAME " names",
+                             place->id, name);
+    if (status != DCP_OK)
+        return status;
+    status = safetensors_add(source.source, name, metadata);
     file_source_close(&source);
     return status;
 }
@@ -75,7 +80,8 @@ static dcp_status add_parts(const struct storage_place *place, struct metadata *
 {
     for (size_t i = 0; i < place->part_count; i++)
         RETURN_IF_ERROR(storage_decode_part(place, place->parts[i], metadata));
-    return safetensors_finish(metadata);
+    RETURN_IF_ERROR(safetensors_finish(metadata));
+    return place->index ? safetensors_index_check(place->index, metadata) : DCP_OK;
 }
 
 /* The file stays open: its objects are read from it when they are asked for. */

@@ -3,6 +3,7 @@
 #ifndef STORAGE_OPEN_STORAGE_OPEN_H
 #define STORAGE_OPEN_STORAGE_OPEN_H
 
+#include "format/safetensors/safetensors_index.h"
 #include "storage/open/directory.h"
 #include "storage/shard/shard_reader.h"
 
@@ -19,7 +20,8 @@ struct storage_place {
     struct directory listing;           /* of a directory without .metadata */
     const char *const *parts; /* names of the files that hold the metadata, or members; in order */
     size_t part_count;
-    bool chosen; /* the members were named by the caller */
+    bool chosen;                     /* the members were named by the caller */
+    struct safetensors_index *index; /* of safetensors; NULL: none, all files count */
     struct arena arena;
 };
 

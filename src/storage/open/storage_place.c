@@ -87,6 +87,28 @@ static dcp_status find_metadata(const struct storage_directory *directory, bool 
     return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
 }
 
+/* The files that the index names are the checkpoint, and no others. */
+static dcp_status place_indexed(struct storage_place *place)
+{
+    struct buffer text;
+    place->form = STORAGE_SAFETENSORS;
+    place->index = arena_allocate(&place->arena, sizeof *place->index);
+    if (!place->index)
+        return error_no_memory(sizeof *place->index, "an index");
+    buffer_init(&text, 0);
+    dcp_status status = storage_read_whole(&place->directory, SAFETENSORS_INDEX_NAME,
+                                           SAFETENSORS_INDEX_SIZE_MAX, &text);
+    if (status == DCP_OK) {
+        status = safetensors_index_read(text.data, text.size, &place->arena, place->index);
+        if (status != DCP_OK)
+            error_prefix(status, "%s", place->id);
+    }
+    buffer_free(&text);
+    place->parts = place->index->files;
+    place->part_count = place->index->file_count;
+    return status;
+}
+
 /* is_member: what members cannot be is not looked for. */
 static dcp_status place_directory(struct storage_place *place, bool is_member)
 {
@@ -99,6 +121,9 @@ static dcp_status place_directory(struct storage_place *place, bool is_member)
     RETURN_IF_ERROR(directory_read(&place->directory, &place->listing));
     enum directory_kind kind = DIRECTORY_RANK_LOCAL;
     place->form = STORAGE_RANK_LOCAL;
+    if (directory_count(&place->listing, kind) == 0 && !is_member &&
+        directory_count(&place->listing, DIRECTORY_INDEX) > 0)
+        return place_indexed(place);
     if (directory_count(&place->listing, kind) == 0 && !is_member) {
         kind = DIRECTORY_SAFETENSORS;
         place->form = STORAGE_SAFETENSORS;

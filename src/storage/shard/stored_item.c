@@ -229,12 +229,10 @@ dcp_status stored_item_open_memory(struct stored_item *item, const struct metada
 }
 
 /* The size that the record claims was compared with what the tensor needs; here it is compared with
- * what deflate can make of the stored bytes. */
+ * what the stored bytes may become. */
 static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *view)
 {
-    if (view->storage_bytes / ZIP_DEFLATE_EXPANDS > view->data_length)
-        return dcp_error_set(DCP_ERR_FORMAT, "%" PRIu64 " deflated bytes cannot become %" PRIu64,
-                             view->data_length, view->storage_bytes);
+    RETURN_IF_ERROR(zip_check_inflated("data", view->data_length, view->storage_bytes));
     if (view->data_offset > item->source.size ||
         view->data_length > item->source.size - view->data_offset)
         return dcp_error_set(DCP_ERR_FORMAT, "the deflated data reaches beyond its file");

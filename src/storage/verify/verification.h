@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A check of a whole checkpoint on its way: faults are reported and counted, and the check goes on.
- * Functions return a failure only when they cannot go on, for want of memory. */
+ * Functions return a failure only when they cannot go on, for want of memory or open files. */
 #ifndef STORAGE_VERIFY_VERIFICATION_H
 #define STORAGE_VERIFY_VERIFICATION_H
 
@@ -17,6 +17,7 @@ struct verification {
     const char *member; /* of a union, whose files are looked at; NULL: no union */
     const struct metadata *metadata;
     struct shard_reader *reader;
+    bool damaged;      /* the .pt file has records that are at fault, and objects may be of them */
     bool blocks;       /* the file that is looked at has checksums of its blocks */
     bool *bare;        /* by file: without a footer */
     bool some_footers; /* files of one save have them all, or none has */
@@ -30,7 +31,11 @@ struct placed_piece {
 
 void verification_fault(struct verification *verification, const char *file, uint64_t offset,
                         const char *name, const char *format, ...) DCP_PRINTF(5, 6);
-/* A step that failed is a fault, told by its story; returns DCP_OK unless memory is missing. */
+/* Whether a failure is one of whoever checks, and says nothing of what is checked: no memory, too
+ * many open files. */
+bool verification_is_own(dcp_status status);
+/* A step that failed is a fault, told by its message, and DCP_OK is returned; a failure of our own
+ * is returned. */
 dcp_status verification_judge(struct verification *verification, dcp_status status,
                               const char *file, uint64_t offset, const char *name);
 

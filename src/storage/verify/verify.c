@@ -31,10 +31,15 @@ void verification_fault(struct verification *verification, const char *file, uin
         verification->report(verification->context, file, offset, name, text);
 }
 
+bool verification_is_own(dcp_status status)
+{
+    return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT;
+}
+
 dcp_status verification_judge(struct verification *verification, dcp_status status,
                               const char *file, uint64_t offset, const char *name)
 {
-    if (status == DCP_OK || status == DCP_ERR_NO_MEMORY)
+    if (status == DCP_OK || verification_is_own(status))
         return status;
     verification_fault(verification, file, offset, name, "%s", dcp_error_message());
     return DCP_OK;
@@ -74,7 +79,10 @@ static dcp_status verify_pt(struct verification *verification)
 {
     struct shard_file *file = verification->reader->pinned;
     bool sound;
-    return verify_records(verification, shard_file_source(file), NULL, file->name, 0, "", &sound);
+    dcp_status status =
+        verify_records(verification, shard_file_source(file), NULL, file->name, 0, "", &sound);
+    verification->damaged = !sound;
+    return status;
 }
 
 static dcp_status verify_one_file(struct verification *verification, uint32_t index,
@@ -190,12 +198,16 @@ static dcp_status verify_nothing(struct verification *verification, const dcp_st
     struct storage_directory of;
     struct directory directory;
     error_save(&story);
-    bool shards = storage_directory_open(&of, storage, path, 0, NULL) == DCP_OK;
-    if (shards && (shards = directory_read(&of, &directory) == DCP_OK)) {
+    bool shards = false;
+    dcp_status status = storage_directory_open(&of, storage, path, 0, NULL);
+    if (status == DCP_OK)
+        status = directory_read(&of, &directory);
+    if (status == DCP_OK) {
         shards = directory_count(&directory, DIRECTORY_SHARD) > 0;
         directory_free(&directory);
     }
-    dcp_status status = error_restore(&story);
+    if (!verification_is_own(status))
+        status = error_restore(&story);
     if (shards) {
         verification_fault(verification, METADATA_NAME, 0, "", "%s", story.text);
         status = verify_loose_files(verification, &of);
@@ -210,7 +222,7 @@ static dcp_status verify_place(struct verification *verification, struct storage
     struct metadata metadata;
     dcp_status status = storage_open_place(place, true, &metadata, &verification->reader);
     *readable = status == DCP_OK;
-    if (status == DCP_ERR_NO_MEMORY)
+    if (verification_is_own(status))
         return status;
     if (status != DCP_OK) {
         struct error_story story;
@@ -296,10 +308,13 @@ dcp_status storage_verify(const dcp_storage *storage, struct storage_location lo
     if (status == DCP_OK) {
         status = place.form == STORAGE_UNION ? verify_union(&verification, &place)
                                              : verify_place(&verification, &place, &readable);
-        log_unchecked(&verification, place.form, location.path);
+        if (status == DCP_OK)
+            log_unchecked(&verification, place.form, location.path);
         storage_place_free(&place);
     } else if (status == DCP_ERR_NOT_FOUND) {
         status = verify_nothing(&verification, storage, location.path);
+    } else if (status == DCP_ERR_FORMAT || status == DCP_ERR_DUPLICATE) {
+        status = verification_judge(&verification, status, SAFETENSORS_INDEX_NAME, 0, "");
     }
     *faults = verification.faults;
     return status;

@@ -44,10 +44,7 @@ static dcp_status verify_record(struct verification *verification,
         verification->unchecked += record->stored_size;
     if (record->deflated) {
         void *bytes;
-        uint64_t limit;
-        if (__builtin_mul_overflow(record->stored_size, ZIP_DEFLATE_EXPANDS, &limit))
-            limit = UINT64_MAX;
-        RETURN_IF_ERROR(zip_read(archive, record, limit, &bytes));
+        RETURN_IF_ERROR(zip_read(archive, record, UINT64_MAX, &bytes));
         memory_release(bytes);
         return DCP_OK;
     }
@@ -105,8 +102,13 @@ static dcp_status check_contents(const struct verification *verification, struct
 {
     struct tensor_view view;
     if (!item->entry->is_tensor)
-        return decode_object(verification, item);
-    RETURN_IF_ERROR(stored_item_view(item, &view));
+        return verification->damaged ? DCP_OK : decode_object(verification, item);
+    /* The records of a .pt file were inflated, once for all that look at them. */
+    bool inflated = item->piece->encoding == PIECE_VIEW && item->piece->view->deflated;
+    if (inflated)
+        view = *item->piece->view;
+    else
+        RETURN_IF_ERROR(stored_item_view(item, &view));
     if (view.data_offset > item->source.size ||
         view.data_length > item->source.size - view.data_offset)
         return dcp_error_set(DCP_ERR_FORMAT,
