@@ -47,10 +47,11 @@ static dcp_status push_children(struct pairs *pairs, const dcp_state *left, cons
     const struct state_children *a = node_children(left), *b = node_children(right);
     size_t count = a ? a->count : 0;
     *equal = count == (b ? b->count : 0);
-    if (count > 0 && !a->making != !b->making)
-        *equal = false;
-    if (count > 0 && *equal && a->making)
-        RETURN_IF_ERROR(push(pairs, a->making, b->making));
+    if (a && b && *equal) {
+        *equal = !a->making == !b->making;
+        if (a->making && b->making)
+            RETURN_IF_ERROR(push(pairs, a->making, b->making));
+    }
     for (size_t i = 0; i < count && *equal; i++) {
         const struct state_child *one = &a->items[i], *other = &b->items[i];
         *equal = !one->key == !other->key;

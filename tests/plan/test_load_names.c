@@ -256,8 +256,8 @@ static void near_names_are_offered(void **state)
         "optimzer exclude[0]; did you mean \"optimizer\"?",
         "optimzer.* exclude[1]; did you mean \"optimizer.*\"?",
         "optim exclude[2]; did you mean \"optimizer\"?",
-        "model.layers.? exclude[3]; did you mean \"model.layers.?.*\", for all below "
-        "\"model.layers.0\"?",
+        ("model.layers.? exclude[3]; did you mean \"model.layers.?.*\", for all below "
+         "\"model.layers.0\"?"),
         "layers exclude[4]; did you mean \"model.layers\"?",
         "steps exclude[5]",
         "epohc exclude[6]; did you mean \"epoch\"?",
