@@ -203,10 +203,20 @@ def _product(shape):
 # ---- what flattening must make of a state
 
 def enters(value, by_name):
-    """Whether flattening enters a value. A file of torch.save has names for dicts whose keys are all names."""
+    """Whether flattening enters a value. A file of torch.save has names for dicts whose keys all have a text."""
     if isinstance(value, collections.abc.Mapping):
-        return not by_name or all(isinstance(k, str) and encodable(k) and "\0" not in k for k in value)
+        return not by_name or all(_has_text(k) for k in value)
     return isinstance(value, list) and _has_parts(value, set())
+
+
+def _has_text(key):
+    if type(key) is tuple:
+        return all(type(k) is not tuple and _has_text(k) for k in key)
+    if isinstance(key, str):
+        return encodable(key) and "\0" not in key
+    if type(key) is int:
+        return -2**63 <= key < 2**63
+    return key is None or type(key) in (bool, float)
 
 
 def _has_parts(values, seen):
