@@ -2,6 +2,37 @@
 /**
  * @file save.h
  * @brief Saving a state tree as a checkpoint directory.
+ *
+ * @section dcp_save_owner One owner at a time
+ *
+ * While a save lasts, its directory is its own: the coordinator puts a mark there before any rank
+ * writes, the small file `.dcp_owner`, which says in plain text which save it is, on which host, of
+ * which process, and since when; it goes when the save has ended, however it did. Who begins
+ * another save there meanwhile gets #DCP_ERR_BUSY, whose message names the save that is under way;
+ * nothing is changed. Readers pass over the mark.
+ *
+ * A mark that a crash has left is taken over, by exactly one of those who find it:
+ *
+ * | whose mark it is | taken over |
+ * | --- | --- |
+ * | a process of this host, which has ended | at once |
+ * | a process of this host that runs | never: wait for it, or end it |
+ * | a host of this name that was started anew since (outside of containers) | at once |
+ * | another host, or another container | `takeover_seconds` after it was made |
+ * | not readable, as a power cut may leave it | at once |
+ *
+ * The age of a mark is what the two hosts' clocks make of it.
+ *
+ * No checkpoint depends on all this being right. A save that was taken for dead and lives fails
+ * with DCP_ERR_BUSY in its commit and harms nothing: it replaces the `.metadata` that was there
+ * when it began, and no other, which the storage makes sure of (dcp_storage::publish_over; files do
+ * it by what rename() and O_EXCL guarantee). Files of shards have names of their own in each save;
+ * what a save removes after its commit is what earlier saves left that can commit no more. A reader
+ * whose checkpoint is replaced while it reads gets DCP_ERR_BUSY as well, and may begin again.
+ *
+ * Saves *one after the other* in one directory are fine. Processes of one job that should save
+ * together and were given no `group` meet in one directory; the message says so, where the launcher
+ * tells a process that it is one of several.
  */
 #ifndef DCP_SAVE_H
 #define DCP_SAVE_H
@@ -147,6 +178,10 @@ typedef struct dcp_save_options {
     const dcp_storage *storage;
 
     dcp_save_chain *chain; /**< of dcp_save_async(), which see; else not looked at */
+
+    /** Seconds after which a save on another host, of which nothing can be known from here, is
+     * taken for dead; 0 means 1800. See @ref dcp_save_owner "one owner at a time". */
+    double takeover_seconds;
 } dcp_save_options;
 
 /**
@@ -163,10 +198,10 @@ typedef struct dcp_save_options {
  * at the coordinator's working directory, as it is during the call. The directory is opened once:
  * the save is in that one, also if it is renamed meanwhile, or another one takes its place.
  * @param options NULL: all defaults.
- * Errors: DCP_ERR_EXISTS, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE,
- * DCP_ERR_DUPLICATE, DCP_ERR_UNSUPPORTED (compression that the library was built without),
- * DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT, DCP_ERR_UNCONFIRMED, DCP_ERR_CANCELLED, any that a
- * stateful callback returns, and others.
+ * Errors: DCP_ERR_EXISTS, DCP_ERR_BUSY (another save owns the directory), DCP_ERR_COVERAGE,
+ * DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE, DCP_ERR_DUPLICATE, DCP_ERR_UNSUPPORTED
+ * (compression that the library was built without), DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT,
+ * DCP_ERR_UNCONFIRMED, DCP_ERR_CANCELLED, any that a stateful callback returns, and others.
  */
 DCP_API dcp_status dcp_save_sized(dcp_state *state, const char *path,
                                   const dcp_save_options *options, size_t options_size);

@@ -33,6 +33,7 @@ typedef enum dcp_status {
     DCP_ERR_NOT_FOUND = 32,  /**< no such file, directory, checkpoint or name */
     DCP_ERR_EXISTS = 33,     /**< a checkpoint is already there and overwriting was refused */
     DCP_ERR_DEVICE = 34,     /**< a device failed: a copy, an allocation, the device itself */
+    DCP_ERR_BUSY = 35,       /**< another save owns the directory, or has changed it meanwhile */
 
     /* What was read is not what it should be. */
     DCP_ERR_FORMAT = 40,   /**< bytes from disk break the format, or exceed a limit of it */

@@ -102,6 +102,9 @@ typedef enum dcp_storage_condition {
     DCP_PUBLISH_IF_ABSENT = 10 /**< DCP_ERR_EXISTS if there is a file of that name */
 } dcp_storage_condition;
 
+/** Bytes of an identity, the NUL at its end among them. */
+#define DCP_STORAGE_IDENTITY 96
+
 /** Is given each name of a listing; a failure ends it and is its result. */
 typedef dcp_status (*dcp_storage_visitor)(void *context, const char *name);
 
@@ -174,8 +177,8 @@ typedef struct dcp_storage {
     dcp_status (*prepare)(void *context, void *directory, const char *name, const void *bytes,
                           size_t size, bool durable, void **publication);
     /** Makes it appear at once, in the place of one that was there. Takes no memory. Ends the
-     * publication, whatever is returned. @param visible whether it has appeared, also when a
-     * failure followed. */
+     * publication, whatever is returned. What was prepared may have been removed by somebody else
+     * since: DCP_ERR_BUSY. @param visible whether it has appeared, also when a failure followed. */
     dcp_status (*publish)(void *context, void *publication, dcp_storage_condition condition,
                           bool *visible);
     void (*retract)(void *context, void *publication);
@@ -218,6 +221,24 @@ typedef struct dcp_storage {
      * that. Optional: ids mean the same everywhere. @param text for @p size bytes, enough for a
      * path of PATH_MAX bytes in front of the id. */
     dcp_status (*absolute)(void *context, const char *id, char *text, size_t size);
+
+    /* ---- optional, together: replacing what others may replace at the same time ---- */
+
+    /** Tells which file has a name: text that differs between those that had the name one after the
+     * other (an ETag, a digest of the content). DCP_ERR_NOT_FOUND: none has. Without it the library
+     * digests the content. */
+    dcp_status (*identify)(void *context, void *directory, const char *name,
+                           char identity[DCP_STORAGE_IDENTITY]);
+    /**
+     * As publish(), in the place of the file of that identity and of no other (If-Match): if
+     * another one, or none, has the name by now, or if others are just replacing it,
+     * DCP_ERR_BUSY. Whatever happens at the same time, each file is replaced at most once. May take
+     * memory. Without it the library compares and then publishes, and what happens in between goes
+     * unnoticed: then one directory is safe against several saves at once only as far as their
+     * marks are seen (dcp/save.h).
+     */
+    dcp_status (*publish_over)(void *context, void *publication, const char *identity,
+                               bool *visible);
 } dcp_storage;
 
 /** @return the table of the file system. Static. */

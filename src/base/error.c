@@ -36,6 +36,8 @@ static const char *status_text(dcp_status status)
         return "already exists";
     case DCP_ERR_DEVICE:
         return "device error";
+    case DCP_ERR_BUSY:
+        return "owned by another save";
     case DCP_ERR_FORMAT:
         return "malformed data";
     case DCP_ERR_CHECKSUM:

@@ -37,8 +37,9 @@ int command_verify(int argc, char **argv)
                                   : dcp_verify(".", &options, print_fault, NULL, &faults);
     if (status != DCP_OK) {
         command_fail("verify");
-        return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT ? EXIT_UNABLE
-                                                                           : EXIT_FAULT;
+        return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT || status == DCP_ERR_BUSY
+                   ? EXIT_UNABLE
+                   : EXIT_FAULT;
     }
     printf("%" PRIu64 " fault%s\n", faults, faults == 1 ? "" : "s");
     return faults == 0 ? EXIT_FINE : EXIT_FAULT;

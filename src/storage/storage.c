@@ -23,8 +23,9 @@ static bool is_complete(const dcp_storage *table)
 static bool is_paired(const dcp_storage *table)
 {
     bool queue = table->queue_open != NULL;
-    return (!table->map) == (!table->unmap) && (table->queue_start != NULL) == queue &&
-           (table->queue_finish != NULL) == queue && (table->queue_close != NULL) == queue;
+    return (!table->map) == (!table->unmap) && (!table->identify) == (!table->publish_over) &&
+           (table->queue_start != NULL) == queue && (table->queue_finish != NULL) == queue &&
+           (table->queue_close != NULL) == queue;
 }
 
 dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs)
@@ -183,43 +184,4 @@ dcp_status storage_directory_space(const struct storage_directory *directory, ui
     error_clear();
     return call_status(table->free_space(table->context, directory->handle, bytes), "free_space",
                        directory->id);
-}
-
-dcp_status storage_publication_prepare(struct storage_publication *publication,
-                                       const struct storage_directory *directory, const char *name,
-                                       const void *bytes, size_t size, bool durable)
-{
-    const dcp_storage *table = directory->table;
-    *publication = (struct storage_publication){0};
-    error_clear();
-    dcp_status status = table->prepare(table->context, directory->handle, name, bytes, size,
-                                       durable, &publication->handle);
-    if (status == DCP_OK)
-        publication->directory = directory;
-    return call_status(status, "prepare", name);
-}
-
-dcp_status storage_publication_publish(struct storage_publication *publication,
-                                       dcp_storage_condition condition, bool *visible)
-{
-    const struct storage_directory *directory = publication->directory;
-    const dcp_storage *table = directory->table;
-    *visible = false;
-    error_clear();
-    dcp_status status = table->publish(table->context, publication->handle, condition, visible);
-    *publication = (struct storage_publication){0};
-    *visible = *visible || status == DCP_OK;
-    return call_status(status, "publish", directory->id);
-}
-
-void storage_publication_retract(struct storage_publication *publication)
-{
-    struct error_story story;
-    if (!publication->directory)
-        return;
-    const dcp_storage *table = publication->directory->table;
-    error_save(&story);
-    table->retract(table->context, publication->handle);
-    error_restore(&story);
-    *publication = (struct storage_publication){0};
 }

@@ -87,9 +87,17 @@ void storage_unmap(struct storage_mapping *mapping);
 dcp_status storage_read_whole(const struct storage_directory *directory, const char *name,
                               uint64_t limit, struct buffer *bytes);
 
+/* Which file has a name; see dcp_storage::identify. */
+dcp_status storage_directory_identify(const struct storage_directory *directory, const char *name,
+                                      char identity[DCP_STORAGE_IDENTITY]);
+/* The same by its content, on every storage, as content_identify_bytes() finds it for bytes. */
+dcp_status storage_directory_digest(const struct storage_directory *directory, const char *name,
+                                    char identity[DCP_STORAGE_IDENTITY]);
+
 /* A small file that is on its way to appear. All zero: nothing is. */
 struct storage_publication {
     const struct storage_directory *directory;
+    const char *name; /* borrowed */
     void *handle;
 };
 
@@ -99,6 +107,10 @@ dcp_status storage_publication_prepare(struct storage_publication *publication,
 /* Takes no memory. Nothing is left of the publication in either case. */
 dcp_status storage_publication_publish(struct storage_publication *publication,
                                        dcp_storage_condition condition, bool *visible);
+/* The same in the place of the file of that identity: DCP_ERR_BUSY if it is not there any more. May
+ * take memory. */
+dcp_status storage_publication_publish_over(struct storage_publication *publication,
+                                            const char *identity, bool *visible);
 /* Fine for nothing; the error is kept. */
 void storage_publication_retract(struct storage_publication *publication);
 

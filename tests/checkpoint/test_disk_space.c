@@ -40,30 +40,33 @@ static dcp_status save(struct rank *self)
     return status;
 }
 
-static long count_opens(const struct simulated_file_system *fs)
+/* Operations on shard files. */
+static long count_shard_operations(const struct simulated_file_system *fs)
 {
-    long opens = 0;
+    long operations = 0;
     for (long n = 1; n <= simulated_operation_count(fs); n++)
-        opens += strncmp(simulated_operation_name(fs, n), "open ", 5) == 0;
-    return opens;
+        operations += strstr(simulated_operation_name(fs, n), ".distcp") != NULL;
+    return operations;
 }
 
 static void expect_refused(struct simulated_file_system *fs, uint64_t room)
 {
     struct rank ranks[RANKS_MAX];
-    char expected[100];
-    uint64_t needed = 0;
+    const char *expected = "but the disk has room for ";
+    uint64_t needed = 0, found;
     simulated_set_fault(fs, NULL);
     ranks_run(ranks, 2, NULL, save, fs);
-    snprintf(expected, sizeof expected, "but the disk has room for %llu", (unsigned long long)room);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(ranks[r].status, DCP_ERR_NO_SPACE);
         assert_non_null(strstr(ranks[r].message, "rank 0: /c: the save needs "));
         assert_non_null(strstr(ranks[r].message, expected));
+        /* The directory's mark is there already. */
+        found = strtoull(strstr(ranks[r].message, expected) + strlen(expected), NULL, 10);
+        assert_in_range(found, room - 1024, room);
         needed = strtoull(strstr(ranks[r].message, "needs ") + 6, NULL, 10);
         assert_in_range(needed, BYTES, BYTES + 100000);
     }
-    assert_int_equal(count_opens(fs), 0);
+    assert_int_equal(count_shard_operations(fs), 0);
 }
 
 static void test_refused_before_the_first_byte(void **state)

@@ -148,8 +148,22 @@ int operation_count(struct simulated_file_system *fs, const char *what, const ch
     return now && fault->kind == SIMULATED_ERROR ? fault->error_number : 0;
 }
 
+void simulated_set_watcher(struct simulated_file_system *fs, void (*watcher)(void *context),
+                           void *context)
+{
+    fs->watcher = watcher;
+    fs->watching = context;
+}
+
+static void watch(const struct simulated_file_system *fs)
+{
+    if (fs->watcher)
+        fs->watcher(fs->watching);
+}
+
 int operation_begin(struct simulated_file_system *fs, const char *what, const char *path)
 {
+    watch(fs);
     pthread_mutex_lock(&fs->mutex);
     return operation_count(fs, what, path);
 }
@@ -157,6 +171,7 @@ int operation_begin(struct simulated_file_system *fs, const char *what, const ch
 int operation_begin_file(struct simulated_file_system *fs, const char *what, int descriptor,
                          struct open_file **file)
 {
+    watch(fs);
     pthread_mutex_lock(&fs->mutex);
     bool open = descriptor >= 0 && (size_t)descriptor < fs->open_capacity &&
                 fs->open_files[descriptor].node != NULL;

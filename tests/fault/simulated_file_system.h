@@ -96,6 +96,10 @@ const dcp_storage *simulated_storage(struct simulated_file_system *fs);
 
 /* Begins counting anew. NULL: no fault. */
 void simulated_set_fault(struct simulated_file_system *fs, const struct simulated_fault *fault);
+/* Is called before each operation, by the thread that asks for it, and may use the file system;
+ * NULL: nothing is. Copies have none. */
+void simulated_set_watcher(struct simulated_file_system *fs, void (*watcher)(void *context),
+                           void *context);
 /* Whether the operation of the fault has been asked for. */
 bool simulated_fault_reached(const struct simulated_file_system *fs);
 long simulated_operation_count(const struct simulated_file_system *fs);

@@ -81,6 +81,9 @@ struct simulated_file_system {
     struct open_file *open_files;
     size_t open_capacity;
 
+    void (*watcher)(void *context);
+    void *watching;
+
     struct simulated_fault fault;
     bool reached;
     long operations;

@@ -330,7 +330,7 @@ dcp_status sample_save(const struct sample *sample, const dcp_storage *storage, 
     struct metadata metadata;
     struct buffer encoded;
     bool visible = false;
-    RETURN_IF_ERROR(save_session_begin(&session, storage, path, overwrite, sync));
+    RETURN_IF_ERROR(save_session_begin(&session, storage, path, overwrite, sync, 1800));
     buffer_init(&encoded, 0);
     metadata_init(&metadata);
     dcp_status status = sample_write(sample, &session);

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small files that appear at once and whole: over the file system, a simulated one, and memory. */
+/* Small files that appear at once and whole, also in the place of one another: over the file
+ * system, a simulated one, and memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +48,95 @@ static void check(const struct storage_directory *directory, const char *text)
     buffer_free(&bytes);
 }
 
+/* Over what is there and nothing else. */
+static void check_replacing(const struct storage_directory *directory)
+{
+    struct storage_publication publication;
+    char before[DCP_STORAGE_IDENTITY], after[DCP_STORAGE_IDENTITY];
+    bool visible;
+    assert_int_equal(storage_directory_identify(directory, "none", before), DCP_ERR_NOT_FOUND);
+    assert_int_equal(storage_directory_identify(directory, "name", before), DCP_OK);
+    for (int i = 0; i < 3; i++) {
+        static const char *const texts[] = {"five", "six", "seven"};
+        static const dcp_status expected[] = {DCP_OK, DCP_ERR_BUSY, DCP_ERR_BUSY};
+        /* The second one comes too late; for the third one there is nothing. */
+        if (i == 2)
+            assert_int_equal(storage_directory_remove(directory, "name"), DCP_OK);
+        assert_int_equal(storage_publication_prepare(&publication, directory, "name", texts[i],
+                                                     strlen(texts[i]), false),
+                         DCP_OK);
+        assert_int_equal(storage_publication_publish_over(&publication, before, &visible),
+                         expected[i]);
+        assert_int_equal(visible, i == 0);
+        if (i < 2)
+            check(directory, "five");
+        if (i == 0) {
+            assert_int_equal(storage_directory_identify(directory, "name", after), DCP_OK);
+            assert_string_not_equal(before, after);
+        }
+    }
+    assert_int_equal(storage_directory_identify(directory, "name", before), DCP_ERR_NOT_FOUND);
+}
+
+enum { ADDERS = 8, ADDITIONS = 60 };
+
+struct adder {
+    const struct storage_directory *directory;
+    long added;
+    pthread_t thread;
+};
+
+static long read_number(const struct storage_directory *directory)
+{
+    struct buffer bytes;
+    buffer_init(&bytes, 0);
+    long number = -1;
+    if (storage_read_whole(directory, "name", 100, &bytes) == DCP_OK) {
+        buffer_append_u8(&bytes, 0);
+        number = strtol((const char *)bytes.data, NULL, 10);
+    }
+    buffer_free(&bytes);
+    return number;
+}
+
+/* Adds one to a number in a file, again and again, in the place of the one that it has read. */
+static void *add(void *argument)
+{
+    struct adder *adder = argument;
+    for (int i = 0; i < ADDITIONS; i++) {
+        char identity[DCP_STORAGE_IDENTITY], text[32];
+        struct storage_publication publication;
+        bool visible;
+        if (storage_directory_identify(adder->directory, "name", identity) != DCP_OK)
+            continue;
+        snprintf(text, sizeof text, "%ld", read_number(adder->directory) + 1);
+        if (storage_publication_prepare(&publication, adder->directory, "name", text, strlen(text),
+                                        false) == DCP_OK)
+            adder->added +=
+                storage_publication_publish_over(&publication, identity, &visible) == DCP_OK;
+    }
+    return NULL;
+}
+
+/* None is lost, and none is counted twice. */
+static void check_adders(const struct storage_directory *directory)
+{
+    struct adder adders[ADDERS];
+    bool visible;
+    long added = 0;
+    assert_int_equal(publish(directory, "0", DCP_PUBLISH_ALWAYS, &visible), DCP_OK);
+    for (int i = 0; i < ADDERS; i++) {
+        adders[i] = (struct adder){.directory = directory};
+        assert_int_equal(pthread_create(&adders[i].thread, NULL, add, &adders[i]), 0);
+    }
+    for (int i = 0; i < ADDERS; i++) {
+        assert_int_equal(pthread_join(adders[i].thread, NULL), 0);
+        added += adders[i].added;
+    }
+    assert_int_equal(read_number(directory), added);
+    assert_true(added > 0);
+}
+
 static void check_storage(const dcp_storage *storage, const char *id)
 {
     struct storage_directory directory;
@@ -65,6 +157,8 @@ static void check_storage(const dcp_storage *storage, const char *id)
         storage_publication_prepare(&publication, &directory, "name", "four", 4, false), DCP_OK);
     storage_publication_retract(&publication);
     check(&directory, "three");
+    check_replacing(&directory);
+    check_adders(&directory);
     storage_directory_close(&directory);
 }
 

@@ -114,7 +114,7 @@ static void every_file_ends_in_a_footer(void **state)
     struct save_session session;
     sample_make(&sample, &(struct sample_options){.seed = 1, .ranks = 1, .files = 3, .tensors = 2});
     assert_int_equal(
-        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true, 1800),
         DCP_OK);
     assert_int_equal(sample_write(&sample, &session), DCP_OK);
     size_t pieces = 0;
@@ -145,7 +145,7 @@ static void every_file_ends_in_a_footer(void **state)
     /* Others' files stay when a save's own are discarded. */
     scratch_write(*state, "__0_1.distcp", "not ours", 8);
     shard_files_discard(&session, 0, 3);
-    assert_string_equal(scratch_list(*state), "__0_1.distcp");
+    assert_string_equal(scratch_list(*state), ".dcp_owner __0_1.distcp");
     save_session_free(&session);
     sample_free(&sample);
 }
@@ -157,13 +157,13 @@ static void files_in_the_way_stay(void **state)
     struct save_session session;
     sample_make(&sample, &(struct sample_options){.seed = 1, .ranks = 1, .files = 3, .tensors = 5});
     assert_int_equal(
-        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true, 1800),
         DCP_OK);
     scratch_write(*state, "__0_2.distcp", "late", 4);
     assert_int_equal(sample_write(&sample, &session), DCP_ERR_EXISTS);
     assert_non_null(strstr(dcp_error_message(), "__0_2.distcp"));
-    assert_string_equal(scratch_list(*state), "__0_2.distcp");
     save_session_free(&session);
+    assert_string_equal(scratch_list(*state), "__0_2.distcp");
     sample_free(&sample);
 }
 

@@ -20,7 +20,7 @@
 static struct save_session begin(const char *path, dcp_overwrite overwrite)
 {
     struct save_session session;
-    assert_int_equal(save_session_begin(&session, dcp_storage_files(), path, overwrite, true),
+    assert_int_equal(save_session_begin(&session, dcp_storage_files(), path, overwrite, true, 1800),
                      DCP_OK);
     return session;
 }
@@ -53,19 +53,16 @@ static void a_fresh_directory_is_made_with_its_parents(void **state)
 {
     char *path = scratch_path(*state, "a/b/c");
     struct save_session session = begin(path, DCP_OVERWRITE_REFUSE);
-    struct save_session other = begin(path, DCP_OVERWRITE_REFUSE);
     assert_true(session.made_directory);
-    assert_false(other.made_directory);
     assert_false(session.replaces);
     assert_int_equal(session.generation, 0);
     assert_int_equal(strlen(session.save_id), 36);
     assert_memory_equal(session.save_id + 14, "8dc9", 4);
-    assert_string_not_equal(session.save_id, other.save_id);
+    assert_string_equal(scratch_list(path), ".dcp_owner");
     commit(&session, "contents", "{}");
+    save_session_free(&session);
     assert_string_equal(scratch_list(path), ".metadata metadata.json");
     assert_content(path, ".metadata", "contents");
-    save_session_free(&session);
-    save_session_free(&other);
     free(path);
 }
 
@@ -99,9 +96,9 @@ static void an_existing_checkpoint_is_refused_untouched(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct save_session session;
         scratch_write(*state, names[i], "old", 3);
-        assert_int_equal(
-            save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
-            DCP_ERR_EXISTS);
+        assert_int_equal(save_session_begin(&session, dcp_storage_files(), *state,
+                                            DCP_OVERWRITE_REFUSE, true, 1800),
+                         DCP_ERR_EXISTS);
         assert_null(session.path);
         assert_non_null(strstr(dcp_error_message(), names[i]));
         assert_string_equal(scratch_list(*state), names[i]);
@@ -140,7 +137,7 @@ static void generations_pass_over_everything_that_is_there(void **state)
     save_session_free(&session);
     scratch_write(*state, "__0_0.g4294967295.distcp", "", 0);
     assert_int_equal(
-        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true, 1800),
         DCP_ERR_UNSUPPORTED);
 }
 
@@ -150,12 +147,12 @@ static void a_file_in_place_of_the_directory_is_an_error(void **state)
     scratch_write(*state, "file", "", 0);
     char *path = scratch_path(*state, "file");
     assert_int_equal(
-        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, true),
+        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, true, 1800),
         DCP_ERR_ARGUMENT);
     free(path);
     path = scratch_path(*state, "file/below");
     assert_int_not_equal(
-        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, true),
+        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, true, 1800),
         DCP_OK);
     free(path);
     assert_string_equal(scratch_list(*state), "file");
@@ -163,11 +160,22 @@ static void a_file_in_place_of_the_directory_is_an_error(void **state)
 
 static void stale_temporary_files_do_not_stop_a_commit(void **state)
 {
-    scratch_write(*state, ".metadata.tmp", "stale", 5);
-    scratch_write(*state, "metadata.json.tmp", "stale", 5);
+    struct metadata metadata;
+    scratch_write(*state, ".metadata.0123456789abcdef.tmp", "stale", 5);
+    scratch_write(*state, ".metadata.0123456789abcdef.commit.tmp", "stale", 5);
+    scratch_write(*state, ".dcp_owner.fedcba9876543210.tmp", "stale", 5);
+    scratch_write(*state, "metadata.json.0000000000000000.tmp", "stale", 5);
+    /* PyTorch's, and what looks like ours. */
+    scratch_write(*state, ".metadata.tmp", "not ours", 8);
+    scratch_write(*state, ".metadata.0123456789abcdeg.tmp", "not ours", 8);
+    scratch_write(*state, "notes.0123456789abcdef.tmp", "not ours", 8);
     struct save_session session = begin(*state, DCP_OVERWRITE_REFUSE);
     commit(&session, "new", "{}");
-    assert_string_equal(scratch_list(*state), ".metadata metadata.json");
+    metadata_init(&metadata);
+    save_session_sweep(&session, &metadata);
+    assert_string_equal(scratch_list(*state),
+                        ".metadata .metadata.0123456789abcdeg.tmp .metadata.tmp metadata.json "
+                        "notes.0123456789abcdef.tmp");
     assert_content(*state, ".metadata", "new");
     save_session_free(&session);
 }
@@ -176,8 +184,8 @@ static void a_commit_without_json_leaves_the_old_one(void **state)
 {
     struct save_session session = begin(*state, DCP_OVERWRITE_REFUSE);
     commit(&session, "new", NULL);
-    assert_string_equal(scratch_list(*state), ".metadata");
     save_session_free(&session);
+    assert_string_equal(scratch_list(*state), ".metadata");
 }
 
 static void replacing_sweeps_what_the_old_save_left(void **state)
@@ -213,14 +221,31 @@ static void replacing_sweeps_what_the_old_save_left(void **state)
 enum failing { FAIL_NOTHING, FAIL_RENAME, FAIL_RENAME_AFTERWARDS, FAIL_SYNC_DIRECTORY, FAIL_SYNC };
 
 static enum failing failing;
-static const char *failing_at; /* substring of the path */
+static const char *failing_at; /* the end of where a rename leads to */
+
+static bool ends_so(const char *path)
+{
+    size_t length = strlen(path), end = strlen(failing_at);
+    return length >= end && strcmp(path + length - end, failing_at) == 0;
+}
+
+static int fail_renaming(int (*rename)(void *context, int within, const char *from, const char *to),
+                         void *context, int within, const char *from, const char *to)
+{
+    if (failing == FAIL_RENAME && ends_so(to))
+        return EIO;
+    int result = rename(context, within, from, to);
+    return failing == FAIL_RENAME_AFTERWARDS && ends_so(to) ? EIO : result;
+}
 
 static int failing_rename(void *context, int within, const char *from, const char *to)
 {
-    if (failing == FAIL_RENAME && strstr(from, failing_at))
-        return EIO;
-    int result = file_ops_system.rename(context, within, from, to);
-    return failing == FAIL_RENAME_AFTERWARDS && strstr(from, failing_at) ? EIO : result;
+    return fail_renaming(file_ops_system.rename, context, within, from, to);
+}
+
+static int failing_rename_new(void *context, int within, const char *from, const char *to)
+{
+    return fail_renaming(file_ops_system.rename_new, context, within, from, to);
 }
 
 static int failing_sync_directory(void *context, int within)
@@ -240,12 +265,13 @@ static struct save_session begin_failing(const char *path)
     struct save_session session;
     ops = file_ops_system;
     ops.rename = failing_rename;
+    ops.rename_new = failing_rename_new;
     ops.sync_directory = failing_sync_directory;
     ops.sync = failing_sync;
     failing = FAIL_NOTHING;
     storage = files_storage(&ops);
-    assert_int_equal(save_session_begin(&session, &storage, path, DCP_OVERWRITE_REPLACE, true),
-                     DCP_OK);
+    assert_int_equal(
+        save_session_begin(&session, &storage, path, DCP_OVERWRITE_REPLACE, true, 1800), DCP_OK);
     return session;
 }
 
@@ -259,17 +285,17 @@ static void check_failed_commit(const char *path, enum failing how, const char *
     failing_at = where;
     assert_int_equal(prepare_and_publish(&session, "new", "{}", &visible), DCP_ERR_IO);
     assert_int_equal(visible, expect_visible);
-    assert_string_equal(scratch_list(path), left);
     save_session_free(&session);
+    assert_string_equal(scratch_list(path), left);
 }
 
 static void a_failed_commit_leaves_no_checkpoint(void **state)
 {
     check_failed_commit(*state, FAIL_SYNC, "", false, "");
-    check_failed_commit(*state, FAIL_RENAME, ".metadata.tmp", false, "");
-    check_failed_commit(*state, FAIL_RENAME, "metadata.json.tmp", false, "");
+    check_failed_commit(*state, FAIL_RENAME, ".metadata", false, "");
+    check_failed_commit(*state, FAIL_RENAME, "metadata.json", false, "");
     /* Renamed, and perhaps durable: files must stay, though nothing is to be seen. */
-    check_failed_commit(*state, FAIL_RENAME_AFTERWARDS, ".metadata.tmp", true, "");
+    check_failed_commit(*state, FAIL_RENAME_AFTERWARDS, ".metadata", true, "");
     check_failed_commit(*state, FAIL_SYNC_DIRECTORY, "", true, "");
 }
 
@@ -278,7 +304,8 @@ static void a_failed_commit_leaves_the_old_checkpoint(void **state)
     scratch_write(*state, ".metadata", "old", 3);
     scratch_write(*state, "metadata.json", "old", 3);
     check_failed_commit(*state, FAIL_SYNC, "", false, ".metadata metadata.json");
-    check_failed_commit(*state, FAIL_RENAME, ".metadata.tmp", false, ".metadata metadata.json");
+    check_failed_commit(*state, FAIL_RENAME, ".metadata", false, ".metadata metadata.json");
+    check_failed_commit(*state, FAIL_RENAME, ".commit.tmp", false, ".metadata metadata.json");
     assert_content(*state, ".metadata", "old");
     assert_content(*state, "metadata.json", "old");
     check_failed_commit(*state, FAIL_SYNC_DIRECTORY, "", true, ".metadata metadata.json");
@@ -291,11 +318,11 @@ static void a_failure_after_the_commit_is_none(void **state)
     scratch_write(*state, ".metadata", "old", 3);
     struct save_session session = begin_failing(*state);
     failing = FAIL_RENAME;
-    failing_at = "metadata.json.tmp";
+    failing_at = "metadata.json";
     assert_int_equal(prepare_and_publish(&session, "new", "{}", &visible), DCP_OK);
     assert_true(visible);
-    assert_string_equal(scratch_list(*state), ".metadata");
     save_session_free(&session);
+    assert_string_equal(scratch_list(*state), ".metadata");
 }
 
 /* Prepared early, dropped late: nothing of it is left, and what is there stays. */
@@ -310,8 +337,8 @@ static void what_is_prepared_is_not_visible(void **state)
     assert_content(*state, ".metadata", "old");
     save_commit_drop(&prepared);
     assert_false(save_commit_is_prepared(&prepared));
-    assert_string_equal(scratch_list(*state), ".metadata");
     save_session_free(&session);
+    assert_string_equal(scratch_list(*state), ".metadata");
 }
 
 static void missing_memory_is_an_error(void **state)
@@ -321,8 +348,8 @@ static void missing_memory_is_an_error(void **state)
         struct save_session session;
         bool visible = false;
         failing_allocator_install(n, false);
-        dcp_status status =
-            save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REFUSE, false);
+        dcp_status status = save_session_begin(&session, dcp_storage_files(), path,
+                                               DCP_OVERWRITE_REFUSE, false, 1800);
         if (status == DCP_OK) {
             status = prepare_and_publish(&session, "new", "{}", &visible);
             if (status != DCP_OK)
@@ -334,6 +361,14 @@ static void missing_memory_is_an_error(void **state)
         if (!reached) {
             assert_int_equal(status, DCP_OK);
             break;
+        }
+        /* What is done when the save has ended is tried twice, or left to the next one. */
+        if (status == DCP_OK) {
+            assert_string_equal(scratch_list(path), ".metadata metadata.json");
+            scratch_remove(path, ".metadata");
+            scratch_remove(path, "metadata.json");
+            scratch_remove(*state, "fresh");
+            continue;
         }
         assert_int_equal(status, DCP_ERR_NO_MEMORY);
         assert_string_equal(scratch_list(*state), "");

@@ -196,7 +196,7 @@ static long peak_of(const char *path, int64_t bytes, uint32_t threads)
     for (int64_t i = 0; i < bytes; i++)
         data[i] = (unsigned char)scratch_random(&random);
     assert_int_equal(
-        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REFUSE, false),
+        save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REFUSE, false, 1800),
         DCP_OK);
     atomic_store(&taken, 0);
     atomic_store(&most_taken, 0);

@@ -9,8 +9,8 @@
 #define RUBBISH ((void *)(uintptr_t)0x5a5)
 
 static const char *const names[AWKWARD_CALLS] = {
-    "",      "open", "free_space", "list",    "remove",  "open_file",  "read", "create",
-    "write", "seal", "sync",       "prepare", "publish", "queue_open", "map"};
+    "",      "open", "free_space", "list",    "remove",  "open_file", "read",       "create",
+    "write", "seal", "sync",       "prepare", "publish", "identify",  "queue_open", "map"};
 
 /* ---- faults ---- */
 
@@ -252,6 +252,33 @@ static dcp_status publish(void *context, void *publication, dcp_storage_conditio
     return status == DCP_OK ? struck : status;
 }
 
+static dcp_status identify(void *context, void *directory, const char *name,
+                           char identity[DCP_STORAGE_IDENTITY])
+{
+    struct awkward_storage *storage = context;
+    dcp_status status = awkward_storage_strike(storage, AWKWARD_IDENTIFY);
+    if (status == DCP_OK)
+        return storage->below->identify(storage->below->context, directory, name, identity);
+    memset(identity, 'x', DCP_STORAGE_IDENTITY);
+    return status;
+}
+
+static dcp_status publish_over(void *context, void *publication, const char *identity,
+                               bool *visible)
+{
+    struct awkward_storage *storage = context;
+    dcp_status struck = awkward_storage_strike(storage, AWKWARD_PUBLISH);
+    if (struck != DCP_OK && !storage->fault.afterwards) {
+        *visible = false;
+        retract(storage, publication);
+        return struck;
+    }
+    dcp_status status =
+        storage->below->publish_over(storage->below->context, publication, identity, visible);
+    awkward_storage_count_open(storage, -1);
+    return status == DCP_OK ? struck : status;
+}
+
 /* ---- what makes reading faster ---- */
 
 /* Every other kilobyte. */
@@ -305,6 +332,13 @@ static void add_what_is_optional(dcp_storage *table)
     table->unmap = unmap_file;
 }
 
+/* What it cannot make up for a storage that lacks it. */
+static void add_what_is_below(dcp_storage *table, const dcp_storage *below)
+{
+    table->identify = below->identify ? identify : NULL;
+    table->publish_over = below->publish_over ? publish_over : NULL;
+}
+
 void awkward_storage_init(struct awkward_storage *storage, const dcp_storage *below,
                           const struct awkward_manner *manner)
 {
@@ -329,6 +363,8 @@ void awkward_storage_init(struct awkward_storage *storage, const dcp_storage *be
                                    .retract = retract};
     if (!storage->manner.bare)
         add_what_is_optional(&storage->table);
+    if (!storage->manner.bare)
+        add_what_is_below(&storage->table, below);
     pthread_mutex_init(&storage->mutex, NULL);
 }
 

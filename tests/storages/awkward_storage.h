@@ -24,7 +24,8 @@ enum awkward_call {
     AWKWARD_SEAL,
     AWKWARD_SYNC,
     AWKWARD_PREPARE,
-    AWKWARD_PUBLISH,
+    AWKWARD_PUBLISH, /* over what is there as well */
+    AWKWARD_IDENTIFY,
     AWKWARD_QUEUE_OPEN,
     AWKWARD_MAP,
     AWKWARD_CALLS

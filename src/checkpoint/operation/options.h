@@ -7,7 +7,8 @@
 #include "dcp/load.h"
 #include "dcp/save.h"
 
-#define OPTIONS_DEFAULT_TIMEOUT_SECONDS 1800.0
+#define OPTIONS_DEFAULT_TIMEOUT_SECONDS  1800.0
+#define OPTIONS_DEFAULT_TAKEOVER_SECONDS 1800.0
 
 /* On failure group, coordinator and timeout_seconds can be used all the same, so that a rank with
  * wrong arguments can tell the others. */

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/operation/metadata_json.h"
+#include "checkpoint/save/save_alone.h"
 #include "checkpoint/save/saving.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/metadata/relative_path.h"
@@ -93,9 +94,11 @@ dcp_status save_coordinator_begin(dcp_saving *saving)
     dcp_overwrite overwrite =
         saving->was_visible ? DCP_OVERWRITE_REPLACE : saving->options.overwrite;
     dcp_status status =
-        save_session_begin(&saving->session, storage, id, overwrite, !saving->options.skip_sync);
+        save_session_begin(&saving->session, storage, id, overwrite, !saving->options.skip_sync,
+                           saving->options.takeover_seconds);
     memory_release(id);
-    return status;
+    return status == DCP_OK ? DCP_OK
+                            : save_alone_explain(status, dcp_group_size(saving->options.group));
 }
 
 static dcp_status stay(struct save_session *session, const char *path)

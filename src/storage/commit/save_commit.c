@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <string.h>
 
+#include "base/content_identity.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "storage/commit/save_owner.h"
 #include "storage/open/directory.h"
 #include "storage/shard/shard_writer.h"
 
@@ -12,9 +14,12 @@ dcp_status save_commit_prepare(struct save_commit *commit, const struct save_ses
     const struct storage_directory *directory = &session->directory;
     dcp_status status = DCP_OK;
     *commit = (struct save_commit){.session = session};
-    if (json)
+    content_identify_bytes(metadata, metadata_size, commit->metadata_digest);
+    if (json) {
+        content_identify_bytes(json, strlen(json), commit->json_digest);
         status = storage_publication_prepare(&commit->json, directory, JSON_NAME, json,
                                              strlen(json), session->sync);
+    }
     if (status == DCP_OK)
         status = storage_publication_prepare(&commit->metadata, directory, METADATA_NAME, metadata,
                                              metadata_size, session->sync);
@@ -47,10 +52,48 @@ static void publish_json(struct save_commit *commit)
         log_line(DCP_LOG_WARNING, "%s: %s", session->path, dcp_error_message());
 }
 
+/* A request to a storage far away may be answered as refused because an answer was lost, and it was
+ * carried out before. */
+static bool is_there(const struct save_session *session, const char *name, const char *digest)
+{
+    char found[DCP_STORAGE_IDENTITY];
+    return storage_directory_digest(&session->directory, name, found) == DCP_OK &&
+           strcmp(found, digest) == 0;
+}
+
+/* .metadata has changed since the save began, or somebody else changes it. The story names them. */
+static dcp_status explain_busy(const struct save_commit *commit, bool *visible)
+{
+    const struct save_session *session = commit->session;
+    struct error_story story;
+    error_save(&story);
+    *visible = is_there(session, METADATA_NAME, commit->metadata_digest);
+    if (*visible)
+        return DCP_OK;
+    RETURN_IF_ERROR(save_owner_check(session->owner, &session->directory));
+    return dcp_error_set(DCP_ERR_BUSY,
+                         "%s: the checkpoint there has changed since this save began, although the "
+                         "directory was marked as this save's (%s): nothing is committed (%.300s)",
+                         session->path, OWNER_NAME, story.text);
+}
+
+/* In the place of what was there when the save began, and of nothing else. */
+static dcp_status place_metadata(struct save_commit *commit, bool *visible)
+{
+    const struct save_session *session = commit->session;
+    dcp_status status =
+        *session->replaced
+            ? storage_publication_publish_over(&commit->metadata, session->replaced, visible)
+            : storage_publication_publish(&commit->metadata, DCP_PUBLISH_IF_ABSENT, visible);
+    return (status == DCP_ERR_BUSY || status == DCP_ERR_EXISTS) && !*visible
+               ? explain_busy(commit, visible)
+               : status;
+}
+
 static dcp_status publish_metadata(struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
-    RETURN_IF_ERROR(storage_publication_publish(&commit->metadata, DCP_PUBLISH_ALWAYS, visible));
+    RETURN_IF_ERROR(place_metadata(commit, visible));
     if (!session->sync)
         return DCP_OK;
     dcp_status status = storage_directory_sync(&session->directory);
@@ -62,14 +105,15 @@ static dcp_status publish_metadata(struct save_commit *commit, bool *visible)
 
 /* After a failure. In a directory that was no checkpoint before, none is left to be seen, and if
  * .metadata comes back with a power cut all the same, its shards are there. An older checkpoint
- * that was replaced cannot be called back. */
-static void take_back(const struct save_session *session, bool json_placed, bool visible)
+ * that was replaced cannot be called back, and what another save has put there meanwhile stays. */
+static void take_back(const struct save_commit *commit, bool json_placed, bool visible)
 {
+    const struct save_session *session = commit->session;
     struct error_story story;
     error_save(&story);
-    if (visible && !session->replaces)
+    if (visible && !session->replaces && is_there(session, METADATA_NAME, commit->metadata_digest))
         storage_directory_remove(&session->directory, METADATA_NAME);
-    if (json_placed)
+    if (json_placed && is_there(session, JSON_NAME, commit->json_digest))
         storage_directory_remove(&session->directory, JSON_NAME);
     error_restore(&story);
 }
@@ -80,15 +124,15 @@ dcp_status save_commit_publish(struct save_commit *commit, bool *visible)
     /* Ahead of .metadata where no older checkpoint could be left with it. */
     bool has_json = commit->json.directory != NULL, ahead = has_json && !session->replaces;
     bool json_placed = false;
-    dcp_status status = DCP_OK;
 
     *visible = false;
-    if (ahead)
+    dcp_status status = save_owner_check(session->owner, &session->directory);
+    if (status == DCP_OK && ahead)
         status = storage_publication_publish(&commit->json, DCP_PUBLISH_ALWAYS, &json_placed);
     if (status == DCP_OK)
         status = publish_metadata(commit, visible);
     if (status != DCP_OK)
-        take_back(session, json_placed, *visible);
+        take_back(commit, json_placed, *visible);
     else if (has_json && !ahead)
         publish_json(commit);
     save_commit_drop(commit);

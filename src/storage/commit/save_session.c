@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "storage/commit/save_id.h"
+#include "storage/commit/save_owner.h"
 #include "storage/open/directory.h"
 #include "storage/shard/shard_writer.h"
 
@@ -39,23 +40,15 @@ static dcp_status pick_generation(const struct directory *directory, const char 
     return DCP_OK;
 }
 
-/* Looks at what is there, without changing anything. */
-static dcp_status inspect(struct save_session *session, const dcp_storage *storage,
+/* Looks at what is in a directory, without changing anything. */
+static dcp_status inspect(struct save_session *session, const struct storage_directory *found,
                           dcp_overwrite overwrite)
 {
-    struct storage_directory found;
     struct directory directory;
-    dcp_status status = storage_directory_open(&found, storage, session->path, 0, NULL);
-    if (status == DCP_ERR_NOT_FOUND)
-        return DCP_OK;
-    if (status == DCP_ERR_KIND)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s is not a directory", session->path);
-    RETURN_IF_ERROR(status);
-    status = directory_read(&found, &directory);
-    storage_directory_close(&found);
-    RETURN_IF_ERROR(status);
+    RETURN_IF_ERROR(directory_read(found, &directory));
     const struct directory_name *existing = find_checkpoint(&directory);
     session->replaces = existing != NULL;
+    dcp_status status = DCP_OK;
     if (existing && overwrite == DCP_OVERWRITE_REFUSE)
         status =
             dcp_error_set(DCP_ERR_EXISTS, "%s holds a checkpoint (%s), and overwriting is refused",
@@ -64,6 +57,52 @@ static dcp_status inspect(struct save_session *session, const dcp_storage *stora
         status = pick_generation(&directory, session->path, &session->generation);
     directory_free(&directory);
     return status;
+}
+
+/* The same of one that need not be there, or that whoever has made it may remove meanwhile. */
+static dcp_status look(struct save_session *session, const dcp_storage *storage,
+                       dcp_overwrite overwrite)
+{
+    struct storage_directory found;
+    dcp_status status = storage_directory_open(&found, storage, session->path, 0, NULL);
+    if (status == DCP_ERR_NOT_FOUND)
+        return DCP_OK;
+    if (status == DCP_ERR_KIND)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s is not a directory", session->path);
+    RETURN_IF_ERROR(status);
+    status = inspect(session, &found, overwrite);
+    storage_directory_close(&found);
+    return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
+}
+
+/* Whoever the directory was taken over from may run all the same, and is about to make files of the
+ * next generation: making them is exclusive, so one of both would fail. */
+static dcp_status skip_generations(struct save_session *session)
+{
+    uint16_t more;
+    RETURN_IF_ERROR(random_bytes(&more, sizeof more, "a generation"));
+    if (session->generation < UINT32_MAX - UINT16_MAX)
+        session->generation += more;
+    return DCP_OK;
+}
+
+/* What is to be replaced is noted before the generation is found: a save that began before a
+ * commit, and finds files of it, has noted what is no more. */
+static dcp_status own_directory(struct save_session *session, dcp_overwrite overwrite,
+                                double takeover_seconds)
+{
+    const struct storage_directory *directory = &session->directory;
+    bool taken_over = false;
+    RETURN_IF_ERROR(save_owner_take(directory, session->save_id, takeover_seconds, &session->owner,
+                                    &taken_over));
+    dcp_status status = storage_directory_identify(directory, METADATA_NAME, session->replaced);
+    if (status == DCP_ERR_NOT_FOUND) {
+        session->replaced[0] = '\0';
+        status = DCP_OK;
+    }
+    if (status == DCP_OK)
+        status = inspect(session, directory, overwrite);
+    return status == DCP_OK && taken_over ? skip_generations(session) : status;
 }
 
 static dcp_status start_session(struct save_session *session, const char *path, bool sync)
@@ -78,25 +117,45 @@ dcp_status save_session_imagine(struct save_session *session, const dcp_storage 
 {
     RETURN_IF_ERROR(start_session(session, path, sync));
     memset(session->save_id, '0', SAVE_ID_LENGTH);
-    dcp_status status = inspect(session, storage, DCP_OVERWRITE_REPLACE);
+    dcp_status status = look(session, storage, DCP_OVERWRITE_REPLACE);
     if (status != DCP_OK)
         save_session_free(session);
     return status;
 }
 
-dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
-                              const char *path, dcp_overwrite overwrite, bool sync)
+/* Another save that has made the directory may remove it again when it fails. */
+enum { OPENINGS = 10 };
+
+static dcp_status open_and_own(struct save_session *session, const dcp_storage *storage,
+                               dcp_overwrite overwrite, double takeover_seconds)
 {
-    uint32_t flags = DCP_OPEN_CREATE | (sync ? DCP_OPEN_DURABLE : 0u);
+    uint32_t flags = DCP_OPEN_CREATE | (session->sync ? DCP_OPEN_DURABLE : 0u);
+    dcp_status status = DCP_ERR_NOT_FOUND;
+    for (int i = 0; i < OPENINGS && status == DCP_ERR_NOT_FOUND; i++) {
+        save_owner_free(session->owner, &session->directory);
+        session->owner = NULL;
+        storage_directory_close(&session->directory);
+        RETURN_IF_ERROR(storage_directory_open(&session->directory, storage, session->path, flags,
+                                               &session->made_directory));
+        status = own_directory(session, overwrite, takeover_seconds);
+    }
+    return status;
+}
+
+dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
+                              const char *path, dcp_overwrite overwrite, bool sync,
+                              double takeover_seconds)
+{
     RETURN_IF_ERROR(start_session(session, path, sync));
-    dcp_status status = inspect(session, storage, overwrite);
+    dcp_status status = look(session, storage, overwrite);
     if (status == DCP_OK)
         status = save_id_make(session->save_id);
     if (status == DCP_OK)
-        status = storage_directory_open(&session->directory, storage, path, flags,
-                                        &session->made_directory);
-    if (status != DCP_OK)
+        status = open_and_own(session, storage, overwrite, takeover_seconds);
+    if (status != DCP_OK) {
+        save_session_abandon(session);
         save_session_free(session);
+    }
     return status;
 }
 
@@ -130,12 +189,15 @@ dcp_status save_session_check_space(const struct save_session *session, uint64_t
 
 void save_session_abandon(const struct save_session *session)
 {
+    save_owner_release(session->owner, &session->directory);
     if (session->made_directory)
         storage_directory_withdraw(&session->directory);
 }
 
 void save_session_free(struct save_session *session)
 {
+    save_owner_free(session->owner, &session->directory);
+    session->owner = NULL;
     storage_directory_close(&session->directory);
     memory_release(session->path);
     session->path = NULL;

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "format/footer/footer.h"
+#include "storage/commit/save_owner.h"
 #include "storage/file_source.h"
 #include "storage/open/directory.h"
 #include "storage/shard/shard_writer.h"
@@ -21,14 +22,18 @@ static dcp_status index_files(const struct metadata *metadata, struct name_table
     return DCP_OK;
 }
 
-/* Shards of this save stay even if they are not named: files without anything in them. */
+/* Whose generation is lower began before this save made its files, and so cannot commit since this
+ * save has; whose is higher came later, and may be alive. Shards of this save stay even if they are
+ * not named: files without anything in them. */
 static bool is_old(const struct save_session *session, const struct directory_name *name,
                    const struct name_table *named)
 {
     uint64_t value;
     if (name->kind == DIRECTORY_RANK_LOCAL)
+        return session->replaces;
+    if (name->kind == DIRECTORY_TEMPORARY)
         return true;
-    return name->kind == DIRECTORY_SHARD && name->generation != session->generation &&
+    return name->kind == DIRECTORY_SHARD && name->generation < session->generation &&
            !name_table_find(named, name->name, strlen(name->name), &value);
 }
 
@@ -37,28 +42,43 @@ static void log_failure(const struct save_session *session)
     log_line(DCP_LOG_WARNING, "%s: old files stay: %s", session->path, dcp_error_message());
 }
 
-void save_session_sweep(const struct save_session *session, const struct metadata *metadata)
+static void remove_old(const struct save_session *session, const struct directory *directory,
+                       const struct name_table *named)
+{
+    for (size_t i = 0; i < directory->count; i++) {
+        const struct directory_name *name = &directory->names[i];
+        if (is_old(session, name, named) &&
+            storage_directory_remove(&session->directory, name->name) != DCP_OK)
+            log_failure(session);
+    }
+}
+
+/* Of a save that was taken over after its commit nothing is to be swept: the other one does it. */
+static void sweep(const struct save_session *session, const struct metadata *metadata)
 {
     struct directory directory;
     struct name_table named;
+    if (session->owner && save_owner_check(session->owner, &session->directory) != DCP_OK) {
+        log_failure(session);
+        return;
+    }
     if (directory_read(&session->directory, &directory) != DCP_OK) {
         log_failure(session);
         return;
     }
     name_table_init(&named);
-    if (index_files(metadata, &named) != DCP_OK) {
+    if (index_files(metadata, &named) == DCP_OK)
+        remove_old(session, &directory, &named);
+    else
         log_failure(session);
-        goto done;
-    }
-    for (size_t i = 0; i < directory.count; i++) {
-        const struct directory_name *name = &directory.names[i];
-        if (is_old(session, name, &named) &&
-            storage_directory_remove(&session->directory, name->name) != DCP_OK)
-            log_failure(session);
-    }
-done:
     name_table_free(&named);
     directory_free(&directory);
+}
+
+void save_session_sweep(const struct save_session *session, const struct metadata *metadata)
+{
+    sweep(session, metadata);
+    save_owner_release(session->owner, &session->directory);
 }
 
 /* Whether a file is complete and of this save. What cannot be read is not known to be. */

@@ -196,7 +196,7 @@ static void unmap_file(void *context, void *mapped, const void *bytes, size_t si
     .retract = files_retract, .queue_open = files_queue_open, .queue_start = files_queue_start,    \
     .queue_finish = files_queue_finish, .queue_close = files_queue_close, .is_cached = is_cached,  \
     .expect = expect, .map = map_file, .unmap = unmap_file, .ways = files_ways,                    \
-    .absolute = make_absolute
+    .absolute = make_absolute, .identify = files_identify, .publish_over = files_publish_over
 
 dcp_storage files_storage(const struct file_ops *ops)
 {

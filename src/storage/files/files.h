@@ -61,6 +61,10 @@ dcp_status files_prepare(void *context, void *directory, const char *name, const
 dcp_status files_publish(void *context, void *publication, dcp_storage_condition condition,
                          bool *visible);
 void files_retract(void *context, void *publication);
+dcp_status files_identify(void *context, void *directory, const char *name,
+                          char identity[DCP_STORAGE_IDENTITY]);
+dcp_status files_publish_over(void *context, void *publication, const char *identity,
+                              bool *visible);
 
 dcp_status files_queue_open(void *context, void *directory, unsigned depth,
                             const dcp_storage_access *access, void **queue);

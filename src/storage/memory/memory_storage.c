@@ -2,6 +2,7 @@
 /* A storage that keeps checkpoints in memory. */
 #include <string.h>
 
+#include "base/content_identity.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "storage/memory/memory_files.h"
@@ -221,27 +222,73 @@ static dcp_status prepare(void *context, void *opened, const char *name, const v
     return DCP_OK;
 }
 
+/* The mutex is held. NULL: there is no file of that name. */
+static const struct memory_file *find_sealed(const struct memory_directory *directory,
+                                             const char *name, char identity[DCP_STORAGE_IDENTITY])
+{
+    const struct memory_file *file = memory_find_file(directory, name);
+    if (!file || !file->sealed)
+        return NULL;
+    content_identify_bytes(file->bytes, file->size, identity);
+    return file;
+}
+
+static dcp_status identify(void *context, void *opened, const char *name,
+                           char identity[DCP_STORAGE_IDENTITY])
+{
+    struct memory_storage *storage = context;
+    struct memory_directory *directory = opened;
+    const char *last = name;
+    pthread_mutex_lock(&storage->mutex);
+    const struct memory_directory *holder = memory_find_holder(storage, directory, &last);
+    bool found = holder && find_sealed(holder, last, identity);
+    pthread_mutex_unlock(&storage->mutex);
+    return found ? DCP_OK : not_found(directory, name);
+}
+
+/* Whether a publication may appear, and why not; the mutex is held. */
+static dcp_status check_place(const struct publication *publication,
+                              dcp_storage_condition condition, const char *identity)
+{
+    const struct memory_directory *directory = publication->directory;
+    const char *name = publication->file->name;
+    char found[DCP_STORAGE_IDENTITY];
+    if (identity && (!find_sealed(directory, name, found) || strcmp(found, identity) != 0))
+        return dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was", directory->id, name);
+    if (condition == DCP_PUBLISH_IF_ABSENT && memory_find_file(directory, name))
+        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", directory->id, name);
+    return DCP_OK;
+}
+
+/* identity: NULL, or that of the file which is to be there. */
+static dcp_status appear(struct memory_storage *storage, struct publication *publication,
+                         dcp_storage_condition condition, const char *identity, bool *visible)
+{
+    struct memory_file *file = publication->file;
+    pthread_mutex_lock(&storage->mutex);
+    dcp_status status = check_place(publication, condition, identity);
+    *visible = status == DCP_OK;
+    if (status == DCP_OK) {
+        struct memory_file *before = memory_find_file(publication->directory, file->name);
+        if (before)
+            memory_file_unlink(before);
+        enter(publication->directory, file);
+    }
+    memory_file_release(file);
+    pthread_mutex_unlock(&storage->mutex);
+    memory_release(publication);
+    return status;
+}
+
 static dcp_status publish(void *context, void *prepared, dcp_storage_condition condition,
                           bool *visible)
 {
-    struct memory_storage *storage = context;
-    const struct publication *publication = prepared;
-    struct memory_file *file = publication->file;
-    pthread_mutex_lock(&storage->mutex);
-    struct memory_file *before = memory_find_file(publication->directory, file->name);
-    bool refused = before && condition == DCP_PUBLISH_IF_ABSENT;
-    if (refused)
-        dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", publication->directory->id,
-                      file->name);
-    else if (before)
-        memory_file_unlink(before);
-    if (!refused)
-        enter(publication->directory, file);
-    memory_file_release(file);
-    pthread_mutex_unlock(&storage->mutex);
-    memory_release(prepared);
-    *visible = !refused;
-    return refused ? DCP_ERR_EXISTS : DCP_OK;
+    return appear(context, prepared, condition, NULL, visible);
+}
+
+static dcp_status publish_over(void *context, void *prepared, const char *identity, bool *visible)
+{
+    return appear(context, prepared, DCP_PUBLISH_ALWAYS, identity, visible);
 }
 
 static void retract(void *context, void *prepared)
@@ -282,7 +329,9 @@ dcp_status dcp_storage_memory_new(dcp_storage **made)
                   .publish = publish,
                   .retract = retract,
                   .map = map_file,
-                  .unmap = unmap_file},
+                  .unmap = unmap_file,
+                  .identify = identify,
+                  .publish_over = publish_over},
     };
     pthread_mutex_init(&storage->mutex, NULL);
     *made = &storage->table;

@@ -36,6 +36,24 @@ static bool ends_in(const char *name, const char *suffix)
     return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
+/* NAME.DIGITS.tmp or NAME.DIGITS.commit.tmp, as files/files_publish.c makes them up; the shorter
+ * .metadata.tmp is PyTorch's. */
+static bool is_temporary(const char *name)
+{
+    static const char *const names[] = {METADATA_NAME, JSON_NAME, OWNER_NAME};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t length = strlen(names[i]);
+        if (strncmp(name, names[i], length) != 0 || name[length] != '.')
+            continue;
+        const char *digits = name + length + 1;
+        size_t count = strspn(digits, "0123456789abcdef");
+        if (count == 16 &&
+            (strcmp(digits + count, ".tmp") == 0 || strcmp(digits + count, ".commit.tmp") == 0))
+            return true;
+    }
+    return false;
+}
+
 static struct directory_name classify(const char *name)
 {
     struct directory_name entry = {.kind = DIRECTORY_OTHER, .name = name};
@@ -52,6 +70,10 @@ static struct directory_name classify(const char *name)
         entry.kind = DIRECTORY_INDEX;
     else if (parse_numbered(name, "pp", "", &entry.rank))
         entry.kind = DIRECTORY_STAGE;
+    else if (strcmp(name, OWNER_NAME) == 0)
+        entry.kind = DIRECTORY_OWNER;
+    else if (is_temporary(name))
+        entry.kind = DIRECTORY_TEMPORARY;
     return entry;
 }
 

@@ -8,6 +8,7 @@
 
 #define METADATA_NAME ".metadata"
 #define JSON_NAME     "metadata.json"
+#define OWNER_NAME    ".dcp_owner" /* while a save lasts: storage/commit/save_owner.h */
 
 enum directory_kind {
     DIRECTORY_METADATA,    /* .metadata */
@@ -16,6 +17,8 @@ enum directory_kind {
     DIRECTORY_SAFETENSORS, /* *.safetensors */
     DIRECTORY_INDEX,       /* model.safetensors.index.json */
     DIRECTORY_STAGE,       /* ppR, as pipeline stages are saved by themselves */
+    DIRECTORY_OWNER,       /* .dcp_owner */
+    DIRECTORY_TEMPORARY,   /* what becomes one of the small files, of saves that may have ended */
     DIRECTORY_OTHER,
     DIRECTORY_KINDS
 };

@@ -135,10 +135,13 @@ static dcp_status file_new(struct shard_reader *reader, const char *name,
         return error_no_memory(sizeof *file, "an open file");
     file->name = name;
     file->reader = reader;
-    dcp_status status = open_name(reader, name, member, &file->file);
+    bool of_save = reader->form == STORAGE_DCP || reader->form == STORAGE_UNION;
+    const char *save_id = !of_save ? "" : member ? member->save_id : reader->metadata->save_id;
+    dcp_status status = shard_file_explain_missing(reader, member, save_id,
+                                                   open_name(reader, name, member, &file->file));
     file->content_length = shard_file_size(file);
-    if (status == DCP_OK && (reader->form == STORAGE_DCP || reader->form == STORAGE_UNION))
-        status = shard_footer_read(file, member ? member->save_id : reader->metadata->save_id);
+    if (status == DCP_OK && of_save)
+        status = shard_footer_read(file, save_id);
     if (status == DCP_OK) {
         atomic_fetch_add_explicit(&reader->files_opened, 1, memory_order_relaxed);
         file->memory = memory_account_taken(memory_account_current()) - taken;

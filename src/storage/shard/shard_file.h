@@ -88,6 +88,12 @@ dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum sto
 /* Takes over the list of files. */
 dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata);
 
+/* Of a file of that save that could not be opened: DCP_ERR_BUSY in the place of DCP_ERR_NOT_FOUND
+ * if the checkpoint was replaced meanwhile. member: NULL, or that of a union it is of. */
+dcp_status shard_file_explain_missing(const struct shard_reader *reader,
+                                      const struct metadata_member *member, const char *save_id,
+                                      dcp_status status);
+
 /* Opens a file of the reader that is not in its list yet (a .pt file), to stay open. */
 dcp_status shard_reader_pin(struct shard_reader *reader, const char *name);
 

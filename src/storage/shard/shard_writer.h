@@ -22,15 +22,20 @@ struct save_session {
     char save_id[40];
     uint32_t generation;
     bool sync;
-    bool made_directory; /* at the coordinator: the directory was not there before */
-    bool replaces;       /* at the coordinator: the directory holds a checkpoint already */
+    bool made_directory;      /* at the coordinator: the directory was not there before */
+    bool replaces;            /* at the coordinator: the directory holds a checkpoint already */
+    struct save_owner *owner; /* at the coordinator: the directory is this save's */
+    char replaced[DCP_STORAGE_IDENTITY]; /* at the coordinator: the .metadata that was there when
+                                            the save began; "": none */
 };
 
 /* Coordinator, before planning: refuses or accepts an existing checkpoint, makes the directory,
- * picks the generation (one more than any file there has) and a random save id. What a save left
- * that was interrupted is no checkpoint. On failure nothing is left and session->path is NULL. */
+ * becomes its owner (commit/save_owner.h; DCP_ERR_BUSY), picks the generation (one more than any
+ * file there has) and a random save id. What a save left that was interrupted is no checkpoint. On
+ * failure nothing is left and session->path is NULL. */
 dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
-                              const char *path, dcp_overwrite overwrite, bool sync);
+                              const char *path, dcp_overwrite overwrite, bool sync,
+                              double takeover_seconds);
 /* Every other rank: the session that the coordinator has begun. */
 dcp_status save_session_join(struct save_session *session, const dcp_storage *storage,
                              const char *path);
@@ -138,6 +143,8 @@ struct save_commit {
     const struct save_session *session; /* NULL: nothing is prepared */
     struct storage_publication metadata;
     struct storage_publication json; /* nothing if there is none */
+    /* Of their contents, as storage_directory_digest() gives them. */
+    char metadata_digest[DCP_STORAGE_IDENTITY], json_digest[DCP_STORAGE_IDENTITY];
 };
 
 /* Coordinator, as soon as it is known what .metadata and metadata.json (json may be NULL) will say:
@@ -145,20 +152,22 @@ struct save_commit {
 dcp_status save_commit_prepare(struct save_commit *commit, const struct save_session *session,
                                const void *metadata, size_t metadata_size, const char *json);
 bool save_commit_is_prepared(const struct save_commit *commit);
-/* When all ranks have written: metadata.json, then .metadata by rename; durable. Without allocating
- * anything. *visible: whether the rename happened, also when a failure followed it (the directory
- * could not be synced): then the shard files must stay, and so must those of the checkpoint before,
- * which may come back after a power cut. Nothing is left prepared, and no temporary file, in any
- * case. */
+/* When all ranks have written: metadata.json, then .metadata by rename; durable. DCP_ERR_BUSY if
+ * the directory is not this save's any more, or .metadata not the one that was there when it began;
+ * then both stay as they are. From the rename on without allocating anything. *visible: whether the
+ * rename happened, also when a failure followed it (the directory could not be synced): then the
+ * shard files must stay, and so must those of the checkpoint before, which may come back after a
+ * power cut. Nothing is left prepared, and no temporary file, in any case. */
 dcp_status save_commit_publish(struct save_commit *commit, bool *visible);
 /* If something is prepared, it goes; the story is kept. */
 void save_commit_drop(struct save_commit *commit);
-/* Coordinator, after a commit: removes the shard files and rank-local metadata of earlier saves
- * that the new metadata does not name. Failures are logged, not reported: the checkpoint is whole.
- */
+/* Coordinator, after a commit: removes what earlier saves left and the new metadata does not name:
+ * shard files of earlier generations, the rank-local metadata of a checkpoint that was replaced,
+ * temporary files. Then the directory is this save's no longer. Failures are logged, not reported:
+ * the checkpoint is whole. */
 void save_session_sweep(const struct save_session *session, const struct metadata *metadata);
-/* Coordinator, after a failure and when all ranks have discarded: removes the directory if this
- * save made it and it is empty; the story is kept. */
+/* Coordinator, after a failure and when all ranks have discarded: the directory is this save's no
+ * longer, and is removed if this save made it and it is empty; the story is kept. */
 void save_session_abandon(const struct save_session *session);
 void save_session_free(struct save_session *session);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A check of a whole checkpoint on its way: faults are reported and counted, and the check goes on.
- * Functions return a failure only when they cannot go on, for want of memory or open files. */
+ * Functions return a failure only when they cannot go on, for want of memory or open
+ * files, or because the checkpoint was replaced meanwhile. */
 #ifndef STORAGE_VERIFY_VERIFICATION_H
 #define STORAGE_VERIFY_VERIFICATION_H
 
@@ -32,7 +33,7 @@ struct placed_piece {
 void verification_fault(struct verification *verification, const char *file, uint64_t offset,
                         const char *name, const char *format, ...) DCP_PRINTF(5, 6);
 /* Whether a failure is one of whoever checks, and says nothing of what is checked: no memory, too
- * many open files. */
+ * many open files, a checkpoint that was replaced meanwhile. */
 bool verification_is_own(dcp_status status);
 /* A step that failed is a fault, told by its message, and DCP_OK is returned; a failure of our own
  * is returned. */

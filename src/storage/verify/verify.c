@@ -33,7 +33,7 @@ void verification_fault(struct verification *verification, const char *file, uin
 
 bool verification_is_own(dcp_status status)
 {
-    return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT;
+    return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT || status == DCP_ERR_BUSY;
 }
 
 dcp_status verification_judge(struct verification *verification, dcp_status status,

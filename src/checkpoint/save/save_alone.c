@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/save/save_alone.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+/* The number of a job's processes, as launchers tell it to each of them: Open MPI; MPICH and others
+ * that use PMI; MVAPICH2; srun (sbatch tells it to a script that is one process); torchrun. */
+static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
+                                        "SLURM_STEP_NUM_TASKS", "WORLD_SIZE"};
+
+dcp_status save_alone_explain(dcp_status status, int group_size)
+{
+    struct error_story story;
+    if (group_size > 1 || (status != DCP_ERR_BUSY && status != DCP_ERR_EXISTS))
+        return status;
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        const char *value = getenv(variables[i]);
+        long count = value ? strtol(value, NULL, 10) : 0;
+        if (count <= 1)
+            continue;
+        error_save(&story);
+        return dcp_error_set(status,
+                             "%.800s; this process is one of %ld of a job (%s), and saves alone: "
+                             "options.group was not set, so that each of them saves by itself",
+                             story.text, count, variables[i]);
+    }
+    return status;
+}

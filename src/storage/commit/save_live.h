@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The saves of this process that own a directory: a mark of this process that none of them left is
+ * one that could not be removed. */
+#ifndef STORAGE_COMMIT_SAVE_LIVE_H
+#define STORAGE_COMMIT_SAVE_LIVE_H
+
+#include <stdbool.h>
+
+#include "storage/commit/save_id.h"
+
+/* Stays in place while it is listed. */
+struct save_live {
+    char save_id[SAVE_ID_SIZE];
+    struct save_live *next;
+};
+
+void save_live_add(struct save_live *live);
+void save_live_remove(struct save_live *live);
+bool save_live_has(const char *save_id);
+
+#endif

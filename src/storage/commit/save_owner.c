@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "storage/commit/save_owner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "storage/commit/save_mark.h"
+#include "storage/open/directory.h"
+
+/* Several saves that find a stale mark at once hinder each other until one is alone for a moment.
+ */
+enum { ATTEMPTS = 200, LONGEST_PAUSE_MS = 50 };
+
+/* ---- the mark that is there ---- */
+
+/* *readable: it is a mark. */
+static dcp_status read_mark(const struct storage_directory *directory, struct save_mark *mark,
+                            bool *readable)
+{
+    struct buffer bytes;
+    buffer_init(&bytes, 0);
+    dcp_status status = storage_read_whole(directory, OWNER_NAME, SAVE_MARK_SIZE, &bytes);
+    *readable = status == DCP_OK && save_mark_parse(bytes.data, bytes.size, mark);
+    buffer_free(&bytes);
+    return status == DCP_ERR_FORMAT ? DCP_OK : status;
+}
+
+static bool is_stale(const struct save_mark *mark, double takeover_seconds)
+{
+    double age = save_mark_age(mark);
+    switch (save_process_look(&mark->process)) {
+    case SAVE_PROCESS_THIS:
+        return !save_live_has(mark->save_id);
+    case SAVE_PROCESS_RUNS:
+        return false;
+    case SAVE_PROCESS_GONE:
+        return true;
+    case SAVE_PROCESS_ELSEWHERE:
+        break;
+    }
+    return age > takeover_seconds || -age > takeover_seconds;
+}
+
+/* "save ID of process PID on HOST, since TIME". */
+static void describe(const struct save_mark *mark, char text[256])
+{
+    char since[SAVE_MARK_TIME];
+    save_mark_time(mark, since);
+    snprintf(text, 256, "save %s of process %" PRIu64 " on %s, since %s", mark->save_id,
+             mark->process.pid, *mark->process.host ? mark->process.host : "an unknown host",
+             since);
+}
+
+static dcp_status refuse(const struct storage_directory *directory, const struct save_mark *mark,
+                         double takeover_seconds)
+{
+    char other[256];
+    describe(mark, other);
+    if (save_process_look(&mark->process) != SAVE_PROCESS_ELSEWHERE)
+        return dcp_error_set(DCP_ERR_BUSY,
+                             "%s is being saved to by another save (%s/%s): %s; wait for it, or "
+                             "end that process",
+                             directory->id, directory->id, OWNER_NAME, other);
+    return dcp_error_set(DCP_ERR_BUSY,
+                         "%s is being saved to by another save (%s/%s): %s; wait for it, or end "
+                         "that process; if it runs no more, the directory is taken over when the "
+                         "mark is %g seconds old (takeover_seconds)",
+                         directory->id, directory->id, OWNER_NAME, other, takeover_seconds);
+}
+
+/* ---- putting one there ---- */
+
+/* What prepare() and publish() give, and DCP_OK if what they say is wrong, and the mark is there.
+ */
+static dcp_status publish(const struct storage_directory *directory, const struct save_mark *mark,
+                          const char *identity)
+{
+    char text[SAVE_MARK_SIZE];
+    struct storage_publication publication;
+    struct save_mark found;
+    struct error_story story;
+    bool visible, readable;
+    size_t length = save_mark_print(mark, text);
+    RETURN_IF_ERROR(
+        storage_publication_prepare(&publication, directory, OWNER_NAME, text, length, false));
+    dcp_status status =
+        identity ? storage_publication_publish_over(&publication, identity, &visible)
+                 : storage_publication_publish(&publication, DCP_PUBLISH_IF_ABSENT, &visible);
+    if (status == DCP_OK)
+        return DCP_OK;
+    error_save(&story);
+    bool ours = read_mark(directory, &found, &readable) == DCP_OK && readable &&
+                strcmp(found.save_id, mark->save_id) == 0;
+    error_restore(&story);
+    return ours ? DCP_OK : status;
+}
+
+/* There is a mark. DCP_ERR_NOT_FOUND: no more; DCP_ERR_BUSY with *again: another is, or others are
+ * taking it over as well. */
+static dcp_status take_over(const struct storage_directory *directory, const struct save_mark *mark,
+                            double takeover_seconds, bool *again)
+{
+    char identity[DCP_STORAGE_IDENTITY], other[256];
+    struct save_mark found;
+    bool readable;
+    *again = true;
+    RETURN_IF_ERROR(storage_directory_identify(directory, OWNER_NAME, identity));
+    RETURN_IF_ERROR(read_mark(directory, &found, &readable));
+    if (readable && !is_stale(&found, takeover_seconds)) {
+        *again = false;
+        return refuse(directory, &found, takeover_seconds);
+    }
+    RETURN_IF_ERROR(publish(directory, mark, identity));
+    if (readable)
+        describe(&found, other);
+    log_line(DCP_LOG_WARNING, "%s was taken over from %s", directory->id,
+             readable ? other : "a save whose mark cannot be read");
+    return DCP_OK;
+}
+
+/* Up to so many milliseconds: whoever was in the way is past it then, or this save is. */
+static void pause_at_random(int attempt)
+{
+    int most = attempt < LONGEST_PAUSE_MS ? attempt + 1 : LONGEST_PAUSE_MS;
+    uint32_t number;
+    if (random_bytes(&number, sizeof number, "a pause") == DCP_OK)
+        clock_sleep_ns((int64_t)(number % (uint32_t)(most * 1000)) * 1000);
+}
+
+static dcp_status put_mark(const struct storage_directory *directory, const char *save_id,
+                           double takeover_seconds, bool *taken_over)
+{
+    struct save_mark mark;
+    save_mark_init(&mark, save_id);
+    *taken_over = false;
+    dcp_status status = DCP_OK;
+    for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
+        bool again;
+        status = publish(directory, &mark, NULL);
+        if (status == DCP_ERR_EXISTS) {
+            status = take_over(directory, &mark, takeover_seconds, &again);
+            *taken_over = status == DCP_OK;
+            if (status != DCP_ERR_NOT_FOUND && (status != DCP_ERR_BUSY || !again))
+                return status;
+        } else if (status != DCP_ERR_BUSY) {
+            return status;
+        }
+        pause_at_random(attempt);
+    }
+    return status == DCP_ERR_NOT_FOUND
+               ? dcp_error_set(DCP_ERR_BUSY, "%s: other saves begin there again and again",
+                               directory->id)
+               : status;
+}
+
+dcp_status save_owner_take(const struct storage_directory *directory, const char *save_id,
+                           double takeover_seconds, struct save_owner **made, bool *taken_over)
+{
+    /* Its memory is charged to nobody, as that of the open directory: other ranks take none. */
+    struct save_owner *owner = memory_allocate_unpaid(sizeof *owner);
+    *made = NULL;
+    if (!owner)
+        return error_no_memory(sizeof *owner, "the owner of a directory");
+    *owner = (struct save_owner){.marked = true};
+    snprintf(owner->live.save_id, sizeof owner->live.save_id, "%s", save_id);
+    save_live_add(&owner->live);
+    dcp_status status = put_mark(directory, save_id, takeover_seconds, taken_over);
+    if (status == DCP_OK) {
+        *made = owner;
+        return DCP_OK;
+    }
+    save_live_remove(&owner->live);
+    memory_release(owner);
+    return status;
+}
+
+/* ---- proving it, and taking it away ---- */
+
+dcp_status save_owner_check(const struct save_owner *owner,
+                            const struct storage_directory *directory)
+{
+    struct save_mark found;
+    char other[256];
+    bool readable;
+    dcp_status status = read_mark(directory, &found, &readable);
+    if (status == DCP_ERR_NOT_FOUND)
+        return dcp_error_set(DCP_ERR_BUSY,
+                             "%s: the mark of this save (%s) has been removed by somebody else, "
+                             "who may have changed the directory: nothing is committed",
+                             directory->id, OWNER_NAME);
+    RETURN_IF_ERROR(status);
+    if (readable && strcmp(found.save_id, owner->live.save_id) == 0)
+        return DCP_OK;
+    if (readable)
+        describe(&found, other);
+    return dcp_error_set(DCP_ERR_BUSY,
+                         "%s was taken over from this save by another save: %s; nothing is "
+                         "committed",
+                         directory->id, readable ? other : "one whose mark cannot be read");
+}
+
+/* That it is ours is asked first. Should it be taken over right then, which takes a save that
+ * passed for dead, the other one loses its mark, and no more than that. */
+static dcp_status remove_mark(const struct save_owner *owner,
+                              const struct storage_directory *directory)
+{
+    struct save_mark found;
+    bool readable;
+    dcp_status status = read_mark(directory, &found, &readable);
+    if (status == DCP_ERR_NOT_FOUND)
+        return DCP_OK;
+    RETURN_IF_ERROR(status);
+    if (!readable || strcmp(found.save_id, owner->live.save_id) != 0)
+        return DCP_OK;
+    return storage_directory_remove(directory, OWNER_NAME);
+}
+
+void save_owner_release(struct save_owner *owner, const struct storage_directory *directory)
+{
+    struct error_story story;
+    if (!owner || !owner->marked)
+        return;
+    error_save(&story);
+    owner->marked = false;
+    /* What fails once may be a matter of the moment, and the mark would stay. */
+    dcp_status status = remove_mark(owner, directory);
+    if (status != DCP_OK)
+        status = remove_mark(owner, directory);
+    if (status != DCP_OK)
+        log_line(DCP_LOG_WARNING, "%s: %s stays: %s", directory->id, OWNER_NAME,
+                 dcp_error_message());
+    save_live_remove(&owner->live);
+    error_restore(&story);
+}
+
+void save_owner_free(struct save_owner *owner, const struct storage_directory *directory)
+{
+    if (!owner)
+        return;
+    save_owner_release(owner, directory);
+    memory_release(owner);
+}

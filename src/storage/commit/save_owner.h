@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* One owner of a directory at a time: the mark (OWNER_NAME, save_mark.h), which the coordinator of
+ * a save puts there before anything is written, and takes away when the save has ended.
+ *
+ * The mark is what saves are refused by, with a message. That a checkpoint stays whole does not
+ * hang on it: a save whose mark was taken over, for whatever reason, fails in its commit, which
+ * replaces the .metadata that the save began with and no other (storage_publication_publish_over).
+ *
+ * A mark is stale, and taken over, if
+ *   - its process is of this machine (the same boot) and counts its pid alike, and has ended,
+ *   - it is of this process, and none of its saves left it,
+ *   - a host of the same name, neither side in a container, was started anew since,
+ *   - or nothing of that can be known, and it is older than the seconds that the save allows; or as
+ *     far in the future, which tells of a clock that was wrong,
+ *   - or it is not readable: marks are not synced, so that a power cut may leave a torn one, and
+ *     nothing else does. */
+#ifndef STORAGE_COMMIT_SAVE_OWNER_H
+#define STORAGE_COMMIT_SAVE_OWNER_H
+
+#include "storage/commit/save_live.h"
+#include "storage/storage.h"
+
+/* What a save has put into its directory. */
+struct save_owner {
+    struct save_live live;
+    bool marked; /* the mark is there, as far as this save knows */
+};
+
+/* Puts the mark into an open directory. If another save's is there that is not stale,
+ * DCP_ERR_BUSY names that save. taken_over: a stale one was. On failure *made is NULL. */
+dcp_status save_owner_take(const struct storage_directory *directory, const char *save_id,
+                           double takeover_seconds, struct save_owner **made, bool *taken_over);
+/* DCP_ERR_BUSY if the mark is not there any more; the directory may have moved in memory. */
+dcp_status save_owner_check(const struct save_owner *owner,
+                            const struct storage_directory *directory);
+/* Takes the mark away if it is still there; the error is kept. Fine for NULL, and again. */
+void save_owner_release(struct save_owner *owner, const struct storage_directory *directory);
+/* Releases as well. */
+void save_owner_free(struct save_owner *owner, const struct storage_directory *directory);
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Small files that appear at once and whole, and what tells them apart. */
+#include <string.h>
+
+#include "base/content_identity.h"
+#include "base/error.h"
+#include "storage/call_status.h"
+#include "storage/storage.h"
+
+static dcp_status read_part(void *context, void *bytes, size_t size, uint64_t offset)
+{
+    return storage_file_read(context, bytes, size, offset);
+}
+
+dcp_status storage_directory_digest(const struct storage_directory *directory, const char *name,
+                                    char identity[DCP_STORAGE_IDENTITY])
+{
+    const dcp_storage_access access = {.size_of = sizeof access, .trusted = true};
+    struct storage_file file;
+    RETURN_IF_ERROR(storage_file_open(&file, directory, name, &access));
+    dcp_status status = content_identify(read_part, &file, file.file.size, identity);
+    storage_file_close(&file);
+    return status;
+}
+
+dcp_status storage_directory_identify(const struct storage_directory *directory, const char *name,
+                                      char identity[DCP_STORAGE_IDENTITY])
+{
+    const dcp_storage *table = directory->table;
+    memset(identity, 0, DCP_STORAGE_IDENTITY);
+    if (!table->identify)
+        return storage_directory_digest(directory, name, identity);
+    error_clear();
+    dcp_status status = call_status(
+        table->identify(table->context, directory->handle, name, identity), "identify", name);
+    identity[DCP_STORAGE_IDENTITY - 1] = '\0';
+    if (status == DCP_OK && !*identity)
+        return dcp_error_set(DCP_ERR_CALLBACK, "identify gave %s no identity", name);
+    return status;
+}
+
+dcp_status storage_publication_prepare(struct storage_publication *publication,
+                                       const struct storage_directory *directory, const char *name,
+                                       const void *bytes, size_t size, bool durable)
+{
+    const dcp_storage *table = directory->table;
+    *publication = (struct storage_publication){0};
+    error_clear();
+    dcp_status status = table->prepare(table->context, directory->handle, name, bytes, size,
+                                       durable, &publication->handle);
+    if (status == DCP_OK) {
+        publication->directory = directory;
+        publication->name = name;
+    }
+    return call_status(status, "prepare", name);
+}
+
+dcp_status storage_publication_publish(struct storage_publication *publication,
+                                       dcp_storage_condition condition, bool *visible)
+{
+    const struct storage_directory *directory = publication->directory;
+    const dcp_storage *table = directory->table;
+    *visible = false;
+    error_clear();
+    dcp_status status = table->publish(table->context, publication->handle, condition, visible);
+    *publication = (struct storage_publication){0};
+    *visible = *visible || status == DCP_OK;
+    return call_status(status, "publish", directory->id);
+}
+
+/* For a storage that cannot do both at once. */
+static dcp_status compare_and_publish(struct storage_publication *publication, const char *identity,
+                                      bool *visible)
+{
+    char found[DCP_STORAGE_IDENTITY];
+    const struct storage_directory *directory = publication->directory;
+    dcp_status status = storage_directory_identify(directory, publication->name, found);
+    if (status == DCP_ERR_NOT_FOUND || (status == DCP_OK && strcmp(found, identity) != 0))
+        status = dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was: it was %s meanwhile",
+                               directory->id, publication->name,
+                               status == DCP_OK ? "replaced" : "removed");
+    if (status == DCP_OK)
+        return storage_publication_publish(publication, DCP_PUBLISH_ALWAYS, visible);
+    storage_publication_retract(publication);
+    return status;
+}
+
+dcp_status storage_publication_publish_over(struct storage_publication *publication,
+                                            const char *identity, bool *visible)
+{
+    const struct storage_directory *directory = publication->directory;
+    const dcp_storage *table = directory->table;
+    *visible = false;
+    if (!table->publish_over)
+        return compare_and_publish(publication, identity, visible);
+    error_clear();
+    dcp_status status = table->publish_over(table->context, publication->handle, identity, visible);
+    *publication = (struct storage_publication){0};
+    *visible = *visible || status == DCP_OK;
+    return call_status(status, "publish_over", directory->id);
+}
+
+void storage_publication_retract(struct storage_publication *publication)
+{
+    struct error_story story;
+    if (!publication->directory)
+        return;
+    const dcp_storage *table = publication->directory->table;
+    error_save(&story);
+    table->retract(table->context, publication->handle);
+    error_restore(&story);
+    *publication = (struct storage_publication){0};
+}
