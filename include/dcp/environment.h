@@ -51,6 +51,14 @@ typedef void (*dcp_log_function)(void *context, dcp_log_level level, const char 
 DCP_API void dcp_set_log(dcp_log_function function, void *context, dcp_log_level most_verbose);
 
 /**
+ * Sets after how many seconds of waiting for other ranks a call says so in the log, as a warning:
+ * in which phase it is, for how long, and for which ranks as far as the group knows. It says so
+ * again whenever it has waited twice as long as the last time. At first 10; 0: never. Not
+ * thread-safe against running calls.
+ */
+DCP_API void dcp_set_log_waits(double after_seconds);
+
+/**
  * How the bytes of files are moved: flags, at most one of each pair. What is not said is chosen:
  * small files are written and read plainly, large ones by what is there, and a log line says once
  * what is not; what the page cache holds is read from there. What is said holds for files of any

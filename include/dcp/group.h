@@ -11,7 +11,8 @@
  *
  * Every call has a deadline. A group in which a collective failed or timed out is broken: ranks may
  * be out of step, so every later call on it fails at once with DCP_ERR_STATE and tells of the first
- * failure.
+ * failure. Ranks that meet in different calls (one saves, another loads) all fail at once with
+ * DCP_ERR_GROUP, and the message names two ranks and their calls; then the group is broken, too.
  *
  * Threading: one collective at a time per group and rank.
  */
@@ -32,7 +33,9 @@ typedef struct dcp_group dcp_group;
 
 /** What every collective is told besides its data. */
 typedef struct dcp_collective {
-    const char *phase;      /**< what the ranks are doing, for messages: "gathering plans" */
+    /** What the ranks are doing, for messages: "dcp_save: gathering save plans"; valid during the
+     * call. */
+    const char *phase;
     double timeout_seconds; /**< give up after this; always positive and finite */
 } dcp_collective;
 
@@ -100,6 +103,16 @@ typedef struct dcp_group_operations {
 } dcp_group_operations;
 
 /**
+ * For operations that wait for other ranks: says in the log that one does, when it is time to
+ * (dcp_set_log_waits()).
+ * @param waited_seconds so far; 0 to ask when it will be time.
+ * @param missing which ranks have not come, such as "ranks 2, 5"; NULL: unknown.
+ * @return when to call again, in seconds of waiting; HUGE_VAL: never.
+ */
+DCP_API double dcp_collective_log_wait(const dcp_collective *call, double waited_seconds,
+                                       const char *missing);
+
+/**
  * Makes a group of the caller's own collectives.
  * @param operations copied; @param rank this process, 0 to size - 1.
  * @param group owned by the caller. On failure nothing is kept and `close` is not called.
@@ -156,6 +169,47 @@ DCP_API dcp_status dcp_group_split(dcp_group *group, int color, int key, double 
  * (already paired), those of both groups; the same on all ranks that passed a group.
  */
 DCP_API dcp_status dcp_group_pair(dcp_group *group, dcp_group *bulk, double timeout_seconds);
+
+/**
+ * @name Collectives for callers
+ * What the library's own calls go over is there for the caller as well. All ranks make the same
+ * calls in the same order, these and all others on the group; each returns the same on all ranks,
+ * unless the group fails. A NULL group is this process alone. `timeout_seconds` of waits for other
+ * ranks; 0 means 1800.
+ *
+ * Errors: DCP_ERR_ARGUMENT (also where ranks pass different sizes or roots), those of the group.
+ * @{
+ */
+
+/**
+ * Gives every rank the bytes of every rank, in rank order.
+ * @param send @p bytes bytes, as many on every rank.
+ * @param receive room for @p bytes bytes of each rank, apart from @p send.
+ */
+DCP_API dcp_status dcp_group_all_gather(dcp_group *group, const void *send, size_t bytes,
+                                        double timeout_seconds, void *receive);
+
+/**
+ * Gives every rank the bytes of one.
+ * @param root whose they are. @param data @p bytes bytes, as many on every rank: read at the root,
+ * written elsewhere.
+ */
+DCP_API dcp_status dcp_group_broadcast(dcp_group *group, int root, size_t bytes,
+                                       double timeout_seconds, void *data);
+
+/** Returns when all ranks have come. */
+DCP_API dcp_status dcp_group_barrier(dcp_group *group, double timeout_seconds);
+
+/**
+ * Compares how ranks stand.
+ * @param mine how this one does. Where it is a failure, dcp_error_message() of the calling thread
+ * goes with it, if it is the one of this status, as dcp_error_set() leaves it.
+ * @return DCP_OK if all ranks passed that; else, on all of them, what the lowest rank that failed
+ * has passed, with a message that names that rank.
+ */
+DCP_API dcp_status dcp_group_agree(dcp_group *group, dcp_status mine, double timeout_seconds);
+
+/** @} */
 
 /** Frees a group. NULL is allowed. */
 DCP_API void dcp_group_free(dcp_group *group);

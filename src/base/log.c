@@ -10,6 +10,7 @@ static struct {
     void *context;
     dcp_log_level most_verbose;
 } log_target;
+static double log_waits_seconds = 10;
 
 void dcp_set_log(dcp_log_function function, void *context, dcp_log_level most_verbose)
 {
@@ -28,4 +29,14 @@ void log_line(dcp_log_level level, const char *format, ...)
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
     log_target.function(log_target.context, level, line);
+}
+
+void dcp_set_log_waits(double after_seconds)
+{
+    log_waits_seconds = after_seconds > 0 ? after_seconds : 0;
+}
+
+double log_waits_after(void)
+{
+    return log_waits_seconds;
 }

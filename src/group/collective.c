@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "group/collective.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/log.h"
 
 enum { DEFAULT_SECONDS = 1800 };
 
@@ -16,6 +20,19 @@ dcp_status collective_for_caller(const char *function, const char *phase, double
                          timeout_seconds);
 }
 
+double dcp_collective_log_wait(const dcp_collective *call, double waited_seconds,
+                               const char *missing)
+{
+    double after = log_waits_after();
+    if (after == 0)
+        return HUGE_VAL;
+    if (waited_seconds < after)
+        return after;
+    log_line(DCP_LOG_WARNING, "%s: waiting for %s for %.3g s now, at most for %g s", call->phase,
+             missing != NULL ? missing : "other ranks", waited_seconds, call->timeout_seconds);
+    return 2 * waited_seconds;
+}
+
 dcp_status collective_check(const dcp_group *group)
 {
     if (group->broken.status != DCP_OK)
@@ -23,15 +40,27 @@ dcp_status collective_check(const dcp_group *group)
     return DCP_OK;
 }
 
-/* Every operation runs between collective_begin() and collective_end(). */
-static dcp_status collective_begin(const dcp_group *group)
+/* One call of an operation, which is told what it belongs to in one text: "dcp_save: gathering save
+ * plans". */
+struct run {
+    dcp_collective call;
+    char phase[192];
+};
+
+/* Every operation runs between run_begin() and run_end(). */
+static dcp_status run_begin(const dcp_group *group, const dcp_collective *call, struct run *run)
 {
     RETURN_IF_ERROR(collective_check(group));
+    run->call = *call;
+    if (group->operation != NULL) {
+        snprintf(run->phase, sizeof run->phase, "%s: %s", group->operation, call->phase);
+        run->call.phase = run->phase;
+    }
     error_clear(); /* what the operation leaves is its own story, or none */
     return DCP_OK;
 }
 
-static dcp_status collective_end(dcp_group *group, const dcp_collective *call, dcp_status status)
+static dcp_status run_end(dcp_group *group, const struct run *run, dcp_status status)
 {
     if (status == DCP_OK)
         return DCP_OK;
@@ -40,7 +69,7 @@ static dcp_status collective_end(dcp_group *group, const dcp_collective *call, d
                                (int)status);
     /* A group that is broken tells itself in what phase it broke. */
     if (status != DCP_ERR_STATE)
-        error_prefix(status, "%s", call->phase);
+        error_prefix(status, "%s", run->call.phase);
     error_save(&group->broken);
     return status;
 }
@@ -48,17 +77,19 @@ static dcp_status collective_end(dcp_group *group, const dcp_collective *call, d
 dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, const void *send,
                                  size_t bytes, void *receive)
 {
-    RETURN_IF_ERROR(collective_begin(group));
-    return collective_end(group, call,
-                          group->operations.all_gather(group->context, call, send, bytes, receive));
+    struct run run;
+    RETURN_IF_ERROR(run_begin(group, call, &run));
+    return run_end(group, &run,
+                   group->operations.all_gather(group->context, &run.call, send, bytes, receive));
 }
 
 dcp_status collective_broadcast(dcp_group *group, const dcp_collective *call, int root, void *data,
                                 size_t bytes)
 {
-    RETURN_IF_ERROR(collective_begin(group));
-    return collective_end(group, call,
-                          group->operations.broadcast(group->context, call, root, data, bytes));
+    struct run run;
+    RETURN_IF_ERROR(run_begin(group, call, &run));
+    return run_end(group, &run,
+                   group->operations.broadcast(group->context, &run.call, root, data, bytes));
 }
 
 /* Largest message among those that pass through a rank without being for it. */
@@ -114,12 +145,12 @@ dcp_status collective_gather(dcp_group *group, const dcp_collective *call, int r
 {
     if (group->operations.gather == NULL)
         return gather_by_broadcasts(group, call, root, send, sizes, scratch, receive);
-    RETURN_IF_ERROR(collective_begin(group));
+    struct run run;
+    RETURN_IF_ERROR(run_begin(group, call, &run));
     bool is_root = group->rank == root;
-    return collective_end(group, call,
-                          group->operations.gather(group->context, call, root, send,
-                                                   sizes[group->rank], receive,
-                                                   is_root ? sizes : NULL));
+    return run_end(group, &run,
+                   group->operations.gather(group->context, &run.call, root, send,
+                                            sizes[group->rank], receive, is_root ? sizes : NULL));
 }
 
 static dcp_status scatter_by_broadcasts(dcp_group *group, const dcp_collective *call, int root,
@@ -146,12 +177,12 @@ dcp_status collective_scatter(dcp_group *group, const dcp_collective *call, int 
 {
     if (group->operations.scatter == NULL)
         return scatter_by_broadcasts(group, call, root, send, sizes, scratch, receive);
-    RETURN_IF_ERROR(collective_begin(group));
+    struct run run;
+    RETURN_IF_ERROR(run_begin(group, call, &run));
     bool is_root = group->rank == root;
-    return collective_end(group, call,
-                          group->operations.scatter(group->context, call, root, send,
-                                                    is_root ? sizes : NULL, receive,
-                                                    sizes[group->rank]));
+    return run_end(group, &run,
+                   group->operations.scatter(group->context, &run.call, root, send,
+                                             is_root ? sizes : NULL, receive, sizes[group->rank]));
 }
 
 dcp_status collective_all_to_all(dcp_group *group, const dcp_collective *call, const void *send,
@@ -159,9 +190,10 @@ dcp_status collective_all_to_all(dcp_group *group, const dcp_collective *call, c
                                  void *receive, const size_t *receive_sizes,
                                  const size_t *receive_offsets)
 {
-    RETURN_IF_ERROR(collective_begin(group));
-    return collective_end(group, call,
-                          group->operations.all_to_all(group->context, call, send, send_sizes,
-                                                       send_offsets, receive, receive_sizes,
-                                                       receive_offsets));
+    struct run run;
+    RETURN_IF_ERROR(run_begin(group, call, &run));
+    return run_end(group, &run,
+                   group->operations.all_to_all(group->context, &run.call, send, send_sizes,
+                                                send_offsets, receive, receive_sizes,
+                                                receive_offsets));
 }

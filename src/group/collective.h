@@ -12,18 +12,17 @@ struct dcp_group {
     void *context;
     int rank;
     int size;
+    const char *operation; /* static storage; what the ranks are in: "dcp_save"; NULL: unknown */
     struct error_story broken; /* the first failure of a collective; DCP_OK: none yet */
     struct dcp_group *bulk;    /* owned; what group_multicast() goes over, if not this group */
 
     /* Of group.h's exchanges. Their tables are allocated with the group, so that no exchange fails
      * for want of them half-way. */
     struct error_story agreed; /* the last failure that all ranks share, which names its rank */
-    unsigned char *table;      /* ROUND_ENTRY_SIZE + GROUP_RECORD_MAX bytes for each rank */
+    unsigned char *table;      /* ROUND_BYTES for each rank */
     size_t *sizes;             /* one for each rank */
     size_t *routes;            /* four for each rank: what all_to_all is told */
 };
-
-enum { ROUND_ENTRY_SIZE = 20 };
 
 /* What the caller of a public function waits for at most, checked; 0 is the default. */
 dcp_status collective_for_caller(const char *function, const char *phase, double timeout_seconds,

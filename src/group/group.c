@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "base/sized.h"
-#include "group/collective.h"
+#include "group/round.h"
 
 static dcp_status check_operations(const dcp_group_operations *operations)
 {
@@ -30,13 +30,12 @@ dcp_status dcp_group_new(const dcp_group_operations *operations, void *context, 
     struct dcp_group *made = memory_allocate_zeroed(1, sizeof *made);
     if (made == NULL)
         return error_no_memory(sizeof *made, "a group");
-    made->table = memory_allocate_array((size_t)size, ROUND_ENTRY_SIZE + GROUP_RECORD_MAX);
+    made->table = memory_allocate_array((size_t)size, ROUND_BYTES);
     made->sizes = memory_allocate_array((size_t)size, sizeof *made->sizes);
     made->routes = memory_allocate_array((size_t)size, 4 * sizeof *made->routes);
     if (made->table == NULL || made->sizes == NULL || made->routes == NULL) {
         dcp_group_free(made);
-        return error_no_memory((size_t)size *
-                                   (ROUND_ENTRY_SIZE + GROUP_RECORD_MAX + 5 * sizeof *made->sizes),
+        return error_no_memory((size_t)size * (ROUND_BYTES + 5 * sizeof *made->sizes),
                                "a group's tables");
     }
     made->operations = known;
@@ -58,6 +57,15 @@ void dcp_group_free(dcp_group *group)
     memory_release(group->sizes);
     memory_release(group->routes);
     memory_release(group);
+}
+
+void group_enter(dcp_group *group, const char *operation)
+{
+    if (group == NULL)
+        return;
+    group->operation = operation;
+    if (group->bulk != NULL)
+        group->bulk->operation = operation;
 }
 
 int dcp_group_rank(const dcp_group *group)

@@ -15,6 +15,11 @@
 #include "base/buffer.h"
 #include "dcp/group.h"
 
+/* What the calls that follow belong to, such as "dcp_save" (static storage): ranks of which one is
+ * in another operation, or in another phase of it, fail at their next exchange, all alike, with a
+ * message that names both. */
+void group_enter(dcp_group *group, const char *operation);
+
 /* Messages of all ranks, at the root. */
 struct group_messages {
     unsigned char *bytes;

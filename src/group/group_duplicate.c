@@ -21,19 +21,23 @@ static dcp_status make(dcp_group *group, const dcp_collective *call, dcp_group *
 
 dcp_status dcp_group_duplicate(dcp_group *group, double timeout_seconds, dcp_group **copy)
 {
+    static const char function[] = "dcp_group_duplicate";
     dcp_collective call;
-    if (!copy)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_duplicate: copy is NULL");
-    *copy = NULL;
-    RETURN_IF_ERROR(collective_for_caller("dcp_group_duplicate", "duplicating the group",
-                                          timeout_seconds, &call));
-    if (!group)
-        return DCP_OK;
-    RETURN_IF_ERROR(group_agree(group, &call, DCP_OK));
-    dcp_status status = group_agree(group, &call, make(group, &call, copy));
-    if (status != DCP_OK) {
-        dcp_group_free(*copy);
+    dcp_group *made = NULL;
+    dcp_status mine =
+        collective_for_caller(function, "duplicating the group", timeout_seconds, &call);
+    if (copy)
         *copy = NULL;
-    }
+    else
+        mine = dcp_error_set(DCP_ERR_ARGUMENT, "%s: copy is NULL", function);
+    if (!group)
+        return mine;
+    group_enter(group, function);
+    RETURN_IF_ERROR(group_agree(group, &call, mine));
+    dcp_status status = group_agree(group, &call, make(group, &call, &made));
+    if (status == DCP_OK)
+        *copy = made;
+    else
+        dcp_group_free(made);
     return status;
 }

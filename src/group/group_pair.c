@@ -26,6 +26,9 @@ dcp_status dcp_group_pair(dcp_group *group, dcp_group *bulk, double timeout_seco
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_pair: group is NULL");
     if (mine == DCP_OK)
         mine = check(group, bulk);
+    group_enter(group, "dcp_group_pair");
+    if (mine == DCP_OK)
+        group_enter(bulk, "dcp_group_pair");
     RETURN_IF_ERROR(group_agree(group, &call, mine));
     /* Once over both: what cannot pass there should not turn out in the middle of a load. */
     mine = group_agree(bulk, &call, DCP_OK);

@@ -89,6 +89,7 @@ dcp_status dcp_group_split(dcp_group *group, int color, int key, double timeout_
         mine = dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_split: no color is %d", color);
     if (!group)
         return mine;
+    group_enter(group, "dcp_group_split");
     dcp_status status = split(group, &call, color, key, mine, &made);
     if (status != DCP_OK)
         dcp_group_free(made);

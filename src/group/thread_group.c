@@ -188,7 +188,7 @@ static dcp_status hold_meeting(struct meeting_room *room, const dcp_collective *
     return DCP_OK;
 }
 
-/* Sleeps until something changed or the deadline passed. The condition's own clock is always the
+/* Sleeps until something changed or the time has come. The condition's own clock is always the
  * system's; time left is measured on the library's. */
 static void wait_for_change(struct meeting_room *room, struct deadline deadline)
 {
@@ -196,14 +196,30 @@ static void wait_for_change(struct meeting_room *room, struct deadline deadline)
     pthread_cond_timedwait(&room->changed, &room->mutex, &until);
 }
 
+/* The log is the caller's, so that nobody is kept from the room meanwhile. */
+static double log_missing(struct meeting_room *room, const dcp_collective *call, double waited)
+{
+    char missing[256];
+    name_missing(room, missing, sizeof missing);
+    pthread_mutex_unlock(&room->mutex);
+    double next = dcp_collective_log_wait(call, waited, missing);
+    pthread_mutex_lock(&room->mutex);
+    return next;
+}
+
 static dcp_status wait_for_meeting(struct meeting_room *room, const dcp_collective *call)
 {
     uint64_t before = room->meetings;
+    double next = dcp_collective_log_wait(call, 0, NULL);
     struct deadline deadline = deadline_after(call->timeout_seconds);
     while (room->meetings == before && room->broken.status == DCP_OK) {
+        double left = deadline_left(deadline), waited = call->timeout_seconds - left;
         if (deadline_passed(deadline))
             return break_for_missing(room, call);
-        wait_for_change(room, deadline);
+        if (waited >= next)
+            next = log_missing(room, call, waited);
+        else
+            wait_for_change(room, next - waited < left ? deadline_after(next - waited) : deadline);
     }
     return room->meetings != before ? DCP_OK : error_restore(&room->broken);
 }

@@ -68,14 +68,19 @@ dcp_status nccl_wait(const struct nccl_group *group, const dcp_collective *call,
                      bool on_device)
 {
     struct timespec pause = {.tv_nsec = PAUSE_NS_MIN};
+    double began = nccl_now(), next = dcp_collective_log_wait(call, 0, NULL);
     bool ended = false;
     for (;;) {
-        bool late = nccl_now() >= deadline;
+        double now = nccl_now();
         dcp_status status = look(group, on_device, &ended);
         if (status != DCP_OK || ended)
             return status;
-        if (late)
+        if (now >= deadline)
             return fail_for_missing(group, call);
+        if (now - began >= next)
+            next = dcp_collective_log_wait(call, now - began,
+                                           is_behind_others(group) ? "what was on the stream before"
+                                                                   : NULL);
         pause_longer(&pause);
     }
 }

@@ -263,6 +263,72 @@ static void test_absent_rank(void **state)
     assert_int_not_equal(access(path_in(state, "c/.metadata"), F_OK), 0);
 }
 
+/* What the odd rank calls, while the others save. */
+enum other_call { CALLS_LOAD, CALLS_WAIT, CALLS_SET, CALLS_BARRIER, CALLS };
+static const char *const other_names[CALLS] = {"dcp_load (", "dcp_future_wait (",
+                                               "dcp_state_set_dict (", "dcp_group_barrier ("};
+
+struct calls {
+    enum other_call other;
+    int odd_rank;
+};
+
+static dcp_status call_other(struct rank *self)
+{
+    const struct calls *calls = self->context;
+    float data[8] = {0};
+    char behind[1024];
+    dcp_state *root = dcp_state_new();
+    dcp_save_options save = {.group = self->group, .timeout_seconds = 60};
+    dcp_load_options load = {.group = self->group, .timeout_seconds = 60};
+    dcp_state_set_options set = {.group = self->group, .timeout_seconds = 60};
+    dcp_future *future = NULL;
+    dcp_status status = DCP_OK;
+    self->group->operations.duplicate = NULL; /* so that the save is committed by waiting for it */
+    build(root, self, ODD_NOTHING, false, data);
+    snprintf(behind, sizeof behind, "%s-behind", self->path);
+    if (calls->other == CALLS_WAIT)
+        must(dcp_save_async(root, behind, &save, &future));
+    if (self->rank != calls->odd_rank)
+        status = dcp_save(root, self->path, &save);
+    else if (calls->other == CALLS_LOAD)
+        status = dcp_load(root, self->path, &load, NULL);
+    else if (calls->other == CALLS_WAIT)
+        status = dcp_future_wait(future, 60);
+    else if (calls->other == CALLS_SET)
+        status = dcp_state_set_dict(root, root, &set, NULL);
+    else
+        status = dcp_group_barrier(self->group, 60);
+    snprintf(self->message, sizeof self->message, "%s", dcp_error_message());
+    dcp_future_free(future);
+    dcp_state_free(root);
+    return status == DCP_ERR_GROUP ? dcp_error_set(status, "%s", self->message) : status;
+}
+
+/* Each rank hears at once which rank is in which call. */
+static void test_other_calls(void **state)
+{
+    struct rank ranks[RANKS_MAX];
+    for (struct calls calls = {0}; calls.other < CALLS; calls.other++)
+        for (calls.odd_rank = 0; calls.odd_rank < 3; calls.odd_rank++) {
+            struct timespec start, end;
+            char odd[100];
+            snprintf(odd, sizeof odd, "rank %d in %s", calls.odd_rank, other_names[calls.other]);
+            if (calls.odd_rank == 0)
+                snprintf(odd, sizeof odd, "rank 0 is in %s", other_names[calls.other]);
+            clock_gettime(CLOCK_MONOTONIC, &start);
+            ranks_run(ranks, 3, path_in(state, "c"), call_other, &calls);
+            clock_gettime(CLOCK_MONOTONIC, &end);
+            assert_true(end.tv_sec - start.tv_sec < 20);
+            for (int r = 0; r < 3; r++)
+                if (ranks[r].status != DCP_ERR_GROUP || !strstr(ranks[r].message, odd) ||
+                    !strstr(ranks[r].message, " in dcp_save (comparing saves)"))
+                    fail_msg("call %d of rank %d: rank %d ended with %s: %s", (int)calls.other,
+                             calls.odd_rank, r, dcp_status_string(ranks[r].status),
+                             ranks[r].message);
+        }
+}
+
 #define directory_test(test)                                                                       \
     cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 
@@ -272,6 +338,7 @@ int main(void)
         directory_test(test_save),
         directory_test(test_load),
         directory_test(test_absent_rank),
+        directory_test(test_other_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

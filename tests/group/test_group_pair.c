@@ -108,6 +108,7 @@ static dcp_status fail_in_bulk(struct thread_rank *self)
 {
     static const dcp_collective after = {"agreeing", 20};
     RETURN_IF_ERROR(pair_up(self));
+    group_enter(self->group, "mailing");
     if (self->rank == 0)
         self->group->bulk->operations.all_to_all = refuse;
     struct error_story story;
@@ -129,7 +130,8 @@ static void a_failure_in_bulk_is_everyones(void **state)
     thread_ranks_run(3, false, fail_in_bulk, NULL, ranks);
     for (int r = 0; r < 3; r++) {
         assert_int_equal(ranks[r].status, DCP_ERR_GROUP);
-        assert_string_equal(ranks[r].message, "rank 0: sharing letters: this cable is cut");
+        assert_string_equal(ranks[r].message,
+                            "rank 0: mailing: sharing letters: this cable is cut");
     }
 }
 

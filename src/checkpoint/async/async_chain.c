@@ -7,6 +7,7 @@
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
 #include "checkpoint/operation/options.h"
+#include "group/group.h"
 
 /* More do not make memory come faster. */
 #define RESERVING_THREADS 4
@@ -101,6 +102,7 @@ static dcp_status find_background(dcp_save_chain *chain)
     dcp_status status =
         dcp_group_duplicate(group, chain->options.timeout_seconds, &chain->background);
     chain->in_background = status == DCP_OK;
+    group_enter(chain->background, "dcp_save_async");
     return status == DCP_ERR_UNSUPPORTED ? DCP_OK : status;
 }
 
@@ -120,6 +122,7 @@ dcp_status chain_make(const dcp_save_chain_options *given, dcp_save_chain **chai
     struct dcp_collective call = {"making a chain of saves", options.timeout_seconds > 0
                                                                  ? options.timeout_seconds
                                                                  : OPTIONS_DEFAULT_TIMEOUT_SECONDS};
+    group_enter(options.group, "dcp_save_chain_new");
     status = group_agree(options.group, &call, status);
     if (status == DCP_OK && made)
         status = find_background(made);
@@ -179,6 +182,7 @@ static dcp_status refuse_if_busy(dcp_save_chain *chain)
     if (!is_over(chain->last))
         status =
             dcp_error_set(DCP_ERR_STATE, "the save before, to %s, is not over", chain->last->path);
+    group_enter(chain->options.group, "dcp_save_async");
     return group_agree(chain->options.group, &call, status);
 }
 

@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
 #include "checkpoint/hooks/hooks.h"
+#include "group/group.h"
 
 /* Told by the threads that write; the caller's function is asked as well. */
 static bool listen(void *context, const dcp_progress *told)
@@ -241,7 +242,10 @@ static dcp_status begin(dcp_save_chain *chain, const char *path, const dcp_save_
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the save has another group than its chain");
     if (status == DCP_OK)
         status = future_new(chain, path, future);
-    return given->no_dist ? status : group_agree(chain->options.group, &call, status);
+    if (given->no_dist)
+        return status;
+    group_enter(chain->options.group, "dcp_save_async");
+    return group_agree(chain->options.group, &call, status);
 }
 
 static dcp_status save_async(dcp_state *state, const char *path, const dcp_save_options *given,

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/async/async.h"
+#include "group/group.h"
 
 static dcp_status make_deadline(const dcp_future *future, double seconds, struct deadline *deadline)
 {
@@ -54,6 +55,7 @@ static dcp_status ask_all(dcp_future *future, dcp_future_state state, bool *all_
     unsigned char written = state >= DCP_FUTURE_WRITTEN;
     const unsigned char *answers;
     *all_written = true;
+    group_enter(group, "dcp_future_wait");
     dcp_status status = group_share(group, &call, DCP_OK, &written, sizeof written, &answers);
     for (int rank = 0; rank < dcp_group_size(group) && status == DCP_OK; rank++)
         *all_written = *all_written && answers[rank];

@@ -197,6 +197,7 @@ dcp_status dcp_load_sized(dcp_state *state, const char *path, const dcp_load_opt
     if (report)
         *report = NULL;
     dcp_status status = options_check_load(given, &loading.options);
+    group_enter(loading.options.group, "dcp_load");
     status = status == DCP_OK ? started : status;
     loading.coordinates = dcp_group_rank(loading.options.group) == loading.options.coordinator;
     status = operation_enter(&loading.operation, DCP_PHASE_PLANNING, set_up(&loading, status));

@@ -10,6 +10,7 @@
 #include "checkpoint/operation/options.h"
 #include "checkpoint/save/save_limit.h"
 #include "checkpoint/save/saving.h"
+#include "group/group.h"
 #include "state/node.h"
 
 static struct dcp_collective call_of(const struct dcp_saving *saving, const char *phase)
@@ -337,6 +338,7 @@ dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_opt
     RETURN_IF_ERROR(sized_read(&given, sizeof given, options, options_size, "dcp_save_options"));
 
     dcp_status status = saving_begin(&saving, &given);
+    group_enter(saving.options.group, "dcp_save");
     status = saving_take(&saving, state, status);
     status = saving_plan(&saving, state, status);
     if (saving.assigned) {

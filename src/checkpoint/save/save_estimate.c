@@ -5,6 +5,7 @@
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
 #include "checkpoint/save/save_limit.h"
+#include "group/group.h"
 #include "state/node.h"
 
 static void tell(const struct dcp_saving *saving, const struct save_needs *mine,
@@ -53,6 +54,7 @@ dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
 
     dcp_status status = saving_begin(&saving, given);
+    group_enter(saving.options.group, "dcp_save_estimate");
     if (!estimate || estimate->size_of < sizeof estimate->size_of)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the estimate has no size_of");
     if (status == DCP_OK)

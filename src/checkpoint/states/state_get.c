@@ -236,6 +236,7 @@ static dcp_status plan_all(struct getting *getting)
 static dcp_status gather(struct getting *getting, dcp_status status)
 {
     bool receives = !getting->options.cpu_offload || dcp_group_rank(getting->load.group) == 0;
+    group_enter(getting->options.group, "dcp_state_get_dict");
     RETURN_IF_ERROR(share_catalogs(getting, status));
     const struct state_transfer transfer = {
         .options = &getting->load,

@@ -35,6 +35,7 @@ static dcp_status check_options(const dcp_state_set_options *given, struct setti
                                    .strictness = given->strictness,
                                    .convert = given->convert};
     setting->broadcast = given->broadcast_from_rank0;
+    group_enter(given->group, "dcp_state_set_dict");
     return options_check_load(&load, &setting->options);
 }
 

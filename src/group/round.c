@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "group/round.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/checksum.h"
+
+/* A rank's entry in a round: status, length of its story, whether that names a rank already,
+ * whether bulk bytes can still pass, what the rank is in, and a number of the exchange's own. */
+struct round_entry {
+    dcp_status status;
+    uint32_t story_length;
+    bool named;
+    bool bulk_broken;
+    uint64_t number;
+    uint64_t call; /* digest of the operation and the phase */
+    int root;      /* of the exchange */
+};
+
+enum { ENTRY_NAMED = 1, ENTRY_BULK_BROKEN = 2 };
+
+static void round_entry_encode(const struct round_entry *entry, unsigned char *bytes)
+{
+    store_u32(bytes, (uint32_t)entry->status);
+    store_u32(bytes + 4, entry->story_length);
+    store_u32(bytes + 8,
+              (entry->named ? ENTRY_NAMED : 0u) | (entry->bulk_broken ? ENTRY_BULK_BROKEN : 0u));
+    store_u64(bytes + 12, entry->number);
+    store_u64(bytes + 20, entry->call);
+    store_u32(bytes + 28, (uint32_t)entry->root);
+}
+
+/* What other ranks say is not trusted further than that all ranks read the same. */
+static struct round_entry round_entry_decode(const unsigned char *bytes)
+{
+    struct round_entry entry = {.status = (dcp_status)load_u32(bytes),
+                                .story_length = load_u32(bytes + 4),
+                                .named = (load_u32(bytes + 8) & ENTRY_NAMED) != 0,
+                                .bulk_broken = (load_u32(bytes + 8) & ENTRY_BULK_BROKEN) != 0,
+                                .number = load_u64(bytes + 12),
+                                .call = load_u64(bytes + 20),
+                                .root = (int)load_u32(bytes + 28)};
+    if (entry.status != DCP_OK && !error_is_status(entry.status))
+        entry.status = DCP_ERR_GROUP;
+    if (entry.story_length >= ERROR_TEXT_MAX)
+        entry.story_length = ERROR_TEXT_MAX - 1;
+    return entry;
+}
+
+static struct round_entry entry_of(const dcp_group *group, int rank)
+{
+    return round_entry_decode(group->table + (size_t)rank * ROUND_BYTES);
+}
+
+uint64_t round_number(const dcp_group *group, int rank)
+{
+    return entry_of(group, rank).number;
+}
+
+/* The calling thread's story, if it is the one of this failure; else what the status says. */
+void round_own_story(dcp_status mine, struct error_story *story)
+{
+    error_save(story);
+    if (mine == DCP_OK)
+        story->text[0] = '\0';
+    else if (story->status != mine || story->text[0] == '\0')
+        snprintf(story->text, sizeof story->text, "%s", dcp_status_string(mine));
+    story->status = mine;
+}
+
+/* The failed rank tells its story to all, and it becomes the story of all. */
+static dcp_status share_failure(dcp_group *group, const dcp_collective *call, int failed,
+                                const struct round_entry *told, const struct error_story *mine)
+{
+    struct round_entry entry = *told;
+    char text[ERROR_TEXT_MAX] = {0};
+    if (group->rank == failed)
+        memcpy(text, mine->text, entry.story_length);
+    if (entry.story_length != 0)
+        RETURN_IF_ERROR(collective_broadcast(group, call, failed, text, entry.story_length));
+    text[entry.story_length] = '\0';
+    if (entry.named)
+        dcp_error_set(entry.status, "%s", text);
+    else
+        dcp_error_set(entry.status, "rank %d: %s", failed, text);
+    error_save(&group->agreed);
+    return entry.status;
+}
+
+/* ---- ranks that call different things */
+
+/* "dcp_save (gathering save plans)", as it travels. */
+enum { CALL_TEXT = 192 };
+
+static void call_text(const dcp_group *group, const dcp_collective *call, char text[CALL_TEXT])
+{
+    memset(text, 0, CALL_TEXT);
+    if (group->operation != NULL)
+        snprintf(text, CALL_TEXT, "%s (%s)", group->operation, call->phase);
+    else
+        snprintf(text, CALL_TEXT, "%s", call->phase);
+}
+
+static uint64_t call_digest(const dcp_group *group, const dcp_collective *call)
+{
+    char text[CALL_TEXT];
+    call_text(group, call, text);
+    return xxh3_64(text, strlen(text));
+}
+
+/* The lowest rank that is in something else than rank 0; -1: none. */
+static int rank_elsewhere(const dcp_group *group)
+{
+    uint64_t call = entry_of(group, 0).call;
+    for (int rank = 1; rank < group->size; rank++)
+        if (entry_of(group, rank).call != call)
+            return rank;
+    return -1;
+}
+
+/* Every rank has seen the same entries and tells the same, and no rank knows what another will do
+ * next: the group is broken. */
+static dcp_status fail_elsewhere(dcp_group *group, const dcp_collective *call, int other)
+{
+    char first[CALL_TEXT], second[CALL_TEXT];
+    call_text(group, call, first);
+    memcpy(second, first, sizeof second);
+    RETURN_IF_ERROR(collective_broadcast(group, call, 0, first, sizeof first));
+    RETURN_IF_ERROR(collective_broadcast(group, call, other, second, sizeof second));
+    first[CALL_TEXT - 1] = second[CALL_TEXT - 1] = '\0';
+    dcp_error_set(DCP_ERR_GROUP,
+                  "rank 0 is in %s, rank %d in %s: all ranks of a group must make the same calls "
+                  "in the same order",
+                  first, other, second);
+    error_save(&group->agreed);
+    error_save(&group->broken);
+    return DCP_ERR_GROUP;
+}
+
+/* Ranks that wait for different ones would wait for ever. */
+static dcp_status check_roots(const dcp_group *group)
+{
+    int first = entry_of(group, 0).root;
+    for (int rank = 1; rank < group->size; rank++) {
+        int other = entry_of(group, rank).root;
+        if (other != first)
+            return dcp_error_set(DCP_ERR_ARGUMENT,
+                                 "the coordinator is rank %d on rank 0 and rank %d on rank %d: all "
+                                 "ranks must pass the same",
+                                 first, other, rank);
+    }
+    return DCP_OK;
+}
+
+/* ---- a round */
+
+/* Whether some rank's bulk bytes cannot pass any more: a group of which all hear so is broken. */
+static bool bulk_is_broken(const dcp_group *group)
+{
+    bool broken = false;
+    for (int rank = 0; rank < group->size; rank++)
+        broken = broken || entry_of(group, rank).bulk_broken;
+    return broken;
+}
+
+/* What all ranks find alike in the entries of all. */
+static dcp_status judge(dcp_group *group, const dcp_collective *call,
+                        const struct error_story *mine)
+{
+    int other = rank_elsewhere(group);
+    if (other >= 0)
+        return fail_elsewhere(group, call, other);
+    for (int rank = 0; rank < group->size; rank++) {
+        struct round_entry told = entry_of(group, rank);
+        if (told.status == DCP_OK)
+            continue;
+        dcp_status status = share_failure(group, call, rank, &told, mine);
+        if (group->broken.status == DCP_OK && bulk_is_broken(group))
+            error_save(&group->broken);
+        return status;
+    }
+    return check_roots(group);
+}
+
+dcp_status round_run(dcp_group *group, const dcp_collective *call, const struct round *round)
+{
+    const struct error_story *mine = round->mine;
+    struct round_entry entry = {
+        .status = mine->status,
+        .story_length = (uint32_t)strlen(mine->text),
+        .named = mine->status != DCP_OK && group->agreed.status == mine->status &&
+                 strcmp(group->agreed.text, mine->text) == 0,
+        .bulk_broken = group->bulk != NULL && group->bulk->broken.status != DCP_OK,
+        .number = round->number,
+        .call = call_digest(group, call),
+        .root = round->root,
+    };
+    unsigned char bytes[ROUND_BYTES] = {0};
+    round_entry_encode(&entry, bytes);
+    if (round->record_size != 0)
+        memcpy(bytes + ROUND_ENTRY_SIZE, round->record, round->record_size);
+    dcp_status status = collective_all_gather(group, call, bytes, sizeof bytes, group->table);
+    if (status == DCP_OK)
+        return judge(group, call, mine);
+    return mine->status != DCP_OK ? error_restore(mine) : status;
+}
+
+dcp_status round_ready(dcp_group *group, const dcp_collective *call, dcp_status status)
+{
+    struct error_story story;
+    round_own_story(status, &story);
+    return round_run(group, call, &(struct round){.mine = &story});
+}
