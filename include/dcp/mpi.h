@@ -35,11 +35,22 @@ extern "C" {
  * one leaves its communicator, and some 16 MiB of messages that MPI may still hold on to, until the
  * process ends.
  *
+ * So do the making of a group, of copies and of parts: where a rank of the communicator does not
+ * make the same call, DCP_ERR_TIMEOUT says which call of MPI has waited, after half an hour. MPI
+ * may be busy with the communicator then, so that the caller should not free it.
+ *
  * Errors: DCP_ERR_ARGUMENT (a null communicator, or an inter-communicator), DCP_ERR_STATE (MPI is
- * not initialized, or not for this thread), DCP_ERR_NO_MEMORY, DCP_ERR_GROUP. If one rank
- * lacks the memory, no rank gets a group.
+ * not initialized, or not for this thread), DCP_ERR_NO_MEMORY, DCP_ERR_GROUP, DCP_ERR_TIMEOUT. If
+ * one rank lacks the memory, no rank gets a group.
  */
 DCP_API dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group);
+
+/**
+ * As dcp_group_new_mpi(), with a deadline of the caller's.
+ * @param timeout_seconds of waits for other ranks; 0 means 1800.
+ */
+DCP_API dcp_status dcp_group_new_mpi_within(MPI_Comm communicator, double timeout_seconds,
+                                            dcp_group **group);
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A process group over MPI: its collectives as stars around a root, and as a binomial tree where a
  * large message goes to everyone. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "dcp/mpi.h"
 #include "finalize.h"
+#include "meeting.h"
 #include "transport.h"
 
 /* Beyond the deadline, ranks that wait for the root give it this time to say who is missing. */
@@ -210,18 +210,9 @@ static dcp_status mpi_all_to_all(void *context, const dcp_collective *call, cons
     return transport_run(transport, call, deadline);
 }
 
-/* Notices may still be under way to a broken group: its communicator must not be taken for a newer
- * one, and is left to MPI_Finalize. */
 static void mpi_close(void *context)
 {
-    struct transport *transport = context;
-    MPI_Comm communicator = transport->communicator;
-    bool broken = transport->broken;
-    transport_close(transport);
-    if (broken || !finalize_hold_off())
-        return;
-    MPI_Comm_free(&communicator);
-    finalize_let_go();
+    transport_close(context);
 }
 
 /* What would otherwise end the program inside MPI. */
@@ -251,135 +242,167 @@ static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void 
 static dcp_status mpi_split(void *context, const dcp_collective *call, int color, int rank,
                             int size, void **part);
 
-/* This rank's part in making a group, which owns the communicator then. */
-static dcp_status make_group(MPI_Comm communicator, dcp_group **group)
+static const dcp_group_operations operations = {
+    .size_of = sizeof operations,
+    .all_gather = mpi_all_gather,
+    .broadcast = mpi_broadcast,
+    .gather = mpi_gather,
+    .scatter = mpi_scatter,
+    .close = mpi_close,
+    .all_to_all = mpi_all_to_all,
+    .duplicate = mpi_duplicate,
+    .split = mpi_split,
+};
+
+/* What a rank says about the group that is to be made. */
+struct wish {
+    int color;
+    int rank;
+    int level; /* of MPI's threads */
+    int number;
+};
+_Static_assert(sizeof(struct wish) == 4 * sizeof(int), "told_of has room for these and one more");
+
+/* Has all ranks of the group hear of each other's wishes, and agree on a number for what is made.
+ * Another thread may make a group of some of these ranks at the same time, with the same number;
+ * then they try again. */
+static dcp_status agree_on_number(struct transport *transport, const dcp_collective *call,
+                                  struct wish *own, const struct wish **wishes)
 {
-    static const dcp_group_operations operations = {
-        .size_of = sizeof operations,
-        .all_gather = mpi_all_gather,
-        .broadcast = mpi_broadcast,
-        .gather = mpi_gather,
-        .scatter = mpi_scatter,
-        .close = mpi_close,
-        .all_to_all = mpi_all_to_all,
-        .duplicate = mpi_duplicate,
-        .split = mpi_split,
-    };
+    struct communicator *communicator = transport->communicator;
+    for (int unclaimed = 1; unclaimed > 0;) {
+        own->number = communicator_propose(communicator);
+        dcp_status status = mpi_all_gather(transport, call, own, sizeof *own, transport->told_of);
+        *wishes = (const struct wish *)(const void *)transport->told_of;
+        int highest = own->number;
+        for (int r = 0; r < transport->size && status == DCP_OK; r++)
+            highest = (*wishes)[r].number > highest ? (*wishes)[r].number : highest;
+        if (status == DCP_OK && highest >= communicator->numbers)
+            return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                                 "MPI has no tags left for another group over this communicator: "
+                                 "make a new one with dcp_group_new_mpi()");
+        int *claims = transport->told_of + 4 * (size_t)transport->size;
+        int claimed = status == DCP_OK && communicator_claim(communicator, own->number, highest);
+        if (status == DCP_OK)
+            status = mpi_all_gather(transport, call, &claimed, sizeof claimed, claims);
+        if (status != DCP_OK)
+            return status;
+        unclaimed = 0;
+        for (int r = 0; r < transport->size; r++)
+            unclaimed += !claims[r];
+        own->number = highest;
+    }
+    return DCP_OK;
+}
+
+/* All ranks agree afterwards whether all of them have it. */
+static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void **copy)
+{
+    struct transport *transport = context, *made;
+    struct wish own = {.rank = transport->rank};
+    const struct wish *wishes;
+    MPI_Query_thread(&own.level);
+    dcp_status status = agree_on_number(transport, call, &own, &wishes);
+    for (int r = 0; r < transport->size && status == DCP_OK; r++)
+        if (wishes[r].level != MPI_THREAD_MULTIPLE)
+            return DCP_OK; /* no two threads may call MPI at the same time */
+    if (status == DCP_OK)
+        status = transport_open(transport->communicator, own.number, transport->rank,
+                                transport->size, transport->places, &made);
+    if (status == DCP_OK)
+        *copy = made;
+    return status;
+}
+
+/* As above. Parts have the same number, as no rank is in two of them. */
+static dcp_status mpi_split(void *context, const dcp_collective *call, int color, int rank,
+                            int size, void **part)
+{
+    struct transport *transport = context, *made;
+    struct wish own = {.color = color, .rank = rank};
+    const struct wish *wishes;
+    dcp_status status = agree_on_number(transport, call, &own, &wishes);
+    if (status != DCP_OK || color < 0)
+        return status;
+    int *places = transport->indices; /* which nothing uses between two messages */
+    for (int r = 0; r < transport->size; r++)
+        if (wishes[r].color == color && wishes[r].rank < size)
+            places[wishes[r].rank] = transport->places[r];
+    status = transport_open(transport->communicator, own.number, rank, size, places, &made);
+    if (status == DCP_OK)
+        *part = made;
+    return status;
+}
+
+/* This rank's part in making a group. */
+static dcp_status make_group(struct communicator *communicator, dcp_group **group)
+{
+    int rank = 0, size = 1;
     struct transport *transport;
-    dcp_status status = transport_open(communicator, &transport);
+    if (communicator == NULL)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of a group",
+                             sizeof *communicator);
+    MPI_Comm_rank(communicator->handle, &rank);
+    MPI_Comm_size(communicator->handle, &size);
+    dcp_status status = transport_open(communicator, 0, rank, size, NULL, &transport);
     if (status != DCP_OK)
         return status;
-    status = dcp_group_new(&operations, transport, transport->rank, transport->size, group);
+    status = dcp_group_new(&operations, transport, rank, size, group);
     if (status != DCP_OK)
         transport_close(transport);
     return status;
 }
 
-/* All ranks have a group, or none has. */
-static dcp_status agree(MPI_Comm communicator, dcp_status mine)
+static dcp_status make_for_all(MPI_Comm handle, const dcp_collective *call, struct meeting *meeting,
+                               dcp_group **group)
 {
-    struct {
-        int status, rank;
-    } own = {.status = (int)mine}, worst;
-    MPI_Comm_rank(communicator, &own.rank);
-    int code = MPI_Allreduce(&own, &worst, 1, MPI_2INT, MPI_MAXLOC, communicator);
-    if (mine != DCP_OK)
-        return mine;
-    if (code != MPI_SUCCESS)
-        return transport_mpi_error(code, "MPI_Allreduce");
-    if (worst.status == DCP_OK)
-        return DCP_OK;
-    return dcp_error_set((dcp_status)worst.status, "rank %d could not make its group: %s",
-                         worst.rank, dcp_status_string((dcp_status)worst.status));
-}
-
-/* Whether every rank may call MPI on several threads at the same time. */
-static dcp_status all_are_multiple(struct transport *transport, const dcp_collective *call,
-                                   bool *multiple)
-{
-    int level = 0;
-    MPI_Query_thread(&level);
-    int *levels = calloc((size_t)transport->size, sizeof *levels);
-    if (levels == NULL)
-        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for the levels of %d ranks",
-                             transport->size);
-    dcp_status status = mpi_all_gather(transport, call, &level, sizeof level, levels);
-    *multiple = true;
-    for (int rank = 0; rank < transport->size; rank++)
-        *multiple = *multiple && levels[rank] == MPI_THREAD_MULTIPLE;
-    free(levels);
-    return status;
-}
-
-/* A transport over a communicator that MPI has just made, on all of its ranks or on none; frees the
- * communicator otherwise. */
-static dcp_status open_for_all(MPI_Comm communicator, void **context)
-{
-    struct transport *made = NULL;
-    MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
-    dcp_status status = agree(communicator, transport_open(communicator, &made));
-    if (status == DCP_OK) {
-        *context = made;
-        return DCP_OK;
-    }
-    if (made != NULL)
-        transport_close(made);
-    MPI_Comm_free(&communicator);
-    return status;
-}
-
-/* All ranks have just met, so that MPI's own collectives are not left waiting. */
-static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void **copy)
-{
-    struct transport *transport = context;
-    bool multiple = false;
-    MPI_Comm duplicate;
-    dcp_status status = all_are_multiple(transport, call, &multiple);
-    if (status != DCP_OK || !multiple)
+    double deadline = deadline_of(call);
+    dcp_group *made = NULL;
+    MPI_Comm copy;
+    dcp_status status = meeting_duplicate(meeting, handle, call, deadline, &copy);
+    if (status != DCP_OK)
         return status;
-    int code = MPI_Comm_dup(transport->communicator, &duplicate);
-    if (code != MPI_SUCCESS)
-        return transport_mpi_error(code, "MPI_Comm_dup");
-    return open_for_all(duplicate, copy);
+    struct communicator *communicator = communicator_new(copy);
+    status = make_group(communicator, &made);
+    status = meeting_agree(meeting, copy, call, deadline, status);
+    if (status == DCP_OK)
+        *group = made;
+    else
+        dcp_group_free(made);
+    if (communicator != NULL)
+        communicator_release(communicator, meeting->late);
+    else if (!meeting->late)
+        MPI_Comm_free(&copy);
+    return status;
 }
 
-/* As above: they have told each other their colors. */
-static dcp_status mpi_split(void *context, const dcp_collective *call, int color, int rank,
-                            int size, void **part)
+dcp_status dcp_group_new_mpi_within(MPI_Comm communicator, double timeout_seconds,
+                                    dcp_group **group)
 {
-    struct transport *transport = context;
-    MPI_Comm communicator;
-    (void)call;
-    (void)size;
-    int code = MPI_Comm_split(transport->communicator, color < 0 ? MPI_UNDEFINED : color, rank,
-                              &communicator);
-    if (code != MPI_SUCCESS)
-        return transport_mpi_error(code, "MPI_Comm_split");
-    return communicator == MPI_COMM_NULL ? DCP_OK : open_for_all(communicator, part);
-}
-
-dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group)
-{
+    static const double default_seconds = 1800;
+    dcp_collective call = {"dcp_group_new_mpi",
+                           timeout_seconds == 0 ? default_seconds : timeout_seconds};
     if (group == NULL)
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_mpi: group is NULL");
     *group = NULL;
+    if (!(timeout_seconds >= 0 && timeout_seconds <= 1e9))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_mpi: a timeout of %g seconds",
+                             timeout_seconds);
     dcp_status status = check_mpi(communicator);
     if (status == DCP_OK)
         status = finalize_attach();
     if (status != DCP_OK)
         return status;
-    MPI_Comm duplicate;
-    int code = MPI_Comm_dup(communicator, &duplicate);
-    if (code != MPI_SUCCESS)
-        return transport_mpi_error(code, "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(duplicate, MPI_ERRORS_RETURN);
-    dcp_group *made = NULL;
-    status = agree(duplicate, make_group(duplicate, &made));
-    if (status == DCP_OK)
-        *group = made;
-    else if (made != NULL)
-        dcp_group_free(made);
-    else
-        MPI_Comm_free(&duplicate);
+    struct meeting *meeting = meeting_new();
+    if (meeting == NULL)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of a group",
+                             sizeof *meeting);
+    status = make_for_all(communicator, &call, meeting, group);
+    meeting_free(meeting);
     return status;
+}
+
+dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group)
+{
+    return dcp_group_new_mpi_within(communicator, 0, group);
 }

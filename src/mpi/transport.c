@@ -9,7 +9,13 @@
 
 #include "finalize.h"
 
-enum { TAG_MESSAGE = 1, TAG_NOTICE = 2 };
+/* A group's two tags. */
+enum tag { TAG_MESSAGE, TAG_NOTICE };
+
+static int tag_of(const struct transport *transport, enum tag tag)
+{
+    return 2 * transport->number + (int)tag;
+}
 
 /* Slots of all ranks together, and each: large pieces where ranks are few. */
 enum { SLOTS_BYTES = 16 << 20, SLOT_BYTES_MIN = 4 << 10, SLOT_BYTES_MAX = 1 << 20 };
@@ -35,7 +41,8 @@ dcp_status transport_mpi_error(int code, const char *call)
 static dcp_status hear_notices(struct transport *transport)
 {
     int code = MPI_Irecv(&transport->heard, (int)sizeof transport->heard, MPI_BYTE, MPI_ANY_SOURCE,
-                         TAG_NOTICE, transport->communicator, &transport->hearing);
+                         tag_of(transport, TAG_NOTICE), transport->communicator->handle,
+                         &transport->hearing);
     return code == MPI_SUCCESS ? DCP_OK : transport_mpi_error(code, "MPI_Irecv");
 }
 
@@ -51,8 +58,11 @@ static dcp_status allocate(struct transport *transport)
     transport->statuses = calloc(2 * size, sizeof *transport->statuses);
     transport->indices = calloc(2 * size, sizeof *transport->indices);
     transport->neighbors = calloc(size, sizeof *transport->neighbors);
+    transport->places = calloc(size, sizeof *transport->places);
+    transport->told_of = calloc(5 * size, sizeof *transport->told_of);
     if (transport->slots == NULL || transport->transfers == NULL || transport->requests == NULL ||
-        transport->statuses == NULL || transport->indices == NULL || transport->neighbors == NULL)
+        transport->statuses == NULL || transport->indices == NULL || transport->neighbors == NULL ||
+        transport->places == NULL || transport->told_of == NULL)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of message slots",
                              2 * size * slot);
     for (size_t i = 0; i < 3 * size; i++)
@@ -68,37 +78,51 @@ static void release(struct transport *transport)
     free(transport->statuses);
     free(transport->indices);
     free(transport->neighbors);
+    free(transport->places);
+    free(transport->told_of);
     free(transport);
 }
 
-dcp_status transport_open(MPI_Comm communicator, struct transport **transport)
+dcp_status transport_open(struct communicator *communicator, int number, int rank, int size,
+                          const int *places, struct transport **transport)
 {
     struct transport *made = calloc(1, sizeof *made);
     if (made == NULL)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of a group", sizeof *made);
     made->communicator = communicator;
+    made->number = number;
     made->hearing = MPI_REQUEST_NULL;
-    MPI_Comm_rank(communicator, &made->rank);
-    MPI_Comm_size(communicator, &made->size);
+    made->rank = rank;
+    made->size = size;
     dcp_status status = allocate(made);
+    for (int i = 0; i < size && status == DCP_OK; i++)
+        made->places[i] = places != NULL ? places[i] : i;
     if (status == DCP_OK)
         status = hear_notices(made);
-    if (status == DCP_OK)
+    if (status == DCP_OK) {
+        communicator_hold(communicator);
         *transport = made;
-    else
+    } else {
         release(made);
+    }
     return status;
 }
 
 /* Whether the receive of notices is off MPI's hands. */
 static bool stop_hearing(struct transport *transport)
 {
-    if (transport->hearing == MPI_REQUEST_NULL)
-        return true;
-    int done = MPI_Cancel(&transport->hearing) == MPI_SUCCESS;
-    return done && MPI_Wait(&transport->hearing, MPI_STATUS_IGNORE) == MPI_SUCCESS;
+    int done = transport->hearing == MPI_REQUEST_NULL;
+    double until = transport_now() + farewell_seconds;
+    if (done || MPI_Cancel(&transport->hearing) != MPI_SUCCESS)
+        return done;
+    while (MPI_Test(&transport->hearing, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done &&
+           transport_now() < until)
+        sched_yield();
+    return done;
 }
 
+/* Notices may still be under way to a broken group: its communicator must not be taken for a newer
+ * one, and is left to MPI_Finalize. */
 void transport_close(struct transport *transport)
 {
     if (!finalize_hold_off())
@@ -106,6 +130,7 @@ void transport_close(struct transport *transport)
     if (!stop_hearing(transport))
         transport->abandoned = true;
     finalize_let_go();
+    communicator_release(transport->communicator, transport->broken || transport->abandoned);
     if (!transport->abandoned)
         release(transport);
 }
@@ -149,8 +174,10 @@ static void give_up(struct transport *transport, const struct notice *notice)
             MPI_Cancel(&transport->requests[i]);
     for (int rank = 0; rank < transport->size; rank++)
         if (transport->neighbors[rank])
-            MPI_Isend(&transport->told, (int)sizeof transport->told, MPI_BYTE, rank, TAG_NOTICE,
-                      transport->communicator, &transport->requests[2 * transport->size + rank]);
+            MPI_Isend(&transport->told, (int)sizeof transport->told, MPI_BYTE,
+                      transport->places[rank], tag_of(transport, TAG_NOTICE),
+                      transport->communicator->handle,
+                      &transport->requests[2 * transport->size + rank]);
     see_off(transport);
 }
 
@@ -180,10 +207,11 @@ static bool is_named_before(const struct transport *transport, int index)
     return false;
 }
 
-static dcp_status fail_for_missing(struct transport *transport, const dcp_collective *call)
+/* "rank 2", "ranks 2, 5", and the number of the rest where there are many. */
+static void name_missing(const struct transport *transport, char *text, size_t size)
 {
     enum { NAMED_MAX = 16 };
-    char names[256];
+    char names[256] = "";
     size_t length = 0;
     int missing = 0;
     for (int i = 0; i < transport->transfer_count; i++)
@@ -193,9 +221,16 @@ static dcp_status fail_for_missing(struct transport *transport, const dcp_collec
                                        missing > 1 ? "," : "", transport->transfers[i].peer);
     if (missing > NAMED_MAX)
         snprintf(names + length, sizeof names - length, " and %d more", missing - NAMED_MAX);
+    snprintf(text, size, "%s%s", missing == 1 ? "rank" : "ranks", names);
+}
+
+static dcp_status fail_for_missing(struct transport *transport, const dcp_collective *call)
+{
+    char missing[320];
+    name_missing(transport, missing, sizeof missing);
     return fail(transport, call,
-                dcp_error_set(DCP_ERR_TIMEOUT, "%s%s did not come within %g s",
-                              missing == 1 ? "rank" : "ranks", names, call->timeout_seconds));
+                dcp_error_set(DCP_ERR_TIMEOUT, "%s did not come within %g s", missing,
+                              call->timeout_seconds));
 }
 
 /* ---- moving messages */
@@ -256,15 +291,14 @@ static dcp_status start_piece(struct transport *transport, int index)
     unsigned char *slot = slot_of(transport, index);
     size_t left = transfer->left;
     transfer->piece = left < transport->slot_size ? left : transport->slot_size;
-    int code;
+    MPI_Comm communicator = transport->communicator->handle;
+    int code, peer = transport->places[transfer->peer], tag = tag_of(transport, TAG_MESSAGE);
     if (transfer->receiving) {
-        code = MPI_Irecv(slot, (int)transfer->piece, MPI_BYTE, transfer->peer, TAG_MESSAGE,
-                         transport->communicator, request);
+        code = MPI_Irecv(slot, (int)transfer->piece, MPI_BYTE, peer, tag, communicator, request);
     } else {
         if (transfer->piece != 0)
             memcpy(slot, transfer->bytes, transfer->piece);
-        code = MPI_Isend(slot, (int)transfer->piece, MPI_BYTE, transfer->peer, TAG_MESSAGE,
-                         transport->communicator, request);
+        code = MPI_Isend(slot, (int)transfer->piece, MPI_BYTE, peer, tag, communicator, request);
     }
     return code == MPI_SUCCESS
                ? DCP_OK
@@ -316,7 +350,7 @@ static dcp_status poll_transfers(struct transport *transport, int *unfinished, b
 
 /* Others may need our core to get on, so waiting yields at once and soon sleeps, longer and longer
  * up to a millisecond. */
-static void wait_a_little(unsigned idle_polls)
+void transport_pause(unsigned idle_polls)
 {
     enum { YIELDS = 2000, LONGEST_NS = 1000000 };
     if (idle_polls < YIELDS) {
@@ -326,6 +360,18 @@ static void wait_a_little(unsigned idle_polls)
     long duration = (long)(idle_polls - YIELDS + 1) * 10000;
     struct timespec time = {.tv_nsec = duration < LONGEST_NS ? duration : LONGEST_NS};
     nanosleep(&time, NULL);
+}
+
+/* Between two looks, while MPI is not held. *next: when to say in the log that this lasts. */
+static void wait_a_little(const struct transport *transport, const dcp_collective *call,
+                          double waited, double *next, unsigned idle_polls)
+{
+    char missing[320];
+    if (waited >= *next) {
+        name_missing(transport, missing, sizeof missing);
+        *next = dcp_collective_log_wait(call, waited, missing);
+    }
+    transport_pause(idle_polls);
 }
 
 /* As transport_run(), while MPI is held; lets go of it to wait. *gone: it could not be had again.
@@ -338,6 +384,7 @@ static dcp_status run_held(struct transport *transport, const dcp_collective *ca
         status = start_piece(transport, i);
     int unfinished = transport->transfer_count;
     unsigned idle_polls = 0;
+    double began = transport_now(), next = dcp_collective_log_wait(call, 0, NULL);
     while (status == DCP_OK && unfinished > 0) {
         bool progressed = false;
         status = poll_transfers(transport, &unfinished, &progressed);
@@ -346,10 +393,11 @@ static dcp_status run_held(struct transport *transport, const dcp_collective *ca
         idle_polls = progressed ? 0 : idle_polls + 1;
         if (has_heard(transport))
             return fail_as_heard(transport);
-        if (transport_now() >= deadline)
+        double now = transport_now();
+        if (now >= deadline)
             return fail_for_missing(transport, call);
         finalize_let_go();
-        wait_a_little(idle_polls);
+        wait_a_little(transport, call, now - began, &next, idle_polls);
         *gone = !finalize_hold_off();
         if (*gone)
             return fail_as_finalized(transport, call);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Messages between ranks over a communicator of our own, with deadlines.
+/* Messages between the ranks of a group over a communicator of our own, with deadlines.
  *
  * Everything travels in pieces through slots of memory that belong to the transport, one for each
  * message under way. MPI never sees the caller's memory, so a wait can be given up at any time:
@@ -12,6 +12,7 @@
 
 #include <mpi.h>
 
+#include "communicator.h"
 #include "dcp/group.h"
 
 /* Why a rank gave up, as it travels. */
@@ -31,9 +32,12 @@ struct transfer {
 };
 
 struct transport {
-    MPI_Comm communicator;
+    struct communicator *communicator;
+    int number; /* of the group on the communicator */
     int rank;
     int size;
+    int *places;  /* of the group's ranks in the communicator, which may have more */
+    int *told_of; /* five numbers of each rank, for what ranks tell each other of new groups */
     bool broken;
     bool abandoned; /* MPI still uses our memory */
     size_t slot_size;
@@ -52,8 +56,13 @@ struct transport {
 /* A point in time, in seconds of the monotonic clock. */
 double transport_now(void);
 
-/* The communicator is borrowed. */
-dcp_status transport_open(MPI_Comm communicator, struct transport **transport);
+/* Waits a moment between two looks, the longer the more of them have shown nothing new. */
+void transport_pause(unsigned idle_polls);
+
+/* For group `number` of a communicator, of which it holds a reference. This process is `rank` of
+ * `size`. places: of these ranks in the communicator, copied; NULL: the same. */
+dcp_status transport_open(struct communicator *communicator, int number, int rank, int size,
+                          const int *places, struct transport **transport);
 void transport_close(struct transport *transport);
 
 /* DCP_ERR_GROUP, with MPI's story. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
+#include "dcp/environment.h"
 #include "dcp/mpi.h"
 #include "fault/failing_allocator.h"
 #include "group/collective.h"
@@ -73,6 +74,116 @@ static void one_rank_without_memory_fails_for_all(void)
         else
             CHECK_MESSAGE(expected);
     }
+}
+
+/* All but one rank make a group, and the one comes later, in vain: nobody waits longer than it has
+ * said. The communicator is one of its own, as MPI may be busy with it for ever. */
+static void a_rank_that_makes_no_group_holds_nobody(void)
+{
+    MPI_Comm communicator;
+    MPI_Comm_dup(MPI_COMM_WORLD, &communicator);
+    for (int late = 0; late < 2 && world_size > 1; late++) {
+        dcp_group *group;
+        double before = MPI_Wtime();
+        if ((world_rank == world_size - 1) == late) {
+            CHECK_STATUS(dcp_group_new_mpi_within(communicator, 0.3, &group), DCP_ERR_TIMEOUT);
+            CHECK(group == NULL);
+            CHECK(MPI_Wtime() - before < 1.3);
+            CHECK(late || strstr(dcp_error_message(), "MPI_Comm_idup has waited for 0.3"));
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    dcp_group *group;
+    CHECK_STATUS(dcp_group_new_mpi_within(MPI_COMM_WORLD, -1, &group), DCP_ERR_ARGUMENT);
+    CHECK_STATUS(dcp_group_new_mpi_within(MPI_COMM_WORLD, 20, &group), DCP_OK);
+    dcp_group_free(group);
+}
+
+/* Parts of parts share a communicator with ranks that are in other parts, or in none. */
+static void parts_of_parts_know_their_ranks(void)
+{
+    dcp_group *whole = new_group(MPI_COMM_WORLD), *part = NULL, *half = NULL;
+    CHECK_STATUS(dcp_group_split(whole, world_rank == 0 ? DCP_NO_COLOR : 1, -world_rank, 20, &part),
+                 DCP_OK);
+    if (world_rank != 0) {
+        CHECK(dcp_group_rank(part) == world_size - 1 - world_rank);
+        CHECK_STATUS(dcp_group_split(part, dcp_group_rank(part) % 2, 0, 20, &half), DCP_OK);
+        CHECK(dcp_group_rank(half) == dcp_group_rank(part) / 2);
+        int own = world_rank, all[16] = {0}, size = dcp_group_size(half);
+        CHECK_STATUS(dcp_group_all_gather(half, &own, sizeof own, 20, all), DCP_OK);
+        for (int r = 0; r < size; r++)
+            CHECK(all[r] == world_size - 1 - (dcp_group_rank(part) % 2) - 2 * r);
+        for (int root = 0; root < size; root++) {
+            int word = dcp_group_rank(half) == root ? 7 * root : -1;
+            CHECK_STATUS(dcp_group_broadcast(half, root, sizeof word, 20, &word), DCP_OK);
+            CHECK(word == 7 * root);
+        }
+    }
+    dcp_group_free(half);
+    dcp_group_free(part);
+    CHECK_STATUS(dcp_group_barrier(whole, 20), DCP_OK);
+    dcp_group_free(whole);
+}
+
+/* One status for all, and who calls something else is named at once, whoever it is. */
+static void ranks_in_different_calls_hear_so_at_once(void)
+{
+    for (int elsewhere = 0; elsewhere < world_size && world_size > 1; elsewhere++) {
+        dcp_group *group = new_group(MPI_COMM_WORLD);
+        char expected[200], bytes[8] = {0};
+        dcp_status mine = world_rank == 1 ? dcp_error_set(DCP_ERR_IO, "no disk") : DCP_OK;
+        CHECK_STATUS(dcp_group_agree(group, mine, 20), DCP_ERR_IO);
+        CHECK_MESSAGE("rank 1: no disk");
+        double before = MPI_Wtime();
+        dcp_status status = world_rank == elsewhere ? dcp_group_barrier(group, 20)
+                                                    : dcp_group_broadcast(group, 0, 8, 20, bytes);
+        CHECK(MPI_Wtime() - before < 2);
+        CHECK(status == DCP_ERR_GROUP);
+        snprintf(expected, sizeof expected,
+                 elsewhere == 0
+                     ? "rank 0 is in dcp_group_barrier (a barrier), rank %d in dcp_group_broadcast "
+                       "(broadcasting bytes)"
+                     : "rank 0 is in dcp_group_broadcast (broadcasting bytes), rank %d in "
+                       "dcp_group_barrier (a barrier)",
+                 elsewhere == 0 ? 1 : elsewhere);
+        CHECK(strncmp(dcp_error_message(), expected, strlen(expected)) == 0);
+        CHECK_STATUS(dcp_group_barrier(group, 20), DCP_ERR_STATE);
+        dcp_group_free(group);
+    }
+}
+
+static int lines_logged;
+static char last_line[256];
+
+static void keep_line(void *context, dcp_log_level level, const char *line)
+{
+    (void)context;
+    lines_logged += level == DCP_LOG_WARNING;
+    snprintf(last_line, sizeof last_line, "%s", line);
+}
+
+static void long_waits_are_logged(void)
+{
+    if (world_size < 2)
+        return;
+    dcp_group *group = new_group(MPI_COMM_WORLD);
+    dcp_set_log(keep_line, NULL, DCP_LOG_WARNING);
+    dcp_set_log_waits(0.1);
+    lines_logged = 0;
+    double until = MPI_Wtime() + 0.5;
+    while (world_rank == world_size - 1 && MPI_Wtime() < until)
+        ;
+    CHECK_STATUS(dcp_group_barrier(group, 20), DCP_OK);
+    dcp_set_log(NULL, NULL, DCP_LOG_ERROR);
+    dcp_set_log_waits(10);
+    char expected[100];
+    snprintf(expected, sizeof expected, "dcp_group_barrier: a barrier: waiting for rank %d for 0.",
+             world_size - 1);
+    if (world_rank == 0) {
+        CHECK(lines_logged >= 1 && lines_logged <= 3);
+        CHECK(strncmp(last_line, expected, strlen(expected)) == 0);
+    }
+    dcp_group_free(group);
 }
 
 /* Every collective with every root. Rank r's message has (r + 1) * unit bytes. */
@@ -454,6 +565,10 @@ int main(int count, char **arguments)
 #define TEST(name) {#name, name}
         TEST(wrong_arguments_are_refused),
         TEST(one_rank_without_memory_fails_for_all),
+        TEST(a_rank_that_makes_no_group_holds_nobody),
+        TEST(parts_of_parts_know_their_ranks),
+        TEST(ranks_in_different_calls_hear_so_at_once),
+        TEST(long_waits_are_logged),
         TEST(collectives_move_the_right_bytes),
         TEST(everyone_sends_to_everyone),
         TEST(no_copies_without_threads),
