@@ -198,8 +198,9 @@ typedef struct dcp_load_report dcp_load_report;
 typedef struct dcp_report_line {
     dcp_difference difference;
     const char *name; /**< flattened name; of what is unused, the pattern or rule's `wanted` */
-    /** In words: "float32 -> bfloat16", "stored [12], wanted [13] on rank 2 and 5 more"; "" if the
-     * name says it all. */
+    /** In words: "float32 -> bfloat16", "stored [12], wanted [13] on rank 2 and 5 more"; of a
+     * missing name that only some ranks want, "wanted on rank 2 and 5 more"; "" if the name says it
+     * all. */
     const char *detail;
     const char *stored_name; /**< what was looked for: other than the name if a rule renamed it */
 } dcp_report_line;

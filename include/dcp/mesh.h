@@ -19,6 +19,9 @@ extern "C" {
  * sizes are split like torch.chunk; a rank beyond the end gets a chunk of size 0 whose offset is
  * the size of the dimension; several mesh dimensions may divide one tensor dimension.
  *
+ * A failure is left in the tensor: whatever takes the tensor afterwards (dcp_state_tensor(), and so
+ * a save of the state) fails with the same status and message, until another call succeeds.
+ *
  * @param placements one per mesh dimension.
  * Errors: DCP_ERR_ARGUMENT; DCP_ERR_UNSUPPORTED when strided placements would leave this rank
  * several boxes. Source: torch.distributed.tensor._utils.compute_local_shape_and_global_offset

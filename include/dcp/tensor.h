@@ -70,7 +70,9 @@ DCP_API dcp_dtype dcp_dtype_from_name(const char *name);
  *
  * The zero value of every field is the common case: not `sharded` means that the chunk is the whole
  * tensor, not `strided` means that it lies in memory row-major without gaps. Units: shapes,
- * offsets, sizes and strides count elements.
+ * offsets, sizes and strides count elements. What could mean two things is DCP_ERR_ARGUMENT:
+ * `global_shape` without `ndim`, `offsets` or `sizes` without `sharded` (but for sizes of the
+ * whole).
  */
 typedef struct dcp_tensor {
     dcp_dtype dtype;
@@ -89,7 +91,9 @@ typedef struct dcp_tensor {
     int64_t strides[DCP_MAX_DIMS];
     /** How all ranks divide the tensor, left here by dcp_mesh_shard(); other callers let it be
        zero. A save in which every sharded tensor has one, over a mesh of all ranks of the group in
-       their order, needs no plans to be gathered. It is ignored where the chunk is another one. */
+       their order, needs no plans to be gathered. It is ignored where the chunk is another one. A
+       mesh of more ranks than the group has is DCP_ERR_ARGUMENT in saves, and in loads of a group,
+       unless the chunk is the whole tensor. */
     dcp_layout layout;
 } dcp_tensor;
 

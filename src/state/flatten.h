@@ -54,6 +54,11 @@ dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
 /* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
  * for what is left out. */
 dcp_status flatten_check_destinations(const struct flat_state *flat);
+/* Ranks of a mesh; INT64_MAX: more than that. */
+int64_t mesh_size(const dcp_mesh *mesh);
+/* Before a save or load of a group of so many ranks: none of the tensors that are divided over a
+ * mesh has a larger one (DCP_ERR_ARGUMENT). */
+dcp_status flatten_check_meshes(const struct flat_state *flat, int ranks);
 /* Before tensors are copied while someone waits: waits for what is in their devices' queues, where
  * a device can be asked. DCP_ERR_TIMEOUT: it does not end, and no copy behind it would. That is
  * half of the given time, so that ranks which wait for this one hear of it. */

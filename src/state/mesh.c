@@ -202,23 +202,45 @@ static dcp_status shard_inside(const dcp_mesh *mesh, dcp_tensor *tensor,
     return status;
 }
 
+static dcp_status shard(const dcp_mesh *mesh, dcp_tensor *tensor, const dcp_placement *placements)
+{
+    if (!mesh || !placements)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "sharding over a mesh: the %s is NULL",
+                             !mesh ? "mesh" : "list of placements");
+    tensor->sharded = true;
+    tensor->layout = (dcp_layout){0};
+    RETURN_IF_ERROR(tensor_check_given(tensor));
+    RETURN_IF_ERROR(tensor_check_shape(tensor));
+    RETURN_IF_ERROR(check_mesh(mesh, placements, tensor->ndim));
+    RETURN_IF_ERROR(mesh->rank == -1 ? shard_outside(tensor)
+                                     : shard_inside(mesh, tensor, placements));
+    tensor->layout.mesh = *mesh;
+    memcpy(tensor->layout.placements, placements, (size_t)mesh->ndim * sizeof *placements);
+    return DCP_OK;
+}
+
+/* Leaves the failure in the tensor, so that nobody takes it for a whole one: its status in place of
+ * a mesh, and its story in place of placements. tensor_check_given() tells it. */
+static void spoil(dcp_tensor *tensor, dcp_status status)
+{
+    dcp_layout *layout = &tensor->layout;
+    *layout = (dcp_layout){.mesh = {.ndim = -(int32_t)status}};
+    const char *story = dcp_error_message();
+    size_t length = strlen(story);
+    memcpy(layout->placements, story,
+           length < sizeof layout->placements ? length : sizeof layout->placements - 1);
+}
+
 dcp_status dcp_mesh_shard_sized(const dcp_mesh *mesh, dcp_tensor *tensor, size_t tensor_size,
                                 const dcp_placement *placements)
 {
     dcp_tensor ours;
-    if (!mesh || !tensor || !placements)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "sharding over a mesh: the %s is NULL",
-                             !mesh     ? "mesh"
-                             : !tensor ? "tensor"
-                                       : "list of placements");
+    if (!tensor)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "sharding over a mesh: the tensor is NULL");
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, tensor, tensor_size, "dcp_tensor"));
-    RETURN_IF_ERROR(tensor_check_shape(&ours));
-    RETURN_IF_ERROR(check_mesh(mesh, placements, ours.ndim));
-    RETURN_IF_ERROR(mesh->rank == -1 ? shard_outside(&ours)
-                                     : shard_inside(mesh, &ours, placements));
-    ours.sharded = true;
-    ours.layout.mesh = *mesh;
-    memcpy(ours.layout.placements, placements, (size_t)mesh->ndim * sizeof *placements);
+    dcp_status status = shard(mesh, &ours, placements);
+    if (status != DCP_OK)
+        spoil(&ours, status);
     sized_write(tensor, tensor_size, &ours, sizeof ours);
-    return DCP_OK;
+    return status;
 }

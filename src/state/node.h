@@ -56,6 +56,7 @@ struct state_tensor {
     size_t chunk_capacity;
     struct chunk_index *index; /* of many chunks; NULL while they are few */
     const dcp_layout *layout;  /* of the first chunk; NULL: unknown */
+    const char *key;           /* that it was added with, for messages; NULL: none */
 };
 
 struct dcp_state {
@@ -191,5 +192,7 @@ void node_set_mark(dcp_state *node, uint32_t walk, unsigned mark);
 
 /* Checks what a caller says about a whole tensor: dtype, device, shape. */
 dcp_status tensor_check_shape(const dcp_tensor *tensor);
+/* That what a caller says cannot mean two things, and that no dcp_mesh_shard() failed for it. */
+dcp_status tensor_check_given(const dcp_tensor *tensor);
 
 #endif

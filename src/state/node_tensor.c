@@ -34,6 +34,52 @@ dcp_status tensor_check_shape(const dcp_tensor *tensor)
     return DCP_OK;
 }
 
+/* "[2, 3]", if any of the numbers is not zero; else NULL. */
+static const char *told_numbers(const dcp_tensor *tensor, const int64_t *numbers, char *text,
+                                size_t size)
+{
+    bool told = false;
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        told = told || numbers[i] != 0;
+    return told ? shape_format(tensor->ndim, numbers, text, size) : NULL;
+}
+
+/* What dcp_mesh_shard() said when it failed. */
+static dcp_status refuse_unsharded(const dcp_layout *layout)
+{
+    char text[sizeof layout->placements];
+    dcp_status status = (dcp_status)-layout->mesh.ndim;
+    memcpy(text, layout->placements, sizeof text);
+    text[sizeof text - 1] = '\0';
+    return dcp_error_set(error_is_status(status) ? status : DCP_ERR_ARGUMENT,
+                         "dcp_mesh_shard() had failed: %s", text);
+}
+
+dcp_status tensor_check_given(const dcp_tensor *tensor)
+{
+    char text[BOX_TEXT_MAX];
+    if (tensor->layout.mesh.ndim < 0)
+        return refuse_unsharded(&tensor->layout);
+    if (tensor->ndim == 0 && tensor->global_shape[0] != 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "ndim is 0, but global_shape begins with %" PRId64
+                             ": set ndim to the number of dimensions",
+                             tensor->global_shape[0]);
+    if (tensor->sharded || tensor->ndim < 0 || tensor->ndim > DCP_MAX_DIMS)
+        return DCP_OK;
+    bool whole = memcmp(tensor->sizes, tensor->global_shape,
+                        (size_t)tensor->ndim * sizeof *tensor->sizes) == 0;
+    const char *offsets = told_numbers(tensor, tensor->offsets, text, sizeof text);
+    const char *sizes =
+        offsets || whole ? NULL : told_numbers(tensor, tensor->sizes, text, sizeof text);
+    if (offsets || sizes)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%s are %s, but sharded is false, which means the whole tensor: set "
+                             "sharded, or leave them zero",
+                             offsets ? "offsets" : "sizes", text);
+    return DCP_OK;
+}
+
 static dcp_status check_box(const dcp_tensor *tensor)
 {
     struct box box = {tensor->ndim, tensor->offsets, tensor->sizes};

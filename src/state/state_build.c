@@ -208,7 +208,8 @@ static dcp_status read_tensor(dcp_tensor *ours, const dcp_tensor *theirs, size_t
 {
     if (!theirs)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the tensor is NULL");
-    return sized_read(ours, sizeof *ours, theirs, size, "dcp_tensor");
+    RETURN_IF_ERROR(sized_read(ours, sizeof *ours, theirs, size, "dcp_tensor"));
+    return tensor_check_given(ours);
 }
 
 /* Ends the calls that add a tensor, whose story lacks the key. */
@@ -221,6 +222,8 @@ static dcp_state *finish_tensor(dcp_state *parent, const char *key, dcp_status s
         keep_failure(parent, error_prefix(status, "tensor \"%s\"", key ? key : "(an element)"));
         return NULL;
     }
+    if (key)
+        node->as.tensor->key = arena_copy_text(&pool_of(parent)->arena, key, strlen(key));
     return finish(parent, key, node) == DCP_OK ? node : NULL;
 }
 
@@ -270,6 +273,11 @@ dcp_status dcp_state_add_chunk_sized(dcp_state *tensor_node, const dcp_tensor *c
         status = read_tensor(&ours, chunk, tensor_size);
     if (status == DCP_OK)
         status = node_add_chunk(tensor_node, &ours);
+    if (status != DCP_OK && tensor_node->kind == DCP_KIND_TENSOR) {
+        const char *key = tensor_node->as.tensor->key;
+        status =
+            error_prefix(status, "adding a chunk to tensor \"%s\"", key ? key : "(an element)");
+    }
     return keep_failure(tensor_node, status);
 }
 

@@ -211,6 +211,11 @@ static void test_save(void **state)
         expect_save(path, way, ODD_OTHER_KIND, DCP_ERR_KIND, "an object on rank ");
         expect_save(path, way, ODD_OVERLAP, DCP_ERR_OVERLAP, "\"w\": [");
         expect_save(path, way, ODD_HOLE, DCP_ERR_COVERAGE, "\"w\": no rank holds [");
+        expect_save(path, way, ODD_HOLE, DCP_ERR_COVERAGE,
+                    "of the shape [12]: the group has 3 ranks, which must hold all of it together");
+        if (way == WAY_ALONE)
+            expect_save(path, way, ODD_HOLE, DCP_ERR_COVERAGE,
+                        "on a mesh of 3 ranks in a group of 3: \"w\"");
         expect_save(path, way, ODD_EMPTY, DCP_ERR_COVERAGE, "\"w\": no rank holds [");
         expect_save(path, way, ODD_OUTSIDE, DCP_ERR_ARGUMENT, "\"w\"");
         expect_save(path, way, ODD_OTHER_PATH, DCP_ERR_ARGUMENT, "-other");
@@ -261,6 +266,61 @@ static void test_absent_rank(void **state)
     clock_gettime(CLOCK_MONOTONIC, &end);
     assert_true(end.tv_sec - start.tv_sec <= 3 * 2);
     assert_int_not_equal(access(path_in(state, "c/.metadata"), F_OK), 0);
+}
+
+/* Six rows over a mesh of `size` ranks; forgetful: what a caller forgets that looks at no status.
+ */
+struct meshed {
+    int64_t size;
+    bool loads, forgetful;
+};
+
+static dcp_status use_mesh(struct rank *self)
+{
+    const struct meshed *meshed = self->context;
+    float rows[12] = {0};
+    const dcp_mesh mesh = {
+        .ndim = 1, .shape = {meshed->size}, .rank = self->rank % (int)meshed->size};
+    const dcp_placement by_rows = dcp_shard(0);
+    dcp_tensor weight = {.dtype = DCP_F32, .ndim = 2, .global_shape = {6, 2}};
+    if (meshed->forgetful)
+        weight.ndim = 0;
+    dcp_mesh_shard(&mesh, &weight, &by_rows);
+    weight.data = rows;
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(dcp_state_dict(root, "model"), "weight", &weight);
+    dcp_save_options save = {
+        .group = self->group, .timeout_seconds = 20, .overwrite = DCP_OVERWRITE_REPLACE};
+    dcp_load_options load = {.group = self->group, .timeout_seconds = 20};
+    dcp_status status =
+        meshed->loads ? dcp_load(root, self->path, &load, NULL) : dcp_save(root, self->path, &save);
+    dcp_state_free(root);
+    return status;
+}
+
+static void expect_mesh(const char *path, struct meshed meshed, dcp_status status, const char *text)
+{
+    struct rank ranks[RANKS_MAX];
+    ranks_run(ranks, 3, path, use_mesh, &meshed);
+    for (int r = 0; r < 3; r++)
+        if (ranks[r].status != status || !strstr(ranks[r].message, text))
+            fail_msg("mesh of %d: rank %d ended with %s: %s", (int)meshed.size, r,
+                     dcp_status_string(ranks[r].status), ranks[r].message);
+}
+
+static void test_mesh_and_group(void **state)
+{
+    const char *path = path_in(state, "c");
+    expect_mesh(path, (struct meshed){.size = 3}, DCP_OK, "");
+    expect_mesh(path, (struct meshed){3, .loads = true}, DCP_OK, "");
+    expect_mesh(path, (struct meshed){.size = 2}, DCP_OK, ""); /* two ranks hold the same */
+    expect_mesh(path, (struct meshed){.size = 6}, DCP_ERR_ARGUMENT,
+                "\"model.weight\" is on a mesh of 6 ranks, and the group has 3: pass the group");
+    expect_mesh(path, (struct meshed){6, .loads = true}, DCP_ERR_ARGUMENT,
+                "\"model.weight\" is on a mesh of 6 ranks, and the group has 3: pass the group");
+    expect_mesh(path, (struct meshed){3, .forgetful = true}, DCP_ERR_ARGUMENT,
+                "tensor \"weight\": dcp_mesh_shard() had failed: ndim is 0, but global_shape "
+                "begins with 6");
 }
 
 /* What the odd rank calls, while the others save. */
@@ -335,9 +395,8 @@ static void test_other_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        directory_test(test_save),
-        directory_test(test_load),
-        directory_test(test_absent_rank),
+        directory_test(test_save),        directory_test(test_load),
+        directory_test(test_absent_rank), directory_test(test_mesh_and_group),
         directory_test(test_other_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

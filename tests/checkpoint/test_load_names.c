@@ -357,7 +357,7 @@ static void differences_are_logged_once(void **state)
                        .allow_unused_patterns = true,
                        .coordinator = 2},
                       check_mixed,
-                      "0 absent [] absent\n"
+                      "0 absent [wanted on rank 1] absent\n"
                       "1 optimizer.m [] optimizer.m\n"
                       "1 step [] step\n"
                       "2 model.w [float32 -> float64] model.w\n"
@@ -366,7 +366,7 @@ static void differences_are_logged_once(void **state)
     ranks_must(3, path, job_body, &job);
     snprintf(
         expected, sizeof expected,
-        "20 load of \"%s\": 1 name not in the checkpoint: \"absent\"\n"
+        "20 load of \"%s\": 1 name not in the checkpoint: \"absent\" (wanted on rank 1)\n"
         "20 load of \"%s\": 2 names in the checkpoint, but not wanted: \"optimizer.m\", "
         "\"step\"\n"
         "20 load of \"%s\": 1 pattern or rule applies to no name: \"steps\" (exclude[1]; did you "

@@ -53,6 +53,7 @@ static dcp_state *make_tree(const struct job *job, int rank)
     add(root, "nothing", &mesh, 0, 4, dcp_shard(0), dcp_shard(1));
     dcp_state_tensor(root, "plain", &plain);
     plain.ndim = 0;
+    plain.global_shape[0] = 0;
     dcp_state_tensor(root, "scalar", &plain);
     dcp_state_int(root, "step", 3);
     assert_int_equal(dcp_state_status(root), DCP_OK);

@@ -3,11 +3,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "dcp/mesh.h"
+#include "dcp/state.h"
 #include "fault/failing_allocator.h"
 
 static const int16_t cases[] = {
@@ -118,10 +120,39 @@ static void expect_refused(dcp_mesh mesh, dcp_tensor tensor, const dcp_placement
                            const char *story)
 {
     dcp_tensor before = tensor;
+    char expected[300];
     assert_int_equal(dcp_mesh_shard(&mesh, &tensor, placements), DCP_ERR_ARGUMENT);
     if (!strstr(dcp_error_message(), story))
         fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), story);
-    assert_memory_equal(&before, &tensor, sizeof tensor);
+    assert_memory_equal(before.global_shape, tensor.global_shape, sizeof before.global_shape);
+
+    /* Who does not look at the status hears of it from the state, and from its saves. */
+    dcp_state *root = dcp_state_new();
+    snprintf(expected, sizeof expected, "tensor \"w\": dcp_mesh_shard() had failed: %.200s",
+             dcp_error_message());
+    assert_null(dcp_state_tensor(root, "w", &tensor));
+    assert_string_equal(dcp_error_message(), expected);
+    assert_int_equal(dcp_state_status(root), DCP_ERR_ARGUMENT);
+    assert_string_equal(dcp_error_message(), expected);
+    dcp_state_free(root);
+}
+
+static void a_call_that_succeeds_makes_up_for_one_that_failed(void **state)
+{
+    (void)state;
+    const dcp_mesh wrong = {.ndim = 1, .shape = {2}, .rank = 2};
+    const dcp_mesh right = {.ndim = 1, .shape = {2}, .rank = 1};
+    const dcp_placement rows = dcp_shard(0);
+    dcp_tensor tensor = tensor_of(2, 4, 7);
+    dcp_state *root = dcp_state_new();
+    assert_int_equal(dcp_mesh_shard(&wrong, &tensor, &rows), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_mesh_shard(&right, &tensor, &rows), DCP_OK);
+    assert_non_null(dcp_state_tensor(root, "w", &tensor));
+    assert_int_equal(tensor.offsets[0], 2);
+    assert_int_equal(dcp_mesh_shard(&right, &tensor, NULL), DCP_ERR_ARGUMENT);
+    assert_null(dcp_state_tensor(root, "v", &tensor));
+    assert_non_null(strstr(dcp_error_message(), "the list of placements is NULL"));
+    dcp_state_free(root);
 }
 
 static void wrong_arguments_are_refused(void **state)
@@ -195,6 +226,7 @@ int main(void)
         cmocka_unit_test(huge_sizes_do_not_overflow),
         cmocka_unit_test(a_rank_outside_holds_nothing),
         cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(a_call_that_succeeds_makes_up_for_one_that_failed),
         cmocka_unit_test(memory_failures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

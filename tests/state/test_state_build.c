@@ -423,6 +423,60 @@ static void memory_failures_stick(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, root_new, root_free)
 
+/* A description that could mean two things is neither. */
+static void tensors_that_could_mean_two_things_are_refused(void **state)
+{
+    static float data[16];
+    static const struct {
+        dcp_tensor tensor;
+        const char *story;
+    } cases[] = {
+        {{.dtype = DCP_F32, .global_shape = {4, 4}, .data = data},
+         "tensor \"w\": ndim is 0, but global_shape begins with 4: set ndim to the number of"},
+        {{.dtype = DCP_F32, .ndim = 2, .global_shape = {8, 4}, .sizes = {4, 4}, .data = data},
+         "tensor \"w\": sizes are [4, 4], but sharded is false, which means the whole tensor: set"},
+        {{.dtype = DCP_F32, .ndim = 2, .global_shape = {8, 4}, .offsets = {4, 0}, .data = data},
+         "tensor \"w\": offsets are [4, 0], but sharded is false"},
+        {{.dtype = DCP_F32, .ndim = 2, .global_shape = {8, 4}, .offsets = {4}, .sizes = {4, 4}},
+         "tensor \"w\": offsets are [4, 0], but sharded is false"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        dcp_state *root = dcp_state_new();
+        assert_null(dcp_state_tensor(root, "w", &cases[i].tensor));
+        assert_int_equal(dcp_state_status(root), DCP_ERR_ARGUMENT);
+        if (!strstr(dcp_error_message(), cases[i].story))
+            fail_msg("case %zu: %s", i, dcp_error_message());
+        dcp_state_free(root);
+    }
+    /* Sizes of the whole say the same twice. */
+    dcp_state *root = dcp_state_new();
+    dcp_tensor whole = {
+        .dtype = DCP_F32, .ndim = 2, .global_shape = {4, 4}, .sizes = {4, 4}, .data = data};
+    assert_non_null(dcp_state_tensor(root, "w", &whole));
+    dcp_state_free(root);
+}
+
+static void a_chunk_that_does_not_fit_names_its_tensor(void **state)
+{
+    static float data[16];
+    dcp_tensor chunk = {.dtype = DCP_F32,
+                        .ndim = 1,
+                        .sharded = true,
+                        .global_shape = {8},
+                        .sizes = {4},
+                        .data = data};
+    dcp_state *root = dcp_state_new(), *weight, *element;
+    (void)state;
+    weight = dcp_state_tensor(dcp_state_dict(root, "model"), "weight", &chunk);
+    element = dcp_state_tensor(dcp_state_list(root, "list"), NULL, &chunk);
+    assert_int_equal(dcp_state_add_chunk(weight, &chunk), DCP_ERR_OVERLAP);
+    assert_memory_equal(dcp_error_message(), "adding a chunk to tensor \"weight\": the chunk ", 45);
+    assert_int_equal(dcp_state_add_chunk(element, &chunk), DCP_ERR_OVERLAP);
+    assert_memory_equal(dcp_error_message(), "adding a chunk to tensor \"(an element)\": ", 41);
+    dcp_state_free(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,6 +493,8 @@ int main(void)
         TEST(tensors_without_dimensions_or_elements),
         TEST(structs_travel_with_their_size),
         cmocka_unit_test(memory_failures_stick),
+        cmocka_unit_test(tensors_that_could_mean_two_things_are_refused),
+        cmocka_unit_test(a_chunk_that_does_not_fit_names_its_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

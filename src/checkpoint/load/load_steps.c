@@ -43,6 +43,10 @@ static dcp_status plan_local(dcp_loading *loading, dcp_state *state)
         RETURN_IF_ERROR(load_flatten(loading, state));
     RETURN_IF_ERROR(load_plan_make(&planning->flat, &planning->stored.metadata, &planning->names,
                                    loading->options.convert, &planning->plan, &planning->mine));
+    /* Alone a rank may load what it holds of anything. */
+    if (loading->options.group)
+        RETURN_IF_ERROR(
+            flatten_check_meshes(&planning->flat, dcp_group_size(loading->options.group)));
     return flatten_check_destinations(&planning->flat);
 }
 

@@ -150,7 +150,9 @@ dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *jo
         RETURN_IF_ERROR(save_coordinator_init(coordinator, (int)joint->rank_count));
     coordinator->rank_count = (int)joint->rank_count;
     struct save_plan_options options = save_coordinator_options(saving);
-    RETURN_IF_ERROR(joint_plan_merge(joint, &options, &sink, &coordinator->metadata));
+    RETURN_IF_ERROR(
+        save_plan_name_mesh(&saving->local.plan, joint->rank_count,
+                            joint_plan_merge(joint, &options, &sink, &coordinator->metadata)));
     saving->steps.describe(saving, &coordinator->metadata);
     return save_coordinator_check_space(saving);
 }

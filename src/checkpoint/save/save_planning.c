@@ -104,7 +104,8 @@ static dcp_status merge_alone(dcp_saving *saving, const struct joint_plan *joint
         return save_coordinator_plan(saving, joint, &saving->planning.own);
     struct order_sink sink = {keep_own, saving, (uint32_t)saving->rank};
     struct save_plan_options options = save_coordinator_options(saving);
-    return joint_plan_merge(joint, &options, &sink, NULL);
+    return save_plan_name_mesh(&saving->local.plan, joint->rank_count,
+                               joint_plan_merge(joint, &options, &sink, NULL));
 }
 
 dcp_status save_planning_alone(dcp_saving *saving, bool lengths_differ)

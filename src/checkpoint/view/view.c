@@ -248,6 +248,7 @@ dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
     if (!destination)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
+    RETURN_IF_ERROR(tensor_check_given(&ours));
     if (!ours.data && has_elements(&ours))
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination has no memory", found->name);
     RETURN_IF_ERROR(options_check_verification(verification));

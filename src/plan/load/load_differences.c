@@ -203,10 +203,11 @@ static dcp_status add_merged(struct load_differences *merged, const struct gathe
 {
     struct load_difference line = lines->line;
     struct buffer detail;
-    if (line.difference != DCP_DIFFERENCE_MISMATCHED || alike >= (size_t)rank_count)
+    bool missing = line.difference == DCP_DIFFERENCE_MISSING;
+    if ((!missing && line.difference != DCP_DIFFERENCE_MISMATCHED) || alike >= (size_t)rank_count)
         return copy_line(merged, &line);
     buffer_init(&detail, 0);
-    buffer_append_format(&detail, "%s on rank %d", line.detail, lines->rank);
+    buffer_append_format(&detail, "%s on rank %d", missing ? "wanted" : line.detail, lines->rank);
     if (alike > 1)
         buffer_append_format(&detail, " and %zu more", alike - 1);
     buffer_append_u8(&detail, 0);

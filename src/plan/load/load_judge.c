@@ -143,13 +143,17 @@ static void tell_line(struct story *story, const struct load_differences *merged
         before = "; ";
     }
     const char *closest = NULL;
-    if (line->difference == DCP_DIFFERENCE_MISSING && line->detail[0] == '\0')
+    if (line->difference == DCP_DIFFERENCE_MISSING)
         closest = find_closest(merged, metadata, line->stored_name);
-    if (line->detail[0] != '\0')
-        tell(story, "%s%s)", before, line->detail);
-    else if (closest != NULL)
-        tell(story, "%sdid you mean \"%s\"?)", before, closest);
-    else if (before[0] == ';')
+    if (line->detail[0] != '\0') {
+        tell(story, "%s%s", before, line->detail);
+        before = "; ";
+    }
+    if (closest != NULL) {
+        tell(story, "%sdid you mean \"%s\"?", before, closest);
+        before = "; ";
+    }
+    if (before[0] == ';')
         tell(story, ")");
 }
 

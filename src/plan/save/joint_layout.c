@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What all ranks hold, from what the tensors of one rank say of their mesh and placements. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/checksum.h"
@@ -8,6 +9,7 @@
 #include "dcp/version.h"
 #include "plan/save/joint_plan.h"
 #include "plan/wire_names.h"
+#include "state/flatten.h"
 
 /* Tensors of one shape that are divided alike: all but the names of most models. */
 struct division {
@@ -235,4 +237,18 @@ dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *
         status = add_item(joint, &divisions, &plan->items[i], (uint32_t)i, &place);
     divisions_free(&divisions);
     return status;
+}
+
+dcp_status save_plan_name_mesh(const struct save_plan *plan, uint32_t rank_count, dcp_status status)
+{
+    int64_t largest = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        const dcp_layout *layout = plan->items[i].layout;
+        int64_t size = layout != NULL ? mesh_size(&layout->mesh) : 0;
+        largest = size > largest ? size : largest;
+    }
+    if (status != DCP_ERR_COVERAGE || largest == 0)
+        return status;
+    return error_prefix(status, "on a mesh of %" PRId64 " ranks in a group of %" PRIu32, largest,
+                        rank_count);
 }

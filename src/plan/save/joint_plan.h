@@ -64,6 +64,9 @@ dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint
                                bool *tells, uint64_t *digest, uint64_t *lengths);
 /* Adds what all ranks hold, by the plan of one of them, which tells it. Borrows from it. */
 dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan);
+/* With DCP_ERR_COVERAGE, puts the size of the plan's largest mesh in front of the story. */
+dcp_status save_plan_name_mesh(const struct save_plan *plan, uint32_t rank_count,
+                               dcp_status status);
 /* Adds what higher ranks hold, with the same failures. Borrows from them. */
 dcp_status joint_plan_unite(struct joint_plan *joint, const struct joint_plan *higher);
 /* Adds holders of what an item is of, who are of higher ranks than those before. *place: of the

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Equal boxes of several ranks are replicas of one chunk. The chunks of a tensor must lie inside of
  * it, must not overlap, and must cover it. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -161,8 +162,11 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
     char box[BOX_TEXT], shape[BOX_TEXT];
     box_format(box_of(whole.ndim, &hole), box, sizeof box);
     shape_format(whole.ndim, whole.sizes, shape, sizeof shape);
-    return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": no rank holds %s of the shape %s",
-                         entry->joint->name, box, shape);
+    return dcp_error_set(DCP_ERR_COVERAGE,
+                         "\"%s\": no rank holds %s of the shape %s: the group has %" PRIu32
+                         " rank%s, which must hold all of it together",
+                         entry->joint->name, box, shape, merge->rank_count,
+                         merge->rank_count == 1 ? "" : "s");
 }
 
 /* A tensor without elements is one piece, which all that hold any of it could write. */
