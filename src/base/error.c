@@ -87,6 +87,14 @@ bool error_is_status(dcp_status status)
     return status_text(status) != NULL;
 }
 
+dcp_status error_checked(dcp_status returned, const char *what)
+{
+    if (error_is_status(returned))
+        return returned;
+    return dcp_error_set(DCP_ERR_CALLBACK, "%s returned %d, which is no dcp_status", what,
+                         (int)returned);
+}
+
 const char *dcp_error_message(void)
 {
     return current.text;

@@ -24,6 +24,10 @@ dcp_status error_restore(const struct error_story *story);
 dcp_status error_prefix(dcp_status status, const char *format, ...) DCP_PRINTF(2, 3);
 /* Whether a value from outside (a callback, another rank) is a status at all. */
 bool error_is_status(dcp_status status);
+/* What a function of the caller's returned; what: which one, for the message: "hook finish". A
+ * value that is no status becomes DCP_ERR_CALLBACK. Everything that calls such a function goes
+ * through here. */
+dcp_status error_checked(dcp_status returned, const char *what);
 /* DCP_ERR_NO_MEMORY with its story. */
 dcp_status(error_no_memory)(size_t bytes, const char *what);
 

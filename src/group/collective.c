@@ -64,9 +64,7 @@ static dcp_status run_end(dcp_group *group, const struct run *run, dcp_status st
 {
     if (status == DCP_OK)
         return DCP_OK;
-    if (!error_is_status(status))
-        status = dcp_error_set(DCP_ERR_CALLBACK, "a collective returned %d, which is no dcp_status",
-                               (int)status);
+    status = error_checked(status, "a collective");
     /* A group that is broken tells itself in what phase it broke. */
     if (status != DCP_ERR_STATE)
         error_prefix(status, "%s", run->call.phase);

@@ -9,7 +9,8 @@ static dcp_status make(dcp_group *group, const dcp_collective *call, dcp_group *
     void *context = NULL;
     if (!group->operations.duplicate)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "groups of this kind cannot be duplicated");
-    RETURN_IF_ERROR(group->operations.duplicate(group->context, call, &context));
+    RETURN_IF_ERROR(error_checked(group->operations.duplicate(group->context, call, &context),
+                                  "the operation `duplicate`"));
     if (!context)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
                              "the group cannot be used by two threads at the same time");

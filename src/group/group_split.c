@@ -32,8 +32,9 @@ static dcp_status make(dcp_group *group, const dcp_collective *call, const struc
                        dcp_group **part)
 {
     void *context = NULL;
-    RETURN_IF_ERROR(group->operations.split(group->context, call, seat->color, seat->rank,
-                                            seat->size, &context));
+    RETURN_IF_ERROR(error_checked(group->operations.split(group->context, call, seat->color,
+                                                          seat->rank, seat->size, &context),
+                                  "the operation `split`"));
     if (seat->color == DCP_NO_COLOR)
         return DCP_OK;
     if (!context)

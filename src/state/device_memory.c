@@ -69,10 +69,8 @@ dcp_status device_end(const dcp_device *device, dcp_status status)
 {
     if (status == DCP_OK)
         return DCP_OK;
-    if (!error_is_status(status))
-        status = dcp_error_set(DCP_ERR_CALLBACK, "an operation returned %d, which is no dcp_status",
-                               (int)status);
-    return error_prefix(status, "%s:%" PRId32, device->operations->name, device->index);
+    return error_prefix(error_checked(status, "an operation"), "%s:%" PRId32,
+                        device->operations->name, device->index);
 }
 
 dcp_status device_memory_allocate(const dcp_device *device, size_t bytes, void **memory)

@@ -137,7 +137,8 @@ static dcp_status enter(struct flattening *flattening, dcp_state *node, uint32_t
 static dcp_status ask(const struct flat_stateful *asked)
 {
     error_clear();
-    dcp_status status = asked->stateful->state_dict(asked->stateful->context, asked->dict);
+    dcp_status status = error_checked(
+        asked->stateful->state_dict(asked->stateful->context, asked->dict), "state_dict");
     if (status == DCP_OK)
         status = dcp_state_status(asked->subtree);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", asked->name);

@@ -35,7 +35,9 @@ dcp_status flatten_notify(const struct flat_state *flat)
         if (!told->stateful->load_state_dict || is_left_out(flat, told))
             continue;
         error_clear();
-        dcp_status status = told->stateful->load_state_dict(told->stateful->context, told->dict);
+        dcp_status status =
+            error_checked(told->stateful->load_state_dict(told->stateful->context, told->dict),
+                          "load_state_dict");
         if (status != DCP_OK)
             return error_prefix(status, "%s", told->name);
     }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Files of a storage. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -13,10 +14,10 @@ dcp_status call_status(dcp_status returned, const char *function, const char *wh
 {
     if (returned == DCP_OK)
         return DCP_OK;
-    if (!error_is_status(returned))
-        return dcp_error_set(DCP_ERR_CALLBACK,
-                             "%s: the storage's %s returned %d, which is no dcp_status", what,
-                             function, (int)returned);
+    char name[64];
+    snprintf(name, sizeof name, "the storage's %s", function);
+    if (error_checked(returned, name) != returned)
+        return error_prefix(DCP_ERR_CALLBACK, "%s", what);
     if (dcp_error_message()[0] == '\0')
         return dcp_error_set(returned, "%s: the storage's %s failed, and did not say why", what,
                              function);

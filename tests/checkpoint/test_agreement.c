@@ -323,6 +323,38 @@ static void test_mesh_and_group(void **state)
                 "begins with 6");
 }
 
+/* A status of a stateful entry that is none. */
+static dcp_status odd_state_dict(void *context, dcp_state *into)
+{
+    (void)into;
+    return context ? DCP_OK : (dcp_status)4711;
+}
+
+static dcp_status odd_load_state_dict(void *context, const dcp_state *from)
+{
+    (void)context;
+    (void)from;
+    return (dcp_status)4711;
+}
+
+static void test_no_status(void **state)
+{
+    const char *path = path_in(state, "c");
+    int fine;
+    for (int loads = 0; loads < 2; loads++) {
+        dcp_stateful stateful = {odd_state_dict, odd_load_state_dict, loads ? &fine : NULL};
+        dcp_state *root = dcp_state_new();
+        must(dcp_state_stateful(root, "odd", &stateful));
+        if (loads)
+            must(dcp_save(root, path, NULL));
+        must_fail(loads ? dcp_load(root, path, NULL, NULL) : dcp_save(root, path, NULL),
+                  DCP_ERR_CALLBACK,
+                  loads ? "odd: load_state_dict returned 4711, which is no dcp_status"
+                        : "odd: state_dict returned 4711, which is no dcp_status");
+        dcp_state_free(root);
+    }
+}
+
 /* What the odd rank calls, while the others save. */
 enum other_call { CALLS_LOAD, CALLS_WAIT, CALLS_SET, CALLS_BARRIER, CALLS };
 static const char *const other_names[CALLS] = {"dcp_load (", "dcp_future_wait (",
@@ -397,7 +429,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         directory_test(test_save),        directory_test(test_load),
         directory_test(test_absent_rank), directory_test(test_mesh_and_group),
-        directory_test(test_other_calls),
+        directory_test(test_other_calls), directory_test(test_no_status),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -368,6 +368,69 @@ static void memory_elsewhere_is_refused(void **state)
     stand_in_free(tensor.data);
 }
 
+/* ---- operations that return what is no status ---- */
+
+enum { NO_STATUS = 4711 };
+
+static dcp_status odd_allocate(const dcp_device *device, size_t bytes, void **memory)
+{
+    (void)device, (void)bytes, (void)memory;
+    return (dcp_status)NO_STATUS;
+}
+
+static dcp_status odd_to_host(const dcp_device *device, void *host, const void *memory,
+                              size_t pitch, size_t width, size_t height)
+{
+    (void)device, (void)host, (void)memory, (void)pitch, (void)width, (void)height;
+    return (dcp_status)NO_STATUS;
+}
+
+static dcp_status odd_from_host(const dcp_device *device, void *memory, size_t pitch,
+                                const void *host, size_t width, size_t height)
+{
+    (void)device, (void)memory, (void)pitch, (void)host, (void)width, (void)height;
+    return (dcp_status)NO_STATUS;
+}
+
+static dcp_status odd_holds(const dcp_device *device, const void *memory, bool *held)
+{
+    (void)device, (void)memory, (void)held;
+    return (dcp_status)NO_STATUS;
+}
+
+static void what_is_no_status_is_a_failure_of_the_callback(void **state)
+{
+    static const char text[] = "stand-in:1: an operation returned 4711, which is no dcp_status";
+    float values[12] = {1, 2, 3};
+    dcp_tensor tensor = matrix(DCP_F32, 3, 4, stand_in_new(1, values, sizeof values));
+    tensor.device = stand_in(1);
+    save_one(path_in(state, "c"), &tensor);
+    const dcp_device_operations good = *tensor.device.operations;
+    for (int odd = 0; odd < 5; odd++) {
+        dcp_device_operations operations = good;
+        bool saves = odd < 2;
+        if (odd == 0 || odd == 2)
+            operations.holds = odd_holds;
+        if (odd == 1)
+            operations.copy_to_host = odd_to_host;
+        if (odd == 3)
+            operations.copy_from_host = odd_from_host;
+        if (odd == 4)
+            operations.allocate = odd_allocate;
+        dcp_tensor other = tensor;
+        other.device.operations = &operations;
+        if (odd == 4)
+            other.data = NULL;
+        dcp_state *root = dcp_state_new();
+        dcp_state_tensor(root, "w", &other);
+        must_fail(saves ? dcp_save(root, path_in(state, "d"), NULL)
+                        : dcp_load(root, path_in(state, "c"), NULL, NULL),
+                  DCP_ERR_CALLBACK, text);
+        dcp_state_free(root);
+    }
+    stand_in_free(tensor.data);
+}
+
 #define TEST(function)                                                                             \
     cmocka_unit_test_setup_teardown(function, directory_setup, directory_teardown)
 
@@ -384,6 +447,7 @@ int main(void)
         TEST(what_others_read_reaches_every_device),
         TEST(failing_copies_fail_everywhere),
         TEST(memory_elsewhere_is_refused),
+        TEST(what_is_no_status_is_a_failure_of_the_callback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "dcp/environment.h"
+#include "group/collective.h"
 #include "group/group.h"
 #include "group/thread_ranks.h"
 
@@ -292,6 +293,42 @@ static void a_wrong_timeout_of_one_rank_is_refused_on_all(void **state)
     run_both(2, duplicate_wrongly, ranks, hear_of_the_timeout);
 }
 
+/* ---- operations that return what is no status */
+
+static dcp_status odd_duplicate(void *context, const dcp_collective *call, void **copy)
+{
+    (void)context, (void)call, (void)copy;
+    return (dcp_status)4711;
+}
+
+static dcp_status odd_split(void *context, const dcp_collective *call, int color, int rank,
+                            int size, void **part)
+{
+    (void)context, (void)call, (void)color, (void)rank, (void)size, (void)part;
+    return (dcp_status)4711;
+}
+
+static dcp_status make_groups_oddly(struct thread_rank *self)
+{
+    dcp_group *made = NULL;
+    self->group->operations.duplicate = odd_duplicate;
+    self->group->operations.split = odd_split;
+    if (dcp_group_duplicate(self->group, 60, &made) != DCP_ERR_CALLBACK ||
+        !strstr(dcp_error_message(), "the operation `duplicate` returned 4711, which is no"))
+        return dcp_error_set(DCP_ERR_INTERNAL, "duplicate");
+    if (dcp_group_split(self->group, 0, 0, 60, &made) != DCP_ERR_CALLBACK ||
+        !strstr(dcp_error_message(), "the operation `split` returned 4711, which is no"))
+        return dcp_error_set(DCP_ERR_INTERNAL, "split");
+    return DCP_OK;
+}
+
+static void what_is_no_status_is_a_failure_of_the_callback(void **state)
+{
+    struct thread_rank ranks[RANKS_MAX];
+    (void)state;
+    run_both(3, make_groups_oddly, ranks, all_succeed);
+}
+
 /* ---- waits in the log */
 
 struct lines {
@@ -353,6 +390,7 @@ int main(void)
         cmocka_unit_test(ranks_in_different_calls_hear_so_at_once),
         cmocka_unit_test(ranks_in_different_phases_hear_so_at_once),
         cmocka_unit_test(a_wrong_timeout_of_one_rank_is_refused_on_all),
+        cmocka_unit_test(what_is_no_status_is_a_failure_of_the_callback),
         cmocka_unit_test(long_waits_are_logged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/hooks/hooks.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -38,9 +39,10 @@ dcp_status hook_status(dcp_status returned, const char *hook)
 {
     if (returned == DCP_OK)
         return DCP_OK;
-    if (!error_is_status(returned))
-        return dcp_error_set(DCP_ERR_CALLBACK, "hook %s returned %d, which is no dcp_status", hook,
-                             (int)returned);
+    char what[64];
+    snprintf(what, sizeof what, "hook %s", hook);
+    if (error_checked(returned, what) != returned)
+        return DCP_ERR_CALLBACK;
     if (dcp_error_message()[0] == '\0')
         return dcp_error_set(returned, "hook %s failed, and did not say why", hook);
     return error_prefix(returned, "hook %s", hook);

@@ -18,11 +18,7 @@ struct outlet {
 static dcp_status pass(struct outlet *outlet, const void *bytes, size_t size)
 {
     outlet->crc = crc32_update(outlet->crc, bytes, size);
-    dcp_status status = outlet->sink(outlet->context, bytes, size);
-    return status == DCP_OK || error_is_status(status)
-               ? status
-               : dcp_error_set(DCP_ERR_CALLBACK, "a sink returned %d, which is no status",
-                               (int)status);
+    return error_checked(outlet->sink(outlet->context, bytes, size), "a sink");
 }
 
 static dcp_status pass_dense(struct outlet *outlet, const unsigned char *bytes, uint64_t size)
