@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "state/copy_walk.h"
+#include "state/dtype.h"
 
 /* Elements need not be aligned: memcpy() of a constant size is one move. */
 #define COPY_ROW(name, bytes)                                                                      \
@@ -56,16 +57,8 @@ void copy_strided(int32_t ndim, const int64_t *sizes, size_t element_size, const
 /* Bytes of what a machine of the other order would reverse. */
 static size_t component_size(dcp_dtype dtype)
 {
-    size_t size = dcp_dtype_size(dtype);
-    switch (dtype) {
-    case DCP_C128:
-    case DCP_C64:
-    case DCP_C32:
-    case DCP_BCOMPLEX32:
-        return size / 2;
-    default:
-        return size;
-    }
+    const struct dtype_facts *facts = dtype_facts(dtype);
+    return facts ? facts->size / facts->numbers : 0;
 }
 
 void copy_swap_bytes(dcp_dtype dtype, void *elements, size_t count)

@@ -1,44 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "state/element_sign.h"
 
-enum sign_kind {
-    SIGN_NONE,
-    SIGN_BIT,     /* floats: the top bit */
-    SIGN_NONZERO, /* floats whose negative zero means NaN: the top bit, but of zero */
-    SIGN_PAIR,    /* complex numbers: the top bits of both halves */
-    SIGN_INTEGER  /* two's complement */
-};
+#include "state/dtype.h"
 
 static enum sign_kind kind_of(dcp_dtype dtype)
 {
-    switch (dtype) {
-    case DCP_F64:
-    case DCP_F32:
-    case DCP_F16:
-    case DCP_BF16:
-    case DCP_F8_E4M3FN:
-    case DCP_F8_E5M2:
-        return SIGN_BIT;
-    case DCP_F8_E4M3FNUZ:
-    case DCP_F8_E5M2FNUZ:
-        return SIGN_NONZERO;
-    case DCP_C128:
-    case DCP_C64:
-    case DCP_C32:
-    case DCP_BCOMPLEX32:
-        return SIGN_PAIR;
-    case DCP_I64:
-    case DCP_I32:
-    case DCP_I16:
-    case DCP_I8:
-    case DCP_U64:
-    case DCP_U32:
-    case DCP_U16:
-    case DCP_U8:
-        return SIGN_INTEGER;
-    default:
-        return SIGN_NONE;
-    }
+    const struct dtype_facts *facts = dtype_facts(dtype);
+    return facts ? facts->sign : SIGN_NONE;
 }
 
 bool element_has_sign(dcp_dtype dtype)

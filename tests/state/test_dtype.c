@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "dcp/tensor.h"
+#include "state/dtype.h"
 
 static const struct {
     dcp_dtype dtype;
@@ -68,11 +69,38 @@ static void unknown_dtypes_have_neither(void **state)
     assert_int_equal(dcp_dtype_from_name(NULL), DCP_DTYPE_NONE);
 }
 
+/* Each dtype is one line of the table, and no two are alike. */
+static void lines_of_the_table_fit(void **state)
+{
+    const struct dtype_facts *facts, *other;
+    size_t count = 0;
+    (void)state;
+    for (; (facts = dtype_facts_at(count)) != NULL; count++) {
+        assert_ptr_equal(dtype_facts(facts->dtype), facts);
+        assert_int_equal(dcp_dtype_size(facts->dtype), facts->size);
+        assert_int_equal(dcp_dtype_from_name(facts->name), facts->dtype);
+        assert_int_equal(facts->size % facts->numbers, 0);
+        assert_int_equal(facts->numbers == 2, facts->sign == SIGN_PAIR);
+        for (size_t i = 0; i < count; i++) {
+            other = dtype_facts_at(i);
+            assert_int_not_equal(facts->dtype, other->dtype);
+            assert_string_not_equal(facts->name, other->name);
+            if (facts->storage_class && other->storage_class)
+                assert_string_not_equal(facts->storage_class, other->storage_class);
+            if (facts->safetensors && other->safetensors)
+                assert_string_not_equal(facts->safetensors, other->safetensors);
+        }
+    }
+    assert_int_equal(count, 28);
+    assert_null(dtype_facts(DCP_DTYPE_NONE));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_dtype_has_a_size_and_a_name),
         cmocka_unit_test(unknown_dtypes_have_neither),
+        cmocka_unit_test(lines_of_the_table_fit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,31 +7,7 @@
 #include "base/memory.h"
 #include "format/safetensors/safetensors_parser.h"
 #include "state/box.h"
-
-static const struct {
-    const char *name;
-    dcp_dtype dtype;
-} dtype_names[] = {
-    {"F64", DCP_F64},
-    {"F32", DCP_F32},
-    {"F16", DCP_F16},
-    {"BF16", DCP_BF16},
-    {"I64", DCP_I64},
-    {"I32", DCP_I32},
-    {"I16", DCP_I16},
-    {"I8", DCP_I8},
-    {"U64", DCP_U64},
-    {"U32", DCP_U32},
-    {"U16", DCP_U16},
-    {"U8", DCP_U8},
-    {"BOOL", DCP_BOOL},
-    {"C64", DCP_C64},
-    {"F8_E4M3", DCP_F8_E4M3FN},
-    {"F8_E4M3FNUZ", DCP_F8_E4M3FNUZ},
-    {"F8_E5M2", DCP_F8_E5M2},
-    {"F8_E5M2FNUZ", DCP_F8_E5M2FNUZ},
-    {"F8_E8M0", DCP_F8_E8M0FNU},
-};
+#include "state/dtype.h"
 
 static dcp_status add_tensor(struct safetensors_header *header, struct safetensors_tensor tensor)
 {
@@ -77,9 +53,10 @@ static dcp_status read_dtype(struct json_reader *json, const char *name, dcp_dty
 {
     struct json_text text;
     RETURN_IF_ERROR(json_string(json, &text));
-    for (size_t i = 0; i < sizeof dtype_names / sizeof *dtype_names; i++) {
-        if (json_text_is(text, dtype_names[i].name)) {
-            *dtype = dtype_names[i].dtype;
+    const struct dtype_facts *facts;
+    for (size_t i = 0; (facts = dtype_facts_at(i)) != NULL; i++) {
+        if (facts->safetensors != NULL && json_text_is(text, facts->safetensors)) {
+            *dtype = facts->dtype;
             return DCP_OK;
         }
     }
