@@ -36,7 +36,7 @@ dcp_status dcp_group_duplicate(dcp_group *group, double timeout_seconds, dcp_gro
     group_enter(group, function);
     RETURN_IF_ERROR(group_agree(group, &call, mine));
     dcp_status status = group_agree(group, &call, make(group, &call, &made));
-    if (status == DCP_OK)
+    if (status == DCP_OK && copy)
         *copy = made;
     else
         dcp_group_free(made);

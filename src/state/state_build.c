@@ -216,9 +216,8 @@ static dcp_status read_tensor(dcp_tensor *ours, const dcp_tensor *theirs, size_t
 static dcp_state *finish_tensor(dcp_state *parent, const char *key, dcp_status status,
                                 dcp_state *node)
 {
-    if (status == DCP_OK && !node)
-        status = told_status();
-    if (status != DCP_OK) {
+    if (status != DCP_OK || !node) {
+        status = status != DCP_OK ? status : told_status();
         keep_failure(parent, error_prefix(status, "tensor \"%s\"", key ? key : "(an element)"));
         return NULL;
     }

@@ -11,7 +11,8 @@ enum reuse_hooks {
     DATA_HOOKS,   /* what is written goes through one */
     LOCAL_HOOKS,  /* plans of ranks as well, with data that travels; and the metadata's */
     GLOBAL_HOOKS, /* and the plan of all */
-    STEADY_HOOKS, /* the same, but data that travels is alike each time, and changed for all ranks */
+    STEADY_HOOKS, /* the same, but data that travels is alike each time, and changed for all ranks
+                   */
     WRITER_HOOKS, /* a storage writer that looks at plans */
     RESULT_HOOKS, /* and one that has files written itself, and looks at the results */
     FILES_HOOKS   /* and one that writes files of its own, in another order */
