@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "preload/failing_calls.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+static struct {
+    atomic_bool armed;
+    enum call_kind kind;
+    long n;
+    bool from_then_on;
+    int failure;
+    atomic_long calls[CALL_KIND_COUNT];
+    atomic_long failed;
+} plan;
+
+void failing_calls_arm(enum call_kind kind, long n, bool from_then_on, int failure)
+{
+    plan.kind = kind;
+    plan.n = n;
+    plan.from_then_on = from_then_on;
+    plan.failure = failure;
+    for (int i = 0; i < CALL_KIND_COUNT; i++)
+        atomic_store(&plan.calls[i], 0);
+    atomic_store(&plan.failed, 0);
+    atomic_store(&plan.armed, true);
+}
+
+long failing_calls_disarm(void)
+{
+    atomic_store(&plan.armed, false);
+    return atomic_load(&plan.failed);
+}
+
+long failing_calls_count(enum call_kind kind)
+{
+    return atomic_load(&plan.calls[kind]);
+}
+
+/* 0: this call goes on. */
+static int failure_of(enum call_kind kind)
+{
+    if (!atomic_load(&plan.armed))
+        return 0;
+    long number = atomic_fetch_add(&plan.calls[kind], 1) + 1;
+    if (kind != plan.kind || plan.n == 0 ||
+        (plan.from_then_on ? number < plan.n : number != plan.n))
+        return 0;
+    atomic_fetch_add(&plan.failed, 1);
+    return plan.failure;
+}
+
+static void *next(const char *name)
+{
+    void *found = dlsym(RTLD_NEXT, name);
+    if (found == NULL) {
+        fprintf(stderr, "failing_calls: there is no %s\n", name);
+        _exit(1);
+    }
+    return found;
+}
+
+/* ISO C has no conversion from an object pointer to a function pointer, POSIX demands one. */
+#define REAL(name)                                                                                 \
+    __typeof__(&(name)) real;                                                                      \
+    *(void **)&real = next(#name)
+
+/* What a call of an int becomes: `call` where it goes on, and -1 with errno where it fails. */
+#define INT_CALL(kind, call)                                                                       \
+    int failure = failure_of(kind);                                                                \
+    if (failure > 0) {                                                                             \
+        errno = failure;                                                                           \
+        return -1;                                                                                 \
+    }                                                                                              \
+    int result = call;                                                                             \
+    if (failure == FAILURE_LATE && result == 0) {                                                  \
+        errno = EIO;                                                                               \
+        return -1;                                                                                 \
+    }                                                                                              \
+    return result
+
+int open(const char *path, int flags, ...)
+{
+    REAL(open);
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    INT_CALL(CALL_OPEN, real(path, flags, mode));
+}
+
+int close(int descriptor)
+{
+    REAL(close);
+    int failure = failure_of(CALL_CLOSE);
+    int result = real(descriptor);
+    if (failure == 0)
+        return result;
+    errno = failure > 0 ? failure : EIO;
+    return -1;
+}
+
+/* Of aligned transfers, that stay aligned as long as they can. */
+static size_t half(size_t size)
+{
+    size_t some = size / 2;
+    if (size == 1)
+        return 1;
+    return some >= 4096 ? some & ~(size_t)4095 : some;
+}
+
+ssize_t pread(int descriptor, void *bytes, size_t size, off_t offset)
+{
+    REAL(pread);
+    int failure = failure_of(CALL_PREAD);
+    if (failure > 0) {
+        errno = failure;
+        return -1;
+    }
+    return real(descriptor, bytes, failure == FAILURE_SHORT ? half(size) : size, offset);
+}
+
+ssize_t pwrite(int descriptor, const void *bytes, size_t size, off_t offset)
+{
+    REAL(pwrite);
+    int failure = failure_of(CALL_PWRITE);
+    if (failure > 0) {
+        errno = failure;
+        return -1;
+    }
+    return real(descriptor, bytes, failure == FAILURE_SHORT ? half(size) : size, offset);
+}
+
+int fsync(int descriptor)
+{
+    REAL(fsync);
+    INT_CALL(CALL_FSYNC, real(descriptor));
+}
+
+int fallocate(int descriptor, int mode, off_t offset, off_t size)
+{
+    REAL(fallocate);
+    INT_CALL(CALL_FALLOCATE, real(descriptor, mode, offset, size));
+}
+
+int fstat(int descriptor, struct stat *status)
+{
+    REAL(fstat);
+    INT_CALL(CALL_FSTAT, real(descriptor, status));
+}
+
+int stat(const char *restrict path, struct stat *restrict status)
+{
+    REAL(stat);
+    INT_CALL(CALL_STAT, real(path, status));
+}
+
+int statfs(const char *path, struct statfs *status)
+{
+    REAL(statfs);
+    INT_CALL(CALL_STATFS, real(path, status));
+}
+
+int fstatfs(int descriptor, struct statfs *status)
+{
+    REAL(fstatfs);
+    INT_CALL(CALL_STATFS, real(descriptor, status));
+}
+
+int statvfs(const char *restrict path, struct statvfs *restrict status)
+{
+    REAL(statvfs);
+    INT_CALL(CALL_STATFS, real(path, status));
+}
+
+int rename(const char *from, const char *to)
+{
+    REAL(rename);
+    INT_CALL(CALL_RENAME, real(from, to));
+}
+
+int renameat2(int from_directory, const char *from, int to_directory, const char *to,
+              unsigned flags)
+{
+    REAL(renameat2);
+    INT_CALL(CALL_RENAME, real(from_directory, from, to_directory, to, flags));
+}
+
+int link(const char *from, const char *to)
+{
+    REAL(link);
+    INT_CALL(CALL_LINK, real(from, to));
+}
+
+int unlink(const char *path)
+{
+    REAL(unlink);
+    INT_CALL(CALL_UNLINK, real(path));
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    REAL(mkdir);
+    INT_CALL(CALL_MKDIR, real(path, mode));
+}
+
+int rmdir(const char *path)
+{
+    REAL(rmdir);
+    INT_CALL(CALL_RMDIR, real(path));
+}
+
+DIR *opendir(const char *path)
+{
+    REAL(opendir);
+    int failure = failure_of(CALL_OPENDIR);
+    if (failure == 0)
+        return real(path);
+    errno = failure;
+    return NULL;
+}
+
+struct dirent *readdir(DIR *directory)
+{
+    REAL(readdir);
+    int failure = failure_of(CALL_READDIR);
+    if (failure == 0)
+        return real(directory);
+    errno = failure;
+    return NULL;
+}
+
+void *mmap(void *address, size_t size, int protection, int flags, int descriptor, off_t offset)
+{
+    REAL(mmap);
+    int failure = failure_of(CALL_MMAP);
+    if (failure == 0)
+        return real(address, size, protection, flags, descriptor, offset);
+    errno = failure;
+    return MAP_FAILED;
+}
+
+int madvise(void *address, size_t size, int advice)
+{
+    REAL(madvise);
+    INT_CALL(CALL_ADVISE, real(address, size, advice));
+}
+
+int posix_fadvise(int descriptor, off_t offset, off_t size, int advice)
+{
+    REAL(posix_fadvise);
+    int failure = failure_of(CALL_ADVISE);
+    return failure != 0 ? failure : real(descriptor, offset, size, advice);
+}
+
+int sync_file_range(int descriptor, off64_t offset, off64_t size, unsigned flags)
+{
+    REAL(sync_file_range);
+    INT_CALL(CALL_ADVISE, real(descriptor, offset, size, flags));
+}
+
+#define CACHESTAT 451
+
+long syscall(long number, ...)
+{
+    REAL(syscall);
+    long values[6];
+    va_list arguments;
+    va_start(arguments, number);
+    for (int i = 0; i < 6; i++)
+        values[i] = va_arg(arguments, long);
+    va_end(arguments);
+    int failure = number == CACHESTAT ? failure_of(CALL_CACHESTAT) : 0;
+    if (failure == 0)
+        return real(number, values[0], values[1], values[2], values[3], values[4], values[5]);
+    errno = failure;
+    return -1;
+}
+
+ssize_t getrandom(void *bytes, size_t size, unsigned flags)
+{
+    REAL(getrandom);
+    int failure = failure_of(CALL_RANDOM);
+    if (failure > 0) {
+        errno = failure;
+        return -1;
+    }
+    return real(bytes, failure == FAILURE_SHORT ? half(size) : size, flags);
+}
+
+int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attributes,
+                   void *(*start)(void *), void *restrict argument)
+{
+    REAL(pthread_create);
+    int failure = failure_of(CALL_THREAD);
+    return failure != 0 ? failure : real(thread, attributes, start, argument);
+}
+
+#if DCP_HAVE_URING
+#include <liburing.h>
+
+int io_uring_queue_init(unsigned entries, struct io_uring *ring, unsigned flags)
+{
+    REAL(io_uring_queue_init);
+    int failure = failure_of(CALL_RING_OPEN);
+    return failure != 0 ? -failure : real(entries, ring, flags);
+}
+
+struct io_uring_probe *io_uring_get_probe_ring(struct io_uring *ring)
+{
+    REAL(io_uring_get_probe_ring);
+    return failure_of(CALL_RING_PROBE) != 0 ? NULL : real(ring);
+}
+
+/* The transfer that was put into the ring last, which the kernel has not seen yet. */
+static void spoil_transfer(struct io_uring *ring)
+{
+    struct io_uring_sqe *entry = &ring->sq.sqes[(ring->sq.sqe_tail - 1) & ring->sq.ring_mask];
+    if (entry->opcode != IORING_OP_READ && entry->opcode != IORING_OP_WRITE)
+        return;
+    int failure = failure_of(CALL_RING_TRANSFER);
+    if (failure == FAILURE_SHORT)
+        entry->len = (unsigned)half(entry->len);
+    else if (failure != 0)
+        entry->fd = -1;
+}
+
+int io_uring_submit(struct io_uring *ring)
+{
+    REAL(io_uring_submit);
+    int failure = failure_of(CALL_RING_SUBMIT);
+    if (failure != 0)
+        return -failure;
+    spoil_transfer(ring);
+    return real(ring);
+}
+
+int __io_uring_get_cqe(struct io_uring *ring, struct io_uring_cqe **entry, unsigned submit,
+                       unsigned wait, sigset_t *signals)
+{
+    REAL(__io_uring_get_cqe);
+    int failure = failure_of(CALL_RING_WAIT);
+    return failure != 0 ? -failure : real(ring, entry, submit, wait, signals);
+}
+#endif
