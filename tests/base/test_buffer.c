@@ -100,6 +100,9 @@ static void malformed_lengths_are_failures(void **state)
     reader_init(&reader, too_big, sizeof too_big);
     assert_int_equal(reader_varint(&reader), 0);
     assert_true(reader.failed);
+    reader_init(&reader, "\xff\xff", 2); /* and cut short */
+    assert_int_equal(reader_varint(&reader), 0);
+    assert_true(reader.failed);
     reader_init(&reader, huge_text, sizeof huge_text);
     assert_null(reader_text(&reader, &length));
     assert_int_equal(length, 0);

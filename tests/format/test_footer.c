@@ -330,6 +330,28 @@ static void test_sealed_lengths(void **state)
     buffer_free(&file);
 }
 
+/* A body that begins in front of the file, whose lengths agree by running around 2^64. */
+static void test_sealed_around(void **state)
+{
+    (void)state;
+    struct sample sample;
+    struct buffer file;
+    struct footer footer;
+    bool found = false;
+    sample_make(&sample);
+    assert_int_equal(sample_encode(&sample, &file), DCP_OK);
+    unsigned char *trailer = file.data + file.size - TRAILER;
+    uint64_t body = file.size - TRAILER + 100, start = UINT64_MAX - 99, content = start;
+    for (int i = 0; i < 5; i++)
+        content = start - 8 * footer_block_count(content, UINT32_MAX);
+    assert_int_equal(start - content, 8 * footer_block_count(content, UINT32_MAX));
+    store_u64(trailer, content);
+    store_u64(trailer + 8, body);
+    store_u32(trailer + 20, UINT32_MAX);
+    assert_int_equal(decode(&file, &footer, &found), DCP_ERR_FORMAT);
+    buffer_free(&file);
+}
+
 static void expect_refused(const struct sample *sample, const char *words)
 {
     struct buffer file;
@@ -501,12 +523,12 @@ static void test_impossible_bodies(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),      cmocka_unit_test(test_without_paths_or_entries),
-        cmocka_unit_test(test_large_footer),    cmocka_unit_test(test_no_footer),
-        cmocka_unit_test(test_cut_and_flipped), cmocka_unit_test(test_sealed_lies),
-        cmocka_unit_test(test_sealed_lengths),  cmocka_unit_test(test_impossible_contents),
-        cmocka_unit_test(test_wrong_arguments), cmocka_unit_test(test_impossible_bodies),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_round_trip),          cmocka_unit_test(test_without_paths_or_entries),
+        cmocka_unit_test(test_large_footer),        cmocka_unit_test(test_no_footer),
+        cmocka_unit_test(test_cut_and_flipped),     cmocka_unit_test(test_sealed_lies),
+        cmocka_unit_test(test_sealed_lengths),      cmocka_unit_test(test_sealed_around),
+        cmocka_unit_test(test_impossible_contents), cmocka_unit_test(test_wrong_arguments),
+        cmocka_unit_test(test_impossible_bodies),   cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

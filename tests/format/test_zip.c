@@ -464,6 +464,25 @@ static void test_no_memory(void **state)
     zip_builder_free(&builder);
 }
 
+/* A record that says it holds more than its bytes can become takes no memory for it. */
+static void test_deflated_lies(void **state)
+{
+    (void)state;
+    struct zip_builder builder;
+    struct zip_archive archive;
+    void *bytes = NULL;
+    begin(&builder);
+    zip_builder_add_deflated(&builder, "archive/data/0", pickle, sizeof pickle)->size = 1 << 30;
+    zip_builder_finish(&builder);
+    assert_int_equal(zip_open(source_of(&builder), &archive), DCP_OK);
+    const struct zip_record *record = zip_find(&archive, "data/0");
+    failing_allocator_install(SIZE_MAX);
+    assert_int_equal(zip_read(&archive, record, UINT64_MAX, &bytes), DCP_ERR_FORMAT);
+    assert_int_equal(failing_allocator_remove(), 0);
+    zip_close(&archive);
+    zip_builder_free(&builder);
+}
+
 /* Bytes that are in memory are not copied; what has to be made of them is. */
 static void test_look(void **state)
 {
@@ -614,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_inflate),
         cmocka_unit_test(test_cut_and_flipped),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_deflated_lies),
         cmocka_unit_test(test_look),
         cmocka_unit_test(test_few_reads),
         cmocka_unit_test(test_large_stream),

@@ -85,6 +85,37 @@ static void an_index_finds_what_a_scan_finds(void **state)
     piece_index_free(&index);
 }
 
+/* Pieces that begin behind a large one do not hide it. */
+static void a_large_piece_in_front_of_small_ones_is_found(void **state)
+{
+    enum { SMALL = 4096, FAR = 3000 };
+    static int64_t places[SMALL + 1][2];
+    static struct metadata_piece many[SMALL + 1];
+    const struct metadata_entry entry = {.name = "uneven",
+                                         .is_tensor = true,
+                                         .dtype = DCP_F32,
+                                         .ndim = 1,
+                                         .global_shape = (const int64_t[]){SMALL},
+                                         .pieces = many,
+                                         .piece_count = SMALL + 1};
+    struct piece_index index;
+    bool found = false;
+    (void)state;
+    for (int64_t i = 0; i <= SMALL; i++) {
+        places[i][0] = i == 0 ? 0 : i - 1;
+        places[i][1] = i == 0 ? SMALL : 1;
+        many[i].offsets = &places[i][0];
+        many[i].sizes = &places[i][1];
+    }
+    assert_int_equal(piece_index_init(&index, &entry, 1000), DCP_OK);
+    size_t first, end;
+    piece_index_find(&index, BOX(1, DIMS(FAR), DIMS(1)), &first, &end);
+    for (; first < end; first++)
+        found = found || piece_index_at(&index, first) == 0;
+    assert_true(found);
+    piece_index_free(&index);
+}
+
 static void few_lookups_need_no_sorting(void **state)
 {
     (void)state;
@@ -112,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_finds_what_a_scan_finds),
+        cmocka_unit_test(a_large_piece_in_front_of_small_ones_is_found),
         cmocka_unit_test(few_lookups_need_no_sorting),
         cmocka_unit_test(memory_may_run_out),
     };

@@ -242,6 +242,12 @@ static void wrong_boxes_are_named(void **state)
 
     samples_init(&samples, 2);
     sample_tensor(&samples, 0, "w", DCP_F32, BOX(2, DIMS(0, 0), DIMS(2, 4)), DIMS(4, 4));
+    sample_tensor(&samples, 1, "w", DCP_F32, BOX(2, DIMS(2, 0), DIMS(1, 4)), DIMS(4, 4));
+    expect_failure(&samples, DCP_ERR_COVERAGE, "no rank holds [3:4, 0:4] of the shape [4, 4]");
+    samples_free(&samples);
+
+    samples_init(&samples, 2);
+    sample_tensor(&samples, 0, "w", DCP_F32, BOX(2, DIMS(0, 0), DIMS(2, 4)), DIMS(4, 4));
     sample_tensor(&samples, 1, "w", DCP_F32, BOX(2, DIMS(2, 0), DIMS(3, 4)), DIMS(4, 4));
     expect_failure(&samples, DCP_ERR_SHAPE,
                    "chunk at [2, 0] of sizes [3, 4] of rank 1 is not inside the shape [4, 4]");

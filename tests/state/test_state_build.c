@@ -321,6 +321,8 @@ static void strides_are_checked(void **state)
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "leaves the address space");
     tensor.strides[0] = INT64_MAX / 7;
     refuse(*state, &tensor, DCP_ERR_ARGUMENT, "dimension 0 of size 8");
+    tensor.strides[0] = INT64_MAX / 16; /* one row is within reach */
+    refuse(*state, &tensor, DCP_ERR_ARGUMENT, "dimension 0 of size 8");
     tensor.strides[0] = -6;
     tensor.strides[1] = 0;
     assert_non_null(dcp_state_tensor(*state, "backwards", &tensor));

@@ -218,6 +218,25 @@ static void a_file_that_could_not_be_written_is_not_left(void **state)
     assert_string_equal(dcp_error_message(), "");
 }
 
+static int write_nothing(void *context, int descriptor, const void *bytes, size_t size,
+                         uint64_t offset, size_t *done)
+{
+    (void)context, (void)descriptor, (void)bytes, (void)size, (void)offset;
+    *done = 0;
+    return 0;
+}
+
+static void a_write_without_progress_is_an_error(void **state)
+{
+    (void)state;
+    struct file file;
+    struct file_ops stuck = *ops;
+    stuck.pwrite = write_nothing;
+    assert_int_equal(file_open(&file, &stuck, "/f", FILE_CREATE_NEW), DCP_OK);
+    assert_int_equal(file_write(&file, "0123456789", 10, 0), DCP_ERR_IO);
+    assert_int_equal(file_close(&file), DCP_OK);
+}
+
 static void preallocation_may_be_refused(void **state)
 {
     (void)state;
@@ -310,6 +329,7 @@ int main(void)
         FILE_TEST(every_failed_allocation_is_an_error),
         FILE_TEST(stories_say_what_and_where),
         FILE_TEST(a_file_that_could_not_be_written_is_not_left),
+        FILE_TEST(a_write_without_progress_is_an_error),
         FILE_TEST(preallocation_may_be_refused),
         FILE_TEST(directories_are_made_with_their_parents),
         FILE_TEST(directories_that_could_not_be_made_durable_are_taken_back),
