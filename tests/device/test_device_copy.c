@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "device/device_copy.h"
+#include "device/late_device.h"
 #include "device/stand_in.h"
 #include "fault/failing_allocator.h"
 #include "storage/layout.h"
@@ -80,6 +81,34 @@ static void any_layout_goes_there_and_back(void **state)
     uint64_t random = 7;
     for (int i = 0; i < 5000; i++)
         round_trip(&random);
+}
+
+/* A copy that is only started goes on in the caller's memory alone: what needs other memory on the
+ * way is waited for. */
+static void what_is_started_needs_no_other_memory(void **state)
+{
+    static const int64_t sizes[] = {3, 4}, dense[] = {4, 1}, wide[] = {8, 2};
+    float there[12], here[24] = {0};
+    dcp_device device = late_device();
+    (void)state;
+    for (int i = 0; i < 12; i++)
+        there[i] = (float)(i + 1);
+    assert_int_equal(
+        device_start_to_host(&device, 2, sizes, sizeof(float), there, dense, here, dense), DCP_OK);
+    assert_int_equal(late_device_pending(), 1);
+    assert_int_equal(device.operations->event_wait(&device, NULL), DCP_OK);
+    assert_memory_equal(here, there, sizeof there);
+    assert_int_equal(
+        device_start_to_host(&device, 2, sizes, sizeof(float), there, dense, here, wide), DCP_OK);
+    assert_int_equal(late_device_pending(), 0);
+    for (int i = 0; i < 12; i++)
+        assert_true(here[2 * i] == there[i]);
+    memset(there, 0, sizeof there);
+    assert_int_equal(
+        device_start_from_host(&device, 2, sizes, sizeof(float), here, wide, there, dense), DCP_OK);
+    assert_int_equal(late_device_pending(), 0);
+    for (int i = 0; i < 12; i++)
+        assert_true(here[2 * i] == there[i]);
 }
 
 /* Copies a box out and returns how many copies it took. */
@@ -175,6 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_layout_goes_there_and_back),
+        cmocka_unit_test(what_is_started_needs_no_other_memory),
         cmocka_unit_test(copies_are_few),
         cmocka_unit_test(overlapping_sources_are_read),
         cmocka_unit_test(failures_name_the_device),

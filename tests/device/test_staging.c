@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "device/late_device.h"
 #include "device/staging.h"
 #include "device/stand_in.h"
 #include "fault/failing_allocator.h"
@@ -274,10 +275,38 @@ static void stopping_wakes_everyone(void **state)
     free_sample(&sample);
 }
 
+/* Memory that a device still copies into is not given back. */
+static void what_was_started_ends_before_its_memory_goes(void **state)
+{
+    enum { COUNT = 3, ELEMENTS = 1000 };
+    static int32_t memory[COUNT][ELEMENTS];
+    static const int64_t sizes[] = {ELEMENTS}, strides[] = {1};
+    struct staging_source sources[COUNT];
+    struct staging_pool pool = {0};
+    struct staging_options options = {.threads = 1};
+    struct staging *staging;
+    (void)state;
+    for (int i = 0; i < COUNT; i++)
+        sources[i] = (struct staging_source){.name = "w",
+                                             .device = late_device(),
+                                             .from = memory[i],
+                                             .ndim = 1,
+                                             .sizes = sizes,
+                                             .strides = strides,
+                                             .element_size = sizeof(int32_t)};
+    late_device_fail_waits(1);
+    assert_int_equal(staging_begin(&pool, sources, COUNT, &options, &staging), DCP_OK);
+    assert_int_equal(staging_wait(staging, deadline_after(60)), DCP_ERR_DEVICE);
+    staging_free(staging);
+    assert_int_equal(late_device_pending(), 0);
+    staging_pool_free(&pool);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_is_there_at_once),
+        cmocka_unit_test(what_was_started_ends_before_its_memory_goes),
         cmocka_unit_test(waves_pass_through_little_memory),
         cmocka_unit_test(changes_are_named),
         cmocka_unit_test(failing_copies_reach_everyone),

@@ -388,6 +388,43 @@ static void a_rank_that_never_comes_is_named_by_all_others(void **state)
     }
 }
 
+/* Who has failed by itself says so, also where it cannot be heard. */
+static dcp_status fail_unheard(struct thread_rank *self)
+{
+    static const dcp_collective short_call = {"planning", 0.25};
+    if (self->rank == 1)
+        return DCP_OK;
+    dcp_status mine = DCP_OK;
+    if (self->rank == 2)
+        mine = dcp_error_set(DCP_ERR_NO_SPACE, "cannot write a: full");
+    return group_agree(self->group, &short_call, mine);
+}
+
+static void a_rank_that_is_not_heard_keeps_its_failure(void **state)
+{
+    (void)state;
+    struct thread_rank ranks[RANKS_MAX];
+    thread_ranks_run(3, false, fail_unheard, NULL, ranks);
+    assert_int_equal(ranks[0].status, DCP_ERR_TIMEOUT);
+    assert_int_equal(ranks[2].status, DCP_ERR_NO_SPACE);
+    assert_string_equal(ranks[2].message, "cannot write a: full");
+}
+
+/* A callback's failure may be no status. */
+static dcp_status fail_with_a_number(struct thread_rank *self)
+{
+    return group_agree(self->group, &call, self->rank == 1 ? (dcp_status)12345 : DCP_OK);
+}
+
+static void a_failure_that_is_no_status_is_the_groups(void **state)
+{
+    (void)state;
+    struct thread_rank ranks[RANKS_MAX];
+    thread_ranks_run(3, false, fail_with_a_number, NULL, ranks);
+    for (int rank = 0; rank < 3; rank++)
+        assert_int_equal(ranks[rank].status, DCP_ERR_GROUP);
+}
+
 /* A payload that could not be built fails the scatter everywhere. */
 static dcp_status scatter_what_was_not_built(struct thread_rank *self)
 {
@@ -495,6 +532,8 @@ int main(void)
         cmocka_unit_test(a_rank_failing_at_any_exchange_is_named_once),
         cmocka_unit_test(no_memory_on_one_rank_is_no_memory_on_all),
         cmocka_unit_test(a_rank_that_never_comes_is_named_by_all_others),
+        cmocka_unit_test(a_rank_that_is_not_heard_keeps_its_failure),
+        cmocka_unit_test(a_failure_that_is_no_status_is_the_groups),
         cmocka_unit_test(a_broken_payload_is_the_roots_failure),
         cmocka_unit_test(a_receiver_without_room_fails_for_all),
         cmocka_unit_test(messages_for_some_reach_those_alone),
