@@ -72,6 +72,19 @@ static uint64_t from_double(dcp_dtype dtype, double value)
     return convert_bits(DCP_F64, dtype, bits);
 }
 
+/* Unsigned numbers have twice the range of signed ones. */
+static void the_upper_half_of_unsigned_integers_is_reached(void **state)
+{
+    const float large = 3000000000.0f;
+    uint64_t bits = 0;
+    (void)state;
+    memcpy(&bits, &large, sizeof large);
+    assert_int_equal(convert_bits(DCP_F32, DCP_U32, bits), 3000000000);
+    assert_int_equal(from_double(DCP_U32, 2147483649.0), 2147483649);
+    assert_int_equal(from_double(DCP_U32, 4294967295.0), UINT32_MAX);
+    assert_int_equal(from_double(DCP_U64, 18446744073709549568.0), UINT64_MAX - 2047);
+}
+
 /* A small float, as the papers define it. */
 struct small {
     dcp_dtype dtype;
@@ -260,6 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements_become_what_pytorch_makes_of_them),
+        cmocka_unit_test(the_upper_half_of_unsigned_integers_is_reached),
         cmocka_unit_test(every_small_float_has_its_value),
         cmocka_unit_test(floats_round_to_the_nearest_small_float),
         cmocka_unit_test(all_pairs_of_real_dtypes_convert),
