@@ -9,6 +9,7 @@
 #   tsan       tests that use threads, under ThreadSanitizer
 #   asan       all tests that need no Python, under AddressSanitizer and UndefinedBehaviorSanitizer
 #   release    builds with gcc, warnings are errors; all tests, those against PyTorch included
+#   mutation   breaks a few promises of the sources on purpose, others for each commit; tests must notice
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 jobs=$(nproc)
@@ -78,8 +79,12 @@ step_release() {
     tests/interop/setup "$venv" && build release -DDCP_PYTHON="$venv/bin/python" && run_tests release
 }
 
+step_mutation() {
+    tests/mutation/run.py --sample 12 --seconds 90 --seed "$(git rev-parse HEAD)" --jobs "$jobs"
+}
+
 steps=("$@")
-[ $# -gt 0 ] || steps=(format docs clang all-off tsan asan release)
+[ $# -gt 0 ] || steps=(format docs clang all-off tsan asan release mutation)
 mkdir -p build
 rm -f build/*.tests
 install_packages || exit 1
