@@ -66,6 +66,17 @@ static void save(const struct operation *operation, const char *path, int versio
     dcp_state_free(state);
 }
 
+/* Over a checkpoint: that must never succeed. */
+static void save_refused(const struct operation *operation, const char *path, int version,
+                         struct contents *contents, struct outcome *outcome)
+{
+    save(operation, path, version, contents, outcome);
+    if (outcome->status == DCP_OK)
+        note(outcome, DCP_ERR_STATE, "a checkpoint was overwritten");
+    else if (outcome->status == DCP_ERR_EXISTS)
+        note(outcome, DCP_OK, "");
+}
+
 static void save_in_background(const struct operation *operation, const char *path, int version,
                                struct contents *contents, struct outcome *outcome)
 {
@@ -175,12 +186,13 @@ const struct operation operations[] = {
      .run = save,
      REPLACE,
      .save.io = DCP_IO_POOL | DCP_IO_DIRECT},
-    {.name = "save two files", .run = save, REPLACE, .save.thread_count = 2},
-    {.name = "save for the first time", .run = save, .saves = true, .fresh = true},
-    {.name = "save in the background", .run = save_in_background, REPLACE},
 #if DCP_HAVE_ZSTD
     {.name = "save compressed", .run = save, REPLACE, .save.compression = DCP_COMPRESSION_ZSTD},
 #endif
+    {.name = "save two files", .run = save, REPLACE, .save.thread_count = 2},
+    {.name = "save for the first time", .run = save, .saves = true, .fresh = true},
+    {.name = "save in the background", .run = save_in_background, REPLACE},
+    {.name = "save where that is refused", .run = save_refused},
     {.name = "load", .run = load},
     {.name = "load by a ring around the page cache",
      .run = load,

@@ -88,6 +88,7 @@ struct attempt {
     const struct failure *failure;
     long n;
     bool from_then_on;
+    uint64_t turn;
 };
 
 static char temporary[96], scratch[128], home[160], fresh[160];
@@ -291,8 +292,8 @@ static size_t list_attempts(const struct operation *operation, struct attempt *a
         /* Waits are as many as it happens. */
         calls += failure->kind == CALL_RING_WAIT ? 3 : 0;
         for (long n = 1; n <= calls; n++) {
-            struct attempt once = {operation, failure, n, false};
-            struct attempt on = {operation, failure, n, true};
+            struct attempt once = {operation, failure, n, false, 0};
+            struct attempt on = {operation, failure, n, true, 0};
             if (attempts)
                 attempts[count] = once;
             count++;
@@ -307,16 +308,30 @@ static size_t list_attempts(const struct operation *operation, struct attempt *a
     return count;
 }
 
+static int compare_turns(const void *left, const void *right)
+{
+    const struct attempt *a = left, *b = right;
+    return (a->turn > b->turn) - (a->turn < b->turn);
+}
+
+/* By chance, but for each failure of each operation one before there is another. */
 static void shuffle(struct attempt *attempts, size_t count, unsigned seed)
 {
-    uint64_t state = seed;
-    for (size_t i = count; i > 1; i--) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        size_t other = (size_t)(state >> 33) % i;
-        struct attempt swap = attempts[i - 1];
-        attempts[i - 1] = attempts[other];
-        attempts[other] = swap;
+    enum { FAILURES = sizeof failures / sizeof *failures };
+    uint64_t random = seed;
+    uint32_t *seen = calloc(operation_count * FAILURES, sizeof *seen);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < count; i++) {
+            size_t kind = (size_t)(attempts[i].operation - operations) * FAILURES +
+                          (size_t)(attempts[i].failure - failures);
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            attempts[i].turn = random >> 32;
+            if (pass > 0)
+                attempts[i].turn |= (uint64_t)seen[kind]++ << 32;
+        }
+        qsort(attempts, count, sizeof *attempts, compare_turns);
     }
+    free(seen);
 }
 
 static void begin(void)
