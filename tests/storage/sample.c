@@ -251,7 +251,8 @@ dcp_status sample_write(const struct sample *sample, const struct save_session *
     int rank = 0;
     for (; rank < sample->ranks && status == DCP_OK; rank++)
         status = write_rank(sample, session, rank);
-    for (int r = 0; status != DCP_OK && r < rank; r++)
+    /* The one that failed has cleaned up by itself. */
+    for (int r = 0; status != DCP_OK && r < rank - 1; r++)
         shard_files_discard(session, r, sample->files);
     return status;
 }

@@ -167,6 +167,60 @@ static void files_in_the_way_stay(void **state)
     sample_free(&sample);
 }
 
+/* Where a stream lies is what makes its data lie at a page. */
+static void an_order_that_does_not_fit_its_stream_is_refused(void **state)
+{
+    struct sample sample;
+    struct save_session session;
+    sample_make(&sample, &(struct sample_options){.seed = 1, .ranks = 1, .files = 1, .tensors = 5});
+    assert_int_equal(
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+        DCP_OK);
+    sample.items[sample.item_count - 1].order.length += 64;
+    assert_int_equal(sample_write(&sample, &session), DCP_ERR_INTERNAL);
+    assert_non_null(strstr(dcp_error_message(), "another length than the stream"));
+    assert_string_equal(scratch_list(*state), "");
+    save_session_free(&session);
+    sample_free(&sample);
+}
+
+/* Metadata that claims more than its file has takes no memory for it; and ranks that each read a
+ * part of a record must have seen the same record. */
+static void what_a_file_does_not_hold_is_refused(void **state)
+{
+    struct sample sample;
+    struct metadata metadata;
+    struct shard_reader *reader;
+    enum storage_form form;
+    sample_make(&sample, &(struct sample_options){
+                             .seed = 31, .ranks = 1, .files = 1, .tensors = 1, .large = true});
+    assert_int_equal(sample_save(&sample, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, false),
+                     DCP_OK);
+    assert_int_equal(
+        storage_read_metadata(dcp_storage_files(), storage_at(*state), &form, &metadata, &reader),
+        DCP_OK);
+    const struct metadata_entry *entry = &metadata.entries[0];
+    struct metadata_piece piece = entry->pieces[0];
+    struct box whole = {entry->ndim, piece.offsets, piece.sizes};
+    struct shard_piece *opened;
+    piece.length += UINT64_C(1) << 40;
+    assert_int_equal(
+        shard_piece_open(reader, entry, &piece, whole, false, DCP_VERIFY_NONE, &opened),
+        DCP_ERR_FORMAT);
+    assert_non_null(strstr(dcp_error_message(), "bytes expected, but the file has"));
+
+    piece = entry->pieces[0];
+    struct shard_part_sum sums[] = {{true, 1, 100, 7, 0}, {true, 2, 100, 8, 0}};
+    assert_int_equal(shard_join_sums(reader, entry, &piece, sums, 2), DCP_ERR_CHECKSUM);
+    assert_non_null(strstr(dcp_error_message(), "see different files"));
+    sums[1] = (struct shard_part_sum){0};
+    assert_int_equal(shard_join_sums(reader, entry, &piece, sums, 2), DCP_ERR_CHECKSUM);
+    assert_non_null(strstr(dcp_error_message(), "see different files"));
+    shard_reader_free(reader);
+    metadata_free(&metadata);
+    sample_free(&sample);
+}
+
 /* More files than are kept open, read out of order and by several threads. */
 struct shared_reading {
     const struct sample *sample;
@@ -319,10 +373,16 @@ static void missing_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(random_checkpoints_come_back),   TEST(large_tensors_come_back),
-        TEST(an_empty_checkpoint_comes_back), TEST(every_file_ends_in_a_footer),
-        TEST(files_in_the_way_stay),          TEST(many_files_and_threads_share_a_reader),
-        TEST(partial_reads_are_partial),      TEST(missing_memory_is_an_error),
+        TEST(random_checkpoints_come_back),
+        TEST(large_tensors_come_back),
+        TEST(an_empty_checkpoint_comes_back),
+        TEST(every_file_ends_in_a_footer),
+        TEST(files_in_the_way_stay),
+        TEST(an_order_that_does_not_fit_its_stream_is_refused),
+        TEST(what_a_file_does_not_hold_is_refused),
+        TEST(many_files_and_threads_share_a_reader),
+        TEST(partial_reads_are_partial),
+        TEST(missing_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

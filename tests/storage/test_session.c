@@ -194,6 +194,7 @@ static void replacing_sweeps_what_the_old_save_left(void **state)
     scratch_write(*state, "metadata.json", "old", 3);
     scratch_write(*state, "__0_0.distcp", "old", 3);
     scratch_write(*state, "__1_0.g3.distcp", "old", 3);
+    scratch_write(*state, "__2_0.g3.distcp", "old and named", 13);
     scratch_write(*state, "__1.metadata", "old", 3);
     scratch_write(*state, "notes.distcp", "mine", 4);
     scratch_write(*state, "__1.metadata.txt", "mine", 4);
@@ -202,15 +203,16 @@ static void replacing_sweeps_what_the_old_save_left(void **state)
     scratch_write(*state, "__0_0.g4.distcp", "new", 3);
     scratch_write(*state, "__0_1.g4.distcp", "new and empty", 13);
     commit(&session, "new", "{\"new\": 1}");
-    const char *files[] = {"__0_0.g4.distcp"};
+    const char *files[] = {"__0_0.g4.distcp", "__2_0.g3.distcp"};
     struct metadata metadata;
     metadata_init(&metadata);
     metadata.files = files;
-    metadata.file_count = 1;
+    metadata.file_count = 2;
     save_session_sweep(&session, &metadata);
-    assert_string_equal(scratch_list(*state),
-                        ".metadata __0_0.g4.distcp __0_1.g4.distcp __1.metadata.txt metadata.json "
-                        "notes.distcp");
+    assert_string_equal(
+        scratch_list(*state),
+        ".metadata __0_0.g4.distcp __0_1.g4.distcp __1.metadata.txt __2_0.g3.distcp metadata.json "
+        "notes.distcp");
     assert_content(*state, ".metadata", "new");
     assert_content(*state, "metadata.json", "{\"new\": 1}");
     save_session_free(&session);
