@@ -80,7 +80,7 @@ step_release() {
 }
 
 step_mutation() {
-    tests/mutation/run.py --sample 12 --seconds 90 --seed "$(git rev-parse HEAD)" --jobs "$jobs"
+    tests/mutation/run.py --sample 12 --seconds 100 --passing --seed "$(git rev-parse HEAD)" --jobs "$jobs"
 }
 
 steps=("$@")
