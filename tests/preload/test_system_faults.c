@@ -22,7 +22,8 @@
 /* Longer than anything takes here. */
 #define HANG_SECONDS 60
 /* In the directory, before all that was left there goes. */
-#define MOST_NAMES 12
+#define MOST_NAMES      12
+#define MOST_OPERATIONS 16
 
 /* What can be made of the calls of a kind. */
 static const struct failure {
@@ -92,10 +93,10 @@ struct attempt {
 };
 
 static char temporary[96], scratch[128], home[160], fresh[160];
-static char at_work[400];   /* the attempt, for whoever must end the program */
-static int stored = 1;      /* version of the checkpoint at home */
-static int names_before;    /* in its directory, before what is tried */
-static int names_after[16]; /* and after each operation, if all goes well */
+static char at_work[400];                /* the attempt, for whoever must end the program */
+static int stored = 1;                   /* version of the checkpoint at home */
+static int names_before;                 /* in its directory, before what is tried */
+static int names_after[MOST_OPERATIONS]; /* and after each operation, if all goes well */
 static long fault_count;
 static struct contents contents;
 
@@ -319,7 +320,7 @@ static void shuffle(struct attempt *attempts, size_t count, unsigned seed)
 {
     enum { FAILURES = sizeof failures / sizeof *failures };
     uint64_t random = seed;
-    uint32_t *seen = calloc(operation_count * FAILURES, sizeof *seen);
+    uint32_t seen[MOST_OPERATIONS * FAILURES] = {0};
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < count; i++) {
             size_t kind = (size_t)(attempts[i].operation - operations) * FAILURES +
@@ -331,7 +332,6 @@ static void shuffle(struct attempt *attempts, size_t count, unsigned seed)
         }
         qsort(attempts, count, sizeof *attempts, compare_turns);
     }
-    free(seen);
 }
 
 static void begin(void)
