@@ -232,7 +232,7 @@ static void a_write_without_progress_is_an_error(void **state)
     struct file file;
     struct file_ops stuck = *ops;
     stuck.pwrite = write_nothing;
-    assert_int_equal(file_open(&file, &stuck, "/f", FILE_CREATE_NEW), DCP_OK);
+    assert_int_equal(file_open(&file, FILE_PATHS(&stuck), "/f", FILE_CREATE_NEW), DCP_OK);
     assert_int_equal(file_write(&file, "0123456789", 10, 0), DCP_ERR_IO);
     assert_int_equal(file_close(&file), DCP_OK);
 }

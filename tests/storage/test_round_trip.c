@@ -174,13 +174,13 @@ static void an_order_that_does_not_fit_its_stream_is_refused(void **state)
     struct save_session session;
     sample_make(&sample, &(struct sample_options){.seed = 1, .ranks = 1, .files = 1, .tensors = 5});
     assert_int_equal(
-        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true),
+        save_session_begin(&session, dcp_storage_files(), *state, DCP_OVERWRITE_REFUSE, true, 1800),
         DCP_OK);
     sample.items[sample.item_count - 1].order.length += 64;
     assert_int_equal(sample_write(&sample, &session), DCP_ERR_INTERNAL);
     assert_non_null(strstr(dcp_error_message(), "another length than the stream"));
-    assert_string_equal(scratch_list(*state), "");
     save_session_free(&session);
+    assert_string_equal(scratch_list(*state), "");
     sample_free(&sample);
 }
 
