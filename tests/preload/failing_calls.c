@@ -92,14 +92,15 @@ static void *next(const char *name)
     }                                                                                              \
     return result
 
-int open(const char *path, int flags, ...)
+/* Files are opened in directories; what is opened by its path alone is in /proc. */
+int openat(int directory, const char *name, int flags, ...)
 {
-    REAL(open);
+    REAL(openat);
     va_list arguments;
     va_start(arguments, flags);
     mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
-    INT_CALL(CALL_OPEN, real(path, flags, mode));
+    INT_CALL(CALL_OPEN, real(directory, name, flags, mode));
 }
 
 int close(int descriptor)
@@ -162,16 +163,10 @@ int fstat(int descriptor, struct stat *status)
     INT_CALL(CALL_FSTAT, real(descriptor, status));
 }
 
-int stat(const char *restrict path, struct stat *restrict status)
+int fstatat(int directory, const char *restrict name, struct stat *restrict status, int flags)
 {
-    REAL(stat);
-    INT_CALL(CALL_STAT, real(path, status));
-}
-
-int statfs(const char *path, struct statfs *status)
-{
-    REAL(statfs);
-    INT_CALL(CALL_STATFS, real(path, status));
+    REAL(fstatat);
+    INT_CALL(CALL_STAT, real(directory, name, status, flags));
 }
 
 int fstatfs(int descriptor, struct statfs *status)
@@ -180,16 +175,16 @@ int fstatfs(int descriptor, struct statfs *status)
     INT_CALL(CALL_STATFS, real(descriptor, status));
 }
 
-int statvfs(const char *restrict path, struct statvfs *restrict status)
+int fstatvfs(int descriptor, struct statvfs *status)
 {
-    REAL(statvfs);
-    INT_CALL(CALL_STATFS, real(path, status));
+    REAL(fstatvfs);
+    INT_CALL(CALL_STATFS, real(descriptor, status));
 }
 
-int rename(const char *from, const char *to)
+int renameat(int from_directory, const char *from, int to_directory, const char *to)
 {
-    REAL(rename);
-    INT_CALL(CALL_RENAME, real(from, to));
+    REAL(renameat);
+    INT_CALL(CALL_RENAME, real(from_directory, from, to_directory, to));
 }
 
 int renameat2(int from_directory, const char *from, int to_directory, const char *to,
@@ -199,36 +194,30 @@ int renameat2(int from_directory, const char *from, int to_directory, const char
     INT_CALL(CALL_RENAME, real(from_directory, from, to_directory, to, flags));
 }
 
-int link(const char *from, const char *to)
+int linkat(int from_directory, const char *from, int to_directory, const char *to, int flags)
 {
-    REAL(link);
-    INT_CALL(CALL_LINK, real(from, to));
+    REAL(linkat);
+    INT_CALL(CALL_LINK, real(from_directory, from, to_directory, to, flags));
 }
 
-int unlink(const char *path)
+int unlinkat(int directory, const char *name, int flags)
 {
-    REAL(unlink);
-    INT_CALL(CALL_UNLINK, real(path));
+    REAL(unlinkat);
+    INT_CALL(flags & AT_REMOVEDIR ? CALL_RMDIR : CALL_UNLINK, real(directory, name, flags));
 }
 
-int mkdir(const char *path, mode_t mode)
+int mkdirat(int directory, const char *name, mode_t mode)
 {
-    REAL(mkdir);
-    INT_CALL(CALL_MKDIR, real(path, mode));
+    REAL(mkdirat);
+    INT_CALL(CALL_MKDIR, real(directory, name, mode));
 }
 
-int rmdir(const char *path)
+DIR *fdopendir(int descriptor)
 {
-    REAL(rmdir);
-    INT_CALL(CALL_RMDIR, real(path));
-}
-
-DIR *opendir(const char *path)
-{
-    REAL(opendir);
+    REAL(fdopendir);
     int failure = failure_of(CALL_OPENDIR);
     if (failure == 0)
-        return real(path);
+        return real(descriptor);
     errno = failure;
     return NULL;
 }

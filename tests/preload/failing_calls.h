@@ -16,8 +16,8 @@ enum call_kind {
     CALL_FALLOCATE,
     CALL_FSTAT,
     CALL_STAT,
-    CALL_STATFS, /* statfs, fstatfs, statvfs */
-    CALL_RENAME, /* rename, renameat2 */
+    CALL_STATFS, /* fstatfs, fstatvfs */
+    CALL_RENAME, /* renameat, renameat2 */
     CALL_LINK,
     CALL_UNLINK,
     CALL_MKDIR,

@@ -190,7 +190,7 @@ static dcp_status walk(const struct file_ops *ops, char *path, bool sync, int *d
     char *end = path, ended;
     int result = open_directory(ops, FILE_NO_DIRECTORY, *path == '/' ? "/" : ".", 0, &at);
     if (result != 0)
-        return file_error(result, "open", *path == '/' ? "/" : ".");
+        return file_error(result, "create directory", path);
     for (char *name; (name = next_name(end, &end, &ended)) != NULL;) {
         bool last = ended == '\0' || end[1 + strspn(end + 1, "/")] == '\0';
         struct step step = {.ops = ops, .above = at, .name = name, .path = path};

@@ -346,7 +346,10 @@ static bool system_remote(void *context, int directory)
 static int system_list(void *context, int directory, file_visitor visitor, void *visitor_context)
 {
     (void)context;
-    int opened = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int opened;
+    do
+        opened = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    while (opened < 0 && errno == EINTR);
     if (opened < 0)
         return errno;
     DIR *stream = fdopendir(opened);
