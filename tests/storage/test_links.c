@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Names that were found in a checkpoint lead through no symbolic link; those of the caller may. */
+/* Names that were found in a checkpoint lead through no symbolic link; those of the caller may. A
+ * directory that is open is itself, wherever its path leads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,10 +52,45 @@ static void links_are_not_followed(void **state)
     free(end);
 }
 
+/* What is opened, made, looked at and removed is in the directory that was opened. */
+static void a_directory_that_was_moved_is_used_where_it_is(void **state)
+{
+    struct storage_directory directory;
+    struct storage_publication publication;
+    bool visible;
+    char *path = scratch_path(*state, "path"), *moved = scratch_path(*state, "moved");
+    assert_int_equal(mkdir(path, 0777), 0);
+    scratch_write(path, "file", "bytes", 5);
+    assert_int_equal(storage_directory_open(&directory, dcp_storage_files(), path, 0, NULL),
+                     DCP_OK);
+    assert_int_equal(rename(path, moved), 0);
+    assert_int_equal(mkdir(path, 0777), 0);
+    scratch_write(path, "other", "bytes", 5);
+    assert_int_equal(try_open(&directory, "file", true), DCP_OK);
+    assert_int_equal(try_open(&directory, "file", false), DCP_OK);
+    assert_int_equal(try_open(&directory, "other", true), DCP_ERR_NOT_FOUND);
+    assert_int_equal(storage_publication_prepare(&publication, &directory, "new", "new", 3, true),
+                     DCP_OK);
+    assert_int_equal(storage_publication_publish(&publication, DCP_PUBLISH_ALWAYS, &visible),
+                     DCP_OK);
+    assert_int_equal(storage_directory_remove(&directory, "file"), DCP_OK);
+    storage_directory_close(&directory);
+    assert_string_equal(scratch_list(path), "other");
+    assert_string_equal(scratch_list(moved), "new");
+    scratch_remove(path, "other");
+    scratch_remove(moved, "new");
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(moved), 0);
+    free(path);
+    free(moved);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(links_are_not_followed, scratch_setup, scratch_teardown),
+        cmocka_unit_test_setup_teardown(a_directory_that_was_moved_is_used_where_it_is,
+                                        scratch_setup, scratch_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

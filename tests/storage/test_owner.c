@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +67,8 @@ static pid_t start_sleeper(void)
 {
     pid_t child = fork();
     if (child == 0) {
+        /* A test that fails does not end it. */
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         for (;;)
             pause();
     }
@@ -328,6 +331,28 @@ static void what_may_be_of_a_later_save_is_not_swept(void **state)
     save_session_free(&session);
 }
 
+/* Temporary files there may be the other save's. */
+static void the_one_that_was_taken_over_sweeps_nothing(void **state)
+{
+    static const char temporary[] = ".metadata.0123456789abcdef.tmp";
+    struct save_session first, second;
+    struct metadata metadata;
+    bool visible;
+    assert_int_equal(begin(&first, *state, 100), DCP_OK);
+    assert_int_equal(commit(&first, "first", &visible), DCP_OK);
+    age(*state, &first);
+    assert_int_equal(begin(&second, *state, 100), DCP_OK);
+    scratch_write(*state, temporary, "second", 6);
+    metadata_init(&metadata);
+    save_session_sweep(&first, &metadata);
+    assert_true(scratch_exists(*state, temporary));
+    assert_true(scratch_exists(*state, OWNER_NAME));
+    save_session_free(&first);
+    save_session_sweep(&second, &metadata);
+    assert_string_equal(scratch_list(*state), ".metadata metadata.json");
+    save_session_free(&second);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -340,6 +365,7 @@ int main(void)
         TEST(a_torn_mark_is_taken_over),
         TEST(a_mark_is_read_as_it_was_written),
         TEST(the_one_that_was_taken_over_harms_nothing),
+        TEST(the_one_that_was_taken_over_sweeps_nothing),
         TEST(what_is_changed_meanwhile_stays),
         TEST(a_mark_that_was_removed_stops_the_commit),
         TEST(what_may_be_of_a_later_save_is_not_swept),
