@@ -15,6 +15,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -142,6 +143,32 @@ static void an_open_directory_stays_what_it_is(void **state)
     file_made_remove(&made, &opened);
     assert_int_equal(file_look(FILE_PATHS(ops), "d", &information), DCP_ERR_NOT_FOUND);
     file_made_forget(&made);
+    file_directory_close(&opened);
+}
+
+static int count_name(void *context, const char *name)
+{
+    (void)name;
+    ++*(int *)context;
+    return 0;
+}
+
+/* It takes a descriptor. */
+static void a_directory_that_cannot_be_listed_is_an_error(void **state)
+{
+    (void)state;
+    struct file_directory opened;
+    struct rlimit limit, none;
+    int names = 0;
+    assert_int_equal(file_directory_open(&opened, FILE_PATHS(ops), directory, 0), DCP_OK);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    none = limit;
+    none.rlim_cur = 0;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    dcp_status status = file_list(&opened, count_name, &names);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    assert_int_equal(status, DCP_ERR_FILE_LIMIT);
+    assert_int_equal(names, 0);
     file_directory_close(&opened);
 }
 
@@ -287,6 +314,7 @@ int main(void)
         FILE_TEST(files_are_written_and_read),
         FILE_TEST(directories_are_made_and_listed),
         FILE_TEST(an_open_directory_stays_what_it_is),
+        FILE_TEST(a_directory_that_cannot_be_listed_is_an_error),
         FILE_TEST(relative_paths_become_absolute),
         FILE_TEST(links_are_followed_only_where_allowed),
         FILE_TEST(what_the_page_cache_holds_is_told),
