@@ -11,17 +11,19 @@
 #include "checkpoint/ranks.h"
 #include "group/collective.h"
 
-enum { RANKS = 3, STOPPING = 1 };
+enum { RANKS = 3 };
 
 /* Operations get the group's context alone. */
 static dcp_group_operations real;
 static const char *stopping_phase;
+static int stopping_rank;
+static dcp_status stopping_status;
 
 static dcp_status stop(void *context, const dcp_collective *call, const void *send, size_t bytes,
                        void *receive)
 {
     if (strstr(call->phase, stopping_phase))
-        return dcp_error_set(DCP_ERR_GROUP, "this rank has stopped");
+        return dcp_error_set(stopping_status, "this rank has stopped");
     return real.all_gather(context, call, send, bytes, receive);
 }
 
@@ -42,7 +44,7 @@ static dcp_status save_and_stop(struct rank *self)
     const dcp_save_options second = {
         .timeout_seconds = 0.5, .overwrite = DCP_OVERWRITE_REPLACE, .skip_sync = true};
     must(save(self, 1, &first));
-    if (self->rank == STOPPING) {
+    if (self->rank == stopping_rank) {
         real = self->group->operations;
         self->group->operations.all_gather = stop;
     }
@@ -65,6 +67,8 @@ static void a_commit_without_an_answer_is_no_failure(void **state)
     struct rank ranks[RANKS_MAX];
     const char *path = path_in(state, "c");
     stopping_phase = "waiting for the commit";
+    stopping_rank = 1;
+    stopping_status = DCP_ERR_GROUP;
     ranks_run(ranks, RANKS, path, save_and_stop, NULL);
     for (int rank = 0; rank < RANKS; rank++)
         assert_int_equal(ranks[rank].status, DCP_ERR_UNCONFIRMED);
@@ -73,11 +77,27 @@ static void a_commit_without_an_answer_is_no_failure(void **state)
     assert_int_equal(stored_value(path), 2);
 }
 
+/* Whatever its group reports. */
+static void a_coordinator_that_stops_knows_that_it_has_committed(void **state)
+{
+    struct rank ranks[RANKS_MAX];
+    const char *path = path_in(state, "c");
+    stopping_phase = "waiting for the commit";
+    stopping_rank = 0;
+    stopping_status = DCP_ERR_DEVICE;
+    ranks_run(ranks, RANKS, path, save_and_stop, NULL);
+    for (int rank = 0; rank < RANKS; rank++)
+        assert_int_equal(ranks[rank].status, DCP_ERR_UNCONFIRMED);
+    assert_int_equal(stored_value(path), 2);
+}
+
 static void a_rank_that_stops_before_leaves_the_earlier_one(void **state)
 {
     struct rank ranks[RANKS_MAX];
     const char *path = path_in(state, "c");
     stopping_phase = "waiting for all ranks to have written";
+    stopping_rank = 1;
+    stopping_status = DCP_ERR_GROUP;
     ranks_run(ranks, RANKS, path, save_and_stop, NULL);
     for (int rank = 0; rank < RANKS; rank++)
         assert_true(ranks[rank].status == DCP_ERR_TIMEOUT || ranks[rank].status == DCP_ERR_GROUP);
@@ -91,6 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         directory_test(a_commit_without_an_answer_is_no_failure),
+        directory_test(a_coordinator_that_stops_knows_that_it_has_committed),
         directory_test(a_rank_that_stops_before_leaves_the_earlier_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -141,10 +141,12 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
     return status;
 }
 
-/* Ranks that could not hear how a commit has ended that nothing spoke against. */
-static bool is_unheard(dcp_status status)
+/* After a commit that nothing spoke against here: whether ranks could not hear of each other how it
+ * has ended. The coordinator knows that it has not failed; others may have heard that it has. */
+static bool is_unheard(const struct dcp_saving *saving, dcp_status status)
 {
-    return status == DCP_ERR_TIMEOUT || status == DCP_ERR_GROUP;
+    return status != DCP_OK &&
+           (saving->visible || status == DCP_ERR_TIMEOUT || status == DCP_ERR_GROUP);
 }
 
 static dcp_status set_unconfirmed(const struct dcp_saving *saving)
@@ -175,7 +177,7 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
         status = saving->steps.commit(saving);
     bool fine = status == DCP_OK;
     status = saving_agree(saving, "waiting for the commit", status);
-    if (fine && is_unheard(status))
+    if (fine && is_unheard(saving, status))
         status = set_unconfirmed(saving);
     if (status != DCP_OK)
         clean_up(saving);
