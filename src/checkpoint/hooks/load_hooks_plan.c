@@ -2,6 +2,7 @@
 /* Planning a load with hooks. */
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hooks/hooks.h"
@@ -270,7 +271,14 @@ static dcp_status plan_global(dcp_loading *loading, dcp_status status)
     return loading_agree(loading, "finishing read plans", status);
 }
 
-/* Objects wait until all is read: a stream of each at a time, and what it is decoded to. */
+static uint64_t add_up(uint64_t a, uint64_t b)
+{
+    uint64_t sum;
+    return checked_add_u64(a, b, &sum) ? sum : UINT64_MAX;
+}
+
+/* Objects wait until all is read: a stream of each at a time, and what it is decoded to. Lengths
+ * are what the metadata says. */
 static uint64_t objects_memory(const dcp_loading *loading)
 {
     const struct load_hooks *hooks = loading->hooks;
@@ -280,10 +288,10 @@ static uint64_t objects_memory(const dcp_loading *loading)
         if (hooks->plan.items[i].is_tensor)
             continue;
         uint64_t length = loading->planning.stored.metadata.entries[target->entry].pieces[0].length;
-        all += 2 * length + OBJECT_MEMORY;
+        all = add_up(all, add_up(add_up(length, length), OBJECT_MEMORY));
         largest = length > largest ? length : largest;
     }
-    return all + 2 * largest;
+    return add_up(all, add_up(largest, largest));
 }
 
 /* What the library itself takes to read what it planned before hooks changed that. */
@@ -294,7 +302,7 @@ static dcp_status find_limit(dcp_loading *loading, dcp_status status)
         return status;
     RETURN_IF_ERROR(load_limit_look(&loading->limit, &sharing));
     load_limit_find(&loading->limit, &loading->operation, &sharing);
-    loading->limit.smallest += objects_memory(loading);
+    loading->limit.smallest = add_up(loading->limit.smallest, objects_memory(loading));
     return DCP_OK;
 }
 
