@@ -48,18 +48,18 @@ static dcp_status save(const char *path)
 static dcp_status list(const char *path)
 {
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
 
-    for (size_t i = 0; status == DCP_OK && i < dcp_entry_count(checkpoint); i++) {
+    for (size_t i = 0; status == DCP_OK && i < dcp_checkpoint_count(checkpoint); i++) {
         dcp_entry entry;
-        status = dcp_entry_at(checkpoint, i, &entry);
+        status = dcp_checkpoint_entry(checkpoint, i, &entry);
         if (status == DCP_OK && entry.is_tensor)
             printf("%-20s %s, %" PRIu64 " bytes in %zu chunks\n", entry.name,
                    dcp_dtype_name(entry.dtype), entry.bytes, entry.chunk_count);
         else if (status == DCP_OK)
             printf("%-20s object\n", entry.name);
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return status;
 }
 
@@ -77,7 +77,7 @@ static dcp_status load(const char *path)
     if (status == DCP_OK)
         status = dcp_state_chunk(weight, 0, &tensor);
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(train, "step"), &step);
+        status = dcp_state_as_int(dcp_state_find(train, "step"), &step);
     if (status == DCP_OK)
         printf("step %" PRId64 ", weight[5][3] = %g\n", step,
                (double)((const float *)tensor.data)[5 * COLUMNS + 3]);

@@ -26,7 +26,6 @@
 #include "dcp/save.h"
 #include "dcp/save_planner.h"
 #include "dcp/state.h"
-#include "dcp/state_dict.h"
 #include "dcp/status.h"
 #include "dcp/storage.h"
 #include "dcp/storage_reader.h"
@@ -34,5 +33,6 @@
 #include "dcp/tensor.h"
 #include "dcp/types.h"
 #include "dcp/version.h"
+#include "dcp/whole_state.h"
 
 #endif

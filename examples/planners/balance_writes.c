@@ -48,7 +48,8 @@ static dcp_status create_global_plan(void *context, dcp_saving *saving, dcp_save
     for (size_t i = 0; i < taken_count && status == DCP_OK; i++)
         status = dcp_save_plan_add(plans[i % (size_t)plan_count], &taken[i]);
     free(taken);
-    return status == DCP_OK ? dcp_default_create_global_plan(saving, plans, plan_count) : status;
+    return status == DCP_OK ? dcp_save_default_create_global_plan(saving, plans, plan_count)
+                            : status;
 }
 
 static dcp_status save(struct trainer *trainer)

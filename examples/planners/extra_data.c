@@ -11,7 +11,7 @@ static dcp_status create_local_plan(void *context, dcp_saving *saving, dcp_save_
     const struct trainer *trainer = context;
     char text[64];
     snprintf(text, sizeof text, "per-rank-data of rank %d", trainer->rank);
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     return status == DCP_OK ? dcp_state_string(dcp_save_plan_planner_data(plan), "told", text)
                             : status;
 }
@@ -20,12 +20,12 @@ static dcp_status create_global_plan(void *context, dcp_saving *saving, dcp_save
                                      int plan_count)
 {
     (void)context;
-    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_status status = dcp_save_default_create_global_plan(saving, plans, plan_count);
     dcp_state *root = dcp_state_new();
     dcp_state *merged = dcp_state_list(root, "merged");
     for (int rank = 0; rank < plan_count; rank++)
         dcp_state_copy(merged, NULL,
-                       dcp_state_get(dcp_save_plan_planner_data(plans[rank]), "told"));
+                       dcp_state_find(dcp_save_plan_planner_data(plans[rank]), "told"));
     if (status == DCP_OK)
         status = dcp_saving_set_planner_data(saving, merged);
     dcp_state_free(root);
@@ -46,7 +46,7 @@ static int show(const char *path)
 {
     dcp_checkpoint *checkpoint;
     char *text;
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
     if (status != DCP_OK)
         return EXIT_FAILURE;
     status = dcp_state_to_json(dcp_checkpoint_planner_data(checkpoint), 0, &text);
@@ -54,7 +54,7 @@ static int show(const char *path)
         printf("%s\n", text);
         dcp_text_free(text);
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return status == DCP_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

@@ -95,7 +95,7 @@ static int check(const char *path, const char *prefix)
     dcp_state_int(train, "step", 0);
     dcp_status status = dcp_load(state, path, &(dcp_load_options){.convert = true}, NULL);
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(train, "step"), &step);
+        status = dcp_state_as_int(dcp_state_find(train, "step"), &step);
     if (status != DCP_OK)
         fprintf(stderr, "loading %s: %s\n", path, dcp_error_message());
     int wrong = status != DCP_OK || step != 1000;

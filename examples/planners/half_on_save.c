@@ -8,7 +8,7 @@
 static dcp_status create_local_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
         dcp_write_item item;
         status = dcp_save_plan_item(plan, i, &item);

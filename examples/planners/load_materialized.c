@@ -32,7 +32,7 @@ static dcp_status allocate(void *context, dcp_loading *loading, const dcp_read_i
                            dcp_tensor *chunk)
 {
     struct layer *layer = find_layer(context, item->destination.name);
-    dcp_status status = dcp_default_lookup_tensor(loading, item, chunk);
+    dcp_status status = dcp_load_default_lookup_tensor(loading, item, chunk);
     if (status != DCP_OK || chunk->data || !layer)
         return status;
     if (!layer->weight)

@@ -15,7 +15,7 @@ static dcp_status set_up_renamed(void *context, dcp_loading *loading, dcp_state 
                                  const dcp_checkpoint *metadata, bool is_coordinator)
 {
     (void)context, (void)metadata, (void)is_coordinator;
-    dcp_status status = dcp_default_set_up_load_planner(loading, state);
+    dcp_status status = dcp_load_default_set_up_planner(loading, state);
     for (size_t i = 0; status == DCP_OK && i < dcp_loading_name_count(loading); i++) {
         char stored[256];
         const char *name = dcp_loading_name(loading, i);
@@ -50,7 +50,7 @@ static dcp_status load_without_prefix(const char *path)
     dcp_state_int(state, "step", 0);
     dcp_status status = dcp_load(state, path, &options, NULL);
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(state, "step"), &step);
+        status = dcp_state_as_int(dcp_state_find(state, "step"), &step);
     dcp_state_free(state);
     if (status == DCP_OK && (step != 1000 || weight[3] != 4))
         return dcp_error_set(DCP_ERR_INTERNAL, "step %d, last weight %g", (int)step,

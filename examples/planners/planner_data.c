@@ -26,7 +26,7 @@ static dcp_status add_mine(void *context, dcp_saving *saving, dcp_save_plan *pla
     const struct trainer *trainer = context;
     dcp_state *data = dcp_save_plan_planner_data(plan);
     dcp_status status = dcp_state_int(data, "samples", 100 + dcp_group_rank(trainer->group));
-    return status == DCP_OK ? dcp_default_create_local_plan(saving, plan) : status;
+    return status == DCP_OK ? dcp_save_default_create_local_plan(saving, plan) : status;
 }
 
 static dcp_status merge(void *context, dcp_saving *saving, dcp_save_plan *const *plans, int count)
@@ -36,11 +36,11 @@ static dcp_status merge(void *context, dcp_saving *saving, dcp_save_plan *const 
     dcp_state *list = dcp_state_list(trainer->merged, "ranks");
     for (int rank = 0; rank < count; rank++)
         dcp_state_copy(list, NULL,
-                       dcp_state_get(dcp_save_plan_planner_data(plans[rank]), "samples"));
+                       dcp_state_find(dcp_save_plan_planner_data(plans[rank]), "samples"));
     dcp_status status = dcp_state_status(trainer->merged);
     if (status == DCP_OK)
         status = dcp_saving_set_planner_data(saving, list);
-    return status == DCP_OK ? dcp_default_create_global_plan(saving, plans, count) : status;
+    return status == DCP_OK ? dcp_save_default_create_global_plan(saving, plans, count) : status;
 }
 
 static dcp_status look(void *context, dcp_loading *loading, dcp_state *state,
@@ -50,7 +50,7 @@ static dcp_status look(void *context, dcp_loading *loading, dcp_state *state,
     (void)is_coordinator;
     const dcp_state *ranks = dcp_checkpoint_planner_data(metadata);
     dcp_status status = dcp_state_as_int(dcp_state_at(ranks, RANKS - 1), &trainer->seen);
-    return status == DCP_OK ? dcp_default_set_up_load_planner(loading, state) : status;
+    return status == DCP_OK ? dcp_load_default_set_up_planner(loading, state) : status;
 }
 
 static dcp_status save(struct trainer *trainer, dcp_state *state)

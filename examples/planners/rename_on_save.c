@@ -27,7 +27,7 @@ static dcp_status set_up(void *context, dcp_saving *saving, dcp_state *state,
         snprintf(name, sizeof name, "foo_%s", key);
         dcp_state_copy(planner->renamed, name, dcp_state_at(state, i));
     }
-    return dcp_default_set_up_planner(saving, planner->renamed);
+    return dcp_save_default_set_up_planner(saving, planner->renamed);
 }
 
 static dcp_status save(struct trainer *trainer)

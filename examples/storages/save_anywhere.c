@@ -129,18 +129,18 @@ static dcp_status list_and_verify(const char *id, const dcp_storage *storage)
     const dcp_open_options options = {.storage = storage};
     dcp_checkpoint *checkpoint = NULL;
     uint64_t faults = 0;
-    dcp_status status = dcp_open(id, &options, &checkpoint);
-    for (size_t i = 0; status == DCP_OK && i < dcp_entry_count(checkpoint); i++) {
+    dcp_status status = dcp_checkpoint_open(id, &options, &checkpoint);
+    for (size_t i = 0; status == DCP_OK && i < dcp_checkpoint_count(checkpoint); i++) {
         dcp_entry entry;
         dcp_stored_chunk chunk;
-        status = dcp_entry_at(checkpoint, i, &entry);
+        status = dcp_checkpoint_entry(checkpoint, i, &entry);
         for (size_t k = 0; status == DCP_OK && k < entry.chunk_count; k++) {
-            status = dcp_entry_chunk(checkpoint, i, k, &chunk);
+            status = dcp_checkpoint_chunk(checkpoint, i, k, &chunk);
             if (status == DCP_OK)
                 printf("%s: %zu bytes in %s\n", entry.name, (size_t)chunk.length, chunk.file);
         }
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     if (status == DCP_OK)
         status = dcp_verify(id, &options, NULL, NULL, &faults);
     return status == DCP_OK && faults > 0

@@ -148,7 +148,7 @@ void training_resume(struct training *training, int64_t step)
     training_path(training, step, path);
     dcp_state *root = tree_of(training);
     must_dcp(dcp_load(root, path, &options, NULL), "loading");
-    must_dcp(dcp_state_as_int(dcp_state_get(root, "step"), &training->network.step), "loading");
+    must_dcp(dcp_state_as_int(dcp_state_find(root, "step"), &training->network.step), "loading");
     dcp_state_free(root);
 }
 

@@ -19,12 +19,12 @@ static dcp_status schedule_save(void *context, dcp_state *into)
 static dcp_status schedule_load(void *context, const dcp_state *filled)
 {
     struct schedule *schedule = context;
-    dcp_status status = dcp_state_as_int(dcp_state_get(filled, "step"), &schedule->step);
+    dcp_status status = dcp_state_as_int(dcp_state_find(filled, "step"), &schedule->step);
 
     if (status == DCP_OK)
-        status = dcp_state_as_float(dcp_state_get(filled, "base_rate"), &schedule->base_rate);
+        status = dcp_state_as_float(dcp_state_find(filled, "base_rate"), &schedule->base_rate);
     if (status == DCP_OK)
-        status = dcp_state_as_float(dcp_state_get(filled, "rate"), &schedule->rate);
+        status = dcp_state_as_float(dcp_state_find(filled, "rate"), &schedule->rate);
     return status;
 }
 
@@ -40,10 +40,10 @@ static dcp_status data_load(void *context, const dcp_state *filled)
 {
     struct spirals *data = context;
     dcp_status status =
-        dcp_state_as_uint(dcp_state_get(filled, "random_state"), &data->random_state);
+        dcp_state_as_uint(dcp_state_find(filled, "random_state"), &data->random_state);
 
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(filled, "samples_seen"), &data->samples_seen);
+        status = dcp_state_as_int(dcp_state_find(filled, "samples_seen"), &data->samples_seen);
     return status;
 }
 
@@ -120,7 +120,7 @@ dcp_status training_load(struct training *training, const char *directory, int64
     snprintf(path, sizeof path, "%s/step_%" PRId64, directory, step);
     dcp_status status = dcp_load(state, path, &options, NULL);
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(state, "step"), &training->step);
+        status = dcp_state_as_int(dcp_state_find(state, "step"), &training->step);
     dcp_state_free(state);
     return status;
 }

@@ -16,10 +16,10 @@ static bool is_whole(const char *directory, const char *name)
     char path[4096];
 
     snprintf(path, sizeof path, "%s/%s", directory, name);
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
     if (status != DCP_OK)
         printf("%s is not a checkpoint: %s\n", path, dcp_error_message());
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return status == DCP_OK;
 }
 

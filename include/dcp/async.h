@@ -151,12 +151,12 @@ typedef enum dcp_future_state {
  * they mean during this call, in all attempts.
  *
  * With a planner or a storage writer the state is copied as a whole when the planner has been set
- * up: what set_up_planner calls dcp_default_set_up_planner() with, which is the caller's state or
- * one that the planner has made of it, as it is then. That one may go when the caller's may. Hooks
- * up to finish_plan are called before this returns; resolve_data and the two that it is made of for
- * tensors, and the storage writer's write_data and finish, on threads of the library. With a stager
- * of the caller's the planner is set up with what that has made. For another attempt, in the same
- * place or as `fallback_path` says, all hooks are called again in their order but for
+ * up: what set_up_planner calls dcp_save_default_set_up_planner() with, which is the caller's state
+ * or one that the planner has made of it, as it is then. That one may go when the caller's may.
+ * Hooks up to finish_plan are called before this returns; resolve_data and the two that it is made
+ * of for tensors, and the storage writer's write_data and finish, on threads of the library. With a
+ * stager of the caller's the planner is set up with what that has made. For another attempt, in the
+ * same place or as `fallback_path` says, all hooks are called again in their order but for
  * set_up_planner, on threads of the library; reset() is given the id of the new place, and
  * `storage_writers` are asked which of them takes it.
  *

@@ -57,33 +57,33 @@ typedef struct dcp_open_options {
  * comes to be at the path; only the members of a union that the options name are opened by their
  * paths, absolute since this call, when something in them is read. @param options
  * NULL: all defaults. @param checkpoint owned by the caller. */
-DCP_API dcp_status dcp_open_sized(const char *path, const dcp_open_options *options,
-                                  size_t options_size, dcp_checkpoint **checkpoint);
+DCP_API dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *options,
+                                             size_t options_size, dcp_checkpoint **checkpoint);
 
-static inline dcp_status dcp_open(const char *path, const dcp_open_options *options,
-                                  dcp_checkpoint **checkpoint)
+static inline dcp_status dcp_checkpoint_open(const char *path, const dcp_open_options *options,
+                                             dcp_checkpoint **checkpoint)
 {
-    return dcp_open_sized(path, options, sizeof *options, checkpoint);
+    return dcp_checkpoint_open_sized(path, options, sizeof *options, checkpoint);
 }
 
-DCP_API void dcp_close(dcp_checkpoint *checkpoint);
+DCP_API void dcp_checkpoint_close(dcp_checkpoint *checkpoint);
 
 /** @return number of names. */
-DCP_API size_t dcp_entry_count(const dcp_checkpoint *checkpoint);
+DCP_API size_t dcp_checkpoint_count(const dcp_checkpoint *checkpoint);
 
 /** Describes entry @p index, in the order of the metadata. Errors: DCP_ERR_ARGUMENT. */
-DCP_API dcp_status dcp_entry_at_sized(const dcp_checkpoint *checkpoint, size_t index,
-                                      dcp_entry *entry, size_t entry_size);
+DCP_API dcp_status dcp_checkpoint_entry_sized(const dcp_checkpoint *checkpoint, size_t index,
+                                              dcp_entry *entry, size_t entry_size);
 
-static inline dcp_status dcp_entry_at(const dcp_checkpoint *checkpoint, size_t index,
-                                      dcp_entry *entry)
+static inline dcp_status dcp_checkpoint_entry(const dcp_checkpoint *checkpoint, size_t index,
+                                              dcp_entry *entry)
 {
-    return dcp_entry_at_sized(checkpoint, index, entry, sizeof *entry);
+    return dcp_checkpoint_entry_sized(checkpoint, index, entry, sizeof *entry);
 }
 
 /** Finds an entry by its name. Errors: DCP_ERR_NOT_FOUND. */
-DCP_API dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name,
-                                  size_t *index);
+DCP_API dcp_status dcp_checkpoint_find(const dcp_checkpoint *checkpoint, const char *name,
+                                       size_t *index);
 
 /**
  * @return what a save planner of the caller's own has stored for all of the checkpoint (PyTorch's
@@ -94,14 +94,14 @@ DCP_API dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *
 DCP_API const dcp_state *dcp_checkpoint_planner_data(const dcp_checkpoint *checkpoint);
 
 /** Describes stored piece @p chunk of entry @p entry. */
-DCP_API dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry,
-                                         size_t chunk, dcp_stored_chunk *stored,
-                                         size_t stored_size);
+DCP_API dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry,
+                                              size_t chunk, dcp_stored_chunk *stored,
+                                              size_t stored_size);
 
-static inline dcp_status dcp_entry_chunk(const dcp_checkpoint *checkpoint, size_t entry,
-                                         size_t chunk, dcp_stored_chunk *stored)
+static inline dcp_status dcp_checkpoint_chunk(const dcp_checkpoint *checkpoint, size_t entry,
+                                              size_t chunk, dcp_stored_chunk *stored)
 {
-    return dcp_entry_chunk_sized(checkpoint, entry, chunk, stored, sizeof *stored);
+    return dcp_checkpoint_chunk_sized(checkpoint, entry, chunk, stored, sizeof *stored);
 }
 
 /**
@@ -111,21 +111,23 @@ static inline dcp_status dcp_entry_chunk(const dcp_checkpoint *checkpoint, size_
  * What is checked is as for a load (dcp_verification): of files that this library wrote, every
  * block of 4 KiB that the box lies in. Of a compressed chunk all is decompressed, in bounded
  * memory, and checked when a box of it is read. The chunks that were read last, up to eight, stay
- * open until dcp_close(), with the windows of their frames (2 MiB each as a rule): reading on
- * behind the box that was read before goes on there, without beginning anew.
+ * open until dcp_checkpoint_close(), with the windows of their frames (2 MiB each as a rule):
+ * reading on behind the box that was read before goes on there, without beginning anew.
  */
-DCP_API dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
-                                         const dcp_tensor *destination, size_t tensor_size,
-                                         dcp_verification verification);
+DCP_API dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                                    const dcp_tensor *destination,
+                                                    size_t tensor_size,
+                                                    dcp_verification verification);
 
-static inline dcp_status dcp_read_tensor(dcp_checkpoint *checkpoint, size_t entry,
-                                         const dcp_tensor *destination,
-                                         dcp_verification verification)
+static inline dcp_status dcp_checkpoint_read_tensor(dcp_checkpoint *checkpoint, size_t entry,
+                                                    const dcp_tensor *destination,
+                                                    dcp_verification verification)
 {
-    return dcp_read_tensor_sized(checkpoint, entry, destination, sizeof *destination, verification);
+    return dcp_checkpoint_read_tensor_sized(checkpoint, entry, destination, sizeof *destination,
+                                            verification);
 }
 
-/** A stored chunk in memory; see dcp_map_chunk(). */
+/** A stored chunk in memory; see dcp_checkpoint_map_chunk(). */
 typedef struct dcp_mapping dcp_mapping;
 
 /** What a mapping shows. All pointers are borrowed from it. */
@@ -144,8 +146,8 @@ typedef struct dcp_mapped_chunk {
  * when they are touched, and shared with other processes.
  *
  * Only what lies in the file as it is can be mapped: a chunk that is compressed, stored big-endian,
- * or to be conjugated or negated on the way is DCP_ERR_UNSUPPORTED; dcp_read_tensor() reads those.
- * So is a file system without such a way.
+ * or to be conjugated or negated on the way is DCP_ERR_UNSUPPORTED; dcp_checkpoint_read_tensor()
+ * reads those. So is a file system without such a way.
  *
  * A file that is cut short while it is mapped, or whose disk fails, ends the process with SIGBUS
  * when the lost pages are touched: that is how mappings work. Map what nobody else changes.
@@ -153,28 +155,29 @@ typedef struct dcp_mapped_chunk {
  * @param verification DCP_VERIFY_NONE touches nothing beyond the chunk's head. Else all of the
  * chunk is read once and checked against the checksums that the file has for it, before this
  * returns.
- * @param mapping owned by the caller, dcp_unmap_chunk(). It stays valid when the checkpoint is
+ * @param mapping owned by the caller, dcp_mapping_free(). It stays valid when the checkpoint is
  * closed and when the file is replaced by a later save.
  * Errors: DCP_ERR_KIND for objects, DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, DCP_ERR_IO and others.
  */
-DCP_API dcp_status dcp_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
-                                       dcp_verification verification, dcp_mapping **mapping,
-                                       dcp_mapped_chunk *mapped, size_t mapped_size);
+DCP_API dcp_status dcp_checkpoint_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                                  size_t chunk, dcp_verification verification,
+                                                  dcp_mapping **mapping, dcp_mapped_chunk *mapped,
+                                                  size_t mapped_size);
 
-static inline dcp_status dcp_map_chunk(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
-                                       dcp_verification verification, dcp_mapping **mapping,
-                                       dcp_mapped_chunk *mapped)
+static inline dcp_status dcp_checkpoint_map_chunk(dcp_checkpoint *checkpoint, size_t entry,
+                                                  size_t chunk, dcp_verification verification,
+                                                  dcp_mapping **mapping, dcp_mapped_chunk *mapped)
 {
-    return dcp_map_chunk_sized(checkpoint, entry, chunk, verification, mapping, mapped,
-                               sizeof *mapped);
+    return dcp_checkpoint_map_chunk_sized(checkpoint, entry, chunk, verification, mapping, mapped,
+                                          sizeof *mapped);
 }
 
 /** Ends a mapping. NULL is fine. */
-DCP_API void dcp_unmap_chunk(dcp_mapping *mapping);
+DCP_API void dcp_mapping_free(dcp_mapping *mapping);
 
 /** Reads an object and adds it to @p parent under @p key (as when building a tree). */
-DCP_API dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
-                                   const char *key);
+DCP_API dcp_status dcp_checkpoint_read_object(dcp_checkpoint *checkpoint, size_t entry,
+                                              dcp_state *parent, const char *key);
 
 /**
  * Gives the bytes of the checkpoint's `.metadata`, as PyTorch reads it, for storages that keep it
@@ -186,8 +189,8 @@ DCP_API dcp_status dcp_checkpoint_encode(const dcp_checkpoint *checkpoint, dcp_s
 
 /**
  * The reverse: metadata without a storage, from the bytes of a `.metadata`, which may be hostile.
- * @param checkpoint owned by the caller, to be freed with dcp_close(). Reading data from it is
- * DCP_ERR_STATE.
+ * @param checkpoint owned by the caller, to be freed with dcp_checkpoint_close(). Reading data from
+ * it is DCP_ERR_STATE.
  */
 DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
                                          dcp_checkpoint **checkpoint);
@@ -198,8 +201,8 @@ DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
  * each member by itself, and then what they are together. What has no checksum (safetensors files,
  * records without a CRC-32) has its lengths checked, and is logged (DCP_LOG_INFO).
  *
- * @param path as for dcp_open(); also checkpoints that dcp_open() refuses are checked as far as
- * possible.
+ * @param path as for dcp_checkpoint_open(); also checkpoints that dcp_checkpoint_open() refuses are
+ * checked as far as possible.
  * @param faults number of faults reported.
  * @return DCP_OK when the check could be made, whatever it found. What keeps it from being made is
  * no fault of the checkpoint, and ends it: DCP_ERR_NO_MEMORY, DCP_ERR_FILE_LIMIT.

@@ -6,7 +6,7 @@
  *
  * A planner is a table of hooks (PyTorch's LoadPlanner). A hook that is NULL does what the library
  * does by itself, and the same can be called from inside of a hook, by the names that begin with
- * `dcp_default_`: a caller overrides one and keeps the rest. The sequence is PyTorch's:
+ * `dcp_load_default_`: a caller overrides one and keeps the rest. The sequence is PyTorch's:
  *
  *  1. `set_up_planner` on every rank
  *  2. `create_local_plan` on every rank
@@ -50,7 +50,7 @@ typedef struct dcp_load_planner {
     void *context;
 
     /**
-     * Every rank: the load begins. The hook calls dcp_default_set_up_load_planner() with the state
+     * Every rank: the load begins. The hook calls dcp_load_default_set_up_planner() with the state
      * that is to be filled, which may be another one than it was given and must live until the load
      * has ended, and may then look for names under other ones by dcp_loading_rename().
      * @param metadata what is stored, for looking only; dcp_checkpoint_planner_data() is what the
@@ -61,7 +61,7 @@ typedef struct dcp_load_planner {
 
     /**
      * Every rank: fills @p plan, which is empty, with what this rank reads; mostly by
-     * dcp_default_create_local_load_plan(), and then changes it. What it puts into the plan's
+     * dcp_load_default_create_local_plan(), and then changes it. What it puts into the plan's
      * planner data is there for create_global_plan.
      */
     dcp_status (*create_local_plan)(void *context, dcp_loading *loading, dcp_load_plan *plan);
@@ -111,24 +111,24 @@ typedef struct dcp_load_planner {
 /* ---- what the library does where there is no hook ---- */
 
 /** Asks stateful entries for their state and flattens @p state, as the options say. Once. */
-DCP_API dcp_status dcp_default_set_up_load_planner(dcp_loading *loading, dcp_state *state);
+DCP_API dcp_status dcp_load_default_set_up_planner(dcp_loading *loading, dcp_state *state);
 /** Adds an item for each part of each stored chunk that this rank's chunks need, and for each
  * object. What is missing or does not fit goes to the report. Once. */
-DCP_API dcp_status dcp_default_create_local_load_plan(dcp_loading *loading, dcp_load_plan *plan);
+DCP_API dcp_status dcp_load_default_create_local_plan(dcp_loading *loading, dcp_load_plan *plan);
 /** Decodes the object, to be put into the state when everything has been read. */
-DCP_API dcp_status dcp_default_load_bytes(dcp_loading *loading, const dcp_read_item *item,
-                                          const void *bytes, size_t size);
-DCP_API dcp_status dcp_default_resolve_bytes(dcp_loading *loading, const dcp_read_item *item,
-                                             size_t size, void **bytes);
+DCP_API dcp_status dcp_load_default_load_bytes(dcp_loading *loading, const dcp_read_item *item,
+                                               const void *bytes, size_t size);
+DCP_API dcp_status dcp_load_default_resolve_bytes(dcp_loading *loading, const dcp_read_item *item,
+                                                  size_t size, void **bytes);
 /** Looks up and transforms, by the planner's hooks where it has them. */
-DCP_API dcp_status dcp_default_resolve_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                              dcp_tensor *tensor);
+DCP_API dcp_status dcp_load_default_resolve_tensor(dcp_loading *loading, const dcp_read_item *item,
+                                                   dcp_tensor *tensor);
 /** The chunk as it is in the state. */
-DCP_API dcp_status dcp_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                             dcp_tensor *chunk);
+DCP_API dcp_status dcp_load_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item,
+                                                  dcp_tensor *chunk);
 /** Narrows the chunk to the item's part. */
-DCP_API dcp_status dcp_default_transform_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                                dcp_tensor *tensor);
+DCP_API dcp_status dcp_load_default_transform_tensor(dcp_loading *loading,
+                                                     const dcp_read_item *item, dcp_tensor *tensor);
 
 /**
  * In set_up_planner, after the default: @p name of the state is stored as @p stored_name, whatever

@@ -5,9 +5,9 @@
  * lies.
  *
  * Whoever plugs a planner, a storage writer or a storage reader into a save or load meets these. A
- * checkpoint's metadata is a #dcp_checkpoint, also where it is not stored yet: dcp_entry_count(),
- * dcp_entry_at(), dcp_entry_find() and dcp_entry_chunk() say what is in it,
- * dcp_checkpoint_planner_data() what planners put there.
+ * checkpoint's metadata is a #dcp_checkpoint, also where it is not stored yet:
+ * dcp_checkpoint_count(), dcp_checkpoint_entry(), dcp_checkpoint_find() and dcp_checkpoint_chunk()
+ * say what is in it, dcp_checkpoint_planner_data() what planners put there.
  */
 #ifndef DCP_PLAN_ITEM_H
 #define DCP_PLAN_ITEM_H

@@ -6,7 +6,7 @@
  *
  * A planner is a table of hooks (PyTorch's SavePlanner). A hook that is NULL does what the library
  * does by itself, and the same can be called from inside of a hook, by the names that begin with
- * `dcp_default_`: a caller overrides one and keeps the rest. The sequence is PyTorch's:
+ * `dcp_save_default_`: a caller overrides one and keeps the rest. The sequence is PyTorch's:
  *
  *  1. `set_up_planner` on every rank
  *  2. `create_local_plan` on every rank
@@ -55,8 +55,8 @@ typedef struct dcp_write_item {
 
     /** Objects: bytes of the whole stream; 0 while the local plan is made. */
     uint64_t object_length;
-    /** In a local plan: where dcp_default_lookup_object() finds it, whatever its name has become; 0
-     * for an item that a hook has added: then by its name. */
+    /** In a local plan: where dcp_save_default_lookup_object() finds it, whatever its name has
+     * become; 0 for an item that a hook has added: then by its name. */
     uint64_t source;
 } dcp_write_item;
 
@@ -82,24 +82,24 @@ typedef struct dcp_save_planner {
     void *context;
 
     /**
-     * Every rank: the save begins. The hook calls dcp_default_set_up_planner() with the state that
-     * is to be saved, which may be another one than it was given and must live until the save has
-     * ended, or in dcp_save_async() as long as the caller's.
+     * Every rank: the save begins. The hook calls dcp_save_default_set_up_planner() with the state
+     * that is to be saved, which may be another one than it was given and must live until the save
+     * has ended, or in dcp_save_async() as long as the caller's.
      */
     dcp_status (*set_up_planner)(void *context, dcp_saving *saving, dcp_state *state,
                                  const dcp_storage_meta *storage_meta, bool is_coordinator);
 
     /**
      * Every rank: fills @p plan, which is empty, with what this rank holds; mostly by
-     * dcp_default_create_local_plan(), and then changes it. What it puts into the plan's planner
-     * data is there for create_global_plan.
+     * dcp_save_default_create_local_plan(), and then changes it. What it puts into the plan's
+     * planner data is there for create_global_plan.
      */
     dcp_status (*create_local_plan)(void *context, dcp_saving *saving, dcp_save_plan *plan);
 
     /**
      * Coordinator: @p plans hold what each rank offers to write; afterwards what each is to write.
      * A rank may be given what is in the plan that it offered, or a box inside of it, and nothing
-     * else. dcp_default_create_global_plan() does that as the options say.
+     * else. dcp_save_default_create_global_plan() does that as the options say.
      */
     dcp_status (*create_global_plan)(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
                                      int plan_count);
@@ -127,23 +127,23 @@ typedef struct dcp_save_planner {
 /* ---- what the library does where there is no hook ---- */
 
 /** Asks stateful entries for their state and flattens @p state, as the options say. Once. */
-DCP_API dcp_status dcp_default_set_up_planner(dcp_saving *saving, dcp_state *state);
+DCP_API dcp_status dcp_save_default_set_up_planner(dcp_saving *saving, dcp_state *state);
 /** Adds an item for each chunk and each object of the state. */
-DCP_API dcp_status dcp_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan);
+DCP_API dcp_status dcp_save_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan);
 /** Deduplicates what several ranks hold, so that ranks write about equally much, as
  * dcp_save_options::replicas says, and checks that chunks cover their tensors and do not overlap.
  */
-DCP_API dcp_status dcp_default_create_global_plan(dcp_saving *saving, dcp_save_plan *const *plans,
-                                                  int plan_count);
+DCP_API dcp_status dcp_save_default_create_global_plan(dcp_saving *saving,
+                                                       dcp_save_plan *const *plans, int plan_count);
 /** Looks up and transforms, by the planner's hooks where it has them. */
-DCP_API dcp_status dcp_default_resolve_data(dcp_saving *saving, const dcp_write_item *item,
-                                            dcp_write_data *data);
-DCP_API dcp_status dcp_default_lookup_object(dcp_saving *saving, const dcp_write_item *item,
-                                             const dcp_state **object);
+DCP_API dcp_status dcp_save_default_resolve_data(dcp_saving *saving, const dcp_write_item *item,
+                                                 dcp_write_data *data);
+DCP_API dcp_status dcp_save_default_lookup_object(dcp_saving *saving, const dcp_write_item *item,
+                                                  const dcp_state **object);
 /** Tensors: the elements where they are, of the chunk that holds the item's. Objects: encodes
  * @p object, which may be any value that a state can hold. */
-DCP_API dcp_status dcp_default_transform_object(dcp_saving *saving, const dcp_write_item *item,
-                                                const dcp_state *object, dcp_write_data *data);
+DCP_API dcp_status dcp_save_default_transform_object(dcp_saving *saving, const dcp_write_item *item,
+                                                     const dcp_state *object, dcp_write_data *data);
 
 /** Coordinator, in create_global_plan: the value that the metadata gets as planner_data in the
  * place of the paths of all names. @param planner_data any value that can be saved, but no tensor;

@@ -200,7 +200,7 @@ DCP_API dcp_state *dcp_state_at(const dcp_state *node, size_t index);
 DCP_API const dcp_state *dcp_state_key_at(const dcp_state *node, size_t index);
 
 /** @return the child of a dict under a string key; NULL if there is none. */
-DCP_API dcp_state *dcp_state_get(const dcp_state *node, const char *key);
+DCP_API dcp_state *dcp_state_find(const dcp_state *node, const char *key);
 
 /** Reads a leaf. @return DCP_ERR_KIND if the node is something else, or the value does not fit. */
 DCP_API dcp_status dcp_state_as_bool(const dcp_state *node, bool *value);

@@ -207,7 +207,8 @@ typedef struct dcp_storage {
     /** A range will be read soon. Optional. */
     void (*expect)(void *context, dcp_storage_file *file, uint64_t offset, size_t size);
     /** Gives a range in memory, without a copy, until unmap(); the file may be closed before.
-     * Optional: dcp_map_chunk() is DCP_ERR_UNSUPPORTED. @param mapping the storage's own. */
+     * Optional: dcp_checkpoint_map_chunk() is DCP_ERR_UNSUPPORTED. @param mapping the storage's
+     * own. */
     dcp_status (*map)(void *context, dcp_storage_file *file, uint64_t offset, size_t size,
                       const void **bytes, void **mapping);
     void (*unmap)(void *context, void *mapping, const void *bytes, size_t size);

@@ -98,7 +98,7 @@ static inline dcp_status dcp_checkpoint_storage_meta(const dcp_checkpoint *check
 
 /** What the library does where there is no hook: reads the items that have not been handed over yet
  * from the files of the path. */
-DCP_API dcp_status dcp_default_read_data(dcp_loading *loading);
+DCP_API dcp_status dcp_load_default_read_data(dcp_loading *loading);
 
 /** Hands over item @p index as the stream that the checkpoint's location names, whole, decompressed
  * or not: checks it, and gives what the item is about to the planner. */

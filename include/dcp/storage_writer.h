@@ -85,11 +85,11 @@ typedef struct dcp_storage_writer {
 
 /** Has the directory made, and an earlier checkpoint refused or replaced, as the options say, when
  * planning has succeeded. */
-DCP_API dcp_status dcp_default_set_up_storage_writer(dcp_saving *saving);
+DCP_API dcp_status dcp_save_default_set_up_storage_writer(dcp_saving *saving);
 /** Writes this rank's shard files. */
-DCP_API dcp_status dcp_default_write_data(dcp_saving *saving);
+DCP_API dcp_status dcp_save_default_write_data(dcp_saving *saving);
 /** Writes metadata.json, then `.metadata`, by rename. */
-DCP_API dcp_status dcp_default_finish(dcp_saving *saving);
+DCP_API dcp_status dcp_save_default_finish(dcp_saving *saving);
 
 /* ---- in write_data ---- */
 

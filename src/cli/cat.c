@@ -75,9 +75,9 @@ static size_t block_bytes(const dcp_tensor *block)
     return bytes;
 }
 
-/* Reads, though stored chunks could be mapped (dcp_map_chunk()): a file that is cut short meanwhile
- * is an error here, and would end the program with SIGBUS there; and what is mapped would have to
- * be gone through once more, to be verified before it is written. */
+/* Reads, though stored chunks could be mapped (dcp_checkpoint_map_chunk()): a file that is cut
+ * short meanwhile is an error here, and would end the program with SIGBUS there; and what is mapped
+ * would have to be gone through once more, to be verified before it is written. */
 static int cat_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
 {
     struct walk walk;
@@ -95,7 +95,7 @@ static int cat_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_entry 
     }
     while (more && status == EXIT_FINE) {
         size_t bytes = block_bytes(&walk.block);
-        if (dcp_read_tensor(checkpoint, index, &walk.block, DCP_VERIFY_ALL) != DCP_OK)
+        if (dcp_checkpoint_read_tensor(checkpoint, index, &walk.block, DCP_VERIFY_ALL) != DCP_OK)
             status = command_fail("cat");
         else if (fwrite(walk.block.data, 1, bytes, stdout) != bytes)
             break;
@@ -111,7 +111,7 @@ static int cat_object(dcp_checkpoint *checkpoint, size_t index)
     int status = EXIT_FINE;
     dcp_state *root = dcp_state_new();
 
-    if (!root || dcp_read_object(checkpoint, index, root, "value") != DCP_OK ||
+    if (!root || dcp_checkpoint_read_object(checkpoint, index, root, "value") != DCP_OK ||
         dcp_state_to_json(dcp_state_at(root, 0), 0, &text) != DCP_OK)
         status = command_fail("cat");
     else
@@ -131,13 +131,13 @@ int command_cat(int argc, char **argv)
     if (argc < 3)
         return EXIT_USAGE;
     if (command_open(argv + 1, argc - 2, &checkpoint) != DCP_OK ||
-        dcp_entry_find(checkpoint, argv[argc - 1], &index) != DCP_OK ||
-        dcp_entry_at(checkpoint, index, &entry) != DCP_OK)
+        dcp_checkpoint_find(checkpoint, argv[argc - 1], &index) != DCP_OK ||
+        dcp_checkpoint_entry(checkpoint, index, &entry) != DCP_OK)
         status = command_fail("cat");
     else if (entry.is_tensor)
         status = cat_tensor(checkpoint, index, &entry);
     else
         status = cat_object(checkpoint, index);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return status;
 }

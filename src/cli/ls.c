@@ -17,7 +17,7 @@ static char *read_value(dcp_checkpoint *checkpoint, size_t index)
 {
     char *text = NULL;
     dcp_state *root = dcp_state_new();
-    if (root && dcp_read_object(checkpoint, index, root, "value") == DCP_OK)
+    if (root && dcp_checkpoint_read_object(checkpoint, index, root, "value") == DCP_OK)
         dcp_state_to_json(dcp_state_at(root, 0), VALUE_LIMIT, &text);
     dcp_state_free(root);
     return text;
@@ -46,8 +46,8 @@ static int widest_name(const dcp_checkpoint *checkpoint)
 {
     int widest = 0;
     dcp_entry entry;
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
-        if (dcp_entry_at(checkpoint, i, &entry) != DCP_OK)
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
+        if (dcp_checkpoint_entry(checkpoint, i, &entry) != DCP_OK)
             continue;
         int columns = name_columns(entry.name);
         if (columns > widest && columns <= NAME_COLUMNS)
@@ -90,12 +90,12 @@ static int list_plain(dcp_checkpoint *checkpoint)
 {
     int status = EXIT_FINE;
     uint64_t bytes = 0;
-    size_t tensors = 0, count = dcp_entry_count(checkpoint);
+    size_t tensors = 0, count = dcp_checkpoint_count(checkpoint);
     int width = widest_name(checkpoint);
 
     for (size_t i = 0; i < count; i++) {
         dcp_entry entry;
-        if (dcp_entry_at(checkpoint, i, &entry) != DCP_OK)
+        if (dcp_checkpoint_entry(checkpoint, i, &entry) != DCP_OK)
             return command_fail("ls");
         print_name(entry.name, width);
         if (entry.is_tensor) {
@@ -138,7 +138,7 @@ static int print_chunks(dcp_checkpoint *checkpoint, size_t index, const dcp_entr
     fputs(", \"chunks\": [", stdout);
     for (size_t i = 0; i < entry->chunk_count; i++) {
         dcp_stored_chunk chunk;
-        if (dcp_entry_chunk(checkpoint, index, i, &chunk) != DCP_OK)
+        if (dcp_checkpoint_chunk(checkpoint, index, i, &chunk) != DCP_OK)
             return command_fail("ls");
         fputs(i > 0 ? ", {\"offsets\": " : "{\"offsets\": ", stdout);
         print_numbers(chunk.offsets, entry->ndim);
@@ -157,7 +157,7 @@ static int print_entry(dcp_checkpoint *checkpoint, size_t index)
     dcp_entry entry;
     int status = EXIT_FINE;
 
-    if (dcp_entry_at(checkpoint, index, &entry) != DCP_OK)
+    if (dcp_checkpoint_entry(checkpoint, index, &entry) != DCP_OK)
         return command_fail("ls");
     fputs(index > 0 ? ",\n {\"name\": " : "\n {\"name\": ", stdout);
     print_json_string(stdout, entry.name);
@@ -189,7 +189,7 @@ static int list_json(dcp_checkpoint *checkpoint)
     int status = EXIT_FINE;
 
     fputs("{\"entries\": [", stdout);
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++)
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++)
         if (print_entry(checkpoint, i) != EXIT_FINE)
             status = EXIT_FAULT;
     fputs("\n]}\n", stdout);
@@ -215,6 +215,6 @@ int command_ls(int argc, char **argv)
     if (command_open(argv, count, &checkpoint) != DCP_OK)
         return command_fail("ls");
     int status = json ? list_json(checkpoint) : list_plain(checkpoint);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return status;
 }

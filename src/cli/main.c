@@ -59,7 +59,8 @@ dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
 {
     dcp_open_options options = {.members = (const char *const *)paths,
                                 .member_count = (size_t)count};
-    return count == 1 ? dcp_open(paths[0], NULL, checkpoint) : dcp_open(".", &options, checkpoint);
+    return count == 1 ? dcp_checkpoint_open(paths[0], NULL, checkpoint)
+                      : dcp_checkpoint_open(".", &options, checkpoint);
 }
 
 int command_fail(const char *command)

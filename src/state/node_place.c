@@ -6,7 +6,7 @@
 static dcp_state *find_child(const dcp_state *parent, const dcp_path_part *part)
 {
     if (node_is_dict(parent))
-        return part->key ? dcp_state_get(parent, part->key) : NULL;
+        return part->key ? dcp_state_find(parent, part->key) : NULL;
     return !part->key && part->position >= 0 && (uint64_t)part->position < dcp_state_count(parent)
                ? dcp_state_at(parent, (size_t)part->position)
                : NULL;

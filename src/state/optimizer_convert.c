@@ -122,7 +122,7 @@ static dcp_status write_flat(struct conversion *conversion, size_t position)
 /* The dict under a key, made if it is not there. */
 static dcp_state *dict_under(dcp_state *parent, const char *key)
 {
-    dcp_state *known = dcp_state_get(parent, key);
+    dcp_state *known = dcp_state_find(parent, key);
     return known && node_is_dict(known) ? known : dcp_state_dict(parent, key);
 }
 
@@ -190,7 +190,7 @@ static const dcp_state *find_setting(const struct optimizer_part *part, const ch
         leaf = leaf->next;
     if (leaf)
         return leaf->node;
-    return part->group ? dcp_state_get(part->group, key) : NULL;
+    return part->group ? dcp_state_find(part->group, key) : NULL;
 }
 
 /* Every setting of the group made so far must be the parameter's, and the other way round. */
@@ -222,7 +222,7 @@ static dcp_status put_empty_group(const struct optimizer_source *source, dcp_sta
     const dcp_state *found = NULL;
     for (size_t g = 0; source->groups && g < dcp_state_count(source->groups); g++) {
         const dcp_state *candidate = dcp_state_at(source->groups, g);
-        if (dcp_state_count(dcp_state_get(candidate, OPTIMIZER_PARAMS)) > 0)
+        if (dcp_state_count(dcp_state_find(candidate, OPTIMIZER_PARAMS)) > 0)
             continue;
         if (found)
             return dcp_error_set(DCP_ERR_DUPLICATE,
@@ -274,7 +274,7 @@ static dcp_status write_nested(struct conversion *conversion)
     bool named = conversion->form == DCP_OPTIMIZER_BY_NAME;
     dcp_state *states =
         named ? dict_under(into, OPTIMIZER_STATE) : dcp_state_dict(into, OPTIMIZER_STATE);
-    dcp_state *groups = named ? dcp_state_get(into, OPTIMIZER_GROUPS) : NULL;
+    dcp_state *groups = named ? dcp_state_find(into, OPTIMIZER_GROUPS) : NULL;
     if (!groups)
         groups = dcp_state_list(into, OPTIMIZER_GROUPS);
     if (!states || !groups)

@@ -101,7 +101,7 @@ static const char *id_text(const dcp_state *node)
 
 static const dcp_state *group_params(const dcp_state *group)
 {
-    const dcp_state *params = group ? dcp_state_get(group, OPTIMIZER_PARAMS) : NULL;
+    const dcp_state *params = group ? dcp_state_find(group, OPTIMIZER_PARAMS) : NULL;
     dcp_kind kind = params ? dcp_state_kind(params) : DCP_KIND_NONE;
     return kind == DCP_KIND_LIST || kind == DCP_KIND_TUPLE ? params : NULL;
 }
@@ -265,8 +265,8 @@ dcp_status optimizer_source_read(struct optimizer_source *source, const dcp_stat
 {
     if (!tree || !node_is_dict(tree))
         return dcp_error_set(DCP_ERR_ARGUMENT, "an optimizer's state is a dict");
-    const dcp_state *state = dcp_state_get(tree, OPTIMIZER_STATE);
-    const dcp_state *groups = dcp_state_get(tree, OPTIMIZER_GROUPS);
+    const dcp_state *state = dcp_state_find(tree, OPTIMIZER_STATE);
+    const dcp_state *groups = dcp_state_find(tree, OPTIMIZER_GROUPS);
     if (!state && !groups)
         return read_flat(source, tree);
     if ((state && !node_is_dict(state)) || !groups || dcp_state_kind(groups) != DCP_KIND_LIST)

@@ -31,7 +31,7 @@ const dcp_state *dcp_state_key_at(const dcp_state *node, size_t index)
     return children && index < children->count ? children->items[index].key : NULL;
 }
 
-dcp_state *dcp_state_get(const dcp_state *node, const char *key)
+dcp_state *dcp_state_find(const dcp_state *node, const char *key)
 {
     size_t position;
     if (!node || !key || !node_is_dict(node) || !node_find(node, key, strlen(key), &position))

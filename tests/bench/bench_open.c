@@ -35,18 +35,18 @@ static void list(const char *path)
     size_t chunks = 0, letters = 0;
     double start = now();
 
-    check(dcp_open(path, NULL, &checkpoint));
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
+    check(dcp_checkpoint_open(path, NULL, &checkpoint));
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
         dcp_entry entry;
-        check(dcp_entry_at(checkpoint, i, &entry));
+        check(dcp_checkpoint_entry(checkpoint, i, &entry));
         letters += strlen(entry.name);
         for (size_t c = 0; c < entry.chunk_count; c++, chunks++) {
             dcp_stored_chunk chunk;
-            check(dcp_entry_chunk(checkpoint, i, c, &chunk));
+            check(dcp_checkpoint_chunk(checkpoint, i, c, &chunk));
             letters += chunk.length > 0;
         }
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     double seconds = now() - start;
     if (letters < chunks)
         errx(1, "%s: names or chunks are empty", path);

@@ -39,7 +39,7 @@ dcp_state *tree_of(struct model *model, int64_t step)
         .dtype = DCP_F32, .ndim = 1, .global_shape = {COLUMNS}, .data = model->replica};
     dcp_state *root = dcp_state_new();
     dcp_state_tensor(dcp_state_dict(root, "model"), "w", &shard);
-    dcp_state_tensor(dcp_state_get(root, "model"), "bias", &replica);
+    dcp_state_tensor(dcp_state_find(root, "model"), "bias", &replica);
     dcp_state_int(root, "step", step);
     return root;
 }
@@ -52,7 +52,7 @@ dcp_status check(const char *path, int64_t step)
     all.shard = calloc((size_t)ROWS * COLUMNS, sizeof(float));
     dcp_state *root = tree_of(&all, 0);
     dcp_status status = dcp_load(root, path, NULL, NULL);
-    dcp_state_as_int(dcp_state_get(root, "step"), &found);
+    dcp_state_as_int(dcp_state_find(root, "step"), &found);
     if (status == DCP_OK && found != step)
         status = dcp_error_set(DCP_ERR_INTERNAL, "step %d instead of %d", (int)found, (int)step);
     for (int64_t i = 0; i < ROWS && status == DCP_OK; i++)

@@ -59,15 +59,15 @@ static dcp_status noting_set_up(void *context, dcp_loading *loading, dcp_state *
                                 const dcp_checkpoint *metadata, bool is_coordinator)
 {
     note(context, is_coordinator ? "set_up!" : "set_up");
-    if (dcp_entry_count(metadata) != 4)
+    if (dcp_checkpoint_count(metadata) != 4)
         return dcp_error_set(DCP_ERR_INTERNAL, "the metadata has not 4 entries");
-    return dcp_default_set_up_load_planner(loading, tree);
+    return dcp_load_default_set_up_planner(loading, tree);
 }
 
 static dcp_status noting_local(void *context, dcp_loading *loading, dcp_load_plan *plan)
 {
     note(context, "local");
-    return dcp_default_create_local_load_plan(loading, plan);
+    return dcp_load_default_create_local_plan(loading, plan);
 }
 
 static dcp_status noting_global(void *context, dcp_loading *loading, dcp_load_plan *const *plans,
@@ -93,35 +93,35 @@ static dcp_status noting_resolve_bytes(void *context, dcp_loading *loading,
                                        const dcp_read_item *item, size_t size, void **bytes)
 {
     note(context, "resolve_bytes");
-    return dcp_default_resolve_bytes(loading, item, size, bytes);
+    return dcp_load_default_resolve_bytes(loading, item, size, bytes);
 }
 
 static dcp_status noting_load_bytes(void *context, dcp_loading *loading, const dcp_read_item *item,
                                     const void *bytes, size_t size)
 {
     note(context, "load_bytes");
-    return dcp_default_load_bytes(loading, item, bytes, size);
+    return dcp_load_default_load_bytes(loading, item, bytes, size);
 }
 
 static dcp_status noting_resolve(void *context, dcp_loading *loading, const dcp_read_item *item,
                                  dcp_tensor *tensor)
 {
     note(context, "resolve");
-    return dcp_default_resolve_tensor(loading, item, tensor);
+    return dcp_load_default_resolve_tensor(loading, item, tensor);
 }
 
 static dcp_status noting_lookup(void *context, dcp_loading *loading, const dcp_read_item *item,
                                 dcp_tensor *tensor)
 {
     note(context, "lookup");
-    return dcp_default_lookup_tensor(loading, item, tensor);
+    return dcp_load_default_lookup_tensor(loading, item, tensor);
 }
 
 static dcp_status noting_transform(void *context, dcp_loading *loading, const dcp_read_item *item,
                                    dcp_tensor *tensor)
 {
     note(context, "transform");
-    return dcp_default_transform_tensor(loading, item, tensor);
+    return dcp_load_default_transform_tensor(loading, item, tensor);
 }
 
 static dcp_status noting_commit(void *context, dcp_loading *loading, const dcp_read_item *item,
@@ -171,7 +171,7 @@ static dcp_status noting_read(void *context, dcp_loading *loading, const dcp_loa
 {
     (void)plan;
     note(context, "read");
-    return dcp_default_read_data(loading);
+    return dcp_load_default_read_data(loading);
 }
 
 #define TENSOR "resolve lookup transform commit "
@@ -225,7 +225,7 @@ dcp_status tagging_local(void *context, dcp_loading *loading, dcp_load_plan *pla
     if (!data)
         return DCP_ERR_NO_MEMORY;
     RETURN_UNLESS_OK(dcp_state_int(data, "rank", job->self->rank));
-    return dcp_default_create_local_load_plan(loading, plan);
+    return dcp_load_default_create_local_plan(loading, plan);
 }
 
 dcp_status reversing_global(void *context, dcp_loading *loading, dcp_load_plan *const *plans,
@@ -238,7 +238,7 @@ dcp_status reversing_global(void *context, dcp_loading *loading, dcp_load_plan *
         dcp_read_item items[16];
         size_t items_count = dcp_load_plan_count(plans[r]);
         dcp_state *data = dcp_load_plan_planner_data(plans[r]);
-        dcp_state_as_int(dcp_state_get(data, "rank"), &rank);
+        dcp_state_as_int(dcp_state_find(data, "rank"), &rank);
         if (rank != r)
             return dcp_error_set(DCP_ERR_INTERNAL, "plan %d is of rank %d", r, (int)rank);
         for (size_t i = 0; i < items_count; i++)
@@ -254,7 +254,7 @@ dcp_status reversing_global(void *context, dcp_loading *loading, dcp_load_plan *
 dcp_status forgetful_local(void *context, dcp_loading *loading, dcp_load_plan *plan)
 {
     (void)context;
-    RETURN_UNLESS_OK(dcp_default_create_local_load_plan(loading, plan));
+    RETURN_UNLESS_OK(dcp_load_default_create_local_plan(loading, plan));
     dcp_load_plan_clear(plan);
     return DCP_OK;
 }

@@ -167,10 +167,10 @@ static dcp_status check_objects(const struct reuse_scene *scene, const struct wi
     fill_note(scene, (rank + 1) % SCENE_RANKS, note);
     if (is_left_out(scene, name))
         return DCP_OK;
-    must(dcp_state_as_int(dcp_state_get(wish->root, "step"), &step));
+    must(dcp_state_as_int(dcp_state_find(wish->root, "step"), &step));
     if (step != (is_left_out(scene, "step") ? -1 : scene->step))
         return wrong("the step");
-    must(dcp_state_as_text(dcp_state_get(wish->root, name), &found, &length));
+    must(dcp_state_as_text(dcp_state_find(wish->root, name), &found, &length));
     if (length != strlen(note) || memcmp(found, note, length) != 0)
         return wrong("the note");
     return DCP_OK;

@@ -81,7 +81,7 @@ dcp_status scene_check_w(const struct scene *scene)
 static int64_t step_of(const struct scene *scene)
 {
     int64_t step = -1;
-    dcp_state_as_int(dcp_state_get(scene->root, "step"), &step);
+    dcp_state_as_int(dcp_state_find(scene->root, "step"), &step);
     return step;
 }
 
@@ -93,7 +93,7 @@ dcp_status scene_check(const struct scene *scene)
             status = dcp_error_set(DCP_ERR_INTERNAL, "b(%d) is %g", c, (double)scene->b[c]);
     if (status == DCP_OK && step_of(scene) != 1000)
         status = dcp_error_set(DCP_ERR_INTERNAL, "step is %d", (int)step_of(scene));
-    if (status == DCP_OK && dcp_state_count(dcp_state_get(scene->root, "cfg")) != 2)
+    if (status == DCP_OK && dcp_state_count(dcp_state_find(scene->root, "cfg")) != 2)
         status = dcp_error_set(DCP_ERR_INTERNAL, "cfg is not as it was saved");
     return status;
 }

@@ -79,8 +79,8 @@ dcp_status store_write(void *context, dcp_saving *saving, const dcp_save_plan *p
     size_t length;
     dcp_status status = DCP_OK;
     const dcp_state *data = dcp_save_plan_storage_data((dcp_save_plan *)plan);
-    if (dcp_state_get(data, "prefix"))
-        must(dcp_state_as_text(dcp_state_get(data, "prefix"), &prefix, &length));
+    if (dcp_state_find(data, "prefix"))
+        must(dcp_state_as_text(dcp_state_find(data, "prefix"), &prefix, &length));
     for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++)
         status = write_item(context, saving, plan, i, prefix);
     return status;
@@ -93,7 +93,7 @@ dcp_status store_finish(void *context, dcp_saving *saving, const dcp_checkpoint 
     (void)saving;
     for (size_t i = 0; i < result_count; i++) {
         size_t entry;
-        must(dcp_entry_find(metadata, results[i].index.name, &entry));
+        must(dcp_checkpoint_find(metadata, results[i].index.name, &entry));
         assert_non_null(strstr(results[i].location.path, results[i].index.name));
         if (strncmp(results[i].location.path, "rank", 4) == 0)
             assert_int_equal(results[i].rank, results[i].location.path[4] - '0');

@@ -18,7 +18,7 @@ static dcp_status transform(void *context, dcp_saving *saving, const dcp_write_i
 {
     struct hooking *hooking = context;
     __atomic_add_fetch(&hooking->transformed, 1, __ATOMIC_RELAXED);
-    return dcp_default_transform_object(saving, item, object, data);
+    return dcp_save_default_transform_object(saving, item, object, data);
 }
 
 /* The metadata's planner data. */
@@ -43,14 +43,14 @@ static dcp_status plan_local(void *context, dcp_saving *saving, dcp_save_plan *p
         data ? dcp_state_int(data, "values", steady ? STEADY : hooking->values) : DCP_ERR_NO_MEMORY;
     if (status == DCP_OK && hooking->coordinates && !steady)
         status = tell_values(saving, hooking->values);
-    return status == DCP_OK ? dcp_default_create_local_plan(saving, plan) : status;
+    return status == DCP_OK ? dcp_save_default_create_local_plan(saving, plan) : status;
 }
 
 static dcp_status plan_global(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
                               int count)
 {
     const struct hooking *hooking = context;
-    dcp_status status = dcp_default_create_global_plan(saving, plans, count);
+    dcp_status status = dcp_save_default_create_global_plan(saving, plans, count);
     for (int rank = 0; rank < count && status == DCP_OK && hooking->hooks == STEADY_HOOKS; rank++) {
         dcp_state *data = dcp_save_plan_planner_data(plans[rank]);
         status = data ? dcp_state_int(data, "dealt", 100 + rank) : DCP_ERR_NO_MEMORY;
@@ -68,7 +68,8 @@ static dcp_status finish_plan(void *context, dcp_saving *saving, const dcp_save_
     if (!data)
         return DCP_ERR_NO_MEMORY;
     bool steady = hooking->hooks == STEADY_HOOKS;
-    dcp_status status = dcp_state_as_int(dcp_state_get(data, steady ? "dealt" : "values"), &values);
+    dcp_status status =
+        dcp_state_as_int(dcp_state_find(data, steady ? "dealt" : "values"), &values);
     if (status == DCP_OK && values != (steady ? 100 + hooking->rank : hooking->values))
         status = dcp_error_set(DCP_ERR_STATE, "data of another save's plan");
     return status;
@@ -83,7 +84,7 @@ static dcp_status prepare(void *context, dcp_saving *saving, dcp_save_plan *plan
 static dcp_status write_all(void *context, dcp_saving *saving, const dcp_save_plan *plan)
 {
     (void)context, (void)plan;
-    return dcp_default_write_data(saving);
+    return dcp_save_default_write_data(saving);
 }
 
 /* Every result says of what it is, and where that lies. */
@@ -96,7 +97,7 @@ static dcp_status finish(void *context, dcp_saving *saving, const dcp_checkpoint
     for (size_t i = 0; i < count; i++)
         if (!results[i].index.name || !results[i].location.path || results[i].location.length == 0)
             return dcp_error_set(DCP_ERR_STATE, "result %zu of %zu says nothing", i, count);
-    return dcp_default_finish(saving);
+    return dcp_save_default_finish(saving);
 }
 
 static dcp_status reset(void *context, const char *id)
@@ -179,9 +180,9 @@ void check_planner_data(enum reuse_hooks hooks, int values, const char *path)
     int64_t found = -1;
     if (hooks != LOCAL_HOOKS && hooks != GLOBAL_HOOKS && hooks != STEADY_HOOKS)
         return;
-    must(dcp_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
     const dcp_state *data = dcp_checkpoint_planner_data(checkpoint);
-    must(dcp_state_as_int(dcp_state_get(data, "values"), &found));
+    must(dcp_state_as_int(dcp_state_find(data, "values"), &found));
     assert_int_equal(found, hooks == STEADY_HOOKS ? STEADY : values);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }

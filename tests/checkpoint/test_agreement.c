@@ -358,7 +358,7 @@ static void test_no_status(void **state)
 /* What the odd rank calls, while the others save. */
 enum other_call { CALLS_LOAD, CALLS_WAIT, CALLS_SET, CALLS_BARRIER, CALLS };
 static const char *const other_names[CALLS] = {"dcp_load (", "dcp_future_wait (",
-                                               "dcp_state_set_dict (", "dcp_group_barrier ("};
+                                               "dcp_distribute_state (", "dcp_group_barrier ("};
 
 struct calls {
     enum other_call other;
@@ -373,7 +373,7 @@ static dcp_status call_other(struct rank *self)
     dcp_state *root = dcp_state_new();
     dcp_save_options save = {.group = self->group, .timeout_seconds = 60};
     dcp_load_options load = {.group = self->group, .timeout_seconds = 60};
-    dcp_state_set_options set = {.group = self->group, .timeout_seconds = 60};
+    dcp_distribute_state_options set = {.group = self->group, .timeout_seconds = 60};
     dcp_future *future = NULL;
     dcp_status status = DCP_OK;
     self->group->operations.duplicate = NULL; /* so that the save is committed by waiting for it */
@@ -388,7 +388,7 @@ static dcp_status call_other(struct rank *self)
     else if (calls->other == CALLS_WAIT)
         status = dcp_future_wait(future, 60);
     else if (calls->other == CALLS_SET)
-        status = dcp_state_set_dict(root, root, &set, NULL);
+        status = dcp_distribute_state(root, root, &set, NULL);
     else
         status = dcp_group_barrier(self->group, 60);
     snprintf(self->message, sizeof self->message, "%s", dcp_error_message());

@@ -83,12 +83,12 @@ static void save_options(void **state)
     dcp_state_int(root, "step", 1);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         REFUSED(dcp_save(root, path, &wrong[i].options), DCP_ERR_ARGUMENT, wrong[i].part);
-    dcp_save_options options = {.info = dcp_state_get(root, "step")};
+    dcp_save_options options = {.info = dcp_state_find(root, "step")};
     REFUSED(dcp_save(root, path, &options), DCP_ERR_ARGUMENT, "info");
     REFUSED(dcp_save(NULL, path, NULL), DCP_ERR_ARGUMENT, "NULL");
     REFUSED(dcp_save(root, NULL, NULL), DCP_ERR_ARGUMENT, "path");
     REFUSED(dcp_save(root, "", NULL), DCP_ERR_ARGUMENT, "path");
-    REFUSED(dcp_save(dcp_state_get(root, "step"), path, NULL), DCP_ERR_ARGUMENT, "int");
+    REFUSED(dcp_save(dcp_state_find(root, "step"), path, NULL), DCP_ERR_ARGUMENT, "int");
 #if !DCP_HAVE_ZSTD
     options = (dcp_save_options){.compression = DCP_COMPRESSION_ZSTD};
     REFUSED(dcp_save(root, path, &options), DCP_ERR_UNSUPPORTED, "DCP_ZSTD");
@@ -107,7 +107,7 @@ static void states_to_save(void **state)
     dcp_state_tensor(root, "w", &tensor);
     REFUSED(dcp_save(root, path, NULL), DCP_ERR_COVERAGE, "w");
     tensor = piece(4, 4);
-    dcp_state_add_chunk(dcp_state_get(root, "w"), &tensor);
+    dcp_state_add_chunk(dcp_state_find(root, "w"), &tensor);
     REFUSED(dcp_save(root, path, NULL), DCP_ERR_COVERAGE, "[3");
     dcp_state_free(root);
 
@@ -272,55 +272,62 @@ static void views(void **state)
     uint64_t faults;
     size_t index, object;
 
-    REFUSED(dcp_open(NULL, NULL, &checkpoint), DCP_ERR_ARGUMENT, "path");
-    REFUSED(dcp_open("", NULL, &checkpoint), DCP_ERR_ARGUMENT, "path");
-    REFUSED(dcp_open(path, NULL, NULL), DCP_ERR_ARGUMENT, "place");
+    REFUSED(dcp_checkpoint_open(NULL, NULL, &checkpoint), DCP_ERR_ARGUMENT, "path");
+    REFUSED(dcp_checkpoint_open("", NULL, &checkpoint), DCP_ERR_ARGUMENT, "path");
+    REFUSED(dcp_checkpoint_open(path, NULL, NULL), DCP_ERR_ARGUMENT, "place");
     REFUSED(dcp_verify(NULL, NULL, NULL, NULL, &faults), DCP_ERR_ARGUMENT, "path");
     REFUSED(dcp_verify(path, NULL, NULL, NULL, NULL), DCP_ERR_ARGUMENT, "");
-    assert_int_equal(dcp_open(path, NULL, &checkpoint), DCP_OK);
-    REFUSED(dcp_entry_at(checkpoint, 2, &entry), DCP_ERR_ARGUMENT, "2");
-    REFUSED(dcp_entry_at(checkpoint, SIZE_MAX, &entry), DCP_ERR_ARGUMENT, "entry");
-    REFUSED(dcp_entry_at_sized(checkpoint, 0, NULL, sizeof entry), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_entry_at(NULL, 0, &entry), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_entry_find(checkpoint, "no such", &index), DCP_ERR_NOT_FOUND, "no such");
-    REFUSED(dcp_entry_find(checkpoint, NULL, &index), DCP_ERR_ARGUMENT, "name");
-    REFUSED(dcp_entry_find(NULL, "w", &index), DCP_ERR_ARGUMENT, "checkpoint");
-    REFUSED(dcp_entry_find(checkpoint, "w", NULL), DCP_ERR_ARGUMENT, "place");
-    assert_int_equal(dcp_entry_find(checkpoint, "w", &index), DCP_OK);
-    assert_int_equal(dcp_entry_find(checkpoint, "step", &object), DCP_OK);
-    REFUSED(dcp_entry_chunk(checkpoint, index, 1, &chunk), DCP_ERR_ARGUMENT, "w");
-    REFUSED(dcp_entry_chunk(checkpoint, 9, 0, &chunk), DCP_ERR_ARGUMENT, "9");
-    REFUSED(dcp_entry_chunk_sized(checkpoint, index, 0, NULL, 0), DCP_ERR_ARGUMENT, "NULL");
+    assert_int_equal(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_OK);
+    REFUSED(dcp_checkpoint_entry(checkpoint, 2, &entry), DCP_ERR_ARGUMENT, "2");
+    REFUSED(dcp_checkpoint_entry(checkpoint, SIZE_MAX, &entry), DCP_ERR_ARGUMENT, "entry");
+    REFUSED(dcp_checkpoint_entry_sized(checkpoint, 0, NULL, sizeof entry), DCP_ERR_ARGUMENT,
+            "NULL");
+    REFUSED(dcp_checkpoint_entry(NULL, 0, &entry), DCP_ERR_ARGUMENT, "NULL");
+    REFUSED(dcp_checkpoint_find(checkpoint, "no such", &index), DCP_ERR_NOT_FOUND, "no such");
+    REFUSED(dcp_checkpoint_find(checkpoint, NULL, &index), DCP_ERR_ARGUMENT, "name");
+    REFUSED(dcp_checkpoint_find(NULL, "w", &index), DCP_ERR_ARGUMENT, "checkpoint");
+    REFUSED(dcp_checkpoint_find(checkpoint, "w", NULL), DCP_ERR_ARGUMENT, "place");
+    assert_int_equal(dcp_checkpoint_find(checkpoint, "w", &index), DCP_OK);
+    assert_int_equal(dcp_checkpoint_find(checkpoint, "step", &object), DCP_OK);
+    REFUSED(dcp_checkpoint_chunk(checkpoint, index, 1, &chunk), DCP_ERR_ARGUMENT, "w");
+    REFUSED(dcp_checkpoint_chunk(checkpoint, 9, 0, &chunk), DCP_ERR_ARGUMENT, "9");
+    REFUSED(dcp_checkpoint_chunk_sized(checkpoint, index, 0, NULL, 0), DCP_ERR_ARGUMENT, "NULL");
 
     dcp_tensor tensor = matrix(8, 2);
-    REFUSED(dcp_read_tensor(NULL, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_read_tensor(checkpoint, 5, &tensor, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT, "5");
-    REFUSED(dcp_read_tensor_sized(checkpoint, index, NULL, 8, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT,
-            "w");
-    REFUSED(dcp_read_tensor(checkpoint, object, &tensor, DCP_VERIFY_ALL), DCP_ERR_KIND, "step");
-    REFUSED(dcp_read_tensor(checkpoint, index, &tensor, (dcp_verification)9), DCP_ERR_ARGUMENT,
-            "verification");
+    REFUSED(dcp_checkpoint_read_tensor(NULL, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT,
+            "NULL");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, 5, &tensor, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT,
+            "5");
+    REFUSED(dcp_checkpoint_read_tensor_sized(checkpoint, index, NULL, 8, DCP_VERIFY_ALL),
+            DCP_ERR_ARGUMENT, "w");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, object, &tensor, DCP_VERIFY_ALL), DCP_ERR_KIND,
+            "step");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, (dcp_verification)9),
+            DCP_ERR_ARGUMENT, "verification");
     tensor.data = NULL;
-    REFUSED(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT,
-            "memory");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL),
+            DCP_ERR_ARGUMENT, "memory");
     tensor.sharded = true; /* nothing of it needs no memory */
-    assert_int_equal(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_OK);
+    assert_int_equal(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL),
+                     DCP_OK);
     tensor = matrix(2, 8);
-    REFUSED(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_SHAPE, "w");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_SHAPE,
+            "w");
     tensor = matrix(8, 2);
     tensor.dtype = DCP_I32;
-    REFUSED(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_DTYPE, "w");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_DTYPE,
+            "w");
 
     dcp_state *root = dcp_state_new();
-    REFUSED(dcp_read_object(checkpoint, object, NULL, "a"), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_read_object(NULL, object, root, "a"), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_read_object(checkpoint, index, root, "a"), DCP_ERR_KIND, "w");
-    REFUSED(dcp_read_object(checkpoint, 77, root, "a"), DCP_ERR_ARGUMENT, "77");
+    REFUSED(dcp_checkpoint_read_object(checkpoint, object, NULL, "a"), DCP_ERR_ARGUMENT, "NULL");
+    REFUSED(dcp_checkpoint_read_object(NULL, object, root, "a"), DCP_ERR_ARGUMENT, "NULL");
+    REFUSED(dcp_checkpoint_read_object(checkpoint, index, root, "a"), DCP_ERR_KIND, "w");
+    REFUSED(dcp_checkpoint_read_object(checkpoint, 77, root, "a"), DCP_ERR_ARGUMENT, "77");
     assert_int_equal(dcp_state_status(root), DCP_OK);
     assert_int_equal(dcp_state_count(root), 0);
-    REFUSED(dcp_read_object(checkpoint, object, root, NULL), DCP_ERR_ARGUMENT, "key");
+    REFUSED(dcp_checkpoint_read_object(checkpoint, object, root, NULL), DCP_ERR_ARGUMENT, "key");
     dcp_state_free(root);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     free(path);
 }
 

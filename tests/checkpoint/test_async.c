@@ -187,7 +187,7 @@ static dcp_status stage(void *context, const dcp_state *state, dcp_state *staged
     stager->copy.first = stager->model->first;
     stager->copy.rows = stager->model->rows;
     dcp_state *tree = tree_of(&stager->copy, 9);
-    dcp_state_copy(staged, "model", dcp_state_get(tree, "model"));
+    dcp_state_copy(staged, "model", dcp_state_find(tree, "model"));
     dcp_state_int(staged, "step", 9);
     dcp_state_free(tree);
     return DCP_OK;
@@ -280,7 +280,7 @@ static void stateful_entries_are_asked_once(void **state)
     dcp_state_none(dict, "plain");
     dcp_state_tensor(dict, "tensor", &tensor);
     must(dcp_load(root, path_in(state, "c"), NULL, NULL));
-    must(dcp_state_as_int(dcp_state_get(dict, "plain"), &plain));
+    must(dcp_state_as_int(dcp_state_find(dict, "plain"), &plain));
     assert_int_equal(plain, 41);
     assert_int_equal(tensor_value, 41);
     dcp_state_free(root);

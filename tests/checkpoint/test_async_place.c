@@ -248,17 +248,17 @@ static void an_open_checkpoint_stays_what_it_is(void **state)
     int64_t step = 0;
     prepare_swap(state);
     assert_int_equal(chdir(*state), 0);
-    must(dcp_open("step", NULL, &checkpoint));
+    must(dcp_checkpoint_open("step", NULL, &checkpoint));
     swap_directories();
     assert_int_equal(chdir("/"), 0);
     dcp_state *loaded = dcp_state_new();
     size_t entry = 0;
-    must(dcp_entry_find(checkpoint, "step", &entry));
-    must(dcp_read_object(checkpoint, entry, loaded, "step"));
-    must(dcp_state_as_int(dcp_state_get(loaded, "step"), &step));
+    must(dcp_checkpoint_find(checkpoint, "step", &entry));
+    must(dcp_checkpoint_read_object(checkpoint, entry, loaded, "step"));
+    must(dcp_state_as_int(dcp_state_find(loaded, "step"), &step));
     assert_int_equal(step, 1);
     dcp_state_free(loaded);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 static void what_is_verified_is_what_was_opened(void **state)

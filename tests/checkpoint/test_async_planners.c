@@ -38,10 +38,10 @@ static dcp_status negate(void *context, dcp_saving *saving, dcp_state *state,
     dcp_tensor shard, replica;
     int64_t step = 0;
     (void)storage_meta, (void)is_coordinator;
-    dcp_state *model = dcp_state_get(state, "model");
-    must(dcp_state_chunk(dcp_state_get(model, "w"), 0, &shard));
-    must(dcp_state_chunk(dcp_state_get(model, "bias"), 0, &replica));
-    must(dcp_state_as_int(dcp_state_get(state, "step"), &step));
+    dcp_state *model = dcp_state_find(state, "model");
+    must(dcp_state_chunk(dcp_state_find(model, "w"), 0, &shard));
+    must(dcp_state_chunk(dcp_state_find(model, "bias"), 0, &replica));
+    must(dcp_state_as_int(dcp_state_find(state, "step"), &step));
     negating->seen = shard.data;
     for (int64_t i = 0; i < ROWS * COLUMNS; i++)
         negating->shard[i] = -((const float *)shard.data)[i];
@@ -54,7 +54,7 @@ static dcp_status negate(void *context, dcp_saving *saving, dcp_state *state,
     dcp_state_tensor(negative, "w", &shard);
     dcp_state_tensor(negative, "bias", &replica);
     dcp_state_int(negating->state, "step", -step);
-    return dcp_default_set_up_planner(saving, negating->state);
+    return dcp_save_default_set_up_planner(saving, negating->state);
 }
 
 static void negating_forget(struct negating *negating)
@@ -114,15 +114,15 @@ static dcp_status copy_state(void *context, const dcp_state *state, dcp_state *s
     struct model *copy = &copying->copy;
     dcp_tensor shard, replica;
     int64_t step = 0;
-    dcp_state *model = dcp_state_get(state, "model");
-    must(dcp_state_chunk(dcp_state_get(model, "w"), 0, &shard));
-    must(dcp_state_chunk(dcp_state_get(model, "bias"), 0, &replica));
-    must(dcp_state_as_int(dcp_state_get(state, "step"), &step));
+    dcp_state *model = dcp_state_find(state, "model");
+    must(dcp_state_chunk(dcp_state_find(model, "w"), 0, &shard));
+    must(dcp_state_chunk(dcp_state_find(model, "bias"), 0, &replica));
+    must(dcp_state_as_int(dcp_state_find(state, "step"), &step));
     memcpy(copy->shard, shard.data, sizeof(float) * ROWS * COLUMNS);
     memcpy(copy->replica, replica.data, sizeof copy->replica);
     dcp_state *tree = tree_of(copy, step);
-    dcp_state_copy(staged, "model", dcp_state_get(tree, "model"));
-    dcp_state_copy(staged, "step", dcp_state_get(tree, "step"));
+    dcp_state_copy(staged, "model", dcp_state_find(tree, "model"));
+    dcp_state_copy(staged, "step", dcp_state_find(tree, "step"));
     dcp_state_free(tree);
     return DCP_OK;
 }
@@ -165,7 +165,7 @@ static dcp_status set_up_badly(void *context, dcp_saving *saving, dcp_state *sta
                                const dcp_storage_meta *storage_meta, bool is_coordinator)
 {
     (void)state, (void)storage_meta, (void)is_coordinator;
-    return context ? dcp_default_set_up_planner(saving, NULL) : DCP_OK;
+    return context ? dcp_save_default_set_up_planner(saving, NULL) : DCP_OK;
 }
 
 static void planners_that_take_no_state_are_refused(void **state)
@@ -176,7 +176,7 @@ static void planners_that_take_no_state_are_refused(void **state)
     dcp_future *future;
     make_model(&model, 0, 1, 1);
     must_fail(begin(&model, 1, path_in(state, "b"), &options, &future), DCP_ERR_STATE,
-              "has not called dcp_default_set_up_planner()");
+              "has not called dcp_save_default_set_up_planner()");
     planner.context = &planner;
     must_fail(begin(&model, 1, path_in(state, "b"), &options, &future), DCP_ERR_ARGUMENT,
               "hook set_up_planner: the state to save is NULL");
@@ -226,20 +226,20 @@ static dcp_status count_set_up(void *context, dcp_saving *saving, dcp_state *sta
 {
     (void)storage_meta, (void)is_coordinator;
     ((struct attempts *)context)->set_up++;
-    return dcp_default_set_up_planner(saving, state);
+    return dcp_save_default_set_up_planner(saving, state);
 }
 
 static dcp_status count_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     ((struct attempts *)context)->planned++;
-    return dcp_default_create_local_plan(saving, plan);
+    return dcp_save_default_create_local_plan(saving, plan);
 }
 
 static dcp_status count_global(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
                                int count)
 {
     ((struct attempts *)context)->planned_for_all++;
-    return dcp_default_create_global_plan(saving, plans, count);
+    return dcp_save_default_create_global_plan(saving, plans, count);
 }
 
 static dcp_status count_reset(void *context, const char *id)
@@ -254,7 +254,7 @@ static dcp_status write_or_fail(void *context, dcp_saving *saving, const dcp_sav
 {
     struct attempts *attempts = context;
     (void)plan;
-    dcp_status status = dcp_default_write_data(saving);
+    dcp_status status = dcp_save_default_write_data(saving);
     if (status != DCP_OK)
         return status;
     bool bad = attempts->bad_name && strstr(attempts->id, attempts->bad_name);
@@ -381,20 +381,20 @@ static dcp_status set_up(void *context, dcp_saving *saving, dcp_state *state,
 {
     (void)storage_meta, (void)is_coordinator;
     dcp_status status = pass(context, AT_SET_UP);
-    return status == DCP_OK ? dcp_default_set_up_planner(saving, state) : status;
+    return status == DCP_OK ? dcp_save_default_set_up_planner(saving, state) : status;
 }
 
 static dcp_status set_up_writer(void *context, dcp_saving *saving, bool is_coordinator)
 {
     (void)is_coordinator;
     dcp_status status = pass(context, AT_SET_UP_WRITER);
-    return status == DCP_OK ? dcp_default_set_up_storage_writer(saving) : status;
+    return status == DCP_OK ? dcp_save_default_set_up_storage_writer(saving) : status;
 }
 
 static dcp_status create_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     dcp_status status = pass(context, AT_LOCAL_PLAN);
-    return status == DCP_OK ? dcp_default_create_local_plan(saving, plan) : status;
+    return status == DCP_OK ? dcp_save_default_create_local_plan(saving, plan) : status;
 }
 
 static dcp_status prepare_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
@@ -407,7 +407,8 @@ static dcp_status create_global(void *context, dcp_saving *saving, dcp_save_plan
                                 int plan_count)
 {
     dcp_status status = pass(context, AT_GLOBAL_PLAN);
-    return status == DCP_OK ? dcp_default_create_global_plan(saving, plans, plan_count) : status;
+    return status == DCP_OK ? dcp_save_default_create_global_plan(saving, plans, plan_count)
+                            : status;
 }
 
 static dcp_status prepare_global(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
@@ -427,14 +428,14 @@ static dcp_status resolve(void *context, dcp_saving *saving, const dcp_write_ite
                           dcp_write_data *data)
 {
     dcp_status status = item->is_tensor ? pass(context, AT_RESOLVE) : DCP_OK;
-    return status == DCP_OK ? dcp_default_resolve_data(saving, item, data) : status;
+    return status == DCP_OK ? dcp_save_default_resolve_data(saving, item, data) : status;
 }
 
 static dcp_status write_data(void *context, dcp_saving *saving, const dcp_save_plan *plan)
 {
     (void)plan;
     dcp_status status = pass(context, AT_WRITE);
-    return status == DCP_OK ? dcp_default_write_data(saving) : status;
+    return status == DCP_OK ? dcp_save_default_write_data(saving) : status;
 }
 
 static dcp_status finish(void *context, dcp_saving *saving, const dcp_checkpoint *metadata,
@@ -442,7 +443,7 @@ static dcp_status finish(void *context, dcp_saving *saving, const dcp_checkpoint
 {
     (void)metadata, (void)results, (void)result_count;
     dcp_status status = pass(context, AT_FINISH);
-    return status == DCP_OK ? dcp_default_finish(saving) : status;
+    return status == DCP_OK ? dcp_save_default_finish(saving) : status;
 }
 
 /* What fails while planning is the call's failure, and not the future's. */

@@ -57,7 +57,7 @@ static int64_t stored_value(const char *path)
     dcp_state *root = dcp_state_new();
     dcp_state_int(root, "value", 0);
     must(dcp_load(root, path, NULL, NULL));
-    must(dcp_state_as_int(dcp_state_get(root, "value"), &value));
+    must(dcp_state_as_int(dcp_state_find(root, "value"), &value));
     dcp_state_free(root);
     return value;
 }

@@ -51,10 +51,10 @@ static void want_all(struct limit_state *made, const char *path)
     dcp_checkpoint *checkpoint;
     made->root = dcp_state_new();
     made->data = NULL;
-    must(dcp_open(path, NULL, &checkpoint));
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
         dcp_entry entry;
-        must(dcp_entry_at(checkpoint, i, &entry));
+        must(dcp_checkpoint_entry(checkpoint, i, &entry));
         dcp_tensor tensor = {.dtype = entry.dtype, .ndim = entry.ndim};
         for (int32_t d = 0; d < entry.ndim; d++)
             tensor.global_shape[d] = tensor.sizes[d] = entry.global_shape[d];
@@ -63,7 +63,7 @@ static void want_all(struct limit_state *made, const char *path)
         else
             dcp_state_int(made->root, entry.name, -77);
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     must(dcp_state_status(made->root));
 }
 

@@ -141,7 +141,7 @@ static dcp_status check_without_optimizer(struct rank *self, struct job *job)
     dcp_state_stateful(tree.root, "loader", &loader);
     dcp_status status = load_and_compare(self, job, &tree);
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(tree.root, "step"), &step);
+        status = dcp_state_as_int(dcp_state_find(tree.root, "step"), &step);
     if (status == DCP_OK &&
         !(holds(&tree, w, 100) && holds(&tree, b, 200) && holds(&tree, m, 0) && holds(&tree, v, 0)))
         status = dcp_error_set(DCP_ERR_INTERNAL, "a tensor holds what it should not");
@@ -180,7 +180,7 @@ static dcp_status check_renamed(struct rank *self, struct job *job)
     dcp_state_int(tree.root, "steps", 1);
     dcp_status status = load_and_compare(self, job, &tree);
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(tree.root, "steps"), &step);
+        status = dcp_state_as_int(dcp_state_find(tree.root, "steps"), &step);
     if (status == DCP_OK && !(holds(&tree, weight, 100) && holds(&tree, tied, 100) &&
                               holds(&tree, b, 200) && holds(&tree, absent, 0) && step == 7))
         status = dcp_error_set(DCP_ERR_INTERNAL, "an entry holds what it should not");
@@ -243,7 +243,7 @@ static dcp_status check_prefix(struct rank *self, struct job *job)
     dcp_state_int(tree.root, "step", 1);
     dcp_status status = load_and_compare(self, job, &tree);
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_get(tree.root, "step"), &step);
+        status = dcp_state_as_int(dcp_state_find(tree.root, "step"), &step);
     if (status == DCP_OK && !(holds(&tree, w, 100) && step == 7))
         status = dcp_error_set(DCP_ERR_INTERNAL, "an entry holds what it should not");
     dcp_state_free(tree.root);

@@ -84,7 +84,7 @@ static dcp_status tree_check(const struct tree *tree, const struct trial *trial,
     for (int i = 0; i < trial->small; i++) {
         snprintf(key, sizeof key, "s%03d", i);
         snprintf(text, sizeof text, "text of object %d", i * 7);
-        const dcp_state *node = dcp_state_get(tree->root, key);
+        const dcp_state *node = dcp_state_find(tree->root, key);
         if (!wants(trial, rank, size, i)) {
             if (node)
                 return dcp_error_set(DCP_ERR_INTERNAL, "%s came unasked", key);
@@ -95,7 +95,7 @@ static dcp_status tree_check(const struct tree *tree, const struct trial *trial,
             return dcp_error_set(DCP_ERR_INTERNAL, "%s is wrong", key);
     }
     if (trial->large && wants(trial, rank, size, 0) &&
-        (dcp_state_as_bytes(dcp_state_get(tree->root, "large"), &bytes, &length) != DCP_OK ||
+        (dcp_state_as_bytes(dcp_state_find(tree->root, "large"), &bytes, &length) != DCP_OK ||
          length != LARGE_SIZE || memcmp(bytes, tree->large, length) != 0))
         return dcp_error_set(DCP_ERR_INTERNAL, "large is wrong");
     return tree->element == 5 ? DCP_OK : dcp_error_set(DCP_ERR_INTERNAL, "tensor is wrong");
@@ -382,7 +382,7 @@ static dcp_status load_note(struct rank *self, const char *path, size_t number,
     dcp_state_string(root, "note", "");
     dcp_status status = dcp_load(root, path, &options, NULL);
     if (status == DCP_OK)
-        status = dcp_state_as_text(dcp_state_get(root, "note"), &note, &length);
+        status = dcp_state_as_text(dcp_state_find(root, "note"), &note, &length);
     if (status == DCP_OK &&
         (length != note_lengths[number] || note[length - 1] != 'a' + (int)number))
         status = dcp_error_set(DCP_ERR_INTERNAL, "load %zu is wrong", number);

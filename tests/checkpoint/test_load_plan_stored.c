@@ -80,7 +80,7 @@ static void save_plain(const struct file_ops *ops, const char *path, int32_t fir
 static bool holds(const struct reading *reading, int32_t first, int32_t last)
 {
     int64_t step = -1;
-    must(dcp_state_as_int(dcp_state_get(reading->root, "step"), &step));
+    must(dcp_state_as_int(dcp_state_find(reading->root, "step"), &step));
     return reading->tied[5] == 6 && reading->first[0] == first && reading->first[1] == first + 1 &&
            reading->last[0] == last && reading->last[1] == last + 1 && step == first;
 }
@@ -207,16 +207,16 @@ static dcp_state *tree_of(const char *path, void **memory, size_t *size)
     dcp_checkpoint *checkpoint;
     dcp_state *root = dcp_state_new();
     dcp_entry entry;
-    must(dcp_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
     *size = 0;
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
-        must(dcp_entry_at(checkpoint, i, &entry));
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
+        must(dcp_checkpoint_entry(checkpoint, i, &entry));
         *size += entry.is_tensor ? (entry.bytes + 63) / 64 * 64 : 0;
     }
     *memory = calloc(1, *size + 1);
     char *place = *memory;
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
-        must(dcp_entry_at(checkpoint, i, &entry));
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
+        must(dcp_checkpoint_entry(checkpoint, i, &entry));
         if (!entry.is_tensor) {
             dcp_state_int(root, entry.name, 0);
             continue;
@@ -228,7 +228,7 @@ static dcp_state *tree_of(const char *path, void **memory, size_t *size)
         place += (entry.bytes + 63) / 64 * 64;
     }
     must(dcp_state_status(root));
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return root;
 }
 
@@ -402,7 +402,7 @@ static void every_allocation_can_fail(void **state)
 static dcp_status plan_as_usual(void *context, dcp_loading *loading, dcp_load_plan *plan)
 {
     (void)context;
-    return dcp_default_create_local_load_plan(loading, plan);
+    return dcp_load_default_create_local_plan(loading, plan);
 }
 
 static dcp_status load_with_hooks(struct rank *self, dcp_load_plan_cache *cache)

@@ -45,7 +45,7 @@ static dcp_status own_memory(void *context, dcp_loading *loading, const dcp_read
                              dcp_tensor *chunk)
 {
     struct job *job = context;
-    RETURN_UNLESS_OK(dcp_default_lookup_tensor(loading, item, chunk));
+    RETURN_UNLESS_OK(dcp_load_default_lookup_tensor(loading, item, chunk));
     if (chunk->data)
         return dcp_error_set(DCP_ERR_INTERNAL, "there is memory already");
     chunk->data = strcmp(item->destination.name, "w") == 0 ? job->scene->w : job->scene->b;
@@ -61,7 +61,7 @@ static dcp_status check_allocated(struct job *job)
 {
     dcp_tensor chunk;
     const struct scene *scene = job->scene;
-    dcp_status status = dcp_state_chunk(dcp_state_get(scene->root, "w"), 0, &chunk);
+    dcp_status status = dcp_state_chunk(dcp_state_find(scene->root, "w"), 0, &chunk);
     if (status != DCP_OK || !chunk.data)
         return dcp_error_set(DCP_ERR_INTERNAL, "w has no memory");
     memcpy(job->scene->w, chunk.data, (size_t)(SCENE_ROWS * scene->columns) * sizeof *scene->w);
@@ -98,7 +98,7 @@ static dcp_status wide_commit(void *context, dcp_loading *loading, const dcp_rea
 {
     dcp_tensor own;
     (void)context;
-    dcp_status status = dcp_default_resolve_tensor(loading, item, &own);
+    dcp_status status = dcp_load_default_resolve_tensor(loading, item, &own);
     int64_t columns = own.ndim == 2 ? item->lengths[1] : item->lengths[0];
     int64_t rows = own.ndim == 2 ? item->lengths[0] : 1;
     for (int64_t r = 0; status == DCP_OK && r < rows; r++)
@@ -121,7 +121,7 @@ static dcp_status rename_set_up(void *context, dcp_loading *loading, dcp_state *
     (void)metadata;
     (void)is_coordinator;
     dcp_state_int(tree, "the.step", 0);
-    dcp_status status = dcp_default_set_up_load_planner(loading, tree);
+    dcp_status status = dcp_load_default_set_up_planner(loading, tree);
     if (status == DCP_OK && dcp_loading_name_count(loading) != 5)
         return dcp_error_set(DCP_ERR_INTERNAL, "the state has not 5 names");
     return status == DCP_OK ? dcp_loading_rename(loading, dcp_loading_name(loading, 4), "step")
@@ -131,7 +131,7 @@ static dcp_status rename_set_up(void *context, dcp_loading *loading, dcp_state *
 static dcp_status check_renamed(struct job *job)
 {
     int64_t step = 0;
-    dcp_state_as_int(dcp_state_get(job->scene->root, "the.step"), &step);
+    dcp_state_as_int(dcp_state_find(job->scene->root, "the.step"), &step);
     return step == 1000 ? scene_check(job->scene)
                         : dcp_error_set(DCP_ERR_INTERNAL, "the.step is %d", (int)step);
 }
@@ -150,8 +150,8 @@ static dcp_status other_tree(void *context, dcp_loading *loading, dcp_state *tre
     (void)metadata;
     (void)is_coordinator;
     job->choice = dcp_state_new();
-    dcp_state_copy((dcp_state *)job->choice, "w", dcp_state_get(tree, "w"));
-    return dcp_default_set_up_load_planner(loading, (dcp_state *)job->choice);
+    dcp_state_copy((dcp_state *)job->choice, "w", dcp_state_find(tree, "w"));
+    return dcp_load_default_set_up_planner(loading, (dcp_state *)job->choice);
 }
 
 static dcp_status check_other(struct job *job)
@@ -174,7 +174,7 @@ static dcp_status told_finish(void *context, dcp_loading *loading, dcp_load_plan
     const char *told = "no";
     (void)loading;
     note(context, "finish");
-    dcp_state_as_text(dcp_state_get(dcp_load_plan_planner_data(plan), "told"), &told, NULL);
+    dcp_state_as_text(dcp_state_find(dcp_load_plan_planner_data(plan), "told"), &told, NULL);
     return strcmp(told, "yes") == 0 ? DCP_OK
                                     : dcp_error_set(DCP_ERR_INTERNAL, "nothing has been told");
 }
@@ -190,7 +190,7 @@ static void plans_travel_with_what_planners_say(void **state)
 static dcp_status crossing_local(void *context, dcp_loading *loading, dcp_load_plan *plan)
 {
     (void)context;
-    RETURN_UNLESS_OK(dcp_default_create_local_load_plan(loading, plan));
+    RETURN_UNLESS_OK(dcp_load_default_create_local_plan(loading, plan));
     for (size_t i = 0; i < dcp_load_plan_count(plan); i++) {
         dcp_read_item item;
         RETURN_UNLESS_OK(dcp_load_plan_item(plan, i, &item));
@@ -241,7 +241,7 @@ static dcp_status decoding_load_bytes(void *context, dcp_loading *loading,
     dcp_status status = dcp_object_decode(bytes, size, own, "value");
     int64_t value = 0;
     if (status == DCP_OK && strcmp(item->destination.name, "step") == 0) {
-        dcp_state_as_int(dcp_state_get(own, "value"), &value);
+        dcp_state_as_int(dcp_state_find(own, "value"), &value);
         note(job, value == 1000 ? "1000" : "other");
     }
     dcp_state_free(own);

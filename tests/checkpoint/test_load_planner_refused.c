@@ -25,13 +25,13 @@ static dcp_status failing_set_up(void *context, dcp_loading *loading, dcp_state 
 {
     RETURN_UNLESS_OK(failing(context));
     (void)metadata, (void)is_coordinator;
-    return dcp_default_set_up_load_planner(loading, tree);
+    return dcp_load_default_set_up_planner(loading, tree);
 }
 
 static dcp_status failing_local(void *context, dcp_loading *loading, dcp_load_plan *plan)
 {
     RETURN_UNLESS_OK(failing(context));
-    return dcp_default_create_local_load_plan(loading, plan);
+    return dcp_load_default_create_local_plan(loading, plan);
 }
 
 static dcp_status failing_plan(void *context, dcp_loading *loading, dcp_load_plan *plan)
@@ -45,35 +45,35 @@ static dcp_status failing_load_bytes(void *context, dcp_loading *loading, const 
                                      const void *bytes, size_t size)
 {
     RETURN_UNLESS_OK(failing(context));
-    return dcp_default_load_bytes(loading, item, bytes, size);
+    return dcp_load_default_load_bytes(loading, item, bytes, size);
 }
 
 static dcp_status failing_resolve_bytes(void *context, dcp_loading *loading,
                                         const dcp_read_item *item, size_t size, void **bytes)
 {
     RETURN_UNLESS_OK(failing(context));
-    return dcp_default_resolve_bytes(loading, item, size, bytes);
+    return dcp_load_default_resolve_bytes(loading, item, size, bytes);
 }
 
 static dcp_status failing_resolve(void *context, dcp_loading *loading, const dcp_read_item *item,
                                   dcp_tensor *tensor)
 {
     RETURN_UNLESS_OK(failing(context));
-    return dcp_default_resolve_tensor(loading, item, tensor);
+    return dcp_load_default_resolve_tensor(loading, item, tensor);
 }
 
 static dcp_status failing_lookup(void *context, dcp_loading *loading, const dcp_read_item *item,
                                  dcp_tensor *tensor)
 {
     RETURN_UNLESS_OK(failing(context));
-    return dcp_default_lookup_tensor(loading, item, tensor);
+    return dcp_load_default_lookup_tensor(loading, item, tensor);
 }
 
 static dcp_status failing_transform(void *context, dcp_loading *loading, const dcp_read_item *item,
                                     dcp_tensor *tensor)
 {
     RETURN_UNLESS_OK(failing(context));
-    return dcp_default_transform_tensor(loading, item, tensor);
+    return dcp_load_default_transform_tensor(loading, item, tensor);
 }
 
 static dcp_status failing_commit(void *context, dcp_loading *loading, const dcp_read_item *item,
@@ -103,7 +103,7 @@ static dcp_status failing_read(void *context, dcp_loading *loading, const dcp_lo
 {
     RETURN_UNLESS_OK(failing(context));
     (void)plan;
-    return dcp_default_read_data(loading);
+    return dcp_load_default_read_data(loading);
 }
 
 static void every_rank_hears_of_a_hook_that_fails(void **state)
@@ -164,7 +164,7 @@ static void failures_without_a_story_get_one(void **state)
     load_must_fail(state, &(struct test){.planner.finish_plan = silent}, DCP_ERR_NOT_FOUND,
                    "hook finish_plan failed, and did not say why");
     load_must_fail(state, &(struct test){.planner.set_up_planner = idle_set_up}, DCP_ERR_CALLBACK,
-                   "has not called dcp_default_set_up_load_planner()");
+                   "has not called dcp_load_default_set_up_planner()");
     load_must_fail(state, &(struct test){.planner.create_global_plan = failing_global},
                    DCP_ERR_DEVICE, "rank 0: hook create_global_plan: it snows");
     load_must_fail(state, &(struct test){.reader.prepare_global_plan = failing_global},
@@ -175,7 +175,7 @@ static dcp_status load_another(void *context, dcp_loading *loading, dcp_state *s
                                const dcp_checkpoint *metadata, bool is_coordinator)
 {
     (void)state, (void)metadata, (void)is_coordinator;
-    return dcp_default_set_up_load_planner(loading, context);
+    return dcp_load_default_set_up_planner(loading, context);
 }
 
 static void states_that_were_not_built_as_a_whole_are_refused(void **state)
@@ -363,8 +363,8 @@ static void plans_say_what_is_wrong_with_a_call(void **state)
     assert_null(dcp_load_plan_storage_data(NULL));
     dcp_load_plan_clear(NULL);
     assert_null(dcp_loading_name(NULL, 0));
-    must_fail(dcp_default_set_up_load_planner(NULL, NULL), DCP_ERR_STATE, "once");
-    must_fail(dcp_default_read_data(NULL), DCP_ERR_STATE, "no load plan");
+    must_fail(dcp_load_default_set_up_planner(NULL, NULL), DCP_ERR_STATE, "once");
+    must_fail(dcp_load_default_read_data(NULL), DCP_ERR_STATE, "no load plan");
     must_fail(dcp_object_decode(NULL, 0, NULL, NULL), DCP_ERR_ARGUMENT, "needs bytes");
 }
 
@@ -381,7 +381,7 @@ static dcp_status bad_resolve(void *context, dcp_loading *loading, const dcp_rea
 {
     const struct job *job = context;
     const struct bad_tensor *bad = job->choice;
-    RETURN_UNLESS_OK(dcp_default_resolve_tensor(loading, item, tensor));
+    RETURN_UNLESS_OK(dcp_load_default_resolve_tensor(loading, item, tensor));
     bad->change(tensor);
     return DCP_OK;
 }
@@ -448,7 +448,7 @@ static dcp_status small_lookup(void *context, dcp_loading *loading, const dcp_re
                                dcp_tensor *chunk)
 {
     (void)context;
-    RETURN_UNLESS_OK(dcp_default_lookup_tensor(loading, item, chunk));
+    RETURN_UNLESS_OK(dcp_load_default_lookup_tensor(loading, item, chunk));
     chunk->sizes[0] = 1;
     return DCP_OK;
 }
@@ -465,7 +465,7 @@ static dcp_status stray_item(void *context, dcp_loading *loading, const dcp_read
 {
     dcp_read_item copy = *item;
     (void)context;
-    return dcp_default_lookup_tensor(loading, &copy, tensor);
+    return dcp_load_default_lookup_tensor(loading, &copy, tensor);
 }
 
 static void chunks_and_memory_that_will_not_do_are_refused(void **state)

@@ -25,11 +25,11 @@ static void plain_values_load_into_both(void **state)
         dcp_state_int(root, "n", 0);
         dcp_state_tuple(root, "tup");
         must(dcp_load(root, NO_FLATTEN, &options, NULL));
-        must(dcp_state_as_int(dcp_state_get(root, "n"), &n));
+        must(dcp_state_as_int(dcp_state_find(root, "n"), &n));
         assert_int_equal(n, 3);
         must(dcp_state_chunk(node, 0, &plain));
         assert_non_null(plain.data);
-        const dcp_state *tuple = dcp_state_get(root, "tup");
+        const dcp_state *tuple = dcp_state_find(root, "tup");
         assert_int_equal(dcp_state_count(tuple), 2);
         must(dcp_state_chunk(dcp_state_at(tuple, 1), 0, &plain));
         assert_true(((const float *)plain.data)[1] == 1);
@@ -46,7 +46,7 @@ static void nested_dicts_are_replaced_by_what_is_stored(void **state)
     dcp_state *root = dcp_state_new();
     dcp_state_tensor(dcp_state_dict(root, "tup"), "w", &tensor);
     must(dcp_load(root, NO_FLATTEN, &options, NULL));
-    assert_int_equal(dcp_state_kind(dcp_state_get(root, "tup")), DCP_KIND_TUPLE);
+    assert_int_equal(dcp_state_kind(dcp_state_find(root, "tup")), DCP_KIND_TUPLE);
     assert_true(untouched[0] == 7);
     options.unflattened = false;
     dcp_state_free(root);
@@ -64,7 +64,7 @@ static void a_dict_without_tensors_is_one_object_where_it_is_stored_so(void **st
     dcp_state *root = dcp_state_new();
     dcp_state_int(dcp_state_dict(root, "tup"), "a", 1);
     must(dcp_load(root, NO_FLATTEN, NULL, NULL));
-    assert_int_equal(dcp_state_kind(dcp_state_get(root, "tup")), DCP_KIND_TUPLE);
+    assert_int_equal(dcp_state_kind(dcp_state_find(root, "tup")), DCP_KIND_TUPLE);
     dcp_state_free(root);
 }
 

@@ -53,7 +53,7 @@ static void read_chunk(dcp_checkpoint *checkpoint, size_t index, const dcp_entry
         tensor.offsets[d] = stored->offsets[d];
         tensor.sizes[d] = stored->sizes[d];
     }
-    must(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL));
 }
 
 /* Returns how the mapping ended: DCP_OK, or DCP_ERR_UNSUPPORTED. */
@@ -64,9 +64,10 @@ static dcp_status compare_chunk(dcp_checkpoint *checkpoint, size_t index, size_t
     dcp_stored_chunk stored;
     dcp_mapping *mapping;
     dcp_mapped_chunk mapped;
-    must(dcp_entry_at(checkpoint, index, &entry));
-    must(dcp_entry_chunk(checkpoint, index, chunk, &stored));
-    dcp_status status = dcp_map_chunk(checkpoint, index, chunk, verification, &mapping, &mapped);
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
+    must(dcp_checkpoint_chunk(checkpoint, index, chunk, &stored));
+    dcp_status status =
+        dcp_checkpoint_map_chunk(checkpoint, index, chunk, verification, &mapping, &mapped);
     if (status != DCP_OK) {
         assert_null(mapping);
         must_fail(status, DCP_ERR_UNSUPPORTED, "cannot be mapped: its elements are stored");
@@ -85,7 +86,7 @@ static dcp_status compare_chunk(dcp_checkpoint *checkpoint, size_t index, size_t
         gather(&entry, &mapped, seen);
         assert_memory_equal(read, seen, bytes);
     }
-    dcp_unmap_chunk(mapping);
+    dcp_mapping_free(mapping);
     free(read);
     free(seen);
     return DCP_OK;
@@ -116,10 +117,10 @@ static void test_references(void **state)
         char path[1024];
         size_t mapped = 0, refused = 0;
         snprintf(path, sizeof path, "%s/%s", FIXTURES, cases[i].path);
-        must(dcp_open(path, NULL, &checkpoint));
-        for (size_t e = 0; e < dcp_entry_count(checkpoint); e++) {
+        must(dcp_checkpoint_open(path, NULL, &checkpoint));
+        for (size_t e = 0; e < dcp_checkpoint_count(checkpoint); e++) {
             dcp_entry entry;
-            must(dcp_entry_at(checkpoint, e, &entry));
+            must(dcp_checkpoint_entry(checkpoint, e, &entry));
             for (size_t c = 0; c < entry.chunk_count && entry.is_tensor; c++) {
                 dcp_status status =
                     compare_chunk(checkpoint, e, c, c % 2 ? DCP_VERIFY_ALL : DCP_VERIFY_NONE);
@@ -129,7 +130,7 @@ static void test_references(void **state)
         }
         if ((mapped > 0) != cases[i].mapped || (refused > 0) != cases[i].refused)
             fail_msg("%s: %zu mapped, %zu refused", cases[i].path, mapped, refused);
-        dcp_close(checkpoint);
+        dcp_checkpoint_close(checkpoint);
     }
 }
 
@@ -174,16 +175,16 @@ static void test_outlives_everything(void **state)
     dcp_mapped_chunk mapped;
     size_t index;
     must(save_matrix(&file_ops_system, path, false));
-    must(dcp_open(path, NULL, &checkpoint));
-    must(dcp_entry_find(checkpoint, "matrix", &index));
-    must(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_RECORDS, &mapping, &mapped));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "matrix", &index));
+    must(dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_RECORDS, &mapping, &mapped));
     assert_int_equal(mapped.alignment, 4096);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     must(save_matrix(&file_ops_system, path, false));
     check_matrix(&mapped);
     assert_int_equal(mapped.offsets[0], 0);
-    dcp_unmap_chunk(mapping);
-    dcp_unmap_chunk(NULL);
+    dcp_mapping_free(mapping);
+    dcp_mapping_free(NULL);
 }
 
 static void test_refused(void **state)
@@ -195,30 +196,31 @@ static void test_refused(void **state)
     dcp_mapped_chunk mapped;
     size_t matrix, step;
     must(save_matrix(&file_ops_system, path, false));
-    must(dcp_open(path, NULL, &checkpoint));
-    must(dcp_entry_find(checkpoint, "matrix", &matrix));
-    must(dcp_entry_find(checkpoint, "step", &step));
-    must_fail(dcp_map_chunk(checkpoint, step, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_KIND,
-              "step: is an object");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 1, DCP_VERIFY_ALL, &mapping, &mapped),
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "matrix", &matrix));
+    must(dcp_checkpoint_find(checkpoint, "step", &step));
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, step, 0, DCP_VERIFY_ALL, &mapping, &mapped),
+              DCP_ERR_KIND, "step: is an object");
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 1, DCP_VERIFY_ALL, &mapping, &mapped),
               DCP_ERR_ARGUMENT, "chunk 1");
-    must_fail(dcp_map_chunk(checkpoint, 9, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_ARGUMENT,
-              "entry 9");
-    must_fail(dcp_map_chunk(NULL, 0, 0, DCP_VERIFY_ALL, &mapping, &mapped), DCP_ERR_ARGUMENT,
-              "NULL");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, NULL, &mapped), DCP_ERR_ARGUMENT,
-              "NULL");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, &mapping, NULL),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, 9, 0, DCP_VERIFY_ALL, &mapping, &mapped),
+              DCP_ERR_ARGUMENT, "entry 9");
+    must_fail(dcp_checkpoint_map_chunk(NULL, 0, 0, DCP_VERIFY_ALL, &mapping, &mapped),
               DCP_ERR_ARGUMENT, "NULL");
-    must_fail(dcp_map_chunk(checkpoint, matrix, 0, (dcp_verification)7, &mapping, &mapped),
-              DCP_ERR_ARGUMENT, "verification");
-    dcp_close(checkpoint);
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, NULL, &mapped),
+              DCP_ERR_ARGUMENT, "NULL");
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, &mapping, NULL),
+              DCP_ERR_ARGUMENT, "NULL");
+    must_fail(
+        dcp_checkpoint_map_chunk(checkpoint, matrix, 0, (dcp_verification)7, &mapping, &mapped),
+        DCP_ERR_ARGUMENT, "verification");
+    dcp_checkpoint_close(checkpoint);
 #if DCP_HAVE_ZSTD
     must(save_matrix(&file_ops_system, path, true));
-    must(dcp_open(path, NULL, &checkpoint));
-    must_fail(dcp_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_NONE, &mapping, &mapped),
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_NONE, &mapping, &mapped),
               DCP_ERR_UNSUPPORTED, "compressed");
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 #endif
 }
 
@@ -235,23 +237,24 @@ static void test_damage(void **state)
     must(save_matrix(&file_ops_system, path, false));
     FILE *file = fopen(path_in(state, "c/__0_0.distcp"), "r+b");
     assert_non_null(file);
-    must(dcp_open(path, NULL, &checkpoint));
-    must(dcp_entry_find(checkpoint, "matrix", &index));
-    must(dcp_entry_chunk(checkpoint, index, 0, &stored));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "matrix", &index));
+    must(dcp_checkpoint_chunk(checkpoint, index, 0, &stored));
     assert_int_equal(fseek(file, (long)(stored.offset + stored.length / 2), SEEK_SET), 0);
     fputc(0x55, file);
     fclose(file);
-    must_fail(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped),
               DCP_ERR_CHECKSUM, "matrix");
-    must(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped));
-    dcp_unmap_chunk(mapping);
-    dcp_close(checkpoint);
+    must(dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped));
+    dcp_mapping_free(mapping);
+    dcp_checkpoint_close(checkpoint);
     /* A file that was cut is known as such, not mapped beyond its end. */
     assert_int_equal(truncate(path_in(state, "c/__0_0.distcp"), (long)stored.offset + 100000), 0);
-    must(dcp_open(path, NULL, &checkpoint));
-    dcp_status status = dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped);
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    dcp_status status =
+        dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped);
     must_fail(status, DCP_ERR_FORMAT, "matrix");
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 static dcp_status map_once(const struct file_ops *ops, const char *path)
@@ -263,13 +266,13 @@ static dcp_status map_once(const struct file_ops *ops, const char *path)
     dcp_status status = open_over(ops, path, &checkpoint);
     if (status != DCP_OK)
         return status;
-    status = dcp_entry_find(checkpoint, "matrix", &index);
+    status = dcp_checkpoint_find(checkpoint, "matrix", &index);
     if (status == DCP_OK)
-        status = dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped);
-    dcp_close(checkpoint);
+        status = dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped);
+    dcp_checkpoint_close(checkpoint);
     if (status == DCP_OK)
         check_matrix(&mapped);
-    dcp_unmap_chunk(mapping);
+    dcp_mapping_free(mapping);
     return status;
 }
 

@@ -94,14 +94,14 @@ static dcp_state *make_model(int rank, int size)
 
 static dcp_status check_moments(const dcp_state *native, int rank, int size)
 {
-    const dcp_state *state = dcp_state_get(native, "state");
+    const dcp_state *state = dcp_state_find(native, "state");
     if (dcp_state_count(state) != 2)
         return dcp_error_set(DCP_ERR_INTERNAL, "state of %zu parameters", dcp_state_count(state));
     for (int p = 0; p < 2; p++) {
         const dcp_state *dict = dcp_state_at(state, (size_t)p);
         dcp_tensor expected = shape_of(p, rank, size), found;
         for (int m = 0; m < 2; m++) {
-            const dcp_state *moment = dcp_state_get(dict, m == 0 ? "exp_avg" : "exp_avg_sq");
+            const dcp_state *moment = dcp_state_find(dict, m == 0 ? "exp_avg" : "exp_avg_sq");
             if (volume(&expected) == 0)
                 continue;
             if (dcp_state_chunk(moment, 0, &found) != DCP_OK ||
@@ -112,12 +112,12 @@ static dcp_status check_moments(const dcp_state *native, int rank, int size)
                     return dcp_error_set(DCP_ERR_INTERNAL, "parameter %d, moment %d is wrong", p,
                                          m);
         }
-        if (dcp_state_chunk(dcp_state_get(dict, "step"), 0, &found) != DCP_OK ||
+        if (dcp_state_chunk(dcp_state_find(dict, "step"), 0, &found) != DCP_OK ||
             *(const double *)found.data != 10 + p)
             return dcp_error_set(DCP_ERR_INTERNAL, "parameter %d has another step", p);
         double lr = 0;
         dcp_state_as_float(
-            dcp_state_get(dcp_state_at(dcp_state_get(native, "param_groups"), (size_t)p), "lr"),
+            dcp_state_find(dcp_state_at(dcp_state_find(native, "param_groups"), (size_t)p), "lr"),
             &lr);
         if (lr != 0.1 * (p + 1))
             return dcp_error_set(DCP_ERR_INTERNAL, "group %d has the rate %g", p, lr);
@@ -133,7 +133,7 @@ static dcp_status load_body(struct rank *self)
               *native = dcp_state_new();
     dcp_state *into = dcp_state_dict(dcp_state_dict(root, "run"), "optimizer");
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(self->path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(self->path, NULL, &checkpoint);
     if (status == DCP_OK)
         status = dcp_optimizer_prepare(checkpoint, "run.optimizer", model, &optimizer, into);
     if (status == DCP_OK)
@@ -142,7 +142,7 @@ static dcp_status load_body(struct rank *self)
         status = dcp_optimizer_convert(into, &optimizer, DCP_OPTIMIZER_BY_POSITION, native);
     if (status == DCP_OK)
         status = check_moments(native, self->rank, self->size);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     dcp_state_free(native);
     dcp_state_free(root);
     dcp_state_free(model);
@@ -173,16 +173,16 @@ static void a_part_of_the_parameters(void **state)
         dcp_state *into = dcp_state_dict(dcp_state_dict(root, "run"), "optimizer");
         dcp_checkpoint *checkpoint;
         dcp_tensor found;
-        must(dcp_open(path_in(state, name), NULL, &checkpoint));
+        must(dcp_checkpoint_open(path_in(state, name), NULL, &checkpoint));
         must(dcp_optimizer_prepare(checkpoint, "run.optimizer", model, &options, into));
         must(dcp_load(root, path_in(state, name), &(dcp_load_options){0}, NULL));
         must(dcp_optimizer_convert(into, &options, DCP_OPTIMIZER_BY_POSITION, native));
-        const dcp_state *dict = dcp_state_at(dcp_state_get(native, "state"), 0);
-        assert_int_equal(dcp_state_count(dcp_state_get(native, "state")), 1);
-        must(dcp_state_chunk(dcp_state_get(dict, "exp_avg_sq"), 0, &found));
+        const dcp_state *dict = dcp_state_at(dcp_state_find(native, "state"), 0);
+        assert_int_equal(dcp_state_count(dcp_state_find(native, "state")), 1);
+        must(dcp_state_chunk(dcp_state_find(dict, "exp_avg_sq"), 0, &found));
         assert_true(((const float *)found.data)[2] == 3002);
-        assert_int_equal(dcp_state_count(dcp_state_get(native, "param_groups")), 1);
-        dcp_close(checkpoint);
+        assert_int_equal(dcp_state_count(dcp_state_find(native, "param_groups")), 1);
+        dcp_checkpoint_close(checkpoint);
         dcp_state_free(native);
         dcp_state_free(root);
         dcp_state_free(model);
@@ -199,9 +199,9 @@ static void what_pytorch_saved(void **state)
     dcp_parameter found[16];
     dcp_optimizer_options options = {.parameters = found};
     dcp_state *model = dcp_state_new(), *root = dcp_state_new(), *native = dcp_state_new();
-    must(dcp_open(path, NULL, &checkpoint));
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
-        must(dcp_entry_at(checkpoint, i, &entry));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
+        must(dcp_checkpoint_entry(checkpoint, i, &entry));
         if (strncmp(entry.name, "app.model.", 10) != 0 || strstr(entry.name, "running_") ||
             strstr(entry.name, "num_batches"))
             continue;
@@ -215,8 +215,8 @@ static void what_pytorch_saved(void **state)
     must(dcp_optimizer_prepare(checkpoint, "app.optim", model, &options, into));
     must(dcp_load(root, path, &(dcp_load_options){0}, NULL));
     must(dcp_optimizer_convert(into, &options, DCP_OPTIMIZER_BY_POSITION, native));
-    assert_int_equal(dcp_state_count(dcp_state_get(native, "state")), options.parameter_count);
-    dcp_close(checkpoint);
+    assert_int_equal(dcp_state_count(dcp_state_find(native, "state")), options.parameter_count);
+    dcp_checkpoint_close(checkpoint);
     dcp_state_free(native);
     dcp_state_free(root);
     dcp_state_free(model);
@@ -240,20 +240,20 @@ static void what_is_missing(void **state)
     dcp_state *model = make_model(0, 1), *into = dcp_state_new();
     dcp_tensor chunk = shape_of(1, 0, 1);
     ranks_must(1, path_in(state, "c"), save_body, &form);
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
     must_refuse(checkpoint, "run", model, &optimizer, DCP_ERR_MISSING_KEY, "nothing of this");
     must_refuse(checkpoint, "run.optimizer", model, &options, DCP_ERR_MISSING_KEY,
                 "the model has no tensor \"layer.new\"");
-    dcp_state_tensor(dcp_state_get(model, "layer"), "new", &chunk);
+    dcp_state_tensor(dcp_state_find(model, "layer"), "new", &chunk);
     must_refuse(checkpoint, "run.optimizer", model, &options, DCP_ERR_MISSING_KEY,
                 "no optimizer state of the parameter \"layer.new\"");
     options.partial = true;
     must(dcp_optimizer_prepare(checkpoint, "run.optimizer", model, &options, into));
-    assert_int_equal(dcp_state_count(dcp_state_get(into, "state")), 1);
+    assert_int_equal(dcp_state_count(dcp_state_find(into, "state")), 1);
     must_fail(dcp_optimizer_prepare(checkpoint, "run.optimizer", model, &options, into),
               DCP_ERR_ARGUMENT, "an empty dict");
     must_refuse(NULL, "", model, &options, DCP_ERR_ARGUMENT, "needs a checkpoint");
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     dcp_state_free(into);
     dcp_state_free(model);
 }
@@ -264,7 +264,7 @@ static void every_failed_allocation(void **state)
     dcp_checkpoint *checkpoint;
     dcp_status status = DCP_ERR_NO_MEMORY;
     ranks_must(1, path_in(state, "c"), save_body, &form);
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
     dcp_state *model = make_model(0, 1);
     for (long n = 1; status != DCP_OK; n++) {
         dcp_state *into = dcp_state_new();
@@ -276,7 +276,7 @@ static void every_failed_allocation(void **state)
         dcp_state_free(into);
     }
     dcp_state_free(model);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 #define directory_test(test)                                                                       \

@@ -112,7 +112,7 @@ struct reading {
 static dcp_status read_as_ever(void *context, dcp_loading *loading, const dcp_load_plan *plan)
 {
     (void)context, (void)plan;
-    return dcp_default_read_data(loading);
+    return dcp_load_default_read_data(loading);
 }
 
 static dcp_status load_rows(struct rank *self)

@@ -201,9 +201,9 @@ static void every_call_of_a_save_may_fail(void **state)
             failures += status != DCP_OK;
             own_storage_init(&own, *state);
             const dcp_open_options options = {.storage = &own.table};
-            dcp_status opened = dcp_open(id, &options, &checkpoint);
+            dcp_status opened = dcp_checkpoint_open(id, &options, &checkpoint);
             if (opened == DCP_OK)
-                dcp_close(checkpoint);
+                dcp_checkpoint_close(checkpoint);
             if (opened != (status == DCP_OK ? DCP_OK : DCP_ERR_NOT_FOUND))
                 fail_msg("call %ld: %s, but %s", fault.fails_at, message, dcp_error_message());
             /* What is left of it is in nobody's way. */
@@ -426,7 +426,7 @@ static void half_a_storage_is_refused(void **state)
         const dcp_open_options options = {.storage = &own.table};
         must_fail(load_scene(&alone, &own, (dcp_load_options){0}), DCP_ERR_ARGUMENT, text);
         must_fail(save_values(&alone, &own, "store://x"), DCP_ERR_ARGUMENT, text);
-        must_fail(dcp_open("store://c", &options, &checkpoint), DCP_ERR_ARGUMENT, text);
+        must_fail(dcp_checkpoint_open("store://c", &options, &checkpoint), DCP_ERR_ARGUMENT, text);
         must_fail(dcp_verify("store://c", &options, NULL, NULL, &(uint64_t){0}), DCP_ERR_ARGUMENT,
                   text);
     }

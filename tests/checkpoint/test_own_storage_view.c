@@ -21,27 +21,27 @@ static void entries_and_chunks_are_listed(void **state)
     size_t index, entries;
     own_storage_init(&own, *state);
     const dcp_open_options options = {.storage = &own.table};
-    must(dcp_open("store://c", &options, &checkpoint));
+    must(dcp_checkpoint_open("store://c", &options, &checkpoint));
     assert_int_equal(own.data, 0); /* the metadata is enough */
-    entries = dcp_entry_count(checkpoint);
+    entries = dcp_checkpoint_count(checkpoint);
     assert_true(entries >= 4);
     for (size_t i = 0; i < entries; i++)
-        must(dcp_entry_at(checkpoint, i, &entry));
-    must(dcp_entry_find(checkpoint, "w", &index));
-    must(dcp_entry_at(checkpoint, index, &entry));
+        must(dcp_checkpoint_entry(checkpoint, i, &entry));
+    must(dcp_checkpoint_find(checkpoint, "w", &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_true(entry.is_tensor);
     assert_int_equal(entry.dtype, DCP_F32);
     assert_int_equal(entry.global_shape[0], SCENE_ROWS);
     assert_int_equal(entry.chunk_count, 2);
-    must(dcp_entry_chunk(checkpoint, index, 1, &chunk));
+    must(dcp_checkpoint_chunk(checkpoint, index, 1, &chunk));
     assert_string_equal(chunk.file, "__1_0.distcp");
     assert_int_equal(chunk.offsets[0], SCENE_ROWS / 2);
-    must_fail(dcp_entry_find(checkpoint, "x", &index), DCP_ERR_NOT_FOUND, "x");
-    dcp_close(checkpoint);
+    must_fail(dcp_checkpoint_find(checkpoint, "x", &index), DCP_ERR_NOT_FOUND, "x");
+    dcp_checkpoint_close(checkpoint);
     assert_int_equal(own.open, 0);
 }
 
-/* The table is read by dcp_open(), and may go; what its context points to may not. */
+/* The table is read by dcp_checkpoint_open(), and may go; what its context points to may not. */
 static void what_is_listed_can_be_read(void **state)
 {
     struct own_storage own;
@@ -63,23 +63,23 @@ static void what_is_listed_can_be_read(void **state)
     own_storage_init(&own, *state);
     dcp_storage table = own.table;
     const dcp_open_options options = {.storage = &table};
-    must(dcp_open("store://c", &options, &checkpoint));
+    must(dcp_checkpoint_open("store://c", &options, &checkpoint));
     memset(&table, 0xa5, sizeof table);
-    must(dcp_entry_find(checkpoint, "b", &index));
-    must(dcp_read_tensor(checkpoint, index, &vector, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_find(checkpoint, "b", &index));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &vector, DCP_VERIFY_ALL));
     assert_true(b[0] == 7 && b[5] == 12);
-    must_fail(dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped),
               DCP_ERR_UNSUPPORTED, ".distcp: the storage cannot map files");
-    must(dcp_entry_find(checkpoint, "w", &index));
-    must(dcp_read_tensor(checkpoint, index, &part, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_find(checkpoint, "w", &index));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &part, DCP_VERIFY_ALL));
     assert_true(column[0] == 3 && column[SCENE_ROWS - 1] == 100 * (SCENE_ROWS - 1) + 3);
-    must(dcp_entry_find(checkpoint, "step", &index));
+    must(dcp_checkpoint_find(checkpoint, "step", &index));
     dcp_state *state_read = dcp_state_new();
-    must(dcp_read_object(checkpoint, index, state_read, "step"));
-    must(dcp_state_as_int(dcp_state_get(state_read, "step"), &step));
+    must(dcp_checkpoint_read_object(checkpoint, index, state_read, "step"));
+    must(dcp_state_as_int(dcp_state_find(state_read, "step"), &step));
     assert_int_equal(step, 1000);
     dcp_state_free(state_read);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     assert_int_equal(own.open, 0);
 }
 
@@ -128,16 +128,18 @@ static void what_cannot_be_opened_says_why(void **state)
     dcp_checkpoint *checkpoint;
     own_storage_init(&own, *state);
     const dcp_open_options options = {.storage = &own.table};
-    must_fail(dcp_open("store://nothing", &options, &checkpoint), DCP_ERR_NOT_FOUND, "nothing");
+    must_fail(dcp_checkpoint_open("store://nothing", &options, &checkpoint), DCP_ERR_NOT_FOUND,
+              "nothing");
     assert_null(checkpoint);
-    must_fail(dcp_open("other://c", &options, &checkpoint), DCP_ERR_UNSUPPORTED,
+    must_fail(dcp_checkpoint_open("other://c", &options, &checkpoint), DCP_ERR_UNSUPPORTED,
               "no storage takes \"other://c\"");
-    must_fail(dcp_open("", &options, &checkpoint), DCP_ERR_ARGUMENT, "needs a path");
+    must_fail(dcp_checkpoint_open("", &options, &checkpoint), DCP_ERR_ARGUMENT, "needs a path");
     own.fails_at = own.calls + 1;
-    must_fail(dcp_open("store://c", &options, &checkpoint), DCP_ERR_IO, "the store is away");
+    must_fail(dcp_checkpoint_open("store://c", &options, &checkpoint), DCP_ERR_IO,
+              "the store is away");
     own.fails_in = "read";
     own.fails_at = own.calls + 1;
-    must_fail(dcp_open("store://c", &options, &checkpoint), DCP_ERR_IO,
+    must_fail(dcp_checkpoint_open("store://c", &options, &checkpoint), DCP_ERR_IO,
               "the store is away, read of .metadata");
     assert_int_equal(own.open, 0);
 }

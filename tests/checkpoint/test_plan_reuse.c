@@ -158,7 +158,7 @@ static void check(const struct scene *scene, const char *path)
         assert_true(found == element(scene, 500 + i));
     }
     int64_t step;
-    must(dcp_state_as_int(dcp_state_get(root, "step"), &step));
+    must(dcp_state_as_int(dcp_state_find(root, "step"), &step));
     assert_int_equal(step, scene->step);
     for (int rank = 0; rank < RANKS && !scene->meshed; rank++) {
         char name[32], note[NOTE_MAX];
@@ -166,7 +166,7 @@ static void check(const struct scene *scene, const char *path)
         size_t length;
         snprintf(name, sizeof name, "note%d", rank);
         fill_note(scene, rank, note);
-        must(dcp_state_as_text(dcp_state_get(root, name), &found, &length));
+        must(dcp_state_as_text(dcp_state_find(root, name), &found, &length));
         assert_int_equal(length, strlen(note));
         assert_memory_equal(found, note, length);
     }

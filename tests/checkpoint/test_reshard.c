@@ -134,7 +134,7 @@ static dcp_status check_filled(struct rank *self, dcp_state *root)
                                      "t%zu: element %d of the chunk is %d, expected %d", s, (int)i,
                                      job->data[self->rank][s][i], formula(tensor, i, s));
     }
-    dcp_status status = dcp_state_as_int(dcp_state_get(root, "step"), &step);
+    dcp_status status = dcp_state_as_int(dcp_state_find(root, "step"), &step);
     return status == DCP_OK && step != 17 ? dcp_error_set(DCP_ERR_INTERNAL, "step is wrong")
                                           : status;
 }

@@ -77,7 +77,7 @@ static void expect_fault(const char *path, dcp_status status, const char *text)
     struct fault_text faults = {""};
     uint64_t count = 0;
     float values[2];
-    must_fail(dcp_open(path, NULL, &checkpoint), status, text);
+    must_fail(dcp_checkpoint_open(path, NULL, &checkpoint), status, text);
     must_fail(load_a(path, values), status, text);
     must(dcp_verify(path, NULL, note_fault, &faults, &count));
     assert_int_equal(count, 1);
@@ -99,9 +99,9 @@ static void only_files_of_the_index_count(void **state)
                       "\"model-00001-of-00001.safetensors\"}}\n");
     must(load_a(path, values));
     assert_true(values[0] == 1 && values[1] == 2);
-    must(dcp_open(path, NULL, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 1);
-    dcp_close(checkpoint);
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 1);
+    dcp_checkpoint_close(checkpoint);
     must(dcp_verify(path, NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
 }

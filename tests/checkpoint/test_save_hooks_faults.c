@@ -15,7 +15,7 @@
 static dcp_status change_items(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
         dcp_write_item item;
         char name[64];
@@ -39,7 +39,7 @@ static dcp_status tell(void *context, dcp_saving *saving, dcp_save_plan *const *
                        int plan_count)
 {
     (void)context;
-    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_status status = dcp_save_default_create_global_plan(saving, plans, plan_count);
     return status == DCP_OK
                ? dcp_saving_set_planner_data(saving, dcp_save_plan_planner_data(plans[0]))
                : status;

@@ -67,16 +67,16 @@ static void test_strange_shapes(void **state)
     dcp_state_free(root);
     must(dcp_verify(path_in(state, "c"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), SHAPES + 1);
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), SHAPES + 1);
     for (int i = 0; i < SHAPES; i++) {
         size_t index;
-        must(dcp_entry_find(checkpoint, name[i], &index));
-        must(dcp_entry_at(checkpoint, index, &entry));
+        must(dcp_checkpoint_find(checkpoint, name[i], &index));
+        must(dcp_checkpoint_entry(checkpoint, index, &entry));
         assert_memory_equal(entry.global_shape, shapes[i], sizeof shapes[i]);
         assert_int_equal(entry.bytes, 0);
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 /* What PyTorch 2.13 could not load is not saved, in objects neither. */
@@ -121,13 +121,13 @@ static void test_round_trip(void **state)
     double number = 0;
     const char *text = NULL;
     assert_memory_equal(saved, loaded, sizeof saved);
-    must(dcp_state_as_int(dcp_state_get(train, "step"), &step));
+    must(dcp_state_as_int(dcp_state_find(train, "step"), &step));
     assert_int_equal(step, 1000);
-    must(dcp_state_as_float(dcp_state_get(train, "lr"), &number));
+    must(dcp_state_as_float(dcp_state_find(train, "lr"), &number));
     assert_true(number == 3e-4);
-    must(dcp_state_as_text(dcp_state_get(train, "name"), &text, NULL));
+    must(dcp_state_as_text(dcp_state_find(train, "name"), &text, NULL));
     assert_string_equal(text, "na\xc3\xafve");
-    dcp_state *betas = dcp_state_get(train, "betas");
+    dcp_state *betas = dcp_state_find(train, "betas");
     assert_int_equal(dcp_state_kind(betas), DCP_KIND_TUPLE);
     must(dcp_state_as_float(dcp_state_at(betas, 1), &number));
     assert_true(number == 0.999);
@@ -318,7 +318,7 @@ static dcp_status counter_save(void *context, dcp_state *into)
 static dcp_status counter_load(void *context, const dcp_state *filled)
 {
     struct counter *counter = context;
-    return dcp_state_as_int(dcp_state_get(filled, "value"), &counter->told);
+    return dcp_state_as_int(dcp_state_find(filled, "value"), &counter->told);
 }
 
 static dcp_status counter_fail(void *context, dcp_state *into)

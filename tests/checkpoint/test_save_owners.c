@@ -80,7 +80,7 @@ static void content_free(struct content *content)
 static int version_of(const struct content *content)
 {
     int64_t version = -1;
-    dcp_state_as_int(dcp_state_get(content->root, "version"), &version);
+    dcp_state_as_int(dcp_state_find(content->root, "version"), &version);
     for (int64_t i = 0; i < VALUES; i++)
         if (content->values[i] != (float)(version * 10000 + i))
             return -1;

@@ -17,8 +17,8 @@ static void check_tensor(dcp_checkpoint *checkpoint, const char *name, dcp_dtype
     float read[ROWS][COLUMNS];
     size_t entry;
     dcp_entry found;
-    must(dcp_entry_find(checkpoint, name, &entry));
-    must(dcp_entry_at(checkpoint, entry, &found));
+    must(dcp_checkpoint_find(checkpoint, name, &entry));
+    must(dcp_checkpoint_entry(checkpoint, entry, &found));
     assert_int_equal(found.dtype, dtype);
     dcp_state *root = dcp_state_new();
     dcp_tensor tensor = {
@@ -26,7 +26,7 @@ static void check_tensor(dcp_checkpoint *checkpoint, const char *name, dcp_dtype
     dcp_state_tensor(root, name, &tensor);
     dcp_state_free(root);
     if (dtype == DCP_F32)
-        must(dcp_read_tensor(checkpoint, entry, &tensor, DCP_VERIFY_ALL));
+        must(dcp_checkpoint_read_tensor(checkpoint, entry, &tensor, DCP_VERIFY_ALL));
     for (int64_t i = 0; i < ROWS && dtype == DCP_F32; i++)
         for (int64_t j = 0; j < COLUMNS; j++)
             assert_true(read[i][j] == value_at(i, j));
@@ -55,7 +55,7 @@ static dcp_status rename_state(void *context, dcp_saving *saving, dcp_state *sta
         snprintf(name, sizeof name, "foo_%s", key);
         dcp_state_copy(renaming->renamed, name, dcp_state_at(state, i));
     }
-    return dcp_default_set_up_planner(saving, renaming->renamed);
+    return dcp_save_default_set_up_planner(saving, renaming->renamed);
 }
 
 static dcp_status rename_body(struct rank *self)
@@ -79,19 +79,19 @@ static void saves_a_rewritten_state(void **state)
     dcp_entry entry;
     size_t index;
     ranks_must(3, path_in(state, "a"), rename_body, NULL);
-    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 3);
+    must(dcp_checkpoint_open(path_in(state, "a"), NULL, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 3);
     check_tensor(checkpoint, "foo_model.w", DCP_F32);
-    must(dcp_entry_find(checkpoint, "foo_train.step", &index));
-    must(dcp_entry_at(checkpoint, index, &entry));
+    must(dcp_checkpoint_find(checkpoint, "foo_train.step", &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_string_equal(entry.path[0].key, "foo_train");
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 static dcp_status rename_items(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
         dcp_write_item item;
         char name[64];
@@ -112,12 +112,12 @@ static void saves_items_under_other_names(void **state)
     size_t index;
     dcp_entry entry;
     ranks_must(2, path_in(state, "a"), body, &trial);
-    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "a"), NULL, &checkpoint));
     check_tensor(checkpoint, "bar/model.w", DCP_F32);
-    must(dcp_entry_find(checkpoint, "bar/train.step", &index));
-    must(dcp_entry_at(checkpoint, index, &entry));
+    must(dcp_checkpoint_find(checkpoint, "bar/train.step", &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_int_equal(entry.path_length, 1);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 /* ---- another dtype ---- */
@@ -125,7 +125,7 @@ static void saves_items_under_other_names(void **state)
 static dcp_status plan_half(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
         dcp_write_item item;
         status = dcp_save_plan_item(plan, i, &item);
@@ -142,15 +142,15 @@ static void check_half(const char *path)
     uint16_t read[ROWS][COLUMNS];
     float wide[ROWS][COLUMNS];
     dcp_checkpoint *checkpoint;
-    must(dcp_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
     check_tensor(checkpoint, "model.w", DCP_F16);
     dcp_tensor half = {.dtype = DCP_F16, .ndim = 2, .data = read, .global_shape = {ROWS, COLUMNS}};
     size_t index;
-    must(dcp_entry_find(checkpoint, "model.w", &index));
-    must(dcp_read_tensor(checkpoint, index, &half, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_find(checkpoint, "model.w", &index));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &half, DCP_VERIFY_ALL));
     assert_int_equal(read[0][4], 0x3c00); /* 1.0 */
     assert_int_equal(read[1][0], 0x4e40); /* 25.0 */
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 
     dcp_state *root = dcp_state_new();
     dcp_tensor tensor = {
@@ -192,7 +192,7 @@ static dcp_status resolve_doubled(void *context, dcp_saving *saving, const dcp_w
 {
     (void)context;
     dcp_write_data plain;
-    dcp_status status = dcp_default_resolve_data(saving, item, &plain);
+    dcp_status status = dcp_save_default_resolve_data(saving, item, &plain);
     if (status != DCP_OK || !item->is_tensor) {
         *data = plain;
         return status;
@@ -220,16 +220,16 @@ static void writes_what_the_planner_resolves(void **state)
     dcp_checkpoint *checkpoint;
     ranks_must(2, path_in(state, "a"), body, &trial);
     assert_int_equal(atomic_load(&held), 0);
-    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "a"), NULL, &checkpoint));
     dcp_tensor tensor = {
         .dtype = DCP_F32, .ndim = 2, .data = read, .global_shape = {ROWS, COLUMNS}};
     size_t index;
-    must(dcp_entry_find(checkpoint, "model.w", &index));
-    must(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_find(checkpoint, "model.w", &index));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL));
     for (int64_t i = 0; i < ROWS; i++)
         for (int64_t j = 0; j < COLUMNS; j++)
             assert_true(read[i][j] == 2 * value_at(i, j));
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 /* An item that is not in the state, and an object in the place of another. */
@@ -237,7 +237,7 @@ static dcp_status add_item(void *context, dcp_saving *saving, dcp_save_plan *pla
 {
     (void)context;
     dcp_write_item item = {.index.name = "note"};
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     return status == DCP_OK ? dcp_save_plan_add(plan, &item) : status;
 }
 
@@ -246,8 +246,8 @@ static dcp_status look_up_note(void *context, dcp_saving *saving, const dcp_writ
 {
     const struct trial *trial = context;
     if (strcmp(item->index.name, "note") != 0)
-        return dcp_default_lookup_object(saving, item, object);
-    *object = dcp_state_get((const dcp_state *)trial->options.info, "note");
+        return dcp_save_default_lookup_object(saving, item, object);
+    *object = dcp_state_find((const dcp_state *)trial->options.info, "note");
     return DCP_OK;
 }
 
@@ -258,8 +258,8 @@ static dcp_status transform_step(void *context, dcp_saving *saving, const dcp_wr
     dcp_state *root = dcp_state_new();
     dcp_state_string(root, "text", "seven");
     if (strcmp(item->index.name, "train.step") == 0)
-        object = dcp_state_get(root, "text");
-    dcp_status status = dcp_default_transform_object(saving, item, object, data);
+        object = dcp_state_find(root, "text");
+    dcp_status status = dcp_save_default_transform_object(saving, item, object, data);
     dcp_state_free(root);
     return status;
 }
@@ -274,21 +274,21 @@ static void looks_up_and_transforms(void **state)
                           .options.info = info};
     dcp_checkpoint *checkpoint;
     ranks_must(2, path_in(state, "a"), body, &trial);
-    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "a"), NULL, &checkpoint));
     dcp_state *root = dcp_state_new();
     static const char *const names[] = {"note", "train.step"};
     static const char *const texts[] = {"a note", "seven"};
     for (size_t i = 0; i < 2; i++) {
         size_t index, length;
         const char *text = NULL;
-        must(dcp_entry_find(checkpoint, names[i], &index));
-        must(dcp_read_object(checkpoint, index, root, names[i]));
-        must(dcp_state_as_text(dcp_state_get(root, names[i]), &text, &length));
+        must(dcp_checkpoint_find(checkpoint, names[i], &index));
+        must(dcp_checkpoint_read_object(checkpoint, index, root, names[i]));
+        must(dcp_state_as_text(dcp_state_find(root, names[i]), &text, &length));
         assert_string_equal(text, texts[i]);
     }
     check_tensor(checkpoint, "model.w", DCP_F32);
     dcp_state_free(root);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     dcp_state_free(info);
 }
 
@@ -329,19 +329,19 @@ static void carries_out_a_global_plan(void **state)
     dcp_entry entry;
     size_t index;
     ranks_must(3, path_in(state, "a"), body, &trial);
-    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "a"), NULL, &checkpoint));
     check_tensor(checkpoint, "model.w", DCP_F32);
-    must(dcp_entry_find(checkpoint, "model.w", &index));
-    must(dcp_entry_at(checkpoint, index, &entry));
+    must(dcp_checkpoint_find(checkpoint, "model.w", &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_int_equal(entry.chunk_count, ROWS);
     for (size_t i = 0; i < ROWS; i++) {
         dcp_stored_chunk chunk;
         char file[32];
-        must(dcp_entry_chunk(checkpoint, index, i, &chunk));
+        must(dcp_checkpoint_chunk(checkpoint, index, i, &chunk));
         snprintf(file, sizeof file, "__%d_0.distcp", (int)(chunk.offsets[0] % 3));
         assert_string_equal(chunk.file, file);
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     uint64_t faults;
     must(dcp_verify(path_in(state, "a"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
@@ -353,7 +353,7 @@ static dcp_status tell_rank(void *context, dcp_saving *saving, dcp_save_plan *pl
 {
     (void)context;
     dcp_write_item item;
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     if (status == DCP_OK)
         status = dcp_save_plan_item(plan, 0, &item);
     if (status == DCP_OK)
@@ -366,7 +366,7 @@ static dcp_status gather_data(void *context, dcp_saving *saving, dcp_save_plan *
                               int plan_count)
 {
     (void)context;
-    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_status status = dcp_save_default_create_global_plan(saving, plans, plan_count);
     dcp_state *root = dcp_state_new();
     dcp_state *merged = dcp_state_list(root, "merged");
     for (int rank = 0; rank < plan_count; rank++) {
@@ -386,7 +386,7 @@ static dcp_status check_finished(void *context, dcp_saving *saving, const dcp_sa
     (void)saving;
     int64_t ranks = 0;
     dcp_state *data = dcp_save_plan_planner_data((dcp_save_plan *)plan);
-    must(dcp_state_as_int(dcp_state_get(data, "ranks"), &ranks));
+    must(dcp_state_as_int(dcp_state_find(data, "ranks"), &ranks));
     assert_int_equal(ranks, 3);
     atomic_fetch_add(&trial->calls, 1);
     return DCP_OK;
@@ -400,16 +400,16 @@ static void stores_planner_data_of_all_ranks(void **state)
     dcp_checkpoint *checkpoint;
     ranks_must(3, path_in(state, "a"), body, &trial);
     assert_int_equal(atomic_load(&trial.calls), 3);
-    must(dcp_open(path_in(state, "a"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "a"), NULL, &checkpoint));
     const dcp_state *data = dcp_checkpoint_planner_data(checkpoint);
     assert_int_equal(dcp_state_kind(data), DCP_KIND_LIST);
     for (size_t rank = 0; rank < 3; rank++) {
         int64_t row = -1;
-        must(dcp_state_as_int(dcp_state_get(dcp_state_at(data, rank), "first row"), &row));
+        must(dcp_state_as_int(dcp_state_find(dcp_state_at(data, rank), "first row"), &row));
         assert_int_equal(row, 4 * rank);
     }
     check_tensor(checkpoint, "model.w", DCP_F32);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 int main(void)

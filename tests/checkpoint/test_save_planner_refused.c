@@ -72,7 +72,7 @@ static dcp_status fail_resolve(void *context, dcp_saving *saving, const dcp_writ
                                dcp_write_data *data)
 {
     if (!item->is_tensor)
-        return dcp_default_resolve_data(saving, item, data);
+        return dcp_save_default_resolve_data(saving, item, data);
     return no_plan(context);
 }
 
@@ -133,7 +133,7 @@ static void tells_every_rank_of_a_hook_that_fails(void **state)
          "hook create_local_plan returned 4711, which is no dcp_status"},
         {{.planner.set_up_planner = forget},
          DCP_ERR_STATE,
-         "has not called dcp_default_set_up_planner()"},
+         "has not called dcp_save_default_set_up_planner()"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_failure(state, &cases[i].trial, 3, cases[i].status, cases[i].story);
@@ -143,7 +143,7 @@ static dcp_status save_another(void *context, dcp_saving *saving, dcp_state *sta
                                const dcp_storage_meta *storage_meta, bool is_coordinator)
 {
     (void)state, (void)storage_meta, (void)is_coordinator;
-    return dcp_default_set_up_planner(saving, context);
+    return dcp_save_default_set_up_planner(saving, context);
 }
 
 /* What could not be added to it is missing in what a planner makes of it, too. */
@@ -173,7 +173,7 @@ static void without_planner(struct trial *trial, int rank)
 static dcp_status plan_as_ever(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
-    return dcp_default_create_local_plan(saving, plan);
+    return dcp_save_default_create_local_plan(saving, plan);
 }
 
 static dcp_status finish_as_ever(void *context, dcp_saving *saving, const dcp_save_plan *plan)
@@ -224,7 +224,7 @@ static void wants_the_same_hooks_on_all_ranks(void **state)
 static dcp_status with_changed_items(dcp_saving *saving, dcp_save_plan *plan,
                                      void (*change)(dcp_write_item *item))
 {
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
     for (size_t i = 0; i < dcp_save_plan_count(plan) && status == DCP_OK; i++) {
         dcp_write_item item;
         status = dcp_save_plan_item(plan, i, &item);
@@ -311,8 +311,8 @@ LOCAL_PLAN(complex_dtype)
 static dcp_status plan_twice(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
-    dcp_status status = dcp_default_create_local_plan(saving, plan);
-    return status == DCP_OK ? dcp_default_create_local_plan(saving, plan) : status;
+    dcp_status status = dcp_save_default_create_local_plan(saving, plan);
+    return status == DCP_OK ? dcp_save_default_create_local_plan(saving, plan) : status;
 }
 
 static dcp_status resolve_nothing(void *context, dcp_saving *saving, const dcp_write_item *item,
@@ -341,7 +341,7 @@ static dcp_status tensor_as_data(void *context, dcp_saving *saving, dcp_save_pla
     (void)context;
     dcp_tensor tensor = {.dtype = DCP_F32, .data = &number};
     dcp_state_tensor(dcp_save_plan_planner_data(plan), "t", &tensor);
-    return dcp_default_create_local_plan(saving, plan);
+    return dcp_save_default_create_local_plan(saving, plan);
 }
 
 static void refuses_nonsense_in_local_plans(void **state)
@@ -395,7 +395,7 @@ static dcp_status global_exchange(void *context, dcp_saving *saving, dcp_save_pl
     (void)context;
     (void)plan_count;
     dcp_write_item item;
-    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_status status = dcp_save_default_create_global_plan(saving, plans, plan_count);
     must(dcp_save_plan_item(plans[0], 0, &item));
     return status == DCP_OK ? dcp_save_plan_add(plans[1], &item) : status;
 }
@@ -405,7 +405,7 @@ static dcp_status global_invented(void *context, dcp_saving *saving, dcp_save_pl
 {
     (void)context;
     dcp_write_item item = {.index.name = "invented"};
-    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_status status = dcp_save_default_create_global_plan(saving, plans, plan_count);
     return status == DCP_OK ? dcp_save_plan_add(plans[1], &item) : status;
 }
 
@@ -413,7 +413,7 @@ static dcp_status global_hole(void *context, dcp_saving *saving, dcp_save_plan *
                               int plan_count)
 {
     (void)context;
-    dcp_status status = dcp_default_create_global_plan(saving, plans, plan_count);
+    dcp_status status = dcp_save_default_create_global_plan(saving, plans, plan_count);
     dcp_save_plan_clear(plans[1]);
     return status;
 }
@@ -422,7 +422,7 @@ static dcp_status global_few(void *context, dcp_saving *saving, dcp_save_plan *c
                              int plan_count)
 {
     (void)context;
-    return dcp_default_create_global_plan(saving, plans, plan_count - 1);
+    return dcp_save_default_create_global_plan(saving, plans, plan_count - 1);
 }
 
 static void refuses_nonsense_in_global_plans(void **state)

@@ -58,18 +58,18 @@ static void check_model(const dcp_state *model)
 {
     dcp_tensor chunk;
     int64_t epoch = 0;
-    check_floats(dcp_state_get(dcp_state_get(model, "layer"), "weight"));
-    must(dcp_state_chunk(dcp_state_get(model, "number"), 0, &chunk));
+    check_floats(dcp_state_find(dcp_state_find(model, "layer"), "weight"));
+    must(dcp_state_chunk(dcp_state_find(model, "number"), 0, &chunk));
     assert_true(*(const double *)chunk.data == 0.5);
-    must(dcp_state_chunk(dcp_state_get(model, "empty"), 0, &chunk));
+    must(dcp_state_chunk(dcp_state_find(model, "empty"), 0, &chunk));
     assert_int_equal(chunk.ndim, 5);
-    const dcp_state *list = dcp_state_get(model, "counters");
+    const dcp_state *list = dcp_state_find(model, "counters");
     assert_int_equal(dcp_state_count(list), MANY);
     for (int i = 0; i < MANY; i++) {
         must(dcp_state_chunk(dcp_state_at(list, (size_t)i), 0, &chunk));
         assert_int_equal(*(const uint16_t *)chunk.data, 1000 + i);
     }
-    must(dcp_state_as_int(dcp_state_get(model, "epoch"), &epoch));
+    must(dcp_state_as_int(dcp_state_find(model, "epoch"), &epoch));
     assert_int_equal(epoch, 3);
 }
 
@@ -84,24 +84,24 @@ static void stores_each_value_of_the_root_whole(void **state)
     must(dcp_save(root, path, &(dcp_save_options){.unflattened = true}));
     dcp_state_free(root);
 
-    must(dcp_open(path, NULL, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 3);
-    must(dcp_entry_find(checkpoint, "model", &index));
-    must(dcp_entry_at(checkpoint, index, &entry));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 3);
+    must(dcp_checkpoint_find(checkpoint, "model", &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_false(entry.is_tensor);
     root = dcp_state_new();
-    must(dcp_read_object(checkpoint, index, root, "model"));
-    check_model(dcp_state_get(root, "model"));
-    must(dcp_entry_find(checkpoint, "plain", &index));
-    must(dcp_entry_at(checkpoint, index, &entry));
+    must(dcp_checkpoint_read_object(checkpoint, index, root, "model"));
+    check_model(dcp_state_find(root, "model"));
+    must(dcp_checkpoint_find(checkpoint, "plain", &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_true(entry.is_tensor);
     dcp_state_free(root);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 
     root = dcp_state_new();
     dcp_state_dict(root, "model");
     must(dcp_load(root, path, &(dcp_load_options){.unflattened = true}, NULL));
-    check_model(dcp_state_get(root, "model"));
+    check_model(dcp_state_find(root, "model"));
     dcp_state_free(root);
 }
 
@@ -118,7 +118,7 @@ static void stores_tensors_in_tuples(void **state)
     root = dcp_state_new();
     dcp_state_none(root, "pair");
     must(dcp_load(root, path, NULL, NULL));
-    check_floats(dcp_state_at(dcp_state_get(root, "pair"), 0));
+    check_floats(dcp_state_at(dcp_state_find(root, "pair"), 0));
     dcp_state_free(root);
 }
 
@@ -156,7 +156,7 @@ static dcp_status alone_body(struct rank *self)
         .group = self->group, .coordinator = 2, .no_dist = true, .timeout_seconds = 20};
     dcp_status status = dcp_save(root, path, &options);
     must(dcp_load(root, path, NULL, NULL));
-    must(dcp_state_as_int(dcp_state_get(root, "rank"), &value));
+    must(dcp_state_as_int(dcp_state_find(root, "rank"), &value));
     assert_int_equal(value, self->rank);
     dcp_state_free(root);
     return status;

@@ -31,7 +31,7 @@ static void places_and_keys(void **state)
     dcp_state_int(root, "twice", 1);
     NOT_BUILT(dcp_state_dict(root, "twice"), root, DCP_ERR_DUPLICATE, "\"twice\"");
     dcp_state_int(root, "leaf", 1);
-    NOT_BUILT(dcp_state_dict(dcp_state_get(root, "leaf"), "x"), root, DCP_ERR_ARGUMENT, "int");
+    NOT_BUILT(dcp_state_dict(dcp_state_find(root, "leaf"), "x"), root, DCP_ERR_ARGUMENT, "int");
 
     assert_null(dcp_state_dict(NULL, "orphan"));
     REFUSED(dcp_state_none(NULL, "orphan"), DCP_ERR_ARGUMENT, "orphan");
@@ -214,7 +214,7 @@ static void reading_leaves(void **state)
 
     dcp_state_int(root, "minus", -1);
     dcp_state_uint(root, "most", UINT64_MAX);
-    const dcp_state *minus = dcp_state_get(root, "minus"), *most = dcp_state_get(root, "most");
+    const dcp_state *minus = dcp_state_find(root, "minus"), *most = dcp_state_find(root, "most");
     REFUSED(dcp_state_as_uint(minus, &natural), DCP_ERR_KIND, "-1");
     REFUSED(dcp_state_as_int(most, &integer), DCP_ERR_KIND, "18446744073709551615");
     REFUSED(dcp_state_as_float(most, &number), DCP_ERR_KIND, "double");
@@ -245,9 +245,9 @@ static void reading_leaves(void **state)
     assert_null(dcp_state_at(root, SIZE_MAX));
     assert_null(dcp_state_key_at(root, 2));
     assert_null(dcp_state_key_at(NULL, 0));
-    assert_null(dcp_state_get(root, NULL));
-    assert_null(dcp_state_get(NULL, "a"));
-    assert_null(dcp_state_get(minus, "a"));
+    assert_null(dcp_state_find(root, NULL));
+    assert_null(dcp_state_find(NULL, "a"));
+    assert_null(dcp_state_find(minus, "a"));
     assert_null(dcp_state_int_digits(NULL));
     assert_null(dcp_state_int_digits(root));
     assert_null(dcp_state_opaque_name(root));
@@ -266,12 +266,12 @@ static void names_of_values(void **state)
     assert_int_equal(dcp_dtype_from_name("torch.float32"), DCP_DTYPE_NONE);
     assert_non_null(dcp_status_string((dcp_status)12345));
     dcp_text_free(NULL);
-    dcp_close(NULL);
+    dcp_checkpoint_close(NULL);
     dcp_group_free(NULL);
     dcp_load_report_free(NULL);
     assert_int_equal(dcp_load_report_count(NULL), 0);
     assert_string_equal(dcp_load_report_line(NULL, 3).name, "");
-    assert_int_equal(dcp_entry_count(NULL), 0);
+    assert_int_equal(dcp_checkpoint_count(NULL), 0);
     assert_int_equal(dcp_group_rank(NULL), 0);
     assert_int_equal(dcp_group_size(NULL), 1);
 }

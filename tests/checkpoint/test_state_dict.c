@@ -87,11 +87,11 @@ static dcp_status check_chunk(int t, const dcp_tensor *chunk)
 
 static dcp_status check_whole(const dcp_state *root, unsigned left_out)
 {
-    const dcp_state *layer = dcp_state_at(dcp_state_get(root, "layers"), 0);
+    const dcp_state *layer = dcp_state_at(dcp_state_find(root, "layers"), 0);
     int64_t value = 0;
     for (int t = 0; t < TENSORS; t++) {
         dcp_tensor chunk;
-        const dcp_state *node = dcp_state_get(layer, keys[t]);
+        const dcp_state *node = dcp_state_find(layer, keys[t]);
         if (left_out >> t & 1) {
             assert_null(node);
             continue;
@@ -104,13 +104,13 @@ static dcp_status check_whole(const dcp_state *root, unsigned left_out)
         if (status != DCP_OK)
             return status;
     }
-    dcp_status status = dcp_state_as_int(dcp_state_at(dcp_state_get(root, "settings"), 0), &value);
+    dcp_status status = dcp_state_as_int(dcp_state_at(dcp_state_find(root, "settings"), 0), &value);
     return status == DCP_OK && value != 5 ? DCP_ERR_INTERNAL : status;
 }
 
 struct job {
-    dcp_state_get_options get;
-    dcp_state_set_options set;
+    dcp_gather_state_options get;
+    dcp_distribute_state_options set;
     unsigned left_out;
     int broken_rank;      /* from 1; 0: none */
     bool counted;         /* what goes over the group, of four */
@@ -158,7 +158,7 @@ static void arrange_group(struct rank *self, struct job *job)
 static dcp_status get_body(struct rank *self)
 {
     struct job *job = self->context;
-    dcp_state_get_options options = job->get;
+    dcp_gather_state_options options = job->get;
     arrange_group(self, job);
     struct memory *memory = calloc(1, sizeof *memory);
     dcp_state *root = dcp_state_new(), *into = dcp_state_new();
@@ -166,7 +166,7 @@ static dcp_status get_body(struct rank *self)
     options.group = self->group;
     options.timeout_seconds = 30;
     bool broken = job->broken_rank == self->rank + 1;
-    dcp_status status = dcp_state_get_dict(broken ? NULL : root, &options, into);
+    dcp_status status = dcp_gather_state(broken ? NULL : root, &options, into);
     if (status == DCP_OK && options.cpu_offload && self->rank > 0)
         status = dcp_state_count(into) == 0 ? DCP_OK : DCP_ERR_INTERNAL;
     else if (status == DCP_OK)
@@ -199,7 +199,7 @@ static void test_gathers_whole_tensors(void **state)
 /* Each rank has names that no other rank has, as stages of a pipeline do. */
 static dcp_status stage_body(struct rank *self)
 {
-    dcp_state_get_options options = {
+    dcp_gather_state_options options = {
         .group = self->group, .timeout_seconds = 30, .full_state_dict = true};
     dcp_state *root = dcp_state_new(), *into = dcp_state_new();
     int32_t value = 70 + self->rank;
@@ -207,10 +207,10 @@ static dcp_status stage_body(struct rank *self)
     char name[32];
     snprintf(name, sizeof name, "stage%d", self->rank);
     dcp_state_tensor(dcp_state_dict(root, name), "w", &tensor);
-    dcp_status status = dcp_state_get_dict(root, &options, into);
+    dcp_status status = dcp_gather_state(root, &options, into);
     for (int r = 0; r < self->size && status == DCP_OK; r++) {
         snprintf(name, sizeof name, "stage%d", r);
-        status = dcp_state_chunk(dcp_state_get(dcp_state_get(into, name), "w"), 0, &found);
+        status = dcp_state_chunk(dcp_state_find(dcp_state_find(into, name), "w"), 0, &found);
         if (status == DCP_OK && *(const int32_t *)found.data != 70 + r)
             status = DCP_ERR_INTERNAL;
     }
@@ -229,19 +229,19 @@ static void test_copies_without_gathering(void **state)
 {
     (void)state;
     static const dcp_parameter parameters[] = {{"layers.0.norm", 0, true}};
-    dcp_state_get_options options = {
+    dcp_gather_state_options options = {
         .ignore_frozen_params = true, .parameters = parameters, .parameter_count = 1};
     struct memory *memory = calloc(1, sizeof *memory);
     dcp_state *root = dcp_state_new(), *into = dcp_state_new();
     dcp_tensor chunk;
     build(root, memory, 1, 2, true);
-    must(dcp_state_get_dict(root, &options, into));
-    const dcp_state *layer = dcp_state_at(dcp_state_get(into, "layers"), 0);
-    assert_null(dcp_state_get(layer, "norm"));
-    must(dcp_state_chunk(dcp_state_get(layer, "b"), 0, &chunk));
+    must(dcp_gather_state(root, &options, into));
+    const dcp_state *layer = dcp_state_at(dcp_state_find(into, "layers"), 0);
+    assert_null(dcp_state_find(layer, "norm"));
+    must(dcp_state_chunk(dcp_state_find(layer, "b"), 0, &chunk));
     assert_ptr_equal(chunk.data, memory->elements[1]);
-    must_fail(dcp_state_get_dict(root, &options, into), DCP_ERR_DUPLICATE, "there already");
-    must_fail(dcp_state_get_dict(root, &options, root), DCP_ERR_ARGUMENT, "another tree");
+    must_fail(dcp_gather_state(root, &options, into), DCP_ERR_DUPLICATE, "there already");
+    must_fail(dcp_gather_state(root, &options, root), DCP_ERR_ARGUMENT, "another tree");
     dcp_state_free(root);
     dcp_state_free(into);
     free(memory);
@@ -250,7 +250,7 @@ static void test_copies_without_gathering(void **state)
 static dcp_status set_body(struct rank *self)
 {
     struct job *job = self->context;
-    dcp_state_set_options options = job->set;
+    dcp_distribute_state_options options = job->set;
     arrange_group(self, job);
     struct memory *memory = calloc(1, sizeof *memory), *whole = calloc(1, sizeof *whole);
     dcp_state *root = dcp_state_new(), *source = dcp_state_new();
@@ -261,12 +261,12 @@ static dcp_status set_body(struct rank *self)
     options.timeout_seconds = 30;
     bool broken = job->broken_rank == self->rank + 1;
     dcp_status status =
-        dcp_state_set_dict(broken ? NULL : root, has_source ? source : NULL, &options, NULL);
+        dcp_distribute_state(broken ? NULL : root, has_source ? source : NULL, &options, NULL);
     for (int t = 0; t < TENSORS && status == DCP_OK; t++)
         status = check_chunk(t, &memory->chunks[t]);
     int64_t value = 0;
     if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_at(dcp_state_get(root, "settings"), 0), &value);
+        status = dcp_state_as_int(dcp_state_at(dcp_state_find(root, "settings"), 0), &value);
     dcp_state_free(source);
     dcp_state_free(root);
     free(whole);
@@ -294,7 +294,7 @@ static size_t whole_bytes(size_t *object)
     dcp_state *root = dcp_state_new();
     buffer_init(&stream, 0);
     dcp_state_int(root, "value", 5);
-    must(item_encode_stream(dcp_state_get(root, "value"), &stream));
+    must(item_encode_stream(dcp_state_find(root, "value"), &stream));
     *object = stream.size;
     for (int t = 0; t < TENSORS; t++)
         bytes += (size_t)(shapes[t][0] * shapes[t][1]) * sizeof(int32_t);
@@ -355,7 +355,7 @@ static void test_a_failing_rank_is_everyones(void **state)
 /* Rank r wants the names that are its own, and lacks what rank 0 has besides. */
 static dcp_status strict_body(struct rank *self)
 {
-    dcp_state_set_options options = *(const dcp_state_set_options *)self->context;
+    dcp_distribute_state_options options = *(const dcp_distribute_state_options *)self->context;
     dcp_state *root = dcp_state_new(), *source = dcp_state_new();
     dcp_load_report *report = NULL;
     static const char *const wanted[] = {"a", "b", "absent"};
@@ -365,7 +365,7 @@ static dcp_status strict_body(struct rank *self)
     dcp_state_int(source, "b", 2);
     dcp_state_int(source, "extra", 3);
     dcp_state_int(root, wanted[self->rank], 0);
-    dcp_status status = dcp_state_set_dict(root, source, &options, &report);
+    dcp_status status = dcp_distribute_state(root, source, &options, &report);
     if (dcp_load_report_count(report) != 2 ||
         strcmp(dcp_load_report_line(report, 0).name, "absent") != 0 ||
         strcmp(dcp_load_report_line(report, 1).name, "extra") != 0)
@@ -388,8 +388,8 @@ static void test_strictness(void **state)
                  {DCP_STRICT_PARTIAL, DCP_OK}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct rank ranks[RANKS_MAX];
-        dcp_state_set_options options = {.broadcast_from_rank0 = true,
-                                         .strictness = cases[i].strictness};
+        dcp_distribute_state_options options = {.broadcast_from_rank0 = true,
+                                                .strictness = cases[i].strictness};
         ranks_run(ranks, 3, "", strict_body, &options);
         for (int r = 0; r < 3; r++)
             assert_int_equal(ranks[r].status, cases[i].status);
@@ -409,21 +409,21 @@ static void test_what_does_not_fit(void **state)
                        .global_shape = {2},
                        .sizes = {1},
                        .data = half};
-    dcp_state_set_options options = {0};
+    dcp_distribute_state_options options = {0};
     dcp_state *source = dcp_state_new(), *root = dcp_state_new(), *partial = dcp_state_new();
     dcp_state_tensor(source, "x", &from);
     dcp_state_tensor(root, "x", &to);
     dcp_state_tensor(partial, "x", &part);
-    must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_DTYPE, "float32");
+    must_fail(dcp_distribute_state(root, source, &options, NULL), DCP_ERR_DTYPE, "float32");
     options.convert = true;
-    must(dcp_state_set_dict(root, source, &options, NULL));
+    must(dcp_distribute_state(root, source, &options, NULL));
     assert_true(wide[1] == 1.5);
-    must_fail(dcp_state_set_dict(root, partial, &options, NULL), DCP_ERR_COVERAGE, "x");
-    must_fail(dcp_state_set_dict(root, NULL, &options, NULL), DCP_ERR_ARGUMENT, "NULL");
+    must_fail(dcp_distribute_state(root, partial, &options, NULL), DCP_ERR_COVERAGE, "x");
+    must_fail(dcp_distribute_state(root, NULL, &options, NULL), DCP_ERR_ARGUMENT, "NULL");
     options.timeout_seconds = -1;
-    must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_ARGUMENT, "timeout");
-    options = (dcp_state_set_options){.strictness = (dcp_strictness)7};
-    must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_ARGUMENT, "strictness");
+    must_fail(dcp_distribute_state(root, source, &options, NULL), DCP_ERR_ARGUMENT, "timeout");
+    options = (dcp_distribute_state_options){.strictness = (dcp_strictness)7};
+    must_fail(dcp_distribute_state(root, source, &options, NULL), DCP_ERR_ARGUMENT, "strictness");
     dcp_state_free(partial);
     dcp_state_free(source);
     dcp_state_free(root);
@@ -447,10 +447,10 @@ static void test_devices(void **state)
     tensor.data = other;
     dcp_state_tensor(root, "x", &tensor);
     for (int way = 0; way < 4; way++) {
-        dcp_state_get_options options = {.full_state_dict = way & 1, .cpu_offload = way & 2};
+        dcp_gather_state_options options = {.full_state_dict = way & 1, .cpu_offload = way & 2};
         dcp_state *into = dcp_state_new();
-        must(dcp_state_get_dict(source, &options, into));
-        must(dcp_state_chunk(dcp_state_get(into, "x"), 0, &found));
+        must(dcp_gather_state(source, &options, into));
+        must(dcp_state_chunk(dcp_state_find(into, "x"), 0, &found));
         assert_int_equal(found.device.operations == NULL, way >= 2);
         assert_int_equal(found.data == memory, way == 0);
         assert_memory_equal(way >= 2 ? found.data : stand_in_bytes(found.data), values,
@@ -458,12 +458,12 @@ static void test_devices(void **state)
         dcp_state_free(into);
     }
     for (int broadcast = 0; broadcast < 2; broadcast++) {
-        dcp_state_set_options options = {.broadcast_from_rank0 = broadcast};
+        dcp_distribute_state_options options = {.broadcast_from_rank0 = broadcast};
         memset(stand_in_bytes(other), 0, sizeof values);
-        must(dcp_state_set_dict(root, source, &options, NULL));
+        must(dcp_distribute_state(root, source, &options, NULL));
         assert_memory_equal(stand_in_bytes(other), values, sizeof values);
         stand_in_reset(1, 0);
-        must_fail(dcp_state_set_dict(root, source, &options, NULL), DCP_ERR_DEVICE, "x");
+        must_fail(dcp_distribute_state(root, source, &options, NULL), DCP_ERR_DEVICE, "x");
         stand_in_reset(0, 0);
     }
     dcp_state_free(root);
@@ -504,15 +504,15 @@ static dcp_status check_rows(const dcp_tensor *tensor)
 static dcp_status get_rows(struct rank *self)
 {
     const struct job *job = self->context;
-    dcp_state_get_options options = job->get;
+    dcp_gather_state_options options = job->get;
     dcp_tensor tensor = rows_on_device(self, false, true), found;
     dcp_state *root = dcp_state_new(), *into = dcp_state_new();
     options.group = self->group;
     options.timeout_seconds = 30;
     dcp_state_tensor(root, "x", &tensor);
-    dcp_status status = dcp_state_get_dict(root, &options, into);
+    dcp_status status = dcp_gather_state(root, &options, into);
     if (status == DCP_OK && (!options.cpu_offload || self->rank == 0))
-        status = dcp_state_chunk(dcp_state_get(into, "x"), 0, &found);
+        status = dcp_state_chunk(dcp_state_find(into, "x"), 0, &found);
     if (status == DCP_OK && (!options.cpu_offload || self->rank == 0))
         status =
             found.sizes[0] == DEVICE_ROWS && device_is_host(&found.device) == options.cpu_offload
@@ -526,13 +526,13 @@ static dcp_status get_rows(struct rank *self)
 
 static dcp_status set_rows(struct rank *self)
 {
-    const dcp_state_set_options options = {
+    const dcp_distribute_state_options options = {
         .group = self->group, .timeout_seconds = 30, .broadcast_from_rank0 = true};
     dcp_tensor whole = rows_on_device(self, true, true), mine = rows_on_device(self, false, false);
     dcp_state *source = dcp_state_new(), *root = dcp_state_new();
     dcp_state_tensor(source, "x", &whole);
     dcp_state_tensor(root, "x", &mine);
-    dcp_status status = dcp_state_set_dict(root, self->rank == 0 ? source : NULL, &options, NULL);
+    dcp_status status = dcp_distribute_state(root, self->rank == 0 ? source : NULL, &options, NULL);
     if (status == DCP_OK)
         status = check_rows(&mine);
     dcp_state_free(root);
@@ -573,14 +573,14 @@ static void test_every_failed_allocation(void **state)
     for (int way = 0; way < 4; way++) {
         dcp_status status = DCP_ERR_NO_MEMORY;
         for (long n = 1; status != DCP_OK; n++) {
-            dcp_state_get_options get = {.full_state_dict = way == 1};
-            dcp_state_set_options set = {.broadcast_from_rank0 = way == 3};
+            dcp_gather_state_options get = {.full_state_dict = way == 1};
+            dcp_distribute_state_options set = {.broadcast_from_rank0 = way == 3};
             dcp_state *into = dcp_state_new();
             if (way >= 2)
                 build(into, other, 0, 1, false);
             failing_allocator_install(n, false);
-            status = way < 2 ? dcp_state_get_dict(source, &get, into)
-                             : dcp_state_set_dict(into, source, &set, NULL);
+            status = way < 2 ? dcp_gather_state(source, &get, into)
+                             : dcp_distribute_state(into, source, &set, NULL);
             bool reached = failing_allocator_reached();
             failing_allocator_remove();
             assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
@@ -608,15 +608,15 @@ enum { GET_ALL, GET_AT_ONE, SET, WAYS };
 static void *run_member(void *argument)
 {
     struct member *member = argument;
-    const dcp_state_get_options get = {.group = member->group,
-                                       .timeout_seconds = 30,
-                                       .full_state_dict = true,
-                                       .cpu_offload = member->way == GET_AT_ONE};
-    const dcp_state_set_options set = {
+    const dcp_gather_state_options get = {.group = member->group,
+                                          .timeout_seconds = 30,
+                                          .full_state_dict = true,
+                                          .cpu_offload = member->way == GET_AT_ONE};
+    const dcp_distribute_state_options set = {
         .group = member->group, .timeout_seconds = 30, .broadcast_from_rank0 = true};
     member->status = member->way == SET
-                         ? dcp_state_set_dict(member->root, member->other, &set, NULL)
-                         : dcp_state_get_dict(member->root, &get, member->other);
+                         ? dcp_distribute_state(member->root, member->other, &set, NULL)
+                         : dcp_gather_state(member->root, &get, member->other);
     return NULL;
 }
 

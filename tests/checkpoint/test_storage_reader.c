@@ -191,7 +191,7 @@ static dcp_status reads_twice(void *context, dcp_loading *loading, const dcp_loa
 {
     static const char zeros[8];
     (void)context, (void)plan;
-    dcp_status status = dcp_default_read_data(loading);
+    dcp_status status = dcp_load_default_read_data(loading);
     return status == DCP_OK ? dcp_loading_stream(loading, 0, zeros, sizeof zeros) : status;
 }
 
@@ -314,7 +314,7 @@ static dcp_status reads_by_itself(void *context, dcp_loading *loading, const dcp
         if (status != DCP_OK)
             return status;
     }
-    return dcp_default_read_data(loading); /* the rest */
+    return dcp_load_default_read_data(loading); /* the rest */
 }
 
 static dcp_status check_zeros(struct job *job)
@@ -323,7 +323,7 @@ static dcp_status check_zeros(struct job *job)
         if (job->scene->w[i] != 0)
             return dcp_error_set(DCP_ERR_INTERNAL, "w is not all zeros");
     int64_t step = 0;
-    dcp_state_as_int(dcp_state_get(job->scene->root, "step"), &step);
+    dcp_state_as_int(dcp_state_find(job->scene->root, "step"), &step);
     return step == 1000 ? DCP_OK : dcp_error_set(DCP_ERR_INTERNAL, "step is %d", (int)step);
 }
 
@@ -337,7 +337,7 @@ static void views_tell_where_streams_lie(void **state)
     dcp_checkpoint *checkpoint;
     dcp_storage_location location;
     const int64_t second[] = {SCENE_ROWS / 2, 0}, none[] = {1, 0};
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
     dcp_item_index index = {.name = "w", .offsets = second, .ndim = 2};
     must(dcp_checkpoint_locate(checkpoint, &index, &location));
     assert_string_equal(location.path, "__1_0.distcp");
@@ -347,7 +347,7 @@ static void views_tell_where_streams_lie(void **state)
     index.name = "x";
     must_fail(dcp_checkpoint_locate(checkpoint, &index, &location), DCP_ERR_NOT_FOUND, "x: not");
     must_fail(dcp_checkpoint_locate(NULL, &index, &location), DCP_ERR_ARGUMENT, "needs");
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 int main(void)

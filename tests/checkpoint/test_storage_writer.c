@@ -47,7 +47,7 @@ static dcp_status prepare_global(void *context, dcp_saving *saving, dcp_save_pla
         char prefix[32];
         int64_t items = 0;
         dcp_state *data = dcp_save_plan_storage_data(plans[rank]);
-        must(dcp_state_as_int(dcp_state_get(data, "items"), &items));
+        must(dcp_state_as_int(dcp_state_find(data, "items"), &items));
         assert_int_equal(items, 2);
         snprintf(prefix, sizeof prefix, "rank%d", rank);
         must(dcp_state_string(data, "prefix", prefix));
@@ -65,7 +65,7 @@ static void check_loads(const char *path, dcp_verification verification)
     dcp_state_tensor(root, "w", &tensor);
     dcp_state_none(root, "step");
     must(dcp_load(root, path, &(dcp_load_options){.verification = verification}, NULL));
-    must(dcp_state_as_int(dcp_state_get(root, "step"), &step));
+    must(dcp_state_as_int(dcp_state_find(root, "step"), &step));
     assert_int_equal(step, 7);
     for (int64_t i = 0; i < ROWS; i++)
         for (int64_t j = 0; j < COLUMNS; j++)
@@ -125,9 +125,9 @@ static void saves_into_memory(void **state)
     assert_string_equal(metadata->key, ".metadata");
     dcp_checkpoint *checkpoint;
     must(dcp_checkpoint_decode(metadata->bytes, metadata->size, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 2);
-    must_fail(dcp_read_object(checkpoint, 1, NULL, "x"), DCP_ERR_STATE, "");
-    dcp_close(checkpoint);
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 2);
+    must_fail(dcp_checkpoint_read_object(checkpoint, 1, NULL, "x"), DCP_ERR_STATE, "");
+    dcp_checkpoint_close(checkpoint);
     must_fail(dcp_checkpoint_decode(metadata->bytes, metadata->size / 2, &checkpoint),
               DCP_ERR_FORMAT, "metadata");
     must_fail(dcp_checkpoint_decode(NULL, 0, &checkpoint), DCP_ERR_ARGUMENT, "");
@@ -188,14 +188,14 @@ static dcp_status set_up_default(void *context, dcp_saving *saving, bool is_coor
 {
     (void)context;
     (void)is_coordinator;
-    return dcp_default_set_up_storage_writer(saving);
+    return dcp_save_default_set_up_storage_writer(saving);
 }
 
 static dcp_status write_default(void *context, dcp_saving *saving, const dcp_save_plan *plan)
 {
     (void)context;
     (void)plan;
-    return dcp_default_write_data(saving);
+    return dcp_save_default_write_data(saving);
 }
 
 static dcp_status finish_default(void *context, dcp_saving *saving, const dcp_checkpoint *metadata,
@@ -209,8 +209,8 @@ static dcp_status finish_default(void *context, dcp_saving *saving, const dcp_ch
         assert_true(results[i].location.length > 0);
     }
     store->results = result_count;
-    assert_int_equal(dcp_entry_count(metadata), 2);
-    return dcp_default_finish(saving);
+    assert_int_equal(dcp_checkpoint_count(metadata), 2);
+    return dcp_save_default_finish(saving);
 }
 
 static void does_as_the_library_does(void **state)
@@ -256,7 +256,7 @@ static dcp_status resolve_all(void *context, dcp_saving *saving, const dcp_save_
     }
     must_fail(dcp_saving_resolve(saving, 99, &(dcp_write_data){0}), DCP_ERR_ARGUMENT, "item 99");
     must_fail(dcp_saving_stream(saving, 0, NULL, NULL), DCP_ERR_ARGUMENT, "");
-    return dcp_default_write_data(saving);
+    return dcp_save_default_write_data(saving);
 }
 
 static void resolves_items(void **state)

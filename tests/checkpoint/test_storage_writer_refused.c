@@ -16,7 +16,7 @@ static dcp_status write_default(void *context, dcp_saving *saving, const dcp_sav
 {
     (void)context;
     (void)plan;
-    return dcp_default_write_data(saving);
+    return dcp_save_default_write_data(saving);
 }
 
 static dcp_status set_nowhere(void *context, dcp_saving *saving, const dcp_save_plan *plan)
@@ -91,7 +91,7 @@ static dcp_status write_early(void *context, dcp_saving *saving, dcp_save_plan *
 {
     (void)context;
     (void)plan;
-    return dcp_default_write_data(saving);
+    return dcp_save_default_write_data(saving);
 }
 
 static dcp_status fail_finish(void *context, dcp_saving *saving, const dcp_checkpoint *metadata,
@@ -113,7 +113,7 @@ static dcp_status finish_default_blindly(void *context, dcp_saving *saving,
     (void)metadata;
     (void)results;
     (void)result_count;
-    return dcp_default_finish(saving);
+    return dcp_save_default_finish(saving);
 }
 
 static void tells_every_rank_and_leaves_nothing(void **state)
@@ -139,10 +139,11 @@ static void tells_every_rank_and_leaves_nothing(void **state)
         {{.finish = fail_finish}, DCP_ERR_IO, "rank 0: hook finish: the wire is cut"},
         {{.set_up_storage_writer = store_set_up},
          DCP_ERR_STATE,
-         "has not called dcp_default_set_up_storage_writer(), and there is no hook write_data"},
+         "has not called dcp_save_default_set_up_storage_writer(), and there is no hook "
+         "write_data"},
         {{.set_up_storage_writer = store_set_up, .write_data = store_write},
          DCP_ERR_STATE,
-         "has not called dcp_default_set_up_storage_writer(), and there is no hook finish"},
+         "has not called dcp_save_default_set_up_storage_writer(), and there is no hook finish"},
         {{.set_up_storage_writer = store_set_up,
           .write_data = write_default,
           .finish = fail_finish},

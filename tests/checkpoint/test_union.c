@@ -155,14 +155,14 @@ static void test_opens_with_the_names_of_files(void **state)
     dcp_tensor tensor = {.dtype = DCP_I32, .ndim = 2, .global_shape = {3, 2}, .data = data};
     uint64_t faults = 1;
     save_stages(state);
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 4);
-    must(dcp_entry_find(checkpoint, "layers.1", &index));
-    must(dcp_entry_chunk(checkpoint, index, 1, &chunk));
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 4);
+    must(dcp_checkpoint_find(checkpoint, "layers.1", &index));
+    must(dcp_checkpoint_chunk(checkpoint, index, 1, &chunk));
     assert_string_equal(chunk.file, "pp1/__1_0.distcp");
-    must(dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_RECORDS));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_RECORDS));
     assert_int_equal(data[5], 100 * '1' + 5);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     must(dcp_verify(path_in(state, "c"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
 }
@@ -182,9 +182,10 @@ static void test_members_anywhere(void **state)
         assert_int_equal(symlink("third", path_in(state, "link")), 0);
     for (int ranks = 1; ranks <= 2; ranks++)
         ranks_must(ranks, *state, load_body, &options);
-    must(dcp_open(*state, &(dcp_open_options){.members = members, .member_count = 3}, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 4);
-    dcp_close(checkpoint);
+    must(dcp_checkpoint_open(*state, &(dcp_open_options){.members = members, .member_count = 3},
+                             &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 4);
+    dcp_checkpoint_close(checkpoint);
     must(dcp_verify(*state, &(dcp_open_options){.members = members, .member_count = 3}, NULL, NULL,
                     &faults));
     assert_int_equal(faults, 0);
@@ -193,7 +194,7 @@ static void test_members_anywhere(void **state)
 static void must_not_open(void **state, dcp_status expected, const char *text)
 {
     dcp_checkpoint *checkpoint;
-    must_fail(dcp_open(path_in(state, "c"), NULL, &checkpoint), expected, text);
+    must_fail(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint), expected, text);
     assert_null(checkpoint);
 }
 
@@ -210,9 +211,9 @@ static void test_what_is_no_union(void **state)
     save_member(state, "c/pp0", (struct member){.own = "layers.0"});
     save_member(state, "c/pp02", (struct member){.own = "layers.1"});
     dcp_checkpoint *checkpoint;
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 2);
-    dcp_close(checkpoint);
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 2);
+    dcp_checkpoint_close(checkpoint);
     assert_int_equal(rename(path_in(state, "c/pp1"), path_in(state, "c/other")), 0);
     assert_int_equal(symlink("other", path_in(state, "c/pp1")), 0);
     must_not_open(state, DCP_ERR_FORMAT, "pp1 is a symbolic link");
@@ -226,9 +227,9 @@ static void test_what_is_no_union(void **state)
     must_not_open(state, DCP_ERR_NOT_FOUND, "c/pp0: a save was interrupted here");
     /* A checkpoint of its own goes before its stages, and so does one that was interrupted. */
     save_member(state, "c", (struct member){.own = "layers.9"});
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
-    assert_int_equal(dcp_entry_count(checkpoint), 1);
-    dcp_close(checkpoint);
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
+    assert_int_equal(dcp_checkpoint_count(checkpoint), 1);
+    dcp_checkpoint_close(checkpoint);
     assert_int_equal(unlink(path_in(state, "c/.metadata")), 0);
     must_not_open(state, DCP_ERR_NOT_FOUND, "c: a save was interrupted here");
 }
@@ -248,29 +249,30 @@ static void test_wrong_members(void **state)
         many[i] = names[i];
     }
     save_member(state, "a", (struct member){.own = "layers.0"});
-    must_fail(
-        dcp_open(*state, &(dcp_open_options){.members = many, .member_count = 5000}, &checkpoint),
-        DCP_ERR_UNSUPPORTED, "at most 4096");
-    must_fail(
-        dcp_open(*state, &(dcp_open_options){.members = twice, .member_count = 2}, &checkpoint),
-        DCP_ERR_ARGUMENT, "twice");
-    must_fail(
-        dcp_open(*state, &(dcp_open_options){.members = none, .member_count = 2}, &checkpoint),
-        DCP_ERR_ARGUMENT, "no name");
-    must_fail(
-        dcp_open(*state, &(dcp_open_options){.members = NULL, .member_count = 2}, &checkpoint),
-        DCP_ERR_ARGUMENT, "needs members");
-    must_fail(
-        dcp_open(*state, &(dcp_open_options){.members = twice, .member_count = 0}, &checkpoint),
-        DCP_ERR_ARGUMENT, "needs members");
-    must_fail(dcp_open(NULL, &(dcp_open_options){.members = gone, .member_count = 1}, &checkpoint),
+    must_fail(dcp_checkpoint_open(
+                  *state, &(dcp_open_options){.members = many, .member_count = 5000}, &checkpoint),
+              DCP_ERR_UNSUPPORTED, "at most 4096");
+    must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = twice, .member_count = 2},
+                                  &checkpoint),
+              DCP_ERR_ARGUMENT, "twice");
+    must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = none, .member_count = 2},
+                                  &checkpoint),
+              DCP_ERR_ARGUMENT, "no name");
+    must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = NULL, .member_count = 2},
+                                  &checkpoint),
+              DCP_ERR_ARGUMENT, "needs members");
+    must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = twice, .member_count = 0},
+                                  &checkpoint),
+              DCP_ERR_ARGUMENT, "needs members");
+    must_fail(dcp_checkpoint_open(NULL, &(dcp_open_options){.members = gone, .member_count = 1},
+                                  &checkpoint),
               DCP_ERR_ARGUMENT, "needs a path");
-    must_fail(
-        dcp_open(*state, &(dcp_open_options){.members = file, .member_count = 2}, &checkpoint),
-        DCP_ERR_NOT_FOUND, "no such directory");
-    must_fail(
-        dcp_open(*state, &(dcp_open_options){.members = gone, .member_count = 2}, &checkpoint),
-        DCP_ERR_NOT_FOUND, "/b: no such");
+    must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = file, .member_count = 2},
+                                  &checkpoint),
+              DCP_ERR_NOT_FOUND, "no such directory");
+    must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = gone, .member_count = 2},
+                                  &checkpoint),
+              DCP_ERR_NOT_FOUND, "/b: no such");
     must_fail(dcp_load(root, *state, &options, NULL), DCP_ERR_ARGUMENT, "member 1 of 2 has no");
     must_fail(dcp_verify(*state, &(dcp_open_options){.members = twice, .member_count = 0}, NULL,
                          NULL, &faults),
@@ -329,7 +331,8 @@ static void test_conflicts_name_both_members(void **state)
         snprintf(name, sizeof name, "c%zu/pp1", i);
         save_member(state, name, conflicts[i].right);
         const char *path = path_in(state, directory);
-        must_fail(dcp_open(path, NULL, &checkpoint), conflicts[i].status, conflicts[i].story);
+        must_fail(dcp_checkpoint_open(path, NULL, &checkpoint), conflicts[i].status,
+                  conflicts[i].story);
         must(dcp_verify(path, NULL, take_fault, fault, &faults));
         assert_int_equal(faults, conflicts[i].left.ranks ? 2 : 1);
         assert_non_null(strstr(fault, conflicts[i].story));
@@ -352,11 +355,11 @@ static void test_replicas_in_any_division(void **state)
     save_member(state, "c/pp1", (struct member){.tied = "w", .object = "o", .value = 0.5});
     save_member(state, "c/pp2", (struct member){.tied = "w", .ranks = 3});
     save_member(state, "c/pp3", (struct member){.own = "layers.0", .tied = "w", .ranks = 2});
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
-    must(dcp_entry_find(checkpoint, "w", &index));
-    must(dcp_entry_at(checkpoint, index, &entry));
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "w", &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_int_equal(entry.chunk_count, 1);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     must(dcp_verify(path_in(state, "c"), NULL, NULL, NULL, &faults));
     assert_int_equal(faults, 0);
 }
@@ -407,29 +410,31 @@ static void test_chunks_in_several_members(void **state)
         snprintf(name, sizeof name, "%s/%s", files[i][0], files[i][1]);
         copy_file(from, path_in(state, name));
     }
-    must_fail(dcp_open(*state, &(dcp_open_options){.members = members, .member_count = 1}, &united),
+    must_fail(dcp_checkpoint_open(
+                  *state, &(dcp_open_options){.members = members, .member_count = 1}, &united),
               DCP_ERR_COVERAGE, "no chunk holds");
-    must(dcp_open(*state, &(dcp_open_options){.members = members, .member_count = 2}, &united));
-    must(dcp_open(FIXTURES "/rank_local_w2/ckpt", NULL, &whole));
-    assert_int_equal(dcp_entry_count(united), dcp_entry_count(whole));
-    for (size_t i = 0; i < dcp_entry_count(whole); i++) {
+    must(dcp_checkpoint_open(*state, &(dcp_open_options){.members = members, .member_count = 2},
+                             &united));
+    must(dcp_checkpoint_open(FIXTURES "/rank_local_w2/ckpt", NULL, &whole));
+    assert_int_equal(dcp_checkpoint_count(united), dcp_checkpoint_count(whole));
+    for (size_t i = 0; i < dcp_checkpoint_count(whole); i++) {
         dcp_entry one, other;
         unsigned char bytes[2][4096];
-        must(dcp_entry_at(whole, i, &one));
-        must(dcp_entry_at(united, i, &other));
+        must(dcp_checkpoint_entry(whole, i, &one));
+        must(dcp_checkpoint_entry(united, i, &other));
         assert_string_equal(one.name, other.name);
         if (!one.is_tensor || one.bytes > sizeof bytes[0])
             continue;
         dcp_tensor tensor = {.dtype = one.dtype, .ndim = one.ndim, .data = bytes[0]};
         for (int32_t d = 0; d < one.ndim; d++)
             tensor.global_shape[d] = one.global_shape[d];
-        must(dcp_read_tensor(whole, i, &tensor, DCP_VERIFY_ALL));
+        must(dcp_checkpoint_read_tensor(whole, i, &tensor, DCP_VERIFY_ALL));
         tensor.data = bytes[1];
-        must(dcp_read_tensor(united, i, &tensor, DCP_VERIFY_ALL));
+        must(dcp_checkpoint_read_tensor(united, i, &tensor, DCP_VERIFY_ALL));
         assert_memory_equal(bytes[0], bytes[1], (size_t)one.bytes);
     }
-    dcp_close(whole);
-    dcp_close(united);
+    dcp_checkpoint_close(whole);
+    dcp_checkpoint_close(united);
     must(dcp_verify(*state, &(dcp_open_options){.members = members, .member_count = 2}, NULL, NULL,
                     &faults));
     assert_int_equal(faults, 0);
@@ -450,9 +455,10 @@ static void test_members_keep_their_own_files(void **state)
     save_member(state, "c/pp0", (struct member){.own = "layers.0"});
     save_member(state, "c/pp1", (struct member){.own = "layers.1"});
     copy_file(path_in(state, "c/pp1/__0_0.distcp"), path_in(state, "c/pp0/__0_0.distcp"));
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
-    must_fail(dcp_read_tensor(checkpoint, 0, &tensor, DCP_VERIFY_ALL), DCP_ERR_FOREIGN, "pp0");
-    dcp_close(checkpoint);
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
+    must_fail(dcp_checkpoint_read_tensor(checkpoint, 0, &tensor, DCP_VERIFY_ALL), DCP_ERR_FOREIGN,
+              "pp0");
+    dcp_checkpoint_close(checkpoint);
     must(dcp_verify(path_in(state, "c"), NULL, take_fault, fault, &faults));
     assert_true(faults > 0);
     assert_non_null(strstr(fault, "pp0/__0_0.distcp"));
@@ -525,9 +531,9 @@ static void test_every_failed_allocation(void **state)
             uint64_t faults = 0;
             failing_allocator_install(n, false);
             status = verifies ? dcp_verify(path, NULL, NULL, NULL, &faults)
-                              : dcp_open(path, NULL, &checkpoint);
+                              : dcp_checkpoint_open(path, NULL, &checkpoint);
             bool reached = failing_allocator_reached();
-            dcp_close(checkpoint);
+            dcp_checkpoint_close(checkpoint);
             assert_int_equal(failing_allocator_remove(), 0);
             assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
             assert_int_equal(faults, 0);
@@ -578,7 +584,7 @@ static void test_every_failed_file_operation(void **state)
                 assert_int_equal(status, DCP_ERR_IO);
             if (!reached)
                 assert_int_equal(status, DCP_OK);
-            dcp_close(checkpoint);
+            dcp_checkpoint_close(checkpoint);
             dcp_state_free(root);
             assert_int_equal(simulated_open_descriptors(copy), 0);
             simulated_free(copy);

@@ -107,10 +107,10 @@ static dcp_status read_box(const char *path, const struct part *part)
                          .offsets = {part->offsets[0], part->offsets[1]},
                          .sizes = {part->sizes[0], part->sizes[1]},
                          .data = data};
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
     if (status == DCP_OK) {
-        status = dcp_read_tensor(checkpoint, 0, &tensor, DCP_VERIFY_ALL);
-        dcp_close(checkpoint);
+        status = dcp_checkpoint_read_tensor(checkpoint, 0, &tensor, DCP_VERIFY_ALL);
+        dcp_checkpoint_close(checkpoint);
     }
     if (status == DCP_OK)
         check_values(part, data);

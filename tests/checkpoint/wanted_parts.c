@@ -172,7 +172,7 @@ dcp_status wanted_parts_check(const struct wanted_parts *parts)
         if (parts->memory[i][bytes] != 0xa5)
             return dcp_error_set(DCP_ERR_INTERNAL, "%s was written beyond", kinds[i].name);
     }
-    dcp_status status = dcp_state_as_int(dcp_state_get(parts->root, "step"), &step);
+    dcp_status status = dcp_state_as_int(dcp_state_find(parts->root, "step"), &step);
     return status == DCP_OK && step != 17 ? dcp_error_set(DCP_ERR_INTERNAL, "step is wrong")
                                           : status;
 }

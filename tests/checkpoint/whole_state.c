@@ -12,10 +12,10 @@ dcp_state *whole_state_of(const char *path)
 {
     dcp_checkpoint *checkpoint;
     dcp_state *root = dcp_state_new();
-    must(dcp_open(path, NULL, &checkpoint));
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
         dcp_entry entry;
-        must(dcp_entry_at(checkpoint, i, &entry));
+        must(dcp_checkpoint_entry(checkpoint, i, &entry));
         if (!entry.is_tensor) {
             must(dcp_state_none(root, entry.name));
             continue;
@@ -25,7 +25,7 @@ dcp_state *whole_state_of(const char *path)
             tensor.global_shape[d] = entry.global_shape[d];
         assert_non_null(dcp_state_tensor(root, entry.name, &tensor));
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return root;
 }
 

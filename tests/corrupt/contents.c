@@ -78,10 +78,10 @@ static dcp_status read_json(dcp_checkpoint *checkpoint, size_t index, char **jso
 {
     dcp_state *root = dcp_state_new();
     char *text = NULL;
-    dcp_status status = dcp_read_object(checkpoint, index, root, "value");
+    dcp_status status = dcp_checkpoint_read_object(checkpoint, index, root, "value");
 
     if (status == DCP_OK)
-        status = dcp_state_to_json(dcp_state_get(root, "value"), 1 << 20, &text);
+        status = dcp_state_to_json(dcp_state_find(root, "value"), 1 << 20, &text);
     *json = status == DCP_OK ? strdup(text) : NULL;
     dcp_text_free(text);
     dcp_state_free(root);
@@ -101,17 +101,17 @@ struct contents *contents_read(const char *path, dcp_verification verification)
 {
     struct contents *contents = calloc(1, sizeof *contents);
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
 
     if (!contents || status != DCP_OK)
         errx(1, "%s: %s", path, dcp_error_message());
     contents->verification = verification;
-    contents->count = dcp_entry_count(checkpoint);
+    contents->count = dcp_checkpoint_count(checkpoint);
     contents->values = calloc(contents->count + 1, sizeof *contents->values);
     for (size_t i = 0; i < contents->count && status == DCP_OK; i++) {
         struct value *value = &contents->values[i];
         dcp_entry entry;
-        status = dcp_entry_at(checkpoint, i, &entry);
+        status = dcp_checkpoint_entry(checkpoint, i, &entry);
         if (status != DCP_OK)
             break;
         value->name = strdup(entry.name);
@@ -122,11 +122,11 @@ struct contents *contents_read(const char *path, dcp_verification verification)
         value->whole = whole_of(&entry);
         value->bytes = entry.bytes;
         value->whole.data = malloc(entry.bytes + 1);
-        status = dcp_read_tensor(checkpoint, i, &value->whole, DCP_VERIFY_ALL);
+        status = dcp_checkpoint_read_tensor(checkpoint, i, &value->whole, DCP_VERIFY_ALL);
     }
     if (status != DCP_OK)
         errx(1, "%s: %s", path, dcp_error_message());
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return contents;
 }
 
@@ -162,7 +162,7 @@ static void read_again(const struct contents *contents, dcp_checkpoint *checkpoi
                        const struct value *value, size_t index, struct damage_report *report)
 {
     dcp_entry entry;
-    dcp_status status = dcp_entry_at(checkpoint, index, &entry);
+    dcp_status status = dcp_checkpoint_entry(checkpoint, index, &entry);
 
     note_failure(report, value->name, status);
     if (status != DCP_OK)
@@ -176,7 +176,7 @@ static void read_again(const struct contents *contents, dcp_checkpoint *checkpoi
     } else if (entry.bytes < 1 << 20) {
         dcp_tensor whole = whole_of(&entry);
         whole.data = calloc(1, entry.bytes + 1);
-        status = dcp_read_tensor(checkpoint, index, &whole, contents->verification);
+        status = dcp_checkpoint_read_tensor(checkpoint, index, &whole, contents->verification);
         if (status == DCP_OK &&
             (value->json || entry.bytes != value->bytes || entry.dtype != value->whole.dtype ||
              memcmp(whole.data, value->whole.data, entry.bytes) != 0))
@@ -208,7 +208,7 @@ static void load_again(const struct contents *contents, const char *path,
     note_failure(report, "load", status);
     for (size_t i = 0; i < contents->count && status == DCP_OK; i++) {
         const struct value *value = &contents->values[i];
-        dcp_state *node = dcp_state_get(state, value->name);
+        dcp_state *node = dcp_state_find(state, value->name);
         if (!value->json && dcp_state_chunk(node, 0, &chunk) == DCP_OK && chunk.data &&
             memcmp(chunk.data, value->whole.data, value->bytes) != 0)
             note_wrong(report, "load: ", value->name);
@@ -231,17 +231,17 @@ void contents_compare(const struct contents *contents, const char *path,
                       struct damage_report *report)
 {
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
 
     *report = (struct damage_report){.opened = status == DCP_OK};
     note_failure(report, "open", status);
     for (size_t i = 0; i < contents->count && report->opened; i++) {
         const struct value *value = &contents->values[i];
         size_t index;
-        if (dcp_entry_find(checkpoint, value->name, &index) == DCP_OK)
+        if (dcp_checkpoint_find(checkpoint, value->name, &index) == DCP_OK)
             read_again(contents, checkpoint, value, index, report);
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     load_again(contents, path, report);
     status = dcp_verify(path, NULL, take_fault, report, &report->faults);
     note_failure(report, "verify", status);

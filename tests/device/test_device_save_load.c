@@ -217,7 +217,7 @@ static void views_read_into_devices(void **state)
     float *values = numbers();
     save_to(state, values);
     dcp_checkpoint *checkpoint = NULL;
-    must(dcp_open(path_in(state, "c"), NULL, &checkpoint));
+    must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
     dcp_tensor box = matrix(DCP_F32, ROWS, COLUMNS, NULL);
     box.sharded = true;
     box.offsets[0] = 7;
@@ -226,12 +226,12 @@ static void views_read_into_devices(void **state)
     box.sizes[1] = 33;
     box.device = stand_in(0);
     box.data = stand_in_new(0, NULL, 90 * 33 * sizeof *values);
-    must(dcp_read_tensor(checkpoint, 0, &box, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_read_tensor(checkpoint, 0, &box, DCP_VERIFY_ALL));
     const float *found = (const float *)(void *)stand_in_bytes(box.data);
     for (int r = 0; r < 90; r++)
         assert_memory_equal(found + r * 33, values + (r + 7) * COLUMNS + 1000, 33 * sizeof *values);
     stand_in_free(box.data);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     free(values);
 }
 
@@ -337,7 +337,8 @@ static void failing_copies_fail_everywhere(void **state)
             }
             if (!job.load) {
                 dcp_checkpoint *checkpoint = NULL;
-                must_fail(dcp_open(path_in(state, "c"), NULL, &checkpoint), DCP_ERR_NOT_FOUND, "");
+                must_fail(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint),
+                          DCP_ERR_NOT_FOUND, "");
             }
             assert_true(n < 100);
         }

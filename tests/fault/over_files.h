@@ -40,7 +40,7 @@ static inline dcp_status open_over(const struct file_ops *ops, const char *path,
 {
     const dcp_storage storage = files_storage(ops);
     const dcp_open_options options = {.storage = &storage};
-    return dcp_open(path, &options, checkpoint);
+    return dcp_checkpoint_open(path, &options, checkpoint);
 }
 
 #endif

@@ -26,7 +26,7 @@ static dcp_status set_up_saving(void *context, dcp_saving *saving, dcp_state *st
         dcp_state_copy(hooks->copied, key, dcp_state_at(state, i));
     }
     RETURN_IF_ERROR(dcp_state_status(hooks->copied));
-    return dcp_default_set_up_planner(saving, hooks->copied);
+    return dcp_save_default_set_up_planner(saving, hooks->copied);
 }
 
 /* Puts something into a dict that travels. */
@@ -38,7 +38,7 @@ static dcp_status tell(dcp_state *dict, const char *key)
 static dcp_status create_save_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
-    RETURN_IF_ERROR(dcp_default_create_local_plan(saving, plan));
+    RETURN_IF_ERROR(dcp_save_default_create_local_plan(saving, plan));
     return tell(dcp_save_plan_planner_data(plan), "told");
 }
 
@@ -46,7 +46,7 @@ static dcp_status create_global_save_plan(void *context, dcp_saving *saving,
                                           dcp_save_plan *const *plans, int plan_count)
 {
     (void)context;
-    RETURN_IF_ERROR(dcp_default_create_global_plan(saving, plans, plan_count));
+    RETURN_IF_ERROR(dcp_save_default_create_global_plan(saving, plans, plan_count));
     dcp_state *told = dcp_save_plan_planner_data(plans[0]);
     return told ? dcp_saving_set_planner_data(saving, told) : DCP_ERR_NO_MEMORY;
 }
@@ -61,21 +61,21 @@ static dcp_status resolve_data(void *context, dcp_saving *saving, const dcp_writ
                                dcp_write_data *data)
 {
     (void)context;
-    return dcp_default_resolve_data(saving, item, data);
+    return dcp_save_default_resolve_data(saving, item, data);
 }
 
 static dcp_status lookup_object(void *context, dcp_saving *saving, const dcp_write_item *item,
                                 const dcp_state **object)
 {
     (void)context;
-    return dcp_default_lookup_object(saving, item, object);
+    return dcp_save_default_lookup_object(saving, item, object);
 }
 
 static dcp_status transform_object(void *context, dcp_saving *saving, const dcp_write_item *item,
                                    const dcp_state *object, dcp_write_data *data)
 {
     (void)context;
-    return dcp_default_transform_object(saving, item, object, data);
+    return dcp_save_default_transform_object(saving, item, object, data);
 }
 
 /* ---- a storage writer ---- */
@@ -102,7 +102,7 @@ static dcp_status storage_meta(void *context, dcp_storage_meta *meta)
 static dcp_status set_up_writer(void *context, dcp_saving *saving, bool is_coordinator)
 {
     (void)context, (void)is_coordinator;
-    return dcp_default_set_up_storage_writer(saving);
+    return dcp_save_default_set_up_storage_writer(saving);
 }
 
 static dcp_status prepare_save_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
@@ -121,14 +121,14 @@ static dcp_status prepare_global_save_plan(void *context, dcp_saving *saving,
 static dcp_status write_data(void *context, dcp_saving *saving, const dcp_save_plan *plan)
 {
     (void)context, (void)plan;
-    return dcp_default_write_data(saving);
+    return dcp_save_default_write_data(saving);
 }
 
 static dcp_status finish(void *context, dcp_saving *saving, const dcp_checkpoint *metadata,
                          const dcp_write_result *results, size_t result_count)
 {
     (void)context, (void)metadata, (void)results, (void)result_count;
-    return dcp_default_finish(saving);
+    return dcp_save_default_finish(saving);
 }
 
 static void abandon(void *context, dcp_saving *saving)
@@ -200,13 +200,13 @@ static dcp_status set_up_loading(void *context, dcp_loading *loading, dcp_state 
                                  const dcp_checkpoint *metadata, bool is_coordinator)
 {
     (void)context, (void)metadata, (void)is_coordinator;
-    return dcp_default_set_up_load_planner(loading, state);
+    return dcp_load_default_set_up_planner(loading, state);
 }
 
 static dcp_status create_load_plan(void *context, dcp_loading *loading, dcp_load_plan *plan)
 {
     (void)context;
-    RETURN_IF_ERROR(dcp_default_create_local_load_plan(loading, plan));
+    RETURN_IF_ERROR(dcp_load_default_create_local_plan(loading, plan));
     return tell(dcp_load_plan_planner_data(plan), "told");
 }
 
@@ -234,21 +234,21 @@ static dcp_status load_bytes(void *context, dcp_loading *loading, const dcp_read
                              const void *bytes, size_t size)
 {
     (void)context;
-    return dcp_default_load_bytes(loading, item, bytes, size);
+    return dcp_load_default_load_bytes(loading, item, bytes, size);
 }
 
 static dcp_status resolve_bytes(void *context, dcp_loading *loading, const dcp_read_item *item,
                                 size_t size, void **bytes)
 {
     (void)context;
-    return dcp_default_resolve_bytes(loading, item, size, bytes);
+    return dcp_load_default_resolve_bytes(loading, item, size, bytes);
 }
 
 static dcp_status resolve_tensor(void *context, dcp_loading *loading, const dcp_read_item *item,
                                  dcp_tensor *tensor)
 {
     (void)context;
-    return dcp_default_resolve_tensor(loading, item, tensor);
+    return dcp_load_default_resolve_tensor(loading, item, tensor);
 }
 
 static dcp_status commit_tensor(void *context, dcp_loading *loading, const dcp_read_item *item,
@@ -262,14 +262,14 @@ static dcp_status lookup_tensor(void *context, dcp_loading *loading, const dcp_r
                                 dcp_tensor *chunk)
 {
     (void)context;
-    return dcp_default_lookup_tensor(loading, item, chunk);
+    return dcp_load_default_lookup_tensor(loading, item, chunk);
 }
 
 static dcp_status transform_tensor(void *context, dcp_loading *loading, const dcp_read_item *item,
                                    dcp_tensor *tensor)
 {
     (void)context;
-    return dcp_default_transform_tensor(loading, item, tensor);
+    return dcp_load_default_transform_tensor(loading, item, tensor);
 }
 
 /* ---- a storage reader ---- */
@@ -303,7 +303,7 @@ static dcp_status set_up_reader(void *context, dcp_loading *loading, const dcp_c
 static dcp_status read_data(void *context, dcp_loading *loading, const dcp_load_plan *plan)
 {
     (void)context, (void)plan;
-    return dcp_default_read_data(loading);
+    return dcp_load_default_read_data(loading);
 }
 
 /* ---- a storage ---- */

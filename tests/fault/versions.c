@@ -159,7 +159,7 @@ static int loaded_version(const struct part *part, const struct content *content
 {
     int64_t version = VERSION_CORRUPT;
     int64_t count = ROWS / part->size * columns;
-    dcp_state_as_int(dcp_state_get(content->root, "version"), &version);
+    dcp_state_as_int(dcp_state_find(content->root, "version"), &version);
     for (int64_t i = 0; i < count; i++)
         if (content->matrix[i] != element((int)version, part->rank * count + i))
             return VERSION_CORRUPT;

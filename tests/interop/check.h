@@ -9,7 +9,7 @@
 void check_failed(const char *name, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int check_failures(void);
 
-/* Names, paths, shapes, chunks, contents, through dcp_open(). */
+/* Names, paths, shapes, chunks, contents, through dcp_checkpoint_open(). */
 void check_view(const struct manifest *manifest);
 /* The checkpoint loaded by dcp_load() at several topologies, each rank a thread. */
 void check_loads(const struct manifest *manifest);

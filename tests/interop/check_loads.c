@@ -111,7 +111,7 @@ static void check_rank(const struct rank *rank, const dcp_state *state)
 
     for (size_t i = 0; i < rank->manifest->count; i++) {
         const struct manifest_entry *entry = &rank->manifest->entries[i];
-        const dcp_state *node = dcp_state_get(state, entry->name);
+        const dcp_state *node = dcp_state_find(state, entry->name);
         dcp_tensor chunk;
         if (!entry->is_tensor && !value_matches(node, entry->value, rank->manifest->directory))
             check_failed(entry->name, "%s: is another value", topology);

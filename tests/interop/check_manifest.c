@@ -34,18 +34,18 @@ int check_failures(void)
 static void check_refused(const struct manifest *manifest)
 {
     dcp_checkpoint *checkpoint = NULL;
-    dcp_status status = dcp_open(manifest->checkpoint, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(manifest->checkpoint, NULL, &checkpoint);
 
     for (size_t i = 0; status == DCP_OK && i < manifest->count; i++) {
         const struct manifest_entry *entry = &manifest->entries[i];
         size_t index = 0;
-        if (entry->is_tensor && dcp_entry_find(checkpoint, entry->name, &index) == DCP_OK)
-            status = dcp_read_tensor(checkpoint, index, &entry->whole, DCP_VERIFY_ALL);
+        if (entry->is_tensor && dcp_checkpoint_find(checkpoint, entry->name, &index) == DCP_OK)
+            status = dcp_checkpoint_read_tensor(checkpoint, index, &entry->whole, DCP_VERIFY_ALL);
     }
     if (status != DCP_ERR_UNSUPPORTED)
         check_failed("open", "%s instead of unsupported: %s", dcp_status_string(status),
                      dcp_error_message());
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 int main(int argc, char **argv)

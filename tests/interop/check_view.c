@@ -60,7 +60,7 @@ static bool chunk_is_stored(dcp_checkpoint *checkpoint, size_t index, const dcp_
     dcp_stored_chunk chunk;
 
     for (size_t i = 0; i < entry->chunk_count; i++)
-        if (dcp_entry_chunk(checkpoint, index, i, &chunk) == DCP_OK &&
+        if (dcp_checkpoint_chunk(checkpoint, index, i, &chunk) == DCP_OK &&
             chunk_matches(entry, &chunk, expected))
             return true;
     return false;
@@ -96,7 +96,7 @@ static void check_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_ent
         check_failed(expected->name, "has another shape");
 
     whole.data = calloc(1, expected->bytes + 1);
-    if (dcp_read_tensor(checkpoint, index, &whole, DCP_VERIFY_ALL) != DCP_OK)
+    if (dcp_checkpoint_read_tensor(checkpoint, index, &whole, DCP_VERIFY_ALL) != DCP_OK)
         check_failed(expected->name, "%s", dcp_error_message());
     else if (memcmp(whole.data, expected->whole.data, expected->bytes) != 0)
         check_failed(expected->name, "has other contents");
@@ -109,11 +109,11 @@ static void check_object(dcp_checkpoint *checkpoint, size_t index,
     dcp_state *root = dcp_state_new();
     char *json = NULL;
 
-    if (dcp_read_object(checkpoint, index, root, "value") != DCP_OK)
+    if (dcp_checkpoint_read_object(checkpoint, index, root, "value") != DCP_OK)
         check_failed(expected->name, "%s", dcp_error_message());
-    else if (dcp_state_to_json(dcp_state_get(root, "value"), 0, &json) != DCP_OK)
+    else if (dcp_state_to_json(dcp_state_find(root, "value"), 0, &json) != DCP_OK)
         check_failed(expected->name, "%s", dcp_error_message());
-    else if (!value_matches(dcp_state_get(root, "value"), expected->value, directory))
+    else if (!value_matches(dcp_state_find(root, "value"), expected->value, directory))
         check_failed(expected->name, "is another value: %s", json);
     dcp_text_free(json);
     dcp_state_free(root);
@@ -125,8 +125,8 @@ static void check_entry(dcp_checkpoint *checkpoint, const struct manifest_entry 
     dcp_entry entry;
     size_t index;
 
-    if (dcp_entry_find(checkpoint, expected->name, &index) != DCP_OK ||
-        dcp_entry_at(checkpoint, index, &entry) != DCP_OK) {
+    if (dcp_checkpoint_find(checkpoint, expected->name, &index) != DCP_OK ||
+        dcp_checkpoint_entry(checkpoint, index, &entry) != DCP_OK) {
         check_failed(expected->name, "%s", dcp_error_message());
         return;
     }
@@ -156,16 +156,16 @@ void check_view(const struct manifest *manifest)
     dcp_checkpoint *checkpoint = NULL;
     uint64_t faults = 0;
 
-    if (dcp_open(manifest->checkpoint, NULL, &checkpoint) != DCP_OK) {
+    if (dcp_checkpoint_open(manifest->checkpoint, NULL, &checkpoint) != DCP_OK) {
         check_failed("open", "%s", dcp_error_message());
         return;
     }
-    if (dcp_entry_count(checkpoint) != manifest->count)
-        check_failed("open", "%zu names, expected %zu", dcp_entry_count(checkpoint),
+    if (dcp_checkpoint_count(checkpoint) != manifest->count)
+        check_failed("open", "%zu names, expected %zu", dcp_checkpoint_count(checkpoint),
                      manifest->count);
     for (size_t i = 0; i < manifest->count; i++)
         check_entry(checkpoint, &manifest->entries[i], manifest);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 
     if (dcp_verify(manifest->checkpoint, NULL, print_fault, NULL, &faults) != DCP_OK)
         check_failed("verify", "%s", dcp_error_message());

@@ -77,16 +77,16 @@ static dcp_status read_target(dcp_checkpoint *checkpoint, const char *name)
 {
     dcp_entry entry;
     size_t index;
-    dcp_status status = dcp_entry_find(checkpoint, name, &index);
+    dcp_status status = dcp_checkpoint_find(checkpoint, name, &index);
 
     if (status == DCP_OK)
-        status = dcp_entry_at(checkpoint, index, &entry);
+        status = dcp_checkpoint_entry(checkpoint, index, &entry);
     if (status != DCP_OK)
         return status;
     if (!entry.is_tensor) {
         dcp_state *root = dcp_state_new();
         char *json = NULL;
-        status = dcp_read_object(checkpoint, index, root, "value");
+        status = dcp_checkpoint_read_object(checkpoint, index, root, "value");
         /* A small object may be large as text; the limit holds. */
         if (status == DCP_OK && dcp_state_to_json(root, 1 << 20, &json) == DCP_OK &&
             strlen(json) > 1 << 20)
@@ -102,7 +102,7 @@ static dcp_status read_target(dcp_checkpoint *checkpoint, const char *name)
     whole.data = malloc(entry.bytes + 1);
     if (!whole.data)
         err(1, "no memory");
-    status = dcp_read_tensor(checkpoint, index, &whole, DCP_VERIFY_ALL);
+    status = dcp_checkpoint_read_tensor(checkpoint, index, &whole, DCP_VERIFY_ALL);
     free(whole.data);
     return status;
 }
@@ -113,10 +113,10 @@ static dcp_status load_target(const char *path, dcp_checkpoint *checkpoint, cons
     dcp_state *state = dcp_state_new();
     dcp_entry entry;
     size_t index;
-    dcp_status status = dcp_entry_find(checkpoint, name, &index);
+    dcp_status status = dcp_checkpoint_find(checkpoint, name, &index);
 
     if (status == DCP_OK)
-        status = dcp_entry_at(checkpoint, index, &entry);
+        status = dcp_checkpoint_entry(checkpoint, index, &entry);
     if (status == DCP_OK && entry.is_tensor) {
         dcp_tensor whole = {.dtype = entry.dtype, .ndim = entry.ndim};
         memcpy(whole.global_shape, entry.global_shape, (size_t)entry.ndim * sizeof(int64_t));
@@ -151,14 +151,14 @@ static bool run_case(const char *path, const char *target, bool must_fail)
 {
     dcp_checkpoint *checkpoint = NULL;
     uint64_t faults;
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
     bool good = ends_well("open", status, must_fail && !target);
 
     if (status == DCP_OK && target) {
         good = ends_well("read", read_target(checkpoint, target), must_fail) && good;
         good = ends_well("load", load_target(path, checkpoint, target), must_fail) && good;
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     good = ends_well("verify", dcp_verify(path, NULL, ignore_fault, NULL, &faults), false) && good;
     if (atomic_load(&memory_held) != 0)
         printf("    leaked %zu bytes\n", atomic_load(&memory_held));

@@ -79,14 +79,14 @@ static void load(const char *path, const struct box *box)
 static void read_rows(dcp_checkpoint *checkpoint, const struct box *box)
 {
     size_t entry;
-    if (dcp_entry_find(checkpoint, box->name, &entry) != DCP_OK)
+    if (dcp_checkpoint_find(checkpoint, box->name, &entry) != DCP_OK)
         give_up(box->name);
     for (int64_t row = 0; row < box->sizes[0]; row += 900) {
         struct box rows = *box;
         rows.offsets[0] += row;
         rows.sizes[0] = box->sizes[0] - row < 900 ? box->sizes[0] - row : 900;
         dcp_tensor tensor = describe(&rows);
-        if (dcp_read_tensor(checkpoint, entry, &tensor, DCP_VERIFY_ALL) != DCP_OK)
+        if (dcp_checkpoint_read_tensor(checkpoint, entry, &tensor, DCP_VERIFY_ALL) != DCP_OK)
             give_up(box->name);
         compare(&rows, tensor.data);
         free(tensor.data);
@@ -99,11 +99,11 @@ static void look_at(const char *path)
     uint64_t faults = 1;
     for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++)
         load(path, &boxes[i]);
-    if (dcp_open(path, NULL, &checkpoint) != DCP_OK)
+    if (dcp_checkpoint_open(path, NULL, &checkpoint) != DCP_OK)
         give_up(path);
     for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++)
         read_rows(checkpoint, &boxes[i]);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     if (dcp_verify(path, NULL, NULL, NULL, &faults) != DCP_OK || faults != 0)
         give_up("verification");
 }

@@ -34,9 +34,9 @@ static void read_parameters(char **texts, int count, dcp_parameter parameters[][
 static dcp_state *make_model(const dcp_checkpoint *checkpoint)
 {
     dcp_state *model = dcp_state_new();
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
         dcp_entry entry;
-        must(dcp_entry_at(checkpoint, i, &entry), "an entry");
+        must(dcp_checkpoint_entry(checkpoint, i, &entry), "an entry");
         if (strncmp(entry.name, "model.", 6) != 0)
             continue;
         dcp_tensor tensor = {.dtype = entry.dtype, .ndim = entry.ndim};
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     read_parameters(argv + 4, argc - 4, parameters, optimizers);
     dcp_optimizer_form form =
         strcmp(argv[3], "flat") == 0 ? DCP_OPTIMIZER_FLAT : DCP_OPTIMIZER_BY_NAME;
-    must(dcp_open(argv[1], NULL, &checkpoint), "opening");
+    must(dcp_checkpoint_open(argv[1], NULL, &checkpoint), "opening");
     dcp_state *model = make_model(checkpoint), *out = dcp_state_new();
     dcp_state *native = dcp_state_dict(out, "native"), *named = dcp_state_dict(out, "optimizer");
     dcp_state *loaded[OPTIMIZERS] = {NULL}, *copies[OPTIMIZERS] = {NULL};
@@ -87,6 +87,6 @@ int main(int argc, char **argv)
         dcp_state_free(loaded[o]);
     }
     dcp_state_free(model);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return 0;
 }

@@ -17,7 +17,7 @@ static dcp_status copy_tensor(dcp_checkpoint *checkpoint, size_t index, const dc
     tensor.data = malloc(entry->bytes + 1); /* until the process ends */
     if (!tensor.data)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %s", entry->name);
-    dcp_status status = dcp_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_RECORDS);
+    dcp_status status = dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_RECORDS);
     if (status == DCP_OK && !dcp_state_tensor(root, entry->name, &tensor))
         status = dcp_state_status(root);
     return status;
@@ -27,21 +27,22 @@ int main(int argc, char **argv)
 {
     dcp_checkpoint *checkpoint = NULL;
     dcp_state *root = dcp_state_new();
-    dcp_status status = argc == 3 ? dcp_open(argv[1], NULL, &checkpoint) : DCP_ERR_ARGUMENT;
-    size_t count = status == DCP_OK ? dcp_entry_count(checkpoint) : 0;
+    dcp_status status =
+        argc == 3 ? dcp_checkpoint_open(argv[1], NULL, &checkpoint) : DCP_ERR_ARGUMENT;
+    size_t count = status == DCP_OK ? dcp_checkpoint_count(checkpoint) : 0;
     for (size_t i = 0; i < count && status == DCP_OK; i++) {
         dcp_entry entry;
-        status = dcp_entry_at(checkpoint, i, &entry);
+        status = dcp_checkpoint_entry(checkpoint, i, &entry);
         if (status == DCP_OK && entry.is_tensor)
             status = copy_tensor(checkpoint, i, &entry, root);
         else if (status == DCP_OK)
-            status = dcp_read_object(checkpoint, i, root, entry.name);
+            status = dcp_checkpoint_read_object(checkpoint, i, root, entry.name);
     }
     if (status == DCP_OK)
         status = dcp_save(root, argv[2], NULL);
     if (status != DCP_OK)
         fprintf(stderr, "resave: %s\n", dcp_error_message());
     dcp_state_free(root);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     return status == DCP_OK ? EXIT_SUCCESS : EXIT_FAILURE;
 }

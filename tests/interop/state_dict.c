@@ -40,8 +40,8 @@ static void must(dcp_status status, const char *what)
  * is a next part. */
 static dcp_state *follow(dcp_state *parent, const dcp_path_part *part, const dcp_path_part *next)
 {
-    dcp_state *found =
-        part->key ? dcp_state_get(parent, part->key) : dcp_state_at(parent, (size_t)part->position);
+    dcp_state *found = part->key ? dcp_state_find(parent, part->key)
+                                 : dcp_state_at(parent, (size_t)part->position);
     if (found)
         return found;
     return next->key ? dcp_state_dict(parent, part->key) : dcp_state_list(parent, part->key);
@@ -67,10 +67,10 @@ static dcp_state *tree_of(const char *path, int rank, int size)
 {
     dcp_checkpoint *checkpoint;
     dcp_state *root = dcp_state_new();
-    must(dcp_open(path, NULL, &checkpoint), "opening");
-    for (size_t i = 0; i < dcp_entry_count(checkpoint); i++) {
+    must(dcp_checkpoint_open(path, NULL, &checkpoint), "opening");
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
         dcp_entry entry;
-        must(dcp_entry_at(checkpoint, i, &entry), "an entry");
+        must(dcp_checkpoint_entry(checkpoint, i, &entry), "an entry");
         dcp_state *parent = root;
         for (size_t p = 0; p + 1 < entry.path_length; p++)
             parent = follow(parent, &entry.path[p], &entry.path[p + 1]);
@@ -81,7 +81,7 @@ static dcp_state *tree_of(const char *path, int rank, int size)
         else
             dcp_state_none(parent, key);
     }
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
     must(dcp_state_status(root), "building a tree");
     return root;
 }
@@ -118,24 +118,24 @@ static void get(const struct job *job)
 {
     const char *words = job->argv[5];
     dcp_parameter parameters[PARAMETERS];
-    dcp_state_get_options options = {.group = job->group,
-                                     .full_state_dict = strstr(words, "full") != NULL,
-                                     .cpu_offload = strstr(words, "offload") != NULL,
-                                     .ignore_frozen_params = strstr(words, "frozen") != NULL,
-                                     .parameters = parameters,
-                                     .parameter_count = read_parameters(job, parameters)};
+    dcp_gather_state_options options = {.group = job->group,
+                                        .full_state_dict = strstr(words, "full") != NULL,
+                                        .cpu_offload = strstr(words, "offload") != NULL,
+                                        .ignore_frozen_params = strstr(words, "frozen") != NULL,
+                                        .parameters = parameters,
+                                        .parameter_count = read_parameters(job, parameters)};
     dcp_optimizer_options named = {.parameters = parameters,
                                    .parameter_count = options.parameter_count};
     dcp_state *root = load(job->argv[3], job->rank, job->size), *flat = dcp_state_new();
-    dcp_state *optimizer = dcp_state_get(root, "optimizer"), *out = dcp_state_new();
+    dcp_state *optimizer = dcp_state_find(root, "optimizer"), *out = dcp_state_new();
     if (strstr(words, "flat")) {
         must(dcp_optimizer_convert(optimizer, &named, DCP_OPTIMIZER_FLAT, flat), "flattening");
         optimizer = flat;
     }
     dcp_state *model_out = dcp_state_dict(out, "model");
     dcp_state *optimizer_out = dcp_state_dict(out, "optimizer");
-    must(dcp_state_get_dict(dcp_state_get(root, "model"), &options, model_out), "the model");
-    must(dcp_state_get_dict(optimizer, &options, optimizer_out), "the optimizer");
+    must(dcp_gather_state(dcp_state_find(root, "model"), &options, model_out), "the model");
+    must(dcp_gather_state(optimizer, &options, optimizer_out), "the optimizer");
     if (!options.full_state_dict) {
         save(out, job->argv[4], job->group);
     } else if (job->rank == 0 || !options.cpu_offload) {
@@ -156,13 +156,14 @@ static void get(const struct job *job)
 static void set(const struct job *job)
 {
     bool broadcast = strcmp(job->argv[5], "broadcast") == 0;
-    const dcp_state_set_options options = {.group = job->group, .broadcast_from_rank0 = broadcast};
+    const dcp_distribute_state_options options = {.group = job->group,
+                                                  .broadcast_from_rank0 = broadcast};
     static const char *const parts[] = {"model", "optimizer"};
     dcp_state *whole = job->rank == 0 || !broadcast ? load(job->argv[3], 0, 1) : NULL;
     dcp_state *root = tree_of(job->argv[3], job->rank, job->size);
     for (size_t i = 0; i < 2; i++)
-        must(dcp_state_set_dict(dcp_state_get(root, parts[i]),
-                                whole ? dcp_state_get(whole, parts[i]) : NULL, &options, NULL),
+        must(dcp_distribute_state(dcp_state_find(root, parts[i]),
+                                  whole ? dcp_state_find(whole, parts[i]) : NULL, &options, NULL),
              parts[i]);
     save(root, job->argv[4], job->group);
     dcp_state_free(root);
@@ -173,11 +174,11 @@ static void set_strictly(char **argv)
 {
     static const char *const kinds[] = {"missing", "unexpected", "converted", "mismatched",
                                         "unused"};
-    const dcp_state_set_options options = {
+    const dcp_distribute_state_options options = {
         .strictness = strcmp(argv[5], "all") == 0 ? DCP_STRICT_RAISE_ALL : DCP_STRICT_PARTIAL};
     dcp_state *source = load(argv[2], 0, 1), *destination = load(argv[3], 0, 1);
     dcp_load_report *report = NULL;
-    dcp_status status = dcp_state_set_dict(destination, source, &options, &report);
+    dcp_status status = dcp_distribute_state(destination, source, &options, &report);
     if (status != DCP_OK)
         printf("failed %s\n", dcp_error_message());
     for (size_t i = 0; i < dcp_load_report_count(report); i++) {

@@ -39,7 +39,7 @@ static dcp_status look(void *context, dcp_saving *saving, dcp_state *state,
     (void)context, (void)is_coordinator;
     if (strcmp(meta->checkpoint_id, "s3://bucket/run 7") != 0 || meta->module_count != 2)
         return dcp_error_set(DCP_ERR_INTERNAL, "the planner hears of %s", meta->checkpoint_id);
-    return dcp_default_set_up_planner(saving, state);
+    return dcp_save_default_set_up_planner(saving, state);
 }
 
 /* ---- a directory of one's own: .metadata, and a file for everything else ---- */
@@ -115,14 +115,14 @@ static void show(const char *path)
 {
     dcp_checkpoint *checkpoint;
     dcp_storage_meta meta;
-    must(dcp_open(path, NULL, &checkpoint), "opening");
+    must(dcp_checkpoint_open(path, NULL, &checkpoint), "opening");
     must(dcp_checkpoint_storage_meta(checkpoint, &meta), "describing");
     const char *const ids[] = {meta.checkpoint_id, meta.save_id, meta.load_id};
     for (size_t i = 0; i < 3; i++)
         printf("%s\n", ids[i] ? ids[i] : "(none)");
     for (size_t i = 0; i < meta.module_count; i++)
         printf("%s\n", meta.modules[i]);
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 int main(int argc, char **argv)

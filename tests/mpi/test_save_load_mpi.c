@@ -103,7 +103,7 @@ static void part_check(const struct part *part)
     for (int64_t r = 0; r < part->tensor.sizes[0]; r++)
         for (int64_t c = 0; c < part->tensor.sizes[1]; c++)
             CHECK(part->data[r * part->tensor.sizes[1] + c] == element(&part->tensor, r, c));
-    CHECK_STATUS(dcp_state_as_int(dcp_state_get(part->root, "step"), &step), DCP_OK);
+    CHECK_STATUS(dcp_state_as_int(dcp_state_find(part->root, "step"), &step), DCP_OK);
     CHECK(step == 5);
 }
 
@@ -189,21 +189,21 @@ static void test_whole_states(dcp_group *group)
     struct part part, whole;
     dcp_tensor found;
     int64_t step = 0;
-    const dcp_state_get_options get = {.group = group, .full_state_dict = true};
-    const dcp_state_set_options set = {.group = group, .broadcast_from_rank0 = true};
+    const dcp_gather_state_options get = {.group = group, .full_state_dict = true};
+    const dcp_distribute_state_options set = {.group = group, .broadcast_from_rank0 = true};
     dcp_state *into = dcp_state_new();
     part_init(&part, group, 0, true);
-    CHECK_STATUS(dcp_state_get_dict(part.root, &get, into), DCP_OK);
-    CHECK_STATUS(dcp_state_chunk(dcp_state_get(into, "w"), 0, &found), DCP_OK);
+    CHECK_STATUS(dcp_gather_state(part.root, &get, into), DCP_OK);
+    CHECK_STATUS(dcp_state_chunk(dcp_state_find(into, "w"), 0, &found), DCP_OK);
     for (int64_t i = 0; i < ROWS * COLUMNS; i++)
         CHECK(((const int32_t *)found.data)[i] == element(&found, i / COLUMNS, i % COLUMNS));
-    CHECK_STATUS(dcp_state_as_int(dcp_state_get(into, "step"), &step), DCP_OK);
+    CHECK_STATUS(dcp_state_as_int(dcp_state_find(into, "step"), &step), DCP_OK);
     CHECK(step == 5);
     dcp_state_free(into);
     dcp_state_free(part.root);
     part_init(&whole, group, -1, true);
     part_init(&part, group, 1, false);
-    CHECK_STATUS(dcp_state_set_dict(part.root, world_rank == 0 ? whole.root : NULL, &set, NULL),
+    CHECK_STATUS(dcp_distribute_state(part.root, world_rank == 0 ? whole.root : NULL, &set, NULL),
                  DCP_OK);
     part_check(&part);
     dcp_state_free(part.root);
@@ -239,7 +239,7 @@ static void test_reading_for_each_other(dcp_group *group)
     for (int i = 0; i < OBJECTS; i++) {
         int64_t value = 0;
         snprintf(name, sizeof name, "o%d", i);
-        CHECK_STATUS(dcp_state_as_int(dcp_state_get(root, name), &value), DCP_OK);
+        CHECK_STATUS(dcp_state_as_int(dcp_state_find(root, name), &value), DCP_OK);
         CHECK(value == i + 1);
     }
     uint64_t mine[2] = {figures.bytes_read, figures.bytes_exchanged}, all[2];

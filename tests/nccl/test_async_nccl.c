@@ -149,7 +149,7 @@ static void a_rank_that_never_waits_fails_the_others(void **state)
     job_begin(players, 2, path);
     job_play(players, 2, wait_unless_last);
     job_end(players);
-    must_fail(dcp_open(path, NULL, &checkpoint), DCP_ERR_NOT_FOUND, "");
+    must_fail(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_ERR_NOT_FOUND, "");
     assert_int_not_equal(access(path_in(state, "c/.metadata.tmp"), F_OK), 0);
     assert_int_not_equal(access(path_in(state, "c/metadata.json.tmp"), F_OK), 0);
 }

@@ -96,7 +96,7 @@ static void save_in_background(const struct operation *operation, const char *pa
 static bool has_version(const dcp_state *state, int version)
 {
     int64_t value = 0;
-    const dcp_state *found = dcp_state_get(state, "version");
+    const dcp_state *found = dcp_state_find(state, "version");
     return found && dcp_state_as_int(found, &value) == DCP_OK && value == version;
 }
 
@@ -146,11 +146,11 @@ static dcp_status map_large(dcp_checkpoint *checkpoint, int version, bool *right
     size_t index = 0;
     dcp_mapping *mapping = NULL;
     dcp_mapped_chunk mapped = {0};
-    dcp_status status = dcp_entry_find(checkpoint, "large", &index);
+    dcp_status status = dcp_checkpoint_find(checkpoint, "large", &index);
     if (status == DCP_OK)
-        status = dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped);
+        status = dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped);
     *right = status != DCP_OK || is_mapped(&mapped, version);
-    dcp_unmap_chunk(mapping);
+    dcp_mapping_free(mapping);
     return status == DCP_ERR_UNSUPPORTED ? DCP_OK : status;
 }
 
@@ -162,16 +162,16 @@ static void view(const struct operation *operation, const char *path, int versio
     size_t index = 0;
     bool right = false;
     (void)operation;
-    dcp_status status = dcp_open(path, NULL, &checkpoint);
+    dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
     if (status == DCP_OK)
-        status = dcp_entry_find(checkpoint, "small", &index);
+        status = dcp_checkpoint_find(checkpoint, "small", &index);
     if (status == DCP_OK)
-        status = dcp_read_tensor(checkpoint, index, &small, DCP_VERIFY_ALL);
+        status = dcp_checkpoint_read_tensor(checkpoint, index, &small, DCP_VERIFY_ALL);
     if (status == DCP_OK)
         status = map_large(checkpoint, version, &right);
     note(outcome, status, dcp_error_message());
     compare(outcome, right && contents->small[7] == element_of(version, LARGE_COUNT + 7));
-    dcp_close(checkpoint);
+    dcp_checkpoint_close(checkpoint);
 }
 
 #define REPLACE .saves = true, .save.overwrite = DCP_OVERWRITE_REPLACE, .save.has_step = true
@@ -215,7 +215,7 @@ int checkpoint_version(const char *path, struct contents *contents, struct outco
     dcp_state *state = state_of(contents, -1);
     dcp_status status = dcp_load(state, path, &options, &report);
     note(outcome, status, dcp_error_message());
-    const dcp_state *found = dcp_state_get(state, "version");
+    const dcp_state *found = dcp_state_find(state, "version");
     if (status == DCP_ERR_NOT_FOUND)
         version = 0;
     else if (status != DCP_OK || !found || dcp_state_as_int(found, &version) != DCP_OK ||

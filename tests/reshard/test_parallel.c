@@ -106,7 +106,7 @@ static dcp_status check(const dcp_state *root, const struct holdings *holdings)
                                      placed->name, (int)e, data[e], expected);
         }
     }
-    dcp_status status = dcp_state_as_float(dcp_state_get(root, "lr"), &rate);
+    dcp_status status = dcp_state_as_float(dcp_state_find(root, "lr"), &rate);
     return status == DCP_OK && rate != 0.125 ? dcp_error_set(DCP_ERR_INTERNAL, "lr is wrong")
                                              : status;
 }

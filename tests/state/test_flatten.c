@@ -305,7 +305,7 @@ static dcp_status counter_filled(void *context, const dcp_state *filled)
     counter->told = ++clock_of_told;
     if (counter->fail != DCP_OK)
         return counter->fail;
-    return dcp_state_as_int(dcp_state_get(filled, "value"), &counter->value);
+    return dcp_state_as_int(dcp_state_find(filled, "value"), &counter->value);
 }
 
 static void stateful_entries_are_asked_and_told(void **state)
@@ -442,7 +442,7 @@ static dcp_status give_tensor(void *context, dcp_state *into)
 
 static dcp_status expect_moment(void *context, const dcp_state *filled)
 {
-    *(int *)context += dcp_state_get(filled, "moment") != NULL;
+    *(int *)context += dcp_state_find(filled, "moment") != NULL;
     return DCP_OK;
 }
 

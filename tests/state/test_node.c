@@ -103,14 +103,14 @@ static void string_keys_are_replaced_and_others_appended(void **state)
         }
     assert_int_equal(dcp_state_count(dict), 12);
     int64_t value;
-    assert_int_equal(dcp_state_as_int(dcp_state_get(dict, "k11"), &value), DCP_OK);
+    assert_int_equal(dcp_state_as_int(dcp_state_find(dict, "k11"), &value), DCP_OK);
     assert_int_equal(value, 12);
     for (int round = 0; round < 2; round++)
         assert_int_equal(node_append(pool, dict, node_int(pool, 7), node_int(pool, round)), DCP_OK);
     assert_int_equal(dcp_state_count(dict), 14);
     assert_int_equal(dcp_state_kind(dcp_state_key_at(dict, 13)), DCP_KIND_INT);
-    assert_null(dcp_state_get(dict, "7"));
-    assert_non_null(dcp_state_get(dict, "k0"));
+    assert_null(dcp_state_find(dict, "7"));
+    assert_non_null(dcp_state_find(dict, "k0"));
 }
 
 static void large_dicts_are_found_in_fast(void **state)
@@ -126,10 +126,10 @@ static void large_dicts_are_found_in_fast(void **state)
     for (int i = 0; i < KEYS; i++) {
         int64_t value;
         snprintf(key, sizeof key, "layers.%d", i);
-        assert_int_equal(dcp_state_as_int(dcp_state_get(dict, key), &value), DCP_OK);
+        assert_int_equal(dcp_state_as_int(dcp_state_find(dict, key), &value), DCP_OK);
         assert_int_equal(value, i);
     }
-    assert_null(dcp_state_get(dict, "layers"));
+    assert_null(dcp_state_find(dict, "layers"));
     assert_int_equal(node_append(pool, dict, string(pool, "layers.5"), node_int(pool, -1)), DCP_OK);
     assert_int_equal(dcp_state_count(dict), KEYS);
 }

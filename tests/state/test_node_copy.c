@@ -68,7 +68,7 @@ static void copies_all_kinds_and_borrows_the_memory_of_tensors(void **state)
     dcp_text_free(found);
     dcp_state_free(source);
 
-    const dcp_state *weight = dcp_state_get(dcp_state_get(root, "model"), "weight");
+    const dcp_state *weight = dcp_state_find(dcp_state_find(root, "model"), "weight");
     dcp_tensor chunk;
     assert_int_equal(dcp_state_chunk_count(weight), 2);
     assert_int_equal(dcp_state_chunk(weight, 1, &chunk), DCP_OK);

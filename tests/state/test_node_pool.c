@@ -105,17 +105,17 @@ static void replaced_objects_give_their_memory_back(void **state)
     (void)state;
     dcp_state *root = dcp_state_new();
     dcp_state_none(root, "object");
-    dcp_state *target = dcp_state_get(root, "object");
+    dcp_state *target = dcp_state_find(root, "object");
     size_t after_first = 0;
     for (int round = 0; round < 50; round++) {
         dcp_state *object;
         struct state_pool *pool = object_make(root, 20, &object);
         assert_non_null(pool);
         assert_int_equal(node_replace(target, pool, object), DCP_OK);
-        assert_ptr_equal(dcp_state_get(root, "object"), target);
+        assert_ptr_equal(dcp_state_find(root, "object"), target);
         assert_int_equal(dcp_state_kind(target), DCP_KIND_DICT);
         assert_int_equal(dcp_state_count(target), 21);
-        assert_non_null(dcp_state_get(target, "T"));
+        assert_non_null(dcp_state_find(target, "T"));
         if (round == 0)
             after_first = bytes_in_use;
         assert_int_equal(bytes_in_use, after_first);
@@ -128,7 +128,7 @@ static void objects_inside_a_replaced_object_go_with_it(void **state)
     (void)state;
     dcp_state *root = dcp_state_new();
     dcp_state_none(root, "object");
-    dcp_state *target = dcp_state_get(root, "object");
+    dcp_state *target = dcp_state_find(root, "object");
     size_t after_first = 0;
     for (int round = 0; round < 20; round++) {
         dcp_state *place = target;
@@ -138,7 +138,7 @@ static void objects_inside_a_replaced_object_go_with_it(void **state)
             assert_non_null(pool);
             assert_int_equal(node_replace(place, pool, object), DCP_OK);
             assert_int_equal(dcp_state_int(place, "added by the caller", depth), DCP_OK);
-            place = dcp_state_get(place, "C");
+            place = dcp_state_find(place, "C");
         }
         if (round == 0)
             after_first = bytes_in_use;
@@ -152,7 +152,7 @@ static void objects_nest_without_recursion(void **state)
     (void)state;
     dcp_state *root = dcp_state_new();
     dcp_state_none(root, "object");
-    dcp_state *place = dcp_state_get(root, "object");
+    dcp_state *place = dcp_state_find(root, "object");
     for (int depth = 0; depth < 50000; depth++) {
         struct state_pool *pool = state_pool_new(root->root);
         dcp_state *object = node_new(pool, DCP_KIND_LIST);
@@ -192,7 +192,7 @@ static void only_objects_of_the_tree_replace(void **state)
     dcp_state_none(root, "object");
     dcp_state *object;
     struct state_pool *pool = object_make(other, 1, &object);
-    assert_int_equal(node_replace(dcp_state_get(root, "object"), pool, object), DCP_ERR_ARGUMENT);
+    assert_int_equal(node_replace(dcp_state_find(root, "object"), pool, object), DCP_ERR_ARGUMENT);
     assert_int_equal(node_replace(other, pool, object), DCP_ERR_ARGUMENT);
     state_pool_free(pool);
     dcp_state_free(other);
@@ -228,7 +228,7 @@ static void freeing_what_is_no_root_does_nothing(void **state)
     dcp_state_free(dcp_state_dict(root, "a"));
     dcp_state_free(NULL);
     state_pool_free(NULL);
-    assert_non_null(dcp_state_get(root, "a"));
+    assert_non_null(dcp_state_find(root, "a"));
     dcp_state_free(root);
 }
 
@@ -260,9 +260,9 @@ static dcp_status replace_and_allocate(void)
         pool = object_make(root, 20, &object);
     }
     if (pool) {
-        status = node_replace(dcp_state_get(root, "object"), pool, object);
+        status = node_replace(dcp_state_find(root, "object"), pool, object);
         dcp_tensor wanted = {.dtype = DCP_F32, .ndim = 1, .global_shape = {500}};
-        dcp_state *tensor = dcp_state_tensor(dcp_state_get(root, "object"), "wanted", &wanted);
+        dcp_state *tensor = dcp_state_tensor(dcp_state_find(root, "object"), "wanted", &wanted);
         if (status == DCP_OK)
             status = tensor ? node_chunk_allocate(tensor, 0) : DCP_ERR_NO_MEMORY;
     }

@@ -127,7 +127,7 @@ static void memory_of_tensors_is_borrowed(void **state)
     (void)state;
     dcp_state *native = make_native(), *flat = convert(native, &all, DCP_OPTIMIZER_FLAT);
     dcp_tensor chunk;
-    assert_int_equal(dcp_state_chunk(dcp_state_get(flat, "state.w.avg"), 0, &chunk), DCP_OK);
+    assert_int_equal(dcp_state_chunk(dcp_state_find(flat, "state.w.avg"), 0, &chunk), DCP_OK);
     assert_ptr_equal(chunk.data, moments);
     dcp_state_free(flat);
     dcp_state_free(native);

@@ -76,7 +76,7 @@ static void values_are_kept(void **state)
     const char *text;
     const void *bytes;
     size_t length;
-    assert_ptr_equal(dcp_state_get(train, ""), list);
+    assert_ptr_equal(dcp_state_find(train, ""), list);
     assert_int_equal(dcp_state_kind(dcp_state_at(list, 0)), DCP_KIND_NONE);
     assert_int_equal(dcp_state_as_bool(dcp_state_at(list, 1), &truth), DCP_OK);
     assert_true(truth);
@@ -113,7 +113,7 @@ static void keys_are_checked(void **state)
     expect_story("elements of a list have no key");
     assert_int_equal(dcp_state_int(NULL, "a", 2), DCP_ERR_ARGUMENT);
     expect_story("the parent is NULL");
-    assert_int_equal(dcp_state_int(dcp_state_get(root, "a"), "b", 2), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_int(dcp_state_find(root, "a"), "b", 2), DCP_ERR_ARGUMENT);
     expect_story("the parent is of kind int");
     assert_null(dcp_state_dict(list, "a"));
     assert_int_equal(dcp_state_count(list), 0);
@@ -155,14 +155,14 @@ static void the_first_failure_sticks(void **state)
 {
     dcp_state *root = *state;
     assert_int_equal(dcp_state_status(root), DCP_OK);
-    dcp_state *lost = dcp_state_dict(dcp_state_get(root, "nowhere"), "inner");
+    dcp_state *lost = dcp_state_dict(dcp_state_find(root, "nowhere"), "inner");
     assert_null(lost);
     assert_int_equal(dcp_state_status(root), DCP_OK); /* a NULL parent belongs to no tree */
     assert_null(dcp_state_dict(root, "\xff"));
     assert_int_equal(dcp_state_int(root, "fine", 1), DCP_OK);
     assert_int_equal(dcp_state_int(root, "fine", 1), DCP_ERR_DUPLICATE);
     dcp_error_set(DCP_ERR_IO, "something else");
-    assert_int_equal(dcp_state_status(dcp_state_get(root, "fine")), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_status(dcp_state_find(root, "fine")), DCP_ERR_ARGUMENT);
     expect_story("not valid UTF-8");
 }
 

@@ -19,7 +19,7 @@ static int root_new(void **state)
     dcp_state_int(root, "int", -7);
     dcp_state_string(root, "string", "text");
     dcp_state_list(root, "list");
-    dcp_state_none(dcp_state_get(root, "list"), NULL);
+    dcp_state_none(dcp_state_find(root, "list"), NULL);
     *state = root;
     return 0;
 }
@@ -35,30 +35,30 @@ static void children_are_found_by_position_and_key(void **state)
     const dcp_state *root = *state;
     const char *key;
     assert_int_equal(dcp_state_count(root), 5);
-    assert_ptr_equal(dcp_state_at(root, 2), dcp_state_get(root, "int"));
+    assert_ptr_equal(dcp_state_at(root, 2), dcp_state_find(root, "int"));
     assert_int_equal(dcp_state_as_text(dcp_state_key_at(root, 2), &key, NULL), DCP_OK);
     assert_string_equal(key, "int");
     assert_null(dcp_state_at(root, 5));
     assert_null(dcp_state_key_at(root, 5));
-    assert_null(dcp_state_get(root, "in"));
-    assert_null(dcp_state_key_at(dcp_state_get(root, "list"), 0));
-    assert_non_null(dcp_state_at(dcp_state_get(root, "list"), 0));
+    assert_null(dcp_state_find(root, "in"));
+    assert_null(dcp_state_key_at(dcp_state_find(root, "list"), 0));
+    assert_non_null(dcp_state_at(dcp_state_find(root, "list"), 0));
 }
 
 static void leaves_and_null_have_no_children(void **state)
 {
-    const dcp_state *leaf = dcp_state_get(*state, "int");
+    const dcp_state *leaf = dcp_state_find(*state, "int");
     assert_int_equal(dcp_state_count(leaf), 0);
     assert_null(dcp_state_at(leaf, 0));
     assert_null(dcp_state_key_at(leaf, 0));
-    assert_null(dcp_state_get(leaf, "a"));
-    assert_null(dcp_state_get(dcp_state_get(*state, "list"), "a"));
-    assert_null(dcp_state_get(*state, NULL));
+    assert_null(dcp_state_find(leaf, "a"));
+    assert_null(dcp_state_find(dcp_state_find(*state, "list"), "a"));
+    assert_null(dcp_state_find(*state, NULL));
     assert_int_equal(dcp_state_kind(NULL), DCP_KIND_NONE);
     assert_int_equal(dcp_state_count(NULL), 0);
     assert_null(dcp_state_at(NULL, 0));
     assert_null(dcp_state_key_at(NULL, 0));
-    assert_null(dcp_state_get(NULL, "a"));
+    assert_null(dcp_state_find(NULL, "a"));
     assert_int_equal(dcp_state_chunk_count(NULL), 0);
     assert_int_equal(dcp_state_chunk_count(leaf), 0);
     assert_null(dcp_state_int_digits(NULL));
@@ -68,7 +68,7 @@ static void leaves_and_null_have_no_children(void **state)
 
 static void reading_the_wrong_kind_is_refused(void **state)
 {
-    const dcp_state *none = dcp_state_get(*state, "none");
+    const dcp_state *none = dcp_state_find(*state, "none");
     bool truth;
     int64_t integer;
     uint64_t natural;
@@ -92,10 +92,10 @@ static void reading_the_wrong_kind_is_refused(void **state)
     assert_int_equal(dcp_state_as_bool(NULL, &truth), DCP_ERR_ARGUMENT);
     assert_int_equal(dcp_state_as_text(NULL, &text, NULL), DCP_ERR_ARGUMENT);
     assert_int_equal(dcp_state_as_bytes(NULL, &bytes, &length), DCP_ERR_ARGUMENT);
-    assert_int_equal(dcp_state_as_bool(dcp_state_get(*state, "bool"), NULL), DCP_ERR_ARGUMENT);
-    assert_int_equal(dcp_state_as_text(dcp_state_get(*state, "string"), NULL, NULL),
+    assert_int_equal(dcp_state_as_bool(dcp_state_find(*state, "bool"), NULL), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_as_text(dcp_state_find(*state, "string"), NULL, NULL),
                      DCP_ERR_ARGUMENT);
-    assert_int_equal(dcp_state_as_float(dcp_state_get(*state, "int"), NULL), DCP_ERR_ARGUMENT);
+    assert_int_equal(dcp_state_as_float(dcp_state_find(*state, "int"), NULL), DCP_ERR_ARGUMENT);
 }
 
 static void ints_are_read_as_what_they_fit(void **state)

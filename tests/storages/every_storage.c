@@ -149,15 +149,15 @@ dcp_status __wrap_dcp_load_sized(dcp_state *state, const char *path,
     return __real_dcp_load_sized(state, path, options, size, report);
 }
 
-dcp_status __real_dcp_open_sized(const char *path, const dcp_open_options *options, size_t size,
-                                 dcp_checkpoint **checkpoint);
-dcp_status __wrap_dcp_open_sized(const char *path, const dcp_open_options *options, size_t size,
-                                 dcp_checkpoint **checkpoint);
-dcp_status __wrap_dcp_open_sized(const char *path, const dcp_open_options *options, size_t size,
-                                 dcp_checkpoint **checkpoint)
+dcp_status __real_dcp_checkpoint_open_sized(const char *path, const dcp_open_options *options,
+                                            size_t size, dcp_checkpoint **checkpoint);
+dcp_status __wrap_dcp_checkpoint_open_sized(const char *path, const dcp_open_options *options,
+                                            size_t size, dcp_checkpoint **checkpoint);
+dcp_status __wrap_dcp_checkpoint_open_sized(const char *path, const dcp_open_options *options,
+                                            size_t size, dcp_checkpoint **checkpoint)
 {
     options = WITH_STORAGE(dcp_open_options, options, size);
-    return __real_dcp_open_sized(path, options, size, checkpoint);
+    return __real_dcp_checkpoint_open_sized(path, options, size, checkpoint);
 }
 
 dcp_status __real_dcp_verify_sized(const char *path, const dcp_open_options *options, size_t size,

@@ -67,7 +67,7 @@ static void content_free(struct content *content)
 static int version_of(const struct content *content)
 {
     int64_t version = STORED_CORRUPT;
-    dcp_state_as_int(dcp_state_get(content->root, "version"), &version);
+    dcp_state_as_int(dcp_state_find(content->root, "version"), &version);
     for (int64_t i = 0; i < content->rows * COLUMNS; i++)
         if (content->matrix[i] != element((int)version, content->first * COLUMNS + i))
             return STORED_CORRUPT;

@@ -281,18 +281,19 @@ static void test_opening_and_mapping(void **state)
             dcp_mapped_chunk chunk;
             size_t index = 0;
             awkward_storage_fail(&scene.storage, &fault);
-            dcp_status status = dcp_open(scene.versions.path, &options, &checkpoint);
+            dcp_status status = dcp_checkpoint_open(scene.versions.path, &options, &checkpoint);
             if (status == DCP_OK)
-                status = dcp_entry_find(checkpoint, "matrix", &index);
+                status = dcp_checkpoint_find(checkpoint, "matrix", &index);
             if (status == DCP_OK)
-                status = dcp_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &chunk);
+                status = dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping,
+                                                  &chunk);
             reached = awkward_storage_struck(&scene.storage) != AWKWARD_ANY;
             if (!scene.storage.table.map && !reached)
                 assert_int_equal(status, DCP_ERR_UNSUPPORTED);
             else if ((status != DCP_OK) != reached)
                 fail_at(&fault, &scene, "mapped", status, 0);
-            dcp_unmap_chunk(mapping);
-            dcp_close(checkpoint);
+            dcp_mapping_free(mapping);
+            dcp_checkpoint_close(checkpoint);
             if (awkward_storage_open_count(&scene.storage) != 0)
                 fail_at(&fault, &scene, "something stays open", status, 0);
         }

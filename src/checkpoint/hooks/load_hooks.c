@@ -143,7 +143,7 @@ dcp_status load_hooks_read_metadata(dcp_loading *loading, const char *path, stru
 
 /* ---- setting up, and names ---- */
 
-dcp_status dcp_default_set_up_load_planner(dcp_loading *loading, dcp_state *state)
+dcp_status dcp_load_default_set_up_planner(dcp_loading *loading, dcp_state *state)
 {
     if (!loading || loading->hooks->is_set_up)
         return dcp_error_set(DCP_ERR_STATE, "the load planner is set up once, when it is told to");

@@ -33,8 +33,8 @@ static const struct state_tensor *wanted_tensor(const struct dcp_loading *loadin
     return loading->planning.flat.entries[target->wanted].node->as.tensor;
 }
 
-dcp_status dcp_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                     dcp_tensor *chunk)
+dcp_status dcp_load_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item,
+                                          dcp_tensor *chunk)
 {
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, true, &index));
@@ -76,8 +76,8 @@ static dcp_status spell_out(dcp_tensor *tensor)
     return DCP_OK;
 }
 
-dcp_status dcp_default_transform_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                        dcp_tensor *tensor)
+dcp_status dcp_load_default_transform_tensor(dcp_loading *loading, const dcp_read_item *item,
+                                             dcp_tensor *tensor)
 {
     size_t index;
     int64_t way = 0;
@@ -101,18 +101,18 @@ dcp_status dcp_default_transform_tensor(dcp_loading *loading, const dcp_read_ite
     return DCP_OK;
 }
 
-dcp_status dcp_default_resolve_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                      dcp_tensor *tensor)
+dcp_status dcp_load_default_resolve_tensor(dcp_loading *loading, const dcp_read_item *item,
+                                           dcp_tensor *tensor)
 {
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, true, &index));
     const dcp_load_planner *planner = &loading->hooks->planner;
-    RETURN_IF_ERROR(dcp_default_lookup_tensor(loading, item, tensor));
+    RETURN_IF_ERROR(dcp_load_default_lookup_tensor(loading, item, tensor));
     if (planner->lookup_tensor)
         RETURN_IF_ERROR(hook_status(planner->lookup_tensor(planner->context, loading, item, tensor),
                                     "lookup_tensor"));
     if (!planner->transform_tensor)
-        return dcp_default_transform_tensor(loading, item, tensor);
+        return dcp_load_default_transform_tensor(loading, item, tensor);
     return hook_status(planner->transform_tensor(planner->context, loading, item, tensor),
                        "transform_tensor");
 }
@@ -127,8 +127,8 @@ static dcp_status give_memory(struct dcp_loading *loading, size_t index, dcp_ten
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "resolve_tensor gave no memory, where the state's own will not do");
     RETURN_IF_ERROR(node_chunk_allocate(node, target->chunk));
-    RETURN_IF_ERROR(dcp_default_lookup_tensor(loading, item, tensor));
-    return dcp_default_transform_tensor(loading, item, tensor);
+    RETURN_IF_ERROR(dcp_load_default_lookup_tensor(loading, item, tensor));
+    return dcp_load_default_transform_tensor(loading, item, tensor);
 }
 
 static dcp_status check_resolved(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
@@ -166,7 +166,7 @@ dcp_status hand_over_resolve(struct dcp_loading *loading, size_t index, dcp_tens
         status = hook_status(planner->resolve_tensor(planner->context, loading, item, tensor),
                              "resolve_tensor");
     } else {
-        status = dcp_default_resolve_tensor(loading, item, tensor);
+        status = dcp_load_default_resolve_tensor(loading, item, tensor);
     }
     if (status == DCP_OK)
         status = check_resolved(loading, index, tensor);
@@ -203,8 +203,8 @@ struct state_pool *hand_over_pool(const struct dcp_loading *loading, size_t inde
     return state_pool_new(loading->planning.flat.entries[target->wanted].node->root);
 }
 
-dcp_status dcp_default_load_bytes(dcp_loading *loading, const dcp_read_item *item,
-                                  const void *bytes, size_t size)
+dcp_status dcp_load_default_load_bytes(dcp_loading *loading, const dcp_read_item *item,
+                                       const void *bytes, size_t size)
 {
     size_t index;
     dcp_state *object = NULL;
@@ -233,12 +233,12 @@ dcp_status hand_over_bytes(struct dcp_loading *loading, size_t index, const void
         status = hook_status(planner->load_bytes(planner->context, loading, item, bytes, size),
                              "load_bytes");
     else
-        status = dcp_default_load_bytes(loading, item, bytes, size);
+        status = dcp_load_default_load_bytes(loading, item, bytes, size);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", item->destination.name);
 }
 
-dcp_status dcp_default_resolve_bytes(dcp_loading *loading, const dcp_read_item *item, size_t size,
-                                     void **bytes)
+dcp_status dcp_load_default_resolve_bytes(dcp_loading *loading, const dcp_read_item *item,
+                                          size_t size, void **bytes)
 {
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, false, &index));
@@ -256,7 +256,7 @@ dcp_status hand_over_lend(struct dcp_loading *loading, size_t index, size_t size
     const dcp_load_planner *planner = &loading->hooks->planner;
     const dcp_read_item *item = &loading->hooks->plan.items[index];
     if (!planner->resolve_bytes)
-        return dcp_default_resolve_bytes(loading, item, size, bytes);
+        return dcp_load_default_resolve_bytes(loading, item, size, bytes);
     *bytes = NULL;
     error_clear();
     dcp_status status = hook_status(

@@ -29,10 +29,10 @@ static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
                                                             &loading->hooks->view, coordinates),
                                     "set_up_planner"));
     else
-        RETURN_IF_ERROR(dcp_default_set_up_load_planner(loading, state));
+        RETURN_IF_ERROR(dcp_load_default_set_up_planner(loading, state));
     if (!loading->hooks->is_set_up)
         return dcp_error_set(DCP_ERR_CALLBACK, "the planner's set_up_planner has not called "
-                                               "dcp_default_set_up_load_planner()");
+                                               "dcp_load_default_set_up_planner()");
     if (!storage->set_up_storage_reader)
         return DCP_OK;
     return hook_status(storage->set_up_storage_reader(storage->context, loading,
@@ -40,7 +40,7 @@ static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
                        "set_up_storage_reader");
 }
 
-dcp_status dcp_default_create_local_load_plan(dcp_loading *loading, dcp_load_plan *plan)
+dcp_status dcp_load_default_create_local_plan(dcp_loading *loading, dcp_load_plan *plan)
 {
     if (!loading || !plan)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the load or its plan is NULL");
@@ -60,7 +60,7 @@ static dcp_status create_local(struct dcp_loading *loading)
     const dcp_load_planner *planner = &loading->hooks->planner;
 
     if (!planner->create_local_plan)
-        return dcp_default_create_local_load_plan(loading, &loading->hooks->plan);
+        return dcp_load_default_create_local_plan(loading, &loading->hooks->plan);
     error_clear();
     dcp_status status =
         planner->create_local_plan(planner->context, loading, &loading->hooks->plan);

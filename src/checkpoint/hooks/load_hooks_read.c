@@ -276,7 +276,7 @@ static dcp_status read_item(void *context, size_t index)
     return read_object(loading, index);
 }
 
-dcp_status dcp_default_read_data(dcp_loading *loading)
+dcp_status dcp_load_default_read_data(dcp_loading *loading)
 {
     if (!loading || !loading->hooks->item_steps)
         return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
@@ -313,7 +313,7 @@ static dcp_status read_data(dcp_loading *loading)
 {
     const dcp_storage_reader *storage = &loading->hooks->storage;
     if (!storage->read_data)
-        return dcp_default_read_data(loading);
+        return dcp_load_default_read_data(loading);
     error_clear();
     RETURN_IF_ERROR(hook_status(
         storage->read_data(storage->context, loading, &loading->hooks->plan), "read_data"));

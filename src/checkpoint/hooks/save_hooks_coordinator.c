@@ -100,8 +100,8 @@ static dcp_status take_dealt(struct dcp_save_plan *view, const struct save_plan 
     return DCP_OK;
 }
 
-dcp_status dcp_default_create_global_plan(dcp_saving *saving, dcp_save_plan *const *plans,
-                                          int plan_count)
+dcp_status dcp_save_default_create_global_plan(dcp_saving *saving, dcp_save_plan *const *plans,
+                                               int plan_count)
 {
     if (!saving || !plans || plan_count != dcp_group_size(saving->options.group))
         return dcp_error_set(DCP_ERR_ARGUMENT, "a global plan needs a save and all ranks' plans");
@@ -159,7 +159,7 @@ static dcp_status call_hooks(dcp_saving *saving, const struct central *central)
                             ? hook_status(planner->create_global_plan(planner->context, saving,
                                                                       central->plans, count),
                                           "create_global_plan")
-                            : dcp_default_create_global_plan(saving, central->plans, count);
+                            : dcp_save_default_create_global_plan(saving, central->plans, count);
     if (status != DCP_OK || !writer->prepare_global_plan)
         return status;
     error_clear();

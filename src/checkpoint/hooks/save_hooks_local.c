@@ -23,12 +23,12 @@ static dcp_status index_names(dcp_saving *saving)
     return DCP_OK;
 }
 
-dcp_status dcp_default_set_up_planner(dcp_saving *saving, dcp_state *state)
+dcp_status dcp_save_default_set_up_planner(dcp_saving *saving, dcp_state *state)
 {
     if (!saving)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save is NULL");
     if (saving->hooks->state_taken)
-        return dcp_error_set(DCP_ERR_STATE, "dcp_default_set_up_planner() was called before");
+        return dcp_error_set(DCP_ERR_STATE, "dcp_save_default_set_up_planner() was called before");
     if (saving->copied) {
         RETURN_IF_ERROR(saving_copy_state(state, saving->copied));
         state = *saving->copied;
@@ -47,7 +47,7 @@ static dcp_status set_up_writer(dcp_saving *saving)
     const dcp_storage_writer *writer = &hooks->writer;
     hooks->writer_began = true;
     if (!writer->set_up_storage_writer)
-        return dcp_default_set_up_storage_writer(saving);
+        return dcp_save_default_set_up_storage_writer(saving);
     error_clear();
     RETURN_IF_ERROR(
         hook_status(writer->set_up_storage_writer(writer->context, saving, saving->coordinates),
@@ -56,7 +56,7 @@ static dcp_status set_up_writer(dcp_saving *saving)
         return DCP_OK;
     return dcp_error_set(DCP_ERR_STATE,
                          "set_up_storage_writer has not called "
-                         "dcp_default_set_up_storage_writer(), and there is no hook %s",
+                         "dcp_save_default_set_up_storage_writer(), and there is no hook %s",
                          writer->write_data ? "finish" : "write_data");
 }
 
@@ -114,7 +114,7 @@ static dcp_status set_up_planner(dcp_saving *saving, dcp_state *state)
                ? hook_status(planner->set_up_planner(planner->context, saving, state, meta,
                                                      saving->coordinates),
                              "set_up_planner")
-               : dcp_default_set_up_planner(saving, state);
+               : dcp_save_default_set_up_planner(saving, state);
 }
 
 dcp_status save_hooks_set_up(dcp_saving *saving, dcp_state *state)
@@ -153,14 +153,14 @@ dcp_status save_hooks_set_up_again(dcp_saving *saving)
 
 /* ---- the local plan ---- */
 
-dcp_status dcp_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan)
+dcp_status dcp_save_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan)
 {
     if (!saving || !plan)
         return dcp_error_set(DCP_ERR_ARGUMENT, "creating a plan needs a save and a plan");
     struct save_local *local = &saving->local;
     if (!saving->hooks->state_taken)
         return dcp_error_set(DCP_ERR_STATE, "there is no state to save: set_up_planner has not "
-                                            "called dcp_default_set_up_planner()");
+                                            "called dcp_save_default_set_up_planner()");
     struct save_plan made;
     dcp_status status = save_plan_local(&local->flat, local->stream_lengths, &made);
     for (size_t i = 0; i < made.count && status == DCP_OK; i++)
@@ -178,7 +178,7 @@ static dcp_status create_plan(dcp_saving *saving)
                             ? hook_status(hooks->planner.create_local_plan(hooks->planner.context,
                                                                            saving, &hooks->plan),
                                           "create_local_plan")
-                            : dcp_default_create_local_plan(saving, &hooks->plan);
+                            : dcp_save_default_create_local_plan(saving, &hooks->plan);
     if (status != DCP_OK || !hooks->writer.prepare_local_plan)
         return status;
     error_clear();

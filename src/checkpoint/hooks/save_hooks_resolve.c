@@ -34,8 +34,8 @@ static dcp_status find_entry(const dcp_saving *saving, const dcp_write_item *ite
                          name);
 }
 
-dcp_status dcp_default_lookup_object(dcp_saving *saving, const dcp_write_item *item,
-                                     const dcp_state **object)
+dcp_status dcp_save_default_lookup_object(dcp_saving *saving, const dcp_write_item *item,
+                                          const dcp_state **object)
 {
     uint64_t entry;
     if (!saving || !item || !item->index.name || !object)
@@ -104,8 +104,8 @@ static dcp_status transform_object(const dcp_state *object, dcp_write_data *data
     return DCP_OK;
 }
 
-dcp_status dcp_default_transform_object(dcp_saving *saving, const dcp_write_item *item,
-                                        const dcp_state *object, dcp_write_data *data)
+dcp_status dcp_save_default_transform_object(dcp_saving *saving, const dcp_write_item *item,
+                                             const dcp_state *object, dcp_write_data *data)
 {
     if (!saving || !item || !object || !data)
         return dcp_error_set(DCP_ERR_ARGUMENT,
@@ -121,8 +121,8 @@ dcp_status dcp_default_transform_object(dcp_saving *saving, const dcp_write_item
 
 /* ---- resolving ---- */
 
-dcp_status dcp_default_resolve_data(dcp_saving *saving, const dcp_write_item *item,
-                                    dcp_write_data *data)
+dcp_status dcp_save_default_resolve_data(dcp_saving *saving, const dcp_write_item *item,
+                                         dcp_write_data *data)
 {
     if (!saving || !item || !data)
         return dcp_error_set(DCP_ERR_ARGUMENT, "resolving needs a save, an item and a place");
@@ -134,7 +134,7 @@ dcp_status dcp_default_resolve_data(dcp_saving *saving, const dcp_write_item *it
         planner->lookup_object
             ? hook_status(planner->lookup_object(planner->context, saving, item, &object),
                           "lookup_object")
-            : dcp_default_lookup_object(saving, item, &object);
+            : dcp_save_default_lookup_object(saving, item, &object);
     if (status == DCP_OK && !object)
         status = dcp_error_set(DCP_ERR_ARGUMENT,
                                "\"%s\": lookup_object found nothing, and said "
@@ -146,7 +146,7 @@ dcp_status dcp_default_resolve_data(dcp_saving *saving, const dcp_write_item *it
                ? hook_status(
                      planner->transform_object(planner->context, saving, item, object, data),
                      "transform_object")
-               : dcp_default_transform_object(saving, item, object, data);
+               : dcp_save_default_transform_object(saving, item, object, data);
 }
 
 static dcp_status resolve(dcp_saving *saving, const dcp_write_item *item, dcp_write_data *data)
@@ -157,7 +157,7 @@ static dcp_status resolve(dcp_saving *saving, const dcp_write_item *item, dcp_wr
     return planner->resolve_data
                ? hook_status(planner->resolve_data(planner->context, saving, item, data),
                              "resolve_data")
-               : dcp_default_resolve_data(saving, item, data);
+               : dcp_save_default_resolve_data(saving, item, data);
 }
 
 static void release(const dcp_write_data *data)
@@ -187,7 +187,7 @@ static dcp_status check_tensor(const dcp_write_item *item, const dcp_write_data 
 dcp_status save_resolve_check(dcp_saving *saving, const dcp_write_item *item)
 {
     dcp_write_data data;
-    RETURN_IF_ERROR(dcp_default_resolve_data(saving, item, &data));
+    RETURN_IF_ERROR(dcp_save_default_resolve_data(saving, item, &data));
     return check_tensor(item, &data);
 }
 

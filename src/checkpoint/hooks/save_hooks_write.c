@@ -10,7 +10,7 @@
 #include "checkpoint/view/view.h"
 #include "format/metadata/relative_path.h"
 
-dcp_status dcp_default_set_up_storage_writer(dcp_saving *saving)
+dcp_status dcp_save_default_set_up_storage_writer(dcp_saving *saving)
 {
     if (!saving)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save is NULL");
@@ -127,7 +127,7 @@ static dcp_status tell_places(dcp_saving *saving, const struct write_results *wr
     return DCP_OK;
 }
 
-dcp_status dcp_default_write_data(dcp_saving *saving)
+dcp_status dcp_save_default_write_data(dcp_saving *saving)
 {
     struct write_results written = {0};
     if (!saving || !saving->results.results)
@@ -165,13 +165,13 @@ dcp_status save_hooks_write(dcp_saving *saving)
     RETURN_IF_ERROR(writer->write_data ? hook_status(writer->write_data(writer->context, saving,
                                                                         &saving->hooks->finished),
                                                      "write_data")
-                                       : dcp_default_write_data(saving));
+                                       : dcp_save_default_write_data(saving));
     return check_results(saving);
 }
 
 /* ---- finishing ---- */
 
-dcp_status dcp_default_finish(dcp_saving *saving)
+dcp_status dcp_save_default_finish(dcp_saving *saving)
 {
     if (!saving || !saving->coordinates)
         return dcp_error_set(DCP_ERR_STATE, "a save is finished by its coordinator");

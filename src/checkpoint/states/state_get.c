@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A copy of a state, its tensors whole if that is asked for. */
-#include "dcp/state_dict.h"
+#include "dcp/whole_state.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #include "state/node_place.h"
 
 struct getting {
-    dcp_state_get_options options;
+    dcp_gather_state_options options;
     dcp_load_options load; /* as which it is done */
     dcp_state *into;
     struct flat_state flat;
@@ -25,7 +25,7 @@ struct getting {
     struct load_plan plan;  /* of all of them */
 };
 
-static dcp_status check_options(const dcp_state_get_options *given, struct getting *getting)
+static dcp_status check_options(const dcp_gather_state_options *given, struct getting *getting)
 {
     const dcp_load_options load = {.group = given->group,
                                    .timeout_seconds = given->timeout_seconds};
@@ -39,7 +39,7 @@ static dcp_status check_options(const dcp_state_get_options *given, struct getti
 
 static dcp_status leave_out_frozen(struct getting *getting)
 {
-    const dcp_state_get_options *options = &getting->options;
+    const dcp_gather_state_options *options = &getting->options;
     struct name_table names;
     dcp_status status = DCP_OK;
     name_table_init(&names);
@@ -236,7 +236,7 @@ static dcp_status plan_all(struct getting *getting)
 static dcp_status gather(struct getting *getting, dcp_status status)
 {
     bool receives = !getting->options.cpu_offload || dcp_group_rank(getting->load.group) == 0;
-    group_enter(getting->options.group, "dcp_state_get_dict");
+    group_enter(getting->options.group, "dcp_gather_state");
     RETURN_IF_ERROR(share_catalogs(getting, status));
     const struct state_transfer transfer = {
         .options = &getting->load,
@@ -262,13 +262,13 @@ static dcp_status start(struct getting *getting, dcp_state *source, dcp_state *i
     return getting->options.ignore_frozen_params ? leave_out_frozen(getting) : DCP_OK;
 }
 
-dcp_status dcp_state_get_dict_sized(dcp_state *source, const dcp_state_get_options *options,
-                                    size_t options_size, dcp_state *into)
+dcp_status dcp_gather_state_sized(dcp_state *source, const dcp_gather_state_options *options,
+                                  size_t options_size, dcp_state *into)
 {
-    dcp_state_get_options given;
+    dcp_gather_state_options given;
     struct getting getting = {.into = into};
     RETURN_IF_ERROR(
-        sized_read(&given, sizeof given, options, options_size, "dcp_state_get_options"));
+        sized_read(&given, sizeof given, options, options_size, "dcp_gather_state_options"));
     metadata_init(&getting.whole);
     metadata_init(&getting.mine.metadata);
     dcp_status status = check_options(&given, &getting);

@@ -7,7 +7,7 @@
 #include "checkpoint/load/load_report.h"
 #include "checkpoint/operation/options.h"
 #include "checkpoint/states/state_catalog.h"
-#include "dcp/state_dict.h"
+#include "dcp/whole_state.h"
 #include "format/metadata/metadata_codec.h"
 #include "group/group.h"
 #include "plan/load/load_plan.h"
@@ -28,14 +28,14 @@ struct setting {
     struct load_differences all;
 };
 
-static dcp_status check_options(const dcp_state_set_options *given, struct setting *setting)
+static dcp_status check_options(const dcp_distribute_state_options *given, struct setting *setting)
 {
     const dcp_load_options load = {.group = given->group,
                                    .timeout_seconds = given->timeout_seconds,
                                    .strictness = given->strictness,
                                    .convert = given->convert};
     setting->broadcast = given->broadcast_from_rank0;
-    group_enter(given->group, "dcp_state_set_dict");
+    group_enter(given->group, "dcp_distribute_state");
     return options_check_load(&load, &setting->options);
 }
 
@@ -196,16 +196,16 @@ static dcp_status set(struct setting *setting, dcp_state *destination, dcp_state
     return fill(setting, status);
 }
 
-dcp_status dcp_state_set_dict_sized(dcp_state *destination, dcp_state *source,
-                                    const dcp_state_set_options *options, size_t options_size,
-                                    dcp_load_report **report)
+dcp_status dcp_distribute_state_sized(dcp_state *destination, dcp_state *source,
+                                      const dcp_distribute_state_options *options,
+                                      size_t options_size, dcp_load_report **report)
 {
-    dcp_state_set_options given;
+    dcp_distribute_state_options given;
     struct setting setting = {0};
     if (report)
         *report = NULL;
     RETURN_IF_ERROR(
-        sized_read(&given, sizeof given, options, options_size, "dcp_state_set_options"));
+        sized_read(&given, sizeof given, options, options_size, "dcp_distribute_state_options"));
     metadata_init(&setting.received);
     metadata_init(&setting.mine.metadata);
     dcp_status status = check_options(&given, &setting);

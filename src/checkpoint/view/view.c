@@ -29,8 +29,8 @@ static dcp_status take_options(const char *path, const dcp_open_options *given, 
     return storage_choose(storage, path, chosen);
 }
 
-dcp_status dcp_open_sized(const char *path, const dcp_open_options *options, size_t options_size,
-                          dcp_checkpoint **checkpoint)
+dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *options,
+                                     size_t options_size, dcp_checkpoint **checkpoint)
 {
     struct storage_location location;
     const dcp_storage *chosen;
@@ -55,11 +55,11 @@ dcp_status dcp_open_sized(const char *path, const dcp_open_options *options, siz
     if (status == DCP_OK)
         *checkpoint = made;
     else
-        dcp_close(made);
+        dcp_checkpoint_close(made);
     return status;
 }
 
-void dcp_close(dcp_checkpoint *checkpoint)
+void dcp_checkpoint_close(dcp_checkpoint *checkpoint)
 {
     if (!checkpoint)
         return;
@@ -68,7 +68,7 @@ void dcp_close(dcp_checkpoint *checkpoint)
     memory_release(checkpoint);
 }
 
-size_t dcp_entry_count(const dcp_checkpoint *checkpoint)
+size_t dcp_checkpoint_count(const dcp_checkpoint *checkpoint)
 {
     return checkpoint ? checkpoint->metadata->count : 0;
 }
@@ -90,8 +90,8 @@ static dcp_status find_entry(const dcp_checkpoint *checkpoint, size_t index,
     return DCP_OK;
 }
 
-dcp_status dcp_entry_at_sized(const dcp_checkpoint *checkpoint, size_t index, dcp_entry *entry,
-                              size_t entry_size)
+dcp_status dcp_checkpoint_entry_sized(const dcp_checkpoint *checkpoint, size_t index,
+                                      dcp_entry *entry, size_t entry_size)
 {
     const struct metadata_entry *stored = NULL;
 
@@ -116,7 +116,7 @@ dcp_status dcp_entry_at_sized(const dcp_checkpoint *checkpoint, size_t index, dc
     return DCP_OK;
 }
 
-dcp_status dcp_entry_find(const dcp_checkpoint *checkpoint, const char *name, size_t *index)
+dcp_status dcp_checkpoint_find(const dcp_checkpoint *checkpoint, const char *name, size_t *index)
 {
     uint64_t found;
 
@@ -140,8 +140,8 @@ dcp_status view_find_piece(const dcp_checkpoint *checkpoint, size_t entry, size_
     return DCP_OK;
 }
 
-dcp_status dcp_entry_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
-                                 dcp_stored_chunk *stored, size_t stored_size)
+dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                                      dcp_stored_chunk *stored, size_t stored_size)
 {
     const struct metadata_entry *found = NULL;
     const struct metadata_piece *piece = NULL;
@@ -236,9 +236,9 @@ static bool has_elements(const dcp_tensor *chunk)
     return true;
 }
 
-dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
-                                 const dcp_tensor *destination, size_t tensor_size,
-                                 dcp_verification verification)
+dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                            const dcp_tensor *destination, size_t tensor_size,
+                                            dcp_verification verification)
 {
     const struct metadata_entry *found = NULL;
     dcp_tensor ours;
@@ -255,8 +255,8 @@ dcp_status dcp_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
     return read_through_plan(checkpoint, found, &ours, verification);
 }
 
-dcp_status dcp_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
-                           const char *key)
+dcp_status dcp_checkpoint_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
+                                      const char *key)
 {
     const struct metadata_entry *found = NULL;
     dcp_state *object;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The inside of a view: dcp_open() makes one that reads files, and planners are shown the metadata
- * of the save or load that they are part of, as one without a reader. */
+/* The inside of a view: dcp_checkpoint_open() makes one that reads files, and planners are shown
+ * the metadata of the save or load that they are part of, as one without a reader. */
 #ifndef CHECKPOINT_VIEW_VIEW_H
 #define CHECKPOINT_VIEW_VIEW_H
 

@@ -43,9 +43,9 @@ static dcp_status map_piece(dcp_checkpoint *checkpoint, const struct metadata_en
     return DCP_OK;
 }
 
-dcp_status dcp_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
-                               dcp_verification verification, dcp_mapping **mapping,
-                               dcp_mapped_chunk *mapped, size_t mapped_size)
+dcp_status dcp_checkpoint_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                                          dcp_verification verification, dcp_mapping **mapping,
+                                          dcp_mapped_chunk *mapped, size_t mapped_size)
 {
     const struct metadata_entry *found = NULL;
     const struct metadata_piece *piece = NULL;
@@ -70,7 +70,7 @@ dcp_status dcp_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry, size_t 
     return DCP_OK;
 }
 
-void dcp_unmap_chunk(dcp_mapping *mapping)
+void dcp_mapping_free(dcp_mapping *mapping)
 {
     if (!mapping)
         return;

@@ -52,7 +52,7 @@ static int save_and_load(const char *path, dcp_group *group)
     dcp_state *into = make_state(loaded, 0);
     bool good = dcp_save(from, path, &save_options) == DCP_OK &&
                 dcp_load(into, path, &load_options, NULL) == DCP_OK &&
-                dcp_state_as_int(dcp_state_get(into, "step"), &step) == DCP_OK;
+                dcp_state_as_int(dcp_state_find(into, "step"), &step) == DCP_OK;
     if (!good)
         fprintf(stderr, "%s\n", dcp_error_message());
     else if (step != 7 || memcmp(saved, loaded, sizeof saved) != 0)

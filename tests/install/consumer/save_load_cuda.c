@@ -7,9 +7,9 @@
 static int load_to_device(const char *path)
 {
     dcp_state *into = make_state(NULL, 0);
-    dcp_state *model = dcp_state_get(into, "model");
+    dcp_state *model = dcp_state_find(into, "model");
     dcp_tensor tensor;
-    bool good = dcp_state_chunk(dcp_state_get(model, "weight"), 0, &tensor) == DCP_OK;
+    bool good = dcp_state_chunk(dcp_state_find(model, "weight"), 0, &tensor) == DCP_OK;
     dcp_state_free(into);
     into = dcp_state_new();
     tensor.device = dcp_cuda_stream(0, NULL);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
- * @file state_dict.h
+ * @file whole_state.h
  * @brief Whole states from sharded ones, and back, in memory: through a process group, without a
  * checkpoint.
  *
  * Source: torch.distributed.checkpoint.state_dict (2.13), StateDictOptions of
  * get_model_state_dict() and set_model_state_dict(), whose words the options keep.
  */
-#ifndef DCP_STATE_DICT_H
-#define DCP_STATE_DICT_H
+#ifndef DCP_WHOLE_STATE_H
+#define DCP_WHOLE_STATE_H
 
 #include "load.h"
 #include "optimizer.h"
@@ -18,7 +18,7 @@ extern "C" {
 #endif
 
 /** Options of getting a state. All zero copies it. Every rank must pass the same values. */
-typedef struct dcp_state_get_options {
+typedef struct dcp_gather_state_options {
     dcp_group *group;       /**< the ranks that hold the state together; NULL: this process alone */
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
     /**
@@ -35,7 +35,7 @@ typedef struct dcp_state_get_options {
     bool ignore_frozen_params;
     const dcp_parameter *parameters; /**< borrowed for the call; groups do not matter */
     size_t parameter_count;
-} dcp_state_get_options;
+} dcp_gather_state_options;
 
 /**
  * Adds to @p into, a dict of another tree, what @p source holds. Collective over the group with
@@ -51,18 +51,19 @@ typedef struct dcp_state_get_options {
  * DCP_ERR_UNSUPPORTED for objects that cannot be passed on. The same on every rank; what is in
  * @p into is of no use then.
  */
-DCP_API dcp_status dcp_state_get_dict_sized(dcp_state *source, const dcp_state_get_options *options,
-                                            size_t options_size, dcp_state *into);
+DCP_API dcp_status dcp_gather_state_sized(dcp_state *source,
+                                          const dcp_gather_state_options *options,
+                                          size_t options_size, dcp_state *into);
 
-static inline dcp_status dcp_state_get_dict(dcp_state *source, const dcp_state_get_options *options,
-                                            dcp_state *into)
+static inline dcp_status dcp_gather_state(dcp_state *source,
+                                          const dcp_gather_state_options *options, dcp_state *into)
 {
-    return dcp_state_get_dict_sized(source, options, sizeof *options, into);
+    return dcp_gather_state_sized(source, options, sizeof *options, into);
 }
 
 /** Options of setting a state. All zero is the sensible default. Every rank must pass the same
  * values. */
-typedef struct dcp_state_set_options {
+typedef struct dcp_distribute_state_options {
     dcp_group *group;       /**< NULL: this process alone */
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
     /** Rank 0 has the whole state, and gives every rank just what that wants of it. Memory at each
@@ -72,7 +73,7 @@ typedef struct dcp_state_set_options {
      * strict=False is #DCP_STRICT_PARTIAL. */
     dcp_strictness strictness;
     bool convert; /**< convert between real dtypes where they differ; else that is an error */
-} dcp_state_set_options;
+} dcp_distribute_state_options;
 
 /**
  * Fills @p destination from @p source as a load does from a checkpoint: by flattened names, tensors
@@ -87,15 +88,15 @@ typedef struct dcp_state_set_options {
  * Errors: as dcp_load(), the same on every rank; DCP_ERR_COVERAGE when the source's chunks do not
  * cover what is wanted.
  */
-DCP_API dcp_status dcp_state_set_dict_sized(dcp_state *destination, dcp_state *source,
-                                            const dcp_state_set_options *options,
-                                            size_t options_size, dcp_load_report **report);
+DCP_API dcp_status dcp_distribute_state_sized(dcp_state *destination, dcp_state *source,
+                                              const dcp_distribute_state_options *options,
+                                              size_t options_size, dcp_load_report **report);
 
-static inline dcp_status dcp_state_set_dict(dcp_state *destination, dcp_state *source,
-                                            const dcp_state_set_options *options,
-                                            dcp_load_report **report)
+static inline dcp_status dcp_distribute_state(dcp_state *destination, dcp_state *source,
+                                              const dcp_distribute_state_options *options,
+                                              dcp_load_report **report)
 {
-    return dcp_state_set_dict_sized(destination, source, options, sizeof *options, report);
+    return dcp_distribute_state_sized(destination, source, options, sizeof *options, report);
 }
 
 #ifdef __cplusplus
