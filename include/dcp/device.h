@@ -21,8 +21,8 @@ extern "C" {
 /** What a device can do; see below. */
 typedef struct dcp_device_operations dcp_device_operations;
 
-/** Where memory is. The zero value is host memory. Copied by value; what it points to is borrowed
- * for as long as a tree refers to it. */
+/** Where memory is. The zero value is host memory. Copied by value, so that the struct will not
+ * grow; what it points to is borrowed for as long as a tree refers to it. */
 typedef struct dcp_device {
     const dcp_device_operations *operations; /**< NULL: host memory */
     int32_t index;                           /**< which of several devices of this kind */

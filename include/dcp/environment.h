@@ -18,7 +18,7 @@ extern "C" {
 /**
  * Where all memory of the library comes from. Each function may be called from any thread.
  * Blocks must be aligned for any type (as malloc's); `allocate` may return NULL, which the library
- * handles.
+ * handles. The struct will not grow.
  */
 typedef struct dcp_allocator {
     void *(*allocate)(void *context, size_t size);

@@ -16,8 +16,8 @@ extern "C" {
 
 /**
  * An n-dimensional array of ranks, numbered row-major, seen from one of them. A plain value; copy
- * it freely. A rank that is not part of the mesh sets `rank` to -1: it holds nothing of any tensor
- * on the mesh.
+ * it freely: the struct will not grow. A rank that is not part of the mesh sets `rank` to -1: it
+ * holds nothing of any tensor on the mesh.
  */
 typedef struct dcp_mesh {
     int32_t ndim;
@@ -32,7 +32,8 @@ typedef enum dcp_placement_kind {
         2 /**< PyTorch's _StridedShard: FSDP2 over tensor parallelism on one tensor dimension */
 } dcp_placement_kind;
 
-/** How one mesh dimension divides a tensor. */
+/** How one mesh dimension divides a tensor. The struct will not grow, as it comes in arrays and is
+ * returned by value. */
 typedef struct dcp_placement {
     dcp_placement_kind kind;
     int32_t dim;          /**< tensor dimension; negative counts from the end */
@@ -60,7 +61,7 @@ static inline dcp_placement dcp_strided_shard(int32_t dim, int64_t split_factor)
 
 /**
  * How all ranks divide a tensor: what dcp_mesh_shard() was told, and leaves in the tensor. All
- * zero: unknown.
+ * zero: unknown. The struct will not grow, as tensors contain it.
  */
 typedef struct dcp_layout {
     dcp_mesh mesh;

@@ -19,7 +19,7 @@ extern "C" {
 #endif
 
 /** Which chunk or object is meant: a name, and for tensors the chunk's first element (PyTorch's
- * MetadataIndex, without its hint). */
+ * MetadataIndex, without its hint). The struct will not grow, as others contain it. */
 typedef struct dcp_item_index {
     const char *name;       /**< flattened name (FQN) */
     const int64_t *offsets; /**< tensors: `ndim` values; NULL for objects */
@@ -40,7 +40,8 @@ typedef struct dcp_read_item {
     const int64_t *lengths;
 } dcp_read_item;
 
-/** Where the stream of a chunk or object lies (PyTorch's _StorageInfo). */
+/** Where the stream of a chunk or object lies (PyTorch's _StorageInfo). The struct will
+ * not grow, as others contain it. */
 typedef struct dcp_storage_location {
     /** File relative to the checkpoint's directory, or a key of the storage's own: UTF-8,
      * components separated by single slashes, none of them "." or "..". */

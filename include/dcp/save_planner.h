@@ -60,11 +60,17 @@ typedef struct dcp_write_item {
     uint64_t source;
 } dcp_write_item;
 
-/** What is to be written for an item: elements of a tensor in memory, or bytes. */
+/**
+ * What is to be written for an item: elements of a tensor in memory, or bytes. All pointers are
+ * borrowed until `release` is called, or until the save has ended where there is none. The struct
+ * will not grow, as hooks keep copies of it.
+ */
 typedef struct dcp_write_data {
-    /** Tensors: `dtype`, `device`, `data` and, if `strided`, `strides` say where the elements of
-     * the item's chunk are, of which `data` is the first one. The other fields need not be set. */
-    dcp_tensor tensor;
+    dcp_dtype dtype;        /**< tensors: of the elements in memory */
+    dcp_device device;      /**< tensors: where `data` is */
+    const void *data;       /**< tensors: the first element of the item's chunk */
+    const int64_t *strides; /**< tensors: of `data`, in elements, one for each dimension; NULL:
+                                 row-major without gaps */
     const void *bytes; /**< objects: the stream as it is stored, which is what PyTorch's torch.save
                             would make of the object if PyTorch is to read it */
     size_t size;       /**< objects: of the stream */

@@ -156,7 +156,7 @@ static inline dcp_state *dcp_state_flat_range(dcp_state *parent, const char *key
  * the story). On save `state_dict` fills it. On load `state_dict` fills it with what is to be
  * loaded (tensors as destinations, objects as place holders), the load fills those in, and
  * `load_state_dict` is told. Tensor memory named in the dict must stay valid until the save or load
- * that asked for it has ended.
+ * that asked for it has ended. The struct will not grow.
  */
 typedef struct dcp_stateful {
     dcp_status (*state_dict)(void *context, dcp_state *into);
@@ -178,7 +178,7 @@ DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
 DCP_API dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node);
 
 /** One step of the way from the root to an entry: a dict key, or a list position when `key` is
- * NULL. */
+ * NULL. The struct will not grow, as it comes in arrays. */
 typedef struct dcp_path_part {
     const char *key;
     int64_t position;

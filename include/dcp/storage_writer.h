@@ -95,13 +95,7 @@ DCP_API dcp_status dcp_save_default_finish(dcp_saving *saving);
 
 /** The data of item @p index of the plan, by the planner. The caller calls `release` of @p data, if
  * it is not NULL, when it has been used. */
-DCP_API dcp_status dcp_saving_resolve_sized(dcp_saving *saving, size_t index, dcp_write_data *data,
-                                            size_t data_size);
-
-static inline dcp_status dcp_saving_resolve(dcp_saving *saving, size_t index, dcp_write_data *data)
-{
-    return dcp_saving_resolve_sized(saving, index, data, sizeof *data);
-}
+DCP_API dcp_status dcp_saving_resolve(dcp_saving *saving, size_t index, dcp_write_data *data);
 
 /** Gives @p sink the stream of item @p index as the library would store it, which PyTorch reads;
  * elements are gathered, converted and brought from their device in pieces of at most 1 MiB. May be

@@ -202,12 +202,10 @@ static dcp_status resolve_doubled(void *context, dcp_saving *saving, const dcp_w
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < columns; j++)
             doubled[i * columns + j] =
-                2 *
-                ((const float *)
-                     plain.tensor.data)[i * plain.tensor.strides[0] + j * plain.tensor.strides[1]];
+                2 * ((const float *)plain.data)[i * plain.strides[0] + j * plain.strides[1]];
     atomic_fetch_add(&held, 1);
-    data->tensor.dtype = DCP_F64;
-    data->tensor.data = doubled;
+    data->dtype = DCP_F64;
+    data->data = doubled;
     data->release = release;
     data->owner = doubled;
     return DCP_OK;

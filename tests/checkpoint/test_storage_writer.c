@@ -245,8 +245,8 @@ static dcp_status resolve_all(void *context, dcp_saving *saving, const dcp_save_
         must(dcp_save_plan_item(plan, i, &item));
         must(dcp_saving_resolve(saving, i, &data));
         if (item.is_tensor) {
-            assert_int_equal(data.tensor.dtype, DCP_F32);
-            assert_true(*(const float *)data.tensor.data == (float)item.index.offsets[0] * 100);
+            assert_int_equal(data.dtype, DCP_F32);
+            assert_true(*(const float *)data.data == (float)item.index.offsets[0] * 100);
             store_count(store, &store->resolved);
         } else {
             assert_int_equal(data.size, item.object_length);

@@ -69,7 +69,7 @@ static dcp_status transform_tensor(const dcp_write_item *item, const dcp_state *
     if (tensor->ndim != box.ndim)
         return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": %d dimensions in the plan, %d in the state",
                              item->index.name, (int)box.ndim, (int)tensor->ndim);
-    data->tensor.dtype = tensor->dtype;
+    data->dtype = tensor->dtype;
     if (box_volume(box) == 0)
         return DCP_OK;
     const struct state_chunk *chunk = find_chunk(tensor, box);
@@ -77,14 +77,12 @@ static dcp_status transform_tensor(const dcp_write_item *item, const dcp_state *
         return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": no chunk of the state holds %s",
                              item->index.name, box_format(box, text, sizeof text));
     int64_t start = 0;
-    for (int32_t i = 0; i < box.ndim; i++) {
+    for (int32_t i = 0; i < box.ndim; i++)
         start += (box.offsets[i] - chunk->offsets[i]) * chunk->strides[i];
-        data->tensor.strides[i] = chunk->strides[i];
-    }
-    data->tensor.strided = true;
-    data->tensor.device = chunk->device;
-    data->tensor.data =
-        (unsigned char *)chunk->data + start * (int64_t)dcp_dtype_size(tensor->dtype);
+    data->strides = chunk->strides;
+    data->device = chunk->device;
+    data->data =
+        (const unsigned char *)chunk->data + start * (int64_t)dcp_dtype_size(tensor->dtype);
     return DCP_OK;
 }
 
@@ -168,19 +166,17 @@ static void release(const dcp_write_data *data)
 
 static dcp_status check_tensor(const dcp_write_item *item, const dcp_write_data *data)
 {
-    const dcp_tensor *tensor = &data->tensor;
     struct box box = {item->index.ndim, item->index.offsets, item->sizes};
-    if (dcp_dtype_size(tensor->dtype) == 0 ||
-        (tensor->dtype != item->dtype && !copy_can_convert(tensor->dtype, item->dtype)))
-        return dcp_error_set(DCP_ERR_DTYPE, "\"%s\": %s in memory cannot be written as %s",
-                             item->index.name,
-                             dcp_dtype_size(tensor->dtype) ? dcp_dtype_name(tensor->dtype)
-                                                           : "something without a dtype",
-                             dcp_dtype_name(item->dtype));
-    if (!tensor->data && box_volume(box) > 0)
+    if (dcp_dtype_size(data->dtype) == 0 ||
+        (data->dtype != item->dtype && !copy_can_convert(data->dtype, item->dtype)))
+        return dcp_error_set(
+            DCP_ERR_DTYPE, "\"%s\": %s in memory cannot be written as %s", item->index.name,
+            dcp_dtype_size(data->dtype) ? dcp_dtype_name(data->dtype) : "something without a dtype",
+            dcp_dtype_name(item->dtype));
+    if (!data->data && box_volume(box) > 0)
         return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\": the planner gave no data to write",
                              item->index.name);
-    return device_is_host(&tensor->device) ? DCP_OK : device_check(&tensor->device);
+    return device_is_host(&data->device) ? DCP_OK : device_check(&data->device);
 }
 
 /* What the default would find can be found while it is planned, before anything is written. */
@@ -214,17 +210,18 @@ dcp_status save_resolve_box(void *context, const struct write_item *item, struct
     part.box = box;
     dcp_write_item view = save_plan_view_item(&saving->hooks->plan, &part);
     RETURN_IF_ERROR(save_resolve_item(saving, &view, &data));
-    for (int32_t i = 0; i < box.ndim; i++)
-        resolved->strides[i] = data.tensor.strides[i];
-    if (!data.tensor.strided)
+    if (data.strides)
+        memcpy(resolved->strides, data.strides, (size_t)box.ndim * sizeof *data.strides);
+    else
         shape_strides(box.ndim, box.sizes, resolved->strides);
-    /* The numbers are the plan's, which nobody changes through a chunk that is only read. */
+    /* Numbers and elements belong to others; nobody changes them through a chunk that is only read.
+     */
     resolved->chunk = (struct state_chunk){.offsets = (int64_t *)box.offsets,
                                            .sizes = (int64_t *)box.sizes,
                                            .strides = resolved->strides,
-                                           .data = data.tensor.data,
-                                           .device = data.tensor.device};
-    resolved->dtype = data.tensor.dtype;
+                                           .data = (void *)data.data,
+                                           .device = data.device};
+    resolved->dtype = data.dtype;
     resolved->release = data.release;
     resolved->owner = data.owner;
     return DCP_OK;

@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/sized.h"
 #include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "checkpoint/view/view.h"
@@ -85,20 +84,17 @@ dcp_status dcp_saving_set_location(dcp_saving *saving, size_t index,
     return set_result(saving, index, &result);
 }
 
-dcp_status dcp_saving_resolve_sized(dcp_saving *saving, size_t index, dcp_write_data *data,
-                                    size_t data_size)
+dcp_status dcp_saving_resolve(dcp_saving *saving, size_t index, dcp_write_data *data)
 {
     RETURN_IF_ERROR(check_index(saving, index, data));
     const struct write_item *item = &saving->hooks->finished.items[index];
     dcp_write_item view = save_plan_view_item(&saving->hooks->finished, item);
-    dcp_write_data ours = {0};
-    if (item->is_tensor) {
-        RETURN_IF_ERROR(save_resolve_item(saving, &view, &ours));
-    } else {
-        ours.bytes = saving->local.sources[saving->orders.orders[index].item].stream;
-        ours.size = (size_t)item->object_length;
-    }
-    sized_write(data, data_size, &ours, sizeof ours);
+    if (item->is_tensor)
+        return save_resolve_item(saving, &view, data);
+    *data = (dcp_write_data){
+        .bytes = saving->local.sources[saving->orders.orders[index].item].stream,
+        .size = (size_t)item->object_length,
+    };
     return DCP_OK;
 }
 
