@@ -27,6 +27,8 @@ extern "C" {
  * The library has a CUDA runtime of its own inside and works beside the caller's, of any version.
  * Nothing happens on a device before the first copy or allocation there; the thread's current
  * device is the same after each call as before it.
+ *
+ * #dcp_device is returned by value here, as it will not grow.
  */
 DCP_API dcp_device dcp_cuda(int index);
 

@@ -235,8 +235,15 @@ static inline dcp_status dcp_load(dcp_state *state, const char *path,
 /** @return number of lines. */
 DCP_API size_t dcp_load_report_count(const dcp_load_report *report);
 
-/** @return line @p index; fields are empty beyond the end. Sorted by difference, then name. */
-DCP_API dcp_report_line dcp_load_report_line(const dcp_load_report *report, size_t index);
+/** Gives line @p index. Lines are sorted by difference, then name. Errors: DCP_ERR_ARGUMENT. */
+DCP_API dcp_status dcp_load_report_line_sized(const dcp_load_report *report, size_t index,
+                                              dcp_report_line *line, size_t line_size);
+
+static inline dcp_status dcp_load_report_line(const dcp_load_report *report, size_t index,
+                                              dcp_report_line *line)
+{
+    return dcp_load_report_line_sized(report, index, line, sizeof *line);
+}
 
 /** What dcp_figures has by the same names: of this rank, unlike the rest of the report. */
 DCP_API uint64_t dcp_load_report_bytes_checked(const dcp_load_report *report);

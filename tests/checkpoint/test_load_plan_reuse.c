@@ -37,7 +37,9 @@ static void write_report(const dcp_load_report *report, char *text, size_t size)
     size_t used = 0;
     text[0] = '\0';
     for (size_t i = 0; i < dcp_load_report_count(report) && used < size; i++) {
-        dcp_report_line line = dcp_load_report_line(report, i);
+        dcp_report_line line = {0};
+        if (dcp_load_report_line(report, i, &line) != DCP_OK)
+            break;
         used += (size_t)snprintf(text + used, size - used, "%d %s %s %s\n", line.difference,
                                  line.name, line.detail, line.stored_name);
     }

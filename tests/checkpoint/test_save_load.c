@@ -219,8 +219,11 @@ static void test_conversion_is_off_unless_asked(void **state)
     dcp_load_report *report = NULL;
     must(dcp_load(root, path_in(state, "c"), &options, &report));
     bool converted = false;
-    for (size_t i = 0; i < dcp_load_report_count(report); i++)
-        converted |= dcp_load_report_line(report, i).difference == DCP_DIFFERENCE_CONVERTED;
+    for (size_t i = 0; i < dcp_load_report_count(report); i++) {
+        dcp_report_line line;
+        must(dcp_load_report_line(report, i, &line));
+        converted |= line.difference == DCP_DIFFERENCE_CONVERTED;
+    }
     assert_true(converted);
     dcp_load_report_free(report);
     /* Element 1 is -2.5, 0xc020 in bfloat16. */
@@ -264,9 +267,21 @@ static void test_missing_and_unexpected(void **state)
     must(dcp_load(root, path_in(state, "c"), &partial, &report));
     assert_true(loaded[3] == 7);
     assert_int_equal(dcp_load_report_count(report), 6);
-    assert_int_equal(dcp_load_report_line(report, 0).difference, DCP_DIFFERENCE_MISSING);
-    assert_string_equal(dcp_load_report_line(report, 0).name, "model.layer.W");
-    assert_int_equal(dcp_load_report_line(report, 1).difference, DCP_DIFFERENCE_UNEXPECTED);
+    dcp_report_line line;
+    must(dcp_load_report_line(report, 0, &line));
+    assert_int_equal(line.difference, DCP_DIFFERENCE_MISSING);
+    assert_string_equal(line.name, "model.layer.W");
+    must(dcp_load_report_line(report, 1, &line));
+    assert_int_equal(line.difference, DCP_DIFFERENCE_UNEXPECTED);
+    must_fail(dcp_load_report_line(report, 6, &line), DCP_ERR_ARGUMENT, "line 6 of a report of 6");
+    /* A line of a later version, which has another field. */
+    struct {
+        dcp_report_line known;
+        size_t later;
+    } longer = {.later = 7};
+    must(dcp_load_report_line_sized(report, 0, &longer.known, sizeof longer));
+    assert_string_equal(longer.known.name, "model.layer.W");
+    assert_int_equal(longer.later, 0);
     dcp_load_report_free(report);
     dcp_state_free(root);
 

@@ -366,9 +366,10 @@ static dcp_status strict_body(struct rank *self)
     dcp_state_int(source, "extra", 3);
     dcp_state_int(root, wanted[self->rank], 0);
     dcp_status status = dcp_distribute_state(root, source, &options, &report);
-    if (dcp_load_report_count(report) != 2 ||
-        strcmp(dcp_load_report_line(report, 0).name, "absent") != 0 ||
-        strcmp(dcp_load_report_line(report, 1).name, "extra") != 0)
+    dcp_report_line missing, extra;
+    if (dcp_load_report_line(report, 0, &missing) != DCP_OK ||
+        dcp_load_report_line(report, 1, &extra) != DCP_OK || dcp_load_report_count(report) != 2 ||
+        strcmp(missing.name, "absent") != 0 || strcmp(extra.name, "extra") != 0)
         status = dcp_error_set(DCP_ERR_INTERNAL, "the report has %zu lines",
                                dcp_load_report_count(report));
     dcp_load_report_free(report);

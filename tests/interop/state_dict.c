@@ -182,8 +182,9 @@ static void set_strictly(char **argv)
     if (status != DCP_OK)
         printf("failed %s\n", dcp_error_message());
     for (size_t i = 0; i < dcp_load_report_count(report); i++) {
-        dcp_report_line line = dcp_load_report_line(report, i);
-        printf("%s %s\n", kinds[line.difference], line.name);
+        dcp_report_line line;
+        if (dcp_load_report_line(report, i, &line) == DCP_OK)
+            printf("%s %s\n", kinds[line.difference], line.name);
     }
     dcp_load_report_free(report);
     save(destination, argv[4], NULL);

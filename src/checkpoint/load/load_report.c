@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 
 struct dcp_load_report {
     dcp_report_line *lines;
@@ -74,10 +75,15 @@ size_t dcp_load_report_count(const dcp_load_report *report)
     return report ? report->count : 0;
 }
 
-dcp_report_line dcp_load_report_line(const dcp_load_report *report, size_t index)
+dcp_status dcp_load_report_line_sized(const dcp_load_report *report, size_t index,
+                                      dcp_report_line *line, size_t line_size)
 {
-    static const dcp_report_line empty = {DCP_DIFFERENCE_MISSING, "", "", ""};
-    return report && index < report->count ? report->lines[index] : empty;
+    if (!report || !line)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the %s is NULL", report ? "line" : "report");
+    if (index >= report->count)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "line %zu of a report of %zu", index, report->count);
+    sized_write(line, line_size, &report->lines[index], sizeof *report->lines);
+    return DCP_OK;
 }
 
 void dcp_load_report_free(dcp_load_report *report)
