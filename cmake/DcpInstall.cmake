@@ -57,6 +57,7 @@ endif()
 
 configure_package_config_file(cmake/dcpConfig.cmake.in ${PROJECT_BINARY_DIR}/dcpConfig.cmake
     INSTALL_DESTINATION ${dcp_package_dir})
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/dcpConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/dcpConfigVersion.cmake
+    COMPATIBILITY Same${dcp_interface}Version)
 install(FILES ${PROJECT_BINARY_DIR}/dcpConfig.cmake ${PROJECT_BINARY_DIR}/dcpConfigVersion.cmake
     DESTINATION ${dcp_package_dir})

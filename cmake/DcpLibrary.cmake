@@ -13,7 +13,7 @@ function(dcp_library name)
 
     add_library(${name} SHARED ${objects})
     set_target_properties(${name} PROPERTIES
-        VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+        VERSION ${PROJECT_VERSION} SOVERSION ${dcp_soversion}
         LINKER_LANGUAGE C LINK_DEPENDS ${map})
     target_link_options(${name} PRIVATE LINKER:--version-script=${map})
     if(NOT DCP_SANITIZE)

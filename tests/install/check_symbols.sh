@@ -28,10 +28,4 @@ for library in $(readelf -d "$shared" | sed -n 's/.*(NEEDED).*\[\(.*\)\.so.*\]/\
         status=1
     fi
 done
-
-soname=$(readelf -d "$shared" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
-if [ "$soname" != "lib$name.so.0" ]; then
-    echo "SONAME is $soname"
-    status=1
-fi
 exit $status
