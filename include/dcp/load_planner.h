@@ -121,14 +121,38 @@ DCP_API dcp_status dcp_load_default_load_bytes(dcp_loading *loading, const dcp_r
 DCP_API dcp_status dcp_load_default_resolve_bytes(dcp_loading *loading, const dcp_read_item *item,
                                                   size_t size, void **bytes);
 /** Looks up and transforms, by the planner's hooks where it has them. */
-DCP_API dcp_status dcp_load_default_resolve_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                                   dcp_tensor *tensor);
+DCP_API dcp_status dcp_load_default_resolve_tensor_sized(dcp_loading *loading,
+                                                         const dcp_read_item *item,
+                                                         dcp_tensor *tensor, size_t tensor_size);
+
+static inline dcp_status
+dcp_load_default_resolve_tensor(dcp_loading *loading, const dcp_read_item *item, dcp_tensor *tensor)
+{
+    return dcp_load_default_resolve_tensor_sized(loading, item, tensor, sizeof *tensor);
+}
+
 /** The chunk as it is in the state. */
-DCP_API dcp_status dcp_load_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                                  dcp_tensor *chunk);
+DCP_API dcp_status dcp_load_default_lookup_tensor_sized(dcp_loading *loading,
+                                                        const dcp_read_item *item,
+                                                        dcp_tensor *chunk, size_t chunk_size);
+
+static inline dcp_status
+dcp_load_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item, dcp_tensor *chunk)
+{
+    return dcp_load_default_lookup_tensor_sized(loading, item, chunk, sizeof *chunk);
+}
+
 /** Narrows the chunk to the item's part. */
-DCP_API dcp_status dcp_load_default_transform_tensor(dcp_loading *loading,
-                                                     const dcp_read_item *item, dcp_tensor *tensor);
+DCP_API dcp_status dcp_load_default_transform_tensor_sized(dcp_loading *loading,
+                                                           const dcp_read_item *item,
+                                                           dcp_tensor *tensor, size_t tensor_size);
+
+static inline dcp_status dcp_load_default_transform_tensor(dcp_loading *loading,
+                                                           const dcp_read_item *item,
+                                                           dcp_tensor *tensor)
+{
+    return dcp_load_default_transform_tensor_sized(loading, item, tensor, sizeof *tensor);
+}
 
 /**
  * In set_up_planner, after the default: @p name of the state is stored as @p stored_name, whatever

@@ -57,6 +57,38 @@ static void tensors_are_materialized_by_look_up(void **state)
     load_must(state, (struct test){.planner = {.lookup_tensor = own_memory}, .no_memory = true});
 }
 
+/* A hook that was compiled with an earlier dcp_tensor, and one with a later one. */
+static dcp_status of_other_versions(void *context, dcp_loading *loading, const dcp_read_item *item,
+                                    dcp_tensor *tensor)
+{
+    struct {
+        dcp_tensor known;
+        size_t later;
+    } longer = {.later = 7};
+    dcp_tensor shorter = {.layout.mesh.rank = 4711};
+    size_t earlier = offsetof(dcp_tensor, layout);
+    (void)context;
+    RETURN_UNLESS_OK(
+        dcp_load_default_lookup_tensor_sized(loading, item, &longer.known, sizeof longer));
+    bool good = longer.later == 0;
+    longer.later = 7;
+    good = good && dcp_load_default_transform_tensor_sized(loading, item, &longer.known,
+                                                           sizeof longer) == DCP_ERR_ARGUMENT;
+    RETURN_UNLESS_OK(dcp_load_default_resolve_tensor_sized(loading, item, &shorter, earlier));
+    RETURN_UNLESS_OK(dcp_load_default_lookup_tensor_sized(loading, item, &shorter, earlier));
+    RETURN_UNLESS_OK(dcp_load_default_transform_tensor_sized(loading, item, &shorter, earlier));
+    if (!good || shorter.layout.mesh.rank != 4711)
+        return dcp_error_set(DCP_ERR_INTERNAL, "a tensor of another version is misread");
+    *tensor = shorter;
+    memset(&tensor->layout, 0, sizeof tensor->layout);
+    return DCP_OK;
+}
+
+static void hooks_may_be_of_other_versions(void **state)
+{
+    load_must(state, (struct test){.planner = {.resolve_tensor = of_other_versions}});
+}
+
 static dcp_status check_allocated(struct job *job)
 {
     dcp_tensor chunk;
@@ -268,6 +300,7 @@ int main(void)
         cmocka_unit_test(without_hooks_all_is_as_always),
         cmocka_unit_test(one_hook_alone_is_enough),
         cmocka_unit_test(tensors_are_materialized_by_look_up),
+        cmocka_unit_test(hooks_may_be_of_other_versions),
         cmocka_unit_test(memory_that_nobody_gives_is_the_state_s),
         cmocka_unit_test(parts_are_loaded_as_another_dtype_and_committed),
         cmocka_unit_test(names_are_looked_for_under_other_ones),

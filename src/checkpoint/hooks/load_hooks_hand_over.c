@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "checkpoint/hooks/hooks.h"
 #include "checkpoint/hooks/load_hooks_hand_over.h"
 #include "format/streams/item.h"
@@ -33,16 +34,13 @@ static const struct state_tensor *wanted_tensor(const struct dcp_loading *loadin
     return loading->planning.flat.entries[target->wanted].node->as.tensor;
 }
 
-dcp_status dcp_load_default_lookup_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                          dcp_tensor *chunk)
+static dcp_status lookup(struct dcp_loading *loading, const dcp_read_item *item, dcp_tensor *chunk)
 {
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, true, &index));
     const struct state_tensor *tensor = wanted_tensor(loading, index);
     const struct state_chunk *found = &tensor->chunks[loading->hooks->targets.targets[index].chunk];
     size_t bytes = (size_t)tensor->ndim * sizeof(int64_t);
-    if (!chunk)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
     *chunk = (dcp_tensor){
         .dtype = tensor->dtype,
         .ndim = tensor->ndim,
@@ -76,14 +74,12 @@ static dcp_status spell_out(dcp_tensor *tensor)
     return DCP_OK;
 }
 
-dcp_status dcp_load_default_transform_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                             dcp_tensor *tensor)
+static dcp_status transform(struct dcp_loading *loading, const dcp_read_item *item,
+                            dcp_tensor *tensor)
 {
     size_t index;
     int64_t way = 0;
     RETURN_IF_ERROR(find_item(loading, item, true, &index));
-    if (!tensor)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the tensor is NULL");
     RETURN_IF_ERROR(spell_out(tensor));
     int32_t ndim = item->destination.ndim;
     for (int32_t i = 0; i < ndim; i++) {
@@ -101,20 +97,56 @@ dcp_status dcp_load_default_transform_tensor(dcp_loading *loading, const dcp_rea
     return DCP_OK;
 }
 
-dcp_status dcp_load_default_resolve_tensor(dcp_loading *loading, const dcp_read_item *item,
-                                           dcp_tensor *tensor)
+static dcp_status look_up_and_transform(struct dcp_loading *loading, const dcp_read_item *item,
+                                        dcp_tensor *tensor)
 {
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, true, &index));
     const dcp_load_planner *planner = &loading->hooks->planner;
-    RETURN_IF_ERROR(dcp_load_default_lookup_tensor(loading, item, tensor));
+    RETURN_IF_ERROR(lookup(loading, item, tensor));
     if (planner->lookup_tensor)
         RETURN_IF_ERROR(hook_status(planner->lookup_tensor(planner->context, loading, item, tensor),
                                     "lookup_tensor"));
     if (!planner->transform_tensor)
-        return dcp_load_default_transform_tensor(loading, item, tensor);
+        return transform(loading, item, tensor);
     return hook_status(planner->transform_tensor(planner->context, loading, item, tensor),
                        "transform_tensor");
+}
+
+/* ---- the same for hooks, whose tensors may be those of another version ---- */
+
+dcp_status dcp_load_default_lookup_tensor_sized(dcp_loading *loading, const dcp_read_item *item,
+                                                dcp_tensor *chunk, size_t chunk_size)
+{
+    dcp_tensor ours;
+    if (!chunk)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
+    RETURN_IF_ERROR(lookup(loading, item, &ours));
+    sized_write(chunk, chunk_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+dcp_status dcp_load_default_transform_tensor_sized(dcp_loading *loading, const dcp_read_item *item,
+                                                   dcp_tensor *tensor, size_t tensor_size)
+{
+    dcp_tensor ours;
+    if (!tensor)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the tensor is NULL");
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, tensor, tensor_size, "dcp_tensor"));
+    RETURN_IF_ERROR(transform(loading, item, &ours));
+    sized_write(tensor, tensor_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+dcp_status dcp_load_default_resolve_tensor_sized(dcp_loading *loading, const dcp_read_item *item,
+                                                 dcp_tensor *tensor, size_t tensor_size)
+{
+    dcp_tensor ours;
+    if (!tensor)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a tensor is NULL");
+    RETURN_IF_ERROR(look_up_and_transform(loading, item, &ours));
+    sized_write(tensor, tensor_size, &ours, sizeof ours);
+    return DCP_OK;
 }
 
 /* A part of a chunk that has no memory gets its place in memory that the tree owns. */
@@ -127,8 +159,8 @@ static dcp_status give_memory(struct dcp_loading *loading, size_t index, dcp_ten
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "resolve_tensor gave no memory, where the state's own will not do");
     RETURN_IF_ERROR(node_chunk_allocate(node, target->chunk));
-    RETURN_IF_ERROR(dcp_load_default_lookup_tensor(loading, item, tensor));
-    return dcp_load_default_transform_tensor(loading, item, tensor);
+    RETURN_IF_ERROR(lookup(loading, item, tensor));
+    return transform(loading, item, tensor);
 }
 
 static dcp_status check_resolved(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
@@ -166,7 +198,7 @@ dcp_status hand_over_resolve(struct dcp_loading *loading, size_t index, dcp_tens
         status = hook_status(planner->resolve_tensor(planner->context, loading, item, tensor),
                              "resolve_tensor");
     } else {
-        status = dcp_load_default_resolve_tensor(loading, item, tensor);
+        status = look_up_and_transform(loading, item, tensor);
     }
     if (status == DCP_OK)
         status = check_resolved(loading, index, tensor);
