@@ -142,14 +142,42 @@ DCP_API dcp_status dcp_save_default_create_local_plan(dcp_saving *saving, dcp_sa
 DCP_API dcp_status dcp_save_default_create_global_plan(dcp_saving *saving,
                                                        dcp_save_plan *const *plans, int plan_count);
 /** Looks up and transforms, by the planner's hooks where it has them. */
-DCP_API dcp_status dcp_save_default_resolve_data(dcp_saving *saving, const dcp_write_item *item,
-                                                 dcp_write_data *data);
-DCP_API dcp_status dcp_save_default_lookup_object(dcp_saving *saving, const dcp_write_item *item,
-                                                  const dcp_state **object);
+DCP_API dcp_status dcp_save_default_resolve_data_sized(dcp_saving *saving,
+                                                       const dcp_write_item *item, size_t item_size,
+                                                       dcp_write_data *data);
+
+static inline dcp_status
+dcp_save_default_resolve_data(dcp_saving *saving, const dcp_write_item *item, dcp_write_data *data)
+{
+    return dcp_save_default_resolve_data_sized(saving, item, sizeof *item, data);
+}
+
+DCP_API dcp_status dcp_save_default_lookup_object_sized(dcp_saving *saving,
+                                                        const dcp_write_item *item,
+                                                        size_t item_size, const dcp_state **object);
+
+static inline dcp_status dcp_save_default_lookup_object(dcp_saving *saving,
+                                                        const dcp_write_item *item,
+                                                        const dcp_state **object)
+{
+    return dcp_save_default_lookup_object_sized(saving, item, sizeof *item, object);
+}
+
 /** Tensors: the elements where they are, of the chunk that holds the item's. Objects: encodes
  * @p object, which may be any value that a state can hold. */
-DCP_API dcp_status dcp_save_default_transform_object(dcp_saving *saving, const dcp_write_item *item,
-                                                     const dcp_state *object, dcp_write_data *data);
+DCP_API dcp_status dcp_save_default_transform_object_sized(dcp_saving *saving,
+                                                           const dcp_write_item *item,
+                                                           size_t item_size,
+                                                           const dcp_state *object,
+                                                           dcp_write_data *data);
+
+static inline dcp_status dcp_save_default_transform_object(dcp_saving *saving,
+                                                           const dcp_write_item *item,
+                                                           const dcp_state *object,
+                                                           dcp_write_data *data)
+{
+    return dcp_save_default_transform_object_sized(saving, item, sizeof *item, object, data);
+}
 
 /** Coordinator, in create_global_plan: the value that the metadata gets as planner_data in the
  * place of the paths of all names. @param planner_data any value that can be saved, but no tensor;

@@ -249,6 +249,54 @@ static dcp_status look_up_note(void *context, dcp_saving *saving, const dcp_writ
     return DCP_OK;
 }
 
+/* Items of an earlier and of a later version, as hooks have them that were compiled with these. */
+static dcp_status items_of_other_versions(dcp_saving *saving, const dcp_write_item *item,
+                                          const dcp_state *object)
+{
+    struct {
+        dcp_write_item known;
+        size_t later;
+    } longer = {*item, 0};
+    dcp_write_data data;
+    const dcp_state *found = NULL;
+    dcp_write_item shorter = *item;
+    shorter.source = UINT64_MAX;
+    dcp_status status = dcp_save_default_lookup_object_sized(
+        saving, &shorter, offsetof(dcp_write_item, source), &found);
+    if (status != DCP_OK || found != object)
+        return dcp_error_set(DCP_ERR_INTERNAL, "an item of an earlier version is misread");
+    status = dcp_save_default_resolve_data_sized(saving, &longer.known, sizeof longer, &data);
+    if (status == DCP_OK && data.release)
+        data.release(data.owner);
+    longer.later = 1;
+    if (status != DCP_OK ||
+        dcp_save_default_transform_object_sized(saving, &longer.known, sizeof longer, object,
+                                                &data) != DCP_ERR_ARGUMENT)
+        return dcp_error_set(DCP_ERR_INTERNAL, "an item of a later version is misread");
+    return DCP_OK;
+}
+
+static dcp_status transform_checking(void *context, dcp_saving *saving, const dcp_write_item *item,
+                                     const dcp_state *object, dcp_write_data *data)
+{
+    static _Thread_local bool checked;
+    (void)context;
+    if (!checked && item->is_tensor) {
+        checked = true;
+        dcp_status status = items_of_other_versions(saving, item, object);
+        checked = false;
+        if (status != DCP_OK)
+            return status;
+    }
+    return dcp_save_default_transform_object(saving, item, object, data);
+}
+
+static void hooks_may_be_of_other_versions(void **state)
+{
+    struct trial trial = {.planner.transform_object = transform_checking};
+    ranks_must(2, path_in(state, "a"), body, &trial);
+}
+
 static dcp_status transform_step(void *context, dcp_saving *saving, const dcp_write_item *item,
                                  const dcp_state *object, dcp_write_data *data)
 {
@@ -414,13 +462,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(saves_a_rewritten_state),
-        TEST(saves_items_under_other_names),
-        TEST(converts_while_saving),
-        TEST(writes_what_the_planner_resolves),
-        TEST(looks_up_and_transforms),
-        TEST(carries_out_a_global_plan),
-        TEST(stores_planner_data_of_all_ranks),
+        TEST(saves_a_rewritten_state),   TEST(saves_items_under_other_names),
+        TEST(converts_while_saving),     TEST(writes_what_the_planner_resolves),
+        TEST(looks_up_and_transforms),   TEST(hooks_may_be_of_other_versions),
+        TEST(carries_out_a_global_plan), TEST(stores_planner_data_of_all_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/sized.h"
 #include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "format/streams/item.h"
@@ -34,12 +35,10 @@ static dcp_status find_entry(const dcp_saving *saving, const dcp_write_item *ite
                          name);
 }
 
-dcp_status dcp_save_default_lookup_object(dcp_saving *saving, const dcp_write_item *item,
-                                          const dcp_state **object)
+static dcp_status lookup_object(const dcp_saving *saving, const dcp_write_item *item,
+                                const dcp_state **object)
 {
     uint64_t entry;
-    if (!saving || !item || !item->index.name || !object)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "looking up needs a save, an item and a place");
     RETURN_IF_ERROR(find_entry(saving, item, &entry));
     *object = saving->local.flat.entries[entry].node;
     return DCP_OK;
@@ -86,7 +85,7 @@ static dcp_status transform_tensor(const dcp_write_item *item, const dcp_state *
     return DCP_OK;
 }
 
-static dcp_status transform_object(const dcp_state *object, dcp_write_data *data)
+static dcp_status encode_object(const dcp_state *object, dcp_write_data *data)
 {
     struct buffer stream;
     buffer_init(&stream, 0);
@@ -102,15 +101,12 @@ static dcp_status transform_object(const dcp_state *object, dcp_write_data *data
     return DCP_OK;
 }
 
-dcp_status dcp_save_default_transform_object(dcp_saving *saving, const dcp_write_item *item,
-                                             const dcp_state *object, dcp_write_data *data)
+static dcp_status transform_object(const dcp_write_item *item, const dcp_state *object,
+                                   dcp_write_data *data)
 {
-    if (!saving || !item || !object || !data)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "transforming needs a save, an item, an object and a place");
     memset(data, 0, sizeof *data);
     if (!item->is_tensor)
-        return transform_object(object, data);
+        return encode_object(object, data);
     if (object->kind != DCP_KIND_TENSOR)
         return dcp_error_set(DCP_ERR_KIND, "\"%s\": a tensor in the plan, a %s in the state",
                              item->index.name, node_kind_name(object->kind));
@@ -119,11 +115,9 @@ dcp_status dcp_save_default_transform_object(dcp_saving *saving, const dcp_write
 
 /* ---- resolving ---- */
 
-dcp_status dcp_save_default_resolve_data(dcp_saving *saving, const dcp_write_item *item,
-                                         dcp_write_data *data)
+static dcp_status look_up_and_transform(dcp_saving *saving, const dcp_write_item *item,
+                                        dcp_write_data *data)
 {
-    if (!saving || !item || !data)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "resolving needs a save, an item and a place");
     const dcp_save_planner *planner = &saving->hooks->planner;
     const dcp_state *object = NULL;
     memset(data, 0, sizeof *data);
@@ -132,7 +126,7 @@ dcp_status dcp_save_default_resolve_data(dcp_saving *saving, const dcp_write_ite
         planner->lookup_object
             ? hook_status(planner->lookup_object(planner->context, saving, item, &object),
                           "lookup_object")
-            : dcp_save_default_lookup_object(saving, item, &object);
+            : lookup_object(saving, item, &object);
     if (status == DCP_OK && !object)
         status = dcp_error_set(DCP_ERR_ARGUMENT,
                                "\"%s\": lookup_object found nothing, and said "
@@ -144,7 +138,7 @@ dcp_status dcp_save_default_resolve_data(dcp_saving *saving, const dcp_write_ite
                ? hook_status(
                      planner->transform_object(planner->context, saving, item, object, data),
                      "transform_object")
-               : dcp_save_default_transform_object(saving, item, object, data);
+               : transform_object(item, object, data);
 }
 
 static dcp_status resolve(dcp_saving *saving, const dcp_write_item *item, dcp_write_data *data)
@@ -155,7 +149,49 @@ static dcp_status resolve(dcp_saving *saving, const dcp_write_item *item, dcp_wr
     return planner->resolve_data
                ? hook_status(planner->resolve_data(planner->context, saving, item, data),
                              "resolve_data")
-               : dcp_save_default_resolve_data(saving, item, data);
+               : look_up_and_transform(saving, item, data);
+}
+
+/* ---- the same for hooks, whose items may be those of another version ---- */
+
+static dcp_status read_item(const dcp_write_item *item, size_t item_size, dcp_write_item *ours)
+{
+    RETURN_IF_ERROR(sized_read(ours, sizeof *ours, item, item_size, "dcp_write_item"));
+    if (!ours->index.name)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the item has no name");
+    return DCP_OK;
+}
+
+dcp_status dcp_save_default_lookup_object_sized(dcp_saving *saving, const dcp_write_item *item,
+                                                size_t item_size, const dcp_state **object)
+{
+    dcp_write_item ours;
+    if (!saving || !item || !object)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "looking up needs a save, an item and a place");
+    RETURN_IF_ERROR(read_item(item, item_size, &ours));
+    return lookup_object(saving, &ours, object);
+}
+
+dcp_status dcp_save_default_transform_object_sized(dcp_saving *saving, const dcp_write_item *item,
+                                                   size_t item_size, const dcp_state *object,
+                                                   dcp_write_data *data)
+{
+    dcp_write_item ours;
+    if (!saving || !item || !object || !data)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "transforming needs a save, an item, an object and a place");
+    RETURN_IF_ERROR(read_item(item, item_size, &ours));
+    return transform_object(&ours, object, data);
+}
+
+dcp_status dcp_save_default_resolve_data_sized(dcp_saving *saving, const dcp_write_item *item,
+                                               size_t item_size, dcp_write_data *data)
+{
+    dcp_write_item ours;
+    if (!saving || !item || !data)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "resolving needs a save, an item and a place");
+    RETURN_IF_ERROR(read_item(item, item_size, &ours));
+    return look_up_and_transform(saving, &ours, data);
 }
 
 static void release(const dcp_write_data *data)
@@ -183,7 +219,7 @@ static dcp_status check_tensor(const dcp_write_item *item, const dcp_write_data 
 dcp_status save_resolve_check(dcp_saving *saving, const dcp_write_item *item)
 {
     dcp_write_data data;
-    RETURN_IF_ERROR(dcp_save_default_resolve_data(saving, item, &data));
+    RETURN_IF_ERROR(look_up_and_transform(saving, item, &data));
     return check_tensor(item, &data);
 }
 
