@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,10 @@ void limit_trial_judge(struct limit_trial *trial, const struct rank *self, dcp_s
     if (!trial->too_small) {
         must(status);
         assert_in_range(figures->peak_memory, 1, trial->limit);
+        uint64_t used = trial->used;
+        while (used < figures->peak_memory &&
+               !atomic_compare_exchange_weak(&trial->used, &used, figures->peak_memory))
+            ;
         return;
     }
     assert_int_equal(status, DCP_ERR_NO_MEMORY);
@@ -53,7 +58,11 @@ void limit_trial_refuse(struct limit_trial *trial, int size, const char *path)
 void limit_trial_accept(struct limit_trial *trial, int size, const char *path, uint64_t most_more)
 {
     trial->too_small = false;
-    for (uint64_t more = 0; more < most_more; more = more * 6 + 300000)
+    trial->used = 0;
+    try(trial, size, path, trial->smallest);
+    assert_in_range(trial->smallest, trial->used,
+                    trial->used / 10 * 12 + LIMIT_FIXED_PART + trial->unused);
+    for (uint64_t more = 300000; more < most_more; more = more * 6 + 300000)
         try(trial, size, path, trial->smallest + more);
 }
 

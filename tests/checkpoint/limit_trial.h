@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Trying limits of memory: the smallest that is named works, one byte less names it again, and the
- * process needs no more address space than the limit. */
+/* Trying limits of memory: the smallest that is named works and is used, one byte less names it
+ * again, and the process needs no more address space than the limit. */
 #ifndef TESTS_LIMIT_TRIAL_H
 #define TESTS_LIMIT_TRIAL_H
 
@@ -13,6 +13,8 @@ struct limit_trial {
     uint64_t limit;
     bool too_small;
     _Atomic uint64_t smallest; /* that was named */
+    _Atomic uint64_t used;     /* by the rank that used most, within the smallest */
+    uint64_t unused;           /* that must be there in case, and that this one may leave */
 };
 
 /* The smallest limit, as the calling thread's last failure names it; 0: it does not. */
@@ -23,7 +25,9 @@ void limit_trial_judge(struct limit_trial *trial, const struct rank *self, dcp_s
                        const dcp_figures *figures);
 /* With limits that are too small; finds the smallest. */
 void limit_trial_refuse(struct limit_trial *trial, int size, const char *path);
-/* With the smallest, and with up to so much more. */
+/* With the smallest, which must be within 1.2 times what is then used, and a fixed part for stacks
+ * and the largest small streams; and with up to so much more. */
+#define LIMIT_FIXED_PART ((uint64_t)1 << 20)
 void limit_trial_accept(struct limit_trial *trial, int size, const char *path, uint64_t most_more);
 
 /* Whether a process's address space can be little: sanitizers take some of their own. */
