@@ -242,6 +242,18 @@ typedef struct dcp_storage {
                                bool *visible);
 } dcp_storage;
 
+/** The function that a module exports: a shared object that brings a storage to programs which were
+ * built without it, such as `dcp --storage MODULE,ARGUMENT ls ID`. */
+#define DCP_STORAGE_MODULE "dcp_storage_module"
+
+/**
+ * What that function is.
+ * @param argument what the user has written behind the module's name, "" if nothing.
+ * @return the table, which stays until the process ends; NULL: there can be none, and
+ * dcp_error_set() says why.
+ */
+typedef const dcp_storage *(*dcp_storage_module_function)(const char *argument);
+
 /** @return the table of the file system. Static. */
 DCP_API const dcp_storage *dcp_storage_files(void);
 

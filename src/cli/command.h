@@ -16,6 +16,12 @@ int command_ls(int argc, char **argv);
 int command_cat(int argc, char **argv);
 int command_verify(int argc, char **argv);
 
+/* Where checkpoints are: the storage that --storage names; NULL: the file system. */
+const dcp_storage *command_storage(void);
+/* "FILE" or "FILE,ARGUMENT": a module of dcp/storage.h. False, and said on standard error: it gives
+ * no storage. */
+bool command_use_storage(const char *text);
+
 /* Opens one checkpoint, or several as their union. */
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint);
 /* "dcp ls: MESSAGE" on standard error, from the library's story of the last failure. */

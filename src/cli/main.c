@@ -22,7 +22,7 @@ static const struct command {
 
 static int print_usage(FILE *out, int status)
 {
-    fputs("usage: dcp COMMAND ...\n\n", out);
+    fputs("usage: dcp [--storage MODULE[,ARGUMENT]] COMMAND ...\n\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  dcp %-29s %s\n", commands[i].usage, commands[i].purpose);
     fputs(
@@ -30,6 +30,10 @@ static int print_usage(FILE *out, int status)
         "or\n"
         "a .pt file of torch.save. Several directories are taken for parts of one checkpoint, as\n"
         "are the directories pp0, pp1 and so on of one. dcp --version prints the version.\n"
+        "\n"
+        "--storage loads MODULE, a shared object with a storage (dcp/storage.h), and gives it "
+        "ARGUMENT:\n"
+        "ls, cat and verify then look there.\n"
         "\n"
         "verify exits with 0 if there is no fault, with 1 if there is one or no checkpoint, and "
         "with 3\n"
@@ -57,10 +61,12 @@ static int print_usage(FILE *out, int status)
 
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
 {
-    dcp_open_options options = {.members = (const char *const *)paths,
-                                .member_count = (size_t)count};
-    return count == 1 ? dcp_checkpoint_open(paths[0], NULL, checkpoint)
-                      : dcp_checkpoint_open(".", &options, checkpoint);
+    dcp_open_options options = {.storage = command_storage()};
+    if (count == 1)
+        return dcp_checkpoint_open(paths[0], &options, checkpoint);
+    options.members = (const char *const *)paths;
+    options.member_count = (size_t)count;
+    return dcp_checkpoint_open(".", &options, checkpoint);
 }
 
 int command_fail(const char *command)
@@ -106,6 +112,12 @@ void print_plain(FILE *out, const char *text)
 
 int main(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "--storage") == 0) {
+        if (!command_use_storage(argv[2]))
+            return EXIT_USAGE;
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 2)
         return print_usage(stderr, EXIT_USAGE);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)

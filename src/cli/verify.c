@@ -30,11 +30,13 @@ int command_verify(int argc, char **argv)
 
     if (argc < 2)
         return EXIT_USAGE;
-    dcp_open_options options = {.members = (const char *const *)argv + 1,
-                                .member_count = (size_t)argc - 1};
+    dcp_open_options options = {.storage = command_storage()};
+    if (argc > 2) {
+        options.members = (const char *const *)argv + 1;
+        options.member_count = (size_t)argc - 1;
+    }
     dcp_set_log(print_note, NULL, DCP_LOG_INFO);
-    dcp_status status = argc == 2 ? dcp_verify(argv[1], NULL, print_fault, NULL, &faults)
-                                  : dcp_verify(".", &options, print_fault, NULL, &faults);
+    dcp_status status = dcp_verify(argc == 2 ? argv[1] : ".", &options, print_fault, NULL, &faults);
     if (status != DCP_OK) {
         command_fail("verify");
         return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT || status == DCP_ERR_BUSY
