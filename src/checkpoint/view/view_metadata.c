@@ -16,7 +16,7 @@ dcp_status dcp_checkpoint_encode(const dcp_checkpoint *checkpoint, dcp_sink sink
     buffer_init(&encoded, 0);
     dcp_status status = metadata_encode(checkpoint->metadata, &encoded);
     if (status == DCP_OK)
-        status = sink(context, encoded.data, encoded.size);
+        status = error_checked(sink(context, encoded.data, encoded.size), "a sink");
     buffer_free(&encoded);
     return status;
 }
