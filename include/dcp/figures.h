@@ -56,6 +56,9 @@ typedef struct dcp_figures {
      * #DCP_VERIFY_NONE. */
     uint64_t bytes_checked;
     uint64_t bytes_unchecked; /**< see there */
+    /** save: dcp_save_options::check_replicas, exchanges and waiting for other ranks in it; part of
+     * planning_seconds */
+    double replica_check_seconds;
 } dcp_figures;
 
 #ifdef __cplusplus

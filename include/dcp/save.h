@@ -182,6 +182,29 @@ typedef struct dcp_save_options {
     /** Seconds after which a save on another host, of which nothing can be known from here, is
      * taken for dead; 0 means 1800. See @ref dcp_save_owner "one owner at a time". */
     double takeover_seconds;
+
+    /**
+     * Compares what several ranks hold in common. Without it each rank writes its slice of what
+     * ranks hold, or one of them writes all of it, and the others' bytes are not looked at. It is
+     * one more reading of the bytes compared, by one thread of each rank, besides a few exchanges
+     * of 16 bytes for each chunk and object of a rank, of which the coordinator needs 40 bytes for
+     * each of all ranks. The estimate and the smallest `memory_limit` do not count that memory.
+     *
+     * A difference is DCP_ERR_REPLICA on all ranks, before any shard file is written. The message
+     * names up to four tensors or objects, and of each the box, the ranks that agree, the ranks
+     * that differ from these (those of the most frequent bytes), and the range of elements, in
+     * row-major order of the box, in which all differences are.
+     *
+     * An asynchronous save compares before dcp_save_async() returns, before anything is copied,
+     * but waits for a stager's copy and compares that. With a planner or a storage writer the plan
+     * that its hooks make is compared, and its data as hooks resolve it, for which
+     * resolve_data is called once more for each compared tensor; objects are compared as they were
+     * encoded for the plan.
+     */
+    dcp_replica_check check_replicas;
+    /** A difference is a warning in the coordinator's log, with the words of the error, and the
+     * save goes on. */
+    bool allow_different_replicas;
 } dcp_save_options;
 
 /**
@@ -199,9 +222,10 @@ typedef struct dcp_save_options {
  * the save is in that one, also if it is renamed meanwhile, or another one takes its place.
  * @param options NULL: all defaults.
  * Errors: DCP_ERR_EXISTS, DCP_ERR_BUSY (another save owns the directory), DCP_ERR_COVERAGE,
- * DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE, DCP_ERR_DUPLICATE, DCP_ERR_UNSUPPORTED
- * (compression that the library was built without), DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT,
- * DCP_ERR_UNCONFIRMED, DCP_ERR_CANCELLED, any that a stateful callback returns, and others.
+ * DCP_ERR_OVERLAP, DCP_ERR_SHAPE, DCP_ERR_DTYPE, DCP_ERR_DUPLICATE, DCP_ERR_REPLICA
+ * (dcp_save_options::check_replicas), DCP_ERR_UNSUPPORTED (compression that the library was built
+ * without), DCP_ERR_IO, DCP_ERR_NO_SPACE, DCP_ERR_TIMEOUT, DCP_ERR_UNCONFIRMED, DCP_ERR_CANCELLED,
+ * any that a stateful callback returns, and others.
  */
 DCP_API dcp_status dcp_save_sized(dcp_state *state, const char *path,
                                   const dcp_save_options *options, size_t options_size);

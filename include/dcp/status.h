@@ -49,6 +49,7 @@ typedef enum dcp_status {
     DCP_ERR_COVERAGE = 55,       /**< chunks leave a hole */
     DCP_ERR_OVERLAP = 56,        /**< chunks overlap */
     DCP_ERR_DUPLICATE = 57,      /**< one name for two things */
+    DCP_ERR_REPLICA = 58,        /**< ranks hold different bytes of what should be the same */
 
     /* Other ranks. */
     DCP_ERR_GROUP = 70,   /**< communication failed */

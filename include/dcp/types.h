@@ -35,6 +35,23 @@ typedef enum dcp_replicas {
     DCP_REPLICAS_LOWEST = 2 /**< each by the lowest rank that holds it */
 } dcp_replicas;
 
+/**
+ * Whether a save compares what several ranks hold in common, before anything is written: chunks of
+ * one tensor with the same box, and objects of one name, by digests (XXH3) of their bytes. Chunks
+ * of which one covers only a part of another are not compared.
+ */
+typedef enum dcp_replica_check {
+    DCP_REPLICA_CHECK_OFF = 0, /**< nothing is compared, and the check costs nothing */
+    /** A part of each of them, another one in each save: one of #DCP_REPLICA_PARTS parts, but at
+     * least one block of 16 KiB. All of a tensor has been compared after as many saves of the
+     * coordinator's process. */
+    DCP_REPLICA_CHECK_SAMPLED = 1,
+    DCP_REPLICA_CHECK_ALL = 2 /**< all bytes */
+} dcp_replica_check;
+
+/** Parts that #DCP_REPLICA_CHECK_SAMPLED divides the contents into. */
+#define DCP_REPLICA_PARTS 251
+
 /** How items are distributed over files. */
 typedef enum dcp_file_layout {
     DCP_FILES_PER_RANK = 0, /**< `thread_count` files per rank, written side by side */

@@ -60,6 +60,8 @@ static const char *status_text(dcp_status status)
         return "overlapping chunks";
     case DCP_ERR_DUPLICATE:
         return "duplicate name";
+    case DCP_ERR_REPLICA:
+        return "replicas differ";
     case DCP_ERR_GROUP:
         return "communication failed";
     case DCP_ERR_TIMEOUT:

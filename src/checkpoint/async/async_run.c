@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory_account.h"
 #include "checkpoint/async/async.h"
+#include "checkpoint/save/replica_check.h"
 
 /* Seconds between two attempts, at most. */
 #define LONGEST_PAUSE 3600.0
@@ -43,6 +44,7 @@ static dcp_status write_again(dcp_future *future, const char *path, const char *
     dcp_status status = saving_plan_again(saving, path, id);
     if (!saving->assigned)
         return status;
+    status = replica_check_run(saving, status);
     if (status == DCP_OK)
         status = future_rematch(future);
     if (status == DCP_OK)

@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
 #include "checkpoint/hooks/hooks.h"
+#include "checkpoint/save/replica_check.h"
 #include "group/group.h"
 
 /* Told by the threads that write; the caller's function is asked as well. */
@@ -144,6 +145,17 @@ static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_sta
     return status == DCP_OK && later ? future_stage_tree(future) : status;
 }
 
+/* Before the caller may change its tensors: of what ranks hold in common only parts are copied. */
+static dcp_status check_replicas(dcp_future *future, dcp_status status)
+{
+    struct dcp_saving *saving = &future->saving;
+    if (!saving->assigned || !replica_check_is_wanted(saving))
+        return status;
+    if (status == DCP_OK && future->stager_begun)
+        status = future_synchronize(future);
+    return replica_check_run(saving, status);
+}
+
 /* Everything up to the orders. */
 static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_options *given)
 {
@@ -157,6 +169,7 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_opti
     status = take_state(future, state, given->info, status);
     /* What the state was made of, should the plan be made anew. */
     status = saving_plan(saving, saving->copied ? state : future->tree, status);
+    status = check_replicas(future, status);
     memory_account_set_spare(saving->operation.account, NULL, NULL);
     return status;
 }
@@ -177,7 +190,9 @@ static dcp_status begin_nowhere(dcp_future *future, dcp_status status)
     if (saving->assigned)
         saving_finish(saving, status);
     future->nowhere = true;
-    return saving_plan_nowhere(saving);
+    status = saving_plan_nowhere(saving);
+    /* Hooks have no plan yet. */
+    return saving->steps.needs_state ? status : check_replicas(future, status);
 }
 
 /* Whether there is a place to write to, on all ranks. A rank may have failed alone to open what the

@@ -86,6 +86,8 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
         return out_of_range("replicas", (int)options->replicas);
     if ((unsigned)options->files > DCP_FILE_PER_ITEM)
         return out_of_range("files", (int)options->files);
+    if ((unsigned)options->check_replicas > DCP_REPLICA_CHECK_ALL)
+        return out_of_range("check_replicas", (int)options->check_replicas);
     if (options->thread_count < 0 || options->thread_count > DCP_MAX_THREADS)
         return dcp_error_set(DCP_ERR_ARGUMENT, "thread_count is %d, expected 0 to %d",
                              options->thread_count, DCP_MAX_THREADS);

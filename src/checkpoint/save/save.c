@@ -8,6 +8,7 @@
 #include "base/sized.h"
 #include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/operation/options.h"
+#include "checkpoint/save/replica_check.h"
 #include "checkpoint/save/save_limit.h"
 #include "checkpoint/save/saving.h"
 #include "group/group.h"
@@ -344,6 +345,7 @@ dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_opt
     status = saving_take(&saving, state, status);
     status = saving_plan(&saving, state, status);
     if (saving.assigned) {
+        status = replica_check_run(&saving, status);
         if (status == DCP_OK)
             status = saving_write(&saving);
         status = saving_finish(&saving, status);

@@ -12,10 +12,18 @@
 #include "plan/save/joint_plan.h"
 
 /* Options that all ranks must be given alike, as numbers; of some only whether they are given. */
-enum { TRAITS = 9 };
-static const char *const trait_names[TRAITS] = {"coordinator", "overwrite",    "replicas",
-                                                "files",       "thread_count", "skip_sync",
-                                                "compression", "plan_cache",   "unflattened"};
+enum { TRAITS = 11 };
+static const char *const trait_names[TRAITS] = {"coordinator",
+                                                "overwrite",
+                                                "replicas",
+                                                "files",
+                                                "thread_count",
+                                                "skip_sync",
+                                                "compression",
+                                                "plan_cache",
+                                                "unflattened",
+                                                "check_replicas",
+                                                "allow_different_replicas"};
 
 /* A rank's record: the id, a digest of the path, the memory limit, its hooks, whether lengths have
  * changed, the traits. */
@@ -48,6 +56,8 @@ static void make_record(const dcp_saving *saving, bool grown, unsigned char *rec
         (uint32_t)options->compression,
         options->plan_cache != NULL,
         options->unflattened,
+        (uint32_t)options->check_replicas,
+        options->allow_different_replicas,
     };
     store_u64(record, saving->planning.id);
     store_u64(record + AT_PATH, digest_path(saving->path));

@@ -6,10 +6,11 @@
  *   saving_begin   the options are checked, and the table of steps is chosen
  *   saving_take    the state is taken: flattened, objects encoded
  *   saving_plan    what this rank holds; and with all ranks: who writes what (save_planning.h)
+ *   replica_check  what ranks hold in common is compared, if that is asked for (replica_check.h)
  *   saving_write   the orders are carried out
  *   saving_finish  the checkpoint becomes visible, or what was written goes
  *
- * An asynchronous save stops after the plans, copies what the orders are about, and takes the last
+ * An asynchronous save stops after that, copies what the orders are about, and takes the last
  * two steps on another thread (async.h).
  *
  * What differs between saves at these steps is in their table (save_steps.h). */
@@ -48,9 +49,10 @@ struct dcp_saving {
     struct shard_write_options how;
     bool was_visible;     /* at the coordinator: what is there is of an attempt before */
     bool limit_too_small; /* the memory limit, as found out here before writing */
-    bool together;        /* all ranks have come to plan */
-    bool assigned;        /* all ranks know the session, which the coordinator has begun */
-    bool visible;         /* at the coordinator: the checkpoint is */
+    bool replicas_checked;
+    bool together; /* all ranks have come to plan */
+    bool assigned; /* all ranks know the session, which the coordinator has begun */
+    bool visible;  /* at the coordinator: the checkpoint is */
     dcp_state *
         *copied; /* the state that a planner sets up with is copied to here; NULL: it stays */
     struct save_staging staging;        /* of asynchronous saves: what is still to be copied, how */

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "checkpoint/save/replica_check.h"
+
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "checkpoint/save/replica_compare.h"
+#include "checkpoint/save/replica_digest.h"
+#include "checkpoint/save/replica_story.h"
+
+/* One check, on one rank. */
+struct replica_check {
+    dcp_saving *saving;
+    struct dcp_collective call;
+    struct buffer keys;      /* of all of its items, 8 bytes each */
+    struct buffer question;  /* the items whose digests are wanted, 4 bytes each; then the part */
+    struct buffer digests;   /* of these */
+    struct buffer differing; /* keys, 8 bytes each */
+    struct buffer story;
+    /* At the coordinator. */
+    struct replica_holders shared;
+    size_t differing_count;
+};
+
+bool replica_check_is_wanted(const dcp_saving *saving)
+{
+    return saving->options.check_replicas != DCP_REPLICA_CHECK_OFF && !saving->replicas_checked &&
+           dcp_group_size(saving->options.group) > 1;
+}
+
+/* Goes through all parts, in steps that leave no region out for long: the number of parts is a
+ * prime. */
+static dcp_status next_part(uint32_t *part)
+{
+    enum { STEP = 155 };
+    static atomic_uint_fast64_t turns;
+    uint_fast64_t none = 0;
+    if (atomic_load(&turns) == 0) {
+        uint32_t first;
+        RETURN_IF_ERROR(random_bytes(&first, sizeof first, "a sample of replicas"));
+        atomic_compare_exchange_strong(&turns, &none, (uint_fast64_t)first + 1);
+    }
+    uint64_t turn = atomic_fetch_add(&turns, 1) % DCP_REPLICA_PARTS;
+    *part = (uint32_t)(turn * STEP % DCP_REPLICA_PARTS);
+    return DCP_OK;
+}
+
+/* ---- who has the same ---- */
+
+static dcp_status list_keys(struct replica_check *check)
+{
+    const struct save_plan *plan = &check->saving->local.plan;
+    RETURN_IF_ERROR(buffer_reserve(&check->keys, plan->count * sizeof(uint64_t)));
+    for (size_t i = 0; i < plan->count; i++)
+        buffer_append_u64(&check->keys, replica_key(&plan->items[i]));
+    return buffer_status(&check->keys);
+}
+
+static dcp_status make_questions(struct replica_check *check, const struct group_messages *keys,
+                                 struct buffer *questions)
+{
+    uint32_t part;
+    RETURN_IF_ERROR(next_part(&part));
+    RETURN_IF_ERROR(replica_holders_find(&check->shared, keys));
+    RETURN_IF_ERROR(replica_holders_ask(&check->shared, questions));
+    for (int rank = 0; rank < keys->count; rank++) {
+        buffer_append_u32(&questions[rank], part);
+        RETURN_IF_ERROR(buffer_status(&questions[rank]));
+    }
+    return DCP_OK;
+}
+
+static dcp_status ask(struct replica_check *check, dcp_status status)
+{
+    const dcp_save_options *options = &check->saving->options;
+    int ranks = dcp_group_size(options->group);
+    struct group_messages keys = {0};
+    struct buffer *questions = NULL;
+    if (status == DCP_OK)
+        status = list_keys(check);
+    status = group_gather(options->group, &check->call, options->coordinator, status,
+                          check->keys.data, check->keys.size, &keys);
+    if (check->saving->coordinates && status == DCP_OK) {
+        questions = memory_allocate_zeroed((size_t)ranks, sizeof *questions);
+        status = questions ? make_questions(check, &keys, questions)
+                           : error_no_memory((size_t)ranks * sizeof *questions, "questions");
+    }
+    group_messages_free(&keys);
+    status = group_scatter(options->group, &check->call, options->coordinator, status, questions,
+                           &check->question);
+    for (int rank = 0; questions && rank < ranks; rank++)
+        buffer_free(&questions[rank]);
+    memory_release(questions);
+    return status;
+}
+
+/* ---- whether it is the same ---- */
+
+static dcp_status make_digests(struct replica_check *check)
+{
+    const dcp_saving *saving = check->saving;
+    const struct buffer *question = &check->question;
+    size_t count = question->size / sizeof(uint32_t);
+    struct replica_digester digester;
+    if (count == 0)
+        return dcp_error_set(DCP_ERR_GROUP, "the coordinator's question is empty");
+    count--;
+    struct replica_sample sample = {
+        .all = saving->options.check_replicas == DCP_REPLICA_CHECK_ALL,
+        .part = load_u32(question->data + count * sizeof(uint32_t)) % DCP_REPLICA_PARTS,
+    };
+    if (count == 0)
+        return DCP_OK;
+    RETURN_IF_ERROR(flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
+    dcp_status status = replica_digester_init(&digester);
+    for (size_t i = 0; i < count && status == DCP_OK; i++) {
+        uint32_t item = load_u32(question->data + i * sizeof(uint32_t));
+        uint64_t digest = 0;
+        if (item >= saving->local.plan.count)
+            status = dcp_error_set(DCP_ERR_GROUP, "asked for the digest of item %u, which is none",
+                                   item);
+        else
+            status = replica_digest(&digester, &saving->local.sources[item],
+                                    load_u64(check->keys.data + item * sizeof(uint64_t)), sample,
+                                    &digest);
+        buffer_append_u64(&check->digests, digest);
+    }
+    replica_digester_free(&digester);
+    return status == DCP_OK ? buffer_status(&check->digests) : status;
+}
+
+static dcp_status compare(struct replica_check *check)
+{
+    const dcp_save_options *options = &check->saving->options;
+    struct group_messages digests = {0};
+    struct buffer keys;
+    buffer_init(&keys, 0);
+    dcp_status status = make_digests(check);
+    status = group_gather(options->group, &check->call, options->coordinator, status,
+                          check->digests.data, check->digests.size, &digests);
+    if (check->saving->coordinates && status == DCP_OK)
+        status = replica_holders_compare(&check->shared, &digests, REPLICA_STORY_MOST, &keys,
+                                         &check->differing_count);
+    group_messages_free(&digests);
+    status = group_broadcast(options->group, &check->call, options->coordinator, status, keys.data,
+                             keys.size, &check->differing);
+    buffer_free(&keys);
+    return status;
+}
+
+/* ---- what is said of it ---- */
+
+static dcp_status judge(const struct replica_check *check, const struct group_messages *told)
+{
+    const dcp_saving *saving = check->saving;
+    char text[ERROR_TEXT_MAX];
+    RETURN_IF_ERROR(replica_story_make(told, check->differing.size / sizeof(uint64_t),
+                                       check->differing_count, text));
+    if (text[0] == '\0')
+        return DCP_OK;
+    if (!saving->options.allow_different_replicas)
+        return dcp_error_set(DCP_ERR_REPLICA, "%s", text);
+    log_line(DCP_LOG_WARNING, "saving to %s: %s", saving->session.path ? saving->session.path : "",
+             text);
+    return DCP_OK;
+}
+
+static dcp_status tell(struct replica_check *check)
+{
+    const dcp_save_options *options = &check->saving->options;
+    struct group_messages told = {0};
+    dcp_status status = replica_story_append(check->saving->local.sources, &check->keys,
+                                             &check->differing, &check->story);
+    status = group_gather(options->group, &check->call, options->coordinator, status,
+                          check->story.data, check->story.size, &told);
+    if (check->saving->coordinates && status == DCP_OK)
+        status = judge(check, &told);
+    group_messages_free(&told);
+    return group_agree(options->group, &check->call, status);
+}
+
+dcp_status replica_check_run(dcp_saving *saving, dcp_status status)
+{
+    int64_t began = clock_monotonic_ns();
+    if (!replica_check_is_wanted(saving))
+        return status;
+    struct replica_check check = {
+        .saving = saving,
+        .call = {"comparing replicas", saving->options.timeout_seconds},
+    };
+    status = ask(&check, status);
+    if (status == DCP_OK)
+        status = compare(&check);
+    if (status == DCP_OK && check.differing.size > 0)
+        status = tell(&check);
+    saving->replicas_checked = status == DCP_OK;
+    replica_holders_free(&check.shared);
+    buffer_free(&check.story);
+    buffer_free(&check.differing);
+    buffer_free(&check.digests);
+    buffer_free(&check.question);
+    buffer_free(&check.keys);
+    saving->operation.figures.replica_check_seconds +=
+        (double)(clock_monotonic_ns() - began) * 1e-9;
+    return status;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Comparing what several ranks hold in common, before anything is written.
+ *
+ *   each rank     keys of its chunks and objects (replica_digest.h)  -> coordinator
+ *   coordinator   which of them several ranks have, and the sample   -> each rank
+ *   each rank     digests of these                                   -> coordinator
+ *   coordinator   keys whose digests differ, mostly none             -> all
+ *   each rank     of these: name, box, digests of segments           -> coordinator, which makes
+ * the story (replica_story.h)
+ */
+#ifndef CHECKPOINT_SAVE_REPLICA_CHECK_H
+#define CHECKPOINT_SAVE_REPLICA_CHECK_H
+
+#include "checkpoint/save/saving.h"
+
+bool replica_check_is_wanted(const dcp_saving *saving);
+/* Collective, when the save is assigned and the rank's items can be read. status: how this rank
+ * came here. Does nothing if it is not wanted, or was done before. */
+dcp_status replica_check_run(dcp_saving *saving, dcp_status status);
+
+#endif

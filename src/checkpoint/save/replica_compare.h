@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* At the coordinator of a save: who holds the same, and whether digests of it agree. */
+#ifndef CHECKPOINT_SAVE_REPLICA_COMPARE_H
+#define CHECKPOINT_SAVE_REPLICA_COMPARE_H
+
+#include "group/group.h"
+
+struct replica_holder {
+    uint64_t key;
+    uint64_t digest;
+    uint32_t rank;
+    uint32_t index; /* of the item in the rank's plan; then of the digest in its message */
+};
+
+/* What several ranks hold, by key and rank. */
+struct replica_holders {
+    struct replica_holder *holders;
+    size_t count;
+};
+
+/* Finds it in the keys that each rank has sent, 8 bytes for each item. Freed by the caller, also on
+ * failure. */
+dcp_status replica_holders_find(struct replica_holders *shared, const struct group_messages *keys);
+void replica_holders_free(struct replica_holders *shared);
+/* Appends to the question of each rank the items of which it is to send digests, 4 bytes each. */
+dcp_status replica_holders_ask(struct replica_holders *shared, struct buffer *questions);
+/* Takes the digests, 8 bytes for each, and appends the first `most` keys of which they differ.
+ * *differing: how many do. */
+dcp_status replica_holders_compare(struct replica_holders *shared,
+                                   const struct group_messages *digests, size_t most,
+                                   struct buffer *keys, size_t *differing);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Digests of a chunk or an object, the same on ranks that hold the same, however it lies there. */
+#ifndef CHECKPOINT_SAVE_REPLICA_DIGEST_H
+#define CHECKPOINT_SAVE_REPLICA_DIGEST_H
+
+#include "base/checksum.h"
+#include "storage/shard/shard_writer.h"
+
+/* What is looked at. */
+struct replica_sample {
+    bool all;
+    uint32_t part; /* below DCP_REPLICA_PARTS; differs from save to save */
+};
+
+/* A running hash, and room for elements that do not lie row-major in host memory. */
+struct replica_digester {
+    struct xxh3_stream *stream;
+    unsigned char *space;
+};
+
+/* Segments of a tensor's elements, each with a digest of its own. */
+enum { REPLICA_SEGMENTS_MAX = 1024 };
+
+/* What an item is: of the same on all ranks. 0: it has no elements. */
+uint64_t replica_key(const struct write_item *item);
+
+dcp_status replica_digester_init(struct replica_digester *digester);
+void replica_digester_free(struct replica_digester *digester);
+dcp_status replica_digest(struct replica_digester *digester, const struct shard_source *source,
+                          uint64_t key, struct replica_sample sample, uint64_t *digest);
+/* Elements of a tensor, bytes of an object; and how many of them a segment has, but the last. */
+int64_t replica_elements(const struct write_item *item);
+int64_t replica_segment_elements(int64_t elements);
+/* Of all segments, REPLICA_SEGMENTS_MAX at most. */
+dcp_status replica_digest_segments(struct replica_digester *digester,
+                                   const struct shard_source *source, uint64_t *digests,
+                                   size_t *count);
+
+#endif
