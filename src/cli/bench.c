@@ -21,7 +21,8 @@ enum bench_option {
     OPTION_WRITE_RATE,
     OPTION_IO_THREADS,
     OPTION_IO_PRIORITY,
-    OPTION_MEMORY_LIMIT
+    OPTION_MEMORY_LIMIT,
+    OPTION_CHECK_REPLICAS
 };
 
 static const struct option options_known[] = {
@@ -38,6 +39,7 @@ static const struct option options_known[] = {
     {"io-threads", required_argument, NULL, OPTION_IO_THREADS},
     {"io-priority", required_argument, NULL, OPTION_IO_PRIORITY},
     {"memory-limit", required_argument, NULL, OPTION_MEMORY_LIMIT},
+    {"check-replicas", required_argument, NULL, OPTION_CHECK_REPLICAS},
     {NULL, 0, NULL, 0},
 };
 
@@ -130,6 +132,22 @@ static bool read_priority(const char *text, dcp_io_priority *priority)
     return false;
 }
 
+/* Whatever is checked, there are replicas then. */
+static bool take_check(const char *text, struct bench_options *options)
+{
+    static const char *const names[] = {[DCP_REPLICA_CHECK_OFF] = "off",
+                                        [DCP_REPLICA_CHECK_SAMPLED] = "sampled",
+                                        [DCP_REPLICA_CHECK_ALL] = "all"};
+    options->replicated = true;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(text, names[i]) != 0)
+            continue;
+        options->save.check_replicas = (dcp_replica_check)i;
+        return true;
+    }
+    return false;
+}
+
 /* How easy saving and loading go on others. */
 static bool take_manners(enum bench_option option, const char *value, struct bench_options *options)
 {
@@ -185,6 +203,8 @@ static bool take_option(int option, const char *value, struct bench_options *opt
     case OPTION_IO_PRIORITY:
     case OPTION_MEMORY_LIMIT:
         return take_manners((enum bench_option)option, value, options);
+    case OPTION_CHECK_REPLICAS:
+        return take_check(value, options);
     }
     return false;
 }

@@ -10,7 +10,8 @@
 
 struct bench_options {
     const char *directory;
-    uint64_t bytes; /* of all tensors of all ranks */
+    uint64_t bytes;  /* of all tensors */
+    bool replicated; /* every rank has all of each tensor, and not a part */
     int64_t tensor_count;
     int rank_count;
     int repeat;

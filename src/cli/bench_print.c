@@ -51,6 +51,10 @@ static void print_plainly(const struct bench_options *options, const char *name,
     for (int i = 0; i < count; i++)
         printf("      %-9s %.3f s%s\n", phases[i].name, phases[i].seconds,
                loads || i != 3 ? "" : ", within writing");
+    if (!loads && most->replica_check_seconds > 0)
+        printf("      %-9s %.3f s, within planning: %.1f %% of the save\n", "checking",
+               most->replica_check_seconds,
+               100 * most->replica_check_seconds / most->total_seconds);
     printf("      %" PRIu64 " bytes %s, %" PRIu64 " file%s, by %s, %s the page cache\n",
            loads ? median->bytes_read : median->bytes_moved, loads ? "read" : "written",
            median->files, median->files == 1 ? "" : "s",
@@ -66,6 +70,8 @@ static void print_json_figures(const struct bench_figures *figures, bool loads)
     for (int i = 0; i < count; i++)
         printf(", \"%s_seconds\": %.6f", phases[i].name, phases[i].seconds);
     printf(", \"bytes_moved\": %" PRIu64, figures->bytes_moved);
+    if (!loads)
+        printf(", \"replica_check_seconds\": %.6f", figures->most.replica_check_seconds);
     if (loads)
         printf(", \"bytes_read\": %" PRIu64, figures->bytes_read);
     printf(", \"files\": %" PRIu64 ", \"peak_memory\": %" PRIu64 ", \"direct\": %s, \"ring\": %s}",

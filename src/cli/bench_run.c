@@ -18,7 +18,7 @@ struct start {
     bool complete;
 };
 
-/* One rank: its part of every tensor, in memory that stays. */
+/* One rank: its part of every tensor, or all of each, in memory that stays. */
 struct bench_rank {
     struct start *start;
     const struct bench_options *options;
@@ -26,7 +26,7 @@ struct bench_rank {
     bool loads;
     dcp_group *group;
     pthread_t thread;
-    int number;
+    int part; /* of each tensor */
     unsigned char *memory;
     int64_t elements; /* of each tensor, on this rank */
     size_t stride;    /* bytes from tensor to tensor */
@@ -49,9 +49,16 @@ static bool goes_on(void *context, const dcp_progress *progress)
     return !interrupted;
 }
 
+/* Of a tensor there are so many that differ. */
+static int parts_of(const struct bench_options *options)
+{
+    return options->replicated ? 1 : options->rank_count;
+}
+
+/* Of one part of a tensor. */
 static int64_t elements_of(const struct bench_options *options)
 {
-    uint64_t parts = (uint64_t)options->tensor_count * (uint64_t)options->rank_count;
+    uint64_t parts = (uint64_t)options->tensor_count * (uint64_t)parts_of(options);
     uint64_t elements = options->bytes / sizeof(float) / parts;
     return elements > 0 ? (int64_t)elements : 1;
 }
@@ -59,14 +66,14 @@ static int64_t elements_of(const struct bench_options *options)
 uint64_t bench_bytes(const struct bench_options *options)
 {
     return (uint64_t)elements_of(options) * sizeof(float) * (uint64_t)options->tensor_count *
-           (uint64_t)options->rank_count;
+           (uint64_t)parts_of(options);
 }
 
 /* Like weights: small numbers of either sign, of which no two parts are alike. */
-static float element(int rank, int64_t tensor, int64_t index)
+static float element(int part, int64_t tensor, int64_t index)
 {
     uint64_t mixed = ((uint64_t)index + 1) * 0x9e3779b97f4a7c15u ^
-                     ((uint64_t)tensor * 257 + (uint64_t)rank) * 0xbf58476d1ce4e5b9u;
+                     ((uint64_t)tensor * 257 + (uint64_t)part) * 0xbf58476d1ce4e5b9u;
     mixed = (mixed ^ (mixed >> 31)) * 0x94d049bb133111ebu;
     return (float)((int32_t)(mixed >> 40) - (1 << 23)) * 0x1p-28f;
 }
@@ -89,7 +96,7 @@ static bool rank_prepare(struct bench_rank *rank)
         return false;
     for (int64_t t = 0; t < options->tensor_count; t++)
         for (int64_t i = 0; i < rank->elements; i++)
-            tensor_at(rank, t)[i] = element(rank->number, t, i);
+            tensor_at(rank, t)[i] = element(rank->part, t, i);
     return true;
 }
 
@@ -102,7 +109,7 @@ static bool rank_is_right(const struct bench_rank *rank)
 {
     for (int64_t t = 0; t < rank->options->tensor_count; t++)
         for (int64_t i = 0; i < rank->elements; i++)
-            if (tensor_at(rank, t)[i] != element(rank->number, t, i))
+            if (tensor_at(rank, t)[i] != element(rank->part, t, i))
                 return false;
     return true;
 }
@@ -115,9 +122,9 @@ static dcp_state *rank_state(const struct bench_rank *rank)
         char name[32];
         dcp_tensor tensor = {.dtype = DCP_F32,
                              .ndim = 1,
-                             .sharded = true,
-                             .global_shape = {rank->elements * rank->options->rank_count},
-                             .offsets = {rank->elements * rank->number},
+                             .sharded = !rank->options->replicated,
+                             .global_shape = {rank->elements * parts_of(rank->options)},
+                             .offsets = {rank->elements * rank->part},
                              .sizes = {rank->elements},
                              .data = tensor_at(rank, t)};
         snprintf(name, sizeof name, "tensor_%06lld", (long long)t);
@@ -209,6 +216,8 @@ static struct bench_figures sum_up(const struct bench_rank *ranks, int count)
         most->writing_seconds = greater(most->writing_seconds, one->writing_seconds);
         most->reading_seconds = greater(most->reading_seconds, one->reading_seconds);
         most->syncing_seconds = greater(most->syncing_seconds, one->syncing_seconds);
+        most->replica_check_seconds =
+            greater(most->replica_check_seconds, one->replica_check_seconds);
         most->commit_seconds = greater(most->commit_seconds, one->commit_seconds);
         if (one->peak_memory > most->peak_memory)
             most->peak_memory = one->peak_memory;
@@ -253,7 +262,8 @@ static int run_all(struct bench_rank *ranks, const struct bench_options *options
 {
     int status = EXIT_FINE;
     for (int r = 0; r < options->rank_count; r++) {
-        ranks[r] = (struct bench_rank){.options = options, .checkpoint = checkpoint, .number = r};
+        ranks[r] = (struct bench_rank){
+            .options = options, .checkpoint = checkpoint, .part = options->replicated ? 0 : r};
         if (!rank_prepare(&ranks[r]))
             status = EXIT_FAULT;
     }

@@ -54,6 +54,8 @@ static int print_usage(FILE *out, int status)
         "and to go easy on others, as saving beside training does:\n"
         "  --write-rate N    bytes a second of each rank    --io-threads N     that write a file\n"
         "  --memory-limit N  bytes of each rank             --io-priority kept low, idle\n"
+        "  --check-replicas off, sampled, all               every rank has all tensors, compared "
+        "so\n"
         "Bytes may be given as 64K, 64M or 64G.\n",
         out);
     return status;

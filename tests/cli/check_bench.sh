@@ -63,6 +63,15 @@ for peak in $(sed -n 's/.*"peak_memory": \([0-9]*\).*/\1/p' "$directory.out"); d
 done
 bad 1 "memory_limit is 1024 bytes, the smallest that would do is" --bytes 1M --memory-limit 1K "$directory"
 
+# Replicas, and what it takes to compare them.
+good --bytes 4M --tensors 5 --ranks 3 --repeat 1 --no-sync --check-replicas off
+! grep -q "checking" "$directory.out" || fail "checks: $(cat "$directory.out")"
+grep -q "^4194300 bytes in 5 tensors" "$directory.out" || fail "replicas: $(cat "$directory.out")"
+for check in sampled all; do
+    good --bytes 4M --tensors 5 --ranks 3 --repeat 1 --no-sync --check-replicas $check
+    grep -q "checking  [0-9.]* s, within planning: " "$directory.out" || fail "no check: $(cat "$directory.out")"
+done
+
 # Threads that write a file, and their priority, seen as long as there is no checkpoint: three seconds at this rate.
 watch() {
     "$dcp" bench --bytes 24M --tensors 3 --write-rate 8M --repeat 1 --no-sync --io pool,buffered "$@" "$directory" \
@@ -95,7 +104,8 @@ bad 2 "usage: dcp bench"
 bad 2 "usage: dcp bench" "$directory" "$directory"
 for option in --bytes=0 --bytes=-1 --bytes= --bytes=5X --bytes=99999999999G --tensors=0 --tensors=x --ranks=0 --ranks=100000 \
     --threads=0 --write-rate=0 --write-rate=fast --io-threads=0 --io-threads=257 --io-priority=high --memory-limit=0 \
-    --memory-limit=-1 --io=fast --io=ring, --compression=gzip --compression=zstd: --repeat=0 --repeat=1e3; do
+    --memory-limit=-1 --io=fast --io=ring, --compression=gzip --compression=zstd: --repeat=0 --repeat=1e3 \
+    --check-replicas=some; do
     bad 2 "cannot be" "$option" "$directory"
 done
 bad 2 "no such option" --fast "$directory"
