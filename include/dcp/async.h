@@ -49,8 +49,8 @@ typedef struct dcp_stager {
     /** Optional. Waits for what `stage` began. */
     dcp_status (*synchronize)(void *context);
     /** Whether `synchronize` is called right away, before dcp_save_async() returns
-     * (should_synchronize_after_execute); else by dcp_future_wait_staged() and, in any case, before
-     * the copy is written. */
+     * (should_synchronize_after_execute), as it is with dcp_save_options::check_replicas; else by
+     * dcp_future_wait_staged() and, in any case, before the copy is written. */
     bool synchronize_at_once;
     /** Optional. The copy is no longer needed. */
     void (*release)(void *context);

@@ -195,11 +195,12 @@ typedef struct dcp_save_options {
      * that differ from these (those of the most frequent bytes), and the range of elements, in
      * row-major order of the box, in which all differences are.
      *
-     * An asynchronous save compares before dcp_save_async() returns, before anything is copied,
-     * but waits for a stager's copy and compares that. With a planner or a storage writer the plan
-     * that its hooks make is compared, and its data as hooks resolve it, for which
-     * resolve_data is called once more for each compared tensor; objects are compared as they were
-     * encoded for the plan.
+     * An asynchronous save compares before dcp_save_async() returns, before anything is copied; a
+     * copy that a stager or a save with hooks has made is waited for and compared instead. Where a
+     * save with hooks has no place to begin with, it compares before its next attempt. With a
+     * planner or a storage writer the plan that its hooks make is compared, and its data as hooks
+     * resolve it, for which resolve_data is called once more for each compared tensor; objects are
+     * compared as they were encoded for the plan.
      */
     dcp_replica_check check_replicas;
     /** A difference is a warning in the coordinator's log, with the words of the error, and the

@@ -277,7 +277,7 @@ static void a_difference_may_be_a_warning(void **state)
     assert_int_equal(access(path_in(state, "c/.metadata"), F_OK), 0);
 }
 
-/* Of two differing blocks of five it is not always the same that is looked at. */
+/* One block of twenty differs: it is looked at in some saves. */
 static void sampled_looks_elsewhere_each_time(void **state)
 {
     struct trial trial = odd(DCP_REPLICA_CHECK_SAMPLED, 1, 4096, 4097);

@@ -8,8 +8,9 @@
 #include "state/dtype.h"
 #include "storage/shard/shard_elements.h"
 
-/* What is sampled as a whole; and bytes that are gathered at a time. */
-enum { BLOCK = 16 * 1024, SPACE = 256 * 1024 };
+/* What is sampled as a whole, of chunks that have enough of them for all parts, and of others; and
+ * bytes that are gathered at a time. */
+enum { LARGE_BLOCK = 16 * 1024, SMALL_BLOCK = 4 * 1024, SPACE = 256 * 1024 };
 
 uint64_t replica_key(const struct write_item *item)
 {
@@ -110,7 +111,8 @@ static dcp_status add_sample(struct replica_digester *digester, const struct sha
 {
     const struct write_item *item = source->item;
     int64_t size = item->is_tensor ? (int64_t)dcp_dtype_size(item->dtype) : 1;
-    int64_t length = BLOCK / size;
+    bool large = elements > DCP_REPLICA_PARTS * (LARGE_BLOCK / size);
+    int64_t length = (large ? LARGE_BLOCK : SMALL_BLOCK) / size;
     int64_t blocks = elements / length + (elements % length != 0);
     int64_t block = blocks > DCP_REPLICA_PARTS ? part : part * blocks / DCP_REPLICA_PARTS;
     do {
