@@ -81,6 +81,8 @@ DCP_API dcp_status dcp_state_status(const dcp_state *node);
 DCP_API dcp_state *dcp_state_dict(dcp_state *parent, const char *key);
 DCP_API dcp_state *dcp_state_list(dcp_state *parent, const char *key);
 DCP_API dcp_state *dcp_state_tuple(dcp_state *parent, const char *key);
+/** A collections.OrderedDict, which is built and flattened as a dict. */
+DCP_API dcp_state *dcp_state_ordered_dict(dcp_state *parent, const char *key);
 
 /**
  * Copies a key of counted length into the tree, for callers whose strings are not NUL-terminated.
@@ -103,6 +105,30 @@ DCP_API dcp_status dcp_state_text(dcp_state *parent, const char *key, const char
                                   size_t length);
 DCP_API dcp_status dcp_state_bytes(dcp_state *parent, const char *key, const void *bytes,
                                    size_t length);
+DCP_API dcp_status dcp_state_bytearray(dcp_state *parent, const char *key, const void *bytes,
+                                       size_t length);
+DCP_API dcp_status dcp_state_complex(dcp_state *parent, const char *key, double real,
+                                     double imaginary);
+/**
+ * Adds an int of any size.
+ * @param digits decimal: a "-" if it is negative, then digits that do not begin with a needless 0;
+ * anything else is DCP_ERR_ARGUMENT. Saves refuse ints of more than 2048 bytes (some 4900 digits).
+ */
+DCP_API dcp_status dcp_state_digits(dcp_state *parent, const char *key, const char *digits);
+/** Adds a torch.dtype; one whose tensors cannot be saved is DCP_ERR_ARGUMENT. */
+DCP_API dcp_status dcp_state_dtype(dcp_state *parent, const char *key, dcp_dtype value);
+/**
+ * Adds a torch.Size.
+ * @param sizes @p count sizes, copied; a negative one is DCP_ERR_ARGUMENT. NULL if @p count is 0.
+ */
+DCP_API dcp_status dcp_state_size(dcp_state *parent, const char *key, const int64_t *sizes,
+                                  size_t count);
+/**
+ * Adds a torch.device.
+ * @param device its type, and its index if it has one: "cpu", "cuda:1". Anything else is
+ * DCP_ERR_ARGUMENT; whether PyTorch knows the type is not checked.
+ */
+DCP_API dcp_status dcp_state_device(dcp_state *parent, const char *key, const char *device);
 
 /**
  * Adds a tensor, or this rank's chunk of one.
@@ -201,6 +227,12 @@ DCP_API const dcp_state *dcp_state_key_at(const dcp_state *node, size_t index);
 
 /** @return the child of a dict under a string key; NULL if there is none. */
 DCP_API dcp_state *dcp_state_find(const dcp_state *node, const char *key);
+
+/**
+ * @return the child of a dict under a key that equals an int as Python compares: 1, True and 1.0
+ * are the same key, "1" is another one. NULL if there is none. Looks at one pair after the other.
+ */
+DCP_API dcp_state *dcp_state_find_int(const dcp_state *node, int64_t key);
 
 /** Reads a leaf. @return DCP_ERR_KIND if the node is something else, or the value does not fit. */
 DCP_API dcp_status dcp_state_as_bool(const dcp_state *node, bool *value);

@@ -5,15 +5,14 @@
 #include "base/checked.h"
 #include "base/sized.h"
 #include "state/node.h"
+#include "state/state_build.h"
 
-/* Where children of a node are made: they go when the node's contents go. */
-static struct state_pool *pool_of(const dcp_state *node)
+struct state_pool *build_pool(const dcp_state *node)
 {
     return node->content ? node->content : node->pool;
 }
 
-/* Keeps the failure whose story was just told, if it is the tree's first. */
-static dcp_status keep_failure(const dcp_state *node, dcp_status status)
+dcp_status build_keep_failure(const dcp_state *node, dcp_status status)
 {
     if (status != DCP_OK && node && node->root->failure.status == DCP_OK)
         error_save(&node->root->failure);
@@ -37,7 +36,7 @@ static dcp_status check_text(const char *what, const char *text, size_t length)
     return DCP_OK;
 }
 
-static dcp_status check_place(const dcp_state *parent, const char *key)
+dcp_status build_check_place(const dcp_state *parent, const char *key)
 {
     size_t position;
     if (!parent)
@@ -66,7 +65,7 @@ static dcp_state *place(dcp_state *parent, const char *key, dcp_state *node)
 {
     if (!node)
         return NULL;
-    struct state_pool *pool = pool_of(parent);
+    struct state_pool *pool = build_pool(parent);
     dcp_state *key_node = NULL;
     if (key) {
         key_node = node_text(pool, DCP_KIND_STRING, key, strlen(key));
@@ -84,21 +83,20 @@ static dcp_status told_status(void)
     return story.status;
 }
 
-/* Ends every building call: places the node, or keeps the failure. */
-static dcp_status finish(dcp_state *parent, const char *key, dcp_state *node)
+dcp_status build_finish(dcp_state *parent, const char *key, dcp_state *node)
 {
     if (place(parent, key, node))
         return DCP_OK;
-    return keep_failure(parent, told_status());
+    return build_keep_failure(parent, told_status());
 }
 
 static dcp_state *add(dcp_state *parent, const char *key, dcp_kind kind)
 {
     dcp_state *node = NULL;
-    if (check_place(parent, key) == DCP_OK)
-        node = place(parent, key, node_new(pool_of(parent), kind));
+    if (build_check_place(parent, key) == DCP_OK)
+        node = place(parent, key, node_new(build_pool(parent), kind));
     if (!node)
-        keep_failure(parent, told_status());
+        build_keep_failure(parent, told_status());
     return node;
 }
 
@@ -117,6 +115,11 @@ dcp_state *dcp_state_tuple(dcp_state *parent, const char *key)
     return add(parent, key, DCP_KIND_TUPLE);
 }
 
+dcp_state *dcp_state_ordered_dict(dcp_state *parent, const char *key)
+{
+    return add(parent, key, DCP_KIND_ORDERED_DICT);
+}
+
 const char *dcp_state_intern(dcp_state *node, const char *key, size_t length)
 {
     const char *copy = NULL;
@@ -125,12 +128,12 @@ const char *dcp_state_intern(dcp_state *node, const char *key, size_t length)
     else if (length > 0 && memchr(key, '\0', length))
         dcp_error_set(DCP_ERR_ARGUMENT, "the key \"%s\" has a NUL inside", key);
     else if (check_text("key", key, length) == DCP_OK) {
-        copy = arena_copy_text(&pool_of(node)->arena, key, length);
+        copy = arena_copy_text(&build_pool(node)->arena, key, length);
         if (!copy)
             error_no_memory(length, "a key");
     }
     if (!copy)
-        keep_failure(node, told_status());
+        build_keep_failure(node, told_status());
     return copy;
 }
 
@@ -183,24 +186,24 @@ dcp_status dcp_state_string(dcp_state *parent, const char *key, const char *valu
 
 dcp_status dcp_state_text(dcp_state *parent, const char *key, const char *value, size_t length)
 {
-    dcp_status status = check_place(parent, key);
+    dcp_status status = build_check_place(parent, key);
     if (status == DCP_OK && !value && length > 0)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the string for \"%s\" is NULL", key ? key : "");
     if (status == DCP_OK)
         status = check_text("string", value, length);
     if (status != DCP_OK)
-        return keep_failure(parent, status);
-    return finish(parent, key, node_text(pool_of(parent), DCP_KIND_STRING, value, length));
+        return build_keep_failure(parent, status);
+    return build_finish(parent, key, node_text(build_pool(parent), DCP_KIND_STRING, value, length));
 }
 
 dcp_status dcp_state_bytes(dcp_state *parent, const char *key, const void *bytes, size_t length)
 {
-    dcp_status status = check_place(parent, key);
+    dcp_status status = build_check_place(parent, key);
     if (status == DCP_OK && !bytes && length > 0)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the bytes for \"%s\" are NULL", key ? key : "");
     if (status != DCP_OK)
-        return keep_failure(parent, status);
-    return finish(parent, key, node_text(pool_of(parent), DCP_KIND_BYTES, bytes, length));
+        return build_keep_failure(parent, status);
+    return build_finish(parent, key, node_text(build_pool(parent), DCP_KIND_BYTES, bytes, length));
 }
 
 /* Copies a caller's tensor, whose pointer must not be NULL. */
@@ -218,12 +221,13 @@ static dcp_state *finish_tensor(dcp_state *parent, const char *key, dcp_status s
 {
     if (status != DCP_OK || !node) {
         status = status != DCP_OK ? status : told_status();
-        keep_failure(parent, error_prefix(status, "tensor \"%s\"", key ? key : "(an element)"));
+        build_keep_failure(parent,
+                           error_prefix(status, "tensor \"%s\"", key ? key : "(an element)"));
         return NULL;
     }
     if (key)
-        node->as.tensor->key = arena_copy_text(&pool_of(parent)->arena, key, strlen(key));
-    return finish(parent, key, node) == DCP_OK ? node : NULL;
+        node->as.tensor->key = arena_copy_text(&build_pool(parent)->arena, key, strlen(key));
+    return build_finish(parent, key, node) == DCP_OK ? node : NULL;
 }
 
 dcp_state *dcp_state_tensor_sized(dcp_state *parent, const char *key, const dcp_tensor *tensor,
@@ -231,14 +235,14 @@ dcp_state *dcp_state_tensor_sized(dcp_state *parent, const char *key, const dcp_
 {
     dcp_tensor ours;
     dcp_state *node = NULL;
-    dcp_status status = check_place(parent, key);
+    dcp_status status = build_check_place(parent, key);
     if (status != DCP_OK) {
-        keep_failure(parent, status);
+        build_keep_failure(parent, status);
         return NULL;
     }
     status = read_tensor(&ours, tensor, tensor_size);
     if (status == DCP_OK)
-        node = node_tensor(pool_of(parent), &ours, false);
+        node = node_tensor(build_pool(parent), &ours, false);
     return finish_tensor(parent, key, status, node);
 }
 
@@ -247,14 +251,14 @@ dcp_state *dcp_state_flat_range_sized(dcp_state *parent, const char *key, const 
 {
     dcp_tensor ours;
     dcp_state *node = NULL;
-    dcp_status status = check_place(parent, key);
+    dcp_status status = build_check_place(parent, key);
     if (status != DCP_OK) {
-        keep_failure(parent, status);
+        build_keep_failure(parent, status);
         return NULL;
     }
     status = read_tensor(&ours, whole, tensor_size);
     if (status == DCP_OK)
-        node = node_flat_range(pool_of(parent), &ours, start, length, data);
+        node = node_flat_range(build_pool(parent), &ours, start, length, data);
     return finish_tensor(parent, key, status, node);
 }
 
@@ -277,12 +281,12 @@ dcp_status dcp_state_add_chunk_sized(dcp_state *tensor_node, const dcp_tensor *c
         status =
             error_prefix(status, "adding a chunk to tensor \"%s\"", key ? key : "(an element)");
     }
-    return keep_failure(tensor_node, status);
+    return build_keep_failure(tensor_node, status);
 }
 
 dcp_status dcp_state_stateful(dcp_state *parent, const char *key, const dcp_stateful *stateful)
 {
-    dcp_status status = check_place(parent, key);
+    dcp_status status = build_check_place(parent, key);
     if (status == DCP_OK && (!stateful || !stateful->state_dict))
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the stateful entry \"%s\" has no state_dict",
                                key ? key : "(an element)");
@@ -290,7 +294,7 @@ dcp_status dcp_state_stateful(dcp_state *parent, const char *key, const dcp_stat
         status = dcp_error_set(DCP_ERR_ARGUMENT, "a stateful entry must be in a dict, not in a %s",
                                node_kind_name(parent->kind));
     if (status != DCP_OK)
-        return keep_failure(parent, status);
+        return build_keep_failure(parent, status);
     dcp_state *node = add(parent, key, DCP_KIND_STATEFUL);
     if (!node)
         return told_status();
@@ -301,13 +305,13 @@ dcp_status dcp_state_stateful(dcp_state *parent, const char *key, const dcp_stat
 dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node)
 {
     dcp_state *copy = NULL;
-    dcp_status status = check_place(parent, key);
+    dcp_status status = build_check_place(parent, key);
     if (status == DCP_OK && !node)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the node to copy as \"%s\" is NULL",
                                key ? key : "(an element)");
     if (status == DCP_OK)
-        status = node_copy(pool_of(parent), node, &copy);
+        status = node_copy(build_pool(parent), node, &copy);
     if (status == DCP_OK)
         status = place(parent, key, copy) ? DCP_OK : told_status();
-    return keep_failure(parent, status) == DCP_OK ? copy : NULL;
+    return build_keep_failure(parent, status) == DCP_OK ? copy : NULL;
 }

@@ -39,6 +39,34 @@ dcp_state *dcp_state_find(const dcp_state *node, const char *key)
     return node->as.children.items[position].value;
 }
 
+/* Whether a dict's key equals an int, as Python compares. */
+static bool key_is_int(const dcp_state *key, int64_t value)
+{
+    switch (key->kind) {
+    case DCP_KIND_BOOL:
+        return value == (int64_t)key->as.boolean;
+    case DCP_KIND_INT:
+        return !key->as.integer.is_big && !key->as.integer.is_unsigned &&
+               (int64_t)key->as.integer.bits == value;
+    case DCP_KIND_FLOAT: /* the limits are powers of two, which doubles hold exactly */
+        return key->as.number >= -0x1p63 && key->as.number < 0x1p63 &&
+               (int64_t)key->as.number == value && (double)value == key->as.number;
+    default:
+        return false;
+    }
+}
+
+dcp_state *dcp_state_find_int(const dcp_state *node, int64_t key)
+{
+    if (!node || !node_is_dict(node))
+        return NULL;
+    const struct state_children *children = &node->as.children;
+    for (size_t i = 0; i < children->count; i++)
+        if (key_is_int(children->items[i].key, key))
+            return children->items[i].value;
+    return NULL;
+}
+
 /* Checks a reading call: a node of the kind, and somewhere to put the value. */
 static dcp_status check_kind(const dcp_state *node, dcp_kind kind, const void *result)
 {

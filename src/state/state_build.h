@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parts of the public calls that build a tree. */
+#ifndef STATE_STATE_BUILD_H
+#define STATE_STATE_BUILD_H
+
+#include "state/node.h"
+
+/* Where children of a node are made: they go when the node's contents go. */
+struct state_pool *build_pool(const dcp_state *node);
+/* That a child may be added to the parent under the key. */
+dcp_status build_check_place(const dcp_state *parent, const char *key);
+/* Keeps the failure whose story was just told, if it is the tree's first. node may be NULL. */
+dcp_status build_keep_failure(const dcp_state *node, dcp_status status);
+/* Ends a building call whose place was checked: places the node, or keeps the failure that is the
+ * reason for NULL. */
+dcp_status build_finish(dcp_state *parent, const char *key, dcp_state *node);
+
+#endif
