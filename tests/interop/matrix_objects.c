@@ -74,6 +74,33 @@ static void add_containers(dcp_state *dict)
     dcp_state_tuple(tuple, NULL);
 }
 
+/* The ordered dict is in a tuple, as flattening would enter it elsewhere. */
+static void add_python_values(dcp_state *dict)
+{
+    const int64_t sizes[] = {2, 0, 3, INT64_C(1) << 40, 5};
+    char digits[4001];
+
+    memset(digits, '9', sizeof digits - 1);
+    digits[sizeof digits - 1] = '\0';
+    dcp_state_complex(dict, "complex", 0.1, -0.0);
+    dcp_state_complex(dict, "infinite complex", -(double)INFINITY, 0x1p-1074);
+    dcp_state_bytearray(dict, "no bytearray", NULL, 0);
+    dcp_state_bytearray(dict, "bytearray", "a\0\xff", 3);
+    dcp_state_digits(dict, "beyond 64 bits", "18446744073709551616");
+    dcp_state_digits(dict, "below 64 bits", "-9223372036854775809");
+    dcp_state_digits(dict, "many digits", digits);
+    dcp_state_dtype(dict, "dtype", DCP_BF16);
+    dcp_state_size(dict, "no size", NULL, 0);
+    dcp_state_size(dict, "size", sizes, 2);
+    dcp_state_size(dict, "long size", sizes, 5);
+    dcp_state_device(dict, "device", "cpu");
+    dcp_state_device(dict, "device with index", "cuda:1");
+
+    dcp_state *ordered = dcp_state_ordered_dict(dcp_state_tuple(dict, "ordered"), NULL);
+    dcp_state_complex(ordered, "second", 1, 2);
+    dcp_state_dtype(dcp_state_list(ordered, "first"), NULL, DCP_F32);
+}
+
 static void add_values(struct matrix_state *state)
 {
     dcp_state *dict = dcp_state_dict(state->root, "objects");
@@ -81,6 +108,7 @@ static void add_values(struct matrix_state *state)
     add_numbers(dict);
     add_texts(dict);
     add_containers(dict);
+    add_python_values(dict);
     describe_objects(state, "objects", dict);
 }
 
