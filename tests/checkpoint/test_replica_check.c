@@ -396,8 +396,8 @@ static dcp_status transform(void *context, dcp_saving *saving, const dcp_write_i
     static const float zeros[ELEMENTS];
     dcp_status status = dcp_save_default_transform_object(saving, item, object, data);
     if (status == DCP_OK && item->is_tensor && context) {
-        data->tensor.data = (void *)(uintptr_t)zeros;
-        data->tensor.strided = false;
+        data->data = (void *)(uintptr_t)zeros;
+        data->strides = NULL;
     }
     return status;
 }
