@@ -9,56 +9,66 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *usage;
     const char *purpose;
+    const char *help;
 } commands[] = {
     {"ls", command_ls, "ls [--json] CHECKPOINT...",
-     "list names, dtypes, shapes, bytes, chunks, values"},
-    {"cat", command_cat, "cat CHECKPOINT... NAME", "write a tensor's bytes, or an object as JSON"},
+     "list names, dtypes, shapes, bytes, chunks, values",
+     "  --json            everything, as JSON: paths, chunks, files and whole values too\n"},
+    {"cat", command_cat, "cat CHECKPOINT... NAME", "write a tensor's bytes, or an object as JSON",
+     "NAME is one that dcp ls shows. The bytes of a tensor are row-major and little-endian.\n"},
     {"bench", command_bench, "bench [OPTION...] DIRECTORY",
-     "measure saving and loading in a directory"},
-    {"verify", command_verify, "verify CHECKPOINT...", "check every file, checksum and chunk"},
+     "measure saving and loading in a directory",
+     "Saves and loads a state of its own, and removes it. The options, with their defaults:\n"
+     "  --bytes 1G        of all tensors together        --io auto          ring, pool, direct,\n"
+     "  --tensors 100                                                       buffered; or two: "
+     "ring,direct\n"
+     "  --ranks 1         each a thread                  --compression none zstd, zstd:LEVEL\n"
+     "  --threads N       of each rank                   --no-sync          does not wait for the "
+     "disk\n"
+     "  --repeat 3        medians are shown              --json             all figures, as JSON\n"
+     "To leave the machine to other work, as saving beside training does:\n"
+     "  --write-rate N    bytes a second of each rank    --io-threads N     that write a file\n"
+     "  --memory-limit N  bytes of each rank             --io-priority kept low, idle\n"
+     "Bytes may be given as 64K, 64M or 64G.\n"},
+    {"verify", command_verify, "verify CHECKPOINT...", "check every file, checksum and chunk",
+     "Exits with 0 if there is no fault, with 1 if there is one or no checkpoint, and with 3 if\n"
+     "it could not check for want of memory or open files, which is no fault of the checkpoint.\n"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)
+
+static void print_checkpoint_forms(FILE *out)
+{
+    fputs(
+        "\nCHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files, "
+        "or\n"
+        "a .pt file of torch.save. Several directories are taken for parts of one checkpoint, as\n"
+        "are the directories pp0, pp1 and so on of one.\n",
+        out);
+}
 
 static int print_usage(FILE *out, int status)
 {
     fputs("usage: dcp [--storage MODULE[,ARGUMENT]] COMMAND ...\n\n", out);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         fprintf(out, "  dcp %-29s %s\n", commands[i].usage, commands[i].purpose);
-    fputs(
-        "\nCHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files, "
-        "or\n"
-        "a .pt file of torch.save. Several directories are taken for parts of one checkpoint, as\n"
-        "are the directories pp0, pp1 and so on of one. dcp --version prints the version.\n"
-        "\n"
-        "--storage loads MODULE, a shared object with a storage (dcp/storage.h), and gives it "
-        "ARGUMENT:\n"
-        "ls, cat and verify then look there.\n"
-        "\n"
-        "verify exits with 0 if there is no fault, with 1 if there is one or no checkpoint, and "
-        "with 3\n"
-        "if it could not check for want of memory or open files, which is no fault of the\n"
-        "checkpoint.\n"
-        "\n"
-        "bench saves and loads a state of its own, and removes it. Its options, and what they are\n"
-        "if they are not given:\n"
-        "  --bytes 1G        of all tensors together        --io auto          ring, pool, "
-        "direct,\n"
-        "  --tensors 100                                                       buffered; or two: "
-        "ring,direct\n"
-        "  --ranks 1         each a thread                  --compression none zstd, zstd:LEVEL\n"
-        "  --threads N       of each rank                   --no-sync          does not wait for "
-        "the disk\n"
-        "  --repeat 3        medians are shown              --json             all figures, as "
-        "JSON\n"
-        "and to go easy on others, as saving beside training does:\n"
-        "  --write-rate N    bytes a second of each rank    --io-threads N     that write a file\n"
-        "  --memory-limit N  bytes of each rank             --io-priority kept low, idle\n"
-        "  --check-replicas off, sampled, all               every rank has all tensors, compared "
-        "so\n"
-        "Bytes may be given as 64K, 64M or 64G.\n",
-        out);
+    print_checkpoint_forms(out);
+    fputs("\n--storage loads MODULE, a shared object that brings a storage (dcp/storage.h), and "
+          "gives\nit ARGUMENT: ls, cat and verify then look there.\n",
+          out);
+    fputs("\n  dcp COMMAND --help prints the options of a command.\n"
+          "  dcp --help         prints this.\n"
+          "  dcp --version      prints the version.\n",
+          out);
     return status;
+}
+
+static int print_help(const struct command *command)
+{
+    printf("usage: dcp %s\n\n%s", command->usage, command->help);
+    if (strstr(command->usage, "CHECKPOINT"))
+        print_checkpoint_forms(stdout);
+    return EXIT_FINE;
 }
 
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
@@ -131,6 +141,8 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         if (strcmp(argv[1], commands[i].name) != 0)
             continue;
+        if (argc == 3 && strcmp(argv[2], "--help") == 0)
+            return command_finish(argv[1], print_help(&commands[i]));
         int status = commands[i].run(argc - 1, argv + 1);
         if (status == EXIT_USAGE)
             fprintf(stderr, "usage: dcp %s\n", commands[i].usage);
