@@ -1,5 +1,5 @@
 # What can be chosen. AUTO takes what is found, ON makes a missing one an error, OFF leaves it out.
-foreach(part CUDA MPI NCCL URING ZSTD)
+foreach(part CUDA DOCS MPI NCCL URING ZSTD)
     set(DCP_${part} AUTO CACHE STRING "Build with ${part}: AUTO, ON or OFF")
     set_property(CACHE DCP_${part} PROPERTY STRINGS AUTO ON OFF)
     if(NOT DCP_${part} MATCHES "^(AUTO|ON|OFF)$")

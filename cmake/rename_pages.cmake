@@ -1,0 +1,16 @@
+# Gives the manual pages in PAGES names that are ours alone: dcp_save.h.3 in the place of save.h.3, and none for members
+# of structs: cmake -DPAGES=FOLDER -P rename_pages.cmake
+file(GLOB pages RELATIVE ${PAGES} ${PAGES}/*.3)
+foreach(page ${pages})
+    if(page MATCHES "^(dcp|DCP)[_.]")
+        file(READ ${PAGES}/${page} text)
+        if(text MATCHES "^\\.so man3/(dcp\\.h|dcp_[a-z_]*)\\.3" OR NOT text MATCHES "^\\.so man3/([a-z_]+\\.h)\\.3")
+            continue()
+        endif()
+        file(WRITE ${PAGES}/${page} ".so man3/dcp_${CMAKE_MATCH_1}.3\n")
+    elseif(page MATCHES "\\.h\\.3$")
+        file(RENAME ${PAGES}/${page} ${PAGES}/dcp_${page})
+    else()
+        file(REMOVE ${PAGES}/${page})
+    endif()
+endforeach()
