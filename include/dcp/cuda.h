@@ -24,7 +24,7 @@ extern "C" {
  * writes. Streams made with cudaStreamNonBlocking do not wait for the default stream: name the
  * stream instead.
  *
- * The library has a CUDA runtime of its own inside and works beside the caller's, of any version.
+ * The library contains its own CUDA runtime and works beside the caller's, of any version.
  * Nothing happens on a device before the first copy or allocation there; the thread's current
  * device is the same after each call as before it.
  *

@@ -31,15 +31,15 @@ typedef struct dcp_device {
 
 /**
  * The operations of one kind of device; all but those marked as optional are required. Each returns
- * DCP_OK or a failure (DCP_ERR_DEVICE, DCP_ERR_NO_MEMORY), whose story it tells with
+ * DCP_OK or a failure (DCP_ERR_DEVICE, DCP_ERR_NO_MEMORY), and describes a failure with
  * dcp_error_set(). They may be called from any thread, several at a time.
  *
  * A copy moves @p height rows of @p width bytes, which begin @p pitch bytes apart on the device and
- * follow each other without gaps on the host. None of them is 0, and @p pitch is at least @p width.
+ * are contiguous on the host. None of them is 0, and @p pitch is at least @p width.
  *
  * The second half lets copies run beside the caller's own work and beside the writing of files. It
  * is optional as a whole: a device has all of it from `page_lock` to `start_copy_from_host`, or
- * none; without it every copy is waited for. There, "the device's queue" is dcp_device::queue of
+ * none; without it every copy is synchronous. There, "the device's queue" is dcp_device::queue of
  * the device passed in, which is the caller's, or one that `queue_open` made.
  */
 struct dcp_device_operations {
@@ -66,19 +66,19 @@ struct dcp_device_operations {
     dcp_status (*page_lock)(const dcp_device *device, void *host, size_t bytes);
     void (*page_unlock)(const dcp_device *device, void *host);
 
-    /** A queue of the library's own, whose work yields to the caller's where the device can
-     * prefer. */
+    /** Makes a queue for the library. Its work has a lower priority than the caller's, if the
+     * device has priorities. */
     dcp_status (*queue_open)(const dcp_device *device, void **queue);
     /** Frees a queue with nothing under way in it. */
     void (*queue_close)(const dcp_device *device, void *queue);
 
-    /** A mark to be put into queues. */
+    /** Makes a mark that can be put into queues. */
     dcp_status (*event_open)(const dcp_device *device, void **event);
-    /** Also of one that is not reached yet. */
+    /** Frees a mark, also one that is not reached yet. */
     void (*event_close)(const dcp_device *device, void *event);
     /** Marks the end of what is in the device's queue now; an earlier mark is forgotten. */
     dcp_status (*event_record)(const dcp_device *device, void *event);
-    /** Lets what is put into the device's queue from now on begin only when @p event is reached. */
+    /** What is put into the device's queue from now on begins only when @p event is reached. */
     dcp_status (*event_follow)(const dcp_device *device, void *event);
     /** Waits until @p event is reached; also reports what failed in its queue before it. An event
      * that was never recorded is reached. */

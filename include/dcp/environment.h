@@ -52,17 +52,18 @@ DCP_API void dcp_set_log(dcp_log_function function, void *context, dcp_log_level
 
 /**
  * Sets after how many seconds of waiting for other ranks a call says so in the log, as a warning:
- * in which phase it is, for how long, and for which ranks as far as the group knows. It says so
- * again whenever it has waited twice as long as the last time. At first 10; 0: never. Not
+ * the phase, the time waited, and the missing ranks as far as the group knows. The warning is
+ * repeated each time the wait has doubled. The default is 10; 0: never. Not
  * thread-safe against running calls.
  */
 DCP_API void dcp_set_log_waits(double after_seconds);
 
 /**
- * How the bytes of files are moved: flags, at most one of each pair. What is not said is chosen:
- * small files are written and read plainly, large ones by what is there, and a log line says once
- * what is not; what the page cache holds is read from there. What is said holds for files of any
- * size, and what cannot be had is then DCP_ERR_UNSUPPORTED. The files' bytes are the same.
+ * How the bytes of files are moved: flags, at most one of each pair. Without a flag the library
+ * chooses: small files are written and read plainly, large ones by what is available, and a log
+ * line says once what is not; what the page cache holds is read from there. A flag holds for files
+ * of any size, and if it is not available, the call fails with DCP_ERR_UNSUPPORTED. The files'
+ * bytes are the same.
  */
 typedef enum dcp_io {
     DCP_IO_AUTO = 0,
@@ -73,7 +74,7 @@ typedef enum dcp_io {
 } dcp_io;
 
 /**
- * Which of those who use the disk go first. It is Linux's I/O priority of the threads that move
+ * The priority among those who use the disk. It is Linux's I/O priority of the threads that move
  * bytes for a save or load, and of their transfers by io_uring; the caller's threads have their own
  * again when the call returns. It is heeded by I/O schedulers that know priorities (bfq,
  * mq-deadline), and for bytes that go around the page cache: others are written by the kernel, at
@@ -82,7 +83,7 @@ typedef enum dcp_io {
 typedef enum dcp_io_priority {
     DCP_IO_PRIORITY_KEPT = 0, /**< that of the calling threads */
     DCP_IO_PRIORITY_LOW = 1,  /**< the lowest of the usual class */
-    DCP_IO_PRIORITY_IDLE = 2  /**< when nobody else uses the disk: it can take for ever */
+    DCP_IO_PRIORITY_IDLE = 2  /**< when nobody else uses the disk: it may never finish */
 } dcp_io_priority;
 
 #ifdef __cplusplus

@@ -30,14 +30,14 @@ typedef struct dcp_estimate {
 
 /**
  * Says what dcp_save() with the same arguments would need, or with a `chain` what dcp_save_async()
- * would, staging memory included: not what a stager of the caller's takes, or hooks by themselves.
+ * would, staging memory included. The memory of a custom stager and of hooks is not counted.
  * Nothing is written. A planner's hooks are called up to finish_plan, a storage writer's are not.
  * Collective over the group, as the save is, since who writes what depends on what all ranks hold.
  * Makes all of the save's plans (stateful entries are asked), and takes as much memory as they do,
  * whatever memory_limit says.
  *
- * Sizes on disk are exact, but for compressed saves, which need no more than what is said, and for
- * `info` that changes.
+ * Sizes on disk are exact, except for compressed saves, where they are upper bounds, and for `info`
+ * that changes.
  *
  * @param path as for dcp_save(); an existing checkpoint is not refused.
  * @param estimate with size_of set.

@@ -15,7 +15,7 @@ extern "C" {
 /**
  * Figures of one save or load, as this rank saw it: it asks for them by the field `figures` of its
  * options, with size_of set, and has them when the call returns, also when the call failed: then
- * they tell how far it came. What does not apply is 0.
+ * they show how far it came. What does not apply is 0.
  *
  * Seconds are by the monotonic clock. A phase includes waiting for other ranks in it.
  */
@@ -51,11 +51,11 @@ typedef struct dcp_figures {
     bool plan_reused;         /**< the plan of the save or load before was used again, see
                                  dcp_save_plan_cache and dcp_load_plan_cache */
     /** load: of what this rank read for tensors, also for other ranks, as elements are stored:
-     * bytes that a checksum held for, and bytes that it was not held to any: for want of one
-     * (safetensors files), because it is one of a whole record of which a part was wanted, or as
-     * #DCP_VERIFY_NONE. */
+     * bytes that were checked against a checksum, and bytes that were not: because there is none
+     * (safetensors files), because it is that of a whole record of which only a part was wanted, or
+     * because of #DCP_VERIFY_NONE. */
     uint64_t bytes_checked;
-    uint64_t bytes_unchecked; /**< see there */
+    uint64_t bytes_unchecked; /**< see bytes_checked */
     /** save: dcp_save_options::check_replicas, exchanges and waiting for other ranks in it; part of
      * planning_seconds */
     double replica_check_seconds;

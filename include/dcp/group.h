@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file group.h
- * @brief Process groups: how the ranks of a job talk while they plan and commit.
+ * @brief Process groups: how the ranks of a job communicate while they plan and commit.
  *
  * A group is an interface with a handful of collectives. In the library: one process (what a NULL
  * group means as well), several threads of one process, and one whose collectives the caller
@@ -10,7 +10,7 @@
  * `all_to_all` carry what was read as well.
  *
  * Every call has a deadline. A group in which a collective failed or timed out is broken: ranks may
- * be out of step, so every later call on it fails at once with DCP_ERR_STATE and tells of the first
+ * be out of step, so every later call on it fails at once with DCP_ERR_STATE and repeats the first
  * failure. Ranks that meet in different calls (one saves, another loads) all fail at once with
  * DCP_ERR_GROUP, and the message names two ranks and their calls; then the group is broken, too.
  *
@@ -31,7 +31,7 @@ extern "C" {
 /** A process group, seen from one of its ranks. */
 typedef struct dcp_group dcp_group;
 
-/** What every collective is told besides its data. */
+/** What every collective receives besides its data. */
 typedef struct dcp_collective {
     /** What the ranks are doing, for messages: "dcp_save: gathering save plans"; valid during the
      * call. */
@@ -86,15 +86,15 @@ typedef struct dcp_group_operations {
 
     /**
      * Optional. Gives the context of another group of the same ranks, which another thread may use
-     * while this one is in use as well; it is closed by itself. NULL with DCP_OK: there can be none
-     * just now (MPI without MPI_THREAD_MULTIPLE). With it, asynchronous saves commit in the
+     * while this one is in use as well. It is closed separately. NULL with DCP_OK: there can be
+     * none just now (MPI without MPI_THREAD_MULTIPLE). With it, asynchronous saves commit in the
      * background; without, when they are next waited for.
      */
     dcp_status (*duplicate)(void *context, const dcp_collective *call, void **copy);
 
     /**
      * Optional. Splits the group: gives the context of a group of the ranks that name the same
-     * @p color, in which this one is number @p rank of @p size; it is closed by itself. All ranks
+     * @p color, in which this one is number @p rank of @p size. It is closed separately. All ranks
      * call it, right after a collective in which they told each other their colors. DCP_NO_COLOR:
      * this rank is in no part, and leaves @p part as it is.
      */
@@ -103,7 +103,7 @@ typedef struct dcp_group_operations {
 } dcp_group_operations;
 
 /**
- * For operations that wait for other ranks: says in the log that one does, when it is time to
+ * For operations that wait for other ranks: logs that one waits, when that is due
  * (dcp_set_log_waits()).
  * @param waited_seconds so far; 0 to ask when it will be time.
  * @param missing which ranks have not come, such as "ranks 2, 5"; NULL: unknown.
@@ -113,7 +113,7 @@ DCP_API double dcp_collective_log_wait(const dcp_collective *call, double waited
                                        const char *missing);
 
 /**
- * Makes a group of the caller's own collectives.
+ * Makes a group of collectives that the caller supplies.
  * @param operations copied; @param rank this process, 0 to size - 1.
  * @param group owned by the caller. On failure nothing is kept and `close` is not called.
  */
@@ -122,7 +122,8 @@ DCP_API dcp_status dcp_group_new(const dcp_group_operations *operations, void *c
 
 /**
  * Makes a group of @p size threads of this process: groups[r] is for the thread that plays rank r.
- * @param groups array of @p size handles, each freed by itself; the last one frees what they share.
+ * @param groups array of @p size handles, each freed separately; the last one frees what they
+ * share.
  */
 DCP_API dcp_status dcp_group_new_threads(int size, dcp_group **groups);
 
@@ -159,9 +160,10 @@ DCP_API dcp_status dcp_group_split(dcp_group *group, int color, int key, double 
  * such as one over NCCL. Collective, over both.
  *
  * From then on @p bulk belongs to @p group, which frees it; the caller uses it no more. If this
- * fails it stays the caller's. A failure of @p bulk is told to all ranks over @p group: the load
- * fails on all of them, and both are broken. Copies of the group (dcp_group_duplicate()) go
- * without, as nobody reads for others there; parts (dcp_group_split()) are pairs of parts.
+ * fails it stays the caller's. A failure of @p bulk is reported to all ranks over @p group: the
+ * load fails on all of them, and both are broken. Copies of the group (dcp_group_duplicate()) have
+ * no bulk group, as ranks do not read for others there; parts (dcp_group_split()) are pairs of
+ * parts.
  *
  * @param bulk in which each rank has the number that it has in @p group.
  * @param timeout_seconds of waits for other ranks; 0 means 1800.
@@ -172,7 +174,7 @@ DCP_API dcp_status dcp_group_pair(dcp_group *group, dcp_group *bulk, double time
 
 /**
  * @name Collectives for callers
- * What the library's own calls go over is there for the caller as well. All ranks make the same
+ * The collectives that the library uses, for callers. All ranks make the same
  * calls in the same order, these and all others on the group; each returns the same on all ranks,
  * unless the group fails. A NULL group is this process alone. `timeout_seconds` of waits for other
  * ranks; 0 means 1800.
@@ -197,12 +199,12 @@ DCP_API dcp_status dcp_group_all_gather(dcp_group *group, const void *send, size
 DCP_API dcp_status dcp_group_broadcast(dcp_group *group, int root, size_t bytes,
                                        double timeout_seconds, void *data);
 
-/** Returns when all ranks have come. */
+/** Returns when all ranks have called it. */
 DCP_API dcp_status dcp_group_barrier(dcp_group *group, double timeout_seconds);
 
 /**
- * Compares how ranks stand.
- * @param mine how this one does. Where it is a failure, dcp_error_message() of the calling thread
+ * Agrees on one status.
+ * @param mine this rank's status. If it is a failure, dcp_error_message() of the calling thread
  * goes with it, if it is the one of this status, as dcp_error_set() leaves it.
  * @return DCP_OK if all ranks passed that; else, on all of them, what the lowest rank that failed
  * has passed, with a message that names that rank.

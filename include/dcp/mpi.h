@@ -30,12 +30,12 @@ extern "C" {
  * Waits poll with a deadline; on a timeout the message names the ranks that did not come, on every
  * rank within a second after it. MPI itself is never aborted. Messages are copied: the caller's
  * memory is its own again when a call returns, however it ends. The group must be freed by all
- * ranks before MPI_Finalize, but if an asynchronous save is under way: MPI_Finalize calls
- * dcp_finish_saves(), by an attribute of MPI_COMM_SELF, and what is not over then fails. A broken
- * one leaves its communicator, and some 16 MiB of messages that MPI may still hold on to, until the
- * process ends.
+ * ranks before MPI_Finalize, unless an asynchronous save is under way: then MPI_Finalize calls
+ * dcp_finish_saves(), by an attribute of MPI_COMM_SELF, and saves that do not end in time fail. A
+ * broken group leaves its communicator, and some 16 MiB of messages that MPI may still hold on to,
+ * until the process ends.
  *
- * So do the making of a group, of copies and of parts: where a rank of the communicator does not
+ * Making groups, copies and parts has a deadline as well: if a rank of the communicator does not
  * make the same call, DCP_ERR_TIMEOUT says which call of MPI has waited, after half an hour. MPI
  * may be busy with the communicator then, so that the caller should not free it.
  *
@@ -46,7 +46,7 @@ extern "C" {
 DCP_API dcp_status dcp_group_new_mpi(MPI_Comm communicator, dcp_group **group);
 
 /**
- * As dcp_group_new_mpi(), with a deadline of the caller's.
+ * As dcp_group_new_mpi(), with a deadline.
  * @param timeout_seconds of waits for other ranks; 0 means 1800.
  */
 DCP_API dcp_status dcp_group_new_mpi_within(MPI_Comm communicator, double timeout_seconds,

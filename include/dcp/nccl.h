@@ -25,7 +25,7 @@ extern "C" {
  *
  * Waits poll with a deadline and watch for asynchronous errors. After a timeout or a failure the
  * group is broken. The caller's communicator is never aborted: its kernel may hold the stream until
- * the caller calls ncclCommAbort(). NCCL does not tell which ranks are missing. With a blocking
+ * the caller calls ncclCommAbort(). NCCL does not report which ranks are missing. With a blocking
  * communicator, setting up its connections in the first collective may wait inside of NCCL, where
  * no deadline reaches; with one made with `blocking = 0` it does.
  *
@@ -36,16 +36,16 @@ extern "C" {
  * Parts (dcp_group_split(), from NCCL 2.18 on; else DCP_ERR_UNSUPPORTED) have communicators of
  * their own, made by ncclCommSplit() with `blocking = 0` and no resources in common, and use the
  * same stream, so that a part and the whole group are not used by two threads at the same time.
- * These are the library's: a part that fails or times out aborts its own (unless what the caller
- * has on the stream keeps it from beginning: an abort would wait for that; dcp_group_free() sees to
- * it then). dcp_group_free() waits up to 5 seconds for the other ranks of a part to free theirs.
- * With a blocking communicator ncclCommSplit() itself waits, where no deadline reaches, but all
- * ranks have just met.
+ * These are the library's: a part that fails or times out aborts its own (unless earlier work on
+ * the stream keeps it from beginning: an abort would wait for that, so dcp_group_free() aborts it
+ * then). dcp_group_free() waits up to 5 seconds for the other ranks of a part to free theirs. With
+ * a blocking communicator ncclCommSplit() itself waits, where no deadline reaches, but all ranks
+ * have just met.
  *
- * There are no copies (dcp_group_duplicate()): what another thread put on the device would have to
- * come in one order with the collectives of training, the same on all ranks, which nobody could see
- * to. So asynchronous saves commit when they are waited for or polled, and send nothing before.
- * With MPI for messages and NCCL for bulk bytes only (dcp_group_pair()), they commit in the
+ * The group cannot be duplicated (dcp_group_duplicate()): the work of another thread on the device
+ * would need one order with the collectives of training, the same on all ranks, which cannot be
+ * guaranteed. So asynchronous saves commit when they are waited for or polled, and send nothing
+ * before. With MPI for messages and NCCL for bulk bytes only (dcp_group_pair()), they commit in the
  * background, over MPI.
  *
  * Errors: DCP_ERR_ARGUMENT (a null communicator), DCP_ERR_STATE (one that is not ready yet),

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file optimizer.h
- * @brief An optimizer's state as trees, in the three forms that PyTorch knows, and from each to
- * each.
+ * @brief An optimizer's state as trees, in the three forms of PyTorch, and conversion between them.
  *
  * | form | as Python writes it |
  * | --- | --- |
@@ -10,7 +9,7 @@
  * | by name | `{"state": {"w": {"exp_avg": t}}, "param_groups": [{"lr": 0.1, "params": ["w"]}]}` |
  * | flat | `{"state.w.exp_avg": t, "param_groups.w.lr": 0.1}` |
  *
- * An optimizer counts its parameters; a checkpoint should name them, so that they are found again
+ * An optimizer numbers its parameters; a checkpoint should name them, so that they are found again
  * when another rank, another stage or another number of optimizers holds them. Saving: convert to
  * names, dcp_save(). Loading: dcp_optimizer_prepare() builds what to load from what is stored, so
  * that an optimizer that has no state yet loses nothing; then dcp_load(), and convert to positions.

@@ -60,8 +60,8 @@ static inline dcp_placement dcp_strided_shard(int32_t dim, int64_t split_factor)
 }
 
 /**
- * How all ranks divide a tensor: what dcp_mesh_shard() was told, and leaves in the tensor. All
- * zero: unknown. The struct will not grow, as tensors contain it.
+ * How all ranks divide a tensor: the arguments of dcp_mesh_shard(), which it leaves in the tensor.
+ * All zero: unknown. The struct will not grow, as tensors contain it.
  */
 typedef struct dcp_layout {
     dcp_mesh mesh;

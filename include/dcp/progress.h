@@ -31,8 +31,8 @@ typedef struct dcp_progress {
 } dcp_progress;
 
 /**
- * Is told of progress: when each phase begins, and in between, while bytes are moved, a hundred
- * times a second at most. Called by the thread that saves or loads or by threads of the library,
+ * Receives progress: when each phase begins, and while bytes are moved, at most a hundred times a
+ * second. Called by the thread that saves or loads or by threads of the library,
  * but never twice at the same time. It should return soon and must not save or load with the same
  * group.
  *

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file status.h
- * @brief How calls end: one status code, and the story of a failure in words.
+ * @brief How calls end: one status code, and a message that describes a failure.
  *
- * Every call that can fail returns a #dcp_status, or a pointer that is NULL on failure. The story
- * (which key, file, offset, rank; what was expected and found) is written once, by whoever decides
- * that it is an error, into a message that belongs to the calling thread.
+ * Every call that can fail returns a #dcp_status, or a pointer that is NULL on failure. The details
+ * (which key, file, offset, rank; what was expected and found) are in a message, which belongs to
+ * the calling thread.
  */
 #ifndef DCP_STATUS_H
 #define DCP_STATUS_H
@@ -58,8 +58,7 @@ typedef enum dcp_status {
      * says which. What is at the path is whole in either case. */
     DCP_ERR_UNCONFIRMED = 72,
 
-    DCP_ERR_CALLBACK =
-        80, /**< a callback of the caller reported failure without a status of ours */
+    DCP_ERR_CALLBACK = 80, /**< a callback of the caller returned a failure that is no dcp_status */
     DCP_ERR_CANCELLED = 81, /**< the caller's progress function said so, or dcp_future_cancel() */
     DCP_ERR_INTERNAL = 90   /**< the library contradicts itself; please report it */
 } dcp_status;
@@ -68,13 +67,13 @@ typedef enum dcp_status {
 DCP_API const char *dcp_status_string(dcp_status status);
 
 /**
- * @return the story of the calling thread's most recent failure; never NULL, "" if there was none.
- * Valid until the thread's next call into the library.
+ * @return the message of the calling thread's most recent failure; never NULL, "" if there was
+ * none. Valid until the thread's next call into the library.
  */
 DCP_API const char *dcp_error_message(void);
 
 /**
- * Tells the story of a failure from inside a callback (a group, a stateful entry), so that it
+ * Describes a failure from inside a callback (a group, a stateful entry), so that the message
  * reaches every rank.
  * @return @p status, so that a callback can `return dcp_error_set(...)`.
  */

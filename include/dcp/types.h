@@ -58,7 +58,7 @@ typedef enum dcp_file_layout {
     DCP_FILE_PER_ITEM = 1   /**< one file per tensor chunk or object */
 } dcp_file_layout;
 
-/** What becomes of each stream (a tensor chunk or an object) on its way into a file. */
+/** How each stream (a tensor chunk or an object) is encoded in a file. */
 typedef enum dcp_compression {
     DCP_COMPRESSION_NONE = 0,
     /** Compressed by itself, as by PyTorch's extension ZStandard: one zstd frame. PyTorch 2.7 or
@@ -70,7 +70,7 @@ typedef enum dcp_compression {
 /* ---- of a load ---- */
 
 /**
- * What becomes of differences between the names wanted and the names stored. "Missing" is wanted
+ * What happens when the names wanted and the names stored differ. "Missing" is wanted
  * but not stored, and "unexpected" is stored but not wanted. All of them are in the report in every
  * mode; a missing entry that is no error keeps its value. A mismatch is always an error, and so is
  * a pattern or rule of the options that no name matched ("unused"), unless
@@ -171,7 +171,7 @@ typedef enum dcp_reading {
      * of blocks that are completed for the sake of the one that they have. Each rank reads by
      * itself:
      * views in `.pt` files that are not row-major, objects with a `memory_limit`, and everything
-     * where hooks of the caller's plan or read.
+     * where custom hooks plan or read.
      */
     DCP_READING_COOPERATIVE = 20
 } dcp_reading;
