@@ -29,6 +29,8 @@ static const struct command {
      "To leave the machine to other work, as saving beside training does:\n"
      "  --write-rate N    bytes a second of each rank    --io-threads N     that write a file\n"
      "  --memory-limit N  bytes of each rank             --io-priority kept low, idle\n"
+     "To see what comparing replicas costs:\n"
+     "  --check-replicas  off, sampled or all; every rank has all tensors then\n"
      "Bytes may be given as 64K, 64M or 64G.\n"},
     {"verify", command_verify, "verify CHECKPOINT...", "check every file, checksum and chunk",
      "Exits with 0 if there is no fault, with 1 if there is one or no checkpoint, and with 3 if\n"
