@@ -35,7 +35,7 @@ grep -q 'matrix *float32 *\[4096, 1024\]' "$directory/listed" || fail "ls does n
 
 # One changed byte of the checkpoint; at the beginning of the archive is the one that it has replaced.
 printf '\377' | dd of="$directory/step_1.tar" bs=1 seek=20000000 conv=notrunc 2>"$directory/dd"
-expect_failure 1 "1 fault" "$dcp" --storage "$module" verify "$checkpoint"
+expect_failure 1 "XXH3" "$dcp" --storage "$module" verify "$checkpoint"
 
 # Without the module, or with what is none.
 expect_failure 1 "tar://" "$dcp" ls "$checkpoint"
