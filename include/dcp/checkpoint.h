@@ -180,6 +180,47 @@ DCP_API dcp_status dcp_checkpoint_read_object(dcp_checkpoint *checkpoint, size_t
                                               dcp_state *parent, const char *key);
 
 /**
+ * Gives the stream that an object, or chunk @p chunk of a tensor, is stored as: a file of
+ * torch.save, decompressed if it is compressed. It is the same byte by byte, whatever is in it, so
+ * that dcp_state_stream() can save an object again of which this library knows nothing.
+ *
+ * All of it is checked before the sink sees its first byte, as dcp_state_stream() says; blocks of
+ * files that this library wrote are checked as they are read, and that a tensor's stream is of the
+ * chunk's dtype and shape is, too. An object of a `.pt` file, where all share one pickle, gets a
+ * stream of its own.
+ *
+ * It is read twice for that. Memory: some MiB for one that is not compressed, else as much as the
+ * stream.
+ * @param chunk 0 for objects.
+ * Errors: DCP_ERR_UNSUPPORTED for tensors that have no stream (safetensors, `.pt` files),
+ * DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, and the sink's.
+ */
+DCP_API dcp_status dcp_checkpoint_read_stream(dcp_checkpoint *checkpoint, size_t entry,
+                                              size_t chunk, dcp_sink sink, void *context);
+
+/**
+ * Gives the bytes that torch.save would make of an object, the same as in shard files.
+ * dcp_object_decode() is the reverse. Tensors inside of it are written with their elements.
+ * @param value anything that is one object: a leaf, or a container with all that is in it.
+ * Errors: as for saving the value, and the sink's.
+ */
+DCP_API dcp_status dcp_object_encode(const dcp_state *value, dcp_sink sink, void *context);
+
+/**
+ * Gives the bytes that torch.save would make of a tensor, the same as in shard files: of one that
+ * is `sharded` its chunk, as a tensor of the chunk's shape. Elements on a device are copied from
+ * there. Memory: some MiB.
+ * Errors: as for saving it, DCP_ERR_ARGUMENT if it has no memory, and the sink's.
+ */
+DCP_API dcp_status dcp_tensor_encode_sized(const dcp_tensor *tensor, size_t tensor_size,
+                                           dcp_sink sink, void *context);
+
+static inline dcp_status dcp_tensor_encode(const dcp_tensor *tensor, dcp_sink sink, void *context)
+{
+    return dcp_tensor_encode_sized(tensor, sizeof *tensor, sink, context);
+}
+
+/**
  * Gives the bytes of the checkpoint's `.metadata`, as PyTorch reads it, for storages that keep it
  * in a place of their own. Errors: DCP_ERR_UNSUPPORTED for a checkpoint that is not made of DCP
  * streams (a `.pt` file, safetensors), and the sink's.

@@ -61,7 +61,8 @@ typedef enum dcp_kind {
     DCP_KIND_DEVICE = 32, /**< a torch.device, as text */
 
     DCP_KIND_OPAQUE =
-        40 /**< a Python object of another class; never run, see dcp_state_opaque_name() */
+        40, /**< a Python object of another class; never run, see dcp_state_opaque_name() */
+    DCP_KIND_STREAM = 41 /**< an object as its stored stream, see dcp_state_stream() */
 } dcp_kind;
 
 /* ---- making and freeing ---- */
@@ -203,6 +204,22 @@ DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
  */
 DCP_API dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node);
 
+/**
+ * Adds an object as the stream that it is stored as: what dcp_checkpoint_read_stream() or
+ * dcp_object_encode() gave. A save writes it byte for byte and does not look into its pickle, so
+ * that objects that this library cannot represent are copied without loss. As the place holder of a
+ * load it is as good as any other object, and is replaced by the value that is loaded.
+ *
+ * A save checks that it is a file of torch.save: a zip archive with a record data.pkl, in which
+ * each record that has a CRC-32 agrees with it. Anything else is an error there. It must be an
+ * entry by itself: inside of an object (a tuple, a list of plain values) it is
+ * DCP_ERR_UNSUPPORTED. Python runs what the pickle names when it loads it: a stream that is not
+ * trusted is not to be trusted in another checkpoint either.
+ * @param bytes copied; dcp_state_as_bytes() reads them.
+ */
+DCP_API dcp_status dcp_state_stream(dcp_state *parent, const char *key, const void *bytes,
+                                    size_t size);
+
 /** One step of the way from the root to an entry: a dict key, or a list position when `key` is
  * NULL. The struct will not grow, as it comes in arrays. */
 typedef struct dcp_path_part {
@@ -243,7 +260,7 @@ DCP_API dcp_status dcp_state_as_float(const dcp_state *node, double *value);
 DCP_API dcp_status dcp_state_as_complex(const dcp_state *node, double *real, double *imaginary);
 /** Strings, devices. @param text borrowed, NUL-terminated. @param length may be NULL. */
 DCP_API dcp_status dcp_state_as_text(const dcp_state *node, const char **text, size_t *length);
-/** Bytes and bytearrays. @param bytes borrowed. */
+/** Bytes, bytearrays and stored streams. @param bytes borrowed. */
 DCP_API dcp_status dcp_state_as_bytes(const dcp_state *node, const void **bytes, size_t *length);
 DCP_API dcp_status dcp_state_as_dtype(const dcp_state *node, dcp_dtype *dtype);
 
@@ -289,6 +306,7 @@ DCP_API const char *dcp_state_opaque_name(const dcp_state *node);
  * | tensor | `{"$tensor": {"dtype": "float32", "shape": [2, 3]}}` |
  * | dict with a key that is no string or starts with "$" | `{"$dict": [[key, value], ...]}` |
  * | opaque, with children if it has any | `{"$opaque": "module.name", "children": [...]}` |
+ * | stored stream, by its number of bytes | `{"$stream": 1280}` |
  * | stateful entry | `{"$stateful": true}` |
  * | value that contains itself | `{"$cycle": true}` where it does |
  *

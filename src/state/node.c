@@ -54,6 +54,8 @@ const char *node_kind_name(dcp_kind kind)
         return "torch.device";
     case DCP_KIND_OPAQUE:
         return "opaque object";
+    case DCP_KIND_STREAM:
+        return "stored stream";
     }
     return "node of an unknown kind";
 }

@@ -80,7 +80,7 @@ struct dcp_state {
         struct {
             char *bytes; /* NUL-terminated */
             size_t length;
-        } text;                         /* string, bytes, bytearray, device */
+        } text;                         /* string, bytes, bytearray, device, stream */
         struct state_children children; /* list, tuple, dict, ordered dict, set, frozenset, size */
         struct state_tensor *tensor;
         dcp_stateful stateful;
@@ -143,7 +143,7 @@ void state_pool_free(struct state_pool *pool);
 /* Node makers for decoders. Texts and bytes are copied. NULL: no memory, with the story set. Nodes
  * of kinds whose value is plain (none, bool, float, complex, dtype) are filled in by the caller. */
 dcp_state *node_new(struct state_pool *pool, dcp_kind kind);
-/* string, bytes, bytearray, device; opaque: its "module.name" */
+/* string, bytes, bytearray, device, stream; opaque: its "module.name" */
 dcp_state *node_text(struct state_pool *pool, dcp_kind kind, const char *bytes, size_t length);
 dcp_state *node_int(struct state_pool *pool, int64_t value);
 dcp_state *node_uint(struct state_pool *pool, uint64_t value);

@@ -48,7 +48,8 @@ static dcp_status copy_tensor(struct state_pool *pool, const struct state_tensor
 static bool is_text(const dcp_state *node)
 {
     return node->kind == DCP_KIND_STRING || node->kind == DCP_KIND_BYTES ||
-           node->kind == DCP_KIND_BYTEARRAY || node->kind == DCP_KIND_DEVICE;
+           node->kind == DCP_KIND_BYTEARRAY || node->kind == DCP_KIND_DEVICE ||
+           node->kind == DCP_KIND_STREAM;
 }
 
 /* Without children. */

@@ -169,6 +169,7 @@ static dcp_status compare(struct pairs *pairs, const dcp_state *left, const dcp_
     case DCP_KIND_BYTES:
     case DCP_KIND_BYTEARRAY:
     case DCP_KIND_DEVICE:
+    case DCP_KIND_STREAM:
         *equal = left->as.text.length == right->as.text.length &&
                  memcmp(left->as.text.bytes, right->as.text.bytes, left->as.text.length) == 0;
         return DCP_OK;

@@ -206,6 +206,17 @@ dcp_status dcp_state_bytes(dcp_state *parent, const char *key, const void *bytes
     return build_finish(parent, key, node_text(build_pool(parent), DCP_KIND_BYTES, bytes, length));
 }
 
+dcp_status dcp_state_stream(dcp_state *parent, const char *key, const void *bytes, size_t size)
+{
+    dcp_status status = check_place(parent, key);
+    if (status == DCP_OK && (!bytes || size == 0))
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "the stream for \"%s\" has no bytes",
+                               key ? key : "(an element)");
+    if (status != DCP_OK)
+        return keep_failure(parent, status);
+    return finish(parent, key, node_text(pool_of(parent), DCP_KIND_STREAM, bytes, size));
+}
+
 /* Copies a caller's tensor, whose pointer must not be NULL. */
 static dcp_status read_tensor(dcp_tensor *ours, const dcp_tensor *theirs, size_t size)
 {

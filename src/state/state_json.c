@@ -146,6 +146,9 @@ static dcp_status put_leaf(struct json_writer *writer, const dcp_state *node)
     case DCP_KIND_BYTEARRAY:
         put_hex(writer, "$bytearray", node);
         break;
+    case DCP_KIND_STREAM:
+        buffer_append_format(&writer->out, "{\"$stream\": %zu}", node->as.text.length);
+        break;
     case DCP_KIND_DTYPE:
         buffer_append_format(&writer->out, "{\"$dtype\": \"%s\"}", dcp_dtype_name(node->as.dtype));
         break;

@@ -155,7 +155,7 @@ dcp_status dcp_state_as_text(const dcp_state *node, const char **text, size_t *l
 
 dcp_status dcp_state_as_bytes(const dcp_state *node, const void **bytes, size_t *length)
 {
-    if (!node || node->kind != DCP_KIND_BYTEARRAY)
+    if (!node || (node->kind != DCP_KIND_BYTEARRAY && node->kind != DCP_KIND_STREAM))
         RETURN_IF_ERROR(check_kind(node, DCP_KIND_BYTES, bytes));
     if (!bytes || !length)
         return dcp_error_set(DCP_ERR_ARGUMENT, "reading bytes: a result is NULL");

@@ -3,7 +3,8 @@
 
     python check_resave.py RESAVE DCP
 
-Writes torch.save files of several protocols, has RESAVE make checkpoints of them, and loads these.
+Writes torch.save files of several protocols, has RESAVE make checkpoints of them, and loads these; also a
+checkpoint of PyTorch's, whose objects are copied as the streams that are stored.
 Names are those of PyTorch's own flattening. What DCP says of each file must be sound.
 """
 import argparse
@@ -184,11 +185,29 @@ def check(resave, command, folder, protocol):
     return failures
 
 
+def check_streams(resave, folder):
+    """A checkpoint of PyTorch's, its objects copied as the streams that are stored."""
+    path, out = os.path.join(folder, "source"), os.path.join(folder, "streams")
+    dcp.save(state(), checkpoint_id=path)
+    done = subprocess.run([resave, path, out, "streams"], capture_output=True, text=True)
+    if done.returncode != 0:
+        return ["%s: %s" % (path, done.stderr)]
+    wanted, _ = flatten_state_dict(state())
+    targets = []
+    for folder in (path, out):
+        target = {k: torch.zeros_like(v) if isinstance(v, torch.Tensor) else None for k, v in wanted.items()}
+        dcp.load(target, checkpoint_id=folder)
+        targets.append(target)
+    return ["%s: %s: %r, expected %r" % (out, name, targets[1][name], targets[0][name])
+            for name in wanted if not equal(targets[0][name], targets[1][name])]
+
+
 def main():
     failures = []
     with tempfile.TemporaryDirectory() as folder:
         for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
             failures += check(sys.argv[1], sys.argv[2], folder, protocol)
+        failures += check_streams(sys.argv[1], folder)
     print("\n".join(failures) or "all as expected")
     sys.exit(1 if failures else 0)
 

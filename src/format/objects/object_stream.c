@@ -105,8 +105,21 @@ static dcp_status put_stream(struct buffer *out, const struct encoder *encoder,
     return status;
 }
 
+static dcp_status put_stored(struct buffer *out, const dcp_state *object)
+{
+    const char *bytes = object->as.text.bytes;
+    size_t size = object->as.text.length;
+    dcp_status status = item_check_stream(byte_source_memory(bytes, size));
+    if (status != DCP_OK)
+        return error_prefix(status, "a stored stream");
+    buffer_append(out, bytes, size);
+    return buffer_status(out);
+}
+
 dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream)
 {
+    if (object->kind == DCP_KIND_STREAM)
+        return put_stored(stream, object);
     struct buffer pickle;
     buffer_init(&pickle, 0);
     struct encoder encoder = {.out = &pickle, .takes_tensors = true};

@@ -35,8 +35,12 @@ dcp_status item_read_object(struct byte_source stream, struct state_pool *pool, 
 dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle);
 
 /* Appends the whole stream of an object, as torch.save writes it. Tensors inside of it, which must
- * be whole, are copied there. */
+ * be whole, are copied there. One that is given as a stored stream is checked and appended as it
+ * is. */
 dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream);
+/* That a stream is a file of torch.save as far as can be told without its pickle: a zip archive
+ * with data.pkl, whose records agree with the CRC-32s that they have. */
+dcp_status item_check_stream(struct byte_source stream);
 /* As item_encode_object(), as a value inside of a pickle of protocol 4 that is being written, of
  * which memo_count values are in the memo. */
 dcp_status item_put_object(const dcp_state *object, uint32_t *memo_count, struct buffer *pickle);

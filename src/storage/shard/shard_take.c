@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/streams/item.h"
-#include "format/streams/stream.h"
 #include "state/box.h"
 #include "storage/shard/read_region.h"
 #include "storage/shard/stored_item.h"
@@ -57,17 +56,12 @@ static dcp_status append_source(const struct byte_source *source, struct buffer 
 static dcp_status make_stream(const struct shard_reader *reader, const struct metadata_piece *piece,
                               struct buffer *out)
 {
-    struct buffer pickle;
     dcp_state *object = NULL, *root = dcp_state_new();
     if (!root)
         return DCP_ERR_NO_MEMORY;
-    buffer_init(&pickle, 0);
     dcp_status status = pt_read_object(reader->metadata, piece, root->pool, &object);
     if (status == DCP_OK)
-        status = item_encode_object(object, &pickle);
-    if (status == DCP_OK)
-        status = stream_object(out, pickle.data, pickle.size);
-    buffer_free(&pickle);
+        status = item_encode_stream(object, out);
     dcp_state_free(root);
     return status;
 }
