@@ -9,6 +9,7 @@
 
 #include "load.h"
 #include "state.h"
+#include "storage.h"
 #include "types.h"
 
 #ifdef __cplusplus
@@ -235,6 +236,51 @@ DCP_API dcp_status dcp_checkpoint_encode(const dcp_checkpoint *checkpoint, dcp_s
  */
 DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
                                          dcp_checkpoint **checkpoint);
+
+/** How a checkpoint is removed. All zero is the sensible default. */
+typedef struct dcp_remove_options {
+    /** Where the path is (dcp/storage.h); NULL: in the file system. */
+    const dcp_storage *storage;
+    /** As dcp_save_options::takeover_seconds: 0 means the same. */
+    double takeover_seconds;
+    /** Is given each name in the directory that is no checkpoint's, and stays; NULL: nobody is. */
+    dcp_storage_visitor foreign;
+    void *foreign_context;
+} dcp_remove_options;
+
+/** What dcp_checkpoint_remove() has done. */
+typedef struct dcp_removal {
+    uint64_t removed; /**< files that were removed */
+    uint64_t foreign; /**< names that are no checkpoint's */
+} dcp_removal;
+
+/**
+ * Removes the checkpoint that a directory holds: `.metadata` first and durably, then metadata of
+ * single ranks and `metadata.json`, and after these the shards and what interrupted saves have
+ * left.
+ * Whenever it is interrupted, what is left is no whole checkpoint, and removing it again goes on.
+ *
+ * Only files with the names that saves give them are removed. All others stay: other files,
+ * safetensors, and subdirectories, those of a union's members among them, which are checkpoints by
+ * themselves. The directory stays as well.
+ *
+ * The directory is owned meanwhile, as by a save (dcp/save.h): if a save is going on there, the
+ * result is DCP_ERR_BUSY and nothing is removed; a stale mark is taken over. Whoever has the
+ * checkpoint open finds out when a file is missing.
+ *
+ * @param removal what was done, also after a failure; may be NULL.
+ * Errors: DCP_ERR_NOT_FOUND if there is no such directory or nothing of a checkpoint in it,
+ * DCP_ERR_KIND for a file, DCP_ERR_BUSY, and the storage's.
+ */
+DCP_API dcp_status dcp_checkpoint_remove_sized(const char *path, const dcp_remove_options *options,
+                                               size_t options_size, dcp_removal *removal,
+                                               size_t removal_size);
+
+static inline dcp_status dcp_checkpoint_remove(const char *path, const dcp_remove_options *options,
+                                               dcp_removal *removal)
+{
+    return dcp_checkpoint_remove_sized(path, options, sizeof *options, removal, sizeof *removal);
+}
 
 /**
  * Checks a whole checkpoint: every file there, every length right, every zip record's CRC-32 and

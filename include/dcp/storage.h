@@ -258,6 +258,26 @@ typedef const dcp_storage *(*dcp_storage_module_function)(const char *argument);
 DCP_API const dcp_storage *dcp_storage_files(void);
 
 /**
+ * Gives each name in a directory once, sorted by its bytes; of a name with slashes the part up to
+ * the first one, so that subdirectories are among them. On a storage without directories, one that
+ * was never written to is empty instead of DCP_ERR_NOT_FOUND.
+ * @param storage NULL: the file system, as for ids that the storage does not take.
+ * @param visitor its failure ends the listing and is the result. It may call the library.
+ * Errors: DCP_ERR_NOT_FOUND, DCP_ERR_KIND for an id that names a file.
+ */
+DCP_API dcp_status dcp_storage_list(const dcp_storage *storage, const char *id,
+                                    dcp_storage_visitor visitor, void *context);
+
+/**
+ * Removes one file of a directory, durably. Whether it belongs to a checkpoint is not looked at;
+ * dcp_checkpoint_remove() removes those.
+ * @param storage as for dcp_storage_list().
+ * @param name relative, without a way out of the directory.
+ * Errors: DCP_ERR_NOT_FOUND.
+ */
+DCP_API dcp_status dcp_storage_remove(const dcp_storage *storage, const char *id, const char *name);
+
+/**
  * Makes a storage that keeps checkpoints in memory, for tests, and for states that go from one part
  * of a program to another. Takes every id; ids that are alike after slashes at their ends are cut
  * off are one directory. Everything is gone when it is freed.

@@ -62,7 +62,7 @@ static dcp_status check_compression(dcp_save_options *options)
                : item_compressor_check(options->compression_level);
 }
 
-static dcp_status check_takeover(double *seconds)
+dcp_status options_check_takeover(double *seconds)
 {
     if (!isfinite(*seconds) || *seconds < 0)
         return dcp_error_set(DCP_ERR_ARGUMENT, "takeover_seconds is %g, expected a positive number",
@@ -101,7 +101,7 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
                              options->io_threads, DCP_MAX_THREADS);
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
-    RETURN_IF_ERROR(check_takeover(&options->takeover_seconds));
+    RETURN_IF_ERROR(options_check_takeover(&options->takeover_seconds));
     return operation_check_figures(options->figures);
 }
 

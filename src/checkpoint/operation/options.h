@@ -20,5 +20,7 @@ dcp_status options_check_verification(dcp_verification verification);
  * difference is DCP_ERR_ARGUMENT, which names the option. Options must have been checked. */
 dcp_status options_append_load(const dcp_load_options *options, struct buffer *message);
 dcp_status options_compare_load(const dcp_load_options *options, struct reader *message);
+/* Fills in the default for 0. */
+dcp_status options_check_takeover(double *seconds);
 
 #endif
