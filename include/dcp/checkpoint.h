@@ -105,6 +105,43 @@ static inline dcp_status dcp_checkpoint_chunk(const dcp_checkpoint *checkpoint, 
     return dcp_checkpoint_chunk_sized(checkpoint, entry, chunk, stored, sizeof *stored);
 }
 
+/** What `metadata.json` says of the save that made a checkpoint. */
+typedef struct dcp_save_info {
+    bool found;    /**< there is one of this save; else what follows but `stale` is all zero */
+    bool stale;    /**< there is one, but of another save, which was interrupted, say: ignored */
+    bool has_step; /**< the save was given dcp_save_options::step */
+    bool has_info; /**< and dcp_save_options::info */
+    int64_t step;
+    int64_t unix_time;   /**< when the checkpoint was saved, in seconds; 0: unknown */
+    int32_t world_size;  /**< ranks that saved; 0: unknown */
+    const char *save_id; /**< borrowed from the checkpoint; also if nothing was found; NULL: the
+                            checkpoint has none */
+} dcp_save_info;
+
+/**
+ * Reads back what dcp_save_options::step and dcp_save_options::info said, from `metadata.json`.
+ * Checkpoints of PyTorch have none, unions and other forms none of their own: then nothing is
+ * found, which is no error.
+ *
+ * Info comes back as dcp_state_to_json() wrote it: ints of up to 4096 digits and floats are what
+ * they were, also those that are not finite; tuples are lists; what JSON lacks otherwise stays a
+ * dict whose first key starts with "$".
+ *
+ * @param parent info is added to it under @p key, as when building a tree, if there is any. NULL:
+ * it is not wanted.
+ * Errors: DCP_ERR_FORMAT if the file is there and cannot be read as such a text (at most 16 MiB,
+ * nested at most 64 deep).
+ */
+DCP_API dcp_status dcp_checkpoint_info_sized(const dcp_checkpoint *checkpoint, dcp_state *parent,
+                                             const char *key, dcp_save_info *info,
+                                             size_t info_size);
+
+static inline dcp_status dcp_checkpoint_info(const dcp_checkpoint *checkpoint, dcp_state *parent,
+                                             const char *key, dcp_save_info *info)
+{
+    return dcp_checkpoint_info_sized(checkpoint, parent, key, info, sizeof *info);
+}
+
 /**
  * Reads any box of a tensor into memory. Dtype, ndim and global_shape of @p destination must be the
  * entry's; the rest is as for a tensor to load. Without `sharded`, the whole tensor is read.

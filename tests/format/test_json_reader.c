@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "format/safetensors/json_reader.h"
+#include "format/json/json_reader.h"
 
 static struct arena arena;
 

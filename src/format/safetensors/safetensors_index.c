@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "format/metadata/relative_path.h"
-#include "format/safetensors/json_reader.h"
+#include "format/json/json_reader.h"
 
 enum { TENSORS_FIRST = 64 };
 

@@ -3,7 +3,7 @@
 #ifndef FORMAT_SAFETENSORS_SAFETENSORS_PARSER_H
 #define FORMAT_SAFETENSORS_SAFETENSORS_PARSER_H
 
-#include "format/safetensors/json_reader.h"
+#include "format/json/json_reader.h"
 #include "format/safetensors/safetensors_header.h"
 
 #define SAFETENSORS_WHAT_MAX 512 /* of the name in messages */

@@ -103,6 +103,19 @@ void shard_reader_open_directory(struct shard_reader *reader)
     error_restore(&story);
 }
 
+dcp_status shard_reader_read_beside(struct shard_reader *reader, const char *name, uint64_t limit,
+                                    struct buffer *bytes)
+{
+    const struct storage_directory *directory = NULL;
+    if (reader->form != STORAGE_DCP)
+        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s has no %s of its own", reader->id, name);
+    pthread_mutex_lock(&reader->mutex);
+    dcp_status status = find_directory(reader, &name, NULL, &directory);
+    pthread_mutex_unlock(&reader->mutex);
+    RETURN_IF_ERROR(status);
+    return storage_read_whole(directory, name, limit, bytes);
+}
+
 bool shard_reader_is_far(struct shard_reader *reader)
 {
     const struct storage_directory *directory = NULL;

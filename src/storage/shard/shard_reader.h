@@ -74,6 +74,11 @@ void shard_reader_take_directory(struct shard_reader *reader, struct storage_dir
  */
 void shard_reader_open_directory(struct shard_reader *reader);
 
+/* Appends a small file beside the checkpoint's own, as storage_read_whole(). DCP_ERR_NOT_FOUND also
+ * where the checkpoint is not one directory with a .metadata. */
+dcp_status shard_reader_read_beside(struct shard_reader *reader, const char *name, uint64_t limit,
+                                    struct buffer *bytes);
+
 /* How files are read that are opened from now on: flags of dcp_io, and the priority that reading
  * threads have; and who is told of the stored bytes of tensors as they are read. */
 void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,

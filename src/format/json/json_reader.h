@@ -4,8 +4,8 @@
  *
  * Callers ask for what they expect next; anything else is DCP_ERR_FORMAT with the byte where it
  * happened. Whether a key may be there twice is for the caller to check. */
-#ifndef FORMAT_SAFETENSORS_JSON_READER_H
-#define FORMAT_SAFETENSORS_JSON_READER_H
+#ifndef FORMAT_JSON_JSON_READER_H
+#define FORMAT_JSON_JSON_READER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,6 +13,8 @@
 
 #include "base/arena.h"
 #include "dcp/status.h"
+
+enum { JSON_DEPTH_MAX = 64 };
 
 struct json_reader {
     const char *what; /* begins every message: "model.safetensors: header" */
@@ -41,7 +43,21 @@ dcp_status json_next_element(struct json_reader *reader, bool *more);
 dcp_status json_string(struct json_reader *reader, struct json_text *text);
 /* Digits alone: no sign, fraction or exponent. */
 dcp_status json_u64(struct json_reader *reader, uint64_t *value);
-/* Any value, nested at most 64 deep. */
+/* What comes next, by its first character; JSON_NOTHING: no value does. */
+enum json_kind {
+    JSON_NOTHING,
+    JSON_OBJECT,
+    JSON_ARRAY,
+    JSON_STRING,
+    JSON_NUMBER,
+    JSON_TRUE,
+    JSON_FALSE,
+    JSON_NULL
+};
+enum json_kind json_peek(struct json_reader *reader);
+/* Any number, as it is written; whole: without fraction and exponent. Borrowed from the text. */
+dcp_status json_number(struct json_reader *reader, struct json_text *text, bool *whole);
+/* Any value, nested at most JSON_DEPTH_MAX deep. */
 dcp_status json_skip(struct json_reader *reader);
 /* Nothing but white space is left. */
 dcp_status json_end(struct json_reader *reader);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "format/safetensors/json_reader.h"
+#include "format/json/json_reader.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/error.h"
-
-enum { DEPTH_MAX = 64 };
 
 void json_init(struct json_reader *reader, const char *what, const char *text, size_t size,
                struct arena *arena)
@@ -276,6 +274,39 @@ static dcp_status skip_number(struct json_reader *reader)
     return DCP_OK;
 }
 
+dcp_status json_number(struct json_reader *reader, struct json_text *text, bool *whole)
+{
+    char c = peek_token(reader);
+    if (c != '-' && !is_digit(c))
+        return unexpected(reader, "a number");
+    text->bytes = reader->text + reader->position;
+    RETURN_IF_ERROR(skip_number(reader));
+    text->length = (size_t)(reader->text + reader->position - text->bytes);
+    *whole = !memchr(text->bytes, '.', text->length) && !memchr(text->bytes, 'e', text->length) &&
+             !memchr(text->bytes, 'E', text->length);
+    return DCP_OK;
+}
+
+enum json_kind json_peek(struct json_reader *reader)
+{
+    switch (peek_token(reader)) {
+    case '{':
+        return JSON_OBJECT;
+    case '[':
+        return JSON_ARRAY;
+    case '"':
+        return JSON_STRING;
+    case 't':
+        return JSON_TRUE;
+    case 'f':
+        return JSON_FALSE;
+    case 'n':
+        return JSON_NULL;
+    default:
+        return is_digit(peek(reader)) || peek(reader) == '-' ? JSON_NUMBER : JSON_NOTHING;
+    }
+}
+
 static dcp_status skip_scalar(struct json_reader *reader)
 {
     static const char *const words[] = {"true", "false", "null"};
@@ -298,14 +329,14 @@ static dcp_status skip_scalar(struct json_reader *reader)
 
 dcp_status json_skip(struct json_reader *reader)
 {
-    bool is_object[DEPTH_MAX];
+    bool is_object[JSON_DEPTH_MAX];
     size_t depth = 0;
     do {
         char c = peek_token(reader);
         if (c == '{' || c == '[') {
-            if (depth == DEPTH_MAX)
+            if (depth == JSON_DEPTH_MAX)
                 return dcp_error_set(DCP_ERR_FORMAT, "%s: nested deeper than %d at byte %zu",
-                                     reader->what, DEPTH_MAX, reader->position);
+                                     reader->what, JSON_DEPTH_MAX, reader->position);
             is_object[depth++] = c == '{';
             reader->position++;
             reader->opened = true;
