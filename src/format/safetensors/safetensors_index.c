@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "format/metadata/relative_path.h"
 #include "format/json/json_reader.h"
+#include "format/metadata/relative_path.h"
 
 enum { TENSORS_FIRST = 64 };
 
