@@ -59,6 +59,9 @@ typedef struct dcp_figures {
     /** save: dcp_save_options::check_replicas, exchanges and waiting for other ranks in it; part of
      * planning_seconds */
     double replica_check_seconds;
+    uint64_t missing_tensors;  /**< save, at the coordinator: tensors that were not saved as a
+                                  whole, see dcp_save_options::allow_partial */
+    uint64_t missing_elements; /**< and their elements that were not saved */
 } dcp_figures;
 
 #ifdef __cplusplus

@@ -33,6 +33,27 @@
  * Saves *one after the other* in one directory are fine. Processes of one job that should save
  * together and were given no `group` meet in one directory; the message says so, where the launcher
  * tells a process that it is one of several.
+ *
+ * @section dcp_save_rank_metadata Metadata of each rank
+ *
+ * With `without_collectives`, every rank saves into the same directory by itself, and its call
+ * returns as soon as its own part is durable. Nobody knows when all ranks have saved: that is for
+ * the job to find out before it relies on the checkpoint. Loads unite the parts of all ranks, and
+ * are DCP_ERR_COVERAGE as long as one is missing that holds what no other does.
+ *
+ * - Replicas are written by every rank that holds them, as PyTorch does. The lowest rank's is read.
+ * - `allow_partial` is implied; `coordinator` and `no_dist` have no meaning. No metadata.json is
+ *   written, so that `step` and `info` are ignored.
+ * - A custom `storage_writer`, or a chain that has a group, is DCP_ERR_ARGUMENT.
+ * - The mark is `.dcp_owner.R`: ranks do not hinder each other, and two processes of the same rank
+ *   do. A save of all ranks together and one of a single rank exclude each other (DCP_ERR_BUSY).
+ * - Overwriting is about the rank's own part: #DCP_OVERWRITE_REFUSE is DCP_ERR_EXISTS where
+ *   `__R.metadata` is, and #DCP_OVERWRITE_REPLACE replaces that file and removes what it named.
+ *   Other ranks' files are left alone. While ranks overwrite their parts, what loads is a mixture
+ *   of saves, which nobody can detect: a directory of its own for each save is safer.
+ * - Where there is a `.metadata`, no rank alone may replace it, and readers would take it before
+ *   any `__R.metadata`: that is DCP_ERR_EXISTS, whatever `overwrite` is. A save of all ranks
+ *   together replaces the parts of ranks as it does any other checkpoint.
  */
 #ifndef DCP_SAVE_H
 #define DCP_SAVE_H
@@ -94,7 +115,8 @@ DCP_API void dcp_save_plan_cache_free(dcp_save_plan_cache *cache);
  * | planner, storage_writer | `planner`, `storage_writer` |
  * | process_group | `group`: of all ranks or some; only its ranks call |
  * | coordinator_rank | `coordinator`, in the group |
- * | no_dist=True | `no_dist` |
+ * | no_dist=True | `no_dist`, with `allow_partial` for sharded tensors |
+ * | use_collectives=False | `without_collectives`; the rank is that of `group`, or `rank` |
  * | single_file_per_rank=False | #DCP_FILE_PER_ITEM |
  * | sync_files=False | `skip_sync` |
  * | thread_count | `thread_count` |
@@ -147,7 +169,8 @@ typedef struct dcp_save_options {
     const dcp_storage_writer *storage_writer;
 
     /** Save alone even if a group is given (PyTorch's no_dist): this process is the coordinator,
-     * and nobody else is waited for. What the others hold is not saved. */
+     * and nobody else is waited for. What the others hold is not saved: a tensor that is sharded
+     * over them is DCP_ERR_COVERAGE without `allow_partial`. */
     bool no_dist;
     /** Every value of the root is one entry, whatever is in it (PyTorch's
      * flatten_state_dict=False): a nested dict is stored as one object, tensors in it and all, of
@@ -206,6 +229,20 @@ typedef struct dcp_save_options {
     /** A difference is a warning in the coordinator's log, with the words of the error, and the
      * save goes on. */
     bool allow_different_replicas;
+    /** Save what is there if the ranks that save do not hold all of every tensor, which is
+     * DCP_ERR_COVERAGE otherwise. Such tensors are stored with their global shape and the chunks
+     * that are held; the log names the first missing boxes as a warning, metadata.json counts
+     * tensors and elements as "missing", and so do the coordinator's `figures`. The checkpoint
+     * loads only together with others that have what it lacks (dcp_load_options::members), whatever
+     * the load wants of it; by itself it is DCP_ERR_COVERAGE, and a fault to `dcp verify`. With
+     * `no_dist`, each rank can save its part to a directory of its own. */
+    bool allow_partial;
+
+    /** Save with no exchange between ranks (PyTorch's use_collectives=False): this process writes
+     * what it holds as `__R_N.distcp` and, last, `__R.metadata`, where R is its rank in `group`, or
+     * `rank` without one. See @ref dcp_save_rank_metadata "metadata of each rank". */
+    bool without_collectives;
+    int32_t rank; /**< of `without_collectives` without a `group`; else ignored */
 } dcp_save_options;
 
 /**

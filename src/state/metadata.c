@@ -2,13 +2,18 @@
 #include "state/metadata.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 
 /* Long enough for a box of a few dimensions; longer ones are cut. */
 #define BOX_TEXT_MAX 160
+enum { HOLES_SHOWN = 3 };
+_Static_assert(METADATA_MISSING_TEXT >= (HOLES_SHOWN * (BOX_TEXT_MAX + 2)) + 20, "all fit");
 
 void metadata_init(struct metadata *metadata)
 {
@@ -135,25 +140,98 @@ static dcp_status check_disjoint(const struct metadata_entry *entry, const struc
                          box_format(boxes[second], second_text, sizeof second_text));
 }
 
-/* For disjoint boxes inside the shape. */
-static dcp_status check_coverage(const struct metadata_entry *entry, const struct box *boxes)
+int64_t metadata_count_missing(const struct metadata_entry *entry)
+{
+    int64_t missing = box_volume(box_whole(entry->ndim, entry->global_shape));
+    for (size_t i = 0; i < entry->piece_count; i++)
+        missing -= box_volume(piece_box(entry, i));
+    return missing;
+}
+
+struct metadata_missing metadata_sum_missing(const struct metadata *metadata)
+{
+    struct metadata_missing sum = {0};
+    for (size_t i = 0; i < metadata->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        int64_t missing = entry->is_tensor ? metadata_count_missing(entry) : 0;
+        sum.tensors += missing != 0;
+        if (!checked_add_u64(sum.elements, (uint64_t)missing, &sum.elements))
+            sum.elements = UINT64_MAX;
+    }
+    return sum;
+}
+
+static int compare_holes(const void *left, const void *right)
+{
+    const struct box *a = left, *b = right;
+    for (int32_t dim = 0; dim < a->ndim; dim++)
+        if (a->offsets[dim] != b->offsets[dim])
+            return a->offsets[dim] < b->offsets[dim] ? -1 : 1;
+    return 0;
+}
+
+/* In order; others: there are more. */
+static void print_holes(struct box *holes, size_t count, bool others,
+                        char text[METADATA_MISSING_TEXT])
+{
+    size_t length = 0;
+    if (count > 1)
+        qsort(holes, count, sizeof *holes, compare_holes);
+    for (size_t i = 0; i < count; i++) {
+        char box[BOX_TEXT_MAX];
+        length += (size_t)snprintf(text + length, METADATA_MISSING_TEXT - length, "%s%s",
+                                   i > 0 ? ", " : "", box_format(holes[i], box, sizeof box));
+    }
+    if (others)
+        snprintf(text + length, METADATA_MISSING_TEXT - length, " and others");
+}
+
+/* boxes: the chunks', with room for the holes that are found. */
+static dcp_status format_holes(const struct metadata_entry *entry, struct box *boxes,
+                               char text[METADATA_MISSING_TEXT])
 {
     struct box whole = box_whole(entry->ndim, entry->global_shape);
-    int64_t missing = box_volume(whole);
+    struct box *holes = boxes + entry->piece_count;
+    struct box_storage places[HOLES_SHOWN + 1];
+    size_t count = 0;
+    bool found = true;
+    while (found && count <= HOLES_SHOWN) {
+        RETURN_IF_ERROR(
+            box_find_hole(whole, boxes, entry->piece_count + count, &found, &places[count]));
+        if (found) {
+            holes[count] = box_of(entry->ndim, &places[count]);
+            count++;
+        }
+    }
+    print_holes(holes, count > HOLES_SHOWN ? HOLES_SHOWN : count, count > HOLES_SHOWN, text);
+    return DCP_OK;
+}
+
+dcp_status metadata_format_missing(const struct metadata_entry *entry,
+                                   char text[METADATA_MISSING_TEXT])
+{
+    struct box *boxes = memory_allocate_array(entry->piece_count + HOLES_SHOWN + 1, sizeof *boxes);
+    text[0] = '\0';
+    if (!boxes)
+        return error_no_memory((entry->piece_count + HOLES_SHOWN + 1) * sizeof *boxes, "boxes");
     for (size_t i = 0; i < entry->piece_count; i++)
-        missing -= box_volume(boxes[i]);
+        boxes[i] = piece_box(entry, i);
+    dcp_status status = format_holes(entry, boxes, text);
+    memory_release(boxes);
+    return status;
+}
+
+/* For disjoint boxes inside the shape. */
+static dcp_status check_coverage(const struct metadata_entry *entry)
+{
+    int64_t missing = metadata_count_missing(entry);
+    char text[METADATA_MISSING_TEXT];
     if (missing == 0)
         return DCP_OK;
-    bool found;
-    struct box_storage hole;
-    char text[BOX_TEXT_MAX];
-    RETURN_IF_ERROR(box_find_hole(whole, boxes, entry->piece_count, &found, &hole));
-    if (!found)
-        return dcp_error_set(DCP_ERR_INTERNAL, "\"%s\": no hole where %" PRId64 " elements miss",
-                             entry->name, missing);
-    return dcp_error_set(
-        DCP_ERR_COVERAGE, "\"%s\": no chunk holds %s; %" PRId64 " elements are missing in all",
-        entry->name, box_format(box_of(entry->ndim, &hole), text, sizeof text), missing);
+    RETURN_IF_ERROR(metadata_format_missing(entry, text));
+    return dcp_error_set(DCP_ERR_COVERAGE,
+                         "\"%s\": no chunk holds %s; %" PRId64 " elements are missing in all",
+                         entry->name, text, missing);
 }
 
 dcp_status metadata_check_entry(const struct metadata_entry *entry)
@@ -175,7 +253,7 @@ dcp_status metadata_check_entry(const struct metadata_entry *entry)
         boxes[i] = piece_box(entry, i);
     dcp_status status = check_disjoint(entry, boxes);
     if (status == DCP_OK)
-        status = check_coverage(entry, boxes);
+        status = check_coverage(entry);
     memory_release(boxes);
     return status;
 }

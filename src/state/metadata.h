@@ -115,5 +115,17 @@ const struct metadata_member *metadata_file_member(const struct metadata *metada
 /* Chunks inside their tensor, disjoint, and covering it; the story names entry, chunk and box. One
  * entry. */
 dcp_status metadata_check_entry(const struct metadata_entry *entry);
+/* How many elements of a tensor no chunk holds, if its chunks are inside of it and disjoint. */
+int64_t metadata_count_missing(const struct metadata_entry *entry);
+/* The same of all tensors. */
+struct metadata_missing {
+    uint64_t tensors;
+    uint64_t elements;
+};
+struct metadata_missing metadata_sum_missing(const struct metadata *metadata);
+/* "[0:4, 3:9], [8:9, 0:3]": the first boxes that no chunk of a tensor holds, which lacks some. */
+enum { METADATA_MISSING_TEXT = 512 };
+dcp_status metadata_format_missing(const struct metadata_entry *entry,
+                                   char text[METADATA_MISSING_TEXT]);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "checkpoint/async/async.h"
 #include "checkpoint/hooks/hooks.h"
+#include "checkpoint/operation/options.h"
 #include "checkpoint/save/replica_check.h"
 #include "group/group.h"
 
@@ -252,6 +253,9 @@ static dcp_status begin(dcp_save_chain *chain, const char *path, const dcp_save_
                         dcp_future **future)
 {
     struct dcp_collective call = {"beginning an asynchronous save", chain->options.timeout_seconds};
+    if (given->without_collectives && chain->options.group)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "a save without_collectives needs a chain without a group");
     dcp_status status = chain_enter(chain);
     if (status == DCP_OK && given->group && given->group != chain->options.group)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the save has another group than its chain");
@@ -271,7 +275,9 @@ static dcp_status save_async(dcp_state *state, const char *path, const dcp_save_
     struct memory_account *before = memory_account_current();
     dcp_future *made = NULL;
 
-    options.group = given->no_dist ? NULL : given->group;
+    options_leave_group(&options);
+    if (options.no_dist)
+        options.group = NULL;
     if (chain)
         atomic_fetch_add(&chain->references, 1);
     else

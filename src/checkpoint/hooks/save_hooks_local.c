@@ -34,8 +34,9 @@ dcp_status dcp_save_default_set_up_planner(dcp_saving *saving, dcp_state *state)
         state = *saving->copied;
     }
     RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
-    RETURN_IF_ERROR(
-        flatten_check_meshes(&saving->local.flat, dcp_group_size(saving->options.group)));
+    if (!saving->options.allow_partial)
+        RETURN_IF_ERROR(
+            flatten_check_meshes(&saving->local.flat, dcp_group_size(saving->options.group)));
     saving->hooks->state_taken = true;
     return index_names(saving);
 }

@@ -113,7 +113,7 @@ static dcp_status tell_places(dcp_saving *saving, const struct write_results *wr
     for (size_t i = 0; i < saving->orders.count; i++) {
         const struct write_order *order = &saving->orders.orders[i];
         char name[SHARD_NAME_MAX];
-        shard_name(name, saving->rank, order->file, saving->session.generation);
+        shard_name(name, saving->file_rank, order->file, saving->session.generation);
         struct write_result result = {
             .path = name, .offset = order->offset, .length = order->length};
         if (written->count > 0)

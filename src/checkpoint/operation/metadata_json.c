@@ -49,6 +49,17 @@ static bool add_totals(cJSON *object, const struct metadata *metadata)
            add_integer(object, "tensor_bytes", (int64_t)bytes);
 }
 
+/* Only of a checkpoint that is not whole. */
+static bool add_missing(cJSON *object, const struct metadata *metadata)
+{
+    struct metadata_missing missing = metadata_sum_missing(metadata);
+    if (missing.tensors == 0)
+        return true;
+    cJSON *counts = cJSON_AddObjectToObject(object, "missing");
+    return counts && add_integer(counts, "tensors", (int64_t)missing.tensors) &&
+           add_integer(counts, "elements", (int64_t)missing.elements);
+}
+
 /* What cJSON takes by itself: for the fields that are always there, and for each byte of info in
  * the object, and while it is printed. */
 #define JSON_SIZE   ((size_t)16 << 10)
@@ -73,7 +84,7 @@ static bool print(const struct metadata *metadata, const dcp_save_options *optio
         cJSON_AddStringToObject(object, "save_id", metadata->save_id) && add_time(object) &&
         (!options->has_step || add_integer(object, "step", options->step)) &&
         add_integer(object, "world_size", world_size) && add_totals(object, metadata) &&
-        (!info || cJSON_AddRawToObject(object, "info", info)))
+        add_missing(object, metadata) && (!info || cJSON_AddRawToObject(object, "info", info)))
         printed = cJSON_Print(object);
     *text = printed ? memory_copy_text(printed) : NULL;
     cJSON_free(printed);

@@ -72,9 +72,33 @@ dcp_status options_check_takeover(double *seconds)
     return DCP_OK;
 }
 
+void options_leave_group(dcp_save_options *options)
+{
+    if (!options->without_collectives)
+        return;
+    if (options->group)
+        options->rank = dcp_group_rank(options->group);
+    options->group = NULL;
+    options->coordinator = 0;
+    options->allow_partial = true;
+}
+
+static dcp_status check_rank(const dcp_save_options *options)
+{
+    if (!options->without_collectives)
+        return DCP_OK;
+    if (options->rank < 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "rank is %d, expected 0 or more", options->rank);
+    if (options->storage_writer || options->storage_writer_count > 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a storage writer cannot save without_collectives: "
+                                               "leave out one of both");
+    return DCP_OK;
+}
+
 dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options)
 {
     *options = *given;
+    options_leave_group(options);
     if (options->no_dist) {
         options->group = NULL;
         options->coordinator = 0;
@@ -102,6 +126,7 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
     RETURN_IF_ERROR(options_check_takeover(&options->takeover_seconds));
+    RETURN_IF_ERROR(check_rank(options));
     return operation_check_figures(options->figures);
 }
 

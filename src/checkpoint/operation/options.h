@@ -12,6 +12,8 @@
 
 /* On failure group, coordinator and timeout_seconds can be used all the same, so that a rank with
  * wrong arguments can tell the others. */
+/* With without_collectives: the rank is noted, and the group left. */
+void options_leave_group(dcp_save_options *options);
 dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *options);
 dcp_status options_check_load(const dcp_load_options *given, dcp_load_options *options);
 dcp_status options_check_verification(dcp_verification verification);

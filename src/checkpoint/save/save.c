@@ -10,6 +10,7 @@
 #include "checkpoint/operation/options.h"
 #include "checkpoint/save/replica_check.h"
 #include "checkpoint/save/save_limit.h"
+#include "checkpoint/save/save_missing.h"
 #include "checkpoint/save/saving.h"
 #include "group/group.h"
 #include "state/node.h"
@@ -70,7 +71,7 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     how.staging = saving->staged ? saving->staged->staging : NULL;
     int priority = io_priority_enter(saving->options.io_priority);
     dcp_status status = shard_files_write(
-        &saving->session, saving->rank, &saving->orders,
+        &saving->session, saving->file_rank, &saving->orders,
         saving->staged ? saving->staged->sources : saving->local.sources, &how, results, &written);
     io_priority_leave(priority);
     rate_free(&rate);
@@ -87,6 +88,8 @@ dcp_status saving_write(struct dcp_saving *saving)
     bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
     RETURN_IF_ERROR(operation_enter_moving(&saving->operation, DCP_PHASE_WRITING,
                                            shard_files_content(&saving->orders, zstd), DCP_OK));
+    if (saving->coordinates && saving->options.allow_partial)
+        save_missing_report(saving);
     /* While the other ranks write already, so that nobody waits for it in the end. */
     if (saving->coordinates && !saving->gathers_results)
         RETURN_IF_ERROR(
@@ -113,7 +116,7 @@ static void clean_up(struct dcp_saving *saving)
     vain = saving_agree(saving, "asking whether a failed save is visible", vain);
     if (vain == DCP_OK || (saving->coordinates && !saving->visible)) {
         saving->steps.abandon(saving);
-        shard_files_discard(&saving->session, saving->rank, saving->orders.file_count);
+        shard_files_discard(&saving->session, saving->file_rank, saving->orders.file_count);
         saving_agree(saving, "cleaning up after a failed save", vain);
         if (saving->coordinates)
             save_session_abandon(&saving->session);
@@ -246,6 +249,7 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
     if (status == DCP_OK)
         status = save_hooks_choose(saving);
     saving->rank = dcp_group_rank(saving->options.group);
+    saving->file_rank = saving->options.without_collectives ? saving->options.rank : saving->rank;
     saving->coordinates = saving->rank == saving->options.coordinator;
     if (status == DCP_OK)
         saving->how = writing_options(saving);

@@ -12,7 +12,7 @@
 #include "plan/save/joint_plan.h"
 
 /* Options that all ranks must be given alike, as numbers; of some only whether they are given. */
-enum { TRAITS = 11 };
+enum { TRAITS = 12 };
 static const char *const trait_names[TRAITS] = {"coordinator",
                                                 "overwrite",
                                                 "replicas",
@@ -23,7 +23,8 @@ static const char *const trait_names[TRAITS] = {"coordinator",
                                                 "plan_cache",
                                                 "unflattened",
                                                 "check_replicas",
-                                                "allow_different_replicas"};
+                                                "allow_different_replicas",
+                                                "allow_partial"};
 
 /* A rank's record: the id, a digest of the path, the memory limit, its hooks, whether lengths have
  * changed, the traits. */
@@ -58,6 +59,7 @@ static void make_record(const dcp_saving *saving, bool grown, unsigned char *rec
         options->unflattened,
         (uint32_t)options->check_replicas,
         options->allow_different_replicas,
+        options->allow_partial,
     };
     store_u64(record, saving->planning.id);
     store_u64(record + AT_PATH, digest_path(saving->path));

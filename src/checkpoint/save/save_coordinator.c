@@ -29,7 +29,9 @@ struct save_plan_options save_coordinator_options(const dcp_saving *saving)
         .replicas = saving->options.replicas,
         .files = saving->options.files,
         .thread_count = (uint32_t)saving->options.thread_count,
+        .first_rank = (uint32_t)(saving->file_rank - saving->rank),
         .generation = saving->session.generation,
+        .allow_partial = saving->options.allow_partial,
         .objects_may_grow = saving->planning.cache != NULL,
         .layout = stream_layout,
     };
@@ -94,8 +96,11 @@ dcp_status save_coordinator_begin(dcp_saving *saving)
     dcp_overwrite overwrite =
         saving->was_visible ? DCP_OVERWRITE_REPLACE : saving->options.overwrite;
     dcp_status status =
-        save_session_begin(&saving->session, storage, id, overwrite, !saving->options.skip_sync,
-                           saving->options.takeover_seconds);
+        saving->options.without_collectives
+            ? save_session_begin_rank(&saving->session, storage, id, saving->file_rank, overwrite,
+                                      !saving->options.skip_sync, saving->options.takeover_seconds)
+            : save_session_begin(&saving->session, storage, id, overwrite,
+                                 !saving->options.skip_sync, saving->options.takeover_seconds);
     memory_release(id);
     return status == DCP_OK ? DCP_OK
                             : save_alone_explain(status, dcp_group_size(saving->options.group));
@@ -194,6 +199,8 @@ static dcp_status encode(const struct save_coordinator *coordinator,
                          const dcp_save_options *options, struct buffer *encoded, char **json)
 {
     RETURN_IF_ERROR(metadata_encode(&coordinator->metadata, encoded));
+    if (options->without_collectives)
+        return DCP_OK; /* a single rank cannot describe the checkpoint */
     return metadata_json_print(&coordinator->metadata, options, coordinator->rank_count, json);
 }
 
@@ -206,7 +213,7 @@ dcp_status save_coordinator_measure(const struct save_coordinator *coordinator,
     buffer_init(&encoded, 0);
     dcp_status status = encode(coordinator, options, &encoded, &json);
     if (status == DCP_OK)
-        *bytes = encoded.size + strlen(json);
+        *bytes = encoded.size + (json ? strlen(json) : 0);
     dcp_text_free(json);
     buffer_free(&encoded);
     return status;

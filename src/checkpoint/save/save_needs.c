@@ -65,7 +65,7 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     struct shard_write_options least = saving->how;
     struct save_staging staging = saving->staging;
     *needs = (struct save_needs){0};
-    RETURN_IF_ERROR(shard_needs_find(&saving->session, saving->rank, &saving->orders,
+    RETURN_IF_ERROR(shard_needs_find(&saving->session, saving->file_rank, &saving->orders,
                                      saving->local.sources, staging.wanted, &saving->how,
                                      &needs->writing));
     needs->bytes = needs->writing.bytes;

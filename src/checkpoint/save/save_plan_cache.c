@@ -42,26 +42,35 @@ void dcp_save_plan_cache_free(dcp_save_plan_cache *cache)
     memory_release(cache);
 }
 
+static int file_rank(const dcp_save_options *options)
+{
+    return options->without_collectives ? options->rank : dcp_group_rank(options->group);
+}
+
 /* The ranks and the options that a plan depends on. */
 static bool circumstances_match(const dcp_save_plan_cache *cache, const dcp_save_options *options)
 {
     return cache->rank == dcp_group_rank(options->group) &&
+           cache->file_rank == file_rank(options) &&
            cache->size == dcp_group_size(options->group) &&
            cache->coordinator == options->coordinator && cache->replicas == options->replicas &&
            cache->files == options->files && cache->thread_count == options->thread_count &&
            cache->unflattened == options->unflattened &&
+           cache->allow_partial == options->allow_partial &&
            cache->zstd == (options->compression == DCP_COMPRESSION_ZSTD);
 }
 
 static void note_circumstances(dcp_save_plan_cache *cache, const dcp_save_options *options)
 {
     cache->rank = dcp_group_rank(options->group);
+    cache->file_rank = file_rank(options);
     cache->size = dcp_group_size(options->group);
     cache->coordinator = options->coordinator;
     cache->replicas = options->replicas;
     cache->files = options->files;
     cache->thread_count = options->thread_count;
     cache->unflattened = options->unflattened;
+    cache->allow_partial = options->allow_partial;
     cache->zstd = options->compression == DCP_COMPRESSION_ZSTD;
 }
 

@@ -13,12 +13,14 @@
 struct dcp_save_plan_cache {
     uint64_t id; /* of the planning, the same on all its ranks; 0: nothing is kept */
     int rank;
+    int file_rank; /* in names of files */
     int size;
     int32_t coordinator; /* and the options that a plan depends on */
     dcp_replicas replicas;
     dcp_file_layout files;
     int32_t thread_count;
     bool unflattened;
+    bool allow_partial;
     bool zstd;
     struct plan_extras extras;
     struct buffer plan;   /* what the rank held, but for the lengths of its objects */

@@ -9,8 +9,9 @@
 static dcp_status set_up(dcp_saving *saving, dcp_state *state)
 {
     RETURN_IF_ERROR(save_local_flatten(state, saving->options.unflattened, &saving->local));
-    RETURN_IF_ERROR(
-        flatten_check_meshes(&saving->local.flat, dcp_group_size(saving->options.group)));
+    if (!saving->options.allow_partial)
+        RETURN_IF_ERROR(
+            flatten_check_meshes(&saving->local.flat, dcp_group_size(saving->options.group)));
     return save_local_encode(&saving->local);
 }
 

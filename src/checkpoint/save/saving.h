@@ -32,6 +32,7 @@ struct dcp_saving {
     const char *id; /* what the path has meant when the call was made; NULL: what it means */
     dcp_save_options options;
     int rank;
+    int file_rank; /* in the names of this rank's files */
     bool coordinates;
     struct operation operation;
     struct save_steps steps;

@@ -72,7 +72,8 @@ static dcp_status add_file(struct dealing *dealing, uint32_t rank, uint32_t file
 {
     struct metadata *metadata = dealing->merge->metadata;
     char name[SHARD_NAME_MAX];
-    shard_name(name, (int)rank, file, dealing->merge->options->generation);
+    const struct save_plan_options *options = dealing->merge->options;
+    shard_name(name, (int)(options->first_rank + rank), file, options->generation);
     char *copy = arena_copy_text(&metadata->arena, name, strlen(name));
     if (copy == NULL)
         return error_no_memory(sizeof name, "names of files");

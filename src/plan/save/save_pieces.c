@@ -155,7 +155,7 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
         return refuse_overlap(entry, pieces[a].holders, pieces[b].holders);
     for (size_t i = 0; i < count; i++)
         elements -= box_volume(boxes[i]);
-    if (elements == 0)
+    if (elements == 0 || merge->options->allow_partial)
         return DCP_OK;
     struct box_storage hole;
     RETURN_IF_ERROR(box_find_hole(whole, boxes, count, &found, &hole));
@@ -164,7 +164,8 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
     shape_format(whole.ndim, whole.sizes, shape, sizeof shape);
     return dcp_error_set(DCP_ERR_COVERAGE,
                          "\"%s\": no rank holds %s of the shape %s: the group has %" PRIu32
-                         " rank%s, which must hold all of it together",
+                         " rank%s, which must hold all of it together, unless "
+                         "options.allow_partial is set",
                          entry->joint->name, box, shape, merge->rank_count,
                          merge->rank_count == 1 ? "" : "s");
 }

@@ -23,8 +23,10 @@ struct save_plan_options {
     dcp_replicas replicas;
     dcp_file_layout files;
     uint32_t thread_count;
+    uint32_t first_rank;   /* number of the first rank in file names */
     uint32_t generation;   /* part of file names, see shard_name() */
     bool objects_may_grow; /* the plan will be used again: objects get more room than they need */
+    bool allow_partial;    /* tensors need not be covered */
     bool settled; /* who writes what has been decided: two that hold the same are an error */
     plan_stream_layout layout;
 };
@@ -46,14 +48,13 @@ struct order_sink {
     uint32_t only_rank; /* whose orders are wanted when the metadata is not */
 };
 
-/* Deduplicates or slices replicas, checks that chunks cover and do not overlap, balances bytes,
- * assigns files and offsets (data of large tensors at multiples of 4096 of the file, of all at
- * multiples of 64). Errors name the tensor, the ranks and the boxes. The same joint plan gives the
- * same orders on every rank. metadata: complete but for save_id; it owns all that it points to.
- * Its
- * files are in the order of the ranks, then of their files. NULL: only the orders of one rank are
- * wanted. A tensor without elements becomes one piece that is the whole of it, even where the
- * rank's own chunk is another empty box. */
+/* Deduplicates or slices replicas, checks that chunks cover (if they must) and do not overlap,
+ * balances bytes, assigns files and offsets (data of large tensors at multiples of 4096 of the
+ * file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes. The same joint
+ * plan gives the same orders on every rank. metadata: complete but for save_id; it owns all that it
+ * points to. Its files are in the order of the ranks, then of their files. NULL: only the orders of
+ * one rank are wanted. A tensor without elements becomes one piece that is the whole of it, even
+ * where the rank's own chunk is another empty box. */
 dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
                             const struct order_sink *sink, struct metadata *metadata);
 

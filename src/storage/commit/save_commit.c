@@ -12,7 +12,9 @@ dcp_status save_commit_prepare(struct save_commit *commit, const struct save_ses
                                const void *metadata, size_t metadata_size, const char *json)
 {
     const struct storage_directory *directory = &session->directory;
+    char name[SMALL_NAME_MAX];
     dcp_status status = DCP_OK;
+    directory_metadata_name(save_session_rank(session), name);
     *commit = (struct save_commit){.session = session};
     content_identify_bytes(metadata, metadata_size, commit->metadata_digest);
     if (json) {
@@ -21,7 +23,7 @@ dcp_status save_commit_prepare(struct save_commit *commit, const struct save_ses
                                              strlen(json), session->sync);
     }
     if (status == DCP_OK)
-        status = storage_publication_prepare(&commit->metadata, directory, METADATA_NAME, metadata,
+        status = storage_publication_prepare(&commit->metadata, directory, name, metadata,
                                              metadata_size, session->sync);
     if (status != DCP_OK)
         save_commit_drop(commit);
@@ -61,20 +63,27 @@ static bool is_there(const struct save_session *session, const char *name, const
            strcmp(found, digest) == 0;
 }
 
+static bool is_metadata_there(const struct save_commit *commit)
+{
+    char name[SMALL_NAME_MAX];
+    directory_metadata_name(save_session_rank(commit->session), name);
+    return is_there(commit->session, name, commit->metadata_digest);
+}
+
 /* .metadata has changed since the save began, or somebody else changes it. The story names them. */
 static dcp_status explain_busy(const struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
     struct error_story story;
     error_save(&story);
-    *visible = is_there(session, METADATA_NAME, commit->metadata_digest);
+    *visible = is_metadata_there(commit);
     if (*visible)
         return DCP_OK;
     RETURN_IF_ERROR(save_owner_check(session->owner, &session->directory));
     return dcp_error_set(DCP_ERR_BUSY,
                          "%s: the checkpoint there has changed since this save began, although the "
                          "directory was marked as this save's (%s): nothing is committed (%.300s)",
-                         session->path, OWNER_NAME, story.text);
+                         session->path, save_owner_name(session->owner), story.text);
 }
 
 /* In the place of what was there when the save began, and of nothing else. */
@@ -110,9 +119,12 @@ static void take_back(const struct save_commit *commit, bool json_placed, bool v
 {
     const struct save_session *session = commit->session;
     struct error_story story;
+    char name[SMALL_NAME_MAX];
     error_save(&story);
-    if (visible && !session->replaces && is_there(session, METADATA_NAME, commit->metadata_digest))
-        storage_directory_remove(&session->directory, METADATA_NAME);
+    if (visible && !session->replaces && is_metadata_there(commit)) {
+        directory_metadata_name(save_session_rank(session), name);
+        storage_directory_remove(&session->directory, name);
+    }
     if (json_placed && is_there(session, JSON_NAME, commit->json_digest))
         storage_directory_remove(&session->directory, JSON_NAME);
     error_restore(&story);

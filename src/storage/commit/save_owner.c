@@ -20,12 +20,12 @@ enum { ATTEMPTS = 200, LONGEST_PAUSE_MS = 50 };
 /* ---- the mark that is there ---- */
 
 /* *readable: it is a mark. */
-static dcp_status read_mark(const struct storage_directory *directory, struct save_mark *mark,
-                            bool *readable)
+static dcp_status read_mark(const struct storage_directory *directory, const char *name,
+                            struct save_mark *mark, bool *readable)
 {
     struct buffer bytes;
     buffer_init(&bytes, 0);
-    dcp_status status = storage_read_whole(directory, OWNER_NAME, SAVE_MARK_SIZE, &bytes);
+    dcp_status status = storage_read_whole(directory, name, SAVE_MARK_SIZE, &bytes);
     *readable = status == DCP_OK && save_mark_parse(bytes.data, bytes.size, mark);
     buffer_free(&bytes);
     return status == DCP_ERR_FORMAT ? DCP_OK : status;
@@ -57,8 +57,8 @@ static void describe(const struct save_mark *mark, char text[256])
              since);
 }
 
-static dcp_status refuse(const struct storage_directory *directory, const struct save_mark *mark,
-                         double takeover_seconds)
+static dcp_status refuse(const struct storage_directory *directory, const char *name,
+                         const struct save_mark *mark, double takeover_seconds)
 {
     char other[256];
     describe(mark, other);
@@ -66,20 +66,20 @@ static dcp_status refuse(const struct storage_directory *directory, const struct
         return dcp_error_set(DCP_ERR_BUSY,
                              "%s is being saved to by another save (%s/%s): %s; wait for it, or "
                              "end that process",
-                             directory->id, directory->id, OWNER_NAME, other);
+                             directory->id, directory->id, name, other);
     return dcp_error_set(DCP_ERR_BUSY,
                          "%s is being saved to by another save (%s/%s): %s; wait for it, or end "
                          "that process; if it runs no more, the directory is taken over when the "
                          "mark is %g seconds old (takeover_seconds)",
-                         directory->id, directory->id, OWNER_NAME, other, takeover_seconds);
+                         directory->id, directory->id, name, other, takeover_seconds);
 }
 
 /* ---- putting one there ---- */
 
 /* What prepare() and publish() give, and DCP_OK if what they say is wrong, and the mark is there.
  */
-static dcp_status publish(const struct storage_directory *directory, const struct save_mark *mark,
-                          const char *identity)
+static dcp_status publish(const struct storage_directory *directory, const char *name,
+                          const struct save_mark *mark, const char *identity)
 {
     char text[SAVE_MARK_SIZE];
     struct storage_publication publication;
@@ -88,14 +88,14 @@ static dcp_status publish(const struct storage_directory *directory, const struc
     bool visible, readable;
     size_t length = save_mark_print(mark, text);
     RETURN_IF_ERROR(
-        storage_publication_prepare(&publication, directory, OWNER_NAME, text, length, false));
+        storage_publication_prepare(&publication, directory, name, text, length, false));
     dcp_status status =
         identity ? storage_publication_publish_over(&publication, identity, &visible)
                  : storage_publication_publish(&publication, DCP_PUBLISH_IF_ABSENT, &visible);
     if (status == DCP_OK)
         return DCP_OK;
     error_save(&story);
-    bool ours = read_mark(directory, &found, &readable) == DCP_OK && readable &&
+    bool ours = read_mark(directory, name, &found, &readable) == DCP_OK && readable &&
                 strcmp(found.save_id, mark->save_id) == 0;
     error_restore(&story);
     return ours ? DCP_OK : status;
@@ -103,20 +103,20 @@ static dcp_status publish(const struct storage_directory *directory, const struc
 
 /* There is a mark. DCP_ERR_NOT_FOUND: no more; DCP_ERR_BUSY with *again: another is, or others are
  * taking it over as well. */
-static dcp_status take_over(const struct storage_directory *directory, const struct save_mark *mark,
-                            double takeover_seconds, bool *again)
+static dcp_status take_over(const struct storage_directory *directory, const char *name,
+                            const struct save_mark *mark, double takeover_seconds, bool *again)
 {
     char identity[DCP_STORAGE_IDENTITY], other[256];
     struct save_mark found;
     bool readable;
     *again = true;
-    RETURN_IF_ERROR(storage_directory_identify(directory, OWNER_NAME, identity));
-    RETURN_IF_ERROR(read_mark(directory, &found, &readable));
+    RETURN_IF_ERROR(storage_directory_identify(directory, name, identity));
+    RETURN_IF_ERROR(read_mark(directory, name, &found, &readable));
     if (readable && !is_stale(&found, takeover_seconds)) {
         *again = false;
-        return refuse(directory, &found, takeover_seconds);
+        return refuse(directory, name, &found, takeover_seconds);
     }
-    RETURN_IF_ERROR(publish(directory, mark, identity));
+    RETURN_IF_ERROR(publish(directory, name, mark, identity));
     if (readable)
         describe(&found, other);
     log_line(DCP_LOG_WARNING, "%s was taken over from %s", directory->id,
@@ -133,8 +133,8 @@ static void pause_at_random(int attempt)
         clock_sleep_ns((int64_t)(number % (uint32_t)(most * 1000)) * 1000);
 }
 
-static dcp_status put_mark(const struct storage_directory *directory, const char *save_id,
-                           double takeover_seconds, bool *taken_over)
+static dcp_status put_mark(const struct storage_directory *directory, const char *name,
+                           const char *save_id, double takeover_seconds, bool *taken_over)
 {
     struct save_mark mark;
     save_mark_init(&mark, save_id);
@@ -142,9 +142,9 @@ static dcp_status put_mark(const struct storage_directory *directory, const char
     dcp_status status = DCP_OK;
     for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
         bool again;
-        status = publish(directory, &mark, NULL);
+        status = publish(directory, name, &mark, NULL);
         if (status == DCP_ERR_EXISTS) {
-            status = take_over(directory, &mark, takeover_seconds, &again);
+            status = take_over(directory, name, &mark, takeover_seconds, &again);
             *taken_over = status == DCP_OK;
             if (status != DCP_ERR_NOT_FOUND && (status != DCP_ERR_BUSY || !again))
                 return status;
@@ -159,7 +159,7 @@ static dcp_status put_mark(const struct storage_directory *directory, const char
                : status;
 }
 
-dcp_status save_owner_take(const struct storage_directory *directory, const char *save_id,
+dcp_status save_owner_take(const struct storage_directory *directory, int rank, const char *save_id,
                            double takeover_seconds, struct save_owner **made, bool *taken_over)
 {
     /* Its memory is charged to nobody, as that of the open directory: other ranks take none. */
@@ -169,8 +169,9 @@ dcp_status save_owner_take(const struct storage_directory *directory, const char
         return error_no_memory(sizeof *owner, "the owner of a directory");
     *owner = (struct save_owner){.marked = true};
     snprintf(owner->live.save_id, sizeof owner->live.save_id, "%s", save_id);
+    directory_owner_name(rank, owner->name);
     save_live_add(&owner->live);
-    dcp_status status = put_mark(directory, save_id, takeover_seconds, taken_over);
+    dcp_status status = put_mark(directory, owner->name, save_id, takeover_seconds, taken_over);
     if (status == DCP_OK) {
         *made = owner;
         return DCP_OK;
@@ -180,7 +181,34 @@ dcp_status save_owner_take(const struct storage_directory *directory, const char
     return status;
 }
 
+/* ---- saves of the other kind ---- */
+
+dcp_status save_owner_expel(const struct storage_directory *directory, const char *name,
+                            double takeover_seconds)
+{
+    struct save_mark found;
+    char other[256];
+    bool readable;
+    dcp_status status = read_mark(directory, name, &found, &readable);
+    if (status == DCP_ERR_NOT_FOUND)
+        return DCP_OK;
+    RETURN_IF_ERROR(status);
+    if (readable && !is_stale(&found, takeover_seconds))
+        return refuse(directory, name, &found, takeover_seconds);
+    RETURN_IF_ERROR(storage_directory_remove(directory, name));
+    if (readable)
+        describe(&found, other);
+    log_line(DCP_LOG_WARNING, "%s was taken over from %s (%s)", directory->id,
+             readable ? other : "a save whose mark cannot be read", name);
+    return DCP_OK;
+}
+
 /* ---- proving it, and taking it away ---- */
+
+const char *save_owner_name(const struct save_owner *owner)
+{
+    return owner->name;
+}
 
 dcp_status save_owner_check(const struct save_owner *owner,
                             const struct storage_directory *directory)
@@ -188,12 +216,12 @@ dcp_status save_owner_check(const struct save_owner *owner,
     struct save_mark found;
     char other[256];
     bool readable;
-    dcp_status status = read_mark(directory, &found, &readable);
+    dcp_status status = read_mark(directory, owner->name, &found, &readable);
     if (status == DCP_ERR_NOT_FOUND)
         return dcp_error_set(DCP_ERR_BUSY,
                              "%s: the mark of this save (%s) has been removed by somebody else, "
                              "who may have changed the directory: nothing is committed",
-                             directory->id, OWNER_NAME);
+                             directory->id, owner->name);
     RETURN_IF_ERROR(status);
     if (readable && strcmp(found.save_id, owner->live.save_id) == 0)
         return DCP_OK;
@@ -212,13 +240,13 @@ static dcp_status remove_mark(const struct save_owner *owner,
 {
     struct save_mark found;
     bool readable;
-    dcp_status status = read_mark(directory, &found, &readable);
+    dcp_status status = read_mark(directory, owner->name, &found, &readable);
     if (status == DCP_ERR_NOT_FOUND)
         return DCP_OK;
     RETURN_IF_ERROR(status);
     if (!readable || strcmp(found.save_id, owner->live.save_id) != 0)
         return DCP_OK;
-    return storage_directory_remove(directory, OWNER_NAME);
+    return storage_directory_remove(directory, owner->name);
 }
 
 void save_owner_release(struct save_owner *owner, const struct storage_directory *directory)
@@ -233,7 +261,7 @@ void save_owner_release(struct save_owner *owner, const struct storage_directory
     if (status != DCP_OK)
         status = remove_mark(owner, directory);
     if (status != DCP_OK)
-        log_line(DCP_LOG_WARNING, "%s: %s stays: %s", directory->id, OWNER_NAME,
+        log_line(DCP_LOG_WARNING, "%s: %s stays: %s", directory->id, owner->name,
                  dcp_error_message());
     save_live_remove(&owner->live);
     error_restore(&story);

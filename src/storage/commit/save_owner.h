@@ -18,18 +18,28 @@
 #define STORAGE_COMMIT_SAVE_OWNER_H
 
 #include "storage/commit/save_live.h"
+#include "storage/open/directory.h"
 #include "storage/storage.h"
 
 /* What a save has put into its directory. */
 struct save_owner {
     struct save_live live;
-    bool marked; /* the mark is there, as far as this save knows */
+    char name[SMALL_NAME_MAX]; /* of the mark */
+    bool marked;               /* the mark is there, as far as this save knows */
 };
 
-/* Puts the mark into an open directory. If another save's is there that is not stale,
- * DCP_ERR_BUSY names that save. taken_over: a stale one was. On failure *made is NULL. */
-dcp_status save_owner_take(const struct storage_directory *directory, const char *save_id,
+/* Puts the mark of a rank, or ALL_RANKS, into an open directory. If another save's is there that is
+ * not stale, DCP_ERR_BUSY names that save. taken_over: a stale one was. On failure *made is NULL.
+ */
+dcp_status save_owner_take(const struct storage_directory *directory, int rank, const char *save_id,
                            double takeover_seconds, struct save_owner **made, bool *taken_over);
+/* Looks at the mark of a save of the other kind, of all ranks or one, while this save's own is
+ * there, so that of two at least one sees the other. DCP_ERR_BUSY names the save if it is not
+ * stale; a stale one is removed, so that whoever left it cannot commit any more. */
+dcp_status save_owner_expel(const struct storage_directory *directory, const char *name,
+                            double takeover_seconds);
+/* For messages. */
+const char *save_owner_name(const struct save_owner *owner);
 /* DCP_ERR_BUSY if the mark is not there any more; the directory may have moved in memory. */
 dcp_status save_owner_check(const struct save_owner *owner,
                             const struct storage_directory *directory);

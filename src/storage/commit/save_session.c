@@ -22,39 +22,79 @@ static const struct directory_name *find_checkpoint(const struct directory *dire
     return NULL;
 }
 
+/* The same for the part of one rank: other ranks' are none of its business. */
+static const struct directory_name *find_part(const struct directory *directory, int rank)
+{
+    for (size_t i = directory->first[DIRECTORY_RANK_LOCAL];
+         i < directory->first[DIRECTORY_RANK_LOCAL + 1]; i++)
+        if (directory->names[i].rank == rank)
+            return &directory->names[i];
+    return NULL;
+}
+
+/* What this save replaces, or must not. */
+static dcp_status judge_existing(struct save_session *session, const struct directory *directory,
+                                 dcp_overwrite overwrite)
+{
+    if (session->of_one_rank && directory_count(directory, DIRECTORY_METADATA) > 0)
+        return dcp_error_set(DCP_ERR_EXISTS,
+                             "%s holds a checkpoint of all ranks (%s), which a rank that saves by "
+                             "itself cannot replace: save to another directory",
+                             session->path, METADATA_NAME);
+    const struct directory_name *existing =
+        session->of_one_rank ? find_part(directory, session->rank) : find_checkpoint(directory);
+    session->replaces = existing != NULL;
+    if (existing && overwrite == DCP_OVERWRITE_REFUSE)
+        return dcp_error_set(DCP_ERR_EXISTS,
+                             "%s holds a checkpoint (%s), and overwriting is refused",
+                             session->path, existing->name);
+    return DCP_OK;
+}
+
+/* Saves of all ranks and of a single rank exclude each other. Those of single ranks do not. */
+static dcp_status expel_others(struct save_session *session, const struct directory *directory,
+                               double takeover_seconds)
+{
+    enum directory_kind kind = session->of_one_rank ? DIRECTORY_OWNER : DIRECTORY_RANK_OWNER;
+    for (size_t i = directory->first[kind]; i < directory->first[kind + 1]; i++) {
+        RETURN_IF_ERROR(
+            save_owner_expel(&session->directory, directory->names[i].name, takeover_seconds));
+        session->expelled = true;
+    }
+    return DCP_OK;
+}
+
 /* Debris of interrupted saves counts as well, so that nothing that exists is ever written to. */
-static dcp_status pick_generation(const struct directory *directory, const char *path,
-                                  uint32_t *generation)
+static dcp_status pick_generation(const struct directory *directory,
+                                  const struct save_session *session, uint32_t *generation)
 {
     *generation = 0;
     for (size_t i = directory->first[DIRECTORY_SHARD]; i < directory->first[DIRECTORY_SHARD + 1];
          i++) {
         const struct directory_name *shard = &directory->names[i];
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no names, no turn of the loop */
+        if (session->of_one_rank && shard->rank != session->rank)
+            continue;
         if (shard->generation == UINT32_MAX)
-            return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s/%s: no generation can follow", path,
-                                 shard->name);
+            return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s/%s: no generation can follow",
+                                 session->path, shard->name);
         if (shard->generation >= *generation)
             *generation = shard->generation + 1;
     }
     return DCP_OK;
 }
 
-/* Looks at what is in a directory, without changing anything. */
+/* Looks at what is in a directory, and as its owner for saves of the other kind. */
 static dcp_status inspect(struct save_session *session, const struct storage_directory *found,
-                          dcp_overwrite overwrite)
+                          dcp_overwrite overwrite, double takeover_seconds)
 {
     struct directory directory;
     RETURN_IF_ERROR(directory_read(found, &directory));
-    const struct directory_name *existing = find_checkpoint(&directory);
-    session->replaces = existing != NULL;
-    dcp_status status = DCP_OK;
-    if (existing && overwrite == DCP_OVERWRITE_REFUSE)
-        status =
-            dcp_error_set(DCP_ERR_EXISTS, "%s holds a checkpoint (%s), and overwriting is refused",
-                          session->path, existing->name);
-    else
-        status = pick_generation(&directory, session->path, &session->generation);
+    dcp_status status = judge_existing(session, &directory, overwrite);
+    if (status == DCP_OK && session->owner)
+        status = expel_others(session, &directory, takeover_seconds);
+    if (status == DCP_OK)
+        status = pick_generation(&directory, session, &session->generation);
     directory_free(&directory);
     return status;
 }
@@ -70,7 +110,7 @@ static dcp_status look(struct save_session *session, const dcp_storage *storage,
     if (status == DCP_ERR_KIND)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s is not a directory", session->path);
     RETURN_IF_ERROR(status);
-    status = inspect(session, &found, overwrite);
+    status = inspect(session, &found, overwrite, 0);
     storage_directory_close(&found);
     return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
 }
@@ -92,17 +132,21 @@ static dcp_status own_directory(struct save_session *session, dcp_overwrite over
                                 double takeover_seconds)
 {
     const struct storage_directory *directory = &session->directory;
+    int rank = save_session_rank(session);
+    char name[SMALL_NAME_MAX];
     bool taken_over = false;
-    RETURN_IF_ERROR(save_owner_take(directory, session->save_id, takeover_seconds, &session->owner,
-                                    &taken_over));
-    dcp_status status = storage_directory_identify(directory, METADATA_NAME, session->replaced);
+    RETURN_IF_ERROR(save_owner_take(directory, rank, session->save_id, takeover_seconds,
+                                    &session->owner, &taken_over));
+    directory_metadata_name(rank, name);
+    dcp_status status = storage_directory_identify(directory, name, session->replaced);
     if (status == DCP_ERR_NOT_FOUND) {
         session->replaced[0] = '\0';
         status = DCP_OK;
     }
     if (status == DCP_OK)
-        status = inspect(session, directory, overwrite);
-    return status == DCP_OK && taken_over ? skip_generations(session) : status;
+        status = inspect(session, directory, overwrite, takeover_seconds);
+    return status == DCP_OK && (taken_over || session->expelled) ? skip_generations(session)
+                                                                 : status;
 }
 
 static dcp_status start_session(struct save_session *session, const char *path, bool sync)
@@ -142,11 +186,10 @@ static dcp_status open_and_own(struct save_session *session, const dcp_storage *
     return status;
 }
 
-dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
-                              const char *path, dcp_overwrite overwrite, bool sync,
-                              double takeover_seconds)
+/* After start_session(). */
+static dcp_status begin_session(struct save_session *session, const dcp_storage *storage,
+                                dcp_overwrite overwrite, double takeover_seconds)
 {
-    RETURN_IF_ERROR(start_session(session, path, sync));
     dcp_status status = look(session, storage, overwrite);
     if (status == DCP_OK)
         status = save_id_make(session->save_id);
@@ -157,6 +200,24 @@ dcp_status save_session_begin(struct save_session *session, const dcp_storage *s
         save_session_free(session);
     }
     return status;
+}
+
+dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
+                              const char *path, dcp_overwrite overwrite, bool sync,
+                              double takeover_seconds)
+{
+    RETURN_IF_ERROR(start_session(session, path, sync));
+    return begin_session(session, storage, overwrite, takeover_seconds);
+}
+
+dcp_status save_session_begin_rank(struct save_session *session, const dcp_storage *storage,
+                                   const char *path, int rank, dcp_overwrite overwrite, bool sync,
+                                   double takeover_seconds)
+{
+    RETURN_IF_ERROR(start_session(session, path, sync));
+    session->of_one_rank = true;
+    session->rank = rank;
+    return begin_session(session, storage, overwrite, takeover_seconds);
 }
 
 dcp_status save_session_join(struct save_session *session, const dcp_storage *storage,

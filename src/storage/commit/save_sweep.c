@@ -29,10 +29,16 @@ static bool is_old(const struct save_session *session, const struct directory_na
                    const struct name_table *named)
 {
     uint64_t value;
+    if (session->of_one_rank && name->rank != session->rank)
+        return false;
     if (name->kind == DIRECTORY_RANK_LOCAL)
-        return session->replaces;
+        return session->replaces && !session->of_one_rank;
+    if (name->kind == DIRECTORY_RANK_OWNER)
+        return !session->of_one_rank;
     if (name->kind == DIRECTORY_TEMPORARY)
         return true;
+    if (session->of_one_rank && session->expelled)
+        return false; /* a save of all ranks may be alive, between its last look and its commit */
     return name->kind == DIRECTORY_SHARD && name->generation < session->generation &&
            !name_table_find(named, name->name, strlen(name->name), &value);
 }

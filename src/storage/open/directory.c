@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,28 +37,55 @@ static bool ends_in(const char *name, const char *suffix)
     return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
+void directory_metadata_name(int rank, char name[SMALL_NAME_MAX])
+{
+    if (rank == ALL_RANKS)
+        snprintf(name, SMALL_NAME_MAX, METADATA_NAME);
+    else
+        snprintf(name, SMALL_NAME_MAX, "__%d" METADATA_NAME, rank);
+}
+
+void directory_owner_name(int rank, char name[SMALL_NAME_MAX])
+{
+    if (rank == ALL_RANKS)
+        snprintf(name, SMALL_NAME_MAX, OWNER_NAME);
+    else
+        snprintf(name, SMALL_NAME_MAX, OWNER_NAME ".%d", rank);
+}
+
+/* Whether something is one of the small files that saves publish. */
+static bool is_small_file(const char *name, int *rank)
+{
+    *rank = ALL_RANKS;
+    return strcmp(name, METADATA_NAME) == 0 || strcmp(name, JSON_NAME) == 0 ||
+           strcmp(name, OWNER_NAME) == 0 || parse_numbered(name, "__", METADATA_NAME, rank) ||
+           parse_numbered(name, OWNER_NAME ".", "", rank);
+}
+
 /* NAME.DIGITS.tmp or NAME.DIGITS.commit.tmp, as files/files_publish.c makes them up; the shorter
  * .metadata.tmp is PyTorch's. */
-static bool is_temporary(const char *name)
+static bool is_temporary(const char *name, int *rank)
 {
-    static const char *const names[] = {METADATA_NAME, JSON_NAME, OWNER_NAME};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        size_t length = strlen(names[i]);
-        if (strncmp(name, names[i], length) != 0 || name[length] != '.')
-            continue;
-        const char *digits = name + length + 1;
-        size_t count = strspn(digits, "0123456789abcdef");
-        if (count == 16 &&
-            (strcmp(digits + count, ".tmp") == 0 || strcmp(digits + count, ".commit.tmp") == 0))
-            return true;
-    }
-    return false;
+    enum { DIGITS = 16 };
+    char target[SMALL_NAME_MAX];
+    size_t length = strlen(name), end = ends_in(name, ".commit.tmp") ? 11 : 4;
+    if (!ends_in(name, ".tmp") || length < end + DIGITS + 1)
+        return false;
+    const char *digits = name + length - end - DIGITS;
+    size_t target_length = (size_t)(digits - 1 - name);
+    if (strspn(digits, "0123456789abcdef") != DIGITS || digits[-1] != '.' ||
+        target_length >= sizeof target)
+        return false;
+    memcpy(target, name, target_length);
+    target[target_length] = '\0';
+    return is_small_file(target, rank);
 }
 
 static struct directory_name classify(const char *name)
 {
     struct directory_name entry = {.kind = DIRECTORY_OTHER, .name = name};
     uint32_t file;
+    int rank;
     if (strcmp(name, METADATA_NAME) == 0)
         entry.kind = DIRECTORY_METADATA;
     else if (parse_numbered(name, "__", ".metadata", &entry.rank))
@@ -72,8 +100,10 @@ static struct directory_name classify(const char *name)
         entry.kind = DIRECTORY_STAGE;
     else if (strcmp(name, OWNER_NAME) == 0)
         entry.kind = DIRECTORY_OWNER;
-    else if (is_temporary(name))
-        entry.kind = DIRECTORY_TEMPORARY;
+    else if (parse_numbered(name, OWNER_NAME ".", "", &entry.rank))
+        entry.kind = DIRECTORY_RANK_OWNER;
+    else if (is_temporary(name, &rank))
+        entry = (struct directory_name){DIRECTORY_TEMPORARY, name, rank, 0};
     return entry;
 }
 

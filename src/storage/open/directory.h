@@ -10,6 +10,11 @@
 #define JSON_NAME     "metadata.json"
 #define OWNER_NAME    ".dcp_owner" /* while a save lasts: storage/commit/save_owner.h */
 
+enum { ALL_RANKS = -1, SMALL_NAME_MAX = 32 };
+/* __R.metadata and .dcp_owner.R; of ALL_RANKS: .metadata and .dcp_owner. */
+void directory_metadata_name(int rank, char name[SMALL_NAME_MAX]);
+void directory_owner_name(int rank, char name[SMALL_NAME_MAX]);
+
 enum directory_kind {
     DIRECTORY_METADATA,    /* .metadata */
     DIRECTORY_RANK_LOCAL,  /* __R.metadata */
@@ -18,6 +23,7 @@ enum directory_kind {
     DIRECTORY_INDEX,       /* model.safetensors.index.json */
     DIRECTORY_STAGE,       /* ppR, as pipeline stages are saved by themselves */
     DIRECTORY_OWNER,       /* .dcp_owner */
+    DIRECTORY_RANK_OWNER,  /* .dcp_owner.R */
     DIRECTORY_TEMPORARY,   /* what becomes one of the small files, of saves that may have ended */
     DIRECTORY_OTHER,
     DIRECTORY_KINDS
@@ -26,7 +32,8 @@ enum directory_kind {
 struct directory_name {
     enum directory_kind kind;
     const char *name;
-    int rank;            /* rank-local metadata, shards; the number of a stage */
+    int rank;            /* rank-local metadata and owner, shards; the number of a stage; what is
+                            temporary of a rank's files, else ALL_RANKS */
     uint32_t generation; /* shards */
 };
 

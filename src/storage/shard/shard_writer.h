@@ -22,10 +22,13 @@ struct save_session {
     char save_id[40];
     uint32_t generation;
     bool sync;
+    bool of_one_rank; /* the part of a rank that saves by itself, as... */
+    int rank;         /* ... this one */
+    bool expelled;    /* at the coordinator: the stale mark of a save of another kind was removed */
     bool made_directory;      /* at the coordinator: the directory was not there before */
     bool replaces;            /* at the coordinator: the directory holds a checkpoint already */
     struct save_owner *owner; /* at the coordinator: the directory is this save's */
-    char replaced[DCP_STORAGE_IDENTITY]; /* at the coordinator: the .metadata that was there when
+    char replaced[DCP_STORAGE_IDENTITY]; /* at the coordinator: the metadata that was there when
                                             the save began; "": none */
 };
 
@@ -36,12 +39,23 @@ struct save_session {
 dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
                               const char *path, dcp_overwrite overwrite, bool sync,
                               double takeover_seconds);
+/* The same for the part of one rank that saves by itself. Whatever others have there is neither
+ * replaced nor removed; where there is a checkpoint of all ranks, DCP_ERR_EXISTS. */
+dcp_status save_session_begin_rank(struct save_session *session, const dcp_storage *storage,
+                                   const char *path, int rank, dcp_overwrite overwrite, bool sync,
+                                   double takeover_seconds);
 /* Every other rank: the session that the coordinator has begun. */
 dcp_status save_session_join(struct save_session *session, const dcp_storage *storage,
                              const char *path);
 
 /* The coordinator, then: files may be written by others, without footers. */
 void save_session_promise_nothing(struct save_session *session);
+
+/* The rank whose small files the session publishes; ALL_RANKS of open/directory.h. */
+static inline int save_session_rank(const struct save_session *session)
+{
+    return session->of_one_rank ? session->rank : -1;
+}
 
 /* Whether the session has a directory: one that was begun or joined does. */
 static inline bool save_session_is_open(const struct save_session *session)
