@@ -234,7 +234,8 @@ typedef struct dcp_save_options {
      * that are held; the log names the first missing boxes as a warning, metadata.json counts
      * tensors and elements as "missing", and so do the coordinator's `figures`. The checkpoint
      * loads only together with others that have what it lacks (dcp_load_options::members), whatever
-     * the load wants of it; by itself it is DCP_ERR_COVERAGE, and a fault to `dcp verify`. With
+     * the load wants of it; by itself it is DCP_ERR_COVERAGE, and a fault to `dcp verify`.
+     * PyTorch loads it without a warning, and leaves elements that are missing as they were. With
      * `no_dist`, each rank can save its part to a directory of its own. */
     bool allow_partial;
 
