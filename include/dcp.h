@@ -25,6 +25,7 @@
 #include "dcp/progress.h"
 #include "dcp/save.h"
 #include "dcp/save_planner.h"
+#include "dcp/shard_file.h"
 #include "dcp/state.h"
 #include "dcp/status.h"
 #include "dcp/storage.h"

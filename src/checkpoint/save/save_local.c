@@ -27,7 +27,7 @@ static dcp_status check_tensor(const struct flat_entry *entry)
     return DCP_OK;
 }
 
-static dcp_status check_tensors(const struct flat_state *flat)
+dcp_status save_local_check_tensors(const struct flat_state *flat)
 {
     for (size_t i = 0; i < flat->count; i++)
         if (flat->entries[i].node->kind == DCP_KIND_TENSOR)
@@ -82,7 +82,7 @@ dcp_status save_local_flatten(dcp_state *state, bool unflattened, struct save_lo
     local->stream_lengths = memory_allocate_zeroed(local->flat.count, sizeof(uint64_t));
     if (!local->stream_offsets || !local->stream_lengths)
         return error_no_memory(local->flat.count * sizeof(uint64_t), "lengths of objects");
-    return check_tensors(&local->flat);
+    return save_local_check_tensors(&local->flat);
 }
 
 dcp_status save_local_plan(struct save_local *local)

@@ -19,6 +19,8 @@ struct save_local {
 
 /* Flattens; unflattened: dcp_save_options. On failure *local is safe to free. */
 dcp_status save_local_flatten(dcp_state *state, bool unflattened, struct save_local *local);
+/* That all chunks have memory to save from. */
+dcp_status save_local_check_tensors(const struct flat_state *flat);
 /* Then encodes the objects. */
 dcp_status save_local_encode(struct save_local *local);
 /* Then plans. */

@@ -230,6 +230,23 @@ dcp_status save_session_join(struct save_session *session, const dcp_storage *st
     return status;
 }
 
+dcp_status save_session_single(struct save_session *session, const dcp_storage *storage,
+                               const char *path, bool sync, const char *save_id)
+{
+    uint32_t flags = DCP_OPEN_CREATE | (sync ? DCP_OPEN_DURABLE : 0u);
+    dcp_status status = start_session(session, path, sync);
+    if (status == DCP_OK && save_id)
+        memcpy(session->save_id, save_id, strlen(save_id) + 1);
+    else if (status == DCP_OK)
+        status = save_id_make(session->save_id);
+    if (status == DCP_OK)
+        status = storage_directory_open(&session->directory, storage, path, flags,
+                                        &session->made_directory);
+    if (status != DCP_OK)
+        save_session_free(session);
+    return status;
+}
+
 void save_session_promise_nothing(struct save_session *session)
 {
     save_id_unmark(session->save_id);

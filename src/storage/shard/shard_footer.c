@@ -14,7 +14,7 @@
 #define BLOCK_SIZE_MIN (UINT32_C(512))
 #define BLOCK_SIZE_MAX (UINT32_C(64) << 10)
 
-static dcp_status check_block_size(const struct footer *footer)
+dcp_status shard_footer_check_blocks(const struct footer *footer)
 {
     uint32_t size = footer->block_size;
     if (size >= BLOCK_SIZE_MIN && size <= BLOCK_SIZE_MAX && (size & (size - 1)) == 0)
@@ -114,7 +114,7 @@ static dcp_status decode(struct shard_file *file, struct footer *footer, bool *f
         *found = false;
     if (!*found)
         return status;
-    return check_block_size(footer);
+    return shard_footer_check_blocks(footer);
 }
 
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id)

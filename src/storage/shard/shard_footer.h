@@ -11,6 +11,8 @@
  * is not compared); one that is damaged, or missing where save_id promises one, is no error here.
  */
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id);
+/* That its blocks are of a size that can be read. */
+dcp_status shard_footer_check_blocks(const struct footer *footer);
 /* With a good footer, a piece that it does not list at this place is DCP_ERR_FORMAT: metadata that
  * was damaged, or a file in the place of another one of the same save. */
 bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,

@@ -23,6 +23,7 @@
 struct shard_files {
     const struct save_session *session;
     int rank;
+    const char *single; /* the name of the only file; NULL: names are those of a rank */
     const struct write_orders *orders;
     const struct shard_source *sources;
     const struct shard_write_options *options;
@@ -32,6 +33,16 @@ struct shard_files {
     pthread_mutex_t mutex;
     struct shard_write_figures *figures; /* guarded */
 };
+
+/* room: for a name that is made up. */
+static const char *file_name(const struct shard_files *files, uint32_t file,
+                             char room[SHARD_NAME_MAX])
+{
+    if (files->single)
+        return files->single;
+    shard_name(room, files->rank, file, files->session->generation);
+    return room;
+}
 
 static dcp_status refuse_order(const struct write_order *order, const char *why)
 {
@@ -242,11 +253,10 @@ uint32_t shard_files_record_threads(uint32_t thread_count, uint32_t limit)
 static dcp_status make_file(struct shard_files *files, size_t index)
 {
     const struct save_session *session = files->session;
-    char name[SHARD_NAME_MAX];
-    struct file_orders file = {.name = name};
+    char room[SHARD_NAME_MAX];
+    struct file_orders file = {.name = file_name(files, (uint32_t)index, room)};
     struct shard_output output;
 
-    shard_name(name, files->rank, (uint32_t)index, session->generation);
     find_orders(files, index, &file);
     struct shard_output_options options = {
         .content_length = content_length(&file),
@@ -259,7 +269,7 @@ static dcp_status make_file(struct shard_files *files, size_t index)
         .progress = file.results ? NULL : files->options->progress,
         .sync = session->sync,
     };
-    RETURN_IF_ERROR(shard_output_create(&output, &session->directory, name, &options));
+    RETURN_IF_ERROR(shard_output_create(&output, &session->directory, file.name, &options));
     dcp_status status =
         file.results ? write_compressed(&output, files, &file) : write_plain(&output, files, &file);
     if (status == DCP_OK)
@@ -285,11 +295,9 @@ static void remove_made(const struct shard_files *files)
     struct error_story story;
     error_save(&story);
     for (uint32_t file = 0; file < files->orders->file_count; file++) {
-        char name[SHARD_NAME_MAX];
-        if (!files->made[file])
-            continue;
-        shard_name(name, files->rank, file, files->session->generation);
-        storage_directory_remove(&files->session->directory, name);
+        char room[SHARD_NAME_MAX];
+        if (files->made[file])
+            storage_directory_remove(&files->session->directory, file_name(files, file, room));
     }
     error_restore(&story);
 }
@@ -307,11 +315,11 @@ static dcp_status prepare_results(const struct shard_files *files, struct write_
     for (size_t i = 0; i < orders->count; i++) {
         const struct write_order *order = &orders->orders[i];
         if (i == 0 || order->file != order[-1].file) {
-            char name[SHARD_NAME_MAX];
-            shard_name(name, files->rank, order->file, files->session->generation);
+            char room[SHARD_NAME_MAX];
+            const char *name = file_name(files, order->file, room);
             path = arena_copy_text(&results->arena, name, strlen(name));
             if (!path)
-                return error_no_memory(sizeof name, "write results");
+                return error_no_memory(strlen(name) + 1, "write results");
         }
         results->results[i] = (struct write_result){.path = path};
     }
@@ -348,6 +356,18 @@ static dcp_status write_files(struct shard_files *files)
     return status;
 }
 
+static dcp_status start_writing(struct shard_files *files, struct write_results *results)
+{
+    *files->figures = (struct shard_write_figures){0};
+    *results = (struct write_results){0};
+    arena_init(&results->arena, 0);
+    if (files->options->zstd) {
+        RETURN_IF_ERROR(prepare_results(files, results));
+        files->results = results->results;
+    }
+    return write_files(files);
+}
+
 dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
                              const struct shard_write_options *options,
@@ -362,12 +382,22 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
         .mutex = PTHREAD_MUTEX_INITIALIZER,
         .figures = figures,
     };
-    *figures = (struct shard_write_figures){0};
-    *results = (struct write_results){0};
-    arena_init(&results->arena, 0);
-    if (options->zstd) {
-        RETURN_IF_ERROR(prepare_results(&files, results));
-        files.results = results->results;
-    }
-    return write_files(&files);
+    return start_writing(&files, results);
+}
+
+dcp_status shard_file_write(const struct save_session *session, const char *name,
+                            const struct write_orders *orders, const struct shard_source *sources,
+                            const struct shard_write_options *options,
+                            struct write_results *results, struct shard_write_figures *figures)
+{
+    struct shard_files files = {
+        .session = session,
+        .single = name,
+        .orders = orders,
+        .sources = sources,
+        .options = options,
+        .mutex = PTHREAD_MUTEX_INITIALIZER,
+        .figures = figures,
+    };
+    return start_writing(&files, results);
 }

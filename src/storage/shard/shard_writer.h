@@ -48,6 +48,11 @@ dcp_status save_session_begin_rank(struct save_session *session, const dcp_stora
 dcp_status save_session_join(struct save_session *session, const dcp_storage *storage,
                              const char *path);
 
+/* A directory that single files are written to, outside of a save: nobody owns it. It is made if it
+ * is not there. save_id: NULL for a new one; else shorter than SAVE_ID_SIZE. */
+dcp_status save_session_single(struct save_session *session, const dcp_storage *storage,
+                               const char *path, bool sync, const char *save_id);
+
 /* The coordinator, then: files may be written by others, without footers. */
 void save_session_promise_nothing(struct save_session *session);
 
@@ -145,6 +150,11 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
                              const struct shard_write_options *options,
                              struct write_results *results, struct shard_write_figures *figures);
+/* The same of one file, whose name is given; all orders are of file 0. */
+dcp_status shard_file_write(const struct save_session *session, const char *name,
+                            const struct write_orders *orders, const struct shard_source *sources,
+                            const struct shard_write_options *options,
+                            struct write_results *results, struct shard_write_figures *figures);
 /* Gives the stream of an order's item and box, as it would be in a file, to a sink. */
 dcp_status shard_stream_write(const struct shard_source *source, const struct write_order *order,
                               dcp_sink sink, void *context);

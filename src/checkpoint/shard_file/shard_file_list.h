@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of a list of shard files. */
+#ifndef CHECKPOINT_SHARD_FILE_SHARD_FILE_LIST_H
+#define CHECKPOINT_SHARD_FILE_SHARD_FILE_LIST_H
+
+#include "dcp/shard_file.h"
+#include "format/footer/footer.h"
+#include "storage/open/directory.h"
+
+struct listed_item {
+    const struct metadata_entry *entry;
+    const struct metadata_piece *piece;
+};
+
+struct listed_file {
+    const char *name; /* as the footer's text, borrowed from the listing */
+    bool is_numbered; /* "__R_N.distcp" and those of later generations */
+    int rank;
+    uint32_t number;
+    uint32_t generation;
+    uint64_t size;
+    dcp_status status;
+    char *problem;        /* NULL: none */
+    struct footer footer; /* with DCP_OK */
+    struct listed_item *items;
+    size_t item_count;
+};
+
+struct dcp_shard_list {
+    dcp_storage storage;
+    const dcp_storage *chosen;
+    char *id; /* of the directory, as it was meant when the list was read */
+    struct directory directory;
+    struct listed_file *files; /* by rank, then name */
+    size_t count;
+};
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Inside of a shard writer: items are gathered as a save's are, and written by the same code. */
+#ifndef CHECKPOINT_SHARD_FILE_SHARD_FILE_WRITER_H
+#define CHECKPOINT_SHARD_FILE_SHARD_FILE_WRITER_H
+
+#include "checkpoint/save/save_local.h"
+#include "dcp/shard_file.h"
+
+enum shard_writer_stage { SHARD_WRITER_OPEN, SHARD_WRITER_SEALED, SHARD_WRITER_ENDED };
+
+struct dcp_shard_writer {
+    enum shard_writer_stage stage;
+    dcp_storage storage;
+    dcp_save_options options; /* those fields that a shard writer has */
+    char *file;
+    struct save_session session;
+    struct save_local local; /* one item for each entry of local.flat */
+    size_t capacity;         /* of the arrays by entry */
+    dcp_state *object;       /* the node of entries that are objects, whose streams are encoded */
+    dcp_storage_location *locations;
+    uint64_t file_size;
+};
+
+/* Orders for all items of the plan, all of file 0. */
+dcp_status shard_writer_order(struct dcp_shard_writer *writer, struct write_orders *orders);
+/* DCP_ERR_DUPLICATE if items of the plan contradict each other, or are the same. */
+dcp_status shard_writer_check_items(const struct dcp_shard_writer *writer);
+
+#endif
