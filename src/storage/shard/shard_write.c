@@ -296,8 +296,9 @@ static void remove_made(const struct shard_files *files)
     error_save(&story);
     for (uint32_t file = 0; file < files->orders->file_count; file++) {
         char room[SHARD_NAME_MAX];
-        if (files->made[file])
-            storage_directory_remove(&files->session->directory, file_name(files, file, room));
+        if (!files->made[file])
+            continue;
+        storage_directory_remove(&files->session->directory, file_name(files, file, room));
     }
     error_restore(&story);
 }
