@@ -32,6 +32,11 @@ static const struct command {
      "To see what comparing replicas costs:\n"
      "  --check-replicas  off, sampled or all; every rank has all tensors then\n"
      "Bytes may be given as 64K, 64M or 64G.\n"},
+    {"repair", command_repair, "repair [OPTION...] DIRECTORY", "rebuild a lost .metadata",
+     "Rebuilds .metadata from what the footers of the shard files say, and publishes it if there\n"
+     "is none and every tensor is complete.\n"
+     "  --save ID         the save that is wanted        --allow-gaps       file numbers may be\n"
+     "  --dry-run         publishes nothing                                 missing\n"},
     {"verify", command_verify, "verify CHECKPOINT...", "check every file, checksum and chunk",
      "Exits with 0 if there is no fault, with 1 if there is one or no checkpoint, and with 3 if\n"
      "it could not check for want of memory or open files, which is no fault of the checkpoint.\n"},
