@@ -199,6 +199,31 @@ DCP_API dcp_status dcp_future_wait(dcp_future *future, double timeout_seconds);
  * and commits when all ranks have written. */
 DCP_API dcp_future_state dcp_future_poll(dcp_future *future);
 
+/** Called when a save has ended.
+ * @param status as dcp_future_wait() returns it.
+ * @param message as dcp_future_message() returns it; valid until the function returns. */
+typedef void (*dcp_future_done_function)(void *context, dcp_status status, const char *message);
+
+/**
+ * Has @p function called when the save has ended: once, whether it has succeeded or failed. Several
+ * functions may be added, and are called in their order.
+ *
+ * It is called by the thread of the library that ends the save, or by this call if the save has
+ * ended. Without background commits it is called by the call that completes the save:
+ * dcp_future_wait(), dcp_future_poll(), dcp_future_free(), dcp_finish_saves(), freeing the chain,
+ * or beginning its next save. dcp_future_free() and the end of the program wait for functions that
+ * are running. Where one of them gives up waiting for the save, the function is still called when
+ * the save ends, so that @p context must live as long.
+ *
+ * The function may call any function of this future, dcp_future_free() among them unless the caller
+ * frees it as well; it has ended then. It must not begin a save of the same chain, nor free the
+ * chain, and should return soon: the thread of the library has a stack of 512 KiB. A failure that a
+ * function has been given counts as noticed: the next save of the chain does not return it.
+ * Errors: DCP_ERR_ARGUMENT, DCP_ERR_NO_MEMORY; then the function is not called.
+ */
+DCP_API dcp_status dcp_future_on_done(dcp_future *future, dcp_future_done_function function,
+                                      void *context);
+
 /** @return the story of a save that has failed, "" of others; owned by the future. */
 DCP_API const char *dcp_future_message(dcp_future *future);
 

@@ -25,6 +25,8 @@ struct dcp_save_chain {
     atomic_int references;
 };
 
+struct future_listener;
+
 struct dcp_future {
     dcp_save_chain *chain;
     dcp_state *tree; /* what is saved: a copy of the caller's, or what the stager made */
@@ -51,13 +53,16 @@ struct dcp_future {
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
     dcp_future_state state;
-    bool synchronizing;          /* some thread is in the stager's synchronize */
-    bool synchronized;           /* the stager's copy is whole */
-    bool concluding;             /* some thread commits */
-    bool joined;                 /* the thread has ended, or somebody waits for that */
-    bool heard;                  /* somebody knows how it ended */
-    struct error_story story;    /* of the write while it is WRITTEN; then of the save */
-    dcp_figures figures;         /* when it is over */
+    bool synchronizing;                /* some thread is in the stager's synchronize */
+    bool synchronized;                 /* the stager's copy is whole */
+    bool concluding;                   /* some thread commits */
+    bool joined;                       /* the thread has ended, or somebody waits for that */
+    bool heard;                        /* somebody knows how it ended */
+    struct error_story story;          /* of the write while it is WRITTEN; then of the save */
+    dcp_figures figures;               /* when it is over */
+    struct future_listener *listeners; /* called when it is over */
+    bool notifies;                     /* they are being called, by this thread: */
+    pthread_t notifier;
     dcp_future *previous, *next; /* of those that the end of the program waits for */
 };
 
@@ -78,6 +83,15 @@ void future_release(dcp_future *future);
 void future_advance(dcp_future *future, dcp_future_state state);
 /* Waits for the stager's copy. */
 dcp_status future_synchronize(dcp_future *future);
+
+/* ---- async_done.c ---- */
+
+/* Calls the listeners of a save that is over and frees their list, which was the future's. The
+ * story of the calling thread is kept. */
+void future_notify(dcp_future *future, struct future_listener *listeners,
+                   const struct error_story *story);
+/* Whether the calling thread is in such a function; with the mutex held. */
+bool future_is_notifier(const dcp_future *future);
 
 /* ---- async_stage.c ---- */
 

@@ -101,8 +101,13 @@ static void end(dcp_future *future, dcp_status status)
     future->story = story;
     future->figures = figures;
     future->state = status == DCP_OK ? DCP_FUTURE_DONE : DCP_FUTURE_FAILED;
+    struct future_listener *listeners = future->listeners;
+    future->listeners = NULL;
+    future->heard = future->heard || listeners;
     pthread_cond_broadcast(&future->changed);
     pthread_mutex_unlock(&future->mutex);
+    /* The end of the program waits for these as well. */
+    future_notify(future, listeners, &story);
     exit_remove(future);
 }
 

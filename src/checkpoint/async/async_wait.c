@@ -115,7 +115,8 @@ dcp_status future_await_end(dcp_future *future, double timeout_seconds)
 {
     dcp_status status = future_await(future, timeout_seconds);
     pthread_mutex_lock(&future->mutex);
-    bool joins = future->state >= DCP_FUTURE_DONE && future->threaded && !future->joined;
+    bool joins = future->state >= DCP_FUTURE_DONE && future->threaded && !future->joined &&
+                 !future_is_notifier(future);
     future->joined = future->joined || joins;
     pthread_mutex_unlock(&future->mutex);
     if (joins)
@@ -123,14 +124,23 @@ dcp_status future_await_end(dcp_future *future, double timeout_seconds)
     return status;
 }
 
+/* Where the calling thread commits, a function of the caller's may free the future. */
+static dcp_future *refer(dcp_future *future)
+{
+    atomic_fetch_add(&future->references, 1);
+    return future;
+}
+
 dcp_status dcp_future_wait(dcp_future *future, double timeout_seconds)
 {
+    if (!future)
+        return future_await(NULL, timeout_seconds);
+    refer(future);
     dcp_status status = future_await(future, timeout_seconds);
-    if (future) {
-        pthread_mutex_lock(&future->mutex);
-        future->heard = future->heard || future->state >= DCP_FUTURE_DONE;
-        pthread_mutex_unlock(&future->mutex);
-    }
+    pthread_mutex_lock(&future->mutex);
+    future->heard = future->heard || future->state >= DCP_FUTURE_DONE;
+    pthread_mutex_unlock(&future->mutex);
+    future_release(future);
     return status;
 }
 
@@ -139,12 +149,14 @@ dcp_future_state dcp_future_poll(dcp_future *future)
     dcp_future_state state;
     if (!future)
         return DCP_FUTURE_FAILED;
-    if (!future->in_background) {
+    refer(future);
+    state = look(future);
+    if (!future->in_background && state < DCP_FUTURE_DONE) {
+        commit_if_written(future, state);
         state = look(future);
-        if (state < DCP_FUTURE_DONE)
-            commit_if_written(future, state);
     }
-    return look(future);
+    future_release(future);
+    return state;
 }
 
 dcp_status dcp_future_wait_staged(dcp_future *future, double timeout_seconds)
