@@ -244,6 +244,28 @@ typedef struct dcp_save_options {
      * `rank` without one. See @ref dcp_save_rank_metadata "metadata of each rank". */
     bool without_collectives;
     int32_t rank; /**< of `without_collectives` without a `group`; else ignored */
+
+    /**
+     * Called once on every rank where the save succeeds, when the checkpoint is committed and
+     * before the call returns; in an asynchronous save on the thread that commits, before functions
+     * of dcp_future_on_done(). For attempts that fail it is not called, nor with
+     * DCP_ERR_UNCONFIRMED. Ranks do not wait for each other's calls. It may read the checkpoint,
+     * but must not call what is collective over the group of the save. A failure does not undo the
+     * commit and is not returned, because the other ranks do not know of it: it is logged as a
+     * warning. NULL: no call.
+     * @param path where the checkpoint is, as its storage names it (in the file system an absolute
+     * path): that of the fallback, if an asynchronous save has fallen back.
+     * @param save_id of this save, as in metadata.json.
+     */
+    dcp_status (*after_commit)(void *context, const char *path, const char *save_id);
+    void *after_commit_context;
+
+    /** Gets the metadata of the checkpoint at the coordinator if the save succeeds, and NULL on
+     * other ranks and on failure; NULL: not wanted. Owned by the caller, to be freed with
+     * dcp_checkpoint_close(). It is as dcp_checkpoint_decode() gives it: data is not read from it.
+     * An asynchronous save sets it before its future is #DCP_FUTURE_DONE, so that the place must
+     * last until then; before that it must not be looked at. Not counted in `memory_limit`. */
+    dcp_checkpoint **metadata;
 } dcp_save_options;
 
 /**

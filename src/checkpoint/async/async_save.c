@@ -320,5 +320,7 @@ dcp_status dcp_save_async_sized(dcp_state *state, const char *path, const dcp_sa
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_save_async: future is NULL");
     *future = NULL;
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_save_options"));
+    if (ours.metadata)
+        *ours.metadata = NULL;
     return save_async(state, path, &ours, future);
 }

@@ -9,6 +9,7 @@
 #include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/operation/options.h"
 #include "checkpoint/save/replica_check.h"
+#include "checkpoint/save/save_committed.h"
 #include "checkpoint/save/save_limit.h"
 #include "checkpoint/save/save_missing.h"
 #include "checkpoint/save/saving.h"
@@ -177,6 +178,8 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
     status = saving->gathers_results
                  ? gather_results(saving, status)
                  : saving_agree(saving, "waiting for all ranks to have written", status);
+    if (status == DCP_OK)
+        status = save_committed_prepare(saving);
     if (saving->coordinates && status == DCP_OK)
         status = saving->steps.commit(saving);
     bool fine = status == DCP_OK;
@@ -185,12 +188,15 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
         status = set_unconfirmed(saving);
     if (status != DCP_OK)
         clean_up(saving);
+    else
+        save_committed_tell(saving);
     return status;
 }
 
 /* A commit that was prepared may never have come, where the group failed. */
 static void end_plan(struct dcp_saving *saving)
 {
+    save_committed_drop(saving);
     save_commit_drop(&saving->coordinator.commit);
     save_planning_end(saving);
     plan_extras_free(&saving->extras);
@@ -344,6 +350,8 @@ dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_opt
     dcp_save_options given;
     RETURN_IF_ERROR(sized_read(&given, sizeof given, options, options_size, "dcp_save_options"));
 
+    if (given.metadata)
+        *given.metadata = NULL;
     dcp_status status = saving_begin(&saving, &given);
     group_enter(saving.options.group, "dcp_save");
     status = saving_take(&saving, state, status);

@@ -51,9 +51,10 @@ struct dcp_saving {
     bool was_visible;     /* at the coordinator: what is there is of an attempt before */
     bool limit_too_small; /* the memory limit, as found out here before writing */
     bool replicas_checked;
-    bool together; /* all ranks have come to plan */
-    bool assigned; /* all ranks know the session, which the coordinator has begun */
-    bool visible;  /* at the coordinator: the checkpoint is */
+    bool together;             /* all ranks have come to plan */
+    bool assigned;             /* all ranks know the session, which the coordinator has begun */
+    bool visible;              /* at the coordinator: the checkpoint is */
+    dcp_checkpoint *committed; /* at the coordinator: metadata that the caller gets */
     dcp_state *
         *copied; /* the state that a planner sets up with is copied to here; NULL: it stays */
     struct save_staging staging;        /* of asynchronous saves: what is still to be copied, how */
