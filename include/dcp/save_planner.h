@@ -110,9 +110,16 @@ typedef struct dcp_save_planner {
     dcp_status (*create_global_plan)(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
                                      int plan_count);
 
-    /** Every rank: what this rank will write, with what create_global_plan left in the planner data
-     * of its plan. */
-    dcp_status (*finish_plan)(void *context, dcp_saving *saving, const dcp_save_plan *plan);
+    /**
+     * Every rank: what this rank will write, with what create_global_plan left in the planner data
+     * of its plan. The hook may put the items in another order and change the data that travels
+     * with the plan: a storage writer's write_data gets the plan as the hook leaves it. Files that
+     * the library writes keep their order. The metadata is complete by then, so that no item may be
+     * added, removed or changed, which is DCP_ERR_ARGUMENT on all ranks before anything is written.
+     * An item that is set or added again is recognized by its name, offsets and sizes; `path` is
+     * not looked at, and `source` may be 0. Called for each save, also with a plan cache.
+     */
+    dcp_status (*finish_plan)(void *context, dcp_saving *saving, dcp_save_plan *plan);
 
     /**
      * Every rank: what to write for an item. Called for objects while the local plan is made, since

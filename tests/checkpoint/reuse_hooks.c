@@ -59,7 +59,7 @@ static dcp_status plan_global(void *context, dcp_saving *saving, dcp_save_plan *
                                                               : status;
 }
 
-static dcp_status finish_plan(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+static dcp_status finish_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     const struct hooking *hooking = context;
     int64_t values = -1;

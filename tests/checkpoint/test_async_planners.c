@@ -16,7 +16,7 @@
 
 static int finished;
 
-static dcp_status note_plan(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+static dcp_status note_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context, (void)saving, (void)plan;
     finished++;
@@ -418,7 +418,7 @@ static dcp_status prepare_global(void *context, dcp_saving *saving, dcp_save_pla
     return pass(context, AT_PREPARE_GLOBAL);
 }
 
-static dcp_status finish_plan(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+static dcp_status finish_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)saving, (void)plan;
     return pass(context, AT_FINISH_PLAN);

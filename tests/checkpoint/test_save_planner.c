@@ -426,12 +426,12 @@ static dcp_status gather_data(void *context, dcp_saving *saving, dcp_save_plan *
     return status;
 }
 
-static dcp_status check_finished(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+static dcp_status check_finished(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     struct trial *trial = context;
     (void)saving;
     int64_t ranks = 0;
-    dcp_state *data = dcp_save_plan_planner_data((dcp_save_plan *)plan);
+    dcp_state *data = dcp_save_plan_planner_data(plan);
     must(dcp_state_as_int(dcp_state_find(data, "ranks"), &ranks));
     assert_int_equal(ranks, 3);
     atomic_fetch_add(&trial->calls, 1);

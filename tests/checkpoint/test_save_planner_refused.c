@@ -61,7 +61,7 @@ static dcp_status fail_global(void *context, dcp_saving *saving, dcp_save_plan *
     return no_plan(context);
 }
 
-static dcp_status fail_finish(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+static dcp_status fail_finish(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)saving;
     (void)plan;
@@ -176,7 +176,7 @@ static dcp_status plan_as_ever(void *context, dcp_saving *saving, dcp_save_plan 
     return dcp_save_default_create_local_plan(saving, plan);
 }
 
-static dcp_status finish_as_ever(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+static dcp_status finish_as_ever(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context, (void)saving, (void)plan;
     return DCP_OK;

@@ -129,7 +129,7 @@ static void tells_every_rank_and_leaves_nothing(void **state)
         {{.write_data = no_path}, DCP_ERR_ARGUMENT, "its location has no path"},
         {{.write_data = no_bytes}, DCP_ERR_ARGUMENT, "of no bytes, or of too many"},
         {{.write_data = too_far}, DCP_ERR_ARGUMENT, "of no bytes, or of too many"},
-        {{.write_data = twice}, DCP_ERR_ARGUMENT, "where item 0 lies was said before"},
+        {{.write_data = twice}, DCP_ERR_ARGUMENT, "lies was said before"},
         {{.write_data = fail_write}, DCP_ERR_IO, "rank 0: hook write_data: the wire is cut"},
         {{.write_data = write_into_full_store},
          DCP_ERR_NO_SPACE,

@@ -51,7 +51,7 @@ static dcp_status create_global_save_plan(void *context, dcp_saving *saving,
     return told ? dcp_saving_set_planner_data(saving, told) : DCP_ERR_NO_MEMORY;
 }
 
-static dcp_status finish_save_plan(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+static dcp_status finish_save_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context, (void)saving, (void)plan;
     return DCP_OK;

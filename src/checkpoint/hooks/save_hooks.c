@@ -133,6 +133,7 @@ static void hooks_free(struct save_hooks *hooks)
     pthread_mutex_destroy(&hooks->mutex);
     name_table_free(&hooks->names);
     save_plan_view_free(&hooks->finished);
+    memory_release(hooks->order_of);
     save_plan_view_free(&hooks->plan);
     memory_release(hooks);
 }

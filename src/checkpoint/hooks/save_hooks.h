@@ -25,6 +25,7 @@ struct save_hooks {
     struct name_table names;        /* of the entries of the state */
     struct dcp_save_plan plan;      /* what this rank offers */
     struct dcp_save_plan finished;  /* what it writes: an item for each order */
+    size_t *order_of;               /* of the items of finished; NULL: they are in this order */
     uint64_t *stream_offsets;       /* of the objects of the plan, in the local streams */
     struct shard_resolver resolver; /* by the planner */
     pthread_mutex_t mutex;          /* over the results of write_data */
@@ -45,6 +46,12 @@ dcp_status save_hooks_compare(struct hooks_kind first, struct hooks_kind other, 
 /* Whether what is written comes from hooks, and not from the state as it is. */
 bool save_hooks_resolve(const struct save_hooks *hooks);
 
+/* The order of an item of the finished plan. */
+static inline size_t save_hooks_order(const struct save_hooks *hooks, size_t index)
+{
+    return hooks->order_of ? hooks->order_of[index] : index;
+}
+
 /* Whether all ranks' plans pass through hooks. */
 static inline bool save_hooks_plan_for_all(const struct save_hooks *hooks)
 {
@@ -61,6 +68,8 @@ dcp_status save_hooks_set_up_again(dcp_saving *saving);
 dcp_status save_hooks_plan_local(dcp_saving *saving);
 dcp_status save_hooks_plan_global(dcp_saving *saving);
 dcp_status save_hooks_reuse_plan(dcp_saving *saving, dcp_status status);
+/* Makes the finished plan of the orders, and lets finish_plan change it as far as it may. */
+dcp_status save_hooks_finish_plan(dcp_saving *saving);
 dcp_status save_hooks_write(dcp_saving *saving);
 void save_hooks_abandon(dcp_saving *saving);
 

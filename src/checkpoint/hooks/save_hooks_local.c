@@ -143,6 +143,8 @@ dcp_status save_hooks_set_up_again(dcp_saving *saving)
     save_plan_view_free(&hooks->finished);
     save_plan_view_init(&hooks->plan);
     save_plan_view_init(&hooks->finished);
+    memory_release(hooks->order_of);
+    hooks->order_of = NULL;
     memory_release(hooks->stream_offsets);
     hooks->stream_offsets = NULL;
     save_hooks_forget_results(hooks);

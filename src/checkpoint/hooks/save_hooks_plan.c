@@ -7,31 +7,11 @@
 #include "group/group.h"
 #include "plan/save/save_plan.h"
 
-/* ---- the finished plan: an item for each order ---- */
-
-static dcp_status show_finished(dcp_saving *saving)
-{
-    struct save_hooks *hooks = saving->hooks;
-    const struct write_orders *orders = &saving->orders;
-    hooks->finished.has_sources = true;
-    for (size_t i = 0; i < orders->count; i++) {
-        struct write_item item = hooks->plan.items[orders->orders[i].item];
-        item.box = orders->orders[i].box;
-        RETURN_IF_ERROR(save_plan_view_append(&hooks->finished, &item));
-    }
-    error_clear();
-    return hooks->planner.finish_plan
-               ? hook_status(
-                     hooks->planner.finish_plan(hooks->planner.context, saving, &hooks->finished),
-                     "finish_plan")
-               : DCP_OK;
-}
-
 /* When the orders have come, or could not be decoded: on all ranks or on none. */
 static dcp_status finish_plan(dcp_saving *saving, dcp_status status)
 {
     if (status == DCP_OK)
-        status = show_finished(saving);
+        status = save_hooks_finish_plan(saving);
     return saving_agree(saving, "waiting for all ranks to have planned", status);
 }
 

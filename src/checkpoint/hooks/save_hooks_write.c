@@ -47,7 +47,8 @@ static dcp_status set_result(dcp_saving *saving, size_t index, const struct writ
     }
     pthread_mutex_unlock(&saving->hooks->mutex);
     if (again)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "where item %zu lies was said before", index);
+        return dcp_error_set(DCP_ERR_ARGUMENT, "where \"%.200s\" lies was said before",
+                             saving->hooks->plan.items[saving->orders.orders[index].item].name);
     return path ? DCP_OK : error_no_memory(strlen(result->path) + 1, "write results");
 }
 
@@ -81,7 +82,7 @@ dcp_status dcp_saving_set_location(dcp_saving *saving, size_t index,
                              "\"%s\": its location is of no bytes, or of too many", name);
     struct write_result result = {
         .path = location->path, .offset = location->offset, .length = location->length};
-    return set_result(saving, index, &result);
+    return set_result(saving, save_hooks_order(saving->hooks, index), &result);
 }
 
 dcp_status dcp_saving_resolve(dcp_saving *saving, size_t index, dcp_write_data *data)
@@ -91,8 +92,9 @@ dcp_status dcp_saving_resolve(dcp_saving *saving, size_t index, dcp_write_data *
     dcp_write_item view = save_plan_view_item(&saving->hooks->finished, item);
     if (item->is_tensor)
         return save_resolve_item(saving, &view, data);
+    size_t order = save_hooks_order(saving->hooks, index);
     *data = (dcp_write_data){
-        .bytes = saving->local.sources[saving->orders.orders[index].item].stream,
+        .bytes = saving->local.sources[saving->orders.orders[order].item].stream,
         .size = (size_t)item->object_length,
     };
     return DCP_OK;
@@ -103,7 +105,8 @@ dcp_status dcp_saving_stream(dcp_saving *saving, size_t index, dcp_sink sink, vo
     RETURN_IF_ERROR(check_index(saving, index, (const void *)&sink));
     if (!sink)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the sink is NULL");
-    const struct write_order *order = &saving->orders.orders[index];
+    const struct write_order *order =
+        &saving->orders.orders[save_hooks_order(saving->hooks, index)];
     return shard_stream_write(&saving->local.sources[order->item], order, sink, context);
 }
 
@@ -148,9 +151,10 @@ static dcp_status check_results(const dcp_saving *saving)
         }
     if (missing == 0)
         return DCP_OK;
+    const struct write_item *item = &saving->hooks->plan.items[saving->orders.orders[first].item];
     return dcp_error_set(DCP_ERR_ARGUMENT,
                          "write_data did not say where %zu of %zu items lie, \"%s\" among them",
-                         missing, saving->results.count, saving->hooks->finished.items[first].name);
+                         missing, saving->results.count, item->name);
 }
 
 dcp_status save_hooks_write(dcp_saving *saving)
