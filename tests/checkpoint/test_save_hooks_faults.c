@@ -45,6 +45,23 @@ static dcp_status tell(void *context, dcp_saving *saving, dcp_save_plan *const *
                : status;
 }
 
+/* The last item comes first. */
+static dcp_status turn_items(void *context, dcp_saving *saving, dcp_save_plan *plan)
+{
+    dcp_write_item items[8];
+    size_t count = dcp_save_plan_count(plan);
+    dcp_status status = DCP_OK;
+    (void)context;
+    (void)saving;
+    assert_in_range(count, 1, 8);
+    for (size_t i = 0; i < count && status == DCP_OK; i++)
+        status = dcp_save_plan_item(plan, i, &items[i]);
+    dcp_save_plan_clear(plan);
+    for (size_t i = 0; i < count && status == DCP_OK; i++)
+        status = dcp_save_plan_add(plan, &items[count - 1 - i]);
+    return status;
+}
+
 static dcp_status count_bytes(void *context, const void *bytes, size_t size)
 {
     (void)bytes;
@@ -88,9 +105,13 @@ static void fail_each_allocation(const char *path, const dcp_storage_writer *wri
                                  bool unflattened)
 {
     static float memory[6];
-    dcp_save_planner planner = {
-        .size_of = sizeof planner, .create_local_plan = change_items, .create_global_plan = tell};
-    dcp_save_options options = {.planner = &planner, .storage_writer = writer, .skip_sync = true};
+    dcp_checkpoint *metadata = NULL;
+    dcp_save_planner planner = {.size_of = sizeof planner,
+                                .create_local_plan = change_items,
+                                .create_global_plan = tell,
+                                .finish_plan = turn_items};
+    dcp_save_options options = {
+        .planner = &planner, .storage_writer = writer, .skip_sync = true, .metadata = &metadata};
     dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .data = memory, .global_shape = {6}};
     options.unflattened = unflattened;
     if (unflattened)
@@ -105,6 +126,9 @@ static void fail_each_allocation(const char *path, const dcp_storage_writer *wri
         }
         dcp_status status = model ? dcp_save(root, path, &options) : DCP_ERR_NO_MEMORY;
         dcp_state_free(root);
+        assert_int_equal(metadata != NULL, status == DCP_OK);
+        dcp_checkpoint_close(metadata);
+        metadata = NULL;
         bool reached = failing_allocator_reached();
         assert_int_equal(failing_allocator_remove(), 0);
         if (!reached) {
