@@ -208,13 +208,13 @@ dcp_status dcp_state_bytes(dcp_state *parent, const char *key, const void *bytes
 
 dcp_status dcp_state_stream(dcp_state *parent, const char *key, const void *bytes, size_t size)
 {
-    dcp_status status = check_place(parent, key);
+    dcp_status status = build_check_place(parent, key);
     if (status == DCP_OK && (!bytes || size == 0))
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the stream for \"%s\" has no bytes",
                                key ? key : "(an element)");
     if (status != DCP_OK)
-        return keep_failure(parent, status);
-    return finish(parent, key, node_text(pool_of(parent), DCP_KIND_STREAM, bytes, size));
+        return build_keep_failure(parent, status);
+    return build_finish(parent, key, node_text(build_pool(parent), DCP_KIND_STREAM, bytes, size));
 }
 
 /* Copies a caller's tensor, whose pointer must not be NULL. */

@@ -108,7 +108,7 @@ static void try_busy(const dcp_storage *storage, const char *id)
     save_two_files(storage, id);
     must(storage_directory_open(&directory, storage, id, 0, NULL));
     must(save_id_make(save_id));
-    must(save_owner_take(&directory, save_id, 60, &owner, &taken_over));
+    must(save_owner_take(&directory, ALL_RANKS, save_id, 60, &owner, &taken_over));
     must_fail(dcp_checkpoint_remove(id, &options, NULL), DCP_ERR_BUSY, save_id);
     expect_names(storage, id, ".dcp_owner .metadata __0_0.distcp __0_1.distcp metadata.json ");
     save_owner_free(owner, &directory);

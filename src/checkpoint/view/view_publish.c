@@ -38,9 +38,8 @@ static dcp_status publish(const struct storage_directory *directory, const struc
 {
     char id[SAVE_ID_SIZE];
     struct save_owner *owner;
-    bool taken_over;
     RETURN_IF_ERROR(save_id_make(id));
-    RETURN_IF_ERROR(save_owner_take(directory, id, options->takeover_seconds, &owner, &taken_over));
+    RETURN_IF_ERROR(save_owner_take_all(directory, id, options->takeover_seconds, &owner));
     dcp_status status = place_metadata(directory, encoded, options);
     save_owner_free(owner, directory);
     return status;

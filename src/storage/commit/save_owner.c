@@ -203,6 +203,31 @@ dcp_status save_owner_expel(const struct storage_directory *directory, const cha
     return DCP_OK;
 }
 
+static dcp_status expel_ranks(const struct storage_directory *directory, double takeover_seconds)
+{
+    struct directory listed;
+    dcp_status status = directory_read(directory, &listed);
+    const size_t *first = &listed.first[DIRECTORY_RANK_OWNER];
+    for (size_t i = status == DCP_OK ? first[0] : 0; status == DCP_OK && i < first[1]; i++)
+        status = save_owner_expel(directory, listed.names[i].name, takeover_seconds);
+    directory_free(&listed);
+    return status;
+}
+
+dcp_status save_owner_take_all(const struct storage_directory *directory, const char *save_id,
+                               double takeover_seconds, struct save_owner **made)
+{
+    bool taken_over;
+    RETURN_IF_ERROR(
+        save_owner_take(directory, ALL_RANKS, save_id, takeover_seconds, made, &taken_over));
+    dcp_status status = expel_ranks(directory, takeover_seconds);
+    if (status == DCP_OK)
+        return DCP_OK;
+    save_owner_free(*made, directory);
+    *made = NULL;
+    return status;
+}
+
 /* ---- proving it, and taking it away ---- */
 
 const char *save_owner_name(const struct save_owner *owner)

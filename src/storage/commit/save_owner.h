@@ -38,6 +38,10 @@ dcp_status save_owner_take(const struct storage_directory *directory, int rank, 
  * stale; a stale one is removed, so that whoever left it cannot commit any more. */
 dcp_status save_owner_expel(const struct storage_directory *directory, const char *name,
                             double takeover_seconds);
+/* As save_owner_take() of ALL_RANKS, beside no save of a single rank either: for what concerns all
+ * files of a directory and is no save. */
+dcp_status save_owner_take_all(const struct storage_directory *directory, const char *save_id,
+                               double takeover_seconds, struct save_owner **made);
 /* For messages. */
 const char *save_owner_name(const struct save_owner *owner);
 /* DCP_ERR_BUSY if the mark is not there any more; the directory may have moved in memory. */

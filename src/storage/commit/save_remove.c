@@ -31,17 +31,22 @@ static enum removal_step step_of(const struct directory_name *name)
     return strcmp(name->name, JSON_NAME) == 0 ? STEP_PARTS : STEP_NEVER;
 }
 
-/* The mark goes when the directory's owner does. */
+/* A mark goes when its owner does. */
+static bool is_mark(const struct directory_name *name)
+{
+    return name->kind == DIRECTORY_OWNER || name->kind == DIRECTORY_RANK_OWNER;
+}
+
 static bool is_foreign(const struct directory_name *name)
 {
-    return step_of(name) == STEP_NEVER && name->kind != DIRECTORY_OWNER;
+    return step_of(name) == STEP_NEVER && !is_mark(name);
 }
 
 /* Others write a metadata.json, too: alone it says nothing. */
 static bool has_checkpoint(const struct directory *listed)
 {
     for (size_t i = 0; i < listed->count; i++)
-        if (!is_foreign(&listed->names[i]) && listed->names[i].kind != DIRECTORY_OWNER &&
+        if (!is_foreign(&listed->names[i]) && !is_mark(&listed->names[i]) &&
             strcmp(listed->names[i].name, JSON_NAME) != 0)
             return true;
     return false;
@@ -107,11 +112,10 @@ dcp_status save_remove(const struct storage_directory *directory, double takeove
     char id[SAVE_ID_SIZE];
     struct save_owner *owner;
     struct directory listed;
-    bool taken_over;
     *removal = (struct save_removal){0};
     RETURN_IF_ERROR(check_there(directory));
     RETURN_IF_ERROR(save_id_make(id));
-    RETURN_IF_ERROR(save_owner_take(directory, id, takeover_seconds, &owner, &taken_over));
+    RETURN_IF_ERROR(save_owner_take_all(directory, id, takeover_seconds, &owner));
     dcp_status status = directory_read(directory, &listed);
     if (status == DCP_OK)
         status = remove_listed(directory, owner, &listed, &removal->removed);
