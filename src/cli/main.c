@@ -61,7 +61,7 @@ static int print_usage(FILE *out, int status)
         fprintf(out, "  dcp %-29s %s\n", commands[i].usage, commands[i].purpose);
     print_checkpoint_forms(out);
     fputs("\n--storage loads MODULE, a shared object that brings a storage (dcp/storage.h), and "
-          "gives\nit ARGUMENT: ls, cat and verify then look there.\n",
+          "gives\nit ARGUMENT: ls, cat, repair and verify then look there.\n",
           out);
     fputs("\n  dcp COMMAND --help prints the options of a command.\n"
           "  dcp --help         prints this.\n"

@@ -52,13 +52,14 @@ static void print_files(const dcp_shard_list *list)
 
 static dcp_status rebuild(const struct repair *repair, const dcp_shard_list *list)
 {
+    const dcp_publish_options options = {.storage = command_storage()};
     dcp_checkpoint *checkpoint;
     dcp_storage_meta meta;
     dcp_status status = dcp_shard_list_rebuild(list, &repair->options, &checkpoint);
     if (status != DCP_OK)
         return status;
     if (!repair->dry)
-        status = dcp_checkpoint_publish(checkpoint, repair->directory, NULL);
+        status = dcp_checkpoint_publish(checkpoint, repair->directory, &options);
     if (status == DCP_OK)
         status = dcp_checkpoint_storage_meta(checkpoint, &meta);
     if (status == DCP_OK) {
@@ -78,7 +79,7 @@ int command_repair(int argc, char **argv)
 
     if (!take_arguments(argc, argv, &repair))
         return EXIT_USAGE;
-    dcp_status status = dcp_shard_list_read(repair.directory, NULL, &list);
+    dcp_status status = dcp_shard_list_read(repair.directory, command_storage(), &list);
     if (status == DCP_OK) {
         print_files(list);
         status = rebuild(&repair, list);

@@ -94,10 +94,13 @@ dcp_status storage_directory_identify(const struct storage_directory *directory,
 dcp_status storage_directory_digest(const struct storage_directory *directory, const char *name,
                                     char identity[DCP_STORAGE_IDENTITY]);
 
+/* Bytes of the name of a file that is published, the NUL at its end among them. */
+enum { STORAGE_PUBLISHED_NAME = 64 };
+
 /* A small file that is on its way to appear. All zero: nothing is. */
 struct storage_publication {
     const struct storage_directory *directory;
-    const char *name; /* borrowed */
+    char name[STORAGE_PUBLISHED_NAME];
     void *handle;
 };
 

@@ -45,12 +45,14 @@ dcp_status storage_publication_prepare(struct storage_publication *publication,
 {
     const dcp_storage *table = directory->table;
     *publication = (struct storage_publication){0};
+    if (strlen(name) >= sizeof publication->name)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: a name too long to be published", name);
     error_clear();
     dcp_status status = table->prepare(table->context, directory->handle, name, bytes, size,
                                        durable, &publication->handle);
     if (status == DCP_OK) {
         publication->directory = directory;
-        publication->name = name;
+        memcpy(publication->name, name, strlen(name) + 1);
     }
     return call_status(status, "prepare", name);
 }

@@ -17,7 +17,7 @@ for header in $headers; do
 done >"$work/all.h"
 "$cc" -std=c11 -E -I"$include" '-D__attribute__(x)=' -x c "$work/all.h" |
     awk -v OURS="$include/dcp/" -f "$folder/declarations.awk" >"$work/declarations"
-"$cc" -std=c11 -E -dM -I"$include" -x c "$work/all.h" | sed -n 's/^#define \(DCP_[A-Z_0-9]*\) [^ ].*/\1/p' |
+"$cc" -std=c11 -E -dM -I"$include" -x c "$work/all.h" | sed -n 's/^#define \(DCP_[A-Z_0-9]*\) [^ "].*/\1/p' |
     grep -v -e '^DCP_VERSION_' -e '^DCP_API$' | sort >"$work/constants"
 
 status=0
