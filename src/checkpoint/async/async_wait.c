@@ -134,7 +134,7 @@ static dcp_future *refer(dcp_future *future)
 dcp_status dcp_future_wait(dcp_future *future, double timeout_seconds)
 {
     if (!future)
-        return future_await(NULL, timeout_seconds);
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the future is NULL");
     refer(future);
     dcp_status status = future_await(future, timeout_seconds);
     pthread_mutex_lock(&future->mutex);

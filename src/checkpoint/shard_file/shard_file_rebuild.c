@@ -234,7 +234,7 @@ static dcp_status rebuild_latest(const struct found_saves *found, const char *di
     const struct found_save *chosen = NULL;
     struct error_story first;
     dcp_status result = DCP_ERR_NOT_FOUND;
-    if (found->count == 0)
+    if (found->count == 0 || !found->saves)
         return dcp_error_set(result, "%s has no shard file with a good footer", directory);
     for (size_t i = 0; i < found->count; i++) {
         const struct found_save *save = &found->saves[i];

@@ -154,7 +154,7 @@ static dcp_status describe_entry(dcp_shard_writer *writer, const dcp_shard_name 
     if (!path || !entry->name)
         return error_no_memory(length * sizeof *path, "the name of an item");
     path[0] = (dcp_path_part){.key = entry->name};
-    for (size_t i = 0; i < name->path_length; i++) {
+    for (size_t i = 0; name->path && i < length; i++) {
         const char *key = name->path[i].key;
         path[i] = (dcp_path_part){.position = name->path[i].position};
         if (key)

@@ -147,7 +147,7 @@ static void close_container(struct building *building)
 static dcp_status step(struct building *building)
 {
     dcp_state *container = building->open[building->depth - 1], *key = NULL, *value = NULL;
-    struct json_text name;
+    struct json_text name = {0};
     bool more;
     RETURN_IF_ERROR(node_is_dict(container) ? json_next_member(building->reader, &more, &name)
                                             : json_next_element(building->reader, &more));
