@@ -42,14 +42,15 @@ dcp_state *dcp_state_find(const dcp_state *node, const char *key)
 /* Whether a dict's key equals an int, as Python compares. */
 static bool key_is_int(const dcp_state *key, int64_t value)
 {
+    const double beyond = 9223372036854775808.0; /* 2^63, which a double holds exactly */
     switch (key->kind) {
     case DCP_KIND_BOOL:
         return value == (int64_t)key->as.boolean;
     case DCP_KIND_INT:
         return !key->as.integer.is_big && !key->as.integer.is_unsigned &&
                (int64_t)key->as.integer.bits == value;
-    case DCP_KIND_FLOAT: /* the limits are powers of two, which doubles hold exactly */
-        return key->as.number >= -0x1p63 && key->as.number < 0x1p63 &&
+    case DCP_KIND_FLOAT:
+        return key->as.number >= -beyond && key->as.number < beyond &&
                (int64_t)key->as.number == value && (double)value == key->as.number;
     default:
         return false;
