@@ -1,10 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file dcp.h
- * @brief The front door: everything of libdcp that needs no other library.
+ * @brief Everything of libdcp that needs no other library.
  *
- * `dcp/cuda.h`, `dcp/mpi.h` and `dcp/nccl.h` (libdcp_cuda, libdcp_mpi, libdcp_nccl) are apart,
- * because they pull in the headers of others.
+ * The concepts, in the order in which a program meets them:
+ *
+ * 1. A *status* is what calls return; dcp_error_message() has the words (status.h).
+ * 2. A *tensor* (dcp_tensor) is one chunk of a global tensor and the memory that holds it. A *mesh*
+ *    and *placements* say how ranks divide a tensor; dcp_mesh_shard() computes the chunk of this
+ *    rank (tensor.h, mesh.h, placement.h).
+ * 3. A *state* is a tree of dicts and lists with tensors and plain values as leaves: what to save,
+ *    or where to load (state.h).
+ * 4. A *group* is the ranks that save or load together; NULL is this process alone (group.h).
+ * 5. dcp_save() writes a state as a *checkpoint*, a directory; dcp_load() fills a state from one,
+ * on any number of ranks with any division (save.h, load.h).
+ * 6. dcp_save_async() does so while training goes on, and gives a *future*; a *chain* keeps what
+ *    its saves share (async.h).
+ * 7. dcp_checkpoint_open() shows what a checkpoint holds and reads parts of it without a state;
+ *    dcp_verify() checks all of it (checkpoint.h).
+ *
+ * Which header is for whom:
+ *
+ * | headers | for |
+ * | --- | --- |
+ * | status.h, tensor.h, mesh.h, placement.h, state.h, save.h, load.h | a first program |
+ * | group.h, async.h, checkpoint.h | ranks, saving beside training, looking into checkpoints |
+ * | estimate.h, figures.h, progress.h, environment.h, optimizer.h, whole_state.h, version.h | when
+ * needed | | save_planner.h, load_planner.h, plan_item.h, storage_writer.h, storage_reader.h |
+ * hooks alone: PyTorch's planners, storage writers and readers | | storage.h, device.h,
+ * dcp_group_operations | providers alone: storages, devices and groups of other kinds | |
+ * shard_file.h | tools that write single shard files or rebuild metadata | | types.h | included by
+ * the others |
+ *
+ * Naming: `dcp_VERB` is collective or works on a path (dcp_save(), dcp_load(), dcp_verify(),
+ * dcp_gather_state()); `dcp_NOUN_...` works on a handle (dcp_state_..., dcp_checkpoint_...,
+ * dcp_future_...). Functions ending in `_sized` take the size of the struct that they are passed,
+ * so that structs can grow; call the inline function without that ending. All-zero options are the
+ * defaults.
+ *
+ * `dcp/cuda.h`, `dcp/mpi.h` and `dcp/nccl.h` (libdcp_cuda, libdcp_mpi, libdcp_nccl) are not
+ * included here, because they include the headers of other libraries.
  */
 #ifndef DCP_H
 #define DCP_H

@@ -37,7 +37,7 @@ typedef enum dcp_when_busy {
 } dcp_when_busy;
 
 /**
- * A stager of the caller's (PyTorch's AsyncStager): makes a copy of a state that training does not
+ * A custom stager (PyTorch's AsyncStager): makes a copy of a state that training does not
  * change. Functions return DCP_OK or a failure, which is the save's on every rank.
  */
 typedef struct dcp_stager {
@@ -150,20 +150,21 @@ typedef enum dcp_future_state {
  * dcp_staging_kind says. The process may change its directory as well: relative paths mean what
  * they mean during this call, in all attempts.
  *
- * With a planner or a storage writer the state is copied as a whole when the planner has been set
- * up: what set_up_planner calls dcp_save_default_set_up_planner() with, which is the caller's state
- * or one that the planner has made of it, as it is then. That one may go when the caller's may.
- * Hooks up to finish_plan are called before this returns; resolve_data and the two that it is made
- * of for tensors, and the storage writer's write_data and finish, on threads of the library. With a
- * stager of the caller's the planner is set up with what that has made. For another attempt, in the
- * same place or as `fallback_path` says, all hooks are called again in their order but for
- * set_up_planner, on threads of the library; reset() is given the id of the new place, and
- * `storage_writers` are asked which of them takes it.
+ * With a planner or a storage writer the whole state is copied as soon as the planner has been set
+ * up: the state that set_up_planner passes to dcp_save_default_set_up_planner(), which is the
+ * caller's or one that the planner has made. It may be freed when the caller's may. Hooks up to
+ * finish_plan are called before this returns. Afterwards threads of the library call resolve_data
+ * (for tensors also lookup_object and transform_object) and the storage writer's write_data and
+ * finish. With a custom stager the planner is set up with the stager's copy.
  *
- * `memory_limit` is for staging memory as well, what the chain has kept of it among it: staging
- * gets what is left beside the least that writing takes, all that the state needs if there is so
- * much, and what was kept is made smaller if it is too large. With retries or a fallback path, or
- * with hooks, staging needs room for all. What a stager of the caller's takes is not counted.
+ * For another attempt, in the same place or at `fallback_path`, threads of the library call all
+ * hooks again in their order, except set_up_planner. reset() gets the id of the new place, and the
+ * first of `storage_writers` that takes that id is used.
+ *
+ * `memory_limit` covers staging memory too, including what the chain has kept. Staging gets what
+ * remains after the minimum for writing, or all that the state needs if there is that much. If the
+ * kept memory is too large, it is made smaller. With retries, a fallback path or hooks, staging
+ * needs room for the whole state. What a custom stager takes is not counted.
  *
  * `figures` are not filled in by this call: see dcp_future_figures(). `progress` is called on
  * threads of the library. `info` is copied.
@@ -224,7 +225,7 @@ typedef void (*dcp_future_done_function)(void *context, dcp_status status, const
 DCP_API dcp_status dcp_future_on_done(dcp_future *future, dcp_future_done_function function,
                                       void *context);
 
-/** @return the story of a save that has failed, "" of others; owned by the future. */
+/** @return the error message of a save that has failed, "" of others; owned by the future. */
 DCP_API const char *dcp_future_message(dcp_future *future);
 
 /** Copies the figures so far. @param figures with size_of set. */

@@ -87,7 +87,7 @@ DCP_API dcp_status dcp_checkpoint_find(const dcp_checkpoint *checkpoint, const c
                                        size_t *index);
 
 /**
- * @return what a save planner of the caller's own has stored for all of the checkpoint (PyTorch's
+ * @return what a custom save planner has stored for all of the checkpoint (PyTorch's
  * Metadata.planner_data), as an object; borrowed from the checkpoint. NULL if there is nothing, as
  * for unions, or nothing but the paths that PyTorch and this library store there, which are
  * dcp_entry::path.
@@ -280,7 +280,7 @@ typedef struct dcp_remove_options {
     const dcp_storage *storage;
     /** As dcp_save_options::takeover_seconds: 0 means the same. */
     double takeover_seconds;
-    /** Is given each name in the directory that is no checkpoint's, and stays; NULL: nobody is. */
+    /** Called with each name in the directory that is not a checkpoint's and stays; optional. */
     dcp_storage_visitor foreign;
     void *foreign_context;
 } dcp_remove_options;

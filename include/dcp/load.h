@@ -110,7 +110,7 @@ typedef struct dcp_load_options {
 
     dcp_figures *figures; /**< each rank's own; filled in when the load returns, if not NULL */
 
-    dcp_progress_function progress; /**< is told how far this rank has come; NULL: nobody is */
+    dcp_progress_function progress; /**< called with how far this rank has come; optional */
     void *progress_context;
 
     /**

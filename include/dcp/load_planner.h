@@ -17,7 +17,7 @@
  * rank, for each part of a tensor that it reads
  *
  * Names that are missing or do not fit are judged by the load's strictness between 2 and 3; no
- * destination is touched before 4 has succeeded on every rank. A hook that fails tells the story
+ * destination is touched before 4 has succeeded on every rank. A hook that fails sets the message
  * with dcp_error_set(), which reaches every rank. All ranks must have the same hooks; which of them
  * there are is compared.
  *
@@ -25,8 +25,8 @@
  * two parts of a chunk overlap, and together they are all of it. A name of which nothing is read is
  * an error unless the strictness is one of those by which nothing is.
  *
- * Threading: hooks are called by the thread that called dcp_load(), unless a storage reader of the
- * caller's own brings threads, and never two of them at a time.
+ * Threading: hooks are called by the thread that called dcp_load(), unless a custom storage
+ * reader brings threads, and never two of them at a time.
  */
 #ifndef DCP_LOAD_PLANNER_H
 #define DCP_LOAD_PLANNER_H

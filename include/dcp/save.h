@@ -141,7 +141,7 @@ typedef struct dcp_save_options {
 
     dcp_figures *figures; /**< each rank's own; filled in when the save returns, if not NULL */
 
-    dcp_progress_function progress; /**< is told how far this rank has come; NULL: nobody is */
+    dcp_progress_function progress; /**< called with how far this rank has come; optional */
     void *progress_context;
 
     uint32_t io; /**< of dcp_io: how shard files are written */
@@ -200,7 +200,7 @@ typedef struct dcp_save_options {
      * same contents. It goes also for an asynchronous save, until that has ended. */
     const dcp_storage *storage;
 
-    dcp_save_chain *chain; /**< of dcp_save_async(), which see; else not looked at */
+    dcp_save_chain *chain; /**< for dcp_save_async() (async.h); ignored elsewhere */
 
     /** Seconds after which a save on another host, of which nothing can be known from here, is
      * taken for dead; 0 means 1800. See @ref dcp_save_owner "one owner at a time". */

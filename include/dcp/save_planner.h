@@ -14,7 +14,7 @@
  *  4. `finish_plan` on every rank
  *  5. `resolve_data` (`lookup_object`, then `transform_object`) on every rank, for what it writes
  *
- * Nothing is written before 4 has succeeded on every rank. A hook that fails tells the story with
+ * Nothing is written before 4 has succeeded on every rank. A hook that fails sets the message with
  * dcp_error_set(), which reaches every rank. All ranks must have the same hooks; which of them
  * there are is compared.
  *

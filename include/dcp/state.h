@@ -179,16 +179,15 @@ static inline dcp_state *dcp_state_flat_range(dcp_state *parent, const char *key
 /**
  * An entry that is asked for its state instead of having one: PyTorch's Stateful.
  *
- * Both functions get a fresh dict to work on and return DCP_OK or a failure (dcp_error_set() tells
- * the story). On save `state_dict` fills it. On load `state_dict` fills it with what is to be
+ * Both functions get a fresh dict to work on and return DCP_OK or a failure (dcp_error_set() sets
+ * the message). On save `state_dict` fills it. On load `state_dict` fills it with what is to be
  * loaded (tensors as destinations, objects as place holders), the load fills those in, and
- * `load_state_dict` is told. Tensor memory named in the dict must stay valid until the save or load
- * that asked for it has ended. The struct will not grow.
+ * `load_state_dict` is called. Tensor memory named in the dict must stay valid until the save or
+ * load that asked for it has ended. The struct will not grow.
  */
 typedef struct dcp_stateful {
     dcp_status (*state_dict)(void *context, dcp_state *into);
-    dcp_status (*load_state_dict)(void *context,
-                                  const dcp_state *filled); /**< NULL: nothing to be told */
+    dcp_status (*load_state_dict)(void *context, const dcp_state *filled); /**< optional */
     void *context;
 } dcp_stateful;
 

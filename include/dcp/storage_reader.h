@@ -34,7 +34,7 @@ extern "C" {
 
 /**
  * The hooks of a storage reader. `context` is passed to each of them. Each may be NULL, and returns
- * DCP_OK or a failure, of which every rank is told. The struct is read when the load begins and may
+ * DCP_OK or a failure, which every rank gets. The struct is read when the load begins and may
  * be freed when it has ended.
  */
 typedef struct dcp_storage_reader {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file storage_writer.h
- * @brief Taking part in the writing of a save, or putting it into a storage of one's own.
+ * @brief Taking part in the writing of a save, or putting it into a custom storage.
  *
  * A storage writer is a table of hooks (PyTorch's StorageWriter), as a planner is
  * (dcp/save_planner.h). A hook that is NULL does what the library does by itself: shard files in
@@ -37,7 +37,7 @@ typedef struct dcp_write_result {
 
 /**
  * The hooks of a storage writer. `context` is passed to each of them. Each may be NULL, and returns
- * DCP_OK or a failure, of which every rank is told. The struct is read when the save begins and may
+ * DCP_OK or a failure, which every rank gets. The struct is read when the save begins and may
  * be freed when it has ended.
  */
 typedef struct dcp_storage_writer {
