@@ -203,7 +203,8 @@ typedef struct dcp_save_options {
     dcp_save_chain *chain; /**< for dcp_save_async() (async.h); ignored elsewhere */
 
     /** Seconds after which a save on another host, of which nothing can be known from here, is
-     * taken for dead; 0 means 1800. See @ref dcp_save_owner "one owner at a time". */
+     * taken for dead; 0 means 1800. Longer than the longest save: the mark keeps the time of its
+     * beginning. See @ref dcp_save_owner "one owner at a time". */
     double takeover_seconds;
 
     /**
