@@ -113,7 +113,8 @@ DCP_API dcp_status dcp_state_complex(dcp_state *parent, const char *key, double 
 /**
  * Adds an int of any size.
  * @param digits decimal: a "-" if it is negative, then digits that do not begin with a needless 0;
- * anything else is DCP_ERR_ARGUMENT. Saves refuse ints of more than 2048 bytes (some 4900 digits).
+ * anything else is DCP_ERR_ARGUMENT. Saves refuse ints of more than 2048 bytes (some 4900 digits);
+ * of more than 255 (some 610 digits) PyTorch's torch.load() takes none with weights_only.
  */
 DCP_API dcp_status dcp_state_digits(dcp_state *parent, const char *key, const char *digits);
 /** Adds a torch.dtype; one whose tensors cannot be saved is DCP_ERR_ARGUMENT. */

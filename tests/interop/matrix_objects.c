@@ -78,7 +78,7 @@ static void add_containers(dcp_state *dict)
 static void add_python_values(dcp_state *dict)
 {
     const int64_t sizes[] = {2, 0, 3, INT64_C(1) << 40, 5};
-    char digits[4001];
+    char digits[601]; /* up to 255 bytes, beyond which PyTorch takes no int with weights_only */
 
     memset(digits, '9', sizeof digits - 1);
     digits[sizeof digits - 1] = '\0';
