@@ -180,6 +180,13 @@ long late_device_pending(void)
     return count;
 }
 
+void late_device_forget(void)
+{
+    pthread_mutex_lock(&late.mutex);
+    late.count = 0;
+    pthread_mutex_unlock(&late.mutex);
+}
+
 void late_device_fail_waits(int count)
 {
     pthread_mutex_lock(&late.mutex);

@@ -9,6 +9,8 @@
 dcp_device late_device(void);
 /* Copies that were started and are not done yet. */
 long late_device_pending(void);
+/* These are never done: nobody could wait for them. */
+void late_device_forget(void);
 /* The next so many waits fail, and do nothing. */
 void late_device_fail_waits(int count);
 
