@@ -331,7 +331,7 @@ dcp_status dcp_optimizer_convert_sized(const dcp_state *source,
     RETURN_IF_ERROR(
         sized_read(&options, sizeof options, optimizer, options_size, "dcp_optimizer_options"));
     if ((unsigned)form > DCP_OPTIMIZER_FLAT)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "form is %d, which is none of its values",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "form is %d, which is not a defined value",
                              (int)form);
     if (!into || !node_is_dict(into) || (source && into->root == source->root))
         return dcp_error_set(DCP_ERR_ARGUMENT,

@@ -457,7 +457,7 @@ static void wrong_options_are_refused(void **state)
     const char *path = path_in(state, "c");
     ranks_must(RANKS, path, save_body, NULL);
     expect_refused(path, (dcp_load_options){.strictness = (dcp_strictness)1},
-                   ": strictness is 1, which is none of its values");
+                   ": strictness is 1, which is not a defined value");
     expect_refused(path, (dcp_load_options){.include_count = 1},
                    ": include is NULL, expected 1 patterns");
     expect_refused(path, (dcp_load_options){.exclude = pattern, .exclude_count = 1},

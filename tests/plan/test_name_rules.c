@@ -166,7 +166,7 @@ static void wrong_rules_are_refused(void **state)
     expect_refused((dcp_rename){DCP_RENAME_PREFIX, "a", NULL}, "renames[1].stored is NULL");
     expect_refused((dcp_rename){DCP_RENAME_PREFIX, "a", "\xff"}, "renames[1] is not UTF-8");
     expect_refused((dcp_rename){(dcp_rename_kind)7, "a", "b"},
-                   "renames[1].kind is 7, which is none of its values");
+                   "renames[1].kind is 7, which is not a defined value");
     expect_refused((dcp_rename){DCP_RENAME_GLOB, "a[", "b"},
                    "renames[1].wanted, \"a[\", has a \"[\" without its \"]\"");
     expect_refused((dcp_rename){DCP_RENAME_GLOB, "a.[*]*", "b.*.*"},

@@ -26,7 +26,7 @@ static dcp_status check_staging(const dcp_save_chain_options *options)
 {
     const dcp_stager *stager = options->stager;
     if ((unsigned)options->staging > DCP_STAGING_OVERLAPPED)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "staging is %d, which is none of its values",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "staging is %d, which is not a defined value",
                              (int)options->staging);
     if (options->staging_limit != 0 && options->staging_limit < STAGING_LIMIT_MINIMUM)
         return dcp_error_set(DCP_ERR_ARGUMENT, "staging_limit is %llu, expected 0 or at least %llu",
@@ -53,7 +53,7 @@ static dcp_status check_staging(const dcp_save_chain_options *options)
 static dcp_status check_options(dcp_save_chain_options *options)
 {
     if ((unsigned)options->when_busy > DCP_BUSY_REFUSE)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "when_busy is %d, which is none of its values",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "when_busy is %d, which is not a defined value",
                              (int)options->when_busy);
     RETURN_IF_ERROR(check_seconds("timeout_seconds", &options->timeout_seconds,
                                   OPTIONS_DEFAULT_TIMEOUT_SECONDS));

@@ -108,7 +108,8 @@ dcp_status load_limit_share(const dcp_load_options *options, dcp_status status, 
     status = group_broadcast(options->group, &call, options->coordinator, status, message,
                              sizeof message, &heard);
     if (status == DCP_OK && heard.size != sizeof message)
-        status = dcp_error_set(DCP_ERR_GROUP, "what ranks need is cut short");
+        status = dcp_error_set(DCP_ERR_GROUP,
+                               "the message on the memory that ranks need ends too early");
     if (status == DCP_OK)
         *smallest = load_u64(heard.data);
     group_messages_free(&all);

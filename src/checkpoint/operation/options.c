@@ -32,7 +32,7 @@ static dcp_status check_group(const dcp_group *group, int32_t *coordinator, doub
 
 static dcp_status out_of_range(const char *field, int value)
 {
-    return dcp_error_set(DCP_ERR_ARGUMENT, "%s is %d, which is none of its values", field, value);
+    return dcp_error_set(DCP_ERR_ARGUMENT, "%s is %d, which is not a defined value", field, value);
 }
 
 static dcp_status check_io_priority(dcp_io_priority priority)

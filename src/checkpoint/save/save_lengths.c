@@ -31,7 +31,8 @@ static dcp_status take_lengths(struct metadata *metadata, const void *bytes, siz
         if (reader.failed || length > INT64_MAX ||
             !name_table_find(&metadata->by_name, name, name_length, &entry) ||
             metadata->entries[entry].is_tensor)
-            return dcp_error_set(DCP_ERR_GROUP, "lengths of objects that are none, or cut short");
+            return dcp_error_set(DCP_ERR_GROUP,
+                                 "a rank's lengths of objects are invalid, or end too early");
         metadata->entries[entry].pieces[0].length = length;
     }
     return DCP_OK;

@@ -252,7 +252,9 @@ static dcp_status hear_answer(const struct agreement *agreement, const struct bu
         uint64_t size = reader_u64(&reader);
         const void *bytes = size <= SIZE_MAX ? reader_bytes(&reader, (size_t)size) : NULL;
         if (reader.failed || !bytes || (size != 0 && !agreement->shares[kind]))
-            return dcp_error_set(DCP_ERR_GROUP, "who reads what is cut short");
+            return dcp_error_set(
+                DCP_ERR_GROUP,
+                "the coordinator's message on which rank reads which region ends too early");
         if (size != 0)
             RETURN_IF_ERROR(load_share_decode(bytes, (size_t)size, agreement->sharing->metadata,
                                               agreement->rank_count, agreement->shares[kind]));

@@ -89,7 +89,8 @@ static dcp_status spread(const struct load_sums *sums, const struct group_messag
             at += SUM_SIZE;
         }
         if (at != end)
-            return dcp_error_set(DCP_ERR_GROUP, "rank %u: checksums of nothing", rank);
+            return dcp_error_set(
+                DCP_ERR_GROUP, "rank %u sent checksums for a record that is not being read", rank);
     }
     return DCP_OK;
 }

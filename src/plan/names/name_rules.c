@@ -45,7 +45,7 @@ static dcp_status check_rule(const dcp_rename *rule, size_t index)
     case DCP_RENAME_GLOB:
         return check_glob(rule, index);
     }
-    return dcp_error_set(DCP_ERR_ARGUMENT, "renames[%zu].kind is %d, which is none of its values",
+    return dcp_error_set(DCP_ERR_ARGUMENT, "renames[%zu].kind is %d, which is not a defined value",
                          index, (int)rule->kind);
 }
 
