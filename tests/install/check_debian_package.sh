@@ -4,7 +4,7 @@
 set -eu
 build=$1 directory=$2 cc=$3 cxx=$4
 source=$(cd "$(dirname "$0")" && pwd)/consumer
-for tool in cpack dpkg-deb dpkg-shlibdeps; do
+for tool in cpack dpkg-deb dpkg-shlibdeps file; do
     command -v $tool >/dev/null || { echo "skipped: there is no $tool"; exit 77; }
 done
 rm -rf "$directory"
