@@ -114,8 +114,8 @@ static dcp_status save_behind(const struct rank *self, dcp_state *root, dcp_save
     dcp_status status = dcp_save_async(root, self->path, options, &future);
     if (status == DCP_OK) {
         dcp_future_wait_staged(future, -1);
-        /* Training goes on, in another way on each rank. */
-        for (int64_t i = 0; i < ELEMENTS; i++)
+        /* Training goes on, in another way on each rank; the stagers here borrow the memory. */
+        for (int64_t i = 0; i < ELEMENTS && !how.stager; i++)
             data[i] = (float)self->rank;
         status = dcp_future_wait(future, -1);
         dcp_future_free(future);
