@@ -44,7 +44,8 @@ typedef enum dcp_replica_check {
     DCP_REPLICA_CHECK_OFF = 0, /**< nothing is compared, and the check costs nothing */
     /** A part of each of them, another one in each save: one of #DCP_REPLICA_PARTS parts, but at
      * least one block of 4 KiB. All of a tensor has been compared after as many saves of the
-     * coordinator's process. */
+     * coordinator's process. Where a rank holds more than 256 items of less than about 1 MiB, these
+     * take turns: about 256 of them in each save. */
     DCP_REPLICA_CHECK_SAMPLED = 1,
     DCP_REPLICA_CHECK_ALL = 2 /**< all bytes */
 } dcp_replica_check;

@@ -301,6 +301,46 @@ static void sampled_always_finds_what_differs_everywhere(void **state)
     }
 }
 
+enum { MANY = 1500 }; /* tensors, so that each is compared in one of six saves */
+
+static dcp_status save_many(struct rank *self)
+{
+    const int *odd_tensor = self->context;
+    static float same = 1;
+    float other = 2;
+    dcp_save_options options = {.group = self->group,
+                                .check_replicas = DCP_REPLICA_CHECK_SAMPLED,
+                                .overwrite = DCP_OVERWRITE_REPLACE,
+                                .skip_sync = true};
+    dcp_state *root = dcp_state_new();
+    for (int i = 0; i < MANY; i++) {
+        bool odd = i == *odd_tensor && self->rank == 1;
+        dcp_tensor tensor = {.dtype = DCP_F32, .data = odd ? &other : &same};
+        char name[16];
+        snprintf(name, sizeof name, "%d", i);
+        dcp_state_tensor(root, name, &tensor);
+    }
+    dcp_status status = dcp_save(root, self->path, &options);
+    dcp_state_free(root);
+    return status;
+}
+
+static void many_small_ones_take_turns(void **state)
+{
+    enum { TURNS = MANY / 256 + 1 };
+    for (int odd_tensor = 0; odd_tensor < MANY; odd_tensor += MANY / 3) {
+        int found = 0;
+        for (int turn = 0; turn < TURNS; turn++) {
+            struct rank ranks[RANKS_MAX];
+            ranks_run(ranks, 2, path_in(state, "c"), save_many, &odd_tensor);
+            assert_int_equal(ranks[1].status, ranks[0].status);
+            assert_true(ranks[0].status == DCP_OK || ranks[0].status == DCP_ERR_REPLICA);
+            found += ranks[0].status == DCP_ERR_REPLICA;
+        }
+        assert_int_equal(found, 1);
+    }
+}
+
 static void however_it_lies_in_memory(void **state)
 {
     for (int check = DCP_REPLICA_CHECK_SAMPLED; check <= DCP_REPLICA_CHECK_ALL; check++)
@@ -514,6 +554,7 @@ int main(void)
         TEST(a_difference_may_be_a_warning),
         TEST(sampled_looks_elsewhere_each_time),
         TEST(sampled_always_finds_what_differs_everywhere),
+        TEST(many_small_ones_take_turns),
         TEST(however_it_lies_in_memory),
         TEST(a_plan_that_is_reused_is_checked),
         TEST(asynchronous_saves_are_checked),

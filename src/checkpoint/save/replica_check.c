@@ -32,11 +32,8 @@ bool replica_check_is_wanted(const dcp_saving *saving)
            dcp_group_size(saving->options.group) > 1;
 }
 
-/* Goes through all parts, in steps that leave no region out for long: the number of parts is a
- * prime. */
-static dcp_status next_part(uint32_t *part)
+static dcp_status next_turn(uint64_t *turn)
 {
-    enum { STEP = 155 };
     static atomic_uint_fast64_t turns;
     uint_fast64_t none = 0;
     if (atomic_load(&turns) == 0) {
@@ -44,9 +41,16 @@ static dcp_status next_part(uint32_t *part)
         RETURN_IF_ERROR(random_bytes(&first, sizeof first, "a sample of replicas"));
         atomic_compare_exchange_strong(&turns, &none, (uint_fast64_t)first + 1);
     }
-    uint64_t turn = atomic_fetch_add(&turns, 1) % DCP_REPLICA_PARTS;
-    *part = (uint32_t)(turn * STEP % DCP_REPLICA_PARTS);
+    *turn = atomic_fetch_add(&turns, 1);
     return DCP_OK;
+}
+
+/* Turns go through all parts, in steps that leave no region out for long: the number of parts is a
+ * prime. */
+static uint32_t part_of(uint64_t turn)
+{
+    enum { STEP = 155 };
+    return (uint32_t)(turn % DCP_REPLICA_PARTS * STEP % DCP_REPLICA_PARTS);
 }
 
 /* ---- who has the same ---- */
@@ -63,12 +67,13 @@ static dcp_status list_keys(struct replica_check *check)
 static dcp_status make_questions(struct replica_check *check, const struct group_messages *keys,
                                  struct buffer *questions)
 {
-    uint32_t part;
-    RETURN_IF_ERROR(next_part(&part));
-    RETURN_IF_ERROR(replica_holders_find(&check->shared, keys));
+    bool sampled = check->saving->options.check_replicas == DCP_REPLICA_CHECK_SAMPLED;
+    uint64_t turn;
+    RETURN_IF_ERROR(next_turn(&turn));
+    RETURN_IF_ERROR(replica_holders_find(&check->shared, keys, sampled, turn));
     RETURN_IF_ERROR(replica_holders_ask(&check->shared, questions));
     for (int rank = 0; rank < keys->count; rank++) {
-        buffer_append_u32(&questions[rank], part);
+        buffer_append_u32(&questions[rank], part_of(turn));
         RETURN_IF_ERROR(buffer_status(&questions[rank]));
     }
     return DCP_OK;

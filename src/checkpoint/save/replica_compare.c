@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "dcp/types.h"
 
 enum { KEY_SIZE = 8, DIGEST_SIZE = 8 };
 
@@ -23,7 +24,25 @@ static size_t size_of(const struct group_messages *messages, int rank)
     return messages->offsets[rank + 1] - messages->offsets[rank];
 }
 
-static dcp_status list_all(struct replica_holders *all, const struct group_messages *keys)
+static bool is_small(uint64_t key)
+{
+    return key != 0 && key % 2 == 0;
+}
+
+/* How many turns it takes until each small item had one. No multiple of the number of parts, so
+ * that both together go through all pairs. */
+static uint64_t count_turns(const struct group_messages *keys)
+{
+    uint64_t small = 0;
+    for (size_t at = 0; at + KEY_SIZE <= keys->offsets[keys->count]; at += KEY_SIZE)
+        small += is_small(load_u64(keys->bytes + at));
+    uint64_t turns = small / ((uint64_t)keys->count * REPLICA_SAMPLE_SMALL) + 1;
+    return turns % DCP_REPLICA_PARTS != 0 ? turns : turns + 1;
+}
+
+/* The keys whose turn it is. turns: 1 if it is the turn of all. */
+static dcp_status list_all(struct replica_holders *all, const struct group_messages *keys,
+                           uint64_t turns, uint64_t turn)
 {
     size_t most = keys->offsets[keys->count] / KEY_SIZE;
     all->count = 0;
@@ -38,7 +57,7 @@ static dcp_status list_all(struct replica_holders *all, const struct group_messa
                                  rank, size_of(keys, rank));
         for (size_t i = 0; i < count; i++) {
             uint64_t key = load_u64(bytes + i * KEY_SIZE);
-            if (key != 0)
+            if (key != 0 && (!is_small(key) || (key / 2 + turn) % turns == 0))
                 all->holders[all->count++] = (struct replica_holder){
                     .key = key, .rank = (uint32_t)rank, .index = (uint32_t)i};
         }
@@ -55,9 +74,10 @@ static size_t group_end(const struct replica_holders *holders, size_t first)
     return end;
 }
 
-dcp_status replica_holders_find(struct replica_holders *shared, const struct group_messages *keys)
+dcp_status replica_holders_find(struct replica_holders *shared, const struct group_messages *keys,
+                                bool sampled, uint64_t turn)
 {
-    RETURN_IF_ERROR(list_all(shared, keys));
+    RETURN_IF_ERROR(list_all(shared, keys, sampled ? count_turns(keys) : 1, turn));
     struct replica_holder *holders = shared->holders;
     size_t kept = 0;
     qsort(holders, shared->count, sizeof *holders, compare_holders);

@@ -18,9 +18,15 @@ struct replica_holders {
     size_t count;
 };
 
-/* Finds it in the keys that each rank has sent, 8 bytes for each item. Freed by the caller, also on
+/* Small items, with even keys, that a sample has of each rank on average, if there are so many. */
+enum { REPLICA_SAMPLE_SMALL = 256 };
+
+/* Finds it in the keys that each rank has sent, 8 bytes for each item. sampled: of small items
+ * those whose turn it is; each has its turn in as many consecutive ones as there are small items to
+ * REPLICA_SAMPLE_SMALL, and with each part of a sample in time. Freed by the caller, also on
  * failure. */
-dcp_status replica_holders_find(struct replica_holders *shared, const struct group_messages *keys);
+dcp_status replica_holders_find(struct replica_holders *shared, const struct group_messages *keys,
+                                bool sampled, uint64_t turn);
 void replica_holders_free(struct replica_holders *shared);
 /* Appends to the question of each rank the items of which it is to send digests, 4 bytes each. */
 dcp_status replica_holders_ask(struct replica_holders *shared, struct buffer *questions);

@@ -12,6 +12,11 @@
  * bytes that are gathered at a time. */
 enum { LARGE_BLOCK = 16 * 1024, SMALL_BLOCK = 4 * 1024, SPACE = 256 * 1024 };
 
+static int64_t element_size(const struct write_item *item)
+{
+    return item->is_tensor ? (int64_t)dcp_dtype_size(item->dtype) : 1;
+}
+
 uint64_t replica_key(const struct write_item *item)
 {
     int64_t numbers[4 + 2 * DCP_MAX_DIMS];
@@ -27,8 +32,9 @@ uint64_t replica_key(const struct write_item *item)
         numbers[count++] = item->box.offsets[i];
         numbers[count++] = item->box.sizes[i];
     }
-    uint64_t key = xxh3_64(numbers, count * sizeof *numbers);
-    return key != 0 ? key : 1;
+    uint64_t key = xxh3_64(numbers, count * sizeof *numbers) >> 1 << 1;
+    int64_t block = SMALL_BLOCK / element_size(item);
+    return (key != 0 ? key : 2) + (replica_elements(item) / block >= DCP_REPLICA_PARTS);
 }
 
 dcp_status replica_digester_init(struct replica_digester *digester)
@@ -109,8 +115,7 @@ static int64_t smaller(int64_t a, int64_t b)
 static dcp_status add_sample(struct replica_digester *digester, const struct shard_source *source,
                              int64_t elements, uint32_t part)
 {
-    const struct write_item *item = source->item;
-    int64_t size = item->is_tensor ? (int64_t)dcp_dtype_size(item->dtype) : 1;
+    int64_t size = element_size(source->item);
     bool large = elements > DCP_REPLICA_PARTS * (LARGE_BLOCK / size);
     int64_t length = (large ? LARGE_BLOCK : SMALL_BLOCK) / size;
     int64_t blocks = elements / length + (elements % length != 0);
