@@ -23,14 +23,17 @@
  *
  * | headers | for |
  * | --- | --- |
- * | status.h, tensor.h, mesh.h, placement.h, state.h, save.h, load.h | a first program |
+ * | status.h, tensor.h, mesh.h, placement.h | a first program |
+ * | state.h, save.h, load.h | a first program, too |
  * | group.h, async.h, checkpoint.h | ranks, saving beside training, looking into checkpoints |
- * | estimate.h, figures.h, progress.h, environment.h, optimizer.h, whole_state.h, version.h | when
- * needed | | save_planner.h, load_planner.h, plan_item.h, storage_writer.h, storage_reader.h |
- * hooks alone: PyTorch's planners, storage writers and readers | | storage.h, device.h,
- * dcp_group_operations | providers alone: storages, devices and groups of other kinds | |
- * shard_file.h | tools that write single shard files or rebuild metadata | | types.h | included by
- * the others |
+ * | estimate.h, figures.h, progress.h, environment.h | when needed |
+ * | optimizer.h, whole_state.h, version.h | when needed |
+ * | save_planner.h, load_planner.h, plan_item.h | hooks alone: PyTorch's planners |
+ * | storage_writer.h, storage_reader.h | hooks alone: PyTorch's storage writers and readers |
+ * | storage.h, device.h, #dcp_group_operations | those who provide storages, devices, groups |
+ * | shard_file.h | tools that write single shard files or rebuild metadata |
+ * | packed.h | bindings to other languages |
+ * | types.h | included by the others |
  *
  * Naming: `dcp_VERB` is collective or works on a path (dcp_save(), dcp_load(), dcp_verify(),
  * dcp_gather_state()); `dcp_NOUN_...` works on a handle (dcp_state_..., dcp_checkpoint_...,
@@ -55,6 +58,7 @@
 #include "dcp/load_planner.h"
 #include "dcp/mesh.h"
 #include "dcp/optimizer.h"
+#include "dcp/packed.h"
 #include "dcp/placement.h"
 #include "dcp/plan_item.h"
 #include "dcp/progress.h"

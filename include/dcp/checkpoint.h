@@ -82,6 +82,22 @@ static inline dcp_status dcp_checkpoint_entry(const dcp_checkpoint *checkpoint, 
     return dcp_checkpoint_entry_sized(checkpoint, index, entry, sizeof *entry);
 }
 
+/**
+ * Describes several entries in one call, for callers to whom a call is dear.
+ * @param entries room for @p count of them, each of @p entry_size bytes. After a failure some may
+ * be filled in.
+ * Errors: DCP_ERR_ARGUMENT if there are not so many.
+ */
+DCP_API dcp_status dcp_checkpoint_entries_sized(const dcp_checkpoint *checkpoint, size_t first,
+                                                size_t count, dcp_entry *entries,
+                                                size_t entry_size);
+
+static inline dcp_status dcp_checkpoint_entries(const dcp_checkpoint *checkpoint, size_t first,
+                                                size_t count, dcp_entry *entries)
+{
+    return dcp_checkpoint_entries_sized(checkpoint, first, count, entries, sizeof *entries);
+}
+
 /** Finds an entry by its name. Errors: DCP_ERR_NOT_FOUND. */
 DCP_API dcp_status dcp_checkpoint_find(const dcp_checkpoint *checkpoint, const char *name,
                                        size_t *index);

@@ -49,5 +49,5 @@ dcp_dtype dcp_dtype_from_name(const char *name)
 
 bool dtype_is_savable(dcp_dtype dtype)
 {
-    return dtype < DCP_BITS8 && dtype != DCP_BCOMPLEX32;
+    return dtype_facts(dtype) && dtype < DCP_BITS8 && dtype != DCP_BCOMPLEX32;
 }

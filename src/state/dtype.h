@@ -65,7 +65,8 @@ struct dtype_facts {
 const struct dtype_facts *dtype_facts(dcp_dtype dtype);
 /* The n-th, from 0 on; NULL: there are no more. */
 const struct dtype_facts *dtype_facts_at(size_t n);
-/* Whether PyTorch 2.13 loads tensors of it: not of bcomplex32, which 2.15 has, nor of bits. */
+/* Whether it is a dtype, and PyTorch 2.13 loads tensors of it: not of bcomplex32, which 2.15 has,
+ * nor of bits. */
 bool dtype_is_savable(dcp_dtype dtype);
 
 #endif

@@ -283,6 +283,17 @@ static void views(void **state)
     REFUSED(dcp_checkpoint_entry_sized(checkpoint, 0, NULL, sizeof entry), DCP_ERR_ARGUMENT,
             "NULL");
     REFUSED(dcp_checkpoint_entry(NULL, 0, &entry), DCP_ERR_ARGUMENT, "NULL");
+    dcp_entry entries[2];
+    REFUSED(dcp_checkpoint_entries(checkpoint, 1, 2, entries), DCP_ERR_ARGUMENT,
+            "2 entries from 1 on were asked for, there are 2");
+    REFUSED(dcp_checkpoint_entries(checkpoint, 3, 0, entries), DCP_ERR_ARGUMENT, "from 3");
+    REFUSED(dcp_checkpoint_entries(checkpoint, 0, 1, NULL), DCP_ERR_ARGUMENT, "place");
+    REFUSED(dcp_checkpoint_entries(NULL, 0, 0, entries), DCP_ERR_ARGUMENT, "checkpoint");
+    assert_int_equal(dcp_checkpoint_entries(checkpoint, 0, 2, entries), DCP_OK);
+    assert_int_equal(dcp_checkpoint_entry(checkpoint, 1, &entry), DCP_OK);
+    assert_string_equal(entries[1].name, entry.name);
+    assert_int_equal(entries[1].is_tensor, entry.is_tensor);
+    assert_string_not_equal(entries[0].name, entry.name);
     REFUSED(dcp_checkpoint_find(checkpoint, "no such", &index), DCP_ERR_NOT_FOUND, "no such");
     REFUSED(dcp_checkpoint_find(checkpoint, NULL, &index), DCP_ERR_ARGUMENT, "name");
     REFUSED(dcp_checkpoint_find(NULL, "w", &index), DCP_ERR_ARGUMENT, "checkpoint");

@@ -119,6 +119,7 @@ static void values_are_checked(void **state)
     REFUSED(dcp_state_device(root, "key", NULL), DCP_ERR_ARGUMENT, "is no device");
     REFUSED(dcp_state_bytearray(root, "key", NULL, 1), DCP_ERR_ARGUMENT, "NULL");
     REFUSED(dcp_state_dtype(root, "key", (dcp_dtype)9999), DCP_ERR_ARGUMENT, "9999");
+    REFUSED(dcp_state_dtype(root, "key", (dcp_dtype)5), DCP_ERR_ARGUMENT, "the value 5");
     REFUSED(dcp_state_size(root, "key", NULL, 1), DCP_ERR_ARGUMENT, "NULL");
     REFUSED(dcp_state_size(root, "key", sizes, 2), DCP_ERR_ARGUMENT, "size 1 for \"key\" is -1");
     REFUSED(dcp_state_complex(root, NULL, 1, 2), DCP_ERR_ARGUMENT, "needs a key");

@@ -116,6 +116,23 @@ dcp_status dcp_checkpoint_entry_sized(const dcp_checkpoint *checkpoint, size_t i
     return DCP_OK;
 }
 
+dcp_status dcp_checkpoint_entries_sized(const dcp_checkpoint *checkpoint, size_t first,
+                                        size_t count, dcp_entry *entries, size_t entry_size)
+{
+    size_t total = dcp_checkpoint_count(checkpoint);
+    if (!checkpoint || (!entries && count > 0))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "listing entries needs a checkpoint and a place");
+    if (first > total || count > total - first)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%zu entries from %zu on were asked for, there are %zu", count, first,
+                             total);
+    for (size_t i = 0; i < count; i++) {
+        void *entry = (unsigned char *)entries + i * entry_size;
+        RETURN_IF_ERROR(dcp_checkpoint_entry_sized(checkpoint, first + i, entry, entry_size));
+    }
+    return DCP_OK;
+}
+
 dcp_status dcp_checkpoint_find(const dcp_checkpoint *checkpoint, const char *name, size_t *index)
 {
     uint64_t found;

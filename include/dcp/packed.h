@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file packed.h
+ * @brief A state tree as one run of bytes, for bindings to other languages.
+ *
+ * Where a call into C costs more than the work that it asks for, a whole tree goes in one call:
+ * dcp_state_unpack() builds what the bytes describe, dcp_state_pack() describes a tree. Bytes stay
+ * in the process that made them: tensors are described with pointers to their memory.
+ *
+ * A value is one byte that says what it is, and what follows it here. Integers are little-endian,
+ * and nothing is aligned; a count or length is a u64.
+ *
+ * | byte | value | what follows |
+ * | --- | --- | --- |
+ * | `N` | None | |
+ * | `0`, `1` | False, True | |
+ * | `i` | int | i64 |
+ * | `I` | int of any size | length, decimal digits |
+ * | `f` | float | f64 |
+ * | `c` | complex | two f64 |
+ * | `s` | string | length, UTF-8 |
+ * | `b`, `B` | bytes, bytearray | length, the bytes |
+ * | `D` | torch.dtype | u8: #dcp_dtype |
+ * | `V` | torch.device | length, text |
+ * | `Z` | torch.Size | count, as many i64 |
+ * | `[`, `(` | list, tuple | count, as many values |
+ * | `{`, `O` | dict, OrderedDict | count, as many pairs of a key and a value |
+ * | `t` | tensor | see below |
+ * | `x` | opaque object | name as by `s`, count, as many values; only dcp_state_pack() gives it |
+ * | `S`, `F` | set, frozenset | count, as many values; only dcp_state_pack() gives it |
+ *
+ * A tensor is u8 dtype, u8 ndim, u8 requires_grad, u8 sharded, a count of chunks, its global shape,
+ * and then each chunk: the fields `operations`, `index` and `queue` of #dcp_device, and the address
+ * of its first element (each of these a u64), offsets, sizes and strides. Shapes and the like are
+ * `ndim` i64 each. A tensor that is not sharded has one chunk, the whole of it.
+ */
+#ifndef DCP_PACKED_H
+#define DCP_PACKED_H
+
+#include "state.h"
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * Builds what the bytes describe, and adds it under @p key, as if by the calls of state.h: their
+ * rules hold, and a failure sticks to the tree.
+ * @param key as for these calls; NULL in a list or tuple. NULL with a dict for @p parent: the bytes
+ * are a dict, whose pairs are added to the parent itself.
+ * Errors: DCP_ERR_FORMAT, naming the byte at which the description goes wrong, and those of the
+ * calls.
+ */
+DCP_API dcp_status dcp_state_unpack(dcp_state *parent, const char *key, const void *bytes,
+                                    size_t size);
+
+/**
+ * Describes a node with all that is below it. Values that are shared are repeated. Memory of
+ * tensors stays the tree's.
+ * @param limit most bytes of the description; beyond it DCP_ERR_UNSUPPORTED. 0 means 1 GiB.
+ * Errors: DCP_ERR_UNSUPPORTED for a value that contains itself, a stateful entry or a stored
+ * stream; and the sink's.
+ */
+DCP_API dcp_status dcp_state_pack(const dcp_state *node, size_t limit, dcp_sink sink,
+                                  void *context);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
