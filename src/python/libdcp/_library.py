@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The shared library: found, checked, and called."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import os
+import threading
+from ctypes import c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any, Callable, List, Optional, Tuple, TypeVar
+
+from . import _structs as structs
+from ._errors import error_of
+
+#: Releases of the library that this package fits: of one minor version.
+INTERFACE = (0, 1)
+
+OK = 0
+ERR_ARGUMENT = 10
+ERR_MISSING_KEY = 50
+ERR_TIMEOUT = 71
+ERR_CALLBACK = 80
+
+T = TypeVar("T")
+
+
+def _open() -> ctypes.CDLL:
+    soname = "libdcp.so.%d.%d" % INTERFACE
+    chosen = os.environ.get("LIBDCP_LIBRARY")
+    own = Path(__file__).parent / soname
+    library = ctypes.CDLL(chosen or (str(own) if own.exists() else soname))
+    library.dcp_version_number.restype = c_int
+    number = library.dcp_version_number()
+    found = (number // 10000, number // 100 % 100)
+    if found != INTERFACE:
+        raise ImportError(
+            "libdcp: the package is for version %d.%d of the library, found %d.%d"
+            % (INTERFACE + found)
+        )
+    return library
+
+
+def _declare(library: ctypes.CDLL) -> None:
+    handle, text = c_void_p, c_char_p
+    pointer = ctypes.POINTER
+    functions: List[Tuple[str, Any, List[Any]]] = [
+        ("dcp_version_string", text, []),
+        ("dcp_error_message", text, []),
+        ("dcp_error_set", c_int, [c_int, text, text]),
+        ("dcp_state_new", handle, []),
+        ("dcp_state_free", None, [handle]),
+        ("dcp_state_find", handle, [handle, text]),
+        ("dcp_state_pack", c_int, [handle, c_size_t, structs.Sink, c_void_p]),
+        ("dcp_state_unpack", c_int, [handle, text, c_char_p, c_size_t]),
+        (
+            "dcp_checkpoint_open_sized",
+            c_int,
+            [text, pointer(structs.dcp_open_options), c_size_t, pointer(handle)],
+        ),
+        ("dcp_checkpoint_close", None, [handle]),
+        ("dcp_checkpoint_count", c_size_t, [handle]),
+        (
+            "dcp_checkpoint_entries_sized",
+            c_int,
+            [handle, c_size_t, c_size_t, pointer(structs.dcp_entry), c_size_t],
+        ),
+        (
+            "dcp_checkpoint_chunk_sized",
+            c_int,
+            [handle, c_size_t, c_size_t, pointer(structs.dcp_stored_chunk), c_size_t],
+        ),
+        (
+            "dcp_checkpoint_read_tensor_sized",
+            c_int,
+            [handle, c_size_t, pointer(structs.dcp_tensor), c_size_t, c_int],
+        ),
+        ("dcp_checkpoint_read_object", c_int, [handle, c_size_t, handle, text]),
+        (
+            "dcp_checkpoint_map_chunk_sized",
+            c_int,
+            [
+                handle,
+                c_size_t,
+                c_size_t,
+                c_int,
+                pointer(handle),
+                pointer(structs.dcp_mapped_chunk),
+                c_size_t,
+            ],
+        ),
+        ("dcp_mapping_free", None, [handle]),
+        (
+            "dcp_checkpoint_info_sized",
+            c_int,
+            [handle, handle, text, pointer(structs.dcp_save_info), c_size_t],
+        ),
+        (
+            "dcp_verify_sized",
+            c_int,
+            [
+                text,
+                pointer(structs.dcp_open_options),
+                c_size_t,
+                structs.FaultFunction,
+                c_void_p,
+                pointer(c_uint64),
+            ],
+        ),
+        (
+            "dcp_save_sized",
+            c_int,
+            [handle, text, pointer(structs.dcp_save_options), c_size_t],
+        ),
+        (
+            "dcp_load_sized",
+            c_int,
+            [handle, text, pointer(structs.dcp_load_options), c_size_t, pointer(handle)],
+        ),
+        ("dcp_load_report_count", c_size_t, [handle]),
+        (
+            "dcp_load_report_line_sized",
+            c_int,
+            [handle, c_size_t, pointer(structs.dcp_report_line), c_size_t],
+        ),
+        ("dcp_load_report_free", None, [handle]),
+        (
+            "dcp_save_chain_new_sized",
+            c_int,
+            [pointer(structs.dcp_save_chain_options), c_size_t, pointer(handle)],
+        ),
+        ("dcp_save_chain_free", None, [handle]),
+        (
+            "dcp_save_async_sized",
+            c_int,
+            [handle, text, pointer(structs.dcp_save_options), c_size_t, pointer(handle)],
+        ),
+        ("dcp_future_wait_staged", c_int, [handle, c_double]),
+        ("dcp_future_wait", c_int, [handle, c_double]),
+        ("dcp_future_poll", c_int, [handle]),
+        ("dcp_future_on_done", c_int, [handle, structs.DoneFunction, c_void_p]),
+        ("dcp_future_progress", None, [handle, pointer(c_uint64), pointer(c_uint64)]),
+        ("dcp_future_cancel", None, [handle]),
+        ("dcp_future_free", None, [handle]),
+        ("dcp_finish_saves", None, []),
+        (
+            "dcp_group_new",
+            c_int,
+            [pointer(structs.dcp_group_operations), c_void_p, c_int, c_int, pointer(handle)],
+        ),
+        ("dcp_group_free", None, [handle]),
+        ("dcp_set_log", c_int, [c_void_p, c_void_p, c_int]),
+        ("dcp_save_chain_in_background", c_bool, [handle]),
+    ]
+    for name, result, arguments in functions:
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments
+
+
+lib = _open()
+_declare(lib)
+
+
+def message() -> str:
+    """What the calling thread's last failure says."""
+    text: bytes = lib.dcp_error_message()
+    return text.decode("utf-8", "replace")
+
+
+def check(status: int) -> None:
+    """Raises the exception of a failure, with the message of the calling thread."""
+    if status != OK:
+        raise error_of(status, message())
+
+
+class Callbacks:
+    """Exceptions that callbacks raised during a call: they come back from it, whole."""
+
+    def __init__(self) -> None:
+        self.raised: List[BaseException] = []
+
+    def call(self, function: Callable[[], None]) -> int:
+        """Runs a callback's body; a status for the library."""
+        try:
+            function()
+        except BaseException as error:  # even KeyboardInterrupt must not pass through C
+            self.raised.append(error)
+            text = "%s: %s" % (type(error).__name__, error)
+            lib.dcp_error_set(ERR_CALLBACK, b"%s", text.encode("utf-8", "replace"))
+            return ERR_CALLBACK
+        return OK
+
+    def check(self, status: int) -> None:
+        if self.raised:
+            raise self.raised[0]
+        check(status)
+
+
+def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
+    """Runs a long call so that Control-C is noticed.
+
+    In the main thread the call runs in another one. KeyboardInterrupt is raised when the call has
+    been cancelled and has returned: nothing of it is under way then.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    results: List[T] = []
+    errors: List[BaseException] = []
+    done = threading.Event()
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=run, name="libdcp", daemon=True)
+    thread.start()
+    interrupted: Optional[KeyboardInterrupt] = None
+    while not done.is_set():
+        try:
+            done.wait()
+        except KeyboardInterrupt as error:
+            interrupted = error
+            cancel()
+    thread.join()
+    if interrupted is not None:
+        raise interrupted
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+def texts(values: Any) -> Any:
+    """An array of texts for the library, kept alive by whoever keeps it; None of nothing."""
+    encoded = [os.fspath(value).encode("utf-8") for value in values]
+    return (c_char_p * len(encoded))(*encoded) if encoded else None
+
+
+def path_bytes(path: Any) -> bytes:
+    """A path or id as the library takes it."""
+    return os.fsencode(os.fspath(path))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Ranks that save and load together."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, List, Protocol
+
+from . import _structs as structs
+from ._library import Callbacks, check, lib
+
+
+class Communicator(Protocol):
+    """What a group is made of: a communicator of mpi4py, or anything with these methods."""
+
+    def Get_rank(self) -> int:
+        """This process, from 0 on."""
+
+    def Get_size(self) -> int:
+        """How many there are."""
+
+    def allgather(self, sendobj: bytes) -> List[bytes]:
+        """Gives every rank what every rank has sent, in rank order."""
+
+    def bcast(self, obj: Any, root: int) -> bytes:
+        """Gives every rank what the root has sent; elsewhere ``obj`` is None."""
+
+
+class Group:
+    """A group over a communicator, for the calls that save and load.
+
+    Its methods are called by whichever thread saves or loads, never by two at the same time, and
+    all ranks make the same calls. What a method raises is raised again by the save or load on its
+    rank; the others get an error with its text. Close it after all that uses it.
+    """
+
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
+        self.callbacks = Callbacks()
+        self.rank = communicator.Get_rank()
+        self.size = communicator.Get_size()
+        self._operations = structs.dcp_group_operations(
+            ctypes.sizeof(structs.dcp_group_operations),
+            structs.AllGather(self._all_gather),
+            structs.Broadcast(self._broadcast),
+        )
+        handle = ctypes.c_void_p()
+        check(
+            lib.dcp_group_new(
+                ctypes.byref(self._operations), None, self.rank, self.size, ctypes.byref(handle)
+            )
+        )
+        self.handle = handle.value
+
+    def _all_gather(self, _context: Any, _call: Any, send: int, size: int, receive: int) -> int:
+        def gather() -> None:
+            parts = self._communicator.allgather(ctypes.string_at(send, size) if size else b"")
+            joined = b"".join(bytes(part) for part in parts)
+            if len(joined) != size * self.size:
+                raise ValueError(
+                    "allgather gave %d bytes, %d were expected" % (len(joined), size * self.size)
+                )
+            ctypes.memmove(receive, joined, len(joined))
+
+        return self.callbacks.call(gather)
+
+    def _broadcast(self, _context: Any, _call: Any, root: int, data: int, size: int) -> int:
+        def send() -> None:
+            mine = ctypes.string_at(data, size) if self.rank == root and size else None
+            got = bytes(self._communicator.bcast(b"" if size == 0 else mine, root))
+            if len(got) != size:
+                raise ValueError("bcast gave %d bytes, %d were expected" % (len(got), size))
+            if self.rank != root and size:
+                ctypes.memmove(data, got, size)
+
+        return self.callbacks.call(send)
+
+    def close(self) -> None:
+        """Ends the group; the communicator stays."""
+        handle, self.handle = self.handle, None
+        if handle:
+            lib.dcp_group_free(handle)
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Saving, at once and while the program goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import ctypes
+import threading
+import weakref
+from typing import Any, Callable, ClassVar, Dict, Generator, List, Optional, Set, Tuple
+
+from . import _structs as structs
+from ._errors import error_of
+from ._library import ERR_TIMEOUT, check, interruptible, lib, path_bytes
+from ._progress import Progress, Watch
+from ._state import State
+from .checkpoint import PathLike
+from .groups import Group
+
+_SLICE_SECONDS = 0.2  # of a wait, after which Control-C is noticed
+_COMPRESSIONS = {None: 0, "zstd": 1}
+_STAGINGS = {"blocking": 0, "pinned": 1, "overlapped": 2}
+
+
+def _options(
+    group: Optional[Group],
+    overwrite: bool,
+    step: Optional[int],
+    info: Optional[State],
+    threads: int,
+    sync: bool,
+    compression: Optional[str],
+    timeout: float,
+    memory_limit: int,
+) -> structs.dcp_save_options:
+    if compression not in _COMPRESSIONS:
+        raise ValueError("compression is None or 'zstd', not %r" % (compression,))
+    options = structs.dcp_save_options()
+    options.group = group.handle if group else None
+    options.overwrite = 1 if overwrite else 0
+    options.has_step = step is not None
+    options.step = step or 0
+    options.info = info.handle if info else None
+    options.thread_count = threads
+    options.skip_sync = not sync
+    options.compression = _COMPRESSIONS[compression]
+    options.timeout_seconds = timeout
+    options.memory_limit = memory_limit
+    return options
+
+
+def save(
+    state: Dict[str, Any],
+    path: PathLike,
+    *,
+    group: Optional[Group] = None,
+    overwrite: bool = False,
+    step: Optional[int] = None,
+    info: Optional[Dict[str, Any]] = None,
+    threads: int = 0,
+    sync: bool = True,
+    compression: Optional[str] = None,
+    timeout: float = 0,
+    memory_limit: int = 0,
+    progress: Progress = None,
+) -> None:
+    """Saves a state as a checkpoint, a directory.
+
+    state: nested dicts, lists and tuples of arrays (NumPy, DLPack, PyTorch in host memory),
+    :class:`Sharded` tensors, and plain values. group: the ranks that save together; collective.
+    overwrite: replace a checkpoint that is there, whole, at the moment of the commit; else that is
+    ExistsError. step, info: for ``metadata.json``. threads: files of this rank. sync: wait until
+    the disk has it. compression: None or "zstd". timeout: seconds of waits for other ranks (0:
+    1800). memory_limit: bytes beside the state (0: any). progress: True for tqdm, or a function of
+    bytes done and bytes in all.
+    """
+    tree = State.of(state, writable=False)
+    fields: Optional[State] = None
+    watch = Watch(progress, "saving")
+    try:
+        fields = State.of(info, writable=False) if info is not None else None
+        options = _options(
+            group, overwrite, step, fields, threads, sync, compression, timeout, memory_limit
+        )
+        options.progress = watch.function
+
+        def call() -> None:
+            status = lib.dcp_save_sized(
+                tree.handle, path_bytes(path), ctypes.byref(options), ctypes.sizeof(options)
+            )
+            _check(status, watch, group)
+
+        _run(call, watch, group)
+    finally:
+        watch.close()
+        tree.free()
+        if fields:
+            fields.free()
+
+
+def _check(status: int, watch: Watch, group: Optional[Group]) -> None:
+    if group and group.callbacks.raised:
+        raised = group.callbacks.raised[0]
+        group.callbacks.raised = []
+        raise raised
+    watch.callbacks.check(status)
+
+
+def _run(call: Callable[[], None], watch: Watch, group: Optional[Group]) -> None:
+    """Collectives stay in the caller's thread, which its communicator may insist on."""
+    if group:
+        call()
+    else:
+        interruptible(call, watch.cancel)
+
+
+class Future:
+    """An asynchronous save on its way. It can be awaited.
+
+    The save goes on if nobody keeps the future, and the end of the program waits for it. The
+    state's memory is held until it has ended.
+    """
+
+    _under_way: ClassVar[Set["Future"]] = set()
+
+    def __init__(self, handle: int, held: Tuple[Any, ...], group: Optional[Group]) -> None:
+        self._handle = handle
+        self._held = held
+        self._group = group
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._status = 0
+        self._message = ""
+        self._callbacks: List[Callable[["Future"], None]] = []
+        self._function = structs.DoneFunction(self._end)
+        self._finalizer = weakref.finalize(self, lib.dcp_future_free, handle)
+        self._under_way.add(self)
+        status = lib.dcp_future_on_done(handle, self._function, None)
+        if status:
+            self._under_way.discard(self)
+            check(status)
+
+    def _end(self, _context: Any, status: int, text: bytes) -> None:
+        with self._lock:
+            self._status = status
+            self._message = text.decode("utf-8", "replace")
+            self._ended.set()
+            self._held = ()
+            callbacks, self._callbacks = self._callbacks, []
+            self._under_way.discard(self)
+        for callback in callbacks:
+            callback(self)
+
+    def done(self) -> bool:
+        """Whether the save has ended, however it did."""
+        if not self._ended.is_set():
+            lib.dcp_future_poll(self._handle)
+        return self._ended.is_set()
+
+    def cancel(self) -> None:
+        """Asks the save to end with CancelledError, if it has not come to its commit."""
+        lib.dcp_future_cancel(self._handle)
+
+    def wait_staged(self, timeout: Optional[float] = None) -> None:
+        """Waits until the state's arrays may change. DeadlineError: not yet."""
+        self._wait(lib.dcp_future_wait_staged, timeout)
+
+    def result(self, timeout: Optional[float] = None) -> None:
+        """Waits until the checkpoint is durable and visible, and raises what went wrong.
+
+        DeadlineError: it is not yet, after timeout seconds.
+        """
+        if not self._ended.is_set():
+            self._wait(lib.dcp_future_wait, timeout)
+            self._ended.wait()  # for what is called when the save has ended
+        if self._status:
+            raise error_of(self._status, self._message)
+
+    def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
+        """As result(), but returns what went wrong; None if nothing did."""
+        try:
+            self.result(timeout)
+        except Exception as error:
+            if not self._ended.is_set():
+                raise
+            return error
+        return None
+
+    def progress(self) -> Tuple[int, int]:
+        """Bytes written so far, and to be written, by this rank."""
+        done, total = ctypes.c_uint64(), ctypes.c_uint64()
+        lib.dcp_future_progress(self._handle, ctypes.byref(done), ctypes.byref(total))
+        return done.value, total.value
+
+    def add_done_callback(self, callback: Callable[["Future"], None]) -> None:
+        """Calls a function with the future when the save has ended, at once if it has.
+
+        It may be called by any thread.
+        """
+        with self._lock:
+            if not self._ended.is_set():
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def __await__(self) -> Generator[Any, None, None]:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+
+        def wake() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def notify(_: "Future") -> None:
+            loop.call_soon_threadsafe(wake)
+
+        self.add_done_callback(notify)
+        yield from ended.__await__()
+        self.result()
+
+    def _wait(self, wait: Callable[[int, float], int], timeout: Optional[float]) -> None:
+        left = float("inf") if timeout is None else timeout
+        while True:
+            now = min(left, _SLICE_SECONDS)
+            status = wait(self._handle, now)
+            left -= now
+            if status != ERR_TIMEOUT or left <= 0 or self._ended.is_set():
+                break
+        if self._group and self._group.callbacks.raised:
+            raise self._group.callbacks.raised.pop(0)
+        check(status)
+
+
+# Before Python ends: the library's own wait at the end of the process comes when callbacks cannot
+# be called any more.
+atexit.register(lib.dcp_finish_saves)
+
+
+class Saver:
+    """A chain of asynchronous saves: it keeps their staging memory, and has one of them at a time.
+
+    staging: "blocking" (all is copied when save() returns), "pinned" (the same, into page-locked
+    memory), or "overlapped" (arrays stay as they are until ``future.wait_staged()`` returns).
+    retries: further attempts after a failure of the place, the first after retry_seconds, each next
+    after twice as long. fallback: a directory to save in when all have failed.
+    """
+
+    def __init__(
+        self,
+        *,
+        group: Optional[Group] = None,
+        staging: str = "blocking",
+        retries: int = 0,
+        retry_seconds: float = 0,
+        fallback: Optional[PathLike] = None,
+        timeout: float = 0,
+    ) -> None:
+        if staging not in _STAGINGS:
+            raise ValueError("staging is one of %s, not %r" % (", ".join(_STAGINGS), staging))
+        options = structs.dcp_save_chain_options()
+        options.group = group.handle if group else None
+        options.staging = _STAGINGS[staging]
+        options.retries = retries
+        options.retry_seconds = retry_seconds
+        options.fallback_path = path_bytes(fallback) if fallback is not None else None
+        options.timeout_seconds = timeout
+        handle = ctypes.c_void_p()
+        check(
+            lib.dcp_save_chain_new_sized(
+                ctypes.byref(options), ctypes.sizeof(options), ctypes.byref(handle)
+            )
+        )
+        self._group = group
+        self._handle: Optional[int] = handle.value
+        self._finalizer = weakref.finalize(self, lib.dcp_save_chain_free, handle.value)
+
+    def save(
+        self,
+        state: Dict[str, Any],
+        path: PathLike,
+        *,
+        overwrite: bool = False,
+        step: Optional[int] = None,
+        info: Optional[Dict[str, Any]] = None,
+        threads: int = 0,
+        sync: bool = True,
+        compression: Optional[str] = None,
+        timeout: float = 0,
+        memory_limit: int = 0,
+    ) -> Future:
+        """Begins a save; arguments are as for ``libdcp.save``. Waits for the one before it."""
+        if self._handle is None:
+            raise ValueError("the saver is closed")
+        tree = State.of(state, writable=False)
+        fields: Optional[State] = None
+        try:
+            fields = State.of(info, writable=False) if info is not None else None
+            options = _options(
+                self._group, overwrite, step, fields, threads, sync, compression, timeout,
+                memory_limit,
+            )  # fmt: skip
+            options.chain = self._handle
+            handle = ctypes.c_void_p()
+            check(
+                lib.dcp_save_async_sized(
+                    tree.handle,
+                    path_bytes(path),
+                    ctypes.byref(options),
+                    ctypes.sizeof(options),
+                    ctypes.byref(handle),
+                )
+            )
+            return Future(int(handle.value or 0), tuple(tree.held), self._group)
+        finally:
+            tree.free()
+            if fields:
+                fields.free()
+
+    def close(self) -> None:
+        """Waits for the save that is under way."""
+        if self._handle is not None:
+            self._handle = None
+            self._finalizer()
+
+    def __enter__(self) -> "Saver":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Saving while the program goes on."""
+
+import asyncio
+import gc
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+import libdcp
+
+
+class Savers(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.path = Path(temporary.name)
+
+    def test_arrays_may_change_when_they_are_staged(self):
+        for staging in ("blocking", "pinned", "overlapped"):
+            array = np.arange(1_000_000.0)
+            with libdcp.Saver(staging=staging) as saver:
+                for step in range(3):
+                    future = saver.save({"a": array, "step": step}, self.path / staging, overwrite=True)
+                    future.wait_staged()
+                    array += 1
+                    future.result()
+                    self.assertTrue(future.done())
+                    done, total = future.progress()
+                    self.assertEqual(done, total)
+                    found = libdcp.read(self.path / staging)
+                    self.assertEqual(found["step"], step)
+                    np.testing.assert_array_equal(found["a"], np.arange(1_000_000.0) + step)
+
+    def test_the_next_waits_for_the_one_before(self):
+        with libdcp.Saver() as saver:
+            futures = [saver.save({"n": n}, self.path / str(n)) for n in range(5)]
+            for n, future in enumerate(futures):
+                self.assertIsNone(future.exception())
+                self.assertEqual(libdcp.read(self.path / str(n)), {"n": n})
+
+    def test_a_future_can_be_awaited(self):
+        async def work():
+            with libdcp.Saver() as saver:
+                await saver.save({"a": np.zeros(1000)}, self.path / "a")
+                with self.assertRaises(libdcp.ExistsError):
+                    await saver.save({"a": np.zeros(1000)}, self.path / "a")
+
+        asyncio.run(work())
+        self.assertEqual(libdcp.verify(self.path / "a"), [])
+
+    def test_failures_come_from_the_future(self):
+        blocked = self.path / "file"
+        blocked.write_text("")
+        with libdcp.Saver(retries=1, retry_seconds=0.01) as saver:
+            future = saver.save({"a": 1}, blocked / "b")
+            self.assertIsInstance(future.exception(), libdcp.Error)
+            self.assertRaises(libdcp.Error, future.result)
+        with libdcp.Saver(retries=0, fallback=self.path / "other") as saver:
+            saver.save({"a": 1}, blocked / "b").result()
+            self.assertEqual(libdcp.read(self.path / "other" / "b"), {"a": 1})
+        self.assertRaises(ValueError, saver.save, {"a": 1}, self.path / "late")
+        self.assertRaises(ValueError, libdcp.Saver, staging="other")
+
+    def test_callbacks_are_called_once(self):
+        called, ended = [], threading.Event()
+
+        def callback(future):
+            called.append(future)
+            ended.set()
+
+        with libdcp.Saver() as saver:
+            future = saver.save({"a": np.zeros(100_000)}, self.path / "a")
+            future.add_done_callback(callback)
+            self.assertTrue(ended.wait(60))
+            future.result()
+            future.add_done_callback(callback)
+        self.assertEqual(called, [future, future])
+
+    def test_arrays_are_held_while_a_save_needs_them(self):
+        with libdcp.Saver(staging="overlapped") as saver:
+            future = saver.save({"a": np.full(3_000_000, 7.0)}, self.path / "a")
+            gc.collect()
+            future.result()
+        self.assertTrue((libdcp.read(self.path / "a")["a"] == 7).all())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Tensors of PyTorch saved and loaded without it taking part, and read by it."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
+
+import libdcp
+
+
+def state():
+    torch.manual_seed(3)
+    model = torch.nn.Linear(5, 3)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(2, 5)).sum().backward()
+    optimizer.step()
+    moments = [dict(values) for values in optimizer.state_dict()["state"].values()]
+    return {
+        "model": dict(model.state_dict()),
+        "optimizer": {"state": moments, "betas": (0.9, 0.999)},
+        "bf16": torch.randn(7, 4).to(torch.bfloat16).T,
+        "fp8": torch.randn(3).to(torch.float8_e4m3fn),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "step": 7,
+    }
+
+
+def bits(tensor):
+    return bytes(tensor.detach().contiguous().flatten().view(torch.uint8).numpy())
+
+
+def equal(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(equal(a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(equal, a, b))
+    if isinstance(a, torch.Tensor):
+        return (a.dtype, a.shape) == (b.dtype, b.shape) and bits(a) == bits(b)
+    return type(a) is type(b) and a == b
+
+
+def emptied(value):
+    if isinstance(value, dict):
+        return {key: emptied(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [emptied(part) for part in value]
+    return torch.zeros_like(value) if isinstance(value, torch.Tensor) else 0
+
+
+class Torch(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.path = Path(temporary.name) / "checkpoint"
+
+    def test_pytorch_loads_what_was_saved(self):
+        saved = state()
+        libdcp.save(saved, self.path)
+        found = emptied(saved)
+        dcp.load(found, checkpoint_id=self.path)
+        self.assertTrue(equal(saved, found))
+        self.assertTrue(equal(saved, _load_state_dict_from_keys(checkpoint_id=self.path)))
+
+    def test_what_pytorch_saved_is_loaded(self):
+        saved = state()
+        dcp.save(saved, checkpoint_id=self.path)
+        found = emptied(saved)
+        found["parameter"].requires_grad_(False)
+        libdcp.load(found, self.path)
+        self.assertTrue(equal(saved, found))
+        with libdcp.open(self.path) as checkpoint:
+            self.assertEqual(checkpoint["bf16"].read(raw=True).tobytes(), bits(saved["bf16"]))
+
+    def test_tensors_elsewhere_are_refused(self):
+        for tensor in (torch.zeros(2, device="meta"), torch.eye(2).to_sparse()):
+            with self.assertRaisesRegex(TypeError, r"\['a'\]: of PyTorch's tensors"):
+                libdcp.save({"a": tensor}, self.path)
+        with self.assertRaisesRegex(TypeError, "conjugated"):
+            libdcp.save({"a": torch.ones(2, dtype=torch.complex64).conj()}, self.path)
+
+
+if __name__ == "__main__":
+    unittest.main()
