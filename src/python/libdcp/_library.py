@@ -144,6 +144,40 @@ def _declare(library: ctypes.CDLL) -> None:
         ("dcp_future_cancel", None, [handle]),
         ("dcp_future_free", None, [handle]),
         ("dcp_finish_saves", None, []),
+        ("dcp_save_id_make", c_int, [c_char_p]),
+        (
+            "dcp_shard_writer_open_sized",
+            c_int,
+            [text, text, pointer(structs.dcp_shard_writer_options), c_size_t, pointer(handle)],
+        ),
+        (
+            "dcp_shard_writer_add_tensor_sized",
+            c_int,
+            [
+                handle,
+                pointer(structs.dcp_shard_name),
+                pointer(structs.dcp_tensor),
+                c_size_t,
+            ],
+        ),
+        (
+            "dcp_shard_writer_add_stream",
+            c_int,
+            [handle, pointer(structs.dcp_shard_name), c_char_p, c_size_t],
+        ),
+        ("dcp_shard_writer_count", c_size_t, [handle]),
+        ("dcp_shard_writer_seal", c_int, [handle]),
+        (
+            "dcp_shard_writer_location_sized",
+            c_int,
+            [handle, c_size_t, pointer(structs.dcp_storage_location), c_size_t],
+        ),
+        ("dcp_shard_writer_free", None, [handle]),
+        (
+            "dcp_checkpoint_read_stream",
+            c_int,
+            [handle, c_size_t, c_size_t, structs.Sink, c_void_p],
+        ),
         (
             "dcp_group_new",
             c_int,

@@ -194,6 +194,20 @@ class dcp_load_options(Structure):
     ]
 
 
+class dcp_shard_writer_options(Structure):
+    """Up to skip_sync."""
+
+    _fields_ = [("storage", c_void_p), ("save_id", c_char_p), ("skip_sync", c_bool)]
+
+
+class dcp_shard_name(Structure):
+    _fields_ = [("name", c_char_p), ("path", POINTER(dcp_path_part)), ("path_length", c_size_t)]
+
+
+class dcp_storage_location(Structure):
+    _fields_ = [("path", c_char_p), ("offset", c_uint64), ("length", c_uint64)]
+
+
 class dcp_report_line(Structure):
     _fields_ = [
         ("difference", c_int),

@@ -27,7 +27,7 @@ import numpy as np
 from . import _dtypes
 from . import _structs as structs
 from ._library import check, lib, path_bytes, texts
-from ._state import State
+from ._state import State, gather_bytes
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -333,6 +333,14 @@ class Checkpoint(Mapping[str, Any]):
             return tuple(
                 part.position if part.key is None else part.key.decode("utf-8")
                 for part in entry.path[: entry.path_length]
+            )
+
+    def stream(self, name: str, chunk: int = 0) -> bytes:
+        """The bytes that torch.save has made of an object, or of a chunk of a tensor."""
+        index = self._indices[name]
+        with self._open() as handle:
+            return gather_bytes(
+                lambda sink: int(lib.dcp_checkpoint_read_stream(handle, index, chunk, sink, None))
             )
 
     def info(self) -> Info:

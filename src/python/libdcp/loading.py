@@ -70,6 +70,34 @@ def load(
     options.include, options.include_count = texts(include), len(include)
     options.exclude, options.exclude_count = texts(exclude), len(exclude)
     options.members, options.member_count = texts(members), len(members)
+    try:
+        lines = _fill(tree, path, options, watch, group)
+        _put_back(state, tree.values(make_tensor=_elsewhere))
+        return lines
+    finally:
+        watch.close()
+        tree.free()
+
+
+def load_tensors(tensors: Dict[str, Any], path: PathLike) -> None:
+    """Fills tensors by their names, and nothing else."""
+    with State.of(tensors, writable=True) as tree:
+        _fill(tree, path, structs.dcp_load_options(), Watch(None, "loading"), None)
+
+
+def read(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = True) -> Any:
+    """Reads a whole checkpoint: the state that was saved, with new arrays."""
+    with open_checkpoint(path, members=members, verify=verify) as checkpoint:
+        return _nest(checkpoint)
+
+
+def _fill(
+    tree: State,
+    path: PathLike,
+    options: structs.dcp_load_options,
+    watch: Watch,
+    group: Optional[Group],
+) -> List[Difference]:
     options.progress = watch.function
 
     def call() -> List[Difference]:
@@ -89,19 +117,7 @@ def load(
         finally:
             lib.dcp_load_report_free(report)
 
-    try:
-        lines = call() if group else interruptible(call, watch.cancel)
-        _put_back(state, tree.values(make_tensor=_elsewhere))
-        return lines
-    finally:
-        watch.close()
-        tree.free()
-
-
-def read(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = True) -> Any:
-    """Reads a whole checkpoint: the state that was saved, with new arrays."""
-    with open_checkpoint(path, members=members, verify=verify) as checkpoint:
-        return _nest(checkpoint)
+    return call() if group else interruptible(call, watch.cancel)
 
 
 def _lines(report: Any) -> List[Difference]:

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The storage of this library for ``torch.distributed.checkpoint``: one changed line.
+
+::
+
+    from libdcp.torch import FileSystemReader, FileSystemWriter
+    dcp.save(state_dict, storage_writer=FileSystemWriter(path))
+    dcp.load(state_dict, storage_reader=FileSystemReader(path))
+
+They take the arguments of PyTorch's classes of these names, whose subclasses they are, and work with
+any planner. What they write has checksums for each block and is loaded by PyTorch without them;
+what they read is checked as far as its file has checksums. A checkpoint is replaced at once when
+the new one is durable: its files have names of their own, and the old ones go after the commit.
+
+What the library has no way for goes PyTorch's: stream extensions but zstd when reading, safetensors as
+the format of writing, file systems of subclasses, tensors outside of host memory when writing, and
+reading by the metadata of a single rank.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import queue
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Set, Tuple, cast
+
+import torch
+from torch.distributed.checkpoint import filesystem as _stock
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
+from torch.distributed.checkpoint.planner import (
+    LoadItemType,
+    LoadPlan,
+    LoadPlanner,
+    ReadItem,
+    SavePlan,
+    SavePlanner,
+    WriteItem,
+    WriteItemType,
+)
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.futures import Future
+
+from . import _dtypes
+from ._errors import MismatchError, UnsupportedError
+from ._shards import Memory, ShardWriter, make_save_id
+from ._values import Sharded
+from .checkpoint import Checkpoint, Tensor
+from .checkpoint import open as open_checkpoint
+from .loading import load_tensors
+
+_StockWriter: Any = getattr(_stock, "_StockFileSystemWriter", _stock.FileSystemWriter)
+_StockReader: Any = getattr(_stock, "_StockFileSystemReader", _stock.FileSystemReader)
+
+_SHARD = re.compile(r"__(\d+)_\d+(?:\.g(\d+))?\.distcp")
+_SAVE_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass
+class SavePrefix(_stock._StoragePrefix):  # type: ignore[misc,unused-ignore]
+    """What the coordinator tells each rank: how its files begin and end, and whose they are."""
+
+    generation: int = 0
+    save_id: str = ""
+
+    def file_name(self, number: int) -> str:
+        middle = ".g%d" % self.generation if self.generation else ""
+        return "%s%d%s%s" % (self.prefix, number, middle, _stock.DEFAULT_SUFFIX)
+
+
+class _Elsewhere(Exception):
+    """Something is not for this library; PyTorch's own way is taken."""
+
+
+def _memory_of(tensor: torch.Tensor) -> Memory:
+    name = str(tensor.dtype).split(".")[1]
+    try:
+        number = _dtypes.number_of(name)
+    except KeyError:
+        raise _Elsewhere from None
+    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_quantized:
+        raise _Elsewhere
+    return Memory(number, tensor.data_ptr(), tensor.stride())
+
+
+class FileSystemWriter(_StockWriter):  # type: ignore[misc]
+    """PyTorch's FileSystemWriter, over this library; arguments are the same."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.save_id = make_save_id()
+        self._earlier: List[str] = []
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        super().reset(checkpoint_id)
+        self.save_id = make_save_id()
+        self._earlier = []
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        plan = super().prepare_local_plan(plan)
+        if isinstance(plan.storage_data, _stock._StoragePrefix):
+            plan = replace(plan, storage_data=self._own_prefix(plan.storage_data))
+        return plan
+
+    def prepare_global_plan(self, plans: List[SavePlan]) -> List[SavePlan]:
+        plans = super().prepare_global_plan(plans)
+        return [replace(plan, storage_data=self._own_prefix(plan.storage_data)) for plan in plans]
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> "Future[List[WriteResult]]":
+        prefix = plan.storage_data
+        if not isinstance(prefix, SavePrefix) or not self._is_ours():
+            return cast("Future[List[WriteResult]]", super().write_data(plan, planner))
+        buckets = (
+            _stock._split_by_size_and_type(self.thread_count, plan.items)
+            if self.single_file_per_rank
+            else [[item] for item in plan.items]
+        )
+        files = [(prefix.file_name(i), bucket) for i, bucket in enumerate(buckets)]
+
+        def write(file: Tuple[str, List[WriteItem]]) -> List[WriteResult]:
+            return self._write_file(file[0], file[1], planner, prefix.save_id)
+
+        with ThreadPoolExecutor(max(self.thread_count, 1)) as pool:
+            results = [result for part in pool.map(write, files) for result in part]
+        future: "Future[List[WriteResult]]" = Future()
+        future.set_result(results)
+        return future
+
+    def finish(self, metadata: Metadata, results: List[List[WriteResult]]) -> None:
+        if not self._is_ours():
+            super().finish(metadata, results)
+            return
+        metadata.version = _stock.CURRENT_DCP_VERSION
+        metadata.storage_data = {
+            result.index: result.storage_data for part in results for result in part
+        }
+        metadata.storage_meta = self.storage_meta()
+        alone = not self.use_collectives and self.rank is not None
+        place = Path(self._get_metadata_path(self.rank if alone else None))
+        temporary = place.with_name(place.name + ".tmp")
+        with open(temporary, "wb") as file:
+            pickle.dump(metadata, file)
+            if self.sync_files:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(temporary, place)
+        if self.sync_files:
+            _sync_directory(place.parent)
+        self._remove_earlier({info.relative_path for info in metadata.storage_data.values()})
+
+    def _is_ours(self) -> bool:
+        return (
+            type(self.fs) is _stock.FileSystem
+            and not self.transforms.extensions
+            and self.serialization_format == _stock.SerializationFormat.TORCH_SAVE
+        )
+
+    def _own_prefix(self, stock: Any) -> Any:
+        """The prefix with a generation that no file in the directory has."""
+        if isinstance(stock, SavePrefix) or not self._is_ours():
+            return stock
+        alone = not self.use_collectives and self.rank is not None
+        generation = 0
+        self._earlier = []
+        for name in os.listdir(self.path):
+            shard = _SHARD.fullmatch(name)
+            if shard and (not alone or int(shard[1]) == self.rank):
+                self._earlier.append(name)
+                generation = max(generation, int(shard[2] or 0) + 1)
+        return SavePrefix(stock.prefix, generation, self.save_id)
+
+    def _remove_earlier(self, named: Set[str]) -> None:
+        """Files that were there before the save, when nothing names them any more."""
+        for name in self._earlier:
+            if name not in named:
+                (Path(self.path) / name).unlink(missing_ok=True)
+        self._earlier = []
+
+    def _write_file(
+        self, file: str, items: List[WriteItem], planner: SavePlanner, save_id: str
+    ) -> List[WriteResult]:
+        try:
+            with ShardWriter(Path(self.path), file, save_id, self.sync_files) as shard:
+                for item in items:
+                    _add(shard, item, planner.resolve_data(item))
+                locations = shard.seal()
+        except (_Elsewhere, UnsupportedError):
+            return self._write_stock(file, items, planner)
+        return [
+            WriteResult(
+                index=item.index,
+                size_in_bytes=place.length,
+                storage_data=_stock._StorageInfo(file, place.offset, place.length),
+            )
+            for item, place in zip(items, locations)
+        ]
+
+    def _write_stock(
+        self, file: str, items: List[WriteItem], planner: SavePlanner
+    ) -> List[WriteResult]:
+        """One file, written by PyTorch."""
+        files: "queue.Queue[Any]" = queue.Queue()
+        results: "queue.Queue[List[WriteResult]]" = queue.Queue()
+        files.put((self.fs.concat_path(self.path, file), file, items))
+        _stock._write_files_from_queue(
+            create_stream=self.fs.create_stream,
+            file_queue=files,
+            result_queue=results,
+            planner=planner,
+            transforms=self.transforms,
+            inflight_threshhold=self.per_thread_copy_ahead,
+            use_fsync=self.sync_files,
+            thread_count=self.thread_count,
+            serialization_format=self.serialization_format,
+        )
+        return results.get_nowait()
+
+
+def _add(shard: ShardWriter, item: WriteItem, data: Any) -> None:
+    name = item.index.fqn
+    if item.type == WriteItemType.BYTE_IO:
+        shard.add_stream(name, data.getvalue())
+        return
+    tensor = data.detach().resolve_conj().resolve_neg()
+    described = item.tensor_data
+    if described is None or tuple(described.chunk.sizes) != tuple(tensor.shape):
+        raise _Elsewhere
+    shard.add_tensor(
+        name,
+        described.size,
+        described.chunk.offsets,
+        described.chunk.sizes,
+        _memory_of(tensor),
+        tensor,
+    )
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class FileSystemReader(_StockReader):  # type: ignore[misc]
+    """PyTorch's FileSystemReader, over this library; arguments are the same."""
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> "Future[None]":
+        if not self._is_ours(plan):
+            return cast("Future[None]", super().read_data(plan, planner))
+        with open_checkpoint(self.path) as checkpoint:
+            tensors: List[Tuple[ReadItem, torch.Tensor]] = []
+            for item in plan.items:
+                if item.type == LoadItemType.BYTE_IO:
+                    stream = checkpoint.stream(item.storage_index.fqn)
+                    planner.load_bytes(item, io.BytesIO(stream))
+                else:
+                    tensors.append((item, planner.resolve_tensor(item).detach()))
+            self._read_tensors(checkpoint, tensors)
+        for item, target in tensors:
+            planner.commit_tensor(item, target)
+        future: "Future[None]" = Future()
+        future.set_result(None)
+        return future
+
+    def _is_ours(self, plan: LoadPlan) -> bool:
+        if type(self.fs) is not _stock.FileSystem or not self.use_collectives:
+            return False
+        if type(self)._slice_file is not _StockReader._slice_file:
+            return False
+        for item in plan.items:
+            transforms = self.storage_data[item.storage_index].transform_descriptors or ()
+            if any(name != "stream.zstd" for name in transforms):
+                return False
+        return True
+
+    def _read_tensors(
+        self, checkpoint: Checkpoint, tensors: List[Tuple[ReadItem, torch.Tensor]]
+    ) -> None:
+        """All that can be read in place, at once; the rest one by one."""
+        state: Dict[str, Sharded] = {}
+        chunks: Dict[str, List[Tuple[Tuple[int, ...], torch.Tensor]]] = {}
+        others: List[Tuple[Tensor, Tuple[int, ...], torch.Tensor]] = []
+        for item, target in tensors:
+            stored = checkpoint[item.storage_index.fqn]
+            offsets = _box_of(item, target)
+            if _is_place(stored, target):
+                chunks.setdefault(stored.name, []).append((offsets, target))
+            else:
+                others.append((stored, offsets, target))
+        for name, parts in chunks.items():
+            state[name] = Sharded(checkpoint[name].shape, parts)
+        if state:
+            try:
+                load_tensors(state, self.path)
+            except MismatchError:
+                others += [
+                    (checkpoint[name], offsets, target)
+                    for name, parts in chunks.items()
+                    for offsets, target in parts
+                ]
+        for stored, offsets, target in others:
+            target.copy_(_read(stored, offsets, tuple(target.shape)))
+
+
+def _box_of(item: ReadItem, target: torch.Tensor) -> Tuple[int, ...]:
+    """Where the box that is wanted begins in the whole tensor."""
+    if tuple(target.shape) != tuple(item.lengths):
+        raise AssertionError(
+            f"req {item.storage_index} mismatch sizes {target.size()} vs {item.lengths}"
+        )
+    index: MetadataIndex = item.storage_index
+    begin = index.offset if index.offset is not None else (0,) * len(item.lengths)
+    return tuple(int(a) + int(b) for a, b in zip(begin, item.storage_offsets))
+
+
+def _is_place(stored: Tensor, target: torch.Tensor) -> bool:
+    """Whether elements can be read straight into a tensor."""
+    name = str(target.dtype).split(".")[1]
+    if target.device.type != "cpu" or target.layout != torch.strided or name != stored.dtype:
+        return False
+    if target.is_conj() or target.is_neg():
+        return False
+    dense: Optional[int] = 1
+    for stride, size in sorted(zip(target.stride(), target.shape)):
+        if size > 1 and (dense is None or stride < dense):
+            return False
+        dense = stride * size if size > 1 else dense
+    return True
+
+
+def _read(stored: Tensor, offsets: Tuple[int, ...], sizes: Tuple[int, ...]) -> torch.Tensor:
+    index = tuple(slice(offset, offset + size) for offset, size in zip(offsets, sizes))
+    elements = torch.empty(sizes, dtype=getattr(torch, stored.dtype))
+    raw = stored.read(index, raw=True)
+    flat = elements.flatten().view(torch.uint8) if sizes else elements.view(1).view(torch.uint8)
+    if raw.nbytes:
+        flat.copy_(torch.frombuffer(bytearray(raw.tobytes()), dtype=torch.uint8))
+    return elements
