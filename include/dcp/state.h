@@ -9,8 +9,9 @@
  * Nodes are borrowed pointers.
  *
  * Functions that add a child take the parent and a key. In a dict the key is a NUL-terminated UTF-8
- * string that is not there yet (it may be empty and may contain dots); in a list or tuple it is
- * NULL, and the child is appended. Keys and strings are copied; tensor memory is borrowed.
+ * string that is not there yet (it may be empty and may contain dots); in a list, tuple or set it
+ * is NULL, and the child is appended. Keys and strings are copied; tensor memory is borrowed. Dict
+ * keys that are no strings are added by dcp_state_pair() and dcp_state_int_key().
  *
  * **Errors stick.** Building calls may be chained without checks: adding to NULL fails, and the
  * first failure is kept by the root, where dcp_state_status() shows it and every save and load
@@ -18,8 +19,9 @@
  *
  * **Flattening** follows PyTorch: dicts are entered; lists are entered if they contain a tensor, a
  * dict, or (at any depth of lists) such a list; everything else (tuples, lists of plain values,
- * scalars) is one object. Names are the keys and positions on the way, joined by ".". Empty dicts
- * vanish. Source: torch.distributed.checkpoint._nested_dict and _traverse, 2.4 and newer.
+ * scalars) is one object. Names are the keys and positions on the way, joined by "."; keys that are
+ * no strings are what Python's str() makes of them, so that the key 0 is "0". Empty dicts vanish.
+ * Source: torch.distributed.checkpoint._nested_dict and _traverse, 2.4 and newer.
  *
  * Threading: a tree may be used by one thread at a time.
  */
@@ -52,6 +54,7 @@ typedef enum dcp_kind {
     DCP_KIND_ORDERED_DICT = 13, /**< collections.OrderedDict; otherwise as a dict */
     DCP_KIND_SET = 14,
     DCP_KIND_FROZENSET = 15,
+    DCP_KIND_PAIR = 16, /**< a pair of a dict that is being built, see dcp_state_pair() */
 
     DCP_KIND_TENSOR = 20,   /**< a tensor of the tree, or one inside an object */
     DCP_KIND_STATEFUL = 21, /**< callbacks, see dcp_stateful */
@@ -73,8 +76,12 @@ DCP_API dcp_state *dcp_state_new(void);
 /** Frees a root with all its nodes and all memory that loads allocated for it. NULL is allowed. */
 DCP_API void dcp_state_free(dcp_state *root);
 
-/** @return the first failure while building the tree that @p node belongs to, DCP_OK if none; sets
- * the message. */
+/**
+ * @return the first failure while building the tree that @p node belongs to, DCP_OK if none; sets
+ * the message. What can only be told when values are complete is looked at here, and is no failure
+ * that stays: a pair without its value, or a list in a tuple that is a key (DCP_ERR_ARGUMENT), and
+ * tuples or frozensets that are equal in one dict or set (DCP_ERR_DUPLICATE).
+ */
 DCP_API dcp_status dcp_state_status(const dcp_state *node);
 
 /* ---- building: containers return the new node, NULL on failure ---- */
@@ -84,6 +91,45 @@ DCP_API dcp_state *dcp_state_list(dcp_state *parent, const char *key);
 DCP_API dcp_state *dcp_state_tuple(dcp_state *parent, const char *key);
 /** A collections.OrderedDict, which is built and flattened as a dict. */
 DCP_API dcp_state *dcp_state_ordered_dict(dcp_state *parent, const char *key);
+
+/**
+ * Adds an empty set, to which elements are added with NULL for their key: values that have a hash,
+ * which lists, dicts, sets and bytearrays have not (DCP_ERR_ARGUMENT), and that no element equals
+ * (DCP_ERR_DUPLICATE). A set is one object, in the order in which its elements were added, which
+ * has no meaning.
+ */
+DCP_API dcp_state *dcp_state_set(dcp_state *parent, const char *key);
+/** The same for a frozenset, which may be a key or an element of a set. PyTorch loads those of a
+ * checkpoint, but torch.load() takes none with weights_only. */
+DCP_API dcp_state *dcp_state_frozenset(dcp_state *parent, const char *key);
+
+/**
+ * Begins a pair of a dict, for keys that are no strings: of the two values that are then added to
+ * the pair, with NULL for their key, the first is the key and the second the value.
+ *
+ * @code
+ * dcp_state *pair = dcp_state_pair(learning_rates);
+ * dcp_state *key = dcp_state_tuple(pair, NULL); // (1, "encoder")
+ * dcp_state_int(key, NULL, 1);
+ * dcp_state_string(key, NULL, "encoder");
+ * dcp_state_float(pair, NULL, 1e-4);
+ * @endcode
+ *
+ * Keys are all that has a hash in Python (no lists, dicts, sets, bytearrays), but no tensors. As in
+ * Python, keys that are equal are one, see dcp_state_find_key(): a key that is in the dict already
+ * is DCP_ERR_DUPLICATE. A pair that has no value is an error of the tree (dcp_state_status()), and
+ * is not yet in the dict. Names of tensors take keys as text: 0 and "0" in one dict are an error of
+ * the save.
+ * @return the pair, a node of its own kind; NULL on failure.
+ */
+DCP_API dcp_state *dcp_state_pair(dcp_state *dict);
+
+/**
+ * A pair that has its key, an int, and takes the value:
+ * `dcp_state_dict(dcp_state_int_key(state, 0), NULL)` is the dict under the key 0, as optimizers
+ * have it.
+ */
+DCP_API dcp_state *dcp_state_int_key(dcp_state *dict, int64_t key);
 
 /**
  * Copies a key of counted length into the tree, for callers whose strings are not NUL-terminated.
@@ -238,8 +284,8 @@ DCP_API size_t dcp_state_count(const dcp_state *node);
  * Iterative; O(1). */
 DCP_API dcp_state *dcp_state_at(const dcp_state *node, size_t index);
 
-/** @return the key of pair @p index of a dict, as a node (Python allows keys of many kinds); NULL
- * if there is none. */
+/** @return the key of pair @p index of a dict, as a node of any kind (mostly a string), to be read
+ * as other nodes are; NULL if there is none. */
 DCP_API const dcp_state *dcp_state_key_at(const dcp_state *node, size_t index);
 
 /** @return the child of a dict under a string key; NULL if there is none. */
@@ -247,9 +293,22 @@ DCP_API dcp_state *dcp_state_find(const dcp_state *node, const char *key);
 
 /**
  * @return the child of a dict under a key that equals an int as Python compares: 1, True and 1.0
- * are the same key, "1" is another one. NULL if there is none. Looks at one pair after the other.
+ * are the same key, "1" is another one. NULL if there is none.
  */
 DCP_API dcp_state *dcp_state_find_int(const dcp_state *node, int64_t key);
+
+/**
+ * Looks up any key, as Python compares keys: numbers by value, whatever their kind; tuples (a
+ * torch.Size is one) by their elements; frozensets whatever their order; "a" is not b"a"; NaN, and
+ * objects of classes that only Python knows, equal only the same node.
+ *
+ * Keys are found in an index, but for tuples and frozensets: one after the other.
+ * @param node a dict, or a set.
+ * @param key a node of any tree: a key of another dict, or one that was built for it.
+ * @return the child of the dict, or the element of the set. NULL if there is none, if the key has
+ * no hash (a list, a dict), or if there is no memory to compare tuples.
+ */
+DCP_API dcp_state *dcp_state_find_key(const dcp_state *node, const dcp_state *key);
 
 /** Reads a leaf. @return DCP_ERR_KIND if the node is something else, or the value does not fit. */
 DCP_API dcp_status dcp_state_as_bool(const dcp_state *node, bool *value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Making nodes and giving containers their children. */
+/* Making nodes. */
 #include "state/node.h"
 
 #include <inttypes.h>
@@ -7,9 +7,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-
-/* Dicts up to this size are searched from end to end. */
-#define SMALL_DICT 8
 
 const char *node_kind_name(dcp_kind kind)
 {
@@ -42,6 +39,8 @@ const char *node_kind_name(dcp_kind kind)
         return "set";
     case DCP_KIND_FROZENSET:
         return "frozenset";
+    case DCP_KIND_PAIR:
+        return "pair";
     case DCP_KIND_TENSOR:
         return "tensor";
     case DCP_KIND_STATEFUL:
@@ -176,91 +175,4 @@ dcp_state *node_digits(struct state_pool *pool, const char *digits)
         return NULL;
     }
     return node;
-}
-
-bool node_find(const dcp_state *dict, const char *key, size_t length, size_t *position)
-{
-    const struct state_children *children = &dict->as.children;
-    if (children->index) {
-        uint64_t found;
-        if (!name_table_find(&children->index->names, key, length, &found))
-            return false;
-        *position = (size_t)found;
-        return true;
-    }
-    for (size_t i = 0; i < children->count; i++) {
-        const dcp_state *candidate = children->items[i].key;
-        if (candidate->kind == DCP_KIND_STRING && candidate->as.text.length == length &&
-            memcmp(candidate->as.text.bytes, key, length) == 0) {
-            *position = i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static dcp_status index_key(struct state_index *index, const dcp_state *key, size_t position)
-{
-    bool existing;
-    uint64_t value = position;
-    if (key->kind != DCP_KIND_STRING)
-        return DCP_OK;
-    return name_table_add(&index->names, key->as.text.bytes, key->as.text.length, &value,
-                          &existing);
-}
-
-/* Makes the index of a dict that grows beyond a few pairs; a failure leaves it without one. */
-static dcp_status index_make(struct state_pool *pool, struct state_children *children)
-{
-    struct state_index *index = arena_allocate(&pool->arena, sizeof *index);
-    if (!index)
-        return error_no_memory(sizeof *index, "a dict's index");
-    name_table_init(&index->names);
-    for (size_t i = 0; i < children->count; i++) {
-        dcp_status status = index_key(index, children->items[i].key, i);
-        if (status != DCP_OK) {
-            name_table_free(&index->names);
-            return status;
-        }
-    }
-    index->next = pool->indexes;
-    pool->indexes = index;
-    children->index = index;
-    return DCP_OK;
-}
-
-static dcp_status reserve_child(struct state_pool *pool, struct state_children *children)
-{
-    if (children->count < children->capacity)
-        return DCP_OK;
-    size_t capacity = children->capacity ? children->capacity * 2 : 4;
-    struct state_child *items = arena_allocate_array(&pool->arena, capacity, sizeof *items);
-    if (!items)
-        return error_no_memory(capacity * sizeof *items, "children");
-    if (children->count > 0)
-        memcpy(items, children->items, children->count * sizeof *items);
-    children->items = items;
-    children->capacity = capacity;
-    return DCP_OK;
-}
-
-dcp_status node_append(struct state_pool *pool, dcp_state *container, dcp_state *key,
-                       dcp_state *value)
-{
-    struct state_children *children = container->kind == DCP_KIND_OPAQUE
-                                          ? &container->as.opaque->children
-                                          : &container->as.children;
-    size_t position;
-    if (key && key->kind == DCP_KIND_STRING &&
-        node_find(container, key->as.text.bytes, key->as.text.length, &position)) {
-        children->items[position].value = value;
-        return DCP_OK;
-    }
-    RETURN_IF_ERROR(reserve_child(pool, children));
-    if (key && !children->index && children->count >= SMALL_DICT)
-        RETURN_IF_ERROR(index_make(pool, children));
-    if (key && children->index)
-        RETURN_IF_ERROR(index_key(children->index, key, children->count));
-    children->items[children->count++] = (struct state_child){key, value};
-    return DCP_OK;
 }

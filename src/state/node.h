@@ -19,17 +19,13 @@ struct state_child {
     struct dcp_state *value;
 };
 
-/* The string keys of a dict that has grown beyond a few pairs. */
-struct state_index {
-    struct name_table names; /* key -> position of its pair */
-    struct state_index *next;
-};
+struct state_index;
 
 struct state_children {
     struct state_child *items;
     size_t count;
     size_t capacity;
-    struct state_index *index; /* NULL while the dict is small */
+    struct state_index *index; /* of a dict or set; NULL while it is small */
     /* Of a dict that is more than its pairs (a defaultdict, attributes): an opaque node that says
      * how it is made, without them. NULL: a plain one. Nothing but saving looks at it. */
     struct dcp_state *making;
@@ -59,6 +55,15 @@ struct state_tensor {
     const char *key;           /* that it was added with, for messages; NULL: none */
 };
 
+/* A pair of a dict that is being built. */
+struct state_pair {
+    struct dcp_state *dict;
+    struct dcp_state *key;   /* NULL: not yet added */
+    struct dcp_state *next;  /* in the root's list of pairs without a value */
+    struct dcp_state **link; /* what points to this one there; NULL: in no list, it has its value */
+    struct dcp_state *next_in_pool;
+};
+
 struct dcp_state {
     dcp_kind kind;
     uint32_t mark;              /* of the walk that last came here, see node_walk_begin() */
@@ -82,6 +87,7 @@ struct dcp_state {
             size_t length;
         } text;                         /* string, bytes, bytearray, device, stream */
         struct state_children children; /* list, tuple, dict, ordered dict, set, frozenset, size */
+        struct state_pair pair;
         struct state_tensor *tensor;
         dcp_stateful stateful;
         dcp_dtype dtype;
@@ -122,6 +128,7 @@ struct state_pool {
     struct state_root *root;
     struct arena arena;
     struct state_index *indexes;
+    dcp_state *pairs; /* that were begun */
     struct state_block *blocks;
     struct state_pool *objects; /* put in places of this pool; they die with it */
     struct state_pool *next;    /* in the list of objects that this pool is in */
@@ -131,8 +138,10 @@ struct state_pool {
 struct state_root {
     dcp_state node; /* the dict that the caller sees */
     struct state_pool own;
-    struct error_story failure; /* the first one */
-    uint32_t walk;              /* number of the last walk */
+    struct error_story failure;  /* the first one */
+    dcp_state *open_pairs;       /* without a value */
+    struct state_index *watched; /* of containers that dcp_state_status() checks */
+    uint32_t walk;               /* number of the last walk */
 };
 
 /* Starts an object: a pool that is not yet part of the tree. */
@@ -157,8 +166,9 @@ dcp_status node_add_chunk(dcp_state *tensor_node, const dcp_tensor *chunk);
 /* See dcp_state_flat_range(). */
 dcp_state *node_flat_range(struct state_pool *pool, const dcp_tensor *whole, int64_t start,
                            int64_t length, void *data);
-/* key: NULL for sequences and sets. Dict keys may be any node; a key that is there already has its
- * value replaced, as in Python, if it is a string; others are appended. */
+/* key: NULL for sequences and sets. As in Python a key that is there already has its value
+ * replaced, and an element of a set that is there stays. Keys and elements that have parts, which
+ * may be added later, are appended without a look: node_settle() makes up for it. */
 dcp_status node_append(struct state_pool *pool, dcp_state *container, dcp_state *key,
                        dcp_state *value);
 
@@ -170,6 +180,7 @@ dcp_status state_copy_root(const dcp_state *dict, dcp_state **copy);
 /* The children of a container or an opaque node; NULL for leaves. */
 const struct state_children *node_children(const dcp_state *node);
 bool node_is_dict(const dcp_state *node);
+bool node_is_set(const dcp_state *node);
 /* The position of a string key in a dict; false if it is not there. */
 bool node_find(const dcp_state *dict, const char *key, size_t length, size_t *position);
 /* "list", "torch.Size", for messages. */

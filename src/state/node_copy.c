@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "state/node.h"
+#include "state/node_children.h"
 
 /* A container whose children are still to be copied. */
 struct copied {
@@ -121,6 +121,8 @@ static dcp_status copy_children(struct copying *copying, const struct copied *co
         RETURN_IF_ERROR(copy_node(copying, children->items[i].value, &value));
         RETURN_IF_ERROR(node_append(copying->pool, container->copy, key, value));
     }
+    if (node_is_watched(container->source))
+        RETURN_IF_ERROR(node_watch(copying->pool, container->copy));
     if (children->making)
         return copy_node(copying, children->making, &container->copy->as.children.making);
     return DCP_OK;
@@ -158,6 +160,7 @@ dcp_status state_copy_root(const dcp_state *dict, dcp_state **copy)
         return status;
     }
     root->as.children = made->as.children;
+    node_moved(root);
     *copy = root;
     return DCP_OK;
 }

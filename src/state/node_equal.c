@@ -8,6 +8,7 @@
 #include "state/box.h"
 #include "state/copy.h"
 #include "state/device_memory.h"
+#include "state/node_unique.h"
 
 /* A value may share parts with itself so that walking it never ends; no value that people make has
  * so many parts. */
@@ -41,6 +42,43 @@ static dcp_status push(struct pairs *pairs, const dcp_state *left, const dcp_sta
     return DCP_OK;
 }
 
+/* Elements that have no equal in the other set (objects of classes that only Python knows) are
+ * compared in their order, with those of the other set that have none. */
+static dcp_status push_elements(struct pairs *pairs, const struct state_children *left,
+                                const struct state_children *right, const size_t *positions,
+                                bool *is_taken)
+{
+    for (size_t i = 0; i < left->count; i++)
+        if (positions[i] != SIZE_MAX)
+            is_taken[positions[i]] = true;
+    size_t next = 0;
+    for (size_t i = 0; i < left->count; i++) {
+        size_t position = positions[i];
+        while (position == SIZE_MAX && is_taken[next])
+            next++;
+        if (position == SIZE_MAX)
+            position = next++;
+        RETURN_IF_ERROR(push(pairs, left->items[i].value, right->items[position].value));
+    }
+    return DCP_OK;
+}
+
+/* Sets of equally many elements. */
+static dcp_status push_sets(struct pairs *pairs, const dcp_state *left, const dcp_state *right)
+{
+    size_t count = left->as.children.count;
+    size_t *positions = memory_allocate_array(count, sizeof *positions);
+    bool *is_taken = memory_allocate_zeroed(count, sizeof *is_taken);
+    dcp_status status = positions && is_taken
+                            ? node_match(left, right, positions)
+                            : error_no_memory(count * sizeof *positions, "sets to compare");
+    if (status == DCP_OK)
+        status = push_elements(pairs, &left->as.children, &right->as.children, positions, is_taken);
+    memory_release(positions);
+    memory_release(is_taken);
+    return status;
+}
+
 static dcp_status push_children(struct pairs *pairs, const dcp_state *left, const dcp_state *right,
                                 bool *equal)
 {
@@ -52,6 +90,8 @@ static dcp_status push_children(struct pairs *pairs, const dcp_state *left, cons
         if (a->making && b->making)
             RETURN_IF_ERROR(push(pairs, a->making, b->making));
     }
+    if (*equal && node_is_set(left))
+        return push_sets(pairs, left, right);
     for (size_t i = 0; i < count && *equal; i++) {
         const struct state_child *one = &a->items[i], *other = &b->items[i];
         *equal = !one->key == !other->key;

@@ -4,7 +4,8 @@
 #include "base/memory_account.h"
 #include "state/box.h"
 #include "state/device_memory.h"
-#include "state/node.h"
+#include "state/node_children.h"
+#include "state/node_pair.h"
 
 static void pool_init(struct state_pool *pool, struct state_root *root)
 {
@@ -37,7 +38,9 @@ static void pool_unlink(struct state_pool *pool)
 static void pool_clear(struct state_pool *pool)
 {
     for (struct state_index *index = pool->indexes; index; index = index->next)
-        name_table_free(&index->names);
+        index_free(index);
+    for (dcp_state *pair = pool->pairs; pair; pair = pair->as.pair.next_in_pool)
+        node_pair_close(pair);
     for (struct state_block *block = pool->blocks; block; block = block->next)
         device_memory_release(&block->device, block->data);
     arena_free(&pool->arena);
@@ -112,9 +115,11 @@ dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *o
     if (pool->root != target->root || object->pool != pool)
         return dcp_error_set(DCP_ERR_ARGUMENT, "an object of another state cannot be put here");
     struct state_pool *before = target->content;
+    node_unwatch(target);
     target->kind = object->kind;
     target->as = object->as;
     target->content = pool;
+    node_moved(target);
     pool_link(pool, &target->pool->objects);
     state_pool_free(before);
     return DCP_OK;

@@ -4,7 +4,9 @@
 
 #include "base/checked.h"
 #include "base/sized.h"
-#include "state/node.h"
+#include "state/node_children.h"
+#include "state/node_pair.h"
+#include "state/node_unique.h"
 #include "state/state_build.h"
 
 struct state_pool *build_pool(const dcp_state *node)
@@ -23,9 +25,9 @@ dcp_status dcp_state_status(const dcp_state *node)
 {
     if (!node)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the node is NULL");
-    if (node->root->failure.status == DCP_OK)
-        return DCP_OK;
-    return error_restore(&node->root->failure);
+    if (node->root->failure.status != DCP_OK)
+        return error_restore(&node->root->failure);
+    return state_check_complete(node->root);
 }
 
 static dcp_status check_text(const char *what, const char *text, size_t length)
@@ -36,37 +38,67 @@ static dcp_status check_text(const char *what, const char *text, size_t length)
     return DCP_OK;
 }
 
+/* A key was given, or none, as the kind of parent wants it. */
+static dcp_status check_key(const dcp_state *parent, const char *key)
+{
+    if (!node_is_dict(parent) && key)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "elements of a %s have no key, but \"%s\" is given",
+                             node_kind_name(parent->kind), key);
+    if (node_is_dict(parent) && !key)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "an entry of a dict needs a key, but it is NULL; keys that are no "
+                             "strings are added by dcp_state_pair()");
+    return DCP_OK;
+}
+
 dcp_status build_check_place(const dcp_state *parent, const char *key)
 {
     size_t position;
     if (!parent)
         return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\": the parent is NULL",
                              key ? key : "(an element)");
-    if (!node_is_dict(parent) && parent->kind != DCP_KIND_LIST && parent->kind != DCP_KIND_TUPLE)
+    if (!node_is_dict(parent) && !node_is_set(parent) && parent->kind != DCP_KIND_LIST &&
+        parent->kind != DCP_KIND_TUPLE && parent->kind != DCP_KIND_PAIR)
         return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\": the parent is of kind %s",
                              key ? key : "(an element)", node_kind_name(parent->kind));
-    if (!node_is_dict(parent)) {
-        if (key)
-            return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "elements of a %s have no key, but \"%s\" is given",
-                                 node_kind_name(parent->kind), key);
-        return DCP_OK;
-    }
+    RETURN_IF_ERROR(check_key(parent, key));
+    if (parent->kind == DCP_KIND_PAIR)
+        return node_pair_check(parent);
     if (!key)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "an entry of a dict needs a key, but it is NULL");
+        return DCP_OK;
     RETURN_IF_ERROR(check_text("key", key, strlen(key)));
     if (node_find(parent, key, strlen(key), &position))
         return dcp_error_set(DCP_ERR_DUPLICATE, "the key \"%s\" is in the dict already", key);
     return DCP_OK;
 }
 
+/* Adds an element to a set. */
+static dcp_status place_element(dcp_state *set, dcp_state *node)
+{
+    struct key_form form;
+    size_t position;
+    RETURN_IF_ERROR(build_check_hash(node, "an element of a set"));
+    key_form(node, &form);
+    if (form.class == KEY_COMPOUND)
+        RETURN_IF_ERROR(node_watch(build_pool(set), set));
+    else if (node_find_form(set, &form, &position))
+        return dcp_error_set(DCP_ERR_DUPLICATE,
+                             "the %s has the element already: it equals number %zu",
+                             node_kind_name(set->kind), position);
+    return node_append(build_pool(set), set, NULL, node);
+}
+
 /* Puts a node that may be NULL (a failure whose story is told) in its place, which was checked. */
 static dcp_state *place(dcp_state *parent, const char *key, dcp_state *node)
 {
-    if (!node)
-        return NULL;
     struct state_pool *pool = build_pool(parent);
     dcp_state *key_node = NULL;
+    if (!node)
+        return NULL;
+    if (parent->kind == DCP_KIND_PAIR)
+        return node_pair_add(parent, node) == DCP_OK ? node : NULL;
+    if (node_is_set(parent))
+        return place_element(parent, node) == DCP_OK ? node : NULL;
     if (key) {
         key_node = node_text(pool, DCP_KIND_STRING, key, strlen(key));
         if (!key_node)
@@ -120,6 +152,16 @@ dcp_state *dcp_state_ordered_dict(dcp_state *parent, const char *key)
     return add(parent, key, DCP_KIND_ORDERED_DICT);
 }
 
+dcp_state *dcp_state_set(dcp_state *parent, const char *key)
+{
+    return add(parent, key, DCP_KIND_SET);
+}
+
+dcp_state *dcp_state_frozenset(dcp_state *parent, const char *key)
+{
+    return add(parent, key, DCP_KIND_FROZENSET);
+}
+
 const char *dcp_state_intern(dcp_state *node, const char *key, size_t length)
 {
     const char *copy = NULL;
@@ -144,39 +186,40 @@ dcp_status dcp_state_none(dcp_state *parent, const char *key)
 
 dcp_status dcp_state_bool(dcp_state *parent, const char *key, bool value)
 {
-    dcp_state *node = add(parent, key, DCP_KIND_BOOL);
-    if (!node)
-        return told_status();
-    node->as.boolean = value;
-    return DCP_OK;
+    dcp_status status = build_check_place(parent, key);
+    if (status != DCP_OK)
+        return build_keep_failure(parent, status);
+    dcp_state *node = node_new(build_pool(parent), DCP_KIND_BOOL);
+    if (node)
+        node->as.boolean = value;
+    return build_finish(parent, key, node);
 }
 
 dcp_status dcp_state_int(dcp_state *parent, const char *key, int64_t value)
 {
-    dcp_state *node = add(parent, key, DCP_KIND_INT);
-    if (!node)
-        return told_status();
-    node->as.integer.bits = (uint64_t)value;
-    return DCP_OK;
+    dcp_status status = build_check_place(parent, key);
+    if (status != DCP_OK)
+        return build_keep_failure(parent, status);
+    return build_finish(parent, key, node_int(build_pool(parent), value));
 }
 
 dcp_status dcp_state_uint(dcp_state *parent, const char *key, uint64_t value)
 {
-    dcp_state *node = add(parent, key, DCP_KIND_INT);
-    if (!node)
-        return told_status();
-    node->as.integer.bits = value;
-    node->as.integer.is_unsigned = value > INT64_MAX;
-    return DCP_OK;
+    dcp_status status = build_check_place(parent, key);
+    if (status != DCP_OK)
+        return build_keep_failure(parent, status);
+    return build_finish(parent, key, node_uint(build_pool(parent), value));
 }
 
 dcp_status dcp_state_float(dcp_state *parent, const char *key, double value)
 {
-    dcp_state *node = add(parent, key, DCP_KIND_FLOAT);
-    if (!node)
-        return told_status();
-    node->as.number = value;
-    return DCP_OK;
+    dcp_status status = build_check_place(parent, key);
+    if (status != DCP_OK)
+        return build_keep_failure(parent, status);
+    dcp_state *node = node_new(build_pool(parent), DCP_KIND_FLOAT);
+    if (node)
+        node->as.number = value;
+    return build_finish(parent, key, node);
 }
 
 dcp_status dcp_state_string(dcp_state *parent, const char *key, const char *value)
@@ -301,16 +344,15 @@ dcp_status dcp_state_stateful(dcp_state *parent, const char *key, const dcp_stat
     if (status == DCP_OK && (!stateful || !stateful->state_dict))
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the stateful entry \"%s\" has no state_dict",
                                key ? key : "(an element)");
-    if (status == DCP_OK && !node_is_dict(parent))
+    if (status == DCP_OK && !node_is_dict(parent) && parent->kind != DCP_KIND_PAIR)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "a stateful entry must be in a dict, not in a %s",
                                node_kind_name(parent->kind));
     if (status != DCP_OK)
         return build_keep_failure(parent, status);
-    dcp_state *node = add(parent, key, DCP_KIND_STATEFUL);
-    if (!node)
-        return told_status();
-    node->as.stateful = *stateful;
-    return DCP_OK;
+    dcp_state *node = node_new(build_pool(parent), DCP_KIND_STATEFUL);
+    if (node)
+        node->as.stateful = *stateful;
+    return build_finish(parent, key, node);
 }
 
 dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node)
@@ -320,6 +362,8 @@ dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *n
     if (status == DCP_OK && !node)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the node to copy as \"%s\" is NULL",
                                key ? key : "(an element)");
+    if (status == DCP_OK && node->kind == DCP_KIND_PAIR)
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "a pair that is being built cannot be copied");
     if (status == DCP_OK)
         status = node_copy(build_pool(parent), node, &copy);
     if (status == DCP_OK)

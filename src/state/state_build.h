@@ -9,6 +9,8 @@
 struct state_pool *build_pool(const dcp_state *node);
 /* That a child may be added to the parent under the key. */
 dcp_status build_check_place(const dcp_state *parent, const char *key);
+/* That a node may be a key, or an element of a set; what: in words. */
+dcp_status build_check_hash(const dcp_state *node, const char *what);
 /* Keeps the failure whose story was just told, if it is the tree's first. node may be NULL. */
 dcp_status build_keep_failure(const dcp_state *node, dcp_status status);
 /* Ends a building call whose place was checked: places the node, or keeps the failure that is the

@@ -6,7 +6,7 @@
 
 #include "base/sized.h"
 #include "state/copy.h"
-#include "state/node.h"
+#include "state/node_children.h"
 
 dcp_kind dcp_state_kind(const dcp_state *node)
 {
@@ -39,33 +39,55 @@ dcp_state *dcp_state_find(const dcp_state *node, const char *key)
     return node->as.children.items[position].value;
 }
 
-/* Whether a dict's key equals an int, as Python compares. */
-static bool key_is_int(const dcp_state *key, int64_t value)
+/* The position of a key, or an element, without parts. */
+static bool find_plain(const dcp_state *container, const dcp_state *key, size_t *position)
 {
-    const double beyond = 9223372036854775808.0; /* 2^63, which a double holds exactly */
-    switch (key->kind) {
-    case DCP_KIND_BOOL:
-        return value == (int64_t)key->as.boolean;
-    case DCP_KIND_INT:
-        return !key->as.integer.is_big && !key->as.integer.is_unsigned &&
-               (int64_t)key->as.integer.bits == value;
-    case DCP_KIND_FLOAT:
-        return key->as.number >= -beyond && key->as.number < beyond &&
-               (int64_t)key->as.number == value && (double)value == key->as.number;
-    default:
-        return false;
-    }
+    struct key_form form;
+    key_form(key, &form);
+    return node_find_form(container, &form, position);
 }
 
 dcp_state *dcp_state_find_int(const dcp_state *node, int64_t key)
 {
-    if (!node || !node_is_dict(node))
+    const dcp_state wanted = {.kind = DCP_KIND_INT, .as.integer.bits = (uint64_t)key};
+    size_t position;
+    return node && node_is_dict(node) && find_plain(node, &wanted, &position)
+               ? node->as.children.items[position].value
+               : NULL;
+}
+
+/* The position of a tuple or frozenset; the story tells why it was not looked for. */
+static bool find_compound(const dcp_state *container, const dcp_state *key, size_t *position)
+{
+    const struct state_children *children = &container->as.children;
+    struct buffer wanted, candidate;
+    bool found = false;
+    buffer_init(&wanted, 0);
+    buffer_init(&candidate, 0);
+    dcp_status status = key_write(key, DCP_ERR_ARGUMENT, &wanted);
+    for (size_t i = 0; i < children->count && status == DCP_OK && !found; i++) {
+        const dcp_state *other = child_key(&children->items[i]);
+        if (!key_is_compound(other))
+            continue;
+        buffer_clear(&candidate);
+        status = key_write(other, DCP_ERR_ARGUMENT, &candidate);
+        found = status == DCP_OK && candidate.size == wanted.size &&
+                memcmp(candidate.data, wanted.data, wanted.size) == 0;
+        *position = i;
+    }
+    buffer_free(&wanted);
+    buffer_free(&candidate);
+    return found;
+}
+
+dcp_state *dcp_state_find_key(const dcp_state *node, const dcp_state *key)
+{
+    size_t position;
+    if (!node || !key || !(node_is_dict(node) || node_is_set(node)) || !key_is_hashable(key))
         return NULL;
-    const struct state_children *children = &node->as.children;
-    for (size_t i = 0; i < children->count; i++)
-        if (key_is_int(children->items[i].key, key))
-            return children->items[i].value;
-    return NULL;
+    bool found = key_is_compound(key) ? find_compound(node, key, &position)
+                                      : find_plain(node, key, &position);
+    return found ? node->as.children.items[position].value : NULL;
 }
 
 /* Checks a reading call: a node of the kind, and somewhere to put the value. */

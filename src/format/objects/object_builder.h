@@ -19,7 +19,14 @@ struct builder_frame {
     struct pickle_sequence children;
     const struct pickle_call *call; /* NULL: children */
     uint32_t position;
-    dcp_state *key; /* waits for its value */
+    dcp_state *key;    /* waits for its value */
+    bool is_unsettled; /* a dict or set that is in the builder's list */
+};
+
+/* A dict with keys, or a set with elements, that have parts: they are compared in the end. */
+struct builder_unsettled {
+    dcp_state *container;
+    struct builder_unsettled *next;
 };
 
 struct builder {
@@ -30,6 +37,7 @@ struct builder {
     struct builder_frame *frames;
     size_t depth, capacity;
     uint64_t allowance; /* children and bytes that may still be taken */
+    struct builder_unsettled *unsettled;
 };
 
 /* Converts a whole graph. pickle_size: bytes that the document was read from. *object lives in the

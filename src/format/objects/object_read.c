@@ -5,8 +5,15 @@
 #include "base/memory.h"
 #include "format/objects/object_builder.h"
 #include "format/streams/item.h"
+#include "state/node_key.h"
+#include "state/node_unique.h"
 
 enum { FRAMES_FIRST = 16, PAGE_SIZE = 256 };
+
+/* Keys may share their parts, so that comparing them takes more than reading: their bytes are this
+ * many for each of the pickle at most. */
+#define KEY_BYTES_BASE  (UINT64_C(1) << 20)
+#define KEY_BYTES_TIMES 64
 
 /* A deflated pickle may be larger than the stream that holds it, but not by any amount. */
 #define PICKLE_BYTES_BASE (UINT64_C(64) << 20)
@@ -104,20 +111,36 @@ dcp_status builder_value(struct builder *builder, const struct pickle_value *val
     return DCP_OK;
 }
 
-static bool is_hashable(const dcp_state *node)
+/* Notes a container for settle_all(), for the parts of its keys may still be missing. */
+static dcp_status note_unsettled(struct builder *builder, struct builder_frame *frame)
 {
-    return node->kind != DCP_KIND_LIST && node->kind != DCP_KIND_SET &&
-           node->kind != DCP_KIND_BYTEARRAY && !node_is_dict(node);
+    struct builder_unsettled *unsettled = arena_allocate(&builder->page_arena, sizeof *unsettled);
+    if (unsettled == NULL)
+        return error_no_memory(sizeof *unsettled, "an object's values");
+    *unsettled = (struct builder_unsettled){frame->node, builder->unsettled};
+    builder->unsettled = unsettled;
+    frame->is_unsettled = true;
+    return DCP_OK;
+}
+
+static dcp_status settle_all(const struct builder *builder, size_t pickle_size)
+{
+    uint64_t allowance = KEY_BYTES_BASE + KEY_BYTES_TIMES * (uint64_t)pickle_size;
+    for (const struct builder_unsettled *u = builder->unsettled; u != NULL; u = u->next)
+        RETURN_IF_ERROR(node_settle(builder->pool, u->container, &allowance));
+    return DCP_OK;
 }
 
 static dcp_status attach(struct builder *builder, struct builder_frame *frame, dcp_state *child)
 {
     bool is_dict = node_is_dict(frame->node);
     bool is_key = is_dict && frame->key == NULL;
-    bool is_set = frame->node->kind == DCP_KIND_SET || frame->node->kind == DCP_KIND_FROZENSET;
-    if ((is_key || is_set) && !is_hashable(child))
+    bool is_set = node_is_set(frame->node);
+    if ((is_key || is_set) && !key_is_hashable(child))
         return dcp_error_set(DCP_ERR_FORMAT, "a %s, which has no hash, %s",
                              node_kind_name(child->kind), is_key ? "as key of a dict" : "in a set");
+    if ((is_key || is_set) && key_is_compound(child) && !frame->is_unsettled)
+        RETURN_IF_ERROR(note_unsettled(builder, frame));
     if (is_key) {
         frame->key = child;
         return DCP_OK;
@@ -184,6 +207,8 @@ dcp_status object_build(const struct pickle_value *root, const struct pickle_doc
     dcp_status status = builder_value(&builder, root, object);
     if (status == DCP_OK)
         status = fill_all(&builder);
+    if (status == DCP_OK)
+        status = settle_all(&builder, pickle_size);
     object_tensors_free(&builder.tensors);
     memory_release(builder.frames);
     arena_free(&builder.page_arena);
