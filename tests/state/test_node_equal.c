@@ -4,9 +4,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
+#include "fault/failing_allocator.h"
 #include "state/node_equal.h"
 
 enum { KINDS = 14 };
@@ -116,11 +118,80 @@ static void what_contains_itself_ends(void **state)
     dcp_state_free(root);
 }
 
+/* A set of the elements first to last - 1 of a list that repeats them. */
+static dcp_state *add_set(dcp_state *root, const char *key, size_t first, const char *opaque)
+{
+    dcp_state *set = dcp_state_set(root, key);
+    for (size_t i = first; i < first + 5; i++) {
+        if (i % 5 == 0)
+            dcp_state_int(set, NULL, 1);
+        else if (i % 5 == 1)
+            dcp_state_string(set, NULL, "1");
+        else if (i % 5 == 2)
+            dcp_state_int(dcp_state_tuple(set, NULL), NULL, 2);
+        else if (i % 5 == 3)
+            dcp_state_int(dcp_state_frozenset(set, NULL), NULL, 2);
+        else
+            node_append(set->pool, set, NULL,
+                        node_text(set->pool, DCP_KIND_OPAQUE, opaque, strlen(opaque)));
+    }
+    assert_int_equal(dcp_state_status(root), DCP_OK);
+    return set;
+}
+
+static void sets_have_no_order(void **state)
+{
+    (void)state;
+    dcp_state *root = dcp_state_new();
+    bool equal;
+    dcp_state *set = add_set(root, "0", 0, "a.b");
+    for (size_t first = 1; first < 5; first++) {
+        char key[2] = {(char)('0' + first), '\0'};
+        assert_int_equal(node_equal(set, add_set(root, key, first, "a.b"), &equal), DCP_OK);
+        assert_true(equal);
+    }
+    /* another object, and a value of another kind that Python takes for the same */
+    assert_int_equal(node_equal(set, add_set(root, "other", 1, "a.c"), &equal), DCP_OK);
+    assert_false(equal);
+    dcp_state *numbers[4];
+    for (int i = 0; i < 4; i++)
+        numbers[i] = dcp_state_set(root, i == 0 ? "i" : i == 1 ? "f" : i == 2 ? "more" : "less");
+    dcp_state_int(numbers[0], NULL, 3);
+    dcp_state_float(numbers[1], NULL, 3);
+    dcp_state_int(numbers[2], NULL, 3);
+    dcp_state_int(numbers[2], NULL, 4);
+    for (int i = 1; i < 4; i++) {
+        assert_int_equal(node_equal(numbers[0], numbers[i], &equal), DCP_OK);
+        assert_false(equal);
+    }
+    dcp_state_free(root);
+}
+
+static void memory_failures_are_reported(void **state)
+{
+    (void)state;
+    dcp_state *root = dcp_state_new();
+    const dcp_state *left = add_set(root, "left", 0, "a.b"), *right = add_set(root, "b", 3, "a.b");
+    for (long n = 1;; n++) {
+        bool equal = false;
+        failing_allocator_install(n, false);
+        dcp_status status = node_equal(left, right, &equal);
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
+        if (!reached)
+            break;
+    }
+    dcp_state_free(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_are_equal_to_themselves_and_no_others),
         cmocka_unit_test(what_contains_itself_ends),
+        cmocka_unit_test(sets_have_no_order),
+        cmocka_unit_test(memory_failures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
