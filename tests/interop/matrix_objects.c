@@ -101,6 +101,44 @@ static void add_python_values(dcp_state *dict)
     dcp_state_dtype(dcp_state_list(ordered, "first"), NULL, DCP_F32);
 }
 
+/* In tuples, as flattening would enter the dicts elsewhere. Elements are in the order of their
+ * repr(), in which they are compared. */
+static void add_hashed_values(dcp_state *dict)
+{
+    dcp_state *set = dcp_state_set(dict, "set");
+    dcp_state_string(set, NULL, "a");
+    dcp_state *element = dcp_state_tuple(set, NULL);
+    dcp_state_int(element, NULL, 1);
+    dcp_state_float(element, NULL, 2);
+    dcp_state_float(set, NULL, 1.5);
+    dcp_state_digits(set, NULL, "18446744073709551616");
+    dcp_state_none(set, NULL);
+    dcp_state_bytes(set, NULL, "a", 1);
+    dcp_state_set(dict, "empty set");
+    dcp_state *many = dcp_state_set(dict, "many elements");
+    for (int i = 10000; i < 12500; i++)
+        dcp_state_int(many, NULL, i);
+
+    dcp_state *keyed = dcp_state_dict(dcp_state_tuple(dict, "any key"), NULL);
+    for (int i = 0; i < 20; i++)
+        dcp_state_int(dcp_state_int_key(keyed, i * i), NULL, i);
+    dcp_state *pair = dcp_state_pair(keyed);
+    dcp_state_digits(pair, NULL, "-9223372036854775809");
+    dcp_state_none(pair, NULL);
+    pair = dcp_state_pair(keyed);
+    dcp_state_float(pair, NULL, 0.5);
+    dcp_state_none(dcp_state_list(pair, NULL), NULL);
+    pair = dcp_state_pair(keyed);
+    dcp_state_bytes(pair, NULL, "\xff", 1);
+    dcp_state_int(dcp_state_dict(pair, NULL), "in a dict", 1);
+    pair = dcp_state_pair(keyed);
+    dcp_state *key = dcp_state_tuple(pair, NULL);
+    dcp_state_none(key, NULL);
+    dcp_state_complex(dcp_state_tuple(key, NULL), NULL, 1, 2);
+    dcp_state_dtype(pair, NULL, DCP_F32);
+    dcp_state_int(keyed, "string", 2);
+}
+
 static void add_values(struct matrix_state *state)
 {
     dcp_state *dict = dcp_state_dict(state->root, "objects");
@@ -109,6 +147,7 @@ static void add_values(struct matrix_state *state)
     add_texts(dict);
     add_containers(dict);
     add_python_values(dict);
+    add_hashed_values(dict);
     describe_objects(state, "objects", dict);
 }
 

@@ -118,6 +118,8 @@ static const char *tag_of(dcp_kind kind)
         return "tuple";
     case DCP_KIND_DICT:
         return "dict";
+    case DCP_KIND_SET:
+        return "set";
     default:
         return NULL; /* cannot be built by hand */
     }
