@@ -9,10 +9,10 @@
 /* Begins a pair; NULL: no memory, with the story set. */
 dcp_state *node_pair_new(struct state_pool *pool, dcp_state *dict);
 /* That it takes something more. */
-dcp_status node_pair_check(const dcp_state *pair);
+dcp_status node_pair_check(const dcp_state *node);
 /* Adds its key or its value. DCP_ERR_DUPLICATE: the key is in the dict already. */
-dcp_status node_pair_add(dcp_state *pair, dcp_state *node);
+dcp_status node_pair_add(dcp_state *node, dcp_state *added);
 /* Takes it off the root's list of pairs without a value. */
-void node_pair_close(dcp_state *pair);
+void node_pair_close(dcp_state *node);
 
 #endif

@@ -137,6 +137,29 @@ static void test_shared_parts_are_bounded(void **state)
     buffer_free(&pickle);
 }
 
+/* Many keys with one tuple of 2^14 parts in them: none is too large by itself. */
+static void test_many_keys_are_bounded_together(void **state)
+{
+    (void)state;
+    struct buffer pickle;
+    buffer_init(&pickle, 0);
+    buffer_append(&pickle, "\x80\x02})", 4);
+    for (int i = 0; i < 14; i++)
+        buffer_append(&pickle, "q\0h\0\x86", 5);
+    buffer_append(&pickle,
+                  "q\1"
+                  "0(",
+                  4);
+    for (int i = 0; i < 256; i++) {
+        buffer_append(&pickle, "h\1K", 3);
+        buffer_append_u8(&pickle, (uint8_t)i);
+        buffer_append(&pickle, "\x86N", 2);
+    }
+    buffer_append(&pickle, "u.", 2);
+    expect_refused((const char *)pickle.data, pickle.size, "repeats its values");
+    buffer_free(&pickle);
+}
+
 static void test_memory_failures(void **state)
 {
     (void)state;
@@ -172,6 +195,7 @@ int main(void)
         cmocka_unit_test(test_nan_equals_itself_alone),
         cmocka_unit_test(test_parts_without_a_hash_are_refused),
         cmocka_unit_test(test_shared_parts_are_bounded),
+        cmocka_unit_test(test_many_keys_are_bounded_together),
         cmocka_unit_test(test_memory_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
