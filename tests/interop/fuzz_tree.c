@@ -250,6 +250,43 @@ static void add_leaf(struct fuzz_tree *tree, dcp_state *parent, const char *key)
     }
 }
 
+/* Adds a leaf as the key of a dict, or as an element of a set or tuple in either, unless one that
+ * equals it is there. Returns what takes the value of the key. */
+static dcp_state *add_hashed_leaf(struct fuzz_tree *tree, dcp_state *container)
+{
+    dcp_state *scratch = dcp_state_new(), *list = dcp_state_list(scratch, "list");
+    dcp_state *into = container;
+
+    if (below(tree, 4) == 0)
+        add_leaf(tree, dcp_state_tuple(list, NULL), NULL);
+    else
+        add_leaf(tree, list, NULL);
+    const dcp_state *leaf = dcp_state_at(list, 0);
+    if (dcp_state_find_key(container, leaf))
+        into = NULL;
+    else if (dcp_state_kind(container) == DCP_KIND_DICT)
+        into = dcp_state_pair(container);
+    if (into)
+        dcp_state_copy(into, NULL, leaf);
+    dcp_state_free(scratch);
+    return into;
+}
+
+/* A dict in a tuple, as it would be entered elsewhere, or a set. */
+static void add_hashed(struct fuzz_tree *tree, dcp_state *parent, const char *key)
+{
+    uint64_t choice = below(tree, 3), count = below(tree, 20);
+    dcp_state *node = choice == 0   ? dcp_state_set(parent, key)
+                      : choice == 1 ? dcp_state_frozenset(parent, key)
+                                    : dcp_state_dict(dcp_state_tuple(parent, key), NULL);
+
+    for (uint64_t i = 0; i < count; i++) {
+        dcp_state *pair = add_hashed_leaf(tree, node);
+        if (pair && choice == 2)
+            add_leaf(tree, pair, NULL);
+    }
+}
+
 /* A value without tensors; in a list, one that does not make flattening enter the list. */
 static void add_object(struct fuzz_tree *tree, dcp_state *parent, const char *key, int depth)
 {
@@ -259,6 +296,10 @@ static void add_object(struct fuzz_tree *tree, dcp_state *parent, const char *ke
     char inner_key[KEY_SIZE];
     bool is_list = dcp_state_kind(parent) == DCP_KIND_LIST;
 
+    if (choice == 4) {
+        add_hashed(tree, parent, key);
+        return;
+    }
     if (choice > 3 || (choice == 2 && is_list)) {
         add_leaf(tree, parent, key);
         return;

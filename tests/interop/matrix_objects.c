@@ -101,8 +101,7 @@ static void add_python_values(dcp_state *dict)
     dcp_state_dtype(dcp_state_list(ordered, "first"), NULL, DCP_F32);
 }
 
-/* In tuples, as flattening would enter the dicts elsewhere. Elements are in the order of their
- * repr(), in which they are compared. */
+/* The dict is in a tuple, as flattening would enter it elsewhere. */
 static void add_hashed_values(dcp_state *dict)
 {
     dcp_state *set = dcp_state_set(dict, "set");

@@ -120,6 +120,8 @@ static const char *tag_of(dcp_kind kind)
         return "dict";
     case DCP_KIND_SET:
         return "set";
+    case DCP_KIND_FROZENSET:
+        return "frozenset";
     default:
         return NULL; /* cannot be built by hand */
     }
