@@ -17,6 +17,16 @@ const dcp_state *child_key(const struct state_child *child)
     return child->key ? child->key : child->value;
 }
 
+static bool has_form(const dcp_state *key, const struct key_form *form)
+{
+    struct key_form own;
+    if (key->kind == DCP_KIND_STRING) /* most are */
+        return form->class == KEY_TEXT && form->length == key->as.text.length &&
+               memcmp(form->bytes, key->as.text.bytes, form->length) == 0;
+    key_form(key, &own);
+    return key_form_equal(&own, form);
+}
+
 bool node_find_form(const dcp_state *container, const struct key_form *form, size_t *position)
 {
     const struct state_children *children = &container->as.children;
@@ -28,14 +38,11 @@ bool node_find_form(const dcp_state *container, const struct key_form *form, siz
         *position = (size_t)found;
         return true;
     }
-    for (size_t i = 0; i < children->count; i++) {
-        struct key_form candidate;
-        key_form(child_key(&children->items[i]), &candidate);
-        if (key_form_equal(&candidate, form)) {
+    for (size_t i = 0; i < children->count; i++)
+        if (has_form(child_key(&children->items[i]), form)) {
             *position = i;
             return true;
         }
-    }
     return false;
 }
 
@@ -45,6 +52,7 @@ bool node_find(const dcp_state *dict, const char *key, size_t length, size_t *po
     form.class = KEY_TEXT;
     form.bytes = key;
     form.length = length;
+    form.is_made = false;
     return node_find_form(dict, &form, position);
 }
 
@@ -56,8 +64,8 @@ static dcp_status index_add(struct state_pool *pool, struct state_index *index,
     const char *bytes = form->bytes;
     if (form->class == KEY_COMPOUND)
         return DCP_OK;
-    if (bytes == form->inside) {
-        bytes = arena_copy(&pool->arena, form->inside, form->length);
+    if (form->is_made) {
+        bytes = arena_copy(&pool->arena, form->bytes, form->length);
         if (!bytes)
             return error_no_memory(form->length, "a dict's index");
     }

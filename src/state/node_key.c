@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "state/node_key.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +42,14 @@ static void form_borrow(struct key_form *form, enum key_class class, const char 
     form->class = class;
     form->bytes = bytes;
     form->length = length;
+    form->is_made = false;
+}
+
+/* The bytes are in `inside`. */
+static void form_own(struct key_form *form, const char *bytes, size_t length)
+{
+    form_borrow(form, KEY_SCALAR, bytes, length);
+    form->is_made = true;
 }
 
 /* A letter and bytes behind it. */
@@ -50,7 +57,7 @@ static void form_make(struct key_form *form, char letter, const void *bytes, siz
 {
     form->inside[0] = letter;
     memcpy(form->inside + 1, bytes, length);
-    form_borrow(form, KEY_SCALAR, form->inside, length + 1);
+    form_own(form, form->inside, length + 1);
 }
 
 static void form_object(struct key_form *form, const dcp_state *key)
@@ -58,11 +65,19 @@ static void form_object(struct key_form *form, const dcp_state *key)
     form_make(form, SCALAR_OBJECT, &key, sizeof key);
 }
 
+/* Its digits, as those of larger ints are known by; printing them takes several times as long. */
 static void form_integer(struct key_form *form, uint64_t bits, bool is_unsigned)
 {
-    int length = is_unsigned ? snprintf(form->inside, KEY_INSIDE_MAX, "%" PRIu64, bits)
-                             : snprintf(form->inside, KEY_INSIDE_MAX, "%" PRId64, (int64_t)bits);
-    form_borrow(form, KEY_SCALAR, form->inside, (size_t)length);
+    bool negative = !is_unsigned && (int64_t)bits < 0;
+    uint64_t magnitude = negative ? 0 - bits : bits;
+    char *end = form->inside + KEY_INSIDE_MAX, *at = end;
+    do {
+        *--at = (char)('0' + magnitude % 10);
+        magnitude /= 10;
+    } while (magnitude > 0);
+    if (negative)
+        *--at = '-';
+    form_own(form, at, (size_t)(end - at));
 }
 
 /* Whole floats as the ints that they equal. */
@@ -78,7 +93,7 @@ static void form_float(struct key_form *form, const dcp_state *key, double value
         form_integer(form, (uint64_t)(int64_t)value, false);
     } else {
         int length = snprintf(form->inside, KEY_INSIDE_MAX, "%.0f", value);
-        form_borrow(form, KEY_SCALAR, form->inside, (size_t)length);
+        form_own(form, form->inside, (size_t)length);
     }
 }
 

@@ -26,12 +26,13 @@ enum key_class {
 /* The largest finite float has 309 digits. */
 #define KEY_INSIDE_MAX 320
 
-/* Of a key without parts: its class and bytes, borrowed from the key or from `inside`. Not to be
- * copied. */
+/* Of a key without parts: its class and bytes, borrowed from the key, or made inside.
+ * Not to be copied. */
 struct key_form {
     enum key_class class;
     const char *bytes;
     size_t length;
+    bool is_made; /* inside: to be copied to outlive the form */
     char inside[KEY_INSIDE_MAX];
 };
 
