@@ -2,24 +2,9 @@
 /* The public calls that build a tree. Whatever goes wrong is kept by the root, first come first. */
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/sized.h"
-#include "state/node_children.h"
-#include "state/node_pair.h"
 #include "state/node_unique.h"
 #include "state/state_build.h"
-
-struct state_pool *build_pool(const dcp_state *node)
-{
-    return node->content ? node->content : node->pool;
-}
-
-dcp_status build_keep_failure(const dcp_state *node, dcp_status status)
-{
-    if (status != DCP_OK && node && node->root->failure.status == DCP_OK)
-        error_save(&node->root->failure);
-    return status;
-}
 
 dcp_status dcp_state_status(const dcp_state *node)
 {
@@ -30,105 +15,13 @@ dcp_status dcp_state_status(const dcp_state *node)
     return state_check_complete(node->root);
 }
 
-static dcp_status check_text(const char *what, const char *text, size_t length)
-{
-    if (!utf8_is_valid(text, length))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s \"%.*s\" is not valid UTF-8", what,
-                             length < 80 ? (int)length : 80, text);
-    return DCP_OK;
-}
-
-/* A key was given, or none, as the kind of parent wants it. */
-static dcp_status check_key(const dcp_state *parent, const char *key)
-{
-    if (!node_is_dict(parent) && key)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "elements of a %s have no key, but \"%s\" is given",
-                             node_kind_name(parent->kind), key);
-    if (node_is_dict(parent) && !key)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "an entry of a dict needs a key, but it is NULL; keys that are no "
-                             "strings are added by dcp_state_pair()");
-    return DCP_OK;
-}
-
-dcp_status build_check_place(const dcp_state *parent, const char *key)
-{
-    size_t position;
-    if (!parent)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\": the parent is NULL",
-                             key ? key : "(an element)");
-    if (!node_is_dict(parent) && !node_is_set(parent) && parent->kind != DCP_KIND_LIST &&
-        parent->kind != DCP_KIND_TUPLE && parent->kind != DCP_KIND_PAIR)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "cannot add \"%s\": the parent is of kind %s",
-                             key ? key : "(an element)", node_kind_name(parent->kind));
-    RETURN_IF_ERROR(check_key(parent, key));
-    if (parent->kind == DCP_KIND_PAIR)
-        return node_pair_check(parent);
-    if (!key)
-        return DCP_OK;
-    RETURN_IF_ERROR(check_text("key", key, strlen(key)));
-    if (node_find(parent, key, strlen(key), &position))
-        return dcp_error_set(DCP_ERR_DUPLICATE, "the key \"%s\" is in the dict already", key);
-    return DCP_OK;
-}
-
-/* Adds an element to a set. */
-static dcp_status place_element(dcp_state *set, dcp_state *node)
-{
-    struct key_form form;
-    size_t position;
-    RETURN_IF_ERROR(build_check_hash(node, "an element of a set"));
-    key_form(node, &form);
-    if (form.class == KEY_COMPOUND)
-        RETURN_IF_ERROR(node_watch(build_pool(set), set));
-    else if (node_find_form(set, &form, &position))
-        return dcp_error_set(DCP_ERR_DUPLICATE,
-                             "the %s has the element already: it equals number %zu",
-                             node_kind_name(set->kind), position);
-    return node_append(build_pool(set), set, NULL, node);
-}
-
-/* Puts a node that may be NULL (a failure whose story is told) in its place, which was checked. */
-static dcp_state *place(dcp_state *parent, const char *key, dcp_state *node)
-{
-    struct state_pool *pool = build_pool(parent);
-    dcp_state *key_node = NULL;
-    if (!node)
-        return NULL;
-    if (parent->kind == DCP_KIND_PAIR)
-        return node_pair_add(parent, node) == DCP_OK ? node : NULL;
-    if (node_is_set(parent))
-        return place_element(parent, node) == DCP_OK ? node : NULL;
-    if (key) {
-        key_node = node_text(pool, DCP_KIND_STRING, key, strlen(key));
-        if (!key_node)
-            return NULL;
-    }
-    return node_append(pool, parent, key_node, node) == DCP_OK ? node : NULL;
-}
-
-/* The status of the story that was told when a maker returned NULL. */
-static dcp_status told_status(void)
-{
-    struct error_story story;
-    error_save(&story);
-    return story.status;
-}
-
-dcp_status build_finish(dcp_state *parent, const char *key, dcp_state *node)
-{
-    if (place(parent, key, node))
-        return DCP_OK;
-    return build_keep_failure(parent, told_status());
-}
-
 static dcp_state *add(dcp_state *parent, const char *key, dcp_kind kind)
 {
     dcp_state *node = NULL;
     if (build_check_place(parent, key) == DCP_OK)
-        node = place(parent, key, node_new(build_pool(parent), kind));
+        node = build_place(parent, key, node_new(build_pool(parent), kind));
     if (!node)
-        build_keep_failure(parent, told_status());
+        build_keep_failure(parent, build_told_status());
     return node;
 }
 
@@ -169,19 +62,19 @@ const char *dcp_state_intern(dcp_state *node, const char *key, size_t length)
         dcp_error_set(DCP_ERR_ARGUMENT, "interning a key needs a node and the key");
     else if (length > 0 && memchr(key, '\0', length))
         dcp_error_set(DCP_ERR_ARGUMENT, "the key \"%s\" has a NUL inside", key);
-    else if (check_text("key", key, length) == DCP_OK) {
+    else if (build_check_text("key", key, length) == DCP_OK) {
         copy = arena_copy_text(&build_pool(node)->arena, key, length);
         if (!copy)
             error_no_memory(length, "a key");
     }
     if (!copy)
-        build_keep_failure(node, told_status());
+        build_keep_failure(node, build_told_status());
     return copy;
 }
 
 dcp_status dcp_state_none(dcp_state *parent, const char *key)
 {
-    return add(parent, key, DCP_KIND_NONE) ? DCP_OK : told_status();
+    return add(parent, key, DCP_KIND_NONE) ? DCP_OK : build_told_status();
 }
 
 dcp_status dcp_state_bool(dcp_state *parent, const char *key, bool value)
@@ -233,7 +126,7 @@ dcp_status dcp_state_text(dcp_state *parent, const char *key, const char *value,
     if (status == DCP_OK && !value && length > 0)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "the string for \"%s\" is NULL", key ? key : "");
     if (status == DCP_OK)
-        status = check_text("string", value, length);
+        status = build_check_text("string", value, length);
     if (status != DCP_OK)
         return build_keep_failure(parent, status);
     return build_finish(parent, key, node_text(build_pool(parent), DCP_KIND_STRING, value, length));
@@ -274,7 +167,7 @@ static dcp_state *finish_tensor(dcp_state *parent, const char *key, dcp_status s
                                 dcp_state *node)
 {
     if (status != DCP_OK || !node) {
-        status = status != DCP_OK ? status : told_status();
+        status = status != DCP_OK ? status : build_told_status();
         build_keep_failure(parent,
                            error_prefix(status, "tensor \"%s\"", key ? key : "(an element)"));
         return NULL;
@@ -367,6 +260,6 @@ dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *n
     if (status == DCP_OK)
         status = node_copy(build_pool(parent), node, &copy);
     if (status == DCP_OK)
-        status = place(parent, key, copy) ? DCP_OK : told_status();
+        status = build_place(parent, key, copy) ? DCP_OK : build_told_status();
     return build_keep_failure(parent, status) == DCP_OK ? copy : NULL;
 }

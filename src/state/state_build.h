@@ -7,12 +7,18 @@
 
 /* Where children of a node are made: they go when the node's contents go. */
 struct state_pool *build_pool(const dcp_state *node);
+/* That a text is UTF-8; what: it is, in words. */
+dcp_status build_check_text(const char *what, const char *text, size_t length);
 /* That a child may be added to the parent under the key. */
 dcp_status build_check_place(const dcp_state *parent, const char *key);
 /* That a node may be a key, or an element of a set; what: in words. */
 dcp_status build_check_hash(const dcp_state *node, const char *what);
 /* Keeps the failure whose story was just told, if it is the tree's first. node may be NULL. */
 dcp_status build_keep_failure(const dcp_state *node, dcp_status status);
+/* The status of the story that was told when a maker returned NULL. */
+dcp_status build_told_status(void);
+/* Puts a node that may be NULL (a failure whose story is told) in its place, which was checked. */
+dcp_state *build_place(dcp_state *parent, const char *key, dcp_state *node);
 /* Ends a building call whose place was checked: places the node, or keeps the failure that is the
  * reason for NULL. */
 dcp_status build_finish(dcp_state *parent, const char *key, dcp_state *node);

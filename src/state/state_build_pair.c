@@ -1,19 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Building calls for keys that are no strings. */
-#include "state/node_key.h"
 #include "state/node_pair.h"
 #include "state/state_build.h"
-
-dcp_status build_check_hash(const dcp_state *node, const char *what)
-{
-    if (!key_is_hashable(node))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a %s has no hash: it cannot be %s",
-                             node_kind_name(node->kind), what);
-    if (node->kind == DCP_KIND_TENSOR)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a tensor equals only itself: it cannot be %s",
-                             what);
-    return DCP_OK;
-}
 
 dcp_state *dcp_state_pair(dcp_state *dict)
 {
