@@ -26,8 +26,8 @@
  * | `[`, `(` | list, tuple | count, as many values |
  * | `{`, `O` | dict, OrderedDict | count, as many pairs of a key and a value |
  * | `t` | tensor | see below |
+ * | `S`, `F` | set, frozenset | count, as many values |
  * | `x` | opaque object | name as by `s`, count, as many values; only dcp_state_pack() gives it |
- * | `S`, `F` | set, frozenset | count, as many values; only dcp_state_pack() gives it |
  *
  * A tensor is u8 dtype, u8 ndim, u8 requires_grad, u8 sharded, a count of chunks, its global shape,
  * and then each chunk: the fields `operations`, `index` and `queue` of #dcp_device, and the address

@@ -231,6 +231,10 @@ static dcp_status add_value(struct unpacker *unpacker, dcp_state *parent, const 
         return add_container(unpacker, parent, key, dcp_state_dict);
     case PACKED_ORDERED_DICT:
         return add_container(unpacker, parent, key, dcp_state_ordered_dict);
+    case PACKED_SET:
+        return add_container(unpacker, parent, key, dcp_state_set);
+    case PACKED_FROZENSET:
+        return add_container(unpacker, parent, key, dcp_state_frozenset);
     default:
         return bad(unpacker, at, "no value begins with this byte");
     }
@@ -246,13 +250,15 @@ static dcp_status step(struct unpacker *unpacker)
         return DCP_OK;
     }
     top->left--;
-    if (node_is_dict(top->node)) {
-        size_t at = unpacker->reader.position;
-        if (reader_u8(&unpacker->reader) != PACKED_STRING)
-            return bad(unpacker, at, "a key that is no string");
+    if (!node_is_dict(top->node))
+        return add_value(unpacker, top->node, NULL);
+    if (reader_u8(&unpacker->reader) == PACKED_STRING) {
         RETURN_IF_ERROR(read_text(unpacker, top->node, &key));
+        return add_value(unpacker, top->node, key);
     }
-    return add_value(unpacker, top->node, key);
+    unpacker->reader.position--;
+    dcp_state *pair = dcp_state_pair(top->node);
+    return pair ? push(unpacker, pair, 2) : dcp_state_status(top->node);
 }
 
 /* The pairs of a described dict go to the parent itself. */

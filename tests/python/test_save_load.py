@@ -36,6 +36,9 @@ VALUES = {
     "size": libdcp.Size((2, 0, 3)),
     "device": libdcp.Device("cuda:1"),
     "empty": [(), [], ""],
+    "set": {"only"},
+    "frozenset": frozenset([(1, "a")]),
+    "keys": ({1: "int", (2, None): "tuple", 0.5: "float", b"b": "bytes", None: "none"},),
 }
 
 

@@ -74,6 +74,13 @@ static dcp_state *build(void)
     dcp_state_dict(list, NULL);
     dcp_state_int(dcp_state_tuple(dcp_state_tuple(list, NULL), NULL), NULL, 7);
     dcp_state_list(ordered, "empty");
+    dcp_state *set = dcp_state_set(list, NULL);
+    dcp_state_int(dcp_state_frozenset(set, NULL), NULL, 1);
+    dcp_state_string(set, NULL, "a");
+    dcp_state *pair = dcp_state_pair(ordered);
+    dcp_state_float(dcp_state_tuple(pair, NULL), NULL, 0.5);
+    dcp_state_int(dcp_state_dict(pair, NULL), "deep", 3);
+    dcp_state_none(dcp_state_int_key(ordered, -4), NULL);
     return root;
 }
 
@@ -152,7 +159,8 @@ static void wrong_descriptions_are_refused(void **state)
         {"a", "byte 1 of 2: something follows", 2, DCP_ERR_FORMAT, "NN"},
         {"a", "byte 1 of 9: the count is larger", 9, DCP_ERR_FORMAT, "[\1\0\0\0\0\0\0"},
         {"a", "the count is larger", 9, DCP_ERR_FORMAT, "s\377\377\377\377\377\377\377\377"},
-        {"a", "a key that is no string", 11, DCP_ERR_FORMAT, "{\1\0\0\0\0\0\0\0NN"},
+        {"a", "", 19, DCP_ERR_ARGUMENT, "{\1\0\0\0\0\0\0\0[\0\0\0\0\0\0\0\0N"},
+        {"a", "", 12, DCP_ERR_DUPLICATE, "{\2\0\0\0\0\0\0\0NNN"},
         {"a", "more than 64 dimensions", 13, DCP_ERR_FORMAT, "t\2\101\0\0\1\0\0\0\0\0\0\0"},
         {"a", "a tensor needs a chunk", 13, DCP_ERR_FORMAT, "t\2\0\0\0\0\0\0\0\0\0\0\0"},
         {"a", "several only if it is sharded", 13, DCP_ERR_FORMAT, "t\2\0\0\0\2\0\0\0\0\0\0\0"},

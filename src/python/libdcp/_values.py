@@ -158,6 +158,8 @@ class Packer:
             tuple: lambda value: self._put_sequence(b"(", value),
             dict: lambda value: self._put_dict(b"{", value),
             OrderedDict: lambda value: self._put_dict(b"O", value),
+            set: lambda value: self._put_sequence(b"S", list(value)),
+            frozenset: lambda value: self._put_sequence(b"F", list(value)),
             Sharded: self._put_sharded,
         }
 
