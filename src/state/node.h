@@ -37,8 +37,9 @@ struct state_chunk {
     int64_t *sizes;
     int64_t *strides; /* always filled in */
     void *data;
-    dcp_device device; /* where data is */
-    bool owned;        /* allocated by a load; freed with the root */
+    dcp_device device;               /* where data is */
+    const struct state_block *block; /* of a tree, that data lies in, perhaps with that of other
+                                        chunks; NULL: the caller's memory */
 };
 
 struct state_tensor {
@@ -116,9 +117,11 @@ struct state_opaque {
     struct state_children children;
 };
 
-/* Memory of a chunk that the tree owns. */
+/* Memory that the tree owns: of a chunk that a load allocated, or a storage of PyTorch's, which
+ * tensors of one object share. It lives as long as its pool. */
 struct state_block {
     void *data;
+    uint64_t size; /* in bytes */
     dcp_device device;
     struct state_block *next;
 };
@@ -157,9 +160,10 @@ dcp_state *node_text(struct state_pool *pool, dcp_kind kind, const char *bytes, 
 dcp_state *node_int(struct state_pool *pool, int64_t value);
 dcp_state *node_uint(struct state_pool *pool, uint64_t value);
 dcp_state *node_digits(struct state_pool *pool, const char *digits); /* an int of any size */
-/* A tensor of one chunk. owned: the chunk's memory came from memory_allocate_aligned() and is freed
- * with the pool, but on failure it stays the caller's. Errors: as dcp_state_tensor(). */
-dcp_state *node_tensor(struct state_pool *pool, const dcp_tensor *tensor, bool owned);
+/* A tensor of one chunk. block: what its elements lie in, all of them; NULL: the caller's memory.
+ * Errors: as dcp_state_tensor(). */
+dcp_state *node_tensor(struct state_pool *pool, const dcp_tensor *tensor,
+                       const struct state_block *block);
 /* A tensor without chunks, which node_add_chunk() adds. */
 dcp_state *node_tensor_empty(struct state_pool *pool, const dcp_tensor *tensor);
 dcp_status node_add_chunk(dcp_state *tensor_node, const dcp_tensor *chunk);
@@ -192,6 +196,9 @@ const char *node_kind_name(dcp_kind kind);
  * then. */
 dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *object);
 
+/* Memory that is freed with the pool; host memory aligned to 64 bytes. */
+dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, uint64_t size,
+                           struct state_block **block);
 /* Gives a chunk dense memory that the tree owns, on its device; host memory aligned to 64 bytes. */
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copying a part of a tree to another place, or another tree. Values that are shared, or contain
- * themselves, stay so: each container is copied once. */
+ * themselves, stay so: each container, and each tensor, is copied once. */
 #include <string.h>
 
 #include "base/memory.h"
 #include "state/node_children.h"
 
-/* A container whose children are still to be copied. */
+/* A container whose children are still to be copied, or a tensor. */
 struct copied {
     const dcp_state *source;
     dcp_state *copy;
@@ -16,7 +16,7 @@ struct copied {
 struct copying {
     struct state_pool *pool;
     struct arena arena;
-    struct name_table containers; /* address of the source -> struct copied */
+    struct name_table met; /* address of the source -> struct copied */
     struct copied *pending;
 };
 
@@ -33,7 +33,6 @@ static dcp_status copy_tensor(struct state_pool *pool, const struct state_tensor
         chunks[i].offsets = arena_copy(&pool->arena, from->chunks[i].offsets, bytes);
         chunks[i].sizes = arena_copy(&pool->arena, from->chunks[i].sizes, bytes);
         chunks[i].strides = arena_copy(&pool->arena, from->chunks[i].strides, bytes);
-        chunks[i].owned = false;
         complete = chunks[i].offsets && chunks[i].sizes && chunks[i].strides;
     }
     if (!complete)
@@ -86,28 +85,37 @@ static dcp_state *copy_leaf(struct state_pool *pool, const dcp_state *node)
     return copy;
 }
 
+/* What has an identity is copied once. */
+static dcp_status copy_shareable(struct copying *copying, const dcp_state *node, dcp_state **copy)
+{
+    struct copied *made = arena_allocate(&copying->arena, sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "copying values");
+    *made = (struct copied){.source = node};
+    uint64_t value = (uint64_t)(uintptr_t)made;
+    bool existing;
+    RETURN_IF_ERROR(name_table_add(&copying->met, (const char *)&made->source, sizeof made->source,
+                                   &value, &existing));
+    if (existing) {
+        *copy = ((const struct copied *)(uintptr_t)value)->copy;
+        return DCP_OK;
+    }
+    made->copy = copy_leaf(copying->pool, node);
+    *copy = made->copy;
+    if (node_children(node)) {
+        made->next = copying->pending;
+        copying->pending = made;
+    }
+    return DCP_OK;
+}
+
 static dcp_status copy_node(struct copying *copying, const dcp_state *node, dcp_state **copy)
 {
     *copy = NULL;
-    if (node_children(node)) {
-        struct copied *made = arena_allocate(&copying->arena, sizeof *made);
-        if (!made)
-            return error_no_memory(sizeof *made, "copying containers");
-        *made = (struct copied){.source = node, .next = copying->pending};
-        uint64_t value = (uint64_t)(uintptr_t)made;
-        bool existing;
-        RETURN_IF_ERROR(name_table_add(&copying->containers, (const char *)&made->source,
-                                       sizeof made->source, &value, &existing));
-        if (existing) {
-            *copy = ((const struct copied *)(uintptr_t)value)->copy;
-            return DCP_OK;
-        }
-        made->copy = copy_leaf(copying->pool, node);
-        *copy = made->copy;
-        copying->pending = made;
-    } else {
+    if (node_children(node) || node->kind == DCP_KIND_TENSOR)
+        RETURN_IF_ERROR(copy_shareable(copying, node, copy));
+    else
         *copy = copy_leaf(copying->pool, node);
-    }
     return *copy ? DCP_OK : DCP_ERR_NO_MEMORY;
 }
 
@@ -132,14 +140,14 @@ dcp_status node_copy(struct state_pool *pool, const dcp_state *node, dcp_state *
 {
     struct copying copying = {.pool = pool};
     arena_init(&copying.arena, 0);
-    name_table_init(&copying.containers);
+    name_table_init(&copying.met);
     dcp_status status = copy_node(&copying, node, copy);
     while (status == DCP_OK && copying.pending) {
         const struct copied *container = copying.pending;
         copying.pending = container->next;
         status = copy_children(&copying, container);
     }
-    name_table_free(&copying.containers);
+    name_table_free(&copying.met);
     arena_free(&copying.arena);
     return status;
 }

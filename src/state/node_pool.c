@@ -125,27 +125,39 @@ dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *o
     return DCP_OK;
 }
 
+dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, uint64_t size,
+                           struct state_block **block)
+{
+    *block = NULL;
+    if (size > SIZE_MAX)
+        return error_no_memory(SIZE_MAX, "a chunk");
+    struct state_block *made = arena_allocate(&pool->arena, sizeof *made);
+    if (!made)
+        return error_no_memory(sizeof *made, "a chunk's record");
+    *made = (struct state_block){.size = size, .device = *device};
+    struct memory_account *account = memory_account_enter(NULL);
+    dcp_status status = device_memory_allocate(&made->device, (size_t)size, &made->data);
+    memory_account_enter(account);
+    RETURN_IF_ERROR(status);
+    made->next = pool->blocks;
+    pool->blocks = made;
+    *block = made;
+    return DCP_OK;
+}
+
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index)
 {
     struct state_tensor *tensor = tensor_node->as.tensor;
     struct state_chunk *chunk = &tensor->chunks[chunk_index];
     struct state_pool *pool = tensor_node->content ? tensor_node->content : tensor_node->pool;
+    struct state_block *block;
     uint64_t bytes;
     if (!shape_bytes(tensor->ndim, chunk->sizes, tensor->dtype, &bytes) || bytes > SIZE_MAX)
         return dcp_error_set(DCP_ERR_INTERNAL, "a chunk of a size that was not checked");
-    struct state_block *block = arena_allocate(&pool->arena, sizeof *block);
-    if (!block)
-        return error_no_memory(sizeof *block, "a chunk's record");
-    *block = (struct state_block){.device = chunk->device};
-    struct memory_account *account = memory_account_enter(NULL);
-    dcp_status status = device_memory_allocate(&block->device, (size_t)bytes, &block->data);
-    memory_account_enter(account);
-    RETURN_IF_ERROR(status);
-    block->next = pool->blocks;
-    pool->blocks = block;
+    RETURN_IF_ERROR(state_block_new(pool, &chunk->device, bytes, &block));
     shape_strides(tensor->ndim, chunk->sizes, chunk->strides);
     chunk->data = block->data;
-    chunk->owned = true;
+    chunk->block = block;
     return DCP_OK;
 }
 

@@ -246,20 +246,12 @@ dcp_status node_add_chunk(dcp_state *tensor_node, const dcp_tensor *chunk)
     return DCP_OK;
 }
 
-dcp_state *node_tensor(struct state_pool *pool, const dcp_tensor *tensor, bool owned)
+dcp_state *node_tensor(struct state_pool *pool, const dcp_tensor *tensor,
+                       const struct state_block *block)
 {
     dcp_state *node = node_tensor_empty(pool, tensor);
     if (!node || node_add_chunk(node, tensor) != DCP_OK)
         return NULL;
-    if (owned) {
-        struct state_block *block = arena_allocate(&pool->arena, sizeof *block);
-        if (!block) {
-            error_no_memory(sizeof *block, "a chunk's record");
-            return NULL;
-        }
-        *block = (struct state_block){.data = tensor->data, .next = pool->blocks};
-        pool->blocks = block;
-        node->as.tensor->chunks[0].owned = true;
-    }
+    node->as.tensor->chunks[0].block = block;
     return node;
 }

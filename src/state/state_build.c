@@ -189,7 +189,7 @@ dcp_state *dcp_state_tensor_sized(dcp_state *parent, const char *key, const dcp_
     }
     status = read_tensor(&ours, tensor, tensor_size);
     if (status == DCP_OK)
-        node = node_tensor(build_pool(parent), &ours, false);
+        node = node_tensor(build_pool(parent), &ours, NULL);
     return finish_tensor(parent, key, status, node);
 }
 

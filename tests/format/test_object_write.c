@@ -439,7 +439,7 @@ static void test_what_has_no_form_is_refused(void **state)
     dcp_tensor tensor = {
         .dtype = DCP_F32, .ndim = 1, .global_shape = {4}, .data = (void *)(uintptr_t)data};
     dcp_state *tuple = container(writing, DCP_KIND_TUPLE);
-    append(writing, tuple, node_tensor(writing->pool, &tensor, false));
+    append(writing, tuple, node_tensor(writing->pool, &tensor, NULL));
     expect_refused(writing, tuple, DCP_ERR_UNSUPPORTED, "object[0] is a tensor of float32");
 
     expect_refused(writing, node_new(writing->pool, DCP_KIND_STATEFUL), DCP_ERR_UNSUPPORTED,

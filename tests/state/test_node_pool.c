@@ -81,10 +81,10 @@ static struct state_pool *object_make(dcp_state *root, int count, dcp_state **ob
         return NULL;
     *object = node_new(pool, DCP_KIND_DICT);
     dcp_tensor whole = {.dtype = DCP_U8, .ndim = 1, .global_shape = {1000}};
-    whole.data = memory_allocate_aligned(64, 1000);
-    dcp_state *tensor = whole.data ? node_tensor(pool, &whole, true) : NULL;
-    if (whole.data && !tensor)
-        memory_release_aligned(whole.data);
+    struct state_block *block;
+    bool allocated = state_block_new(pool, &whole.device, 1000, &block) == DCP_OK;
+    whole.data = allocated ? block->data : NULL;
+    dcp_state *tensor = allocated ? node_tensor(pool, &whole, block) : NULL;
     bool made =
         *object && tensor &&
         node_append(pool, *object, node_text(pool, DCP_KIND_STRING, "t", 1), tensor) == DCP_OK;

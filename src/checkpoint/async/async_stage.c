@@ -148,6 +148,7 @@ static dcp_status refer_to_copies(const struct flat_state *flat, struct staging 
             RETURN_IF_ERROR(staging_take(staging, next++, &bytes));
             chunk->data = (void *)(uintptr_t)bytes;
             chunk->device = (dcp_device){0};
+            chunk->block = NULL;
             shape_strides(tensor->ndim, chunk->sizes, chunk->strides);
         }
     }

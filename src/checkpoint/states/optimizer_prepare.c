@@ -218,7 +218,7 @@ static dcp_state *make_tensor(struct state_pool *pool, const struct wanted_entry
         memcpy(tensor.global_shape, entry->global_shape, bytes);
     if (!model || model->ndim != entry->ndim || entry->ndim == 0 ||
         memcmp(model->global_shape, entry->global_shape, bytes) != 0)
-        return node_tensor(pool, &tensor, false);
+        return node_tensor(pool, &tensor, NULL);
     dcp_state *node = node_tensor_empty(pool, &tensor);
     tensor.sharded = true;
     for (size_t c = 0; c < model->chunk_count && node; c++) {

@@ -180,7 +180,7 @@ static dcp_state *make_whole(const struct getting *getting, const struct metadat
     if (entry->ndim > 0)
         memcpy(tensor.global_shape, entry->global_shape,
                (size_t)entry->ndim * sizeof *entry->global_shape);
-    dcp_state *node = node_tensor(pool, &tensor, false);
+    dcp_state *node = node_tensor(pool, &tensor, NULL);
     return node && node_chunk_allocate(node, 0) == DCP_OK ? node : NULL;
 }
 

@@ -25,10 +25,10 @@ enum encoder_global {
     GLOBAL_COUNT = GLOBAL_STORAGES + DCP_BITS4X2 + 1
 };
 
-/* What is known of a node that was met. */
+/* What is known of a node, or a block, that was met. */
 struct encoder_slot {
     const void *identity; /* NULL: free */
-    uint32_t index;       /* in the pickle's memo */
+    uint32_t index;       /* in the pickle's memo; of blocks: of the storage */
     bool open;            /* a container whose children are being written */
 };
 
@@ -38,6 +38,15 @@ struct encoder_frame {
     const dcp_state *made; /* calls: what is made: the node itself, or a dict */
     bool given;            /* a container whose parts go into what lies on the stack already */
     size_t position;       /* of the next child; dicts count keys and values; calls: step */
+};
+
+/* A storage that tensors look at. */
+struct encoder_storage {
+    const struct state_block *block; /* NULL: the elements of one tensor, row-major */
+    const dcp_state *tensor;         /* the first one */
+    uint64_t size;                   /* in bytes */
+    dcp_dtype dtype;                 /* of its class; bytes where that is UntypedStorage */
+    uint32_t memo_of_key;            /* plus one; 0: not yet written */
 };
 
 struct encoder {
@@ -54,21 +63,23 @@ struct encoder {
     uint32_t memo_of_cpu;
     struct name_table names; /* "module.name" of opaque nodes -> index in the memo */
 
-    /* Tensors that were met, by the numbers of their storages. */
     bool takes_tensors; /* else they are refused */
-    const dcp_state **tensors;
-    size_t tensor_count, tensor_capacity;
+    struct encoder_storage *storages;
+    size_t storage_count, storage_capacity;
 };
 
 /* Writes a value with all below it. In the end encoder_free(). */
 dcp_status encoder_walk(struct encoder *encoder, const dcp_state *object);
 void encoder_free(struct encoder *encoder);
-/* Writes a tensor, whose elements are the next storage. */
+/* Writes a tensor, whose storage is taken unless another tensor's is the same. */
 dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node);
 
 /* The slot of a node, taken for it if it is new; valid until the next call. */
 dcp_status encoder_take_slot(struct encoder *encoder, const dcp_state *node,
                              struct encoder_slot **slot, bool *existing);
+/* Likewise of a block, whose index is that of its storage. */
+dcp_status encoder_take_block(struct encoder *encoder, const struct state_block *block,
+                              struct encoder_slot **slot, bool *existing);
 /* The slot of a node that was met before. */
 struct encoder_slot *encoder_find_slot(const struct encoder *encoder, const dcp_state *node);
 /* Memoizes what was written last and returns its index. Values that Python has and the tree has not

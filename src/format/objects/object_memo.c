@@ -67,18 +67,30 @@ static dcp_status grow_slots(struct encoder *encoder)
     return DCP_OK;
 }
 
-dcp_status encoder_take_slot(struct encoder *encoder, const dcp_state *node,
-                             struct encoder_slot **slot, bool *existing)
+static dcp_status take_slot(struct encoder *encoder, const void *identity,
+                            struct encoder_slot **slot, bool *existing)
 {
     if (encoder->slot_count >= encoder->slot_capacity / 4 * 3)
         RETURN_IF_ERROR(grow_slots(encoder));
-    *slot = encoder_find_slot(encoder, node);
+    *slot = find_slot(encoder, identity);
     *existing = (*slot)->identity != NULL;
     if (!*existing) {
-        (*slot)->identity = identity_of(node);
+        (*slot)->identity = identity;
         encoder->slot_count++;
     }
     return DCP_OK;
+}
+
+dcp_status encoder_take_slot(struct encoder *encoder, const dcp_state *node,
+                             struct encoder_slot **slot, bool *existing)
+{
+    return take_slot(encoder, identity_of(node), slot, existing);
+}
+
+dcp_status encoder_take_block(struct encoder *encoder, const struct state_block *block,
+                              struct encoder_slot **slot, bool *existing)
+{
+    return take_slot(encoder, block, slot, existing);
 }
 
 uint32_t encoder_put_memo(struct encoder *encoder)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Whole streams of objects, with the elements of the tensors inside of them. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/checksum.h"
 #include "base/error.h"
@@ -14,14 +15,6 @@
 #include "state/device_memory.h"
 
 enum { NAME_SIZE = 32 };
-
-static uint64_t tensor_bytes(const dcp_state *node)
-{
-    const struct state_tensor *tensor = node->as.tensor;
-    uint64_t bytes = 0;
-    shape_bytes(tensor->ndim, tensor->global_shape, tensor->dtype, &bytes);
-    return bytes;
-}
 
 /* The elements, row-major, to host memory. */
 static dcp_status copy_elements(const dcp_state *node, size_t bytes, unsigned char *space)
@@ -42,7 +35,7 @@ static dcp_status copy_elements(const dcp_state *node, size_t bytes, unsigned ch
                                           &chunk->device, space, chunk->data, bytes, bytes, 1));
 }
 
-static dcp_status put_elements(struct buffer *out, const dcp_state *node,
+static dcp_status put_elements(struct buffer *out, const struct encoder_storage *storage,
                                struct stream_record *record)
 {
     size_t bytes = (size_t)record->size;
@@ -50,8 +43,10 @@ static dcp_status put_elements(struct buffer *out, const dcp_state *node,
     buffer_append_zeros(out, bytes);
     RETURN_IF_ERROR(buffer_status(out));
     unsigned char *space = out->data + out->size - bytes;
-    if (bytes > 0)
-        RETURN_IF_ERROR(copy_elements(node, bytes, space));
+    if (bytes > 0 && storage->block != NULL)
+        memcpy(space, storage->block->data, bytes);
+    else if (bytes > 0)
+        RETURN_IF_ERROR(copy_elements(storage->tensor, bytes, space));
     record->crc = crc32_update(0, space, bytes);
     return DCP_OK;
 }
@@ -61,12 +56,12 @@ static dcp_status put_records(struct buffer *out, const struct encoder *encoder,
 {
     for (size_t i = 0; i < records->count; i++) {
         struct stream_record *record = &records->items[i];
-        size_t tensor = i - STREAM_DATA_RECORD;
+        size_t storage = i - STREAM_DATA_RECORD;
         if (i + 1 == records->count)
             stream_records_seal(records);
         stream_put_header(out, record);
-        if (i >= STREAM_DATA_RECORD && tensor < records->data_count)
-            RETURN_IF_ERROR(put_elements(out, encoder->tensors[tensor], record));
+        if (i >= STREAM_DATA_RECORD && storage < records->data_count)
+            RETURN_IF_ERROR(put_elements(out, &encoder->storages[storage], record));
         else
             buffer_append(out, record->bytes, (size_t)record->size);
         stream_put_descriptor(out, record);
@@ -79,20 +74,21 @@ static dcp_status put_records(struct buffer *out, const struct encoder *encoder,
 static dcp_status put_stream(struct buffer *out, const struct encoder *encoder,
                              const struct buffer *pickle)
 {
-    size_t count = encoder->tensor_count;
+    size_t count = encoder->storage_count;
     struct stream_records records;
     if (count > UINT16_MAX - STREAM_OTHER_RECORDS - 1)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu tensors inside of one object", count);
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu storages of tensors inside of one object",
+                             count);
     struct stream_data *data = memory_allocate_array(count, sizeof *data);
     struct stream_record *items =
         memory_allocate_array(count + STREAM_OTHER_RECORDS, sizeof *items);
     char(*names)[NAME_SIZE] = memory_allocate_array(count, sizeof *names);
     dcp_status status = DCP_OK;
     if (!data || !items || !names)
-        status = error_no_memory(count * sizeof *items, "the tensors of an object");
+        status = error_no_memory(count * sizeof *items, "the storages of an object");
     for (size_t i = 0; i < count && status == DCP_OK; i++) {
         snprintf(names[i], sizeof names[i], "data/%zu", i);
-        data[i] = (struct stream_data){names[i], tensor_bytes(encoder->tensors[i])};
+        data[i] = (struct stream_data){names[i], encoder->storages[i].size};
     }
     if (status == DCP_OK) {
         stream_records_place(&records, items, pickle->size, data, count);
@@ -129,8 +125,8 @@ dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream)
     if (status == DCP_OK)
         status = buffer_status(&pickle);
     if (status == DCP_OK)
-        status = encoder.tensor_count == 0 ? stream_object(stream, pickle.data, pickle.size)
-                                           : put_stream(stream, &encoder, &pickle);
+        status = encoder.storage_count == 0 ? stream_object(stream, pickle.data, pickle.size)
+                                            : put_stream(stream, &encoder, &pickle);
     encoder_free(&encoder);
     buffer_free(&pickle);
     return status;

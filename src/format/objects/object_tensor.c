@@ -2,7 +2,6 @@
 #include "format/objects/object_tensor.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -11,17 +10,12 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "state/copy.h"
+#include "state/dtype.h"
 #include "state/element_sign.h"
 
-/* Tensors may share storages and repeat elements, but not without end. */
+/* Storages are read once, but for flags and byte orders that take copies, not without end. */
 #define ALLOWANCE_BASE  (UINT64_C(64) << 20)
 #define ALLOWANCE_TIMES 4
-
-/* A storage in memory, as stored. */
-struct object_storage {
-    struct object_storage *next;
-    _Alignas(max_align_t) unsigned char bytes[];
-};
 
 void object_tensors_init(struct object_tensors *tensors, const struct zip_archive *archive)
 {
@@ -40,17 +34,14 @@ void object_tensors_init(struct object_tensors *tensors, const struct zip_archiv
         !checked_add_u64(total, ALLOWANCE_BASE, &total))
         total = UINT64_MAX;
     *tensors = (struct object_tensors){.archive = archive, .allowance = total};
-    name_table_init(&tensors->by_key);
+    arena_init(&tensors->names, 0);
+    name_table_init(&tensors->blocks);
 }
 
 void object_tensors_free(struct object_tensors *tensors)
 {
-    while (tensors->storages != NULL) {
-        struct object_storage *storage = tensors->storages;
-        tensors->storages = storage->next;
-        memory_release(storage);
-    }
-    name_table_free(&tensors->by_key);
+    name_table_free(&tensors->blocks);
+    arena_free(&tensors->names);
 }
 
 static dcp_status charge(struct object_tensors *tensors, uint64_t bytes)
@@ -92,35 +83,52 @@ static dcp_status read_storage(const struct object_tensors *tensors,
     return zip_check_crc(record, view->crc, crc32_update(0, bytes, size));
 }
 
-/* The storage in memory, read when the first tensor asks for it. */
-static dcp_status find_storage(struct object_tensors *tensors, const struct tensor_pickle *tensor,
-                               const struct tensor_view *view, const unsigned char **bytes)
+/* Bytes of what a machine of the other order would reverse; 0 where nothing is to be reversed. */
+static unsigned char swapped_width(const struct tensor_view *view)
 {
+    const struct dtype_facts *facts = dtype_facts(view->dtype);
+    return view->swapped && facts != NULL ? (unsigned char)(facts->size / facts->numbers) : 0;
+}
+
+/* The block of a storage, in this machine's byte order. */
+static dcp_status read_block(struct object_tensors *tensors, const struct tensor_pickle *tensor,
+                             const struct tensor_view *view, struct state_pool *pool,
+                             struct state_block **block)
+{
+    static const dcp_device host;
+    RETURN_IF_ERROR(charge(tensors, view->storage_bytes));
+    RETURN_IF_ERROR(state_block_new(pool, &host, view->storage_bytes, block));
+    RETURN_IF_ERROR(read_storage(tensors, tensor, view, (*block)->data));
+    if (view->swapped)
+        copy_swap_bytes(view->dtype, (*block)->data,
+                        (size_t)view->storage_bytes / dcp_dtype_size(view->dtype));
+    return DCP_OK;
+}
+
+/* The block of a tensor's storage, read when the first tensor asks for it. In the other byte order,
+ * elements of different widths cannot share one. */
+static dcp_status find_block(struct object_tensors *tensors, const struct tensor_pickle *tensor,
+                             const struct tensor_view *view, struct state_pool *pool,
+                             struct state_block **block)
+{
+    char name[ZIP_NAME_MAX + 1];
+    size_t length = tensor->storage_key_length + 1;
     uint64_t address;
-    if (name_table_find(&tensors->by_key, tensor->storage_key, tensor->storage_key_length,
-                        &address)) {
-        *bytes = ((struct object_storage *)(uintptr_t)address)->bytes;
+    bool existing;
+    if (length > sizeof name)
+        return dcp_error_set(DCP_ERR_INTERNAL, "a storage's key that was not checked");
+    memcpy(name, tensor->storage_key, length - 1);
+    name[length - 1] = (char)swapped_width(view);
+    if (name_table_find(&tensors->blocks, name, length, &address)) {
+        *block = (struct state_block *)(uintptr_t)address;
         return DCP_OK;
     }
-    RETURN_IF_ERROR(charge(tensors, view->storage_bytes));
-    size_t size = sizeof(struct object_storage) + (size_t)view->storage_bytes;
-    struct object_storage *storage = memory_allocate(size);
-    if (storage == NULL)
-        return error_no_memory(size, "a storage");
-    bool existing;
-    address = (uintptr_t)storage;
-    dcp_status status = read_storage(tensors, tensor, view, storage->bytes);
-    if (status == DCP_OK)
-        status = name_table_add(&tensors->by_key, tensor->storage_key, tensor->storage_key_length,
-                                &address, &existing);
-    if (status != DCP_OK) {
-        memory_release(storage);
-        return status;
-    }
-    storage->next = tensors->storages;
-    tensors->storages = storage;
-    *bytes = storage->bytes;
-    return DCP_OK;
+    RETURN_IF_ERROR(read_block(tensors, tensor, view, pool, block));
+    const char *kept = arena_copy(&tensors->names, name, length);
+    if (kept == NULL)
+        return error_no_memory(length, "a storage's key");
+    address = (uintptr_t)*block;
+    return name_table_add(&tensors->blocks, kept, length, &address, &existing);
 }
 
 /* Carries out the flags on dense little-endian elements. */
@@ -136,39 +144,59 @@ static dcp_status resolve_flags(const struct tensor_view *view, void *elements, 
     return DCP_OK;
 }
 
-static dcp_status read_elements(struct object_tensors *tensors, const struct tensor_pickle *tensor,
-                                const struct tensor_view *view, const struct state_chunk *chunk,
-                                size_t size)
+static dcp_status make_node(const struct tensor_view *view, bool requires_grad,
+                            const struct state_block *block, struct state_pool *pool,
+                            dcp_state **node)
 {
-    size_t element_size = dcp_dtype_size(view->dtype);
-    const unsigned char *storage;
-    if (size == view->storage_bytes && view->storage_offset == 0 &&
-        copy_is_dense(view->ndim, view->sizes, view->strides)) {
-        RETURN_IF_ERROR(read_storage(tensors, tensor, view, chunk->data));
-    } else {
-        RETURN_IF_ERROR(find_storage(tensors, tensor, view, &storage));
-        copy_strided(view->ndim, view->sizes, element_size,
-                     storage + (size_t)view->storage_offset * element_size, view->strides,
-                     chunk->data, chunk->strides);
+    dcp_tensor tensor = {
+        .dtype = view->dtype, .ndim = view->ndim, .strided = true, .requires_grad = requires_grad};
+    if (view->ndim > 0) {
+        memcpy(tensor.global_shape, view->sizes, (size_t)view->ndim * sizeof *view->sizes);
+        memcpy(tensor.strides, view->strides, (size_t)view->ndim * sizeof *view->strides);
     }
-    if (view->swapped)
-        copy_swap_bytes(view->dtype, chunk->data, size / element_size);
-    return resolve_flags(view, chunk->data, size / element_size);
+    if (block != NULL)
+        tensor.data = (unsigned char *)block->data +
+                      (size_t)view->storage_offset * dcp_dtype_size(view->dtype);
+    *node = node_tensor(pool, &tensor, block);
+    if (*node != NULL)
+        return DCP_OK;
+    struct error_story story;
+    error_save(&story);
+    return story.status;
 }
 
-static dcp_status make_node(const struct tensor_view *view, bool requires_grad,
-                            struct state_pool *pool, dcp_state **node)
+/* Elements that are not as they lie in the storage, in memory of their own. */
+static dcp_status read_flagged(struct object_tensors *tensors, const struct tensor_view *view,
+                               uint64_t size, dcp_state *node)
 {
-    dcp_tensor tensor = {.dtype = view->dtype, .ndim = view->ndim, .requires_grad = requires_grad};
-    if (view->ndim > 0)
-        memcpy(tensor.global_shape, view->sizes, (size_t)view->ndim * sizeof *view->sizes);
-    *node = node_tensor(pool, &tensor, false);
-    if (*node == NULL) {
-        struct error_story story;
-        error_save(&story);
-        return story.status;
-    }
-    return node_chunk_allocate(*node, 0);
+    struct state_chunk *chunk = &node->as.tensor->chunks[0];
+    const void *stored = chunk->data;
+    RETURN_IF_ERROR(charge(tensors, size));
+    RETURN_IF_ERROR(node_chunk_allocate(node, 0));
+    copy_strided(view->ndim, view->sizes, dcp_dtype_size(view->dtype), stored, view->strides,
+                 chunk->data, chunk->strides);
+    return resolve_flags(view, chunk->data, (size_t)size / dcp_dtype_size(view->dtype));
+}
+
+/* Where a tensor without elements begins need not be in its storage. */
+static bool begins_inside(const struct tensor_view *view)
+{
+    return (uint64_t)view->storage_offset <= view->storage_bytes / dcp_dtype_size(view->dtype);
+}
+
+static dcp_status read_tensor(struct object_tensors *tensors, const struct tensor_pickle *tensor,
+                              const struct tensor_view *view, struct state_pool *pool,
+                              dcp_state **node)
+{
+    struct state_block *block = NULL;
+    uint64_t size = 0;
+    RETURN_IF_ERROR(tensor_pickle_check_expansion(view));
+    if (!shape_bytes(view->ndim, view->sizes, view->dtype, &size))
+        return dcp_error_set(DCP_ERR_INTERNAL, "a tensor's shape that was not checked");
+    if (begins_inside(view))
+        RETURN_IF_ERROR(find_block(tensors, tensor, view, pool, &block));
+    RETURN_IF_ERROR(make_node(view, tensor->requires_grad, block, pool, node));
+    return view->conjugate || view->negative ? read_flagged(tensors, view, size, *node) : DCP_OK;
 }
 
 dcp_status object_tensor_read(struct object_tensors *tensors, const struct pickle_value *value,
@@ -177,20 +205,12 @@ dcp_status object_tensor_read(struct object_tensors *tensors, const struct pickl
     struct tensor_pickle tensor;
     struct tensor_view view;
     struct arena arena;
-    uint64_t size = 0;
     arena_init(&arena, 0);
     dcp_status status = tensor_pickle_parse(value, &arena, &tensor);
     if (status == DCP_OK)
         status = tensor_pickle_view(&tensor, tensors->archive, &view);
-    if (status == DCP_OK && !shape_bytes(view.ndim, view.sizes, view.dtype, &size))
-        status = dcp_error_set(DCP_ERR_INTERNAL, "a tensor's shape that was not checked");
     if (status == DCP_OK)
-        status = charge(tensors, size);
-    if (status == DCP_OK)
-        status = make_node(&view, tensor.requires_grad, pool, node);
-    if (status == DCP_OK && size > 0)
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is a node, or a failure */
-        status = read_elements(tensors, &tensor, &view, (*node)->as.tensor->chunks, (size_t)size);
+        status = read_tensor(tensors, &tensor, &view, pool, node);
     arena_free(&arena);
     return status;
 }

@@ -183,6 +183,7 @@ static dcp_status put_shareable(struct encoder *encoder, const dcp_state *node)
         dcp_status status = encoder_put_tensor(encoder, node);
         if (status != DCP_OK)
             return error_prefix(status, "object%s", describe_place(encoder, place, sizeof place));
+        slot = encoder_find_slot(encoder, node); /* blocks take slots, too */
         known = true;
     }
     if (known) {
@@ -262,7 +263,7 @@ void encoder_free(struct encoder *encoder)
 {
     memory_release(encoder->slots);
     memory_release(encoder->frames);
-    memory_release(encoder->tensors);
+    memory_release(encoder->storages);
     name_table_free(&encoder->names);
 }
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tensors inside of objects, as torch.save writes them: a call that rebuilds the tensor from a
- * storage of its own, which is a record of the stream. */
-#include <inttypes.h>
+/* Tensors inside of objects, as torch.save writes them: a call that rebuilds the tensor from its
+ * storage, which is a record of the stream. Tensors of one block of the tree share a storage. */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/objects/object_encoder.h"
 #include "format/streams/storage_class.h"
 #include "state/box.h"
+#include "state/device_memory.h"
 #include "state/dtype.h"
 
 static dcp_status check_tensor(const struct state_tensor *tensor)
@@ -30,19 +31,75 @@ static dcp_status check_tensor(const struct state_tensor *tensor)
     return DCP_OK;
 }
 
-static dcp_status take_tensor(struct encoder *encoder, const dcp_state *node)
+/* Whether the elements are where a view of the block would have them; at which element it begins.
+ */
+static bool lies_in_block(const struct state_tensor *tensor, const struct state_chunk *chunk,
+                          int64_t *offset)
 {
-    if (encoder->tensor_count == encoder->tensor_capacity) {
-        size_t capacity = 2 * encoder->tensor_capacity + 16;
-        const dcp_state **tensors =
-            memory_reallocate_array(encoder->tensors, capacity, sizeof *tensors);
-        if (tensors == NULL)
-            return error_no_memory(capacity * sizeof *tensors, "the tensors of an object");
-        encoder->tensors = tensors;
-        encoder->tensor_capacity = capacity;
+    const struct state_block *block = chunk->block;
+    uint64_t element = dcp_dtype_size(tensor->dtype), end = 1;
+    uintptr_t begin = (uintptr_t)chunk->data;
+    bool empty = false;
+    if (block == NULL || !device_is_host(&block->device) || begin < (uintptr_t)block->data ||
+        (begin - (uintptr_t)block->data) % element != 0)
+        return false;
+    uint64_t first = (begin - (uintptr_t)block->data) / element;
+    *offset = (int64_t)first;
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        empty = empty || chunk->sizes[i] == 0;
+    for (int32_t i = 0; i < tensor->ndim && !empty; i++) {
+        uint64_t reach;
+        if (chunk->strides[i] < 0 ||
+            !checked_multiply_u64((uint64_t)chunk->strides[i], (uint64_t)chunk->sizes[i] - 1,
+                                  &reach) ||
+            !checked_add_u64(end, reach, &end))
+            return false;
     }
-    encoder->tensors[encoder->tensor_count++] = node;
+    return first <= block->size / element && (empty || end <= block->size / element - first);
+}
+
+static dcp_status add_storage(struct encoder *encoder, struct encoder_storage storage)
+{
+    if (encoder->storage_count == encoder->storage_capacity) {
+        size_t capacity = 2 * encoder->storage_capacity + 16;
+        struct encoder_storage *storages =
+            memory_reallocate_array(encoder->storages, capacity, sizeof *storages);
+        if (storages == NULL)
+            return error_no_memory(capacity * sizeof *storages, "the storages of an object");
+        encoder->storages = storages;
+        encoder->storage_capacity = capacity;
+    }
+    encoder->storages[encoder->storage_count++] = storage;
     return DCP_OK;
+}
+
+/* The storage of a tensor, and where the tensor begins in it. */
+static dcp_status take_storage(struct encoder *encoder, const dcp_state *node, size_t *index,
+                               int64_t *offset)
+{
+    const struct state_tensor *tensor = node->as.tensor;
+    struct encoder_storage storage = {.tensor = node, .dtype = tensor->dtype};
+    struct encoder_slot *slot;
+    bool existing;
+    *offset = 0;
+    *index = encoder->storage_count;
+    if (lies_in_block(tensor, &tensor->chunks[0], offset)) {
+        storage.block = tensor->chunks[0].block;
+        storage.size = storage.block->size;
+        RETURN_IF_ERROR(encoder_take_block(encoder, storage.block, &slot, &existing));
+        if (existing) {
+            *index = slot->index;
+            return DCP_OK;
+        }
+        slot->index = (uint32_t)encoder->storage_count;
+    } else {
+        *offset = 0;
+        shape_bytes(tensor->ndim, tensor->global_shape, tensor->dtype, &storage.size);
+    }
+    if (storage_class_name(tensor->dtype) == NULL ||
+        storage.size % dcp_dtype_size(tensor->dtype) != 0)
+        storage.dtype = DCP_U8;
+    return add_storage(encoder, storage);
 }
 
 /* A text that Python has once, so that it is found in the memo from the second time on. */
@@ -67,48 +124,68 @@ static void put_numbers(struct encoder *encoder, int32_t count, const int64_t *n
         encoder_put_memo(encoder);
 }
 
-static void put_storage(struct encoder *encoder, const struct state_tensor *tensor)
+/* typed: as a storage of its own class, else as bytes. */
+static void put_storage(struct encoder *encoder, size_t index, bool typed)
 {
+    struct encoder_storage *storage = &encoder->storages[index];
     char key[24];
-    int64_t size = 0;
-    int length = snprintf(key, sizeof key, "%zu", encoder->tensor_count - 1);
-    shape_volume(tensor->ndim, tensor->global_shape, &size);
-    if (storage_class_name(tensor->dtype) == NULL)
-        size *= (int64_t)dcp_dtype_size(tensor->dtype);
+    snprintf(key, sizeof key, "%zu", index);
     pickle_put_op(encoder->out, OP_MARK);
     put_constant(encoder, "storage", &encoder->memo_of_storage);
-    encoder_put_storage_class(encoder, tensor->dtype);
-    pickle_put_string(encoder->out, key, (size_t)length);
-    encoder_put_memo(encoder);
+    if (typed)
+        encoder_put_storage_class(encoder, storage->dtype);
+    else
+        encoder_put_global(encoder, GLOBAL_UNTYPED_STORAGE);
+    put_constant(encoder, key, &storage->memo_of_key);
     put_constant(encoder, "cpu", &encoder->memo_of_cpu);
-    pickle_put_int(encoder->out, size);
+    pickle_put_int(encoder->out, (int64_t)(typed ? storage->size / dcp_dtype_size(storage->dtype)
+                                                 : storage->size));
     pickle_put_op(encoder->out, OP_TUPLE);
     encoder_put_memo(encoder);
     pickle_put_op(encoder->out, OP_BINPERSID);
 }
 
-dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node)
+static void put_no_hooks(struct encoder *encoder)
 {
-    const struct state_tensor *tensor = node->as.tensor;
-    int64_t strides[DCP_MAX_DIMS];
-    RETURN_IF_ERROR(check_tensor(tensor));
-    RETURN_IF_ERROR(take_tensor(encoder, node));
-    bool typed = storage_class_name(tensor->dtype) != NULL;
-    shape_strides(tensor->ndim, tensor->global_shape, strides);
-    encoder_put_global(encoder, typed ? GLOBAL_REBUILD_TYPED : GLOBAL_REBUILD_UNTYPED);
-    pickle_put_op(encoder->out, OP_MARK);
-    put_storage(encoder, tensor);
-    pickle_put_int(encoder->out, 0); /* storage offset */
-    put_numbers(encoder, tensor->ndim, tensor->global_shape);
-    put_numbers(encoder, tensor->ndim, strides);
-    pickle_put_bool(encoder->out, tensor->requires_grad);
-    encoder_put_global(encoder, GLOBAL_ORDERED_DICT); /* of hooks, of which there are none */
+    encoder_put_global(encoder, GLOBAL_ORDERED_DICT);
     encoder_put_reduce(encoder, 0);
     encoder_put_memo(encoder);
+}
+
+/* PyTorch gives all tensors of a storage the dtype of the class that it has met first, but for
+ * those that say their own. */
+static void put_rebuilt(struct encoder *encoder, const struct state_tensor *tensor, size_t index,
+                        int64_t offset, bool requires_grad)
+{
+    const struct encoder_storage *storage = &encoder->storages[index];
+    const int64_t *strides = tensor->chunks[0].strides;
+    int64_t dense[DCP_MAX_DIMS];
+    bool typed = storage->dtype == tensor->dtype && storage_class_name(tensor->dtype) != NULL;
+    if (storage->block == NULL) {
+        shape_strides(tensor->ndim, tensor->global_shape, dense);
+        strides = dense;
+    }
+    encoder_put_global(encoder, typed ? GLOBAL_REBUILD_TYPED : GLOBAL_REBUILD_UNTYPED);
+    pickle_put_op(encoder->out, OP_MARK);
+    put_storage(encoder, index, typed);
+    pickle_put_int(encoder->out, offset);
+    put_numbers(encoder, tensor->ndim, tensor->global_shape);
+    put_numbers(encoder, tensor->ndim, strides);
+    pickle_put_bool(encoder->out, requires_grad);
+    put_no_hooks(encoder);
     if (!typed)
         encoder_put_dtype(encoder, tensor->dtype);
     pickle_put_op(encoder->out, OP_TUPLE);
     encoder_put_memo(encoder);
     pickle_put_op(encoder->out, OP_REDUCE);
+}
+
+dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node)
+{
+    size_t index;
+    int64_t offset;
+    RETURN_IF_ERROR(check_tensor(node->as.tensor));
+    RETURN_IF_ERROR(take_storage(encoder, node, &index, &offset));
+    put_rebuilt(encoder, node->as.tensor, index, offset, node->as.tensor->requires_grad);
     return DCP_OK;
 }

@@ -12,6 +12,9 @@
 /* Parameters wrap tensors, and typed tensors wrap rebuild calls: never more than a few deep. */
 #define WRAPPERS_MAX 4
 
+#define EXPANDED_BASE  (UINT64_C(64) << 20)
+#define EXPANDED_TIMES 1024
+
 /* A rebuild function of Python and what it is called with. */
 struct rebuild {
     const struct pickle_value *function;
@@ -306,4 +309,16 @@ dcp_status tensor_pickle_view(const struct tensor_pickle *tensor, const struct z
                                  .data_length = record->stored_size,
                                  .storage_bytes = record->size};
     return DCP_OK;
+}
+
+dcp_status tensor_pickle_check_expansion(const struct tensor_view *view)
+{
+    uint64_t bytes;
+    char text[128];
+    if (shape_bytes(view->ndim, view->sizes, view->dtype, &bytes) &&
+        (bytes <= EXPANDED_BASE || bytes / EXPANDED_TIMES <= view->storage_bytes))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT, "tensor of shape %s of a storage of %" PRIu64 " bytes",
+                         shape_format(view->ndim, view->sizes, text, sizeof text),
+                         view->storage_bytes);
 }

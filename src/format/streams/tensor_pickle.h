@@ -36,6 +36,10 @@ dcp_status tensor_pickle_parse(const struct pickle_value *value, struct arena *a
 dcp_status tensor_pickle_view(const struct tensor_pickle *tensor, const struct zip_archive *archive,
                               struct tensor_view *view);
 
+/* A tensor may repeat its elements (expand), but what it claims to have must not be absurd:
+ * DCP_ERR_FORMAT beyond 64 MiB and 1024 times its storage. */
+dcp_status tensor_pickle_check_expansion(const struct tensor_view *view);
+
 /* Appends the data.pkl of a dense row-major tensor, as torch.save writes it. The dtype must be one,
  * and the bytes of the shape must fit int64_t. */
 void tensor_pickle_write(struct buffer *out, dcp_dtype dtype, int32_t ndim, const int64_t *sizes);

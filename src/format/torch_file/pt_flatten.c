@@ -17,10 +17,6 @@ enum { NESTING_MAX = 1000 };
 #define ALLOWANCE_BASE  (UINT64_C(64) << 20)
 #define ALLOWANCE_TIMES 64
 
-/* A tensor may repeat its elements (expand), but what it claims must not be absurd. */
-#define EXPANDED_BASE  (UINT64_C(64) << 20)
-#define EXPANDED_TIMES 1024
-
 struct frame {
     const struct pickle_value *container;
     struct pickle_sequence parts;
@@ -92,18 +88,6 @@ static dcp_status add_object(struct flattening *flattening, const struct pickle_
     return DCP_OK;
 }
 
-static dcp_status check_expansion(const struct tensor_view *view)
-{
-    uint64_t bytes;
-    char text[128];
-    if (shape_bytes(view->ndim, view->sizes, view->dtype, &bytes) &&
-        (bytes <= EXPANDED_BASE || bytes / EXPANDED_TIMES <= view->storage_bytes))
-        return DCP_OK;
-    return dcp_error_set(DCP_ERR_FORMAT, "tensor of shape %s of a storage of %" PRIu64 " bytes",
-                         shape_format(view->ndim, view->sizes, text, sizeof text),
-                         view->storage_bytes);
-}
-
 static dcp_status add_tensor(struct flattening *flattening, const struct pickle_value *value)
 {
     static const int64_t zeros[DCP_MAX_DIMS];
@@ -118,7 +102,7 @@ static dcp_status add_tensor(struct flattening *flattening, const struct pickle_
     if (status == DCP_OK)
         status = tensor_pickle_view(&tensor, &flattening->file->archive, view);
     if (status == DCP_OK)
-        status = check_expansion(view);
+        status = tensor_pickle_check_expansion(view);
     if (status == DCP_OK)
         status = charge(flattening, sizeof *view + 16 * (uint64_t)view->ndim);
     if (status != DCP_OK)
