@@ -196,9 +196,6 @@ const char *node_kind_name(dcp_kind kind);
  * then. */
 dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *object);
 
-/* Memory that is freed with the pool; host memory aligned to 64 bytes. */
-dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, uint64_t size,
-                           struct state_block **block);
 /* Gives a chunk dense memory that the tree owns, on its device; host memory aligned to 64 bytes. */
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memory of a tree: pools that nodes come from, and objects that take each other's place. */
 #include "base/memory.h"
-#include "base/memory_account.h"
 #include "state/box.h"
 #include "state/device_memory.h"
+#include "state/node_block.h"
 #include "state/node_children.h"
 #include "state/node_pair.h"
 
@@ -122,26 +122,6 @@ dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *o
     node_moved(target);
     pool_link(pool, &target->pool->objects);
     state_pool_free(before);
-    return DCP_OK;
-}
-
-dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, uint64_t size,
-                           struct state_block **block)
-{
-    *block = NULL;
-    if (size > SIZE_MAX)
-        return error_no_memory(SIZE_MAX, "a chunk");
-    struct state_block *made = arena_allocate(&pool->arena, sizeof *made);
-    if (!made)
-        return error_no_memory(sizeof *made, "a chunk's record");
-    *made = (struct state_block){.size = size, .device = *device};
-    struct memory_account *account = memory_account_enter(NULL);
-    dcp_status status = device_memory_allocate(&made->device, (size_t)size, &made->data);
-    memory_account_enter(account);
-    RETURN_IF_ERROR(status);
-    made->next = pool->blocks;
-    pool->blocks = made;
-    *block = made;
     return DCP_OK;
 }
 

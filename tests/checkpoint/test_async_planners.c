@@ -300,6 +300,72 @@ static void attempt(void **state, struct attempts *attempts, const dcp_save_chai
     free(model.shard);
 }
 
+/* A checkpoint of one tuple, of one tensor. */
+static void save_tuple(const char *path, float *elements)
+{
+    dcp_state *root = dcp_state_new();
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {4}, .data = elements};
+    dcp_state_tensor(dcp_state_tuple(root, "t"), NULL, &tensor);
+    must(dcp_save(root, path, NULL));
+    dcp_state_free(root);
+}
+
+static dcp_state *load_tuple(const char *path)
+{
+    dcp_state *root = dcp_state_new();
+    dcp_state_tuple(root, "t");
+    must(dcp_load(root, path, NULL, NULL));
+    return root;
+}
+
+/* Another attempt encodes objects again: with tensors of the caller's memory, and some that a load
+ * has made and that share theirs. */
+static void tensors_inside_of_objects_are_copied(void **state)
+{
+    const dcp_save_chain_options how = {.retries = 1, .retry_seconds = 0.001};
+    struct attempts attempts = {.failures = 1};
+    const dcp_storage_writer writer = {
+        .size_of = sizeof writer, .context = &attempts, .write_data = write_or_fail};
+    dcp_save_options options = {.storage_writer = &writer, .progress = wait_while_held};
+    float elements[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {4}, .data = elements};
+    dcp_tensor found[3];
+    dcp_future *future;
+    save_tuple(path_in(state, "first"), elements + 4);
+    dcp_state *loaded = load_tuple(path_in(state, "first")), *root = dcp_state_new();
+    const dcp_state *inner = dcp_state_at(dcp_state_find(loaded, "t"), 0);
+    dcp_state *tuple = dcp_state_tuple(root, "t");
+    tensor.strided = true;
+    tensor.strides[0] = 2;
+    dcp_state_tensor(tuple, NULL, &tensor);
+    dcp_state_copy(tuple, NULL, inner);
+    dcp_state_copy(tuple, NULL, inner);
+    must(dcp_state_chunk(inner, 0, &found[0]));
+
+    must(dcp_save_chain_new(&how, &options.chain));
+    hold(true);
+    must(dcp_save_async(root, path_in(state, "second"), &options, &future));
+    dcp_state_free(root);
+    must(dcp_future_wait_staged(future, WAIT));
+    memset(elements, 0, sizeof elements);
+    memset(found[0].data, 0, 4 * sizeof *elements);
+    dcp_state_free(loaded);
+    hold(false);
+    must(dcp_future_wait(future, WAIT));
+    assert_int_equal(attempts.failures, 0);
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+
+    root = load_tuple(path_in(state, "second"));
+    for (size_t i = 0; i < 3; i++)
+        must(dcp_state_chunk(dcp_state_at(dcp_state_find(root, "t"), i), 0, &found[i]));
+    assert_memory_equal(found[0].data, ((float[]){1, 3, 5, 7}), 4 * sizeof *elements);
+    assert_memory_equal(found[1].data, ((float[]){5, 6, 7, 8}), 4 * sizeof *elements);
+    assert_ptr_equal(found[2].data, found[1].data);
+    assert_ptr_not_equal(found[0].data, found[1].data);
+    dcp_state_free(root);
+}
+
 static void saves_with_hooks_are_tried_again(void **state)
 {
     const dcp_save_chain_options how = {.retries = 2, .retry_seconds = 0.001};
@@ -521,6 +587,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(planners_see_copies),
+        TEST(tensors_inside_of_objects_are_copied),
         TEST(planners_may_save_another_state),
         TEST(planners_are_set_up_with_what_stagers_made),
         TEST(planners_that_take_no_state_are_refused),

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "dcp/environment.h"
 #include "fault/failing_allocator.h"
-#include "state/node.h"
+#include "state/node_block.h"
 #include "state/random.h"
 
 /* ---- an allocator that knows how many bytes are in use ---- */

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "checkpoint/async/async.h"
 #include "state/box.h"
+#include "state/node_block.h"
 
 void chain_describe_staging(const dcp_save_chain *chain, struct save_staging *staging)
 {
@@ -155,12 +156,22 @@ static dcp_status refer_to_copies(const struct flat_state *flat, struct staging 
     return DCP_OK;
 }
 
+/* Another attempt would encode objects again. */
+static dcp_status own_objects(const struct flat_state *flat)
+{
+    for (size_t i = 0; i < flat->count; i++)
+        if (flat->entries[i].node->kind != DCP_KIND_TENSOR)
+            RETURN_IF_ERROR(node_own_tensors(flat->entries[i].node));
+    return DCP_OK;
+}
+
 dcp_status future_stage_tree(dcp_future *future)
 {
     const struct flat_state *flat = &future->saving.local.flat;
     const struct staging_options *options = &future->saving.staging.options;
     size_t count = count_chunks(flat);
     RETURN_IF_ERROR(await_devices(future));
+    RETURN_IF_ERROR(own_objects(flat));
     struct staging_source *sources = memory_allocate_zeroed(count, sizeof *sources);
     if (!sources)
         return error_no_memory(count * sizeof *sources, "staging");

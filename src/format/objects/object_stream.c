@@ -10,30 +10,9 @@
 #include "format/streams/item.h"
 #include "format/streams/stream.h"
 #include "format/streams/stream_records.h"
-#include "state/box.h"
-#include "state/copy.h"
-#include "state/device_memory.h"
+#include "state/node_block.h"
 
 enum { NAME_SIZE = 32 };
-
-/* The elements, row-major, to host memory. */
-static dcp_status copy_elements(const dcp_state *node, size_t bytes, unsigned char *space)
-{
-    const struct state_tensor *tensor = node->as.tensor;
-    const struct state_chunk *chunk = &tensor->chunks[0];
-    int64_t dense[DCP_MAX_DIMS];
-    shape_strides(tensor->ndim, chunk->sizes, dense);
-    if (device_is_host(&chunk->device)) {
-        copy_strided(tensor->ndim, chunk->sizes, dcp_dtype_size(tensor->dtype), chunk->data,
-                     chunk->strides, space, dense);
-        return DCP_OK;
-    }
-    if (!copy_is_dense(tensor->ndim, chunk->sizes, chunk->strides))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "a tensor inside of an object, which is strided on its device");
-    return device_end(&chunk->device, chunk->device.operations->copy_to_host(
-                                          &chunk->device, space, chunk->data, bytes, bytes, 1));
-}
 
 static dcp_status put_elements(struct buffer *out, const struct encoder_storage *storage,
                                struct stream_record *record)
@@ -43,10 +22,11 @@ static dcp_status put_elements(struct buffer *out, const struct encoder_storage 
     buffer_append_zeros(out, bytes);
     RETURN_IF_ERROR(buffer_status(out));
     unsigned char *space = out->data + out->size - bytes;
-    if (bytes > 0 && storage->block != NULL)
-        memcpy(space, storage->block->data, bytes);
+    const struct state_tensor *tensor = storage->tensor->as.tensor;
+    if (storage->block == NULL)
+        RETURN_IF_ERROR(chunk_read(tensor, &tensor->chunks[0], space));
     else if (bytes > 0)
-        RETURN_IF_ERROR(copy_elements(storage->tensor, bytes, space));
+        memcpy(space, storage->block->data, bytes);
     record->crc = crc32_update(0, space, bytes);
     return DCP_OK;
 }

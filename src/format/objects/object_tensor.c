@@ -12,6 +12,7 @@
 #include "state/copy.h"
 #include "state/dtype.h"
 #include "state/element_sign.h"
+#include "state/node_block.h"
 
 /* Storages are read once, but for flags and byte orders that take copies, not without end. */
 #define ALLOWANCE_BASE  (UINT64_C(64) << 20)

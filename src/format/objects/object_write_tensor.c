@@ -4,14 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/objects/object_encoder.h"
 #include "format/streams/storage_class.h"
 #include "state/box.h"
-#include "state/device_memory.h"
 #include "state/dtype.h"
+#include "state/node_block.h"
 
 static dcp_status check_tensor(const struct state_tensor *tensor)
 {
@@ -29,33 +28,6 @@ static dcp_status check_tensor(const struct state_tensor *tensor)
     if (!tensor->chunks[0].data && box_volume(whole) > 0)
         return dcp_error_set(DCP_ERR_ARGUMENT, "a tensor without memory to save from");
     return DCP_OK;
-}
-
-/* Whether the elements are where a view of the block would have them; at which element it begins.
- */
-static bool lies_in_block(const struct state_tensor *tensor, const struct state_chunk *chunk,
-                          int64_t *offset)
-{
-    const struct state_block *block = chunk->block;
-    uint64_t element = dcp_dtype_size(tensor->dtype), end = 1;
-    uintptr_t begin = (uintptr_t)chunk->data;
-    bool empty = false;
-    if (block == NULL || !device_is_host(&block->device) || begin < (uintptr_t)block->data ||
-        (begin - (uintptr_t)block->data) % element != 0)
-        return false;
-    uint64_t first = (begin - (uintptr_t)block->data) / element;
-    *offset = (int64_t)first;
-    for (int32_t i = 0; i < tensor->ndim; i++)
-        empty = empty || chunk->sizes[i] == 0;
-    for (int32_t i = 0; i < tensor->ndim && !empty; i++) {
-        uint64_t reach;
-        if (chunk->strides[i] < 0 ||
-            !checked_multiply_u64((uint64_t)chunk->strides[i], (uint64_t)chunk->sizes[i] - 1,
-                                  &reach) ||
-            !checked_add_u64(end, reach, &end))
-            return false;
-    }
-    return first <= block->size / element && (empty || end <= block->size / element - first);
 }
 
 static dcp_status add_storage(struct encoder *encoder, struct encoder_storage storage)
@@ -81,9 +53,8 @@ static dcp_status take_storage(struct encoder *encoder, const dcp_state *node, s
     struct encoder_storage storage = {.tensor = node, .dtype = tensor->dtype};
     struct encoder_slot *slot;
     bool existing;
-    *offset = 0;
     *index = encoder->storage_count;
-    if (lies_in_block(tensor, &tensor->chunks[0], offset)) {
+    if (chunk_is_view(tensor, &tensor->chunks[0], offset)) {
         storage.block = tensor->chunks[0].block;
         storage.size = storage.block->size;
         RETURN_IF_ERROR(encoder_take_block(encoder, storage.block, &slot, &existing));
@@ -93,7 +64,6 @@ static dcp_status take_storage(struct encoder *encoder, const dcp_state *node, s
         }
         slot->index = (uint32_t)encoder->storage_count;
     } else {
-        *offset = 0;
         shape_bytes(tensor->ndim, tensor->global_shape, tensor->dtype, &storage.size);
     }
     if (storage_class_name(tensor->dtype) == NULL ||
