@@ -254,7 +254,9 @@ DCP_API dcp_status dcp_checkpoint_read_stream(dcp_checkpoint *checkpoint, size_t
 
 /**
  * Gives the bytes that torch.save would make of an object, the same as in shard files.
- * dcp_object_decode() is the reverse. Tensors inside of it are written with their elements.
+ * dcp_object_decode() is the reverse. Tensors inside of it are written with their elements; those
+ * that a load made views of one storage are views of one storage again, which is written once. Of
+ * tensors in the caller's memory each has a storage of its own.
  * @param value anything that is one object: a leaf, or a container with all that is in it.
  * Errors: as for saving the value, and the sink's.
  */

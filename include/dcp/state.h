@@ -245,7 +245,7 @@ DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
 /**
  * Adds a copy of a node, of this tree or another one, with all that is below it. Values are copied;
  * the memory of tensors and what stateful entries point to is borrowed, as it is by the node, so
- * that a tree can be saved under other names without moving a byte.
+ * that a tree can be saved under other names without moving a byte. What is shared stays shared.
  * @return the copy; NULL on failure.
  */
 DCP_API dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node);
@@ -329,7 +329,13 @@ DCP_API const char *dcp_state_int_digits(const dcp_state *node);
 /** @return number of chunks that a tensor node holds here. */
 DCP_API size_t dcp_state_chunk_count(const dcp_state *node);
 
-/** Describes chunk @p index of a tensor node; `data` shows memory that a load allocated, too. */
+/**
+ * Describes chunk @p index of a tensor node; `data` shows memory that a load allocated, too.
+ *
+ * A tensor inside of an object that was loaded is a view of the storage that it was saved with,
+ * whose offset and strides it has: it may be `strided`, repeat elements (strides of 0), and share
+ * memory with other tensors of the object. Saved again, they share one storage as before.
+ */
 DCP_API dcp_status dcp_state_chunk_sized(const dcp_state *node, size_t index, dcp_tensor *chunk,
                                          size_t tensor_size);
 

@@ -13,6 +13,7 @@
 #include "format/streams/item.h"
 #include "format/zip/zip.h"
 #include "object_reading.h"
+#include "state/node_block.h"
 #include "zip_builder.h"
 
 #define STORAGE(type, key, count)                                                                  \
@@ -410,6 +411,35 @@ static void memory_of_callers_is_written_by_itself(void **state)
     dcp_state_free(root);
 }
 
+/* Each tensor is there twice, as one object. */
+static void many_blocks_and_tensors_are_told_apart(void **state)
+{
+    (void)state;
+    enum { TENSORS = 300 };
+    static const dcp_device host;
+    dcp_state *root = dcp_state_new();
+    dcp_state *tuple = dcp_state_tuple(root, "t");
+    dcp_tensor tensor = {.dtype = DCP_I64, .ndim = 0};
+    struct object again;
+    struct buffer stream;
+    for (int64_t i = 0; i < TENSORS; i++) {
+        struct state_block *block;
+        assert_int_equal(state_block_new(root->pool, &host, sizeof i, &block), DCP_OK);
+        memcpy(block->data, &i, sizeof i);
+        tensor.data = block->data;
+        dcp_state *node = node_tensor(root->pool, &tensor, block);
+        assert_int_equal(node_append(root->pool, tuple, NULL, node), DCP_OK);
+        assert_int_equal(node_append(root->pool, tuple, NULL, node), DCP_OK);
+    }
+    save_again(tuple, &again, &stream);
+    assert_same_views(tuple, again.node);
+    for (size_t i = 0; i < TENSORS; i++)
+        assert_ptr_equal(dcp_state_at(again.node, 2 * i), dcp_state_at(again.node, 2 * i + 1));
+    object_close(&again);
+    buffer_free(&stream);
+    dcp_state_free(root);
+}
+
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
@@ -455,6 +485,7 @@ int main(void)
         cmocka_unit_test(absurd_shapes_are_refused),
         cmocka_unit_test(copies_share_as_what_they_are_copies_of),
         cmocka_unit_test(chunks_outside_of_their_block_have_storages_of_their_own),
+        cmocka_unit_test(many_blocks_and_tensors_are_told_apart),
         cmocka_unit_test(memory_of_callers_is_written_by_itself),
         cmocka_unit_test(every_allocation_may_fail),
     };
