@@ -47,7 +47,8 @@ struct state_tensor {
     int32_t ndim;
     int64_t *global_shape;
     bool requires_grad;
-    bool sharded; /* some chunk may be less than the whole */
+    bool parameter; /* inside of an object: a torch.nn.Parameter */
+    bool sharded;   /* some chunk may be less than the whole */
     struct state_chunk *chunks;
     size_t chunk_count;
     size_t chunk_capacity;

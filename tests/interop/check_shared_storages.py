@@ -33,6 +33,8 @@ def values():
     raw = torch.arange(64, dtype=torch.uint8)
     grad = torch.ones(6, requires_grad=True)
     tied = torch.ones(5)
+    weight = torch.nn.Parameter(torch.arange(8.0))
+    narrow = torch.nn.Parameter(torch.ones(3).to(torch.float8_e4m3fn))
     numbers = torch.tensor([1 + 2j, 3 - 4j])
     return {
         "three": ((base, base.view(250, 400)[:, 3:5].t(), base[17:].expand(3, ELEMENTS - 17)), True),
@@ -42,6 +44,7 @@ def values():
         "untyped_first": ((raw.view(torch.uint16)[1:], raw, raw.view(torch.uint64)), True),
         "tied": ((tied, tied, {"weight": tied, "part": tied[1:]}, (tied, (tied[2:],))), True),
         "grad": ((grad, grad.detach(), grad.detach()[2:]), True),
+        "parameters": ((weight, weight.detach()[1:], torch.nn.Parameter(weight.detach(), False), narrow, weight), True),
         "half": ((few.bfloat16()[::3], few.half()[1:2], few.bool()[4:], few.long().view(2, 12)[1]), True),
         "many": (tuple(few[i:i + 2] for i in range(20)) + tuple(torch.full((2,), i) for i in range(12)), False),
         "members": ((argparse.Namespace(state=few, part=few[4:8]), collections.deque([few[2:], raw])), True),
@@ -65,7 +68,7 @@ def tensors_in(value, found=None):
 
 
 def described(tensor):
-    return (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.requires_grad,
+    return (type(tensor), tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), tensor.requires_grad,
             tensor.untyped_storage().nbytes())
 
 

@@ -22,6 +22,7 @@ static const struct {
     [GLOBAL_ORDERED_DICT] = {"collections", "OrderedDict"},
     [GLOBAL_REBUILD_TYPED] = {"torch._utils", "_rebuild_tensor_v2"},
     [GLOBAL_REBUILD_UNTYPED] = {"torch._utils", "_rebuild_tensor_v3"},
+    [GLOBAL_REBUILD_PARAMETER] = {"torch._utils", "_rebuild_parameter"},
     [GLOBAL_UNTYPED_STORAGE] = {"torch.storage", "UntypedStorage"},
 };
 

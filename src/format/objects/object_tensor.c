@@ -145,12 +145,14 @@ static dcp_status resolve_flags(const struct tensor_view *view, void *elements, 
     return DCP_OK;
 }
 
-static dcp_status make_node(const struct tensor_view *view, bool requires_grad,
+static dcp_status make_node(const struct tensor_view *view, const struct tensor_pickle *said,
                             const struct state_block *block, struct state_pool *pool,
                             dcp_state **node)
 {
-    dcp_tensor tensor = {
-        .dtype = view->dtype, .ndim = view->ndim, .strided = true, .requires_grad = requires_grad};
+    dcp_tensor tensor = {.dtype = view->dtype,
+                         .ndim = view->ndim,
+                         .strided = true,
+                         .requires_grad = said->requires_grad};
     if (view->ndim > 0) {
         memcpy(tensor.global_shape, view->sizes, (size_t)view->ndim * sizeof *view->sizes);
         memcpy(tensor.strides, view->strides, (size_t)view->ndim * sizeof *view->strides);
@@ -159,8 +161,10 @@ static dcp_status make_node(const struct tensor_view *view, bool requires_grad,
         tensor.data = (unsigned char *)block->data +
                       (size_t)view->storage_offset * dcp_dtype_size(view->dtype);
     *node = node_tensor(pool, &tensor, block);
-    if (*node != NULL)
+    if (*node != NULL) {
+        (*node)->as.tensor->parameter = said->parameter;
         return DCP_OK;
+    }
     struct error_story story;
     error_save(&story);
     return story.status;
@@ -196,7 +200,7 @@ static dcp_status read_tensor(struct object_tensors *tensors, const struct tenso
         return dcp_error_set(DCP_ERR_INTERNAL, "a tensor's shape that was not checked");
     if (begins_inside(view))
         RETURN_IF_ERROR(find_block(tensors, tensor, view, pool, &block));
-    RETURN_IF_ERROR(make_node(view, tensor->requires_grad, block, pool, node));
+    RETURN_IF_ERROR(make_node(view, tensor, block, pool, node));
     return view->conjugate || view->negative ? read_flagged(tensors, view, size, *node) : DCP_OK;
 }
 

@@ -124,14 +124,20 @@ static void put_no_hooks(struct encoder *encoder)
 
 /* PyTorch gives all tensors of a storage the dtype of the class that it has met first, but for
  * those that say their own. */
+static bool has_dtype_of_storage(const struct encoder *encoder, const struct state_tensor *tensor,
+                                 size_t index)
+{
+    return encoder->storages[index].dtype == tensor->dtype &&
+           storage_class_name(tensor->dtype) != NULL;
+}
+
 static void put_rebuilt(struct encoder *encoder, const struct state_tensor *tensor, size_t index,
                         int64_t offset, bool requires_grad)
 {
-    const struct encoder_storage *storage = &encoder->storages[index];
     const int64_t *strides = tensor->chunks[0].strides;
     int64_t dense[DCP_MAX_DIMS];
-    bool typed = storage->dtype == tensor->dtype && storage_class_name(tensor->dtype) != NULL;
-    if (storage->block == NULL) {
+    bool typed = has_dtype_of_storage(encoder, tensor, index);
+    if (encoder->storages[index].block == NULL) {
         shape_strides(tensor->ndim, tensor->global_shape, dense);
         strides = dense;
     }
@@ -150,12 +156,25 @@ static void put_rebuilt(struct encoder *encoder, const struct state_tensor *tens
     pickle_put_op(encoder->out, OP_REDUCE);
 }
 
+/* A tensor that says its own dtype cannot say that it needs gradients: PyTorch could not load it,
+ * unless it is a parameter, as all such tensors are that PyTorch has saved and can load. */
 dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node)
 {
+    const struct state_tensor *tensor = node->as.tensor;
     size_t index;
     int64_t offset;
-    RETURN_IF_ERROR(check_tensor(node->as.tensor));
+    RETURN_IF_ERROR(check_tensor(tensor));
     RETURN_IF_ERROR(take_storage(encoder, node, &index, &offset));
-    put_rebuilt(encoder, node->as.tensor, index, offset, node->as.tensor->requires_grad);
+    if (!tensor->parameter &&
+        !(tensor->requires_grad && !has_dtype_of_storage(encoder, tensor, index))) {
+        put_rebuilt(encoder, tensor, index, offset, tensor->requires_grad);
+        return DCP_OK;
+    }
+    encoder_put_global(encoder, GLOBAL_REBUILD_PARAMETER);
+    put_rebuilt(encoder, tensor, index, offset, false);
+    encoder_put_memo(encoder);
+    pickle_put_bool(encoder->out, tensor->requires_grad);
+    put_no_hooks(encoder);
+    encoder_put_reduce(encoder, 3);
     return DCP_OK;
 }

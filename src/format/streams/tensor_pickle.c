@@ -268,6 +268,7 @@ dcp_status tensor_pickle_parse(const struct pickle_value *value, struct arena *a
     if (argument[4]->kind != PICKLE_BOOL || requires_grad->kind != PICKLE_BOOL)
         return malformed("a requires_grad that is no bool");
     tensor->requires_grad = requires_grad->as.boolean;
+    tensor->parameter = rebuild.requires_grad != NULL;
     if (!is_without_hooks(argument[5]))
         return malformed("hooks");
     if (arguments->count > fixed)

@@ -22,6 +22,7 @@ struct tensor_pickle {
     bool conjugate;
     bool negative;
     bool requires_grad;
+    bool parameter; /* a torch.nn.Parameter */
 };
 
 /* Whether the value is a tensor or parameter whose elements lie in a storage. Other calls, sparse
