@@ -292,6 +292,45 @@ static void flagged_views_leave_their_storage(void **state)
     buffer_free(&stream);
 }
 
+#define PARAMETER(tensor, needs_grad)                                                              \
+    "ctorch._utils\n_rebuild_parameter\n" tensor needs_grad HOOKS "\x87R"
+
+/* A tensor that says its own dtype may not say that it needs gradients. */
+static void parameters_stay_parameters(void **state)
+{
+    (void)state;
+    static const char pickle[] = "\x80\x02(" PARAMETER(FLOATS("K\0K\6\x85K\1\x85"), "\x88")
+        PARAMETER(FLOATS("K\1K\2\x85K\1\x85"), "\x89") FLOATS("K\0K\6\x85K\1\x85")
+            PARAMETER(UNTYPED("\x18", "K\0K\1\x85K\1\x85", "float8_e5m2"), "\x88") "t.";
+    struct object object, again;
+    struct buffer stream;
+    OPEN(&object, pickle);
+    save_again(object.node, &again, &stream);
+    assert_same_views(object.node, again.node);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(tensor_of(dcp_state_at(again.node, i))->parameter, i != 2);
+    assert_true(tensor_of(dcp_state_at(again.node, 3))->requires_grad);
+    object_close(&again);
+    object_close(&object);
+    buffer_free(&stream);
+
+    static unsigned char elements[3];
+    dcp_state *root = dcp_state_new();
+    dcp_tensor tensor = {.dtype = DCP_F8_E5M2,
+                         .ndim = 1,
+                         .global_shape = {3},
+                         .requires_grad = true,
+                         .data = elements};
+    dcp_state *tuple = dcp_state_tuple(root, "t");
+    dcp_state_tensor(tuple, NULL, &tensor);
+    save_again(tuple, &again, &stream);
+    assert_int_equal(count_in_pickle(&stream, "_rebuild_parameter"), 1);
+    assert_true(tensor_of(dcp_state_at(again.node, 0))->requires_grad);
+    object_close(&again);
+    buffer_free(&stream);
+    dcp_state_free(root);
+}
+
 /* Without elements a tensor may claim to begin anywhere. */
 static void what_begins_outside_has_no_storage(void **state)
 {
@@ -481,6 +520,7 @@ int main(void)
         cmocka_unit_test(storages_that_are_no_number_of_elements_count_bytes),
         cmocka_unit_test(other_byte_orders_share_by_width),
         cmocka_unit_test(flagged_views_leave_their_storage),
+        cmocka_unit_test(parameters_stay_parameters),
         cmocka_unit_test(what_begins_outside_has_no_storage),
         cmocka_unit_test(absurd_shapes_are_refused),
         cmocka_unit_test(copies_share_as_what_they_are_copies_of),

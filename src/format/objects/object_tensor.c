@@ -85,10 +85,12 @@ static dcp_status read_storage(const struct object_tensors *tensors,
 }
 
 /* Bytes of what a machine of the other order would reverse; 0 where nothing is to be reversed. */
-static unsigned char swapped_width(const struct tensor_view *view)
+static char swapped_width(const struct tensor_view *view)
 {
     const struct dtype_facts *facts = dtype_facts(view->dtype);
-    return view->swapped && facts != NULL ? (unsigned char)(facts->size / facts->numbers) : 0;
+    if (!view->swapped || facts == NULL)
+        return 0;
+    return (char)(facts->size / facts->numbers);
 }
 
 /* The block of a storage, in this machine's byte order. */
@@ -119,7 +121,7 @@ static dcp_status find_block(struct object_tensors *tensors, const struct tensor
     if (length > sizeof name)
         return dcp_error_set(DCP_ERR_INTERNAL, "a storage's key that was not checked");
     memcpy(name, tensor->storage_key, length - 1);
-    name[length - 1] = (char)swapped_width(view);
+    name[length - 1] = swapped_width(view);
     if (name_table_find(&tensors->blocks, name, length, &address)) {
         *block = (struct state_block *)(uintptr_t)address;
         return DCP_OK;
