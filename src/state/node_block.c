@@ -126,6 +126,7 @@ static dcp_status copy_block(struct owning *owning, struct state_pool *pool,
     }
     RETURN_IF_ERROR(state_block_new(pool, &block->device, block->size, copy));
     if (block->size > 0)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): there is memory, or a failure */
         memcpy((*copy)->data, block->data, (size_t)block->size);
     const char *name = arena_copy(&owning->arena, &block, sizeof(void *));
     if (!name)

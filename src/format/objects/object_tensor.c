@@ -176,6 +176,7 @@ static dcp_status make_node(const struct tensor_view *view, const struct tensor_
 static dcp_status read_flagged(struct object_tensors *tensors, const struct tensor_view *view,
                                uint64_t size, dcp_state *node)
 {
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is a node, or a failure */
     struct state_chunk *chunk = &node->as.tensor->chunks[0];
     const void *stored = chunk->data;
     RETURN_IF_ERROR(charge(tensors, size));
