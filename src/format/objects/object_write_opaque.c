@@ -138,18 +138,19 @@ static dcp_status put_given(struct encoder *encoder, const dcp_state *parts)
 static dcp_status put_rest(struct encoder *encoder, const struct encoder_frame *frame, size_t step)
 {
     const struct state_opaque *opaque = frame->node->as.opaque;
-    const struct state_child *rest =
-        opaque->children.items + opaque->has_callable + opaque->argument_count;
-    const struct state_child *parts = rest + opaque->has_state;
+    const struct state_child *children = opaque->children.items;
+    size_t state = (size_t)opaque->has_callable + opaque->argument_count;
+    size_t parts = state + opaque->has_state;
     switch (step) {
     case 0:
-        return opaque->has_items ? put_given(encoder, parts[0].value) : DCP_OK;
+        return opaque->has_items ? put_given(encoder, children[parts].value) : DCP_OK;
     case 1:
         if (frame->made != frame->node)
             return put_given(encoder, frame->made);
-        return opaque->has_pairs ? put_given(encoder, parts[opaque->has_items].value) : DCP_OK;
+        return opaque->has_pairs ? put_given(encoder, children[parts + opaque->has_items].value)
+                                 : DCP_OK;
     case 2:
-        return opaque->has_state ? encoder_put_value(encoder, rest->value) : DCP_OK;
+        return opaque->has_state ? encoder_put_value(encoder, children[state].value) : DCP_OK;
     default:
         if (opaque->has_state)
             pickle_put_op(encoder->out, OP_BUILD);
