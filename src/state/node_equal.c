@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "state/box.h"
+#include "state/box_blocks.h"
 #include "state/copy.h"
 #include "state/device_memory.h"
 #include "state/node_unique.h"
@@ -13,6 +14,9 @@
 /* A value may share parts with itself so that walking it never ends; no value that people make has
  * so many parts. */
 #define PAIRS_MAX ((size_t)1 << 24)
+
+/* A tensor may repeat its elements, so that it has more than there is memory. */
+#define BLOCK_ELEMENTS 16384
 
 struct pair {
     const dcp_state *left, *right;
@@ -125,11 +129,43 @@ static bool chunks_alike(const struct state_tensor *a, const struct state_tensor
     return true;
 }
 
+/* The elements of a block of a chunk, row-major. */
+static void take_block(const struct state_tensor *tensor, const struct state_chunk *chunk,
+                       const struct box_storage *block, unsigned char *dense)
+{
+    size_t element = dcp_dtype_size(tensor->dtype);
+    int64_t strides[DCP_MAX_DIMS], start = 0;
+    shape_strides(tensor->ndim, block->sizes, strides);
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        if (block->offsets[i] > 0)
+            start += block->offsets[i] * chunk->strides[i];
+    copy_strided(tensor->ndim, block->sizes, element,
+                 (const unsigned char *)chunk->data + start * (int64_t)element, chunk->strides,
+                 dense, strides);
+}
+
+static bool blocks_equal(const struct state_tensor *tensor, const struct state_chunk *a,
+                         const struct state_chunk *b, unsigned char *dense)
+{
+    size_t element = dcp_dtype_size(tensor->dtype);
+    struct box_blocks blocks;
+    struct box_storage block;
+    bool equal = true;
+    box_blocks_start_bounded(&blocks, tensor->ndim, a->sizes, BLOCK_ELEMENTS);
+    while (equal && box_blocks_next(&blocks, &block)) {
+        struct box box = {tensor->ndim, block.offsets, block.sizes};
+        take_block(tensor, a, &block, dense);
+        take_block(tensor, b, &block, dense + BLOCK_ELEMENTS * element);
+        equal =
+            memcmp(dense, dense + BLOCK_ELEMENTS * element, (size_t)box_volume(box) * element) == 0;
+    }
+    return equal;
+}
+
 static dcp_status chunk_equal(const struct state_tensor *tensor, const struct state_chunk *a,
                               const struct state_chunk *b, bool *equal)
 {
     uint64_t bytes = 0;
-    int64_t strides[DCP_MAX_DIMS];
     if (!shape_bytes(tensor->ndim, a->sizes, tensor->dtype, &bytes) || bytes == 0) {
         *equal = bytes == 0;
         return DCP_OK;
@@ -140,14 +176,11 @@ static dcp_status chunk_equal(const struct state_tensor *tensor, const struct st
     }
     if (!device_is_host(&a->device) || !device_is_host(&b->device))
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "tensors on devices are not compared");
-    unsigned char *dense = memory_allocate_array((size_t)bytes, 2);
+    size_t most = 2 * BLOCK_ELEMENTS * dcp_dtype_size(tensor->dtype);
+    unsigned char *dense = memory_allocate(most);
     if (!dense)
-        return error_no_memory((size_t)bytes, "tensors to compare");
-    size_t element = dcp_dtype_size(tensor->dtype);
-    shape_strides(tensor->ndim, a->sizes, strides);
-    copy_strided(tensor->ndim, a->sizes, element, a->data, a->strides, dense, strides);
-    copy_strided(tensor->ndim, a->sizes, element, b->data, b->strides, dense + bytes, strides);
-    *equal = memcmp(dense, dense + bytes, (size_t)bytes) == 0;
+        return error_no_memory(most, "tensors to compare");
+    *equal = blocks_equal(tensor, a, b, dense);
     memory_release(dense);
     return DCP_OK;
 }

@@ -4,10 +4,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "dcp/environment.h"
 #include "fault/failing_allocator.h"
 #include "state/node_equal.h"
 
@@ -185,6 +187,68 @@ static void memory_failures_are_reported(void **state)
     dcp_state_free(root);
 }
 
+/* ---- in little memory ---- */
+
+static void *allocate_little(void *context, size_t size)
+{
+    (void)context;
+    return size <= (size_t)1 << 20 ? malloc(size) : NULL;
+}
+
+static void *reallocate_little(void *context, void *block, size_t size)
+{
+    (void)context;
+    return size <= (size_t)1 << 20 ? realloc(block, size) : NULL;
+}
+
+static void release_little(void *context, void *block)
+{
+    (void)context;
+    free(block);
+}
+
+static int little_begin(void **state)
+{
+    static const dcp_allocator little = {allocate_little, reallocate_little, release_little, NULL};
+    (void)state;
+    return dcp_set_allocator(&little) == DCP_OK ? 0 : -1;
+}
+
+static int little_end(void **state)
+{
+    (void)state;
+    return dcp_set_allocator(NULL) == DCP_OK ? 0 : -1;
+}
+
+enum { ROWS = 300, COLUMNS = 500 };
+
+/* A matrix of which each row is the same, against one of so many rows. */
+static void large_tensors_are_compared_in_parts(void **state)
+{
+    (void)state;
+    static double rows[ROWS][COLUMNS];
+    dcp_tensor tensor = {.dtype = DCP_F64, .ndim = 2, .global_shape = {ROWS, COLUMNS}};
+    dcp_state *root = dcp_state_new();
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < COLUMNS; j++)
+            rows[i][j] = j;
+    tensor.data = rows;
+    const dcp_state *full = dcp_state_tensor(root, "full", &tensor);
+    tensor.strided = true;
+    tensor.strides[1] = 1;
+    const dcp_state *repeated = dcp_state_tensor(root, "repeated", &tensor);
+    for (int change = -1; change < ROWS; change += 30) {
+        bool equal = change >= 0;
+        if (change >= 0)
+            rows[change][COLUMNS - 1]++;
+        assert_int_equal(node_equal(full, repeated, &equal), DCP_OK);
+        assert_int_equal(equal, change < 0);
+        if (change >= 0)
+            rows[change][COLUMNS - 1]--;
+    }
+    dcp_state_free(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +256,8 @@ int main(void)
         cmocka_unit_test(what_contains_itself_ends),
         cmocka_unit_test(sets_have_no_order),
         cmocka_unit_test(memory_failures_are_reported),
+        cmocka_unit_test_setup_teardown(large_tensors_are_compared_in_parts, little_begin,
+                                        little_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
