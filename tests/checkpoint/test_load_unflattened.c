@@ -68,6 +68,68 @@ static void a_dict_without_tensors_is_one_object_where_it_is_stored_so(void **st
     dcp_state_free(root);
 }
 
+/* ---- tensors that share a storage, inside of a dict that is stored whole ---- */
+
+static dcp_tensor chunk_of(dcp_state *root, const char *name)
+{
+    dcp_tensor chunk;
+    must(dcp_state_chunk(dcp_state_find(dcp_state_find(root, "model"), name), 0, &chunk));
+    return chunk;
+}
+
+/* {"model": a dict with what is stored}. */
+static dcp_state *load_model(const char *path)
+{
+    const dcp_load_options options = {.unflattened = true};
+    dcp_state *root = dcp_state_new();
+    dcp_state_dict(root, "model");
+    must(dcp_load(root, path, &options, NULL));
+    return root;
+}
+
+/* A load into one of them is one into all of them, and they are still shared when they are saved
+ * again; what was there before a whole dict is loaded goes. */
+static void shared_tensors_are_shared_as_destinations(void **state)
+{
+    const dcp_save_options whole = {.unflattened = true, .overwrite = DCP_OVERWRITE_REPLACE};
+    const dcp_load_options some = {.strictness = DCP_STRICT_PARTIAL};
+    const dcp_load_options unflattened = {.unflattened = true};
+    float first[] = {1, 2, 3, 4}, second[] = {5, 6, 7, 8};
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .data = first, .global_shape = {4}};
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(dcp_state_dict(root, "model"), "w", &tensor);
+    must(dcp_save(root, path_in(state, "one"), &whole));
+    dcp_state_free(root);
+
+    dcp_state *one = load_model(path_in(state, "one"));
+    const dcp_state *weight = dcp_state_find(dcp_state_find(one, "model"), "w");
+    root = dcp_state_new();
+    dcp_state_dict(root, "model");
+    dcp_state_copy(dcp_state_find(root, "model"), "w", weight);
+    dcp_state_copy(dcp_state_find(root, "model"), "tied", weight);
+    must(dcp_save(root, path_in(state, "two"), &whole));
+    dcp_state_free(root);
+    dcp_state_free(one);
+
+    dcp_state *two = load_model(path_in(state, "two"));
+    assert_ptr_equal(chunk_of(two, "tied").data, chunk_of(two, "w").data);
+    root = dcp_state_new();
+    tensor.data = second;
+    dcp_state_tensor(dcp_state_dict(root, "model"), "w", &tensor);
+    must(dcp_save(root, path_in(state, "flat"), NULL));
+    dcp_state_free(root);
+    must(dcp_load(two, path_in(state, "flat"), &some, NULL));
+    assert_memory_equal(chunk_of(two, "tied").data, second, sizeof second);
+    must(dcp_save(two, path_in(state, "one"), &whole));
+
+    must(dcp_load(two, path_in(state, "two"), &unflattened, NULL));
+    assert_memory_equal(chunk_of(two, "tied").data, first, sizeof first);
+    must(dcp_load(two, path_in(state, "one"), &unflattened, NULL));
+    assert_memory_equal(chunk_of(two, "tied").data, second, sizeof second);
+    assert_ptr_equal(chunk_of(two, "tied").data, chunk_of(two, "w").data);
+    dcp_state_free(two);
+}
+
 struct told {
     int asked;
     int64_t value;
@@ -127,6 +189,8 @@ int main(void)
         cmocka_unit_test(plain_values_load_into_both),
         cmocka_unit_test(nested_dicts_are_replaced_by_what_is_stored),
         cmocka_unit_test(a_dict_without_tensors_is_one_object_where_it_is_stored_so),
+        cmocka_unit_test_setup_teardown(shared_tensors_are_shared_as_destinations, directory_setup,
+                                        directory_teardown),
         cmocka_unit_test(stateful_entries_are_told_of_the_whole),
         cmocka_unit_test(ranks_that_disagree_are_told),
     };
