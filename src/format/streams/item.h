@@ -24,9 +24,9 @@ dcp_status item_foresee_tensor(const void *beginning, size_t size, struct arena 
 bool item_same_view(const struct tensor_view *a, const struct tensor_view *b);
 
 /* Decodes an object's stream into nodes of the pool; tensors inside are views of blocks that the
- * pool owns, one for each storage. Sharing and cycles are kept. Unknown classes become opaque nodes, whose children are
- * the arguments, then, where they are there, the state, a list of what was appended, a dict of what
- * was set. */
+ * pool owns, one for each storage. Sharing and cycles are kept. Unknown classes become opaque
+ * nodes, whose children are the arguments, then, where they are there, the state, a list of what
+ * was appended, a dict of what was set. */
 dcp_status item_read_object(struct byte_source stream, struct state_pool *pool, dcp_state **object);
 
 /* Encodes an object (anything flatten calls a leaf) as a protocol-2 pickle that PyTorch reads with
@@ -35,8 +35,8 @@ dcp_status item_read_object(struct byte_source stream, struct state_pool *pool, 
 dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle);
 
 /* Appends the whole stream of an object, as torch.save writes it. Tensors inside of it, which must
- * be whole, are copied there; those of one block share a storage. One that is given as a stored stream is checked and appended as it
- * is. */
+ * be whole, are copied there; those of one block share a storage. One that is given as a stored
+ * stream is checked and appended as it is. */
 dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream);
 /* That a stream is a file of torch.save as far as can be told without its pickle: a zip archive
  * with data.pkl, whose records agree with the CRC-32s that they have. */
