@@ -7,8 +7,8 @@
 #include "base/memory.h"
 
 enum {
-    BLOCK_SIZE_FIRST = 960, /* so that malloc has the whole block at hand for the next arena */
-    BLOCK_SIZE_LARGE = 1024 * 1024, /* up to which blocks double */
+    BLOCK_SIZE_FIRST = 960,         /* small enough for malloc to keep for the next arena */
+    BLOCK_SIZE_LARGE = 1024 * 1024, /* blocks double up to this size */
     BLOCK_SIZE_MAX = 32 * 1024 * 1024
 };
 
@@ -52,7 +52,7 @@ static struct arena_block *block_new(struct arena *arena, size_t data_size)
     return block;
 }
 
-/* A block of its own behind the newest one, whose rest stays in use. */
+/* Gives the bytes a block of their own, behind the newest block, which stays in use. */
 static void *allocate_large(struct arena *arena, size_t size)
 {
     struct arena_block *block = block_new(arena, size);
@@ -69,8 +69,8 @@ static void *allocate_large(struct arena *arena, size_t size)
     return block->data;
 }
 
-/* Blocks double, so that small arenas stay small and large ones make few blocks; of large ones no
- * more than an eighth lies idle. */
+/* Blocks double, so that small arenas stay small and large ones need few blocks. A large arena
+ * leaves at most an eighth of its memory unused. */
 static size_t next_block_size(const struct arena *arena, size_t size)
 {
     size_t next = arena->blocks != NULL ? arena->blocks->size * 2 : BLOCK_SIZE_FIRST;

@@ -14,7 +14,7 @@ struct arena {
     size_t used;  /* of the newest block */
     size_t total; /* bytes taken from the allocator */
     size_t limit; /* most bytes to take; 0: none */
-    bool unpaid;  /* blocks are charged to nobody */
+    bool unpaid;  /* blocks are charged to no account */
 };
 
 void arena_init(struct arena *arena, size_t limit);

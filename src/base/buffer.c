@@ -68,13 +68,14 @@ void buffer_clear(struct buffer *buffer)
 dcp_status buffer_status(const struct buffer *buffer)
 {
     if (buffer->status == DCP_ERR_NO_MEMORY)
-        return error_no_memory(buffer->capacity, "a buffer that must grow");
+        return error_no_memory(buffer->capacity, "a growing buffer");
     if (buffer->status != DCP_OK)
-        return dcp_error_set(buffer->status, "more than %zu bytes of output", buffer->maximum);
+        return dcp_error_set(buffer->status, "the output exceeds its limit of %zu bytes",
+                             buffer->maximum);
     return DCP_OK;
 }
 
-/* As buffer_reserve(), without the story, which buffer_status() tells when it is asked for. */
+/* As buffer_reserve(), but sets no error message; buffer_status() does. */
 static bool make_room(struct buffer *buffer, size_t more)
 {
     if (buffer->status != DCP_OK)

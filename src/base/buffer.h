@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Growable bytes with a maximum, and a reader over bytes that cannot run past their end.
+/* A growable byte buffer with an optional maximum, and a reader that cannot run past the end of its
+ * bytes.
  *
- * A failed append marks the buffer and is reported once by buffer_status(), so that writers need no
- * check per field. Likewise a reader past its end yields zeros and remembers it. Integers are
+ * A failed append marks the buffer, and buffer_status() reports it once, so that writers need no
+ * check per field. Likewise a reader past its end yields zeros and sets `failed`. Integers are
  * little-endian; "varint" is LEB128. */
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
@@ -23,9 +24,9 @@ struct buffer {
 
 void buffer_init(struct buffer *buffer, size_t maximum);
 void buffer_free(struct buffer *buffer);
-/* Keeps the memory, forgets the contents and a failure. */
+/* Keeps the memory; discards the contents and any failure. */
 void buffer_clear(struct buffer *buffer);
-/* DCP_OK, or the first failed append, with its story set. */
+/* DCP_OK, or the status of the first failed append, with its message set. */
 dcp_status buffer_status(const struct buffer *buffer);
 dcp_status buffer_reserve(struct buffer *buffer, size_t more);
 void buffer_append(struct buffer *buffer, const void *bytes, size_t size);
@@ -43,7 +44,7 @@ struct reader {
     const unsigned char *data;
     size_t size;
     size_t position;
-    bool failed; /* something was read past the end, or a varint was malformed */
+    bool failed; /* a read went past the end, or a varint was malformed */
 };
 
 void reader_init(struct reader *reader, const void *data, size_t size);

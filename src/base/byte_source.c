@@ -28,8 +28,8 @@ dcp_status byte_source_read(const struct byte_source *source, uint64_t offset, v
 {
     if (offset > source->size || size > source->size - offset)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "%zu bytes expected at offset %" PRIu64
-                             ", but the data ends at %" PRIu64,
+                             "cannot read %zu bytes at offset %" PRIu64
+                             ": the data ends at %" PRIu64,
                              size, offset, source->size);
     return source->read(source->context, offset, bytes, size);
 }

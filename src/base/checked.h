@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Arithmetic that says when it overflows, and text checks that several parsers need. */
+/* Arithmetic with overflow checks, and text checks that several parsers share. */
 #ifndef BASE_CHECKED_H
 #define BASE_CHECKED_H
 

@@ -6,7 +6,7 @@
 /* Its stream state is a plain struct only under this macro; we allocate it ourselves. */
 #define XXH_STATIC_LINKING_ONLY
 #if DCP_HAVE_XXHASH_DISPATCH
-/* Vectors as wide as the processor has, found out when first used. */
+/* Selects the widest vector instructions of the processor on first use. */
 #include <xxh_x86dispatch.h>
 #else
 #include <xxhash.h>
@@ -35,7 +35,8 @@ static uint32_t crc32_multiply(uint32_t a, uint32_t b)
 
 uint32_t crc32_join(uint32_t first, uint32_t second, uint64_t second_size)
 {
-    /* What so many zero bytes would do to the first: x^(8 * second_size), by squaring. */
+    /* The effect of appending second_size zero bytes to the first: x^(8 * second_size), by
+     * squaring. */
     uint32_t power = CRC32_ONE >> 8, shift = CRC32_ONE;
     for (uint64_t left = second_size; left != 0; left >>= 1) {
         if (left & 1)

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 uint32_t crc32_update(uint32_t crc, const void *bytes, size_t size); /* starts from 0 */
-/* Of two runs of bytes, one behind the other, from the checksum of each. */
+/* The checksum of two adjacent runs of bytes, from the checksum of each. */
 uint32_t crc32_join(uint32_t first, uint32_t second, uint64_t second_size);
 uint64_t xxh3_64(const void *bytes, size_t size);
 

@@ -65,7 +65,7 @@ struct deadline deadline_after(double seconds)
     if (!(seconds > 0))
         return (struct deadline){now};
     double ns = seconds * (double)NS_PER_SECOND;
-    /* Centuries from now need no exactness, only no overflow. */
+    /* Centuries from now, precision does not matter; overflow does. */
     if (ns >= (double)(INT64_MAX / 2) || now > INT64_MAX / 2)
         return (struct deadline){INT64_MAX};
     return (struct deadline){now + (int64_t)ns};

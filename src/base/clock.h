@@ -27,7 +27,7 @@ struct deadline {
 struct deadline deadline_after(double seconds); /* saturates */
 bool deadline_passed(struct deadline deadline);
 double deadline_left(struct deadline deadline); /* seconds, >= 0 */
-/* The same time from now on the system's monotonic clock, which conditions wait by. */
+/* The deadline on the system's monotonic clock, for condition variables. */
 struct timespec deadline_timespec(struct deadline deadline);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { PART = 16384 };
 
-/* More than that is not read as a whole. */
+/* Larger contents are not read as a whole. */
 #define WHOLE ((uint64_t)16 << 20)
 #define END   ((uint64_t)4 << 20)
 

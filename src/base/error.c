@@ -10,7 +10,7 @@
 
 static _Thread_local struct error_story current;
 
-/* NULL: no status of ours. */
+/* NULL if it is not a dcp_status. */
 static const char *status_text(dcp_status status)
 {
     switch (status) {
@@ -93,7 +93,7 @@ dcp_status error_checked(dcp_status returned, const char *what)
 {
     if (error_is_status(returned))
         return returned;
-    return dcp_error_set(DCP_ERR_CALLBACK, "%s returned %d, which is no dcp_status", what,
+    return dcp_error_set(DCP_ERR_CALLBACK, "%s returned %d, which is not a dcp_status", what,
                          (int)returned);
 }
 
@@ -102,8 +102,8 @@ const char *dcp_error_message(void)
     return current.text;
 }
 
-/* Takes the text as it may be built from the current one; a text that is too long ends in "...",
- * cut between characters. */
+/* Takes ownership of the text, which may have been built from the current one. A text that is too
+ * long is cut between characters and ends in "...". */
 static void story_take(dcp_status status, char *text, size_t length)
 {
     if (length >= ERROR_TEXT_MAX) {
@@ -157,7 +157,8 @@ dcp_status error_prefix(dcp_status status, const char *format, ...)
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     size_t total = length > 0 ? (size_t)length : 0;
-    /* A callback may have failed without a story; the text of an older failure is not its own. */
+    /* A callback may have failed without a message; then the current text belongs to an older
+     * failure. */
     const char *story = current.status == status && current.text[0] != '\0'
                             ? current.text
                             : dcp_status_string(status);
@@ -174,7 +175,8 @@ dcp_status(error_no_memory)(size_t bytes, const char *what)
     uint64_t limit = memory_account_limit_reached();
     if (limit != 0)
         return dcp_error_set(DCP_ERR_NO_MEMORY,
-                             "no memory for %zu bytes of %s within a limit of %" PRIu64, bytes,
-                             what, limit);
+                             "no memory for %zu bytes of %s within the memory limit of %" PRIu64
+                             " bytes",
+                             bytes, what, limit);
     return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of %s", bytes, what);
 }

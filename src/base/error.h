@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The thread-local story of a failure. Whoever decides that something is an error calls
- * dcp_error_set() once and returns its status; everybody above returns that status untouched. */
+/* The thread-local error: a status and a message. The function that detects an error calls
+ * dcp_error_set() once and returns its status; all callers return that status unchanged. */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 
@@ -8,32 +8,31 @@
 
 #define ERROR_TEXT_MAX 1024
 
-/* A story set aside: over a cleanup that may fail as well, or on its way to another rank. */
+/* A saved error: kept during a cleanup that may fail too, or sent to another rank. */
 struct error_story {
     dcp_status status;
     char text[ERROR_TEXT_MAX];
 };
 
 void error_clear(void);
-/* Copies the calling thread's story; its status is the one of the last dcp_error_set(). */
+/* Copies the calling thread's error, with the status of the last dcp_error_set(). */
 void error_save(struct error_story *story);
-/* Makes a saved story the thread's own again; returns its status. */
+/* Makes a saved error the thread's current one again; returns its status. */
 dcp_status error_restore(const struct error_story *story);
-/* Puts "text: " in front of the current story: only for context that the failing function cannot
+/* Puts "text: " in front of the current message. Only for context that the failing function cannot
  * know. */
 dcp_status error_prefix(dcp_status status, const char *format, ...) DCP_PRINTF(2, 3);
-/* Whether a value from outside (a callback, another rank) is a status at all. */
+/* Whether a value from outside (a callback, another rank) is a valid dcp_status. */
 bool error_is_status(dcp_status status);
-/* What a function of the caller's returned; what: which one, for the message: "hook finish". A
- * value that is no status becomes DCP_ERR_CALLBACK. Everything that calls such a function goes
- * through here. */
+/* Checks what a callback returned. what: names the callback for the message, as in "hook finish". A
+ * value that is not a dcp_status becomes DCP_ERR_CALLBACK. All callbacks are called through
+ * here. */
 dcp_status error_checked(dcp_status returned, const char *what);
-/* DCP_ERR_NO_MEMORY with its story. */
+/* DCP_ERR_NO_MEMORY with its message. */
 dcp_status(error_no_memory)(size_t bytes, const char *what);
 
-/* Shows the compiler and the analyzers, which cannot look into the calls, that these fail: else
- * they take "returned an error" for "may have succeeded", and see values used that were never set.
- */
+/* Tells the compiler and the analyzers, which cannot see into the calls, that these always return a
+ * failure. Otherwise they warn about values that are unset only after a failure. */
 static inline dcp_status error_known(dcp_status set, dcp_status status)
 {
     (void)set;

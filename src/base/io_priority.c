@@ -41,13 +41,13 @@ int io_priority_enter(dcp_io_priority priority)
     if (priority == DCP_IO_PRIORITY_KEPT)
         return UNTOUCHED;
     long before = syscall(SYS_ioprio_get, WHO_THREAD, 0);
-    /* Only the privileged may go back there. */
+    /* Only privileged processes may return to the real-time class. */
     if (before >= 0 && before >> CLASS_SHIFT == CLASS_REAL_TIME)
         errno = EPERM;
     else if (before >= 0 && set(io_priority_number(priority)))
         return (int)before;
     if (!atomic_flag_test_and_set(&said))
-        log_line(DCP_LOG_INFO, "the I/O priority stays as it is: %s",
+        log_line(DCP_LOG_INFO, "cannot change the I/O priority, continuing with the old one: %s",
                  strerror_r(errno, reason, sizeof reason));
     return UNTOUCHED;
 }

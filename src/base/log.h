@@ -7,7 +7,7 @@
 
 void log_line(dcp_log_level level, const char *format, ...) DCP_PRINTF(2, 3);
 
-/* What dcp_set_log_waits() was told last; 0: waits are not logged. */
+/* The seconds given to the last dcp_set_log_waits(); 0: waits are not logged. */
 double log_waits_after(void);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define PAGE       ((size_t)4 << 10)
 #define LARGE_PAGE ((size_t)2 << 20)
-/* What is in front of an aligned block, its header included. */
+/* Bytes in front of an aligned block, including its header. */
 #define BLOCK_ROOM ((uint64_t)64)
 
 static void *system_allocate(void *context, size_t size)
@@ -108,7 +108,7 @@ void *memory_allocate_zeroed(size_t count, size_t size)
     return block;
 }
 
-/* The account that paid for the block goes on to pay. */
+/* The new block is charged to the account of the old one. */
 static void *reallocate(struct header *header, size_t size)
 {
     struct memory_account *account = header->account;
@@ -144,7 +144,7 @@ void memory_release(void *block)
     memory_account_discharge(header.account, header.charged);
 }
 
-/* The block that the allocator gave is remembered right before the aligned one. */
+/* The allocator's own pointer is stored right before the aligned block. */
 void *memory_allocate_aligned(size_t alignment, size_t size)
 {
     size_t total;
@@ -176,7 +176,7 @@ static size_t large_alignment(uint64_t size)
 void *memory_allocate_large(size_t size)
 {
     void *block = memory_allocate_aligned(large_alignment(size), size);
-    /* Without large pages all goes well, only slower. */
+    /* Large pages are optional: without them, copies are only slower. */
     if (block != NULL && size >= LARGE_PAGE)
         madvise(block, size & ~(LARGE_PAGE - 1), MADV_HUGEPAGE);
     return block;

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 
 struct memory_account {
-    atomic_uint_fast64_t taken; /* the account itself included: at 0 nobody knows it any more */
+    atomic_uint_fast64_t taken; /* includes the account itself: at 0 there are no references left */
     atomic_uint_fast64_t peak;
     uint64_t limit;
     atomic_bool limit_reached;
@@ -78,7 +78,7 @@ bool memory_account_charge(struct memory_account *account, size_t bytes)
 
 void memory_account_discharge(struct memory_account *account, size_t bytes)
 {
-    /* Whoever takes away the last byte has to see what all others did before. */
+    /* The thread that releases the last byte must see what all others did before. */
     if (account && atomic_fetch_sub_explicit(&account->taken, bytes, memory_order_acq_rel) == bytes)
         memory_release(account);
 }

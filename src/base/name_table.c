@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* The names of so small a table are found sooner one by one than by their hashes. */
+/* Tables of this size are searched linearly, which is faster than hashing. */
 enum { CAPACITY_FIRST = 16 };
 
 struct name_slot {
@@ -19,8 +19,9 @@ struct name_slot {
     uint64_t value;
 };
 
-/* Names come from files: nobody should be able to choose ones that all collide. The system is asked
- * once a thread, as tiny tables are made by the thousand. */
+/* Names come from files, so hashes are seeded: an attacker must not be able to choose names that
+ * all collide. Each thread asks the system for random bytes once, as tiny tables are made by the
+ * thousand. */
 static uint64_t next_seed(void)
 {
     static _Thread_local uint64_t state;
@@ -48,8 +49,8 @@ static uint64_t hash_name(const struct name_table *table, const char *name, size
     return table->capacity > CAPACITY_FIRST ? XXH3_64bits_withSeed(name, length, table->seed) : 0;
 }
 
-/* The slot that holds the name, or the free one where it belongs. Capacities are powers of two and
- * at most three quarters full; in the first one, slots are taken in order. */
+/* The slot that holds the name, or the free slot for it. Capacities are powers of two, and tables
+ * at most three quarters full. At the first capacity, slots are filled in order. */
 static struct name_slot *find_slot(const struct name_table *table, uint64_t hash, const char *name,
                                    size_t length)
 {
@@ -68,11 +69,11 @@ static dcp_status grow(struct name_table *table)
 {
     size_t capacity = CAPACITY_FIRST;
     if (table->capacity != 0 && __builtin_mul_overflow(table->capacity, 2, &capacity))
-        return error_no_memory(SIZE_MAX, "a table of names");
+        return error_no_memory(SIZE_MAX, "a name table");
     struct name_table grown = {.seed = table->seed, .capacity = capacity, .count = table->count};
     grown.slots = memory_allocate_zeroed(capacity, sizeof *grown.slots);
     if (grown.slots == NULL)
-        return error_no_memory(capacity * sizeof *grown.slots, "a table of names");
+        return error_no_memory(capacity * sizeof *grown.slots, "a name table");
     for (size_t i = 0; i < table->capacity; i++) {
         struct name_slot old = table->slots[i];
         if (old.name == NULL)

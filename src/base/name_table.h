@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A hash table from names to 64-bit values. Names are borrowed, or copied into the table's arena.
- */
+/* A hash table from names to 64-bit values. Names are borrowed, or copied into the table's
+ * arena. */
 #ifndef BASE_NAME_TABLE_H
 #define BASE_NAME_TABLE_H
 
@@ -21,8 +21,8 @@ struct name_table {
 
 void name_table_init(struct name_table *table);
 void name_table_free(struct name_table *table);
-/* Adds a name, borrowed for the table's life. If it is there already, *existing is true and *value
- * is left as stored; otherwise *existing is false and the given value is stored. */
+/* Adds a name, borrowed for the table's life. If the table has it already, *existing is true and
+ * *value is set to the stored value; otherwise *existing is false and *value is stored. */
 dcp_status name_table_add(struct name_table *table, const char *name, size_t length,
                           uint64_t *value, bool *existing);
 bool name_table_find(const struct name_table *table, const char *name, size_t length,

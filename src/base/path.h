@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Paths and ids, which are joined alike. */
+/* Joining paths and ids. */
 #ifndef BASE_PATH_H
 #define BASE_PATH_H
 

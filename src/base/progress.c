@@ -53,7 +53,7 @@ dcp_status progress_add(struct progress *progress, uint64_t bytes)
     if (!progress || !progress->function)
         return DCP_OK;
     atomic_fetch_add_explicit(&progress->done, bytes, memory_order_relaxed);
-    /* Whoever comes while another tells need not: the next one will. */
+    /* If another thread is reporting, skip: the next report includes these bytes. */
     if (pthread_mutex_trylock(&progress->telling) == 0) {
         int64_t now = clock_monotonic_ns();
         if (now - progress->told_ns >= INTERVAL_NS)

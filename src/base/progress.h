@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Telling the caller's function how far a save or load has come, from any of its threads. */
+/* Reports the progress of a save or load to the caller's function, from any thread. */
 #ifndef BASE_PROGRESS_H
 #define BASE_PROGRESS_H
 
@@ -10,28 +10,28 @@
 #include "dcp/status.h"
 
 struct progress {
-    dcp_progress_function function; /* NULL: nobody listens */
+    dcp_progress_function function; /* NULL: progress is not reported */
     void *context;
     atomic_uint_fast64_t done;
     atomic_bool cancelled;
-    _Atomic(const char *) cancelled_by; /* in words; NULL: the caller's function */
-    pthread_mutex_t telling;            /* over what follows */
+    _Atomic(const char *) cancelled_by; /* for the message; NULL: the caller's progress function */
+    pthread_mutex_t telling;            /* guards all below */
     dcp_progress told;
     int64_t told_ns;
 };
 
 void progress_init(struct progress *progress, dcp_progress_function function, void *context);
 void progress_free(struct progress *progress);
-/* Begins a phase, in which total bytes are to be moved in all. Not while others add. Returns
- * DCP_ERR_CANCELLED once the function has said so. */
+/* Begins a phase in which `total` bytes will be moved. No other thread may add bytes meanwhile.
+ * Returns DCP_ERR_CANCELLED after the function has asked to cancel. */
 dcp_status progress_enter(struct progress *progress, dcp_phase phase, uint64_t total);
-/* So many more bytes are done. progress may be NULL. Returns as above. */
+/* Adds bytes that are done. progress may be NULL. Returns as above. */
 dcp_status progress_add(struct progress *progress, uint64_t bytes);
 
-/* A part of the total whose bytes are only roughly known while they pass by: no more than the part
- * are told, and all of them in the end. */
+/* A part of the total whose exact size is not known while its bytes are counted: never reports more
+ * than the part, and reports all of it at the end. */
 struct progress_part {
-    struct progress *progress; /* NULL: nobody listens */
+    struct progress *progress; /* NULL: progress is not reported */
     uint64_t left;
 };
 

@@ -7,7 +7,7 @@
 
 #include "dcp/status.h"
 
-/* what: they are for, in words. */
+/* what: what the bytes are for, for the message. */
 dcp_status random_bytes(void *bytes, size_t size, const char *what);
 
 #endif

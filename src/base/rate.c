@@ -18,7 +18,7 @@ void rate_free(struct rate *rate)
     pthread_mutex_destroy(&rate->mutex);
 }
 
-/* The time that bytes take; years are as good as for ever. */
+/* The time that the bytes take at the rate, limited to some years. */
 static int64_t price(const struct rate *rate, uint64_t bytes)
 {
     double ns = (double)bytes / (double)rate->bytes_per_second * (double)NS_PER_SECOND;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A limit on bytes per second that several threads share: a token bucket, of which a twentieth of a
- * second's bytes can be saved up. */
+/* A limit on bytes per second that several threads share: a token bucket that holds at most a
+ * twentieth of a second's bytes. */
 #ifndef BASE_RATE_H
 #define BASE_RATE_H
 
@@ -10,7 +10,7 @@
 struct rate {
     uint64_t bytes_per_second; /* 0: no limit */
     pthread_mutex_t mutex;
-    int64_t paid_until_ns; /* guarded; when all that was taken has had its time */
+    int64_t paid_until_ns; /* guarded; when the bytes taken so far are paid for */
 };
 
 void rate_init(struct rate *rate, uint64_t bytes_per_second);

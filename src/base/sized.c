@@ -12,11 +12,10 @@ dcp_status sized_read(void *ours, size_t our_size, const void *theirs, size_t th
         return DCP_OK;
     for (size_t i = our_size; i < their_size; i++)
         if (bytes[i] != 0)
-            return dcp_error_set(
-                DCP_ERR_ARGUMENT,
-                "%s of %zu bytes has a field at byte %zu that this version (%zu bytes) "
-                "does not know",
-                what, their_size, i, our_size);
+            return dcp_error_set(DCP_ERR_ARGUMENT,
+                                 "%s has %zu bytes and sets a field at byte %zu, but this version "
+                                 "of the library knows only %zu bytes",
+                                 what, their_size, i, our_size);
     memcpy(ours, theirs, their_size < our_size ? their_size : our_size);
     return DCP_OK;
 }

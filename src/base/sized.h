@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Structs of callers that were compiled against another version: they travel with their size. */
+/* Structs whose size the caller passes, because it may have been compiled against another
+ * version. */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
 
@@ -7,9 +8,9 @@
 
 #include "dcp/status.h"
 
-/* Copies a caller's struct into ours: a shorter one is zero-extended; of a longer one the bytes
- * that we do not know must be zero, else DCP_ERR_ARGUMENT. NULL gives all zeros. what names the
- * struct in the story. */
+/* Copies a caller's struct into ours. A shorter one is extended by zeros. In a longer one, the
+ * bytes beyond ours must be zero, else DCP_ERR_ARGUMENT. NULL gives all zeros. what: names the
+ * struct for the message. */
 dcp_status sized_read(void *ours, size_t our_size, const void *theirs, size_t their_size,
                       const char *what);
 

@@ -59,7 +59,8 @@ static void *begin(void *argument)
     return thread->run(thread->argument);
 }
 
-/* With a stack of the system's size where the program's own thread-local variables need more. */
+/* Falls back to the system's stack size if the program's thread-local variables need more than
+ * ours. */
 static int create(struct thread *thread)
 {
     pthread_attr_t attributes;
@@ -109,7 +110,8 @@ void thread_leave(struct thread *thread)
     memory_account_discharge(thread->account, THREAD_STACK_SIZE);
 }
 
-/* Starts up to wanted threads, fewer when the system refuses: the calling thread works as well. */
+/* Starts up to `wanted` threads. Fewer are fine if the system refuses, as the calling thread works
+ * too. */
 static size_t start_members(struct crew *crew, struct thread *threads, size_t wanted)
 {
     size_t started = 0;

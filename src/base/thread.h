@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Running a piece of work on several threads and waiting for all. */
+/* Runs work on several threads and waits for all of them. */
 #ifndef BASE_THREAD_H
 #define BASE_THREAD_H
 
@@ -11,29 +11,29 @@
 
 typedef dcp_status (*thread_work)(void *context, size_t index);
 
-/* Calls work(context, 0 .. count-1), on at most thread_count threads, the calling one among them.
- * Returns the failure with the lowest index, with its story, after all work that was started has
- * ended; after a failure no new work starts. */
+/* Calls work(context, 0 .. count-1) on at most thread_count threads, including the calling one.
+ * After a failure no new work starts. Returns after all started work has ended: the failure with
+ * the lowest index, with its message. */
 dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void *context);
 
 /* Processors that the calling thread may run on; at least 1. */
 size_t thread_processor_count(void);
 
-/* Enough for what runs here, progress functions and device copies of the caller included. */
+/* Enough for the work here, including the caller's progress functions and device copies. */
 #define THREAD_STACK_SIZE ((size_t)512 << 10)
 
 struct thread {
     pthread_t id;
     void *(*run)(void *);
     void *argument;
-    struct memory_account *account; /* that it works for, and that pays for its stack */
+    struct memory_account *account; /* the account that it works for; its stack is charged there */
 };
 
 /* Starts a thread that takes none of the process's signals and has a small stack. *thread must stay
  * where it is. Returns 0 or an errno value. */
 int thread_start(struct thread *thread, void *(*run)(void *), void *argument);
 void thread_join(struct thread *thread);
-/* In the place of joining, by the thread itself, which ends soon. */
+/* Instead of joining: called by the thread itself, shortly before it ends. */
 void thread_leave(struct thread *thread);
 
 #endif

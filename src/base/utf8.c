@@ -2,8 +2,8 @@
 #include "base/checked.h"
 
 /* Number of continuation bytes after a first byte that is not ASCII, and the range of the first of
- * them, which rules out overlong forms, surrogates and values beyond U+10FFFF. -1: no first byte.
- */
+ * them, which rules out overlong forms, surrogates and values beyond U+10FFFF. -1: not a valid
+ * first byte. */
 static int sequence_rest(unsigned char first, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;

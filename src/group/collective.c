@@ -16,8 +16,8 @@ dcp_status collective_for_caller(const char *function, const char *phase, double
     if (timeout_seconds >= 0 && timeout_seconds <= 1e9)
         return DCP_OK;
     call->timeout_seconds = DEFAULT_SECONDS;
-    return dcp_error_set(DCP_ERR_ARGUMENT, "%s: a timeout of %g seconds", function,
-                         timeout_seconds);
+    return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the timeout is %g seconds, expected 0 to 1e9",
+                         function, timeout_seconds);
 }
 
 double dcp_collective_log_wait(const dcp_collective *call, double waited_seconds,
@@ -28,7 +28,7 @@ double dcp_collective_log_wait(const dcp_collective *call, double waited_seconds
         return HUGE_VAL;
     if (waited_seconds < after)
         return after;
-    log_line(DCP_LOG_WARNING, "%s: waiting for %s for %.3g s now, at most for %g s", call->phase,
+    log_line(DCP_LOG_WARNING, "%s: waiting for %s for %.3g s so far, for at most %g s", call->phase,
              missing != NULL ? missing : "other ranks", waited_seconds, call->timeout_seconds);
     return 2 * waited_seconds;
 }
@@ -40,7 +40,7 @@ dcp_status collective_check(const dcp_group *group)
     return DCP_OK;
 }
 
-/* One call of an operation, which is told what it belongs to in one text: "dcp_save: gathering save
+/* One call of an operation. `call` tells it what the call belongs to: "dcp_save: gathering save
  * plans". */
 struct run {
     dcp_collective call;
@@ -56,7 +56,7 @@ static dcp_status run_begin(const dcp_group *group, const dcp_collective *call, 
         snprintf(run->phase, sizeof run->phase, "%s: %s", group->operation, call->phase);
         run->call.phase = run->phase;
     }
-    error_clear(); /* what the operation leaves is its own story, or none */
+    error_clear(); /* so that a message found afterwards is the operation's own */
     return DCP_OK;
 }
 
@@ -65,7 +65,7 @@ static dcp_status run_end(dcp_group *group, const struct run *run, dcp_status st
     if (status == DCP_OK)
         return DCP_OK;
     status = error_checked(status, "a collective");
-    /* A group that is broken tells itself in what phase it broke. */
+    /* The message of a broken group names the phase already. */
     if (status != DCP_ERR_STATE)
         error_prefix(status, "%s", run->call.phase);
     error_save(&group->broken);
@@ -90,7 +90,7 @@ dcp_status collective_broadcast(dcp_group *group, const dcp_collective *call, in
                    group->operations.broadcast(group->context, &run.call, root, data, bytes));
 }
 
-/* Largest message among those that pass through a rank without being for it. */
+/* The largest message that a rank receives without being its destination. */
 static size_t largest_besides(const dcp_group *group, const size_t *sizes, int besides)
 {
     size_t largest = 0;
@@ -114,7 +114,7 @@ size_t collective_scatter_scratch(const dcp_group *group, int root, const size_t
     return largest_besides(group, sizes, group->rank);
 }
 
-/* One broadcast by each rank that has something; all but the root throw it away. */
+/* Every rank that has bytes broadcasts them; only the root keeps them. */
 static dcp_status gather_by_broadcasts(dcp_group *group, const dcp_collective *call, int root,
                                        const void *send, const size_t *sizes, void *scratch,
                                        void *receive)
@@ -127,7 +127,7 @@ static dcp_status gather_by_broadcasts(dcp_group *group, const dcp_collective *c
         if (group->rank == root)
             data = place;
         else if (group->rank == rank)
-            data = (void *)send; /* which a broadcast's own root only reads */
+            data = (void *)send; /* a broadcast only reads its root's memory */
         if (group->rank == root && rank == root)
             memcpy(place, send, sizes[rank]);
         else if (rank != root)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group's collectives, whole: with what its operations leave out derived, and with the memory of
- * its first failure, after which ranks may be out of step and nothing may be tried again. */
+/* A group's complete collectives: those that its operations lack are built from others. The group
+ * remembers its first failure: afterwards ranks may be out of step, so no further collective may be
+ * tried. */
 #ifndef GROUP_COLLECTIVE_H
 #define GROUP_COLLECTIVE_H
 
@@ -12,23 +13,25 @@ struct dcp_group {
     void *context;
     int rank;
     int size;
-    const char *operation; /* static storage; what the ranks are in: "dcp_save"; NULL: unknown */
-    struct error_story broken; /* the first failure of a collective; DCP_OK: none yet */
-    struct dcp_group *bulk;    /* owned; what group_multicast() goes over, if not this group */
+    const char
+        *operation; /* static storage; the call that the ranks are in: "dcp_save"; NULL: unknown */
+    struct error_story broken; /* the first failure of a collective; its status is DCP_OK before */
+    struct dcp_group *bulk;    /* owned; carries group_multicast(); NULL: this group does */
 
-    /* Of group.h's exchanges. Their tables are allocated with the group, so that no exchange fails
-     * for want of them half-way. */
-    struct error_story agreed; /* the last failure that all ranks share, which names its rank */
-    unsigned char *table;      /* ROUND_BYTES for each rank */
-    size_t *sizes;             /* one for each rank */
-    size_t *routes;            /* four for each rank: what all_to_all is told */
+    /* For the exchanges of group.h. Their tables are allocated with the group, so that no exchange
+     * fails half-way for lack of memory. */
+    struct error_story
+        agreed;           /* the last failure that all ranks share; its message names the rank */
+    unsigned char *table; /* ROUND_BYTES for each rank */
+    size_t *sizes;        /* one for each rank */
+    size_t *routes;       /* four for each rank: the arguments of all_to_all */
 };
 
-/* What the caller of a public function waits for at most, checked; 0 is the default. */
+/* Checks the timeout that a public function was given, and replaces 0 by the default. */
 dcp_status collective_for_caller(const char *function, const char *phase, double timeout_seconds,
                                  dcp_collective *call);
 
-/* DCP_ERR_STATE, with its story, if the group is broken. */
+/* DCP_ERR_STATE, with a message, if the group is broken. */
 dcp_status collective_check(const dcp_group *group);
 
 dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, const void *send,
@@ -36,22 +39,23 @@ dcp_status collective_all_gather(dcp_group *group, const dcp_collective *call, c
 dcp_status collective_broadcast(dcp_group *group, const dcp_collective *call, int root, void *data,
                                 size_t bytes);
 
-/* Bytes that a rank needs to take part in the two below, besides what it sends and receives. */
+/* Scratch bytes that a rank needs for the two functions below, besides what it sends and
+ * receives. */
 size_t collective_gather_scratch(const dcp_group *group, int root, const size_t *sizes);
 size_t collective_scatter_scratch(const dcp_group *group, int root, const size_t *sizes);
-/* As the operations of these names, but every rank knows all sizes. */
+/* As the operations of the same names, but every rank knows all sizes. */
 dcp_status collective_gather(dcp_group *group, const dcp_collective *call, int root,
                              const void *send, const size_t *sizes, void *scratch, void *receive);
 dcp_status collective_scatter(dcp_group *group, const dcp_collective *call, int root,
                               const void *send, const size_t *sizes, void *scratch, void *receive);
 
-/* The operation of this name, which the group must have. */
+/* The operation of the same name, which the group must have. */
 dcp_status collective_all_to_all(dcp_group *group, const dcp_collective *call, const void *send,
                                  const size_t *send_sizes, const size_t *send_offsets,
                                  void *receive, const size_t *receive_sizes,
                                  const size_t *receive_offsets);
 
-/* group_multicast() over this very group, even if another carries its bulk bytes. */
+/* group_multicast() over this group itself, even if another group carries its bulk bytes. */
 struct group_multicast;
 size_t collective_multicast_scratch(const dcp_group *group, size_t largest);
 dcp_status collective_multicast(dcp_group *group, const dcp_collective *call,

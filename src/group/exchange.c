@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The exchanges of group.h. Each begins with a round, in which ranks say what they bring, and ends
- * with bytes; where these take memory, another round between the two says whether all have it. So
- * no rank is left waiting for another's bytes. */
+/* The exchanges of group.h. Each begins with a round that shares statuses and sizes, and ends with
+ * the transfer of bytes. If the transfer needs memory, a second round in between finds out whether
+ * all ranks have it, so that no rank waits for bytes that never come. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -139,7 +139,7 @@ static dcp_status scatter_prepare(dcp_group *group, int root, const struct buffe
     return scratch_new(collective_scatter_scratch(group, root, group->sizes), scratch);
 }
 
-/* A payload that could not be built is the root's failure. */
+/* The failure to build a payload is the root's failure. */
 static dcp_status payloads_status(const struct buffer *payloads, int count)
 {
     for (int rank = 0; rank < count; rank++)
@@ -187,7 +187,7 @@ dcp_status group_scatter(dcp_group *group, const struct dcp_collective *call, in
     return mine;
 }
 
-/* Every rank has room for so much before it is told how much it is. */
+/* Payloads up to this size need no round for memory: every rank has this much room already. */
 enum { BROADCAST_ROOM = 1024 };
 
 static dcp_status broadcast_among(dcp_group *group, const dcp_collective *call, int root,

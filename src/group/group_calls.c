@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Collectives for callers: the exchanges, with sizes that are compared before any byte moves. */
+/* Public collectives: the exchanges, which compare the ranks' sizes before any bytes move. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,22 +7,23 @@
 #include "group/collective.h"
 #include "group/group.h"
 
-/* What all ranks must pass alike: a root and a size. */
+/* A root and a size, which must be the same on all ranks. */
 enum { AT_ROOT = 8, SHAPE_RECORD = 12 };
 
 static dcp_status check_size(const char *function, const void *data, size_t bytes, int ranks)
 {
     size_t total;
     if (data == NULL && bytes != 0)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: a pointer is NULL, with %zu bytes", function,
-                             bytes);
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: a pointer is NULL, but its size is %zu bytes",
+                             function, bytes);
     if (__builtin_mul_overflow(bytes, (size_t)ranks, &total))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: %zu bytes of each of %d ranks are too many",
-                             function, bytes, ranks);
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%s: %zu bytes from each of %d ranks overflow a size", function, bytes,
+                             ranks);
     return DCP_OK;
 }
 
-/* All ranks see the same records, so they find the same. */
+/* All ranks see the same records, so they all return the same. */
 static dcp_status compare_shapes(const char *function, const unsigned char *records, int ranks)
 {
     uint64_t bytes = load_u64(records);
@@ -43,7 +44,7 @@ static dcp_status compare_shapes(const char *function, const unsigned char *reco
     return DCP_OK;
 }
 
-/* Whether all ranks can begin, with the same. */
+/* Whether all ranks can begin, with the same arguments. */
 static dcp_status begin(dcp_group *group, const char *function, const dcp_collective *call,
                         dcp_status mine, int root, size_t bytes)
 {
@@ -108,7 +109,8 @@ dcp_status dcp_group_agree(dcp_group *group, dcp_status mine, double timeout_sec
     dcp_status possible =
         collective_for_caller(function, "comparing statuses", timeout_seconds, &call);
     if (possible == DCP_OK && !error_is_status(mine))
-        possible = dcp_error_set(DCP_ERR_ARGUMENT, "%s: %d is no dcp_status", function, (int)mine);
+        possible =
+            dcp_error_set(DCP_ERR_ARGUMENT, "%s: %d is not a dcp_status", function, (int)mine);
     group_enter(group, function);
     return group_agree(group, &call, possible != DCP_OK ? possible : mine);
 }

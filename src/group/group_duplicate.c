@@ -12,8 +12,8 @@ static dcp_status make(dcp_group *group, const dcp_collective *call, dcp_group *
     RETURN_IF_ERROR(error_checked(group->operations.duplicate(group->context, call, &context),
                                   "the operation `duplicate`"));
     if (!context)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "the group cannot be used by two threads at the same time");
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "the group cannot be duplicated: its ranks "
+                                                  "cannot be used by two threads at the same time");
     dcp_status status = dcp_group_new(&group->operations, context, group->rank, group->size, copy);
     if (status != DCP_OK && group->operations.close)
         group->operations.close(context);

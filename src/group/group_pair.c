@@ -9,9 +9,10 @@ static dcp_status check(const dcp_group *group, const dcp_group *bulk)
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_pair: bulk is %s",
                              bulk ? "the group itself" : "NULL");
     if (bulk->rank != group->rank || bulk->size != group->size)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "dcp_group_pair: rank %d of %d is rank %d of %d in bulk", group->rank,
-                             group->size, bulk->rank, bulk->size);
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "dcp_group_pair: this process is rank %d of %d in the group, but rank %d of %d in bulk",
+            group->rank, group->size, bulk->rank, bulk->size);
     if (group->bulk || bulk->bulk)
         return dcp_error_set(DCP_ERR_STATE, "dcp_group_pair: the group is paired already");
     return DCP_OK;
@@ -30,7 +31,8 @@ dcp_status dcp_group_pair(dcp_group *group, dcp_group *bulk, double timeout_seco
     if (mine == DCP_OK)
         group_enter(bulk, "dcp_group_pair");
     RETURN_IF_ERROR(group_agree(group, &call, mine));
-    /* Once over both: what cannot pass there should not turn out in the middle of a load. */
+    /* Try both groups once now, rather than find out in the middle of a load that one of them
+     * fails. */
     mine = group_agree(bulk, &call, DCP_OK);
     group->agreed = bulk->agreed;
     RETURN_IF_ERROR(group_agree(group, &call, mine));

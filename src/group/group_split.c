@@ -6,7 +6,7 @@
 
 enum { RECORD_SIZE = 8 };
 
-/* Where this rank stands among those of its color. */
+/* This rank's place among the ranks of its color. */
 struct seat {
     int color;
     int rank;
@@ -45,13 +45,13 @@ static dcp_status make(dcp_group *group, const dcp_collective *call, const struc
     return status;
 }
 
-/* What carries the group's bulk bytes is split in the same way. */
+/* Splits the group that carries bulk bytes in the same way. */
 static dcp_status split_bulk(dcp_group *group, const dcp_collective *call, int color, int key,
                              dcp_group *part)
 {
     dcp_group *bulk = NULL;
     dcp_status status = dcp_group_split(group->bulk, color, key, call->timeout_seconds, &bulk);
-    group->agreed = group->bulk->agreed; /* a failure that names its rank is not to name another */
+    group->agreed = group->bulk->agreed; /* so that no second rank is named in the message */
     if (part)
         part->bulk = bulk;
     return status;
@@ -87,7 +87,9 @@ dcp_status dcp_group_split(dcp_group *group, int color, int key, double timeout_
     else
         *part = NULL;
     if (color < 0 && color != DCP_NO_COLOR)
-        mine = dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_split: no color is %d", color);
+        mine = dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "dcp_group_split: the color is %d, expected 0 or more, or DCP_NO_COLOR", color);
     if (!group)
         return mine;
     group_enter(group, "dcp_group_split");

@@ -2,7 +2,7 @@
 #include "group/collective.h"
 #include "group/group.h"
 
-/* All to all, as far as this rank is concerned. */
+/* This rank's part of one all_to_all. */
 static dcp_status exchange_directly(dcp_group *group, const dcp_collective *call,
                                     const struct group_multicast *multicast)
 {
@@ -19,7 +19,7 @@ static dcp_status exchange_directly(dcp_group *group, const dcp_collective *call
                                  multicast->received, receive_sizes, receive_offsets);
 }
 
-/* One broadcast by each rank that has something; who does not want it throws it away. */
+/* Every rank that has bytes broadcasts them; ranks that do not want them discard them. */
 static dcp_status exchange_by_broadcasts(dcp_group *group, const dcp_collective *call,
                                          const struct group_multicast *multicast)
 {
@@ -28,7 +28,7 @@ static dcp_status exchange_by_broadcasts(dcp_group *group, const dcp_collective 
         if (multicast->sizes[rank] == 0)
             continue;
         if (rank == group->rank)
-            data = (void *)multicast->send; /* which a broadcast's own root only reads */
+            data = (void *)multicast->send; /* a broadcast only reads its root's memory */
         else if (multicast->from[rank])
             data = multicast->received + multicast->places[rank];
         RETURN_IF_ERROR(collective_broadcast(group, call, rank, data, multicast->sizes[rank]));

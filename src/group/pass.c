@@ -6,7 +6,7 @@
 
 enum { PASS_RECORD = 12 };
 
-/* What a multicast is told of all ranks, in one allocation. */
+/* The arguments of a multicast, in one allocation. */
 struct pass {
     size_t *sizes;
     size_t *places;
@@ -19,14 +19,14 @@ static dcp_status pass_new(int ranks, struct pass *pass)
     size_t count = (size_t)ranks;
     pass->sizes = memory_allocate_zeroed(count, 2 * sizeof *pass->sizes + 2 * sizeof *pass->to);
     if (pass->sizes == NULL)
-        return error_no_memory(count * 2 * sizeof *pass->sizes, "what ranks pass on");
+        return error_no_memory(count * 2 * sizeof *pass->sizes, "sizes of messages");
     pass->places = pass->sizes + count;
     pass->to = (bool *)(pass->places + count);
     pass->from = pass->to + count;
     return DCP_OK;
 }
 
-/* From all ranks' records to what this one sends and gets. */
+/* Finds what this rank sends and receives from all ranks' records. */
 static dcp_status prepare(const dcp_group *group, const unsigned char *records, int to,
                           struct pass *pass, struct buffer *received, void **scratch)
 {
@@ -37,7 +37,8 @@ static dcp_status prepare(const dcp_group *group, const unsigned char *records, 
         uint64_t size = load_u64(record + 4);
         bool to_us = load_u32(record) == (uint32_t)group->rank && rank != group->rank;
         if (size > SIZE_MAX)
-            return dcp_error_set(DCP_ERR_GROUP, "rank %d announces too many bytes", rank);
+            return dcp_error_set(DCP_ERR_GROUP, "rank %d announces a message whose size overflows",
+                                 rank);
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without memory nothing was shared */
         pass->sizes[rank] = (size_t)size;
         pass->from[rank] = to_us;
@@ -50,8 +51,9 @@ static dcp_status prepare(const dcp_group *group, const unsigned char *records, 
         }
     }
     if (senders > 1)
-        return dcp_error_set(DCP_ERR_INTERNAL, "%d ranks send to rank %d at a time", senders,
-                             group->rank);
+        return dcp_error_set(DCP_ERR_INTERNAL,
+                             "%d ranks send to rank %d at the same time, expected at most one",
+                             senders, group->rank);
     size_t size = collective_multicast_scratch(group, largest);
     *scratch = size != 0 ? memory_allocate(size) : NULL;
     return size != 0 && *scratch == NULL ? error_no_memory(size, "messages of other ranks")

@@ -7,8 +7,9 @@
 #include "base/buffer.h"
 #include "base/checksum.h"
 
-/* A rank's entry in a round: status, length of its story, whether that names a rank already,
- * whether bulk bytes can still pass, what the rank is in, and a number of the exchange's own. */
+/* A rank's entry in a round: status, length of its message, whether that names a rank already,
+ * whether bulk bytes can still pass, the call that the rank is in, and a number for the
+ * exchange. */
 struct round_entry {
     dcp_status status;
     uint32_t story_length;
@@ -32,7 +33,7 @@ static void round_entry_encode(const struct round_entry *entry, unsigned char *b
     store_u32(bytes + 28, (uint32_t)entry->root);
 }
 
-/* What other ranks say is not trusted further than that all ranks read the same. */
+/* Entries of other ranks are not trusted, except that all ranks read the same ones. */
 static struct round_entry round_entry_decode(const unsigned char *bytes)
 {
     struct round_entry entry = {.status = (dcp_status)load_u32(bytes),
@@ -59,7 +60,7 @@ uint64_t round_number(const dcp_group *group, int rank)
     return entry_of(group, rank).number;
 }
 
-/* The calling thread's story, if it is the one of this failure; else what the status says. */
+/* The calling thread's message if it belongs to this failure, otherwise the status's text. */
 void round_own_story(dcp_status mine, struct error_story *story)
 {
     error_save(story);
@@ -70,7 +71,7 @@ void round_own_story(dcp_status mine, struct error_story *story)
     story->status = mine;
 }
 
-/* The failed rank tells its story to all, and it becomes the story of all. */
+/* The failed rank broadcasts its message, which becomes the message of all. */
 static dcp_status share_failure(dcp_group *group, const dcp_collective *call, int failed,
                                 const struct round_entry *told, const struct error_story *mine)
 {
@@ -89,9 +90,9 @@ static dcp_status share_failure(dcp_group *group, const dcp_collective *call, in
     return entry.status;
 }
 
-/* ---- ranks that call different things */
+/* ---- ranks in different calls */
 
-/* "dcp_save (gathering save plans)", as it travels. */
+/* "dcp_save (gathering save plans)", as it is sent. */
 enum { CALL_TEXT = 192 };
 
 static void call_text(const dcp_group *group, const dcp_collective *call, char text[CALL_TEXT])
@@ -110,7 +111,7 @@ static uint64_t call_digest(const dcp_group *group, const dcp_collective *call)
     return xxh3_64(text, strlen(text));
 }
 
-/* The lowest rank that is in something else than rank 0; -1: none. */
+/* The lowest rank that is in another call than rank 0; -1: none. */
 static int rank_elsewhere(const dcp_group *group)
 {
     uint64_t call = entry_of(group, 0).call;
@@ -120,8 +121,8 @@ static int rank_elsewhere(const dcp_group *group)
     return -1;
 }
 
-/* Every rank has seen the same entries and tells the same, and no rank knows what another will do
- * next: the group is broken. */
+/* Every rank has seen the same entries and reports the same. No rank knows what the others will
+ * call next, so the group is broken. */
 static dcp_status fail_elsewhere(dcp_group *group, const dcp_collective *call, int other)
 {
     char first[CALL_TEXT], second[CALL_TEXT];
@@ -131,15 +132,15 @@ static dcp_status fail_elsewhere(dcp_group *group, const dcp_collective *call, i
     RETURN_IF_ERROR(collective_broadcast(group, call, other, second, sizeof second));
     first[CALL_TEXT - 1] = second[CALL_TEXT - 1] = '\0';
     dcp_error_set(DCP_ERR_GROUP,
-                  "rank 0 is in %s, rank %d in %s: all ranks of a group must make the same calls "
-                  "in the same order",
+                  "rank 0 is in %s, but rank %d in %s: all ranks of a group must make the same "
+                  "calls in the same order",
                   first, other, second);
     error_save(&group->agreed);
     error_save(&group->broken);
     return DCP_ERR_GROUP;
 }
 
-/* Ranks that wait for different ones would wait for ever. */
+/* Ranks with different coordinators would wait for each other for ever. */
 static dcp_status check_roots(const dcp_group *group)
 {
     int first = entry_of(group, 0).root;
@@ -147,8 +148,8 @@ static dcp_status check_roots(const dcp_group *group)
         int other = entry_of(group, rank).root;
         if (other != first)
             return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "the coordinator is rank %d on rank 0 and rank %d on rank %d: all "
-                                 "ranks must pass the same",
+                                 "the coordinator is rank %d on rank 0, but rank %d on rank %d: "
+                                 "all ranks must pass the same",
                                  first, other, rank);
     }
     return DCP_OK;
@@ -156,7 +157,8 @@ static dcp_status check_roots(const dcp_group *group)
 
 /* ---- a round */
 
-/* Whether some rank's bulk bytes cannot pass any more: a group of which all hear so is broken. */
+/* Whether bulk bytes of some rank cannot pass any more. All ranks learn that here, so the group is
+ * broken for all. */
 static bool bulk_is_broken(const dcp_group *group)
 {
     bool broken = false;
@@ -165,7 +167,7 @@ static bool bulk_is_broken(const dcp_group *group)
     return broken;
 }
 
-/* What all ranks find alike in the entries of all. */
+/* What all ranks conclude, alike, from all entries. */
 static dcp_status judge(dcp_group *group, const dcp_collective *call,
                         const struct error_story *mine)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A group of threads of one process. Ranks meet in a room: each leaves word of what it sends and
- * where it receives, and the last to come moves everyone's bytes, under the lock, before anyone is
- * let go; but of an all_to_all, which may be large, each takes its own once all have come, and
- * nobody leaves before all have. So nobody's memory is touched after its call has returned,
- * timeouts included. */
+/* A group of threads of one process. For each collective, ranks meet in a room: each records what
+ * it sends and where it receives, and the last to arrive moves all bytes, under the lock, before
+ * any rank returns. In an all_to_all, which may be large, each rank copies its own messages once
+ * all have arrived, and none returns before all are done. So no rank's memory is touched after its
+ * call has returned, not even after a timeout. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ enum meeting_kind {
 static const char *const meeting_names[] = {"all_gather", "broadcast", "gather", "scatter",
                                             "all_to_all"};
 
-/* What one rank came for. */
+/* One rank's call. */
 struct visit {
     bool here;
     enum meeting_kind kind;
@@ -33,9 +33,9 @@ struct visit {
     const void *send;
     void *receive;
     size_t bytes;
-    const size_t *sizes; /* at the root of a gather or scatter; of an all_to_all, what is sent */
+    const size_t *sizes; /* at the root of a gather or scatter; in an all_to_all, what is sent */
     const size_t *offsets;
-    const size_t *receive_sizes; /* these only of an all_to_all */
+    const size_t *receive_sizes; /* these only in an all_to_all */
     const size_t *receive_offsets;
 };
 
@@ -46,26 +46,26 @@ struct meeting_room {
     int handles; /* not yet closed */
     int arrived;
     uint64_t meetings; /* held so far */
-    int taking;        /* ranks that still take their own of an all_to_all */
+    int taking;        /* ranks that still copy their messages of an all_to_all */
     struct error_story broken;
     char broken_phase[128];
-    struct offer *offers; /* one for each rank, of the split that goes on */
+    struct offer *offers; /* one for each rank, in the current split */
     struct visit visits[];
 };
 
-/* A room that the first of a color has made for all of them. */
+/* A room that the first rank of a color has made for all ranks of that color. */
 struct offer {
     int color;
     struct meeting_room *room;
 };
 
-/* A rank's way in. */
+/* A rank's handle of a room. */
 struct door {
     struct meeting_room *room;
     int rank;
 };
 
-/* "rank 2", "ranks 2, 5", and the number of the rest where there are many. */
+/* "rank 2", "ranks 2, 5", "ranks 2, 5 and 9 more". */
 static void name_missing(const struct meeting_room *room, char *text, size_t size)
 {
     enum { NAMED_MAX = 16 };
@@ -80,7 +80,7 @@ static void name_missing(const struct meeting_room *room, char *text, size_t siz
         snprintf(text + length, size - length, " and %d more", missing - named);
 }
 
-/* Keeps the calling thread's story as the reason why nobody meets here any more. */
+/* Keeps the calling thread's message as the reason why the room is unusable from now on. */
 static dcp_status break_room(struct meeting_room *room, const dcp_collective *call,
                              dcp_status status)
 {
@@ -95,11 +95,11 @@ static dcp_status break_for_missing(struct meeting_room *room, const dcp_collect
     char missing[256];
     name_missing(room, missing, sizeof missing);
     return break_room(room, call,
-                      dcp_error_set(DCP_ERR_TIMEOUT, "%s did not come within %g s", missing,
-                                    call->timeout_seconds));
+                      dcp_error_set(DCP_ERR_TIMEOUT, "%s did not make this call within %g s",
+                                    missing, call->timeout_seconds));
 }
 
-/* What each rank sends is what the other expects. */
+/* Checks that each rank sends as much as the other expects. */
 static dcp_status check_messages(const struct meeting_room *room)
 {
     for (int from = 0; from < room->size; from++)
@@ -114,7 +114,7 @@ static dcp_status check_messages(const struct meeting_room *room)
     return DCP_OK;
 }
 
-/* Ranks that are out of step would read and write past each other's memory. */
+/* Ranks in different calls would read and write past each other's memory. */
 static dcp_status check_in_step(const struct meeting_room *room)
 {
     const struct visit *first = &room->visits[0];
@@ -122,7 +122,8 @@ static dcp_status check_in_step(const struct meeting_room *room)
         const struct visit *visit = &room->visits[rank];
         if (visit->kind != first->kind || visit->root != first->root)
             return dcp_error_set(DCP_ERR_GROUP,
-                                 "rank 0 came for %s with root %d, rank %d for %s with root %d",
+                                 "rank 0 called %s with root %d, but rank %d called %s with root "
+                                 "%d: all ranks must make the same calls",
                                  meeting_names[first->kind], first->root, rank,
                                  meeting_names[visit->kind], visit->root);
         if (first->kind == MEETING_ALL_TO_ALL)
@@ -143,7 +144,7 @@ static void copy_bytes(void *to, const void *from, size_t size)
         memcpy(to, from, size);
 }
 
-/* Everyone's bytes in rank order. */
+/* Joins all ranks' bytes in rank order. */
 static void concatenate(const struct meeting_room *room, unsigned char *receive)
 {
     for (int rank = 0; rank < room->size; rank++) {
@@ -188,15 +189,15 @@ static dcp_status hold_meeting(struct meeting_room *room, const dcp_collective *
     return DCP_OK;
 }
 
-/* Sleeps until something changed or the time has come. The condition's own clock is always the
- * system's; time left is measured on the library's. */
+/* Sleeps until something has changed or the deadline has passed. Conditions use the system's clock,
+ * but the time left is measured on the library's. */
 static void wait_for_change(struct meeting_room *room, struct deadline deadline)
 {
     struct timespec until = deadline_timespec(deadline);
     pthread_cond_timedwait(&room->changed, &room->mutex, &until);
 }
 
-/* The log is the caller's, so that nobody is kept from the room meanwhile. */
+/* Unlocks the room while the caller's log function runs. */
 static double log_missing(struct meeting_room *room, const dcp_collective *call, double waited)
 {
     char missing[256];
@@ -292,7 +293,7 @@ static dcp_status thread_scatter(void *context, const dcp_collective *call, int 
                                 .sizes = sizes});
 }
 
-/* Others' visits stay as they are until nobody takes any more. */
+/* Other ranks' visits stay unchanged until all ranks have copied. */
 static void take_messages(struct meeting_room *room, int rank)
 {
     const struct visit *own = &room->visits[rank];
@@ -336,7 +337,7 @@ static void room_free(struct meeting_room *room)
     memory_release(room);
 }
 
-/* The last one out takes the room along. */
+/* The last rank to leave frees the room. */
 static void room_leave(struct meeting_room *room)
 {
     pthread_mutex_lock(&room->mutex);
@@ -361,7 +362,7 @@ static dcp_status room_new(int size, struct meeting_room **room)
         bytes = SIZE_MAX;
     struct meeting_room *made = memory_allocate_zeroed(1, bytes);
     if (made == NULL)
-        return error_no_memory(bytes, "a group of threads");
+        return error_no_memory(bytes, "a thread group");
     made->size = size;
     made->offers = (struct offer *)&made->visits[size];
     pthread_condattr_t attributes;
@@ -373,14 +374,14 @@ static dcp_status room_new(int size, struct meeting_room **room)
     }
     if (result != 0) {
         memory_release(made);
-        return error_no_memory(sizeof made->changed, "a group of threads");
+        return error_no_memory(sizeof made->changed, "a thread group");
     }
     pthread_mutex_init(&made->mutex, NULL);
     *room = made;
     return DCP_OK;
 }
 
-/* Takes a handle of the room that the first of the color has made. */
+/* Takes a handle of the room that the first rank of the color has made. */
 static dcp_status take_offer(struct meeting_room *room, int color, int rank, void **part)
 {
     struct meeting_room *offered = NULL;
@@ -389,19 +390,19 @@ static dcp_status take_offer(struct meeting_room *room, int color, int rank, voi
         offered = room->offers[i].color == color ? room->offers[i].room : NULL;
     pthread_mutex_unlock(&room->mutex);
     if (!offered)
-        return dcp_error_set(DCP_ERR_NO_MEMORY, "there is no memory for another group");
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "out of memory for another group");
     struct door *mine = memory_allocate(sizeof *mine);
     if (!mine) {
         room_leave(offered);
-        return error_no_memory(sizeof *mine, "a group of threads");
+        return error_no_memory(sizeof *mine, "a thread group");
     }
     *mine = (struct door){.room = offered, .rank = rank};
     *part = mine;
     return DCP_OK;
 }
 
-/* All learn where the rooms are, or none. The library has all ranks agree before they split again,
- * so that every offer stays until it has been taken. */
+/* Either all ranks learn where the rooms are, or none does. The library has all ranks agree before
+ * they split again, so every offer stays until it has been taken. */
 static dcp_status thread_split(void *context, const dcp_collective *call, int color, int rank,
                                int size, void **part)
 {
@@ -415,7 +416,8 @@ static dcp_status thread_split(void *context, const dcp_collective *call, int co
     pthread_mutex_unlock(&room->mutex);
     struct error_story story;
     error_save(&story);
-    dcp_status met = thread_broadcast(context, call, 0, &(char){0}, 0); /* all have offered */
+    dcp_status met =
+        thread_broadcast(context, call, 0, &(char){0}, 0); /* until all have made their offers */
     if (met != DCP_OK && made)
         room_free(made);
     RETURN_IF_ERROR(met);
@@ -445,7 +447,7 @@ static dcp_status door_new(struct meeting_room *room, int rank, dcp_group **grou
     };
     struct door *door = memory_allocate(sizeof *door);
     if (door == NULL)
-        return error_no_memory(sizeof *door, "a group of threads");
+        return error_no_memory(sizeof *door, "a thread group");
     *door = (struct door){.room = room, .rank = rank};
     dcp_status status = dcp_group_new(&operations, door, rank, room->size, group);
     if (status != DCP_OK)
@@ -469,7 +471,7 @@ dcp_status dcp_group_new_threads(int size, dcp_group **groups)
         if (status == DCP_OK)
             continue;
         if (rank == 0)
-            room_free(room); /* else its last door takes it along */
+            room_free(room); /* otherwise closing the last door frees it */
         for (int made = 0; made < rank; made++) {
             dcp_group_free(groups[made]);
             groups[made] = NULL;

@@ -121,7 +121,7 @@ static void a_maximum_is_kept_and_told_once(void **state)
     assert_int_equal(buffer.size, 100);
     error_clear();
     assert_int_equal(buffer_status(&buffer), DCP_ERR_UNSUPPORTED);
-    assert_string_equal(dcp_error_message(), "more than 100 bytes of output");
+    assert_string_equal(dcp_error_message(), "the output exceeds its limit of 100 bytes");
     buffer_append(&buffer, "", 0);
     assert_int_equal(buffer_reserve(&buffer, 0), DCP_ERR_UNSUPPORTED);
     buffer_clear(&buffer);
@@ -167,7 +167,7 @@ static void sources_check_their_range(void **state)
     assert_int_equal(byte_source_read(&source, 10, bytes, 0), DCP_OK);
     assert_int_equal(byte_source_read(&source, 8, bytes, 3), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(),
-                        "3 bytes expected at offset 8, but the data ends at 10");
+                        "cannot read 3 bytes at offset 8: the data ends at 10");
     assert_int_equal(byte_source_read(&source, 11, bytes, 0), DCP_ERR_FORMAT);
     assert_int_equal(byte_source_read(&source, UINT64_MAX, bytes, 2), DCP_ERR_FORMAT);
 }

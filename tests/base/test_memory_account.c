@@ -100,8 +100,9 @@ static void a_limit_is_kept(void **state)
     assert_null(memory_reallocate_array(block, 2, 8000));
     assert_int_equal(memory_account_limit_reached(), 10000);
     error_no_memory(4000, "something");
-    assert_string_equal(dcp_error_message(),
-                        "no memory for 4000 bytes of something within a limit of 10000");
+    assert_string_equal(
+        dcp_error_message(),
+        "no memory for 4000 bytes of something within the memory limit of 10000 bytes");
     memory_release(block);
     block = memory_allocate(9000);
     assert_non_null(block);

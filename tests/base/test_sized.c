@@ -39,7 +39,7 @@ static void longer_structs_may_hold_only_zeros_beyond(void **state)
     longer.c = 1;
     assert_int_equal(sized_read(&ours, sizeof ours, &longer, sizeof longer, "options"),
                      DCP_ERR_ARGUMENT);
-    assert_non_null(strstr(dcp_error_message(), "options of 12 bytes"));
+    assert_non_null(strstr(dcp_error_message(), "options has 12 bytes"));
 }
 
 static void results_are_cut_or_extended(void **state)

@@ -349,8 +349,8 @@ static void test_no_status(void **state)
             must(dcp_save(root, path, NULL));
         must_fail(loads ? dcp_load(root, path, NULL, NULL) : dcp_save(root, path, NULL),
                   DCP_ERR_CALLBACK,
-                  loads ? "odd: load_state_dict returned 4711, which is no dcp_status"
-                        : "odd: state_dict returned 4711, which is no dcp_status");
+                  loads ? "odd: load_state_dict returned 4711, which is not a dcp_status"
+                        : "odd: state_dict returned 4711, which is not a dcp_status");
         dcp_state_free(root);
     }
 }

@@ -160,7 +160,7 @@ static dcp_status failing_global(void *context, dcp_loading *loading, dcp_load_p
 static void failures_without_a_story_get_one(void **state)
 {
     load_must_fail(state, &(struct test){.planner.finish_plan = no_status}, DCP_ERR_CALLBACK,
-                   "hook finish_plan returned 12345, which is no dcp_status");
+                   "hook finish_plan returned 12345, which is not a dcp_status");
     load_must_fail(state, &(struct test){.planner.finish_plan = silent}, DCP_ERR_NOT_FOUND,
                    "hook finish_plan failed, and did not say why");
     load_must_fail(state, &(struct test){.planner.set_up_planner = idle_set_up}, DCP_ERR_CALLBACK,

@@ -230,7 +230,7 @@ static void a_late_rank_is_named_by_the_others(void **state)
     assert_true(seconds() - before < 10);
     for (int r = 0; r < RANKS; r += 2) {
         assert_int_equal(ranks[r].status, DCP_ERR_TIMEOUT);
-        assert_non_null(strstr(ranks[r].message, "rank 1 did not come within 1 s"));
+        assert_non_null(strstr(ranks[r].message, "rank 1 did not make this call within 1 s"));
     }
     assert_int_equal(ranks[1].status, DCP_ERR_STATE);
 }
@@ -255,7 +255,7 @@ static void a_failed_exchange_of_a_pair_is_everyones(void **state)
         ranks_run(ranks, RANKS, path, load_body, &trial);
         expect_one_story(ranks, rank == 0 ? DCP_ERR_GROUP : DCP_ERR_TIMEOUT);
         assert_non_null(
-            strstr(ranks[0].message, rank == 0 ? "the network is down" : "did not come"));
+            strstr(ranks[0].message, rank == 0 ? "the network is down" : "did not make this call"));
     }
 }
 

@@ -157,7 +157,7 @@ static void what_is_no_status_is_an_error_of_the_storage(void **state)
             char message[1024], text[128];
             snprintf(text, sizeof text,
                      silent ? "the storage's %s failed, and did not say why"
-                            : "the storage's %s returned 77, which is no dcp_status",
+                            : "the storage's %s returned 77, which is not a dcp_status",
                      function);
             struct fault none = {.id = "store://again"};
             must(both_must_agree(state, &none, message));

@@ -453,7 +453,7 @@ static void test_wrong_arguments(void **state)
         uint64_t unknown;
     } newer = {.unknown = 1};
     must_fail(dcp_save_sized(root, path_in(state, "c"), &newer.known, sizeof newer),
-              DCP_ERR_ARGUMENT, "does not know");
+              DCP_ERR_ARGUMENT, "knows only");
     dcp_tensor no_memory = matrix(DCP_F32, 2, 2, NULL);
     dcp_state_tensor(root, "hollow", &no_memory);
     must_fail(dcp_save(root, path_in(state, "c"), NULL), DCP_ERR_ARGUMENT, "hollow");

@@ -130,7 +130,7 @@ static void tells_every_rank_of_a_hook_that_fails(void **state)
          "hook create_local_plan failed, and did not say why"},
         {{.planner.create_local_plan = fail_strangely},
          DCP_ERR_CALLBACK,
-         "hook create_local_plan returned 4711, which is no dcp_status"},
+         "hook create_local_plan returned 4711, which is not a dcp_status"},
         {{.planner.set_up_planner = forget},
          DCP_ERR_STATE,
          "has not called dcp_save_default_set_up_planner()"},

@@ -158,7 +158,7 @@ static void test_a_sink(void **state)
     must(save(root, path_in(state, "c")));
     must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
     must_fail(dcp_checkpoint_encode(checkpoint, odd_sink, NULL), DCP_ERR_CALLBACK,
-              "a sink returned 4711, which is no dcp_status");
+              "a sink returned 4711, which is not a dcp_status");
     dcp_checkpoint_close(checkpoint);
     dcp_state_free(root);
 }

@@ -401,7 +401,7 @@ static dcp_status odd_holds(const dcp_device *device, const void *memory, bool *
 
 static void what_is_no_status_is_a_failure_of_the_callback(void **state)
 {
-    static const char text[] = "stand-in:1: an operation returned 4711, which is no dcp_status";
+    static const char text[] = "stand-in:1: an operation returned 4711, which is not a dcp_status";
     float values[12] = {1, 2, 3};
     dcp_tensor tensor = matrix(DCP_F32, 3, 4, stand_in_new(1, values, sizeof values));
     tensor.device = stand_in(1);

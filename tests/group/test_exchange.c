@@ -377,8 +377,8 @@ static void a_rank_that_never_comes_is_named_by_all_others(void **state)
         struct thread_rank ranks[RANKS_MAX];
         struct failure failure = {.rank = (int)(i % 3), .exchange = i / 3 % EXCHANGES};
         char expected[64];
-        snprintf(expected, sizeof expected, "planning: rank %d did not come within 0.25 s",
-                 failure.rank);
+        snprintf(expected, sizeof expected,
+                 "planning: rank %d did not make this call within 0.25 s", failure.rank);
         thread_ranks_run(3, i / 3 / EXCHANGES, one_leaves, &failure, ranks);
         for (int rank = 0; rank < 3; rank++) {
             assert_int_equal(ranks[rank].status, rank == failure.rank ? DCP_OK : DCP_ERR_TIMEOUT);
@@ -445,7 +445,7 @@ static void a_broken_payload_is_the_roots_failure(void **state)
     (void)state;
     struct thread_rank ranks[RANKS_MAX];
     thread_ranks_run(4, false, scatter_what_was_not_built, NULL, ranks);
-    assert_all(ranks, 4, DCP_ERR_UNSUPPORTED, "rank 1: more than 8 bytes of output");
+    assert_all(ranks, 4, DCP_ERR_UNSUPPORTED, "rank 1: the output exceeds its limit of 8 bytes");
 }
 
 /* A rank that takes no more than a few bytes fails for all, and the exchange ends all the same. */
@@ -465,7 +465,7 @@ static void a_receiver_without_room_fails_for_all(void **state)
     (void)state;
     struct thread_rank ranks[RANKS_MAX];
     thread_ranks_run(4, false, receive_too_much, NULL, ranks);
-    assert_all(ranks, 4, DCP_ERR_UNSUPPORTED, "rank 2: more than 50 bytes of output");
+    assert_all(ranks, 4, DCP_ERR_UNSUPPORTED, "rank 2: the output exceeds its limit of 50 bytes");
 }
 
 /* In step s, rank r has (r + s) % 4 * 1000 bytes for the ranks d with (r + d + s) % 3 != 0. */

@@ -198,9 +198,10 @@ static void a_failed_collective_breaks_the_group(void **state)
         dcp_status expected;
         const char *message;
     } cases[] = {
-        {DCP_ERR_TIMEOUT, "rank 1 did not come", DCP_ERR_TIMEOUT, "testing: rank 1 did not come"},
+        {DCP_ERR_TIMEOUT, "rank 1 did not make this call", DCP_ERR_TIMEOUT,
+         "testing: rank 1 did not make this call"},
         {DCP_ERR_GROUP, NULL, DCP_ERR_GROUP, "testing: communication failed"},
-        {1, NULL, DCP_ERR_CALLBACK, "testing: a collective returned 1, which is no dcp_status"},
+        {1, NULL, DCP_ERR_CALLBACK, "testing: a collective returned 1, which is not a dcp_status"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct scripted scripted = {.status = (dcp_status)cases[i].status, .story = cases[i].story};

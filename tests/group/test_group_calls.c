@@ -126,10 +126,10 @@ static dcp_status make_mistakes(struct thread_rank *self)
     RETURN_IF_ERROR(expect_refusal(dcp_group_broadcast(group, wrong_one ? 9 : 0, 8, 60, send),
                                    "rank 1: dcp_group_broadcast: root 9 does not exist"));
     RETURN_IF_ERROR(expect_refusal(dcp_group_barrier(group, wrong_one ? -1 : 60),
-                                   "rank 1: dcp_group_barrier: a timeout of -1"));
+                                   "rank 1: dcp_group_barrier: the timeout is -1"));
     RETURN_IF_ERROR(
         expect_refusal(dcp_group_agree(group, wrong_one ? (dcp_status)4711 : DCP_OK, 60),
-                       "rank 1: dcp_group_agree: 4711 is no dcp_status"));
+                       "rank 1: dcp_group_agree: 4711 is not a dcp_status"));
     return dcp_group_barrier(group, 60);
 }
 
@@ -156,7 +156,7 @@ static void hear_of_roots(const struct thread_rank ranks[RANKS_MAX])
 {
     for (int r = 0; r < 3; r++) {
         assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
-        assert_non_null(strstr(ranks[r].message, "rank 0 on rank 0 and rank 1 on rank 2"));
+        assert_non_null(strstr(ranks[r].message, "rank 0 on rank 0, but rank 1 on rank 2"));
     }
 }
 
@@ -231,10 +231,11 @@ static void ranks_in_different_calls_hear_so_at_once(void **state)
                     continue;
                 int first = scene.elsewhere == 0 ? scene.other : scene.kind;
                 int second = scene.elsewhere == 0 ? scene.kind : scene.other;
-                snprintf(expected, sizeof expected,
-                         "rank 0 is in dcp_%c (working), rank %d in dcp_%c (working): all ranks of "
-                         "a group must make the same calls in the same order",
-                         'a' + first, scene.elsewhere == 0 ? 1 : 2, 'a' + second);
+                snprintf(
+                    expected, sizeof expected,
+                    "rank 0 is in dcp_%c (working), but rank %d in dcp_%c (working): all ranks of "
+                    "a group must make the same calls in the same order",
+                    'a' + first, scene.elsewhere == 0 ? 1 : 2, 'a' + second);
                 for (int derived = 0; derived < 2; derived++) {
                     thread_ranks_run(3, derived != 0, be_elsewhere, &scene, ranks);
                     for (int r = 0; r < 3; r++) {
@@ -258,7 +259,7 @@ static void hear_of_phases(const struct thread_rank ranks[RANKS_MAX])
 {
     for (int r = 0; r < 2; r++) {
         assert_int_equal(ranks[r].status, DCP_ERR_GROUP);
-        assert_non_null(strstr(ranks[r].message, "rank 0 is in dcp_save (planning), rank 1 in "
+        assert_non_null(strstr(ranks[r].message, "rank 0 is in dcp_save (planning), but rank 1 in "
                                                  "dcp_save (committing)"));
     }
 }
@@ -283,7 +284,7 @@ static void hear_of_the_timeout(const struct thread_rank ranks[RANKS_MAX])
 {
     for (int r = 0; r < 2; r++) {
         assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
-        assert_non_null(strstr(ranks[r].message, "rank 1: dcp_group_duplicate: a timeout of -1"));
+        assert_non_null(strstr(ranks[r].message, "rank 1: dcp_group_duplicate: the timeout is -1"));
     }
 }
 
@@ -376,7 +377,7 @@ static void long_waits_are_logged(void **state)
         assert_memory_equal(lines.text[i], beginning, sizeof beginning - 1);
         double waited = strtod(lines.text[i] + sizeof beginning - 1, NULL);
         assert_true(waited >= 0.1 && waited >= 2 * before * 0.99);
-        assert_non_null(strstr(lines.text[i], "s now, at most for 60 s"));
+        assert_non_null(strstr(lines.text[i], "s so far, for at most 60 s"));
         before = waited;
     }
 }

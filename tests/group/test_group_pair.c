@@ -152,7 +152,7 @@ static void without_the_first_nothing_goes_over_the_other(void **state)
     (void)state;
     thread_ranks_run(2, false, break_first, NULL, ranks);
     assert_int_equal(ranks[0].status, DCP_ERR_STATE);
-    assert_non_null(strstr(ranks[0].message, "meeting: rank 1 did not come"));
+    assert_non_null(strstr(ranks[0].message, "meeting: rank 1 did not make this call"));
 }
 
 static dcp_status split_pair(struct thread_rank *self)

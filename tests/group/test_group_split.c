@@ -139,10 +139,10 @@ static void wrong_arguments_are_everyones(void **state)
     dcp_group *part = (dcp_group *)&trial;
     (void)state;
     thread_ranks_run(3, false, split_only, &trial, ranks);
-    expect_all(ranks, 3, DCP_ERR_ARGUMENT, "rank 1: dcp_group_split: no color is -2");
+    expect_all(ranks, 3, DCP_ERR_ARGUMENT, "rank 1: dcp_group_split: the color is -2");
     trial.wishes[1] = (struct wish){0, 0, -1};
     thread_ranks_run(3, false, split_only, &trial, ranks);
-    expect_all(ranks, 3, DCP_ERR_ARGUMENT, "rank 1: dcp_group_split: a timeout of -1 seconds");
+    expect_all(ranks, 3, DCP_ERR_ARGUMENT, "rank 1: dcp_group_split: the timeout is -1 seconds");
     thread_ranks_run(3, false, split_into_nothing, NULL, ranks);
     expect_all(ranks, 3, DCP_ERR_ARGUMENT, "rank 1: dcp_group_split: part is NULL");
     assert_int_equal(dcp_group_split(NULL, 0, 0, 0, &part), DCP_OK);
@@ -180,7 +180,8 @@ static void a_rank_that_does_not_come_is_named(void **state)
     struct thread_rank ranks[RANKS_MAX];
     (void)state;
     thread_ranks_run(3, false, split_late, NULL, ranks);
-    expect_all(ranks, 2, DCP_ERR_TIMEOUT, "splitting the group: rank 2 did not come within 0.2 s");
+    expect_all(ranks, 2, DCP_ERR_TIMEOUT,
+               "splitting the group: rank 2 did not make this call within 0.2 s");
 }
 
 /* ---- a caller's own operations ---- */

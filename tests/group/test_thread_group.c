@@ -190,8 +190,8 @@ static void every_waiting_rank_names_the_missing(void **state)
     for (int missing = 0; missing < 4; missing++) {
         struct absence absence = {.never = 1u << missing, .late = -1, .timeout = 0.2};
         char expected[128];
-        snprintf(expected, sizeof expected, "gathering plans: rank %d did not come within 0.2 s",
-                 missing);
+        snprintf(expected, sizeof expected,
+                 "gathering plans: rank %d did not make this call within 0.2 s", missing);
         int64_t before = clock_monotonic_ns();
         thread_ranks_run(4, false, come_or_not, &absence, ranks);
         int64_t took = clock_monotonic_ns() - before;
@@ -211,7 +211,7 @@ static void several_missing_ranks_are_all_named(void **state)
     struct absence absence = {.never = 1u << 1 | 1u << 2 | 1u << 6, .late = -1, .timeout = 0.25};
     thread_ranks_run(8, false, come_or_not, &absence, ranks);
     assert_string_equal(ranks[5].message,
-                        "gathering plans: ranks 1, 2, 6 did not come within 0.25 s");
+                        "gathering plans: ranks 1, 2, 6 did not make this call within 0.25 s");
 }
 
 static void a_late_rank_is_told_what_happened(void **state)
@@ -222,8 +222,9 @@ static void a_late_rank_is_told_what_happened(void **state)
     thread_ranks_run(3, false, come_or_not, &absence, ranks);
     assert_int_equal(ranks[0].status, DCP_ERR_TIMEOUT);
     assert_int_equal(ranks[2].status, DCP_ERR_STATE);
-    assert_string_equal(ranks[2].message, "the group is broken: gathering plans: rank 2 did not "
-                                          "come within 0.25 s");
+    assert_string_equal(
+        ranks[2].message,
+        "the group is broken: gathering plans: rank 2 did not make this call within 0.25 s");
 }
 
 /* Each rank waits at most its own time; the first whose time is over speaks for all. */
@@ -241,7 +242,7 @@ static void the_shortest_deadline_ends_the_wait_of_all(void **state)
     thread_ranks_run(4, false, come_with_own_patience, NULL, ranks);
     for (int rank = 0; rank < 4; rank++)
         assert_int_equal(ranks[rank].status, rank == 1 ? DCP_OK : DCP_ERR_TIMEOUT);
-    assert_string_equal(ranks[3].message, "waiting: rank 1 did not come within 0.25 s");
+    assert_string_equal(ranks[3].message, "waiting: rank 1 did not make this call within 0.25 s");
 }
 
 enum misstep { MISSTEP_KIND, MISSTEP_ROOT, MISSTEP_SIZE, MISSTEP_GATHER_SIZE };
@@ -267,8 +268,10 @@ static void ranks_out_of_step_fail_together(void **state)
 {
     (void)state;
     static const char *const stories[] = {
-        "keeping step: rank 0 came for broadcast with root 0, rank 2 for all_gather with root 0",
-        "keeping step: rank 0 came for broadcast with root 0, rank 2 for broadcast with root 1",
+        "keeping step: rank 0 called broadcast with root 0, but rank 2 called all_gather with root "
+        "0: all ranks must make the same calls",
+        "keeping step: rank 0 called broadcast with root 0, but rank 2 called broadcast with root "
+        "1: all ranks must make the same calls",
         "keeping step: broadcast of 40 bytes at rank 2, expected 4",
         "keeping step: gather of 40 bytes at rank 2, expected 4",
     };

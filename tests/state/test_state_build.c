@@ -369,7 +369,7 @@ static void structs_travel_with_their_size(void **state)
 
     larger.later = 1;
     assert_null(dcp_state_tensor_sized(*state, "unknown", &larger.tensor, sizeof larger));
-    expect_story("does not know");
+    expect_story("knows only");
     assert_int_equal(dcp_state_status(*state), DCP_ERR_ARGUMENT);
 }
 
