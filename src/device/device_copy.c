@@ -7,27 +7,27 @@
 #include "state/copy_walk.h"
 #include "state/device_memory.h"
 
-/* A box as the device's copies see it. Dimensions fall by their stride on the device, but for the
- * one that a copy's rows are of, which comes right before those of a row; strides count bytes, and
- * those on the device are positive. */
+/* A box as the device's copies see it. Strides count bytes; those on the device are positive.
+ * Dimensions are ordered by falling stride on the device, except that the dimension across a copy's
+ * rows comes right before those within a row. */
 struct transfer {
     const dcp_device *device;
-    unsigned char *memory; /* first byte, on the device; not ours to touch */
-    unsigned char *host;   /* where the element there goes to or comes from */
+    unsigned char *memory; /* first byte, on the device: the host must not access it */
+    unsigned char *host;   /* the counterpart of that element on the host */
     size_t element_size;
     int32_t ndim;
     int64_t sizes[DCP_MAX_DIMS];
     int64_t strides[DCP_MAX_DIMS];
     int64_t host_strides[DCP_MAX_DIMS];
     int64_t packed_strides[DCP_MAX_DIMS]; /* in the order of the device, without gaps */
-    int32_t outer;                        /* dimensions of which each index is a copy of its own */
+    int32_t outer;                        /* outer dimensions, whose indices each take a copy */
     size_t packed_bytes;
     size_t width, height, pitch; /* of each copy */
-    bool packed;                 /* the host has the elements in that order */
-    bool start;                  /* copies are not waited for */
+    bool packed;                 /* the host's elements are in the order of the device */
+    bool start;                  /* do not wait for copies */
 };
 
-/* What is repeated on the host lies once on the device: such dimensions come last. */
+/* Dimensions with stride 0 on the host have their elements once on the device; they come last. */
 static int32_t count_moved(const struct transfer *transfer)
 {
     int32_t moved = transfer->ndim;
@@ -200,7 +200,7 @@ static dcp_status transfer_run(const struct transfer *transfer, bool to_host)
     return status;
 }
 
-/* start: without waiting, where that can be. */
+/* start: do not wait, if possible. */
 static dcp_status copy_box(const dcp_device *device, bool to_host, bool start, int32_t ndim,
                            const int64_t *sizes, size_t element_size, const void *memory,
                            const int64_t *strides, const void *host, const int64_t *host_strides)

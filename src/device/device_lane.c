@@ -9,7 +9,7 @@ struct device_lane {
     dcp_device device; /* its queue is ours */
     unsigned char *memory;
     bool locked;
-    void *behind; /* event: what was in the caller's queue */
+    void *behind; /* event behind the caller's earlier work */
     void *events[2];
     bool marked[2];
     struct device_lane *next;
@@ -88,7 +88,7 @@ static dcp_status open_lane(const dcp_device *device, struct device_lane **lane)
 {
     struct device_lane *made = *lane = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
-        return error_no_memory(sizeof *made, "a way to a device");
+        return error_no_memory(sizeof *made, "a lane to a device");
     made->device = *device;
     made->device.queue = NULL;
     dcp_status status = make_parts(made);
@@ -99,7 +99,7 @@ static dcp_status open_lane(const dcp_device *device, struct device_lane **lane)
     return status;
 }
 
-/* With the mutex held. NULL: there is none for this device. */
+/* With the mutex held. NULL: there is no lane for this device. */
 static struct device_lane *find_lane(struct device_lanes *lanes, const dcp_device *device)
 {
     struct device_lane **link = &lanes->first;
@@ -112,7 +112,7 @@ static struct device_lane *find_lane(struct device_lanes *lanes, const dcp_devic
     return lane;
 }
 
-/* One that is there, or room for one, also in the place of another device's. */
+/* Takes an existing lane, or makes room for a new one, if need be in place of another device's. */
 static bool claim_lane(struct device_lanes *lanes, const dcp_device *device,
                        struct device_lane **lane)
 {
@@ -141,7 +141,7 @@ static void unclaim_lane(struct device_lanes *lanes)
     pthread_mutex_unlock(&lanes->mutex);
 }
 
-/* What the caller has in his queue now comes before what we put into ours. */
+/* Orders what we queue from now on behind what the caller has queued so far. */
 static dcp_status follow(struct device_lane *lane, const dcp_device *theirs)
 {
     const dcp_device_operations *operations = theirs->operations;
@@ -175,7 +175,7 @@ dcp_status device_lane_take(struct device_lanes *lanes, const dcp_device *device
     return status;
 }
 
-/* After a failure copies may be under way that nobody marked: the mark goes behind them. */
+/* After a failure, copies may be under way that are not marked yet, so mark them here. */
 void device_lane_give(struct device_lanes *lanes, struct device_lane *lane)
 {
     struct error_story story;

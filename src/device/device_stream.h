@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A box of elements on a device as a stream of bytes, row-major: the next piece is copied while the
- * one before it is read. */
+ * current one is read. */
 #ifndef DEVICE_DEVICE_STREAM_H
 #define DEVICE_DEVICE_STREAM_H
 
@@ -13,18 +13,18 @@ struct device_stream {
     int32_t ndim;
     size_t element_size;
     const int64_t *strides;
-    struct box_blocks blocks; /* that are still to be copied */
+    struct box_blocks blocks; /* blocks that are still to be copied */
     size_t sizes[2];          /* bytes in each of the lane's buffers; 0: none */
     int reading;              /* the buffer that is being read */
-    size_t position;          /* in it */
+    size_t position;          /* position in that buffer */
 };
 
-/* Starts the first two copies. sizes and strides stay until all is read, and so does the lane,
- * which is for the stream alone and is given back by whoever took it. */
+/* Starts the first two copies. sizes and strides must stay valid until everything is read, and so
+ * must the lane, which only this stream may use. The caller gives the lane back. */
 dcp_status device_stream_start(struct device_stream *stream, struct device_lane *lane, int32_t ndim,
                                const int64_t *sizes, size_t element_size, const void *from,
                                const int64_t *strides);
-/* The next bytes, of as many as the box has in all. */
+/* Reads the next bytes. The caller must not read more than the box has. */
 dcp_status device_stream_read(struct device_stream *stream, void *bytes, size_t size);
 
 #endif

@@ -12,7 +12,7 @@
 #include "device/staging_queues.h"
 #include "state/device_memory.h"
 
-/* Bytes from which on several threads are worth it. */
+/* From this size on, several threads copy. */
 #define THREADED_SIZE  ((uint64_t)16 << 20)
 #define THREADS_MOST   8
 #define THREADS_CHOSEN 4
@@ -24,7 +24,7 @@ struct staging {
     struct staging_queues queues;
     bool detects;
     bool whole;
-    uint64_t size; /* of the pool's part that is used */
+    uint64_t size; /* bytes of the pool in use */
     struct thread threads[THREADS_MOST];
     size_t thread_count;
     pthread_mutex_t mutex; /* guards all below, and the pieces' states */
@@ -33,7 +33,8 @@ struct staging {
     size_t staged; /* pieces copied so far */
     size_t unread; /* under a limit: the first piece that was not read */
     uint64_t head; /* where the next piece would be, under a limit */
-    struct staging_piece *first_started, *last_started; /* at devices */
+    struct staging_piece *first_started,
+        *last_started; /* copies that devices have been told to make */
     struct error_story failure;
     size_t changed_count;
     char changed_names[CHANGED_TEXT];
@@ -53,7 +54,8 @@ static unsigned char *place_of(const struct staging *staging, const struct stagi
     return staging->pool->memory + piece->at % staging->size;
 }
 
-/* Under a limit, finds the next piece a place behind the others, which no piece goes around. */
+/* Under a limit, finds room for the next piece behind the others in the ring; no piece wraps around
+ * its end. */
 static bool find_place(struct staging *staging, struct staging_piece *piece)
 {
     uint64_t at = staging->head, rest = staging->size - at % staging->size;
@@ -83,7 +85,7 @@ static void note_change(struct staging *staging, struct staged_source *source)
                  length > 0 ? ", " : "", source->name);
 }
 
-/* With the mutex held: the piece is there. */
+/* With the mutex held: the piece is staged. */
 static void end_piece(struct staging *staging, struct staging_piece *piece, dcp_status status)
 {
     struct staged_source *source = &staging->pieces.sources[piece->source];
@@ -95,9 +97,10 @@ static void end_piece(struct staging *staging, struct staging_piece *piece, dcp_
         note_change(staging, source);
     piece->state = PIECE_STAGED;
     if (++staging->staged == staging->pieces.count && staging->changed_count > 0)
-        fail(staging,
-             dcp_error_set(DCP_ERR_STATE, "%s: changed before staging was over (%zu in all)",
-                           staging->changed_names, staging->changed_count));
+        fail(staging, dcp_error_set(DCP_ERR_STATE,
+                                    "%s: changed before it was staged (%zu in all): do not "
+                                    "change tensors before dcp_future_wait_staged() returns",
+                                    staging->changed_names, staging->changed_count));
     pthread_cond_broadcast(&staging->changed);
 }
 
@@ -162,7 +165,7 @@ static void *copy_pieces(void *argument)
     return NULL;
 }
 
-/* What the sources hold now, to be compared with what was copied. */
+/* Hashes the sources' current contents, to be compared with the copies. */
 static dcp_status hash_sources(struct staging *staging)
 {
     struct staging_pieces *pieces = &staging->pieces;
@@ -262,8 +265,9 @@ dcp_status staging_wait(struct staging *staging, struct deadline deadline)
     if (staging->failure.status != DCP_OK)
         status = error_restore(&staging->failure);
     else if (staging->staged < staging->pieces.count)
-        status = dcp_error_set(DCP_ERR_TIMEOUT, "%zu of %zu pieces are staged so far",
-                               staging->staged, staging->pieces.count);
+        status = dcp_error_set(
+            DCP_ERR_TIMEOUT, "staging did not end within the timeout: %zu of %zu pieces are staged",
+            staging->staged, staging->pieces.count);
     pthread_mutex_unlock(&staging->mutex);
     return status;
 }
@@ -306,7 +310,7 @@ dcp_status staging_take(struct staging *staging, size_t index, const void **byte
     return status;
 }
 
-/* With the mutex held: what was read makes room, in the order of the pool. */
+/* With the mutex held: pieces that were read make room, in the order of the pool. */
 static void end_reading(struct staging *staging, struct staged_source *source,
                         struct staging_piece *piece)
 {

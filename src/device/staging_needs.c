@@ -7,7 +7,7 @@
 #include "state/copy.h"
 #include "state/device_memory.h"
 
-/* The staging itself, the queues of devices, a list of threads, and what surrounds blocks. */
+/* The staging itself, queues of devices, the list of threads, and overhead of blocks. */
 #define SMALL_THINGS ((uint64_t)64 << 10)
 
 void staging_needs_find(const struct staging_source *sources, size_t count, bool detect_changes,
@@ -41,7 +41,7 @@ uint64_t staging_needs_pool(const struct staging_needs *needs,
     return staging_pool_memory(size < MEMORY_PAGE ? MEMORY_PAGE : size);
 }
 
-/* Everything but the pool. */
+/* All memory except the pool. */
 static uint64_t beside_pool(const struct staging_needs *needs,
                             const struct staging_options *options)
 {
@@ -62,7 +62,7 @@ uint64_t staging_needs_memory(const struct staging_needs *needs,
     return needs->count == 0 ? 0 : staging_needs_pool(needs, options) + beside_pool(needs, options);
 }
 
-/* Small waves need little of the pool, and many pieces in lists. */
+/* Small waves need a small pool, but many pieces in lists. */
 void staging_needs_minimize(const struct staging_needs *needs, bool whole,
                             struct staging_options *options)
 {
@@ -90,7 +90,7 @@ bool staging_needs_fit_whole(const struct staging_needs *needs, uint64_t memory,
     return true;
 }
 
-/* Threads get an eighth at most, but for the first. */
+/* All threads but the first get an eighth of the memory at most. */
 void staging_needs_fit_waves(const struct staging_needs *needs, uint64_t memory,
                              struct staging_options *options)
 {

@@ -11,10 +11,10 @@
 #include "state/copy.h"
 #include "state/device_memory.h"
 
-/* Copies of this size are worth lying as in their file. */
+/* From this size on, copies are aligned as in their file. */
 #define PHASED_SIZE ((size_t)64 << 10)
 #define ALIGNMENT   ((uint64_t)64)
-/* Bytes that are copied at a time, but for small limits. */
+/* Bytes that are copied at a time, unless a limit is small. */
 #define PIECE_SIZE ((size_t)4 << 20)
 
 static uint64_t source_volume(const struct staging_source *source)

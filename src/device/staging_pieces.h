@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is copied at a time when sources are staged, and where it goes in the pool. */
+/* Divides sources into the pieces that staging copies, and places them in the pool. */
 #ifndef DEVICE_STAGING_PIECES_H
 #define DEVICE_STAGING_PIECES_H
 
@@ -13,16 +13,16 @@ struct staging_piece {
     const void *from;
     const int64_t *sizes;
     size_t bytes;
-    uint64_t position; /* in the source's bytes */
-    uint64_t at;       /* in the pool, counted on and on; of a limited pool only once it waits no
-                          longer */
-    uint64_t hash;     /* of the source's elements when staging began */
-    void *event;       /* at a device: reached when it is staged */
+    uint64_t position; /* offset in the source's bytes */
+    uint64_t at;   /* offset in the pool, never reduced when the ring wraps; in a limited pool only
+                      once the piece has room */
+    uint64_t hash; /* hash of the source's elements when staging began */
+    void *event;   /* of a device: reached when the piece is staged */
     enum piece_state state;
-    struct staging_piece *later; /* copies that a device was told to make, in that order */
+    struct staging_piece *later; /* list of copies that a device has been told to make, in order */
 };
 
-/* What is kept of a source. */
+/* What staging keeps about a source. */
 struct staged_source {
     const char *name;
     dcp_device device;
@@ -31,7 +31,7 @@ struct staged_source {
     const int64_t *strides;
     uint64_t bytes;
     size_t first, count; /* pieces */
-    size_t queue;        /* at a device: which of the staging's queues */
+    size_t queue;        /* of a device: index of the staging's queue */
     size_t reading;      /* piece that staging_read() is at */
     bool changed;
 };
@@ -42,20 +42,20 @@ struct staging_pieces {
     struct staging_piece *pieces;
     size_t count;
     uint64_t bytes;     /* of all sources */
-    uint64_t pool_size; /* that it takes to have all at the same time */
+    uint64_t pool_size; /* size of a pool that holds all pieces at the same time */
     size_t largest;
     int64_t *numbers; /* sizes and strides */
     size_t number_count;
 };
 
-/* Bytes of a piece at most, within a limit of the pool; 0: none. */
+/* The largest size of a piece within a limit of the pool; limit 0: none. */
 size_t staging_piece_most(uint64_t limit);
-/* Only counts: what it takes to make them. */
+/* Only counts what staging_pieces_make() will make. */
 void staging_pieces_measure(struct staging_pieces *pieces, const struct staging_source *sources,
                             size_t count, size_t most);
-/* Bytes of all lists, as they were measured. */
+/* Bytes of all lists, as measured. */
 uint64_t staging_pieces_memory(const struct staging_pieces *pieces);
-/* most: bytes of a piece. */
+/* most: largest size of a piece, in bytes. */
 dcp_status staging_pieces_make(struct staging_pieces *pieces, const struct staging_source *sources,
                                size_t count, size_t most);
 void staging_pieces_free(struct staging_pieces *pieces);

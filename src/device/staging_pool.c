@@ -46,7 +46,8 @@ static bool pay(const struct staging_pool *pool, uint64_t size)
     return memory_account_charge(pool->payer, (size_t)staging_pool_memory(size));
 }
 
-/* The account pays for all of it, here, and not for blocks, as the next save has another one. */
+/* Charges the pool as a whole to the current account, and not its blocks, as the next save has
+ * another account. */
 static unsigned char *allocate(struct staging_pool *pool, size_t size)
 {
     if (!pay(pool, size))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Host memory that data is copied into before it is written: made once and kept from save to save,
- * as fresh memory costs many times the copy; page-locked where a device gains by it. */
+/* Host memory that data is copied into before it is written. It is made once and kept from save to
+ * save, as fresh memory costs many times the copy, and page-locked if that helps a device. */
 #ifndef DEVICE_STAGING_POOL_H
 #define DEVICE_STAGING_POOL_H
 
@@ -15,24 +15,24 @@ struct staging_pool {
     unsigned char *memory; /* aligned to a page */
     size_t size;
     bool locked;
-    dcp_device lock;              /* who locked it */
-    struct memory_account *payer; /* of the save that uses it; NULL: nobody */
+    dcp_device lock;              /* the device that page-locked it */
+    struct memory_account *payer; /* account of the save that uses it; NULL: none */
 };
 
-/* What the pool has from here on is charged to the account, and what it has already, if that is
- * within the account's limit; else it is given back. */
+/* Charges the pool to the account from here on. Memory that it has already is charged too, or, if
+ * the account's limit does not allow that, freed. */
 void staging_pool_enter(struct staging_pool *pool, struct memory_account *account);
-/* From here on it is nobody's memory, and stays. */
+/* Ends the charge; the pool keeps its memory. */
 void staging_pool_leave(struct staging_pool *pool);
-/* Makes the pool at least as large, and its pages present, by so many threads. device: who is to
- * lock it, as far as it can; NULL: nobody. A pool that is large enough stays as it is. */
+/* Makes the pool at least so large, and its pages present, with so many threads. device: page-locks
+ * the pool if it can; NULL: none. A pool that is large enough is left unchanged. */
 dcp_status staging_pool_reserve(struct staging_pool *pool, size_t size, const dcp_device *device,
                                 size_t thread_count);
-/* What a pool of a size takes of memory. */
+/* The memory that a pool of this size takes. */
 uint64_t staging_pool_memory(uint64_t size);
-/* What the pool takes now. */
+/* The memory that the pool takes now. */
 uint64_t staging_pool_taken(const struct staging_pool *pool);
-/* Gives the memory back; who pays stays. */
+/* Frees the memory; the account stays set. */
 void staging_pool_free(struct staging_pool *pool);
 
 #endif

@@ -18,7 +18,7 @@ dcp_status staging_event_record(const dcp_device *device, void **event)
     return device_end(device, status);
 }
 
-/* What the caller had queued is done before what we queue. */
+/* Orders our queue behind what the caller has queued. */
 static dcp_status open_queue(struct staging_own_queue *queue, const dcp_device *theirs)
 {
     const dcp_device_operations *operations = theirs->operations;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Queues of our own beside those that callers named for their devices. */
+/* Our own queues beside the callers' queues of their devices. */
 #ifndef DEVICE_STAGING_QUEUES_H
 #define DEVICE_STAGING_QUEUES_H
 
@@ -8,15 +8,16 @@
 struct staging_queues {
     struct staging_own_queue {
         dcp_device theirs;
-        dcp_device ours; /* the same where the device cannot overlap */
-        void *event;     /* behind what was in theirs */
+        dcp_device ours; /* the same as theirs if the device cannot overlap */
+        void *event;     /* recorded behind the work in theirs */
     } * items;
     size_t count;
 };
 
-/* One for each of the callers' queues that sources are ordered by; sets the sources' `queue`. */
+/* Opens one for each of the callers' queues that sources are ordered by; sets the sources'
+ * `queue`. */
 dcp_status staging_queues_open(struct staging_queues *queues, struct staging_pieces *pieces);
-/* Waits for whatever was put into queues of ours. */
+/* Waits for all work in our queues. */
 void staging_queues_wait(struct staging_queues *queues);
 /* Frees the pieces' events as well. */
 void staging_queues_close(struct staging_queues *queues, struct staging_pieces *pieces);

@@ -34,7 +34,7 @@ void stream_copy(void *to, const void *from, size_t size)
         _mm_stream_si128(place + 2, third);
         _mm_stream_si128(place + 3, fourth);
     }
-    /* Seen by others before anything that says so. */
+    /* Makes the copy visible to other threads before anything that announces it. */
     _mm_sfence();
     memcpy(destination + end, source + end, size - end);
 }

@@ -186,12 +186,12 @@ static void changed_tensors_are_named(void **state)
     must(dcp_save_chain_new(&how, &options.chain));
     hold(true);
     must(begin(&model, 1, path_in(state, "a"), &options, &future));
-    must_fail(dcp_future_wait_staged(future, 0.01), DCP_ERR_TIMEOUT, "staged so far");
+    must_fail(dcp_future_wait_staged(future, 0.01), DCP_ERR_TIMEOUT, "pieces are staged");
     assert_int_equal(dcp_future_poll(future), DCP_FUTURE_STAGING);
     model.shard[ROWS * COLUMNS - 1]++;
     hold(false);
     must_fail(dcp_future_wait(future, WAIT), DCP_ERR_STATE,
-              "model.w: changed before staging was over");
+              "model.w: changed before it was staged");
     dcp_future_free(future);
     dcp_save_chain_free(options.chain);
     free(model.shard);

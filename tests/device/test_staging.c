@@ -185,7 +185,7 @@ static void changes_are_named(void **state)
     for (int i = 0; i < SOURCES && status == DCP_OK; i++)
         status = staging_read(staging, (size_t)i, 0, space, bytes_of(&sample, i));
     assert_int_equal(staging_wait(staging, deadline_after(60)), DCP_ERR_STATE);
-    assert_non_null(strstr(dcp_error_message(), "w38, w39: changed before staging was over (2 in"));
+    assert_non_null(strstr(dcp_error_message(), "w38, w39: changed before it was staged (2 in"));
     staging_free(staging);
     free(space);
     staging_pool_free(&pool);
