@@ -5,7 +5,7 @@
 
 #include "finalize.h"
 
-/* What every MPI has at least. */
+/* The least that the standard guarantees for MPI_TAG_UB. */
 enum { LEAST_TAG = 32767 };
 
 struct communicator *communicator_new(MPI_Comm handle)
@@ -30,7 +30,7 @@ void communicator_hold(struct communicator *communicator)
     pthread_mutex_unlock(&communicator->mutex);
 }
 
-/* To free a communicator MPI waits for nobody. */
+/* MPI_Comm_free() does not wait for other ranks here. */
 void communicator_release(struct communicator *communicator, bool keep)
 {
     pthread_mutex_lock(&communicator->mutex);

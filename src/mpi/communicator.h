@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A communicator of our own, which a group shares with its copies and parts: each has tags of its
- * own there. MPI makes communicators only with all ranks waiting for each other; numbers for tags
+/* A communicator of our own, which a group shares with its copies and parts; each group has its own
+ * tags on it. Making a communicator in MPI blocks until all ranks come, whereas numbers for tags
  * are agreed upon by messages, which have deadlines. */
 #ifndef MPI_COMMUNICATOR_H
 #define MPI_COMMUNICATOR_H
@@ -11,22 +11,24 @@
 
 struct communicator {
     MPI_Comm handle;
-    int numbers;           /* as many groups can be on it */
+    int numbers;           /* the number of groups that it has tags for */
     pthread_mutex_t mutex; /* guards all below */
     int references;
     int next;  /* the lowest number that this rank has not given to any group */
-    bool kept; /* MPI may still be busy with it, so that it is never freed */
+    bool kept; /* MPI may still use it, so it is never freed */
 };
 
-/* Owns the handle from now on, with one reference; NULL: no memory. Number 0 is taken. */
+/* Takes ownership of the handle. The result has one reference, and number 0 is in use. NULL: no
+ * memory. */
 struct communicator *communicator_new(MPI_Comm handle);
 void communicator_hold(struct communicator *communicator);
-/* keep: something of ours may still be under way. The last one frees it. */
+/* Drops a reference; the last one frees it. keep: operations of ours may still be under way, so
+ * never free it. */
 void communicator_release(struct communicator *communicator, bool keep);
 
-/* A number for another group, as this rank would have it. */
+/* The number that this rank proposes for another group. */
 int communicator_propose(struct communicator *communicator);
-/* Takes the highest number that any rank of the group has proposed. Whether this rank has not given
+/* Reserves the highest number that any rank of the group has proposed. False if this rank has given
  * it to another group meanwhile. */
 bool communicator_claim(struct communicator *communicator, int proposed, int highest);
 

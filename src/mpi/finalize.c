@@ -13,13 +13,13 @@ static bool attached;
 static pthread_rwlock_t gate = PTHREAD_RWLOCK_INITIALIZER;
 static atomic_bool gone;
 
-/* Attributes of MPI_COMM_SELF are deleted first of all, while MPI still does everything. */
+/* MPI_Finalize() deletes the attributes of MPI_COMM_SELF first, while MPI is still usable. */
 static int on_finalize(MPI_Comm communicator, int keyval, void *value, void *state)
 {
     (void)communicator, (void)keyval, (void)value, (void)state;
     dcp_finish_saves();
     atomic_store(&gone, true);
-    /* Who came before this is still inside. */
+    /* Waits for threads that are inside MPI. */
     pthread_rwlock_wrlock(&gate);
     pthread_rwlock_unlock(&gate);
     return MPI_SUCCESS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The end of MPI: saves that are under way come first, and threads that are still about to call MPI
- * afterwards are held off, as calls after MPI_Finalize() end the program. */
+/* The end of MPI: finishes saves under way first, and keeps threads from calling MPI afterwards, as
+ * calls after MPI_Finalize() end the program. */
 #ifndef MPI_FINALIZE_H
 #define MPI_FINALIZE_H
 
@@ -8,11 +8,12 @@
 
 #include "dcp/status.h"
 
-/* Has MPI_Finalize() call dcp_finish_saves(). Once is enough; to be called while MPI is there. */
+/* Has MPI_Finalize() call dcp_finish_saves(). Call it between MPI_Init() and MPI_Finalize();
+ * further calls do nothing. */
 dcp_status finalize_attach(void);
 
-/* Between these two MPI stays. Whoever is told false must not call it any more, and does not leave.
- * Not to be held while waiting for other threads. */
+/* MPI is not finalized between these two calls. After false, MPI must not be called any more, nor
+ * the second function. Do not wait for other threads in between. */
 bool finalize_hold_off(void);
 void finalize_let_go(void);
 

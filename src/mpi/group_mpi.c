@@ -8,11 +8,12 @@
 #include "meeting.h"
 #include "transport.h"
 
-/* Beyond the deadline, ranks that wait for the root give it this time to say who is missing. */
+/* After the deadline, ranks that wait for the root give it this time to report which rank is
+ * missing. */
 static const double grace_seconds = 0.5;
 
-/* Up to here a broadcast goes from the root to everyone directly: then a rank that is missing
- * concerns nobody but itself. */
+/* Up to this size, the root of a broadcast sends to every rank directly, so that a missing rank
+ * delays no other. */
 enum { STAR_BROADCAST_MAX = 64 << 10 };
 
 static void copy_bytes(void *to, const void *from, size_t size)
@@ -26,14 +27,14 @@ static double deadline_of(const dcp_collective *call)
     return transport_now() + call->timeout_seconds;
 }
 
-/* For messages to ranks that are known to have come: never so short that they could not pass. */
+/* The deadline for messages to ranks that have arrived: never so short that they could not pass. */
 static double deadline_for_sending(double deadline)
 {
     double soon = transport_now() + grace_seconds;
     return deadline > soon ? deadline : soon;
 }
 
-/* Makes all others (at the root) or the root neighbours. */
+/* Makes the root a neighbour; at the root, all other ranks. */
 static void add_star(struct transport *transport, int root)
 {
     for (int rank = 0; rank < transport->size; rank++)
@@ -63,7 +64,7 @@ static dcp_status gather_star(struct transport *transport, const dcp_collective 
     return transport_run(transport, call, deadline);
 }
 
-/* Where a rank stands in a broadcast; positions count from the root. */
+/* A rank's position in a broadcast, counted from the root. */
 struct position {
     int parent; /* -1: the root */
     int first_step;
@@ -78,7 +79,8 @@ static struct position position_of(const struct transport *transport, int root, 
         position.parent = own != 0 ? root : -1;
         return position;
     }
-    /* In a binomial tree the lowest set bit is the step from the parent; smaller ones lead on. */
+    /* In a binomial tree, the lowest set bit is the step from the parent; lower bits lead to
+     * children. */
     int step = 1;
     while (step < transport->size && (own & step) == 0)
         step *= 2;
@@ -185,7 +187,7 @@ static dcp_status mpi_scatter(void *context, const dcp_collective *call, int roo
     return transport_run(transport, call, deadline);
 }
 
-/* All at once: each pair of ranks has its own two slots, so that nobody waits for a third. */
+/* All messages at once: each pair of ranks has its own two slots, so no pair waits for another. */
 static dcp_status mpi_all_to_all(void *context, const dcp_collective *call, const void *send,
                                  const size_t *send_sizes, const size_t *send_offsets,
                                  void *receive, const size_t *receive_sizes,
@@ -215,7 +217,7 @@ static void mpi_close(void *context)
     transport_close(context);
 }
 
-/* What would otherwise end the program inside MPI. */
+/* Checks for errors that would otherwise end the program inside MPI. */
 static dcp_status check_mpi(MPI_Comm communicator)
 {
     int initialized = 0, finalized = 0, main_thread = 0, level = 0, inter = 0;
@@ -227,10 +229,13 @@ static dcp_status check_mpi(MPI_Comm communicator)
     MPI_Is_thread_main(&main_thread);
     MPI_Query_thread(&level);
     if (!main_thread && level < MPI_THREAD_SERIALIZED)
-        return dcp_error_set(DCP_ERR_STATE, "MPI was initialized for calls from its main thread "
-                                            "only; this thread needs MPI_THREAD_SERIALIZED");
+        return dcp_error_set(
+            DCP_ERR_STATE,
+            "MPI was initialized for calls from its main thread only: call MPI_Init_thread() with "
+            "MPI_THREAD_SERIALIZED or more to use it in this thread");
     if (communicator == MPI_COMM_NULL)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_mpi: the communicator is null");
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "dcp_group_new_mpi: the communicator is MPI_COMM_NULL");
     MPI_Comm_test_inter(communicator, &inter);
     if (inter)
         return dcp_error_set(DCP_ERR_ARGUMENT,
@@ -254,26 +259,25 @@ static const dcp_group_operations operations = {
     .split = mpi_split,
 };
 
-/* What a rank says about the group that is to be made. */
+/* What a rank shares about the new group. */
 struct wish {
     int color;
     int rank;
-    int level; /* of MPI's threads */
+    int level; /* MPI's thread level */
     int number;
 };
-_Static_assert(sizeof(struct wish) == 4 * sizeof(int), "told_of has room for these and one more");
+_Static_assert(sizeof(struct wish) == 4 * sizeof(int), "exchanged has room for these and one more");
 
-/* Has all ranks of the group hear of each other's wishes, and agree on a number for what is made.
- * Another thread may make a group of some of these ranks at the same time, with the same number;
- * then they try again. */
+/* Shares all ranks' wishes and agrees on a number for the new group. If another thread takes that
+ * number at the same time for a group of some of these ranks, they try again. */
 static dcp_status agree_on_number(struct transport *transport, const dcp_collective *call,
                                   struct wish *own, const struct wish **wishes)
 {
     struct communicator *communicator = transport->communicator;
     for (int unclaimed = 1; unclaimed > 0;) {
         own->number = communicator_propose(communicator);
-        dcp_status status = mpi_all_gather(transport, call, own, sizeof *own, transport->told_of);
-        *wishes = (const struct wish *)(const void *)transport->told_of;
+        dcp_status status = mpi_all_gather(transport, call, own, sizeof *own, transport->exchanged);
+        *wishes = (const struct wish *)(const void *)transport->exchanged;
         int highest = own->number;
         for (int r = 0; r < transport->size && status == DCP_OK; r++)
             highest = (*wishes)[r].number > highest ? (*wishes)[r].number : highest;
@@ -281,7 +285,7 @@ static dcp_status agree_on_number(struct transport *transport, const dcp_collect
             return dcp_error_set(DCP_ERR_UNSUPPORTED,
                                  "MPI has no tags left for another group over this communicator: "
                                  "make a new one with dcp_group_new_mpi()");
-        int *claims = transport->told_of + 4 * (size_t)transport->size;
+        int *claims = transport->exchanged + 4 * (size_t)transport->size;
         int claimed = status == DCP_OK && communicator_claim(communicator, own->number, highest);
         if (status == DCP_OK)
             status = mpi_all_gather(transport, call, &claimed, sizeof claimed, claims);
@@ -295,7 +299,7 @@ static dcp_status agree_on_number(struct transport *transport, const dcp_collect
     return DCP_OK;
 }
 
-/* All ranks agree afterwards whether all of them have it. */
+/* The caller has all ranks agree afterwards whether all of them succeeded. */
 static dcp_status mpi_duplicate(void *context, const dcp_collective *call, void **copy)
 {
     struct transport *transport = context, *made;
@@ -324,7 +328,7 @@ static dcp_status mpi_split(void *context, const dcp_collective *call, int color
     dcp_status status = agree_on_number(transport, call, &own, &wishes);
     if (status != DCP_OK || color < 0)
         return status;
-    int *places = transport->indices; /* which nothing uses between two messages */
+    int *places = transport->indices; /* which are unused between messages */
     for (int r = 0; r < transport->size; r++)
         if (wishes[r].color == color && wishes[r].rank < size)
             places[wishes[r].rank] = transport->places[r];
@@ -334,7 +338,7 @@ static dcp_status mpi_split(void *context, const dcp_collective *call, int color
     return status;
 }
 
-/* This rank's part in making a group. */
+/* This rank's part of making a group. */
 static dcp_status make_group(struct communicator *communicator, dcp_group **group)
 {
     int rank = 0, size = 1;
@@ -386,7 +390,8 @@ dcp_status dcp_group_new_mpi_within(MPI_Comm communicator, double timeout_second
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_mpi: group is NULL");
     *group = NULL;
     if (!(timeout_seconds >= 0 && timeout_seconds <= 1e9))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_mpi: a timeout of %g seconds",
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "dcp_group_new_mpi: the timeout is %g seconds, expected 0 to 1e9",
                              timeout_seconds);
     dcp_status status = check_mpi(communicator);
     if (status == DCP_OK)

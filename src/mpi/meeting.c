@@ -21,7 +21,7 @@ void meeting_free(struct meeting *meeting)
         free(meeting);
 }
 
-/* Looks once. MPI is let go of between two looks, as its end must not wait for ours. */
+/* Polls once. MPI is released between polls, as MPI_Finalize() must not wait for our deadline. */
 static dcp_status look(struct meeting *meeting, const char *what, bool *done)
 {
     int ended = 0;

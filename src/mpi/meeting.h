@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* MPI's own collectives, with a deadline: they are begun, and polled. What is not over in time
- * stays with MPI for as long as the process lives, and so does the memory that it may still write
- * to. */
+/* MPI's own collectives with a deadline: started without blocking, and polled. A collective that
+ * does not end in time is left to MPI as long as the process lives, and so is the memory that MPI
+ * may still write to. */
 #ifndef MPI_MEETING_H
 #define MPI_MEETING_H
 
@@ -10,7 +10,7 @@
 
 #include "dcp/group.h"
 
-/* A rank's status as MPI_MAXLOC takes it. */
+/* A rank's status, laid out for MPI_MAXLOC. */
 struct standing {
     int status;
     int rank;
@@ -28,8 +28,8 @@ struct meeting {
 struct meeting *meeting_new(void);
 void meeting_free(struct meeting *meeting);
 
-/* Duplicates a communicator; errors of the copy are returned. DCP_ERR_TIMEOUT names the call and
- * how long it has waited. */
+/* Duplicates a communicator. The copy returns its errors instead of ending the program.
+ * DCP_ERR_TIMEOUT names the call and how long it has waited. */
 dcp_status meeting_duplicate(struct meeting *meeting, MPI_Comm communicator,
                              const dcp_collective *call, double deadline, MPI_Comm *copy);
 

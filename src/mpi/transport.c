@@ -17,10 +17,10 @@ static int tag_of(const struct transport *transport, enum tag tag)
     return 2 * transport->number + (int)tag;
 }
 
-/* Slots of all ranks together, and each: large pieces where ranks are few. */
+/* Bytes of the slots of all ranks together, and of each: with few ranks, pieces are large. */
 enum { SLOTS_BYTES = 16 << 20, SLOT_BYTES_MIN = 4 << 10, SLOT_BYTES_MAX = 1 << 20 };
 
-/* How long a rank that gives up stays to see its notices off. */
+/* How long a rank that gives up waits for its notices to be sent. */
 static const double farewell_seconds = 0.05;
 
 double transport_now(void)
@@ -59,10 +59,10 @@ static dcp_status allocate(struct transport *transport)
     transport->indices = calloc(2 * size, sizeof *transport->indices);
     transport->neighbors = calloc(size, sizeof *transport->neighbors);
     transport->places = calloc(size, sizeof *transport->places);
-    transport->told_of = calloc(5 * size, sizeof *transport->told_of);
+    transport->exchanged = calloc(5 * size, sizeof *transport->exchanged);
     if (transport->slots == NULL || transport->transfers == NULL || transport->requests == NULL ||
         transport->statuses == NULL || transport->indices == NULL || transport->neighbors == NULL ||
-        transport->places == NULL || transport->told_of == NULL)
+        transport->places == NULL || transport->exchanged == NULL)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of message slots",
                              2 * size * slot);
     for (size_t i = 0; i < 3 * size; i++)
@@ -79,7 +79,7 @@ static void release(struct transport *transport)
     free(transport->indices);
     free(transport->neighbors);
     free(transport->places);
-    free(transport->told_of);
+    free(transport->exchanged);
     free(transport);
 }
 
@@ -108,7 +108,7 @@ dcp_status transport_open(struct communicator *communicator, int number, int ran
     return status;
 }
 
-/* Whether the receive of notices is off MPI's hands. */
+/* Ends the receive of notices. True if MPI no longer uses its memory. */
 static bool stop_hearing(struct transport *transport)
 {
     int done = transport->hearing == MPI_REQUEST_NULL;
@@ -121,12 +121,12 @@ static bool stop_hearing(struct transport *transport)
     return done;
 }
 
-/* Notices may still be under way to a broken group: its communicator must not be taken for a newer
- * one, and is left to MPI_Finalize. */
+/* Notices may still be under way to a broken group. A newer communicator must not receive them, so
+ * this one is left to MPI_Finalize(). */
 void transport_close(struct transport *transport)
 {
     if (!finalize_hold_off())
-        return; /* what MPI still holds on to stays */
+        return; /* MPI may still use the memory */
     if (!stop_hearing(transport))
         transport->abandoned = true;
     finalize_let_go();
@@ -137,7 +137,7 @@ void transport_close(struct transport *transport)
 
 /* ---- giving up */
 
-/* Whether a notice has come; there is at most one worth hearing. */
+/* Whether a notice has come. Only the first one matters. */
 static bool has_heard(struct transport *transport)
 {
     int heard = 0;
@@ -150,7 +150,8 @@ static bool has_heard(struct transport *transport)
     return true;
 }
 
-/* Waits a moment for what was cancelled or told; what MPI keeps longer keeps our memory. */
+/* Waits a moment for cancelled transfers and for notices. If MPI needs longer, our memory is left
+ * to it. */
 static void see_off(struct transport *transport)
 {
     int count = 3 * transport->size, done = 0;
@@ -181,7 +182,7 @@ static void give_up(struct transport *transport, const struct notice *notice)
     see_off(transport);
 }
 
-/* Gives up with the calling thread's story. */
+/* Gives up with the calling thread's message. */
 static dcp_status fail(struct transport *transport, const dcp_collective *call, dcp_status status)
 {
     struct notice notice = {.status = (uint32_t)status};
@@ -197,7 +198,7 @@ static dcp_status fail_as_heard(struct transport *transport)
     return dcp_error_set((dcp_status)transport->heard.status, "%s", transport->heard.text);
 }
 
-/* Whether an earlier message to or from the same peer did not pass either. */
+/* Whether an earlier message to or from the same peer failed too, so that it is named already. */
 static bool is_named_before(const struct transport *transport, int index)
 {
     for (int i = 0; i < index; i++)
@@ -207,7 +208,7 @@ static bool is_named_before(const struct transport *transport, int index)
     return false;
 }
 
-/* "rank 2", "ranks 2, 5", and the number of the rest where there are many. */
+/* "rank 2", "ranks 2, 5", "ranks 2, 5 and 9 more". */
 static void name_missing(const struct transport *transport, char *text, size_t size)
 {
     enum { NAMED_MAX = 16 };
@@ -229,13 +230,13 @@ static dcp_status fail_for_missing(struct transport *transport, const dcp_collec
     char missing[320];
     name_missing(transport, missing, sizeof missing);
     return fail(transport, call,
-                dcp_error_set(DCP_ERR_TIMEOUT, "%s did not come within %g s", missing,
+                dcp_error_set(DCP_ERR_TIMEOUT, "%s did not make this call within %g s", missing,
                               call->timeout_seconds));
 }
 
 /* ---- moving messages */
 
-/* MPI is no longer there to tell anybody. */
+/* MPI has ended, so no notices can be sent. */
 static dcp_status fail_as_finalized(struct transport *transport, const dcp_collective *call)
 {
     transport->broken = transport->abandoned = true;
@@ -305,7 +306,7 @@ static dcp_status start_piece(struct transport *transport, int index)
                : transport_mpi_error(code, transfer->receiving ? "MPI_Irecv" : "MPI_Isend");
 }
 
-/* A piece has passed: takes it out of its slot, and starts the next, if there is one. */
+/* Called when a piece has passed: takes it out of its slot and starts the next one, if any. */
 static dcp_status finish_piece(struct transport *transport, int index, MPI_Status *mpi_status,
                                int *unfinished)
 {
@@ -348,8 +349,8 @@ static dcp_status poll_transfers(struct transport *transport, int *unfinished, b
     return status;
 }
 
-/* Others may need our core to get on, so waiting yields at once and soon sleeps, longer and longer
- * up to a millisecond. */
+/* Other ranks may need our core, so waiting yields at once and soon sleeps, for up to a
+ * millisecond. */
 void transport_pause(unsigned idle_polls)
 {
     enum { YIELDS = 2000, LONGEST_NS = 1000000 };
@@ -362,7 +363,7 @@ void transport_pause(unsigned idle_polls)
     nanosleep(&time, NULL);
 }
 
-/* Between two looks, while MPI is not held. *next: when to say in the log that this lasts. */
+/* Called between polls, while MPI is not held. *next: when to log that this rank is waiting. */
 static void wait_a_little(const struct transport *transport, const dcp_collective *call,
                           double waited, double *next, unsigned idle_polls)
 {
@@ -374,8 +375,8 @@ static void wait_a_little(const struct transport *transport, const dcp_collectiv
     transport_pause(idle_polls);
 }
 
-/* As transport_run(), while MPI is held; lets go of it to wait. *gone: it could not be had again.
- */
+/* As transport_run(), while MPI is held; releases it to wait. *gone: MPI was finalized
+ * meanwhile. */
 static dcp_status run_held(struct transport *transport, const dcp_collective *call, double deadline,
                            bool *gone)
 {

@@ -259,7 +259,7 @@ static void a_rank_that_never_waits(void)
         if (world_rank != absent && !background) {
             CHECK_STATUS(dcp_future_wait(future, WAIT), DCP_ERR_TIMEOUT);
             CHECK(dcp_future_poll(future) == DCP_FUTURE_FAILED);
-            snprintf(name, sizeof name, "rank %d did not come", absent);
+            snprintf(name, sizeof name, "rank %d did not make this call", absent);
             CHECK(world_size == 1 || strstr(dcp_error_message(), name) != NULL);
             CHECK(MPI_Wtime() - start < 5);
         }

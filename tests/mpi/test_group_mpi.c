@@ -139,13 +139,14 @@ static void ranks_in_different_calls_hear_so_at_once(void)
                                                     : dcp_group_broadcast(group, 0, 8, 20, bytes);
         CHECK(MPI_Wtime() - before < 2);
         CHECK(status == DCP_ERR_GROUP);
-        snprintf(expected, sizeof expected,
-                 elsewhere == 0
-                     ? "rank 0 is in dcp_group_barrier (a barrier), rank %d in dcp_group_broadcast "
-                       "(broadcasting bytes)"
-                     : "rank 0 is in dcp_group_broadcast (broadcasting bytes), rank %d in "
-                       "dcp_group_barrier (a barrier)",
-                 elsewhere == 0 ? 1 : elsewhere);
+        snprintf(
+            expected, sizeof expected,
+            elsewhere == 0
+                ? "rank 0 is in dcp_group_barrier (a barrier), but rank %d in dcp_group_broadcast "
+                  "(broadcasting bytes)"
+                : "rank 0 is in dcp_group_broadcast (broadcasting bytes), but rank %d in "
+                  "dcp_group_barrier (a barrier)",
+            elsewhere == 0 ? 1 : elsewhere);
         CHECK(strncmp(dcp_error_message(), expected, strlen(expected)) == 0);
         CHECK_STATUS(dcp_group_barrier(group, 20), DCP_ERR_STATE);
         dcp_group_free(group);
@@ -421,7 +422,8 @@ static void miss_one(int missing, enum exchange exchange, int root)
     static const dcp_collective hasty = {"planning", 0.2};
     dcp_group *group = new_group(MPI_COMM_WORLD);
     char expected[80];
-    snprintf(expected, sizeof expected, "planning: rank %d did not come within 0.2 s", missing);
+    snprintf(expected, sizeof expected, "planning: rank %d did not make this call within 0.2 s",
+             missing);
     if (world_rank != missing) {
         double before = MPI_Wtime();
         CHECK_STATUS(exchange_once(group, exchange, root, 10, &hasty, DCP_OK), DCP_ERR_TIMEOUT);
@@ -473,7 +475,7 @@ static void a_rank_missing_from_an_exchange_is_named(void)
             DCP_ERR_TIMEOUT);
         CHECK(MPI_Wtime() - before < 1.5);
         char expected[80];
-        snprintf(expected, sizeof expected, "rank %d did not come within 0.5 s", missing);
+        snprintf(expected, sizeof expected, "rank %d did not make this call within 0.5 s", missing);
         CHECK(strstr(dcp_error_message(), expected) != NULL);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -490,7 +492,7 @@ static void several_missing_ranks_are_all_named(void)
     dcp_group *group = new_group(MPI_COMM_WORLD);
     if (world_rank != 1 && world_rank != 3) {
         CHECK_STATUS(group_agree(group, &hasty, DCP_OK), DCP_ERR_TIMEOUT);
-        CHECK_MESSAGE("planning: ranks 1, 3 did not come within 0.2 s");
+        CHECK_MESSAGE("planning: ranks 1, 3 did not make this call within 0.2 s");
     }
     MPI_Barrier(MPI_COMM_WORLD);
     dcp_group_free(group);
@@ -512,7 +514,7 @@ static void what_is_left_of_a_large_message_is_harmless(void)
         unsigned char *message = message_of(1, LARGE);
         CHECK_STATUS(collective_gather(group, &hasty, 0, message, sizes, NULL, NULL),
                      DCP_ERR_TIMEOUT);
-        CHECK_MESSAGE("sending: rank 0 did not come within 0.1 s");
+        CHECK_MESSAGE("sending: rank 0 did not make this call within 0.1 s");
         memset(message, 0xee, LARGE);
         free(message);
     }
