@@ -3,7 +3,7 @@
 #include "cuda/cuda_device.h"
 #include "cuda/visit.h"
 
-/* One copy of many rows; of each its distance from the one before. */
+/* One copy of many rows, with the distances between rows. */
 struct rows {
     unsigned char *to;
     const unsigned char *from;
@@ -11,7 +11,7 @@ struct rows {
     enum cudaMemcpyKind kind;
 };
 
-/* Distances beyond what the device takes go row by row. */
+/* Rows that are further apart than the device supports are copied one by one. */
 static cudaError_t enqueue(const struct rows *rows, int index, cudaStream_t stream)
 {
     size_t pitch = rows->to_pitch > rows->from_pitch ? rows->to_pitch : rows->from_pitch;
@@ -37,7 +37,7 @@ static dcp_status copy(const dcp_device *device, const struct rows *rows, bool w
     if (status != DCP_OK)
         return status;
     cudaError_t enqueued = enqueue(rows, device->index, stream);
-    /* Even then: part of it may be under way to memory that the caller takes back. */
+    /* Even after a failure: a part may be under way to memory that the caller will reuse. */
     cudaError_t done = wait ? cudaStreamSynchronize(stream) : cudaSuccess;
     if (enqueued != cudaSuccess)
         status = cuda_error(enqueued, "a CUDA copy");

@@ -25,7 +25,7 @@ static void cuda_release(const dcp_device *device, void *memory)
     visit_end_freeing(&visit);
 }
 
-/* Memory that every device reaches counts as this one's. */
+/* Memory that all devices can access counts as this device's. */
 static dcp_status cuda_holds(const dcp_device *device, const void *memory, bool *held)
 {
     struct cudaPointerAttributes attributes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the operations of a CUDA device are made of; see dcp/device.h for each. */
+/* The operations of a CUDA device; dcp/device.h describes each. */
 #ifndef CUDA_CUDA_DEVICE_H
 #define CUDA_CUDA_DEVICE_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What lets copies overlap: page-locked memory, streams of our own, events. */
+/* Operations that let copies overlap: page-locked memory, streams of our own, events. */
 #include "cuda/cuda_device.h"
 #include "cuda/visit.h"
 
-/* Ends a visit with what its one call came to. */
+/* Ends a visit and returns the result of its one call. */
 static dcp_status leave(const struct visit *visit, cudaError_t code, const char *call)
 {
     dcp_status status = code == cudaSuccess ? DCP_OK : cuda_error(code, call);
@@ -11,7 +11,7 @@ static dcp_status leave(const struct visit *visit, cudaError_t code, const char 
     return status;
 }
 
-/* Portable: as good for other devices of the process. */
+/* Portable: page-locked for all devices of the process. */
 dcp_status cuda_page_lock(const dcp_device *device, void *host, size_t bytes)
 {
     struct visit visit;
@@ -30,8 +30,7 @@ void cuda_page_unlock(const dcp_device *device, void *host)
     visit_end_freeing(&visit);
 }
 
-/* Of the lowest priority, and beside the default stream: it waits for nothing that it is not told
- * to wait for. */
+/* The stream has the lowest priority and does not synchronize with the default stream. */
 dcp_status cuda_queue_open(const dcp_device *device, void **queue)
 {
     struct visit visit;

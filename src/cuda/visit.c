@@ -24,7 +24,7 @@ static struct obstacle find_driver_function(const char *name, void **function)
     cudaError_t code = cudaGetDriverEntryPointByVersion(name, function, CURRENT_CONTEXT_VERSION,
                                                         cudaEnableDefault, &found);
     if (code != cudaSuccess)
-        return (struct obstacle){code, "looking into the CUDA driver"};
+        return (struct obstacle){code, "opening the CUDA driver"};
     if (found != cudaDriverEntryPointSuccess || *function == NULL)
         return (struct obstacle){cudaSuccess, name};
     return (struct obstacle){0};

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What every rank has for every other, in pieces through slots of the group's memory. */
+/* all_to_all: messages from every rank to every other, in pieces through slots of the group's
+ * memory. */
 #include <string.h>
 
 #include "nccl_group.h"
 
-/* One step: a piece to and from each rank, through a slot of our memory each, the first half of the
- * slots for what is sent. Both ends of a message cut it in the same way; slots are a rank's own. */
+/* One step: a piece to and from each rank, each through a slot of our memory; the first half of the
+ * slots is for sending. Both ends divide a message into the same pieces; the size of slots may
+ * differ. */
 struct exchange {
     const size_t *send_sizes;
     const size_t *receive_sizes;
     size_t done;  /* bytes of each message that have passed */
-    size_t piece; /* of each message that pass now, at most */
+    size_t piece; /* most bytes of each message that pass now */
     size_t slot;  /* the largest of the pieces that pass now */
 };
 
@@ -102,7 +104,8 @@ static void unpack(const struct nccl_group *group, const struct exchange *exchan
     }
 }
 
-/* Each pair of ranks sees the same pieces in the same order; who has none left need not come. */
+/* Each pair of ranks exchanges the same pieces in the same order; a rank with no pieces left need
+ * not take part. */
 dcp_status nccl_all_to_all(void *context, const dcp_collective *call, const void *send,
                            const size_t *send_sizes, const size_t *send_offsets, void *receive,
                            const size_t *receive_sizes, const size_t *receive_offsets)

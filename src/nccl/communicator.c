@@ -4,10 +4,10 @@
 
 #include "nccl_group.h"
 
-/* The longest pause between two looks at a collective. */
+/* Pauses between polls of a collective. */
 enum { PAUSE_NS_MIN = 10000, PAUSE_NS_MAX = 1000000 };
 
-/* A communicator of ours gets so long to be finalized, which others must do as well. */
+/* How long finalizing a communicator of ours may take; all ranks must do it. */
 static const double farewell_seconds = 5;
 
 double nccl_now(void)
@@ -41,7 +41,7 @@ static dcp_status look(const struct nccl_group *group, bool on_device, bool *end
     return *ended || done == cudaErrorNotReady ? DCP_OK : cuda_error(done, "cudaEventQuery");
 }
 
-/* Whether what the caller had put on the stream before is still under way. */
+/* Whether the caller's earlier work on the stream is still under way. */
 static bool is_behind_others(const struct nccl_group *group)
 {
     return group->begun != NULL && cudaEventQuery(group->begun) == cudaErrorNotReady;
@@ -51,10 +51,10 @@ static dcp_status fail_for_missing(const struct nccl_group *group, const dcp_col
 {
     if (is_behind_others(group))
         return dcp_error_set(DCP_ERR_TIMEOUT,
-                             "what was on the stream before did not end within %g seconds",
+                             "earlier work on the stream did not end within %g seconds",
                              call->timeout_seconds);
-    return dcp_error_set(DCP_ERR_TIMEOUT, "not all of %d ranks came within %g seconds", group->size,
-                         call->timeout_seconds);
+    return dcp_error_set(DCP_ERR_TIMEOUT, "not all of %d ranks made this call within %g seconds",
+                         group->size, call->timeout_seconds);
 }
 
 static void pause_longer(struct timespec *pause)
@@ -78,14 +78,13 @@ dcp_status nccl_wait(const struct nccl_group *group, const dcp_collective *call,
         if (now >= deadline)
             return fail_for_missing(group, call);
         if (now - began >= next)
-            next = dcp_collective_log_wait(call, now - began,
-                                           is_behind_others(group) ? "what was on the stream before"
-                                                                   : NULL);
+            next = dcp_collective_log_wait(
+                call, now - began, is_behind_others(group) ? "earlier work on the stream" : NULL);
         pause_longer(&pause);
     }
 }
 
-/* An abort waits for what the device does, so it would wait for what the caller has there, too. */
+/* Aborting waits for the device, so it would wait for the caller's work there, too. */
 void nccl_give_up(struct nccl_group *group)
 {
     group->abandoned = true;
@@ -116,7 +115,7 @@ static bool finalize(ncclComm_t communicator)
 void nccl_release_communicator(struct nccl_group *group)
 {
     if (group->abandoned)
-        nccl_give_up(group); /* which what was on the stream may have kept it from */
+        nccl_give_up(group); /* earlier work on the stream may have delayed it */
     if (!group->owned || group->communicator == NULL || group->abandoned)
         return;
     if (finalize(group->communicator))

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A process group over NCCL. Messages travel in pieces through memory of our own, page-locked on
- * the host and on the device: whatever becomes of a collective, neither CUDA nor NCCL holds on to
- * memory of the caller's. */
+/* A process group over NCCL. Messages pass in pieces through memory of our own, page-locked on the
+ * host and on the device. So even if a collective is given up, CUDA and NCCL use no memory of the
+ * caller's. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "nccl_group.h"
 
-/* Pieces of all ranks together, and at least of each. */
+/* Bytes of the pieces of all ranks together, and the least of each. */
 enum { PIECES_BYTES = 4 << 20, PIECE_BYTES_MIN = 4 << 10 };
 
-/* What goes through the device at once. */
+/* One step through the device. */
 struct step {
     int root;     /* -1: from every rank to every rank */
     size_t bytes; /* of each sender */
@@ -32,7 +32,8 @@ static dcp_status start_collective(const struct nccl_group *group, const struct 
     return nccl_error(group, code, step->root < 0 ? "ncclAllGather" : "ncclBroadcast");
 }
 
-/* What is sent lies in our host memory where it belongs in the result, which comes there. */
+/* The bytes to send are in our host memory at their place in the result; the result replaces
+ * them. */
 static dcp_status run_on_device(const struct nccl_group *group, const dcp_collective *call,
                                 const struct step *step, double deadline)
 {
@@ -115,7 +116,7 @@ static dcp_status nccl_broadcast(void *context, const dcp_collective *call, int 
     return DCP_OK;
 }
 
-/* Whether the device is done with our memory. Behind an abort of ours it soon is. */
+/* Whether the device no longer uses our memory. After an abort of ours that takes only a moment. */
 static bool is_drained(const struct nccl_group *group)
 {
     static const double aborted_seconds = 1;
@@ -131,7 +132,7 @@ static bool is_drained(const struct nccl_group *group)
     return code == cudaSuccess;
 }
 
-/* Freeing memory that a stuck kernel uses would wait for it, so it is left there. */
+/* Freeing memory that a stuck kernel uses would wait for the kernel, so it is never freed. */
 void nccl_close(void *context)
 {
     struct nccl_group *group = context;
@@ -211,7 +212,7 @@ dcp_status dcp_group_new_nccl(ncclComm_t communicator, cudaStream_t stream, dcp_
         return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_nccl: group is NULL");
     *group = NULL;
     if (communicator == NULL)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_nccl: the communicator is null");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_group_new_nccl: the communicator is NULL");
     struct nccl_group *made = calloc(1, sizeof *made);
     if (made == NULL)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for a group over NCCL");

@@ -6,14 +6,14 @@
 
 #if NCCL_CAN_SPLIT
 
-/* All ranks come here right after they have met. Without memory (made) a rank takes part as one
+/* All ranks call this right after a collective. A rank without memory (made is NULL) takes part
  * without a color. *late: NCCL may still write to the communicator. */
 static dcp_status split_communicator(struct nccl_group *group, const dcp_collective *call,
                                      int color, int key, struct nccl_group *made, bool *late)
 {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     double deadline = nccl_now() + call->timeout_seconds;
-    config.blocking = 0; /* so that deadlines reach everywhere */
+    config.blocking = 0; /* so that every wait can have a deadline */
     ncclResult_t code =
         ncclCommSplit(group->communicator, made != NULL ? color : NCCL_SPLIT_NOCOLOR, key,
                       made != NULL ? &made->communicator : &group->no_part, &config);
@@ -38,7 +38,7 @@ static dcp_status set_up(struct nccl_group *made, int rank, int size)
                          made->rank, made->size, rank, size);
 }
 
-/* Others of the part may not have come as far, so nothing waits for them. */
+/* Other ranks of the part may not have got so far, so do not wait for them. */
 static void discard(struct nccl_group *made)
 {
     if (made->owned)
@@ -54,7 +54,7 @@ static dcp_status split(struct nccl_group *group, const dcp_collective *call, in
     dcp_status status = split_communicator(group, call, color, rank, made, &late);
     if (late) {
         nccl_give_up(group);
-        group->kept = made == NULL; /* else what was made is */
+        group->kept = made == NULL; /* otherwise `made` keeps it */
         return status;
     }
     if (status == DCP_OK && made != NULL)

@@ -131,7 +131,8 @@ static void wait_unless_last(struct player *player)
     rows_make(&rows, player);
     dcp_future *future = begin(player, &rows, 0.3, &chain);
     if (player->rank != player->size - 1) {
-        must_fail(dcp_future_wait(future, 30), DCP_ERR_TIMEOUT, "not all of 2 ranks came within");
+        must_fail(dcp_future_wait(future, 30), DCP_ERR_TIMEOUT,
+                  "not all of 2 ranks made this call within");
         assert_int_equal(dcp_future_poll(future), DCP_FUTURE_FAILED);
     } else {
         doze(900); /* freeing would take part */

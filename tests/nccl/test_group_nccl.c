@@ -85,8 +85,9 @@ static void an_exchange_can_fail(void **state)
     job_play(players, 2, exchange_soon);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(players[r].status, DCP_ERR_TIMEOUT);
-        assert_non_null(strstr(players[r].message,
-                               "exchanging what was read: not all of 3 ranks came within 0.3"));
+        assert_non_null(
+            strstr(players[r].message,
+                   "exchanging what was read: not all of 3 ranks made this call within 0.3"));
     }
     job_end(players);
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
@@ -113,7 +114,7 @@ static void a_rank_never_comes(void **state)
     for (int r = 0; r < 2; r++) {
         assert_int_equal(players[r].status, DCP_ERR_TIMEOUT);
         assert_non_null(
-            strstr(players[r].message, "gathering: not all of 3 ranks came within 0.3"));
+            strstr(players[r].message, "gathering: not all of 3 ranks made this call within 0.3"));
     }
     job_play(players, 2, gather_soon);
     assert_int_equal(players[0].status, DCP_ERR_STATE);
@@ -195,7 +196,7 @@ static void making_a_group_can_fail(void **state)
     long device_blocks = stand_in_figures().blocks, host_blocks = stand_in_cuda_host_blocks();
     cudaStream_t stream = stand_in_stream_new(0);
     stand_in_nccl_new(1, &communicator);
-    must_fail(dcp_group_new_nccl(NULL, stream, &group), DCP_ERR_ARGUMENT, "is null");
+    must_fail(dcp_group_new_nccl(NULL, stream, &group), DCP_ERR_ARGUMENT, "is NULL");
     must_fail(dcp_group_new_nccl(communicator, stream, NULL), DCP_ERR_ARGUMENT, "group is NULL");
     for (size_t i = 0; i < sizeof cuda / sizeof *cuda; i++) {
         stand_in_cuda_fail(cuda[i], 1, cudaErrorMemoryAllocation);

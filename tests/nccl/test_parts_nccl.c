@@ -92,7 +92,8 @@ static void give_up_on_a_part(struct player *player)
     if (player->rank != player->size - 1) {
         gather_soon(&part);
         assert_int_equal(part.status, DCP_ERR_TIMEOUT);
-        assert_non_null(strstr(dcp_error_message(), "not all of 3 ranks came within 0.3 seconds"));
+        assert_non_null(
+            strstr(dcp_error_message(), "not all of 3 ranks made this call within 0.3 seconds"));
         gather_soon(&part);
         assert_int_equal(part.status, DCP_ERR_STATE);
     }
@@ -132,8 +133,8 @@ static void wait_behind_others(struct player *player)
     stand_in_stream_run(player->stream, hold, NULL);
     gather_soon(&part);
     assert_int_equal(part.status, DCP_ERR_TIMEOUT);
-    assert_non_null(strstr(dcp_error_message(),
-                           "what was on the stream before did not end within 0.3 seconds"));
+    assert_non_null(
+        strstr(dcp_error_message(), "earlier work on the stream did not end within 0.3 seconds"));
     assert_int_equal(stand_in_nccl_figures().aborted, aborted);
     held = false;
     stand_in_set_current(player->device);
@@ -199,7 +200,7 @@ static void a_split_can_be_late(void **state)
         stand_in_nccl_linger(players[0].communicator, 1);
         dcp_group *group = players[0].group;
         must_fail(group->operations.split(group->context, &hasty, color, 0, 2, &part),
-                  DCP_ERR_TIMEOUT, "not all of 2 ranks came within 0.2 seconds");
+                  DCP_ERR_TIMEOUT, "not all of 2 ranks made this call within 0.2 seconds");
         assert_null(part);
         job_end(players);
     }
