@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of structures as bytes: a walk over something that either appends its bytes or compares
- * them with others, so that nothing is made just to be compared. */
+/* Structures as bytes: a walk that either appends the bytes to a buffer or compares them with
+ * others, so that no bytes are made just to be compared. */
 #ifndef PLAN_STRUCTURE_WALK_H
 #define PLAN_STRUCTURE_WALK_H
 
@@ -14,7 +14,7 @@ struct structure_walk {
     size_t left;
 };
 
-/* False where the bytes differ: the walk is over then. */
+/* False if the bytes differ; the walk ends then. */
 static inline bool structure_tell(struct structure_walk *walk, const void *bytes, size_t size)
 {
     if (size == 0)

@@ -16,7 +16,7 @@ dcp_status wire_begin(struct reader *reader, enum wire_tag tag, const char *mess
 {
     uint8_t found = reader_u8(reader);
     if (reader->failed)
-        return wire_fault(reader, message, "nothing there");
+        return wire_fault(reader, message, "the message is empty");
     if (found != (uint8_t)tag)
         return dcp_error_set(DCP_ERR_FORMAT, "%s: begins with 0x%02x, expected 0x%02x", message,
                              found, (unsigned)tag);
@@ -26,9 +26,10 @@ dcp_status wire_begin(struct reader *reader, enum wire_tag tag, const char *mess
 dcp_status wire_end(const struct reader *reader, const char *message)
 {
     if (reader->failed)
-        return wire_fault(reader, message, "cut short or out of range");
+        return wire_fault(reader, message,
+                          "the message ends too early, or a number is out of range");
     if (reader_left(reader) != 0)
-        return wire_fault(reader, message, "more bytes than announced");
+        return wire_fault(reader, message, "bytes behind the end of the message");
     return DCP_OK;
 }
 
@@ -74,9 +75,9 @@ dcp_status wire_text(struct reader *reader, const char *message, const char **te
 {
     *text = reader_text(reader, length);
     if (*text == NULL)
-        return wire_fault(reader, message, "text cut short");
+        return wire_fault(reader, message, "a text ends too early");
     if (memchr(*text, '\0', *length) != NULL || !utf8_is_valid(*text, *length))
-        return wire_fault(reader, message, "text that is not UTF-8 without NUL");
+        return wire_fault(reader, message, "a text is not UTF-8, or contains NUL");
     return DCP_OK;
 }
 
@@ -101,7 +102,7 @@ dcp_status wire_box(struct reader *reader, struct arena *arena, const char *mess
     *box = outer;
     uint64_t differing = reader_varint(reader);
     if (outer.ndim < 64 && differing >> outer.ndim != 0)
-        return wire_fault(reader, message, "more dimensions than the tensor has");
+        return wire_fault(reader, message, "a box has more dimensions than its tensor");
     if (differing == 0)
         return DCP_OK;
     size_t bytes = (size_t)outer.ndim * sizeof(int64_t);

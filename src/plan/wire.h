@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the messages of this room have in common. A message begins with a tag, so that one that is
- * read as another, or comes from another version, is known as such. What one byte of a message can
- * make a decoder allocate is bounded by a constant. */
+/* Parts that all messages of this room share. A message begins with a tag, so that a message of
+ * another kind or version is recognized. The memory that a decoder allocates per byte of a message
+ * is bounded by a constant. */
 #ifndef PLAN_WIRE_H
 #define PLAN_WIRE_H
 
@@ -24,25 +24,25 @@ enum wire_tag {
 dcp_status wire_fault(const struct reader *reader, const char *message, const char *fault);
 /* Checks the tag. */
 dcp_status wire_begin(struct reader *reader, enum wire_tag tag, const char *message);
-/* Nothing failed and nothing is left. */
+/* Checks that nothing failed and that the message is used up. */
 dcp_status wire_end(const struct reader *reader, const char *message);
 
 /* Numbers of either sign, small ones in few bytes. */
 void wire_append_signed(struct buffer *out, int64_t value);
 int64_t wire_signed(struct reader *reader);
 
-/* Varints that must fit; reader->failed if they do not. */
+/* Varints that must fit the result; otherwise reader->failed is set. */
 int64_t wire_size(struct reader *reader);
 uint32_t wire_u32(struct reader *reader);
-/* A number of things of which each takes at least one byte. */
+/* A count of things that take at least one byte each. */
 size_t wire_count(struct reader *reader);
 
 /* A text that is valid UTF-8 without NUL; borrowed, not NUL-terminated. */
 dcp_status wire_text(struct reader *reader, const char *message, const char **text, size_t *length);
 
-/* A box by the dimensions in which it differs from an outer one. */
+/* A box, given by the dimensions in which it differs from an outer one. */
 void wire_append_box(struct buffer *out, struct box outer, struct box box);
-/* Lends outer's numbers if there is no difference. Does not check that it lies inside. */
+/* Borrows outer's numbers if there is no difference. Does not check that the box is inside. */
 dcp_status wire_box(struct reader *reader, struct arena *arena, const char *message,
                     struct box outer, struct box *box);
 

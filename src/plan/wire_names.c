@@ -30,7 +30,8 @@ static dcp_status append_path(struct buffer *out, const struct wire_name *name, 
         total += length + (i != 0);
     }
     if (total != name_length)
-        return dcp_error_set(DCP_ERR_INTERNAL, "\"%s\" is not its path joined by dots", name->text);
+        return dcp_error_set(DCP_ERR_INTERNAL,
+                             "the name \"%s\" differs from its path joined by dots", name->text);
     return DCP_OK;
 }
 
@@ -46,7 +47,7 @@ dcp_status wire_append_name(struct buffer *out, const struct wire_name *name, co
     return append_path(out, name, length);
 }
 
-/* What a name is read with. */
+/* State while a name is read. */
 struct name_reader {
     struct reader *reader;
     struct arena *arena;
@@ -65,7 +66,7 @@ static dcp_status read_text(const struct name_reader *in, const char *previous, 
     size_t length;
     const char *rest = reader_text(in->reader, &length);
     if (rest == NULL || shared > strlen(previous))
-        return fault(in, "name cut short");
+        return fault(in, "a name ends too early");
     char *name = arena_allocate(in->arena, shared + length + 1);
     if (name == NULL)
         return error_no_memory(shared + length + 1, in->message);
@@ -74,12 +75,12 @@ static dcp_status read_text(const struct name_reader *in, const char *previous, 
     *text_length = shared + length;
     name[*text_length] = '\0';
     if (memchr(rest, '\0', length) != NULL || !utf8_is_valid(name, *text_length))
-        return fault(in, "name that is not UTF-8 without NUL");
+        return fault(in, "a name is not UTF-8, or contains NUL");
     *text = name;
     return DCP_OK;
 }
 
-/* The end of the name is a key already, and neighbours mostly share the keys before it. */
+/* A key at the end of the name is borrowed from it, and most neighbours share the keys before. */
 static dcp_status read_key(const struct name_reader *in, const char *text, size_t length, bool last,
                            const dcp_path_part *before, const char **key)
 {
@@ -122,7 +123,7 @@ static dcp_status read_path(const struct name_reader *in, struct wire_name *name
         bool last = i == count - 1;
         if (start > name_length || part >> 1 > name_length - start ||
             (last && part >> 1 != name_length - start))
-            return fault(in, "path that does not fit its name");
+            return fault(in, "a path does not match its name");
         size_t length = (size_t)(part >> 1);
         const char *text = name->text + start;
         path[i] = (dcp_path_part){NULL, 0};
@@ -130,9 +131,9 @@ static dcp_status read_path(const struct name_reader *in, struct wire_name *name
             RETURN_IF_ERROR(read_key(in, text, length, last,
                                      i < name->path_length ? &name->path[i] : NULL, &path[i].key));
         else if (!parse_position(text, length, &path[i].position))
-            return fault(in, "list position that is no number");
+            return fault(in, "a list position is not a number");
         if (!last && text[length] != '.')
-            return fault(in, "path that does not fit its name");
+            return fault(in, "a path does not match its name");
         start += length + 1;
     }
     name->path = path;
@@ -163,7 +164,8 @@ dcp_status wire_shape(struct reader *reader, struct arena *arena, const char *me
     shape->dtype = (dcp_dtype)reader_u8(reader);
     uint32_t ndim = wire_u32(reader);
     if (reader->failed || dcp_dtype_size(shape->dtype) == 0 || ndim > DCP_MAX_DIMS)
-        return wire_fault(reader, message, "unknown dtype or too many dimensions");
+        return wire_fault(reader, message,
+                          "a dtype is unknown, or a shape has too many dimensions");
     int64_t *sizes = arena_allocate_array(arena, ndim, sizeof *sizes);
     if (sizes == NULL)
         return error_no_memory(ndim * sizeof *sizes, message);
@@ -173,6 +175,6 @@ dcp_status wire_shape(struct reader *reader, struct arena *arena, const char *me
     shape->sizes = sizes;
     uint64_t bytes;
     if (reader->failed || !shape_bytes(shape->ndim, sizes, shape->dtype, &bytes))
-        return wire_fault(reader, message, "shape that is too large");
+        return wire_fault(reader, message, "a shape is too large");
     return DCP_OK;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How names and shapes travel in plans. A name is told by what it shares with the one before, at
- * most 255 bytes so that short messages make short names: shared bytes (u8), rest (text). Its path
- * is told by where the name is cut: number of parts, per part its length and kind. A shape is dtype
- * (u8), ndim and sizes. All numbers are varints. */
+/* Encodes names and shapes in plans. A name is encoded as the number of leading bytes that it
+ * shares with the previous name (u8; at most 255, so that short messages make short names) and the
+ * rest (text). Its path follows as the number of parts, and the length and kind of each part in the
+ * name. A shape is dtype (u8), ndim and sizes. All numbers are varints. */
 #ifndef PLAN_WIRE_NAMES_H
 #define PLAN_WIRE_NAMES_H
 
@@ -23,14 +23,14 @@ struct wire_shape {
     const int64_t *sizes;
 };
 
-/* previous: "" for the first. DCP_ERR_INTERNAL for a name that is not its path. */
+/* previous: "" for the first. DCP_ERR_INTERNAL if the name is not its path joined by dots. */
 dcp_status wire_append_name(struct buffer *out, const struct wire_name *name, const char *previous);
-/* *name: the one before, or all zero; becomes the next. */
+/* *name: in, the previous name, or all zero; out, the next name. */
 dcp_status wire_name(struct reader *reader, struct arena *arena, const char *message,
                      struct wire_name *name);
 
 void wire_append_shape(struct buffer *out, const struct wire_shape *shape);
-/* A dtype that is known, and a number of bytes that can be. */
+/* Checks that the dtype is known and that the number of bytes does not overflow. */
 dcp_status wire_shape(struct reader *reader, struct arena *arena, const char *message,
                       struct wire_shape *shape);
 

@@ -209,7 +209,7 @@ static void test_save(void **state)
         expect_save(path, way, ODD_OTHER_SHAPE, DCP_ERR_SHAPE, "[13] on rank ");
         expect_save(path, way, ODD_OTHER_DTYPE, DCP_ERR_DTYPE, "int32 on rank ");
         expect_save(path, way, ODD_OTHER_KIND, DCP_ERR_KIND, "an object on rank ");
-        expect_save(path, way, ODD_OVERLAP, DCP_ERR_OVERLAP, "\"w\": [");
+        expect_save(path, way, ODD_OVERLAP, DCP_ERR_OVERLAP, "\"w\": chunk [");
         expect_save(path, way, ODD_HOLE, DCP_ERR_COVERAGE, "\"w\": no rank holds [");
         expect_save(path, way, ODD_HOLE, DCP_ERR_COVERAGE,
                     "of the shape [12]: the group has 3 ranks, which must hold all of it together");

@@ -330,10 +330,10 @@ static void unused_patterns_are_refused(void **state)
                 continue;
             }
             assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
-            assert_string_equal(ranks[r].message,
-                                "1 pattern or rule applies to no name: \"optimzer\" (exclude[0]; "
-                                "did you mean \"optimizer\"?); with allow_unused_patterns that is "
-                                "no error");
+            assert_string_equal(
+                ranks[r].message,
+                "1 pattern or rule applies to no name: \"optimzer\" (exclude[0]; "
+                "did you mean \"optimizer\"?); set allow_unused_patterns to allow this");
         }
     }
     job.options.strictness = DCP_STRICT_MISSING;

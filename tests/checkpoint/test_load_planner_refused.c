@@ -329,17 +329,18 @@ static void plans_that_make_no_sense_are_refused(void **state)
         {unknown_stored, false, DCP_ERR_MISSING_KEY, "the checkpoint has no \"x\""},
         {unknown_chunk, false, DCP_ERR_ARGUMENT, "the state has no chunk of \"w\" at [1, 0]"},
         {unknown_piece, false, DCP_ERR_ARGUMENT, "the checkpoint has no chunk of \"w\" at [0, 1]"},
-        {beyond_the_chunk, false, DCP_ERR_ARGUMENT, "leave the wanted chunk"},
-        {beyond_the_piece, false, DCP_ERR_ARGUMENT, "leave the stored chunk"},
-        {shorter, false, DCP_ERR_COVERAGE, "\"w\": the load plan reads no "},
-        {negative, false, DCP_ERR_ARGUMENT, "missing or negative"},
-        {without_lengths, false, DCP_ERR_ARGUMENT, "missing or negative"},
+        {beyond_the_chunk, false, DCP_ERR_ARGUMENT, "is not inside the wanted chunk"},
+        {beyond_the_piece, false, DCP_ERR_ARGUMENT, "is not inside the stored chunk"},
+        {shorter, false, DCP_ERR_COVERAGE, "\"w\": the load plan does not read "},
+        {negative, false, DCP_ERR_ARGUMENT, "NULL or negative"},
+        {without_lengths, false, DCP_ERR_ARGUMENT, "NULL or negative"},
         {as_object, false, DCP_ERR_KIND, "the item is an object"},
         {of_an_object, false, DCP_ERR_KIND, "\"step\" is an object"},
-        {flat, false, DCP_ERR_ARGUMENT, "goes from 1 dimensions to 2"},
-        {dimensionless, false, DCP_ERR_ARGUMENT, "goes from 1000 dimensions to 1000"},
-        {nameless, false, DCP_ERR_ARGUMENT, "a name that is no text"},
-        {not_text, false, DCP_ERR_ARGUMENT, "a name that is no text"},
+        {flat, false, DCP_ERR_ARGUMENT, "has 1 dimensions in the checkpoint, but 2 in the state"},
+        {dimensionless, false, DCP_ERR_ARGUMENT,
+         "has 1000 dimensions in the checkpoint, but 1000 in the state"},
+        {nameless, false, DCP_ERR_ARGUMENT, "is not valid UTF-8"},
+        {not_text, false, DCP_ERR_ARGUMENT, "is not valid UTF-8"},
         {again, true, DCP_ERR_OVERLAP, "\"w\": the load plan reads "},
         {again_as_object, true, DCP_ERR_OVERLAP, "\"step\": the load plan reads it 2 times"},
     };
@@ -348,7 +349,7 @@ static void plans_that_make_no_sense_are_refused(void **state)
                        &(struct test){.planner.finish_plan = nonsense_finish, .choice = &all[i]},
                        all[i].status, all[i].story);
     load_must_fail(state, &(struct test){.planner.create_local_plan = forgetful_local},
-                   DCP_ERR_COVERAGE, "the load plan reads nothing of it");
+                   DCP_ERR_COVERAGE, "the load plan does not read it");
 }
 
 static void plans_say_what_is_wrong_with_a_call(void **state)

@@ -54,7 +54,7 @@ static void nested_dicts_are_replaced_by_what_is_stored(void **state)
     root = dcp_state_new();
     dcp_state_tensor(dcp_state_dict(root, "tup"), "w", &tensor);
     must_fail(dcp_load(root, NO_FLATTEN, &options, NULL), DCP_ERR_MISSING_KEY,
-              "the object \"tup\" above it is stored whole");
+              "its parent \"tup\" is stored as one object");
     dcp_state_free(root);
 }
 

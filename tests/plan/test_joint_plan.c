@@ -205,16 +205,17 @@ static void disagreement_names_ranks_and_versions(void **state)
     add_everything(&samples, 3);
     for (int rank = 1; rank < 3; rank++)
         samples.plans[rank].items[0].dtype = DCP_F16;
-    expect_unite(&samples, DCP_ERR_DTYPE, "\"model.a\": bfloat16 on rank 0, float16 on rank 1");
+    expect_unite(&samples, DCP_ERR_DTYPE,
+                 "\"model.a\" is bfloat16 on rank 0, but float16 on rank 1");
     add_everything(&samples, 3);
     for (int rank = 1; rank < 3; rank++)
         samples.plans[rank].items[0].global_shape = wider;
     expect_unite(&samples, DCP_ERR_SHAPE,
-                 "\"model.a\": global shape [10, 8] on rank 0, [10, 9] on rank 1");
+                 "\"model.a\" has the global shape [10, 8] on rank 0, but [10, 9] on rank 1");
     samples_init(&samples, 3);
     sample_object(&samples, 0, "x", 10);
     sample_tensor(&samples, 2, "x", DCP_F32, BOX(0, NULL, NULL), NULL);
-    expect_unite(&samples, DCP_ERR_KIND, "\"x\": an object on rank 0, a tensor on rank 2");
+    expect_unite(&samples, DCP_ERR_KIND, "\"x\" is an object on rank 0, but a tensor on rank 2");
 }
 
 static void memory_may_run_out_anywhere(void **state)

@@ -126,16 +126,16 @@ static void lies_are_refused(void **state)
         unsigned char bytes[16];
         const char *story;
     } lies[] = {
-        {6, {0x31, 52, 0, 0, 0, 0}, "more bytes than announced"},
-        {5, {0x31, 52, 0, 0, 0}, "a failure that its lines do not explain"},
-        {5, {0x31, 20, 0, 0, 0}, "a failure that its lines do not explain"},
-        {8, {0x31, 0, 0, 0, 1, 3, 0, 0}, "a failure that its lines do not explain"},
-        {8, {0x31, 0, 0, 0, 1, 5, 0, 0}, "unknown difference"},
-        {9, {0x31, 0, 0, 0, 1, 0, 1, 0, 0}, "text that is not UTF-8 without NUL"},
-        {10, {0x31, 0, 0, 0, 1, 0x80, 0, 0, 1, 0}, "text that is not UTF-8 without NUL"},
-        {6, {0x31, 0, 3, 8, 0, 0}, "more bits than entries"},
-        {4, {0x31, 0, 9, 0}, "fewer bits than entries"},
-        {5, {0x31, 0, 0, 2, 0}, "fewer marks than rules and patterns"},
+        {6, {0x31, 52, 0, 0, 0, 0}, "bytes behind the end of the message"},
+        {5, {0x31, 52, 0, 0, 0}, "the failure contradicts the differences"},
+        {5, {0x31, 20, 0, 0, 0}, "the failure contradicts the differences"},
+        {8, {0x31, 0, 0, 0, 1, 3, 0, 0}, "the failure contradicts the differences"},
+        {8, {0x31, 0, 0, 0, 1, 5, 0, 0}, "a difference is of an unknown kind"},
+        {9, {0x31, 0, 0, 0, 1, 0, 1, 0, 0}, "a text is not UTF-8, or contains NUL"},
+        {10, {0x31, 0, 0, 0, 1, 0x80, 0, 0, 1, 0}, "a text is not UTF-8, or contains NUL"},
+        {6, {0x31, 0, 3, 8, 0, 0}, "the bitmap of wanted entries has extra bits"},
+        {4, {0x31, 0, 9, 0}, "the bitmap of wanted entries is too short"},
+        {5, {0x31, 0, 0, 2, 0}, "the marks of used rules and patterns are too short"},
     };
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         struct load_differences differences;
@@ -175,7 +175,8 @@ static void lines_are_united_and_sorted(void **state)
     metadata.count--;
     assert_int_equal(load_differences_merge(ranks, 2, &metadata, NULL, &merged), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(),
-                        "rank 0 sees a checkpoint of 12 names, the coordinator of 11");
+                        "rank 0 finds 12 names in the checkpoint, but the coordinator finds 11: "
+                        "all ranks must load the same checkpoint");
     load_differences_free(&merged);
     free_ranks(ranks);
     metadata_free(&metadata);

@@ -196,7 +196,7 @@ static void missing_names_are_differences(void **state)
     assert_int_equal(scene.plan.count, 0);
     assert_int_equal(scene.differences.count, 3);
     expect_line(&scene, 0, DCP_DIFFERENCE_MISSING, "cfg.a",
-                "the object \"cfg\" above it is stored whole");
+                "its parent \"cfg\" is stored as one object");
     expect_line(&scene, 1, DCP_DIFFERENCE_MISSING, "model.b", "");
     expect_line(&scene, 2, DCP_DIFFERENCE_MISSING, "c", "");
     assert_int_equal(scene.differences.failure, DCP_OK);
@@ -266,7 +266,7 @@ static void holes_and_overlaps_are_errors(void **state)
     want(scene.root, "w", DCP_F32, BOX(1, DIMS(2), DIMS(4)), DIMS(8));
     assert_int_equal(scene_plan(&scene, false), DCP_ERR_COVERAGE);
     assert_string_equal(dcp_error_message(),
-                        "\"w\": the checkpoint has no [4:5] of the wanted [2:6]");
+                        "\"w\": the checkpoint does not hold [4:5] of the wanted box [2:6]");
     load_plan_free(&scene.plan);
     load_differences_free(&scene.differences);
     flatten_free(&scene.flat);

@@ -192,7 +192,7 @@ static void objects_above_are_found_by_their_stored_name(void **state)
     scene_make(&scene, stored, wanted);
     assert_int_equal(scene_run(&scene, &options), DCP_OK);
     expect_lines(&scene,
-                 "0 new.group.lr [the object \"old.group\" above it is stored whole] old.group.lr; "
+                 "0 new.group.lr [its parent \"old.group\" is stored as one object] old.group.lr; "
                  "1 old.group [] old.group; ");
     scene_free(&scene);
 }
@@ -374,8 +374,8 @@ static void each_strictness_does_as_it_says(void **state)
             load_differences_judge(&scene.all, modes[i].strictness, false, &scene.merged.metadata),
             DCP_ERR_ARGUMENT);
         assert_string_equal(dcp_error_message(),
-                            "1 pattern or rule applies to no name: \"x\" (exclude[0]); with "
-                            "allow_unused_patterns that is no error");
+                            "1 pattern or rule applies to no name: \"x\" (exclude[0]); set "
+                            "allow_unused_patterns to allow this");
         scene_free(&scene);
     }
     dcp_set_log(NULL, NULL, DCP_LOG_ERROR);
@@ -409,7 +409,9 @@ static void ranks_with_other_options_are_found(void **state)
     assert_int_equal(scene_run(&scene, &options), DCP_OK);
     assert_int_equal(load_differences_merge(&scene.mine, 1, &scene.merged.metadata, NULL, &merged),
                      DCP_ERR_FORMAT);
-    assert_string_equal(dcp_error_message(), "rank 0 has 2 rules and patterns, the coordinator 0");
+    assert_string_equal(dcp_error_message(),
+                        "rank 0 has 2 renaming rules and patterns, but the coordinator has 0: all "
+                        "ranks must pass the same options");
     load_differences_free(&merged);
     scene_free(&scene);
 }

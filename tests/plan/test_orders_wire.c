@@ -153,19 +153,19 @@ static void orders_for_what_was_not_offered_are_refused(void **state)
     changed = sharded, changed.file = 1;
     refuse(fixture, changed, 1, "unknown item or file");
     changed = sharded, changed.box = BOX(2, DIMS(0, 0), DIMS(2, 3));
-    refuse(fixture, changed, 1, "box outside of the item");
+    refuse(fixture, changed, 1, "a box is not inside its item");
     changed = sharded, changed.box = BOX(2, DIMS(2, 0), DIMS(3, 3));
-    refuse(fixture, changed, 1, "box outside of the item");
+    refuse(fixture, changed, 1, "a box is not inside its item");
     changed = sharded, changed.data_offset = 1990;
-    refuse(fixture, changed, 1, "room that cannot hold the item");
+    refuse(fixture, changed, 1, "the space for a stream is too small for its item");
     changed = sharded, changed.data_offset = 2001;
-    refuse(fixture, changed, 1, "room that cannot hold the item");
+    refuse(fixture, changed, 1, "the space for a stream is too small for its item");
     changed = sharded, changed.offset = INT64_MAX;
-    refuse(fixture, changed, 1, "room that cannot hold the item");
+    refuse(fixture, changed, 1, "the space for a stream is too small for its item");
     changed = object, changed.room = 1260;
-    refuse(fixture, changed, 1, "room that cannot hold the item");
+    refuse(fixture, changed, 1, "the space for a stream is too small for its item");
     changed = object, changed.data_offset = 64;
-    refuse(fixture, changed, 1, "room that cannot hold the item");
+    refuse(fixture, changed, 1, "the space for a stream is too small for its item");
 
     changed = object, changed.is_part = true;
     refuse(fixture, changed, 1, "part of an object");
@@ -177,7 +177,8 @@ static void orders_for_what_was_not_offered_are_refused(void **state)
     buffer_init(&bytes, 0);
     assert_int_equal(write_orders_encode(&sent, &bytes), DCP_OK);
     assert_int_equal(decode_copy(fixture, bytes.data, bytes.size, &orders), DCP_ERR_FORMAT);
-    assert_non_null(strstr(dcp_error_message(), "room that cannot hold the item"));
+    assert_non_null(
+        strstr(dcp_error_message(), "the space for a stream is too small for its item"));
     write_orders_free(&orders);
     buffer_free(&bytes);
 }

@@ -206,20 +206,20 @@ static void disagreement_names_both_ranks(void **state)
     for (int rank = 0; rank < 2; rank++)
         sample_tensor(&samples, rank, "w", DCP_F32, BOX(1, DIMS(0), DIMS(4)), DIMS(4));
     sample_object(&samples, 2, "w", 7);
-    expect_failure(&samples, DCP_ERR_KIND, "\"w\": a tensor on rank 0, an object on rank 2");
+    expect_failure(&samples, DCP_ERR_KIND, "\"w\" is a tensor on rank 0, but an object on rank 2");
     samples_free(&samples);
 
     samples_init(&samples, 3);
     sample_object(&samples, 0, "other", 7);
     sample_tensor(&samples, 1, "w", DCP_F32, BOX(1, DIMS(0), DIMS(4)), DIMS(4));
     sample_tensor(&samples, 2, "w", DCP_BF16, BOX(1, DIMS(0), DIMS(4)), DIMS(4));
-    expect_failure(&samples, DCP_ERR_DTYPE, "\"w\": float32 on rank 1, bfloat16 on rank 2");
+    expect_failure(&samples, DCP_ERR_DTYPE, "\"w\" is float32 on rank 1, but bfloat16 on rank 2");
     samples_free(&samples);
 
     samples_init(&samples, 2);
     sample_tensor(&samples, 0, "w", DCP_F32, BOX(2, DIMS(0, 0), DIMS(4, 4)), DIMS(4, 4));
     sample_tensor(&samples, 1, "w", DCP_F32, BOX(2, DIMS(0, 0), DIMS(4, 4)), DIMS(4, 5));
-    expect_failure(&samples, DCP_ERR_SHAPE, "global shape [4, 4] on rank 0, [4, 5] on rank 1");
+    expect_failure(&samples, DCP_ERR_SHAPE, "global shape [4, 4] on rank 0, but [4, 5] on rank 1");
     samples_free(&samples);
 }
 
@@ -231,7 +231,8 @@ static void wrong_boxes_are_named(void **state)
     samples_init(&samples, 2);
     sample_tensor(&samples, 0, "w", DCP_F32, BOX(2, DIMS(0, 0), DIMS(2, 4)), DIMS(4, 4));
     sample_tensor(&samples, 1, "w", DCP_F32, BOX(2, DIMS(1, 0), DIMS(3, 4)), DIMS(4, 4));
-    expect_failure(&samples, DCP_ERR_OVERLAP, "[0:2, 0:4] of rank 0 overlaps [1:4, 0:4] of rank 1");
+    expect_failure(&samples, DCP_ERR_OVERLAP,
+                   "[0:2, 0:4] of rank 0 overlaps chunk [1:4, 0:4] of rank 1");
     samples_free(&samples);
 
     samples_init(&samples, 2);
@@ -267,13 +268,13 @@ static void wrong_boxes_are_named(void **state)
     samples_init(&samples, 1);
     for (int i = 0; i < 2; i++)
         sample_tensor(&samples, 0, "w", DCP_F32, BOX(1, DIMS(0), DIMS(4)), DIMS(4));
-    expect_failure(&samples, DCP_ERR_OVERLAP, "[0:4] of rank 0 overlaps [0:4] of rank 0");
+    expect_failure(&samples, DCP_ERR_OVERLAP, "[0:4] of rank 0 overlaps chunk [0:4] of rank 0");
     samples_free(&samples);
 
     samples_init(&samples, 1);
     sample_object(&samples, 0, "o", 1);
     sample_object(&samples, 0, "o", 1);
-    expect_failure(&samples, DCP_ERR_DUPLICATE, "\"o\": two objects on rank 0");
+    expect_failure(&samples, DCP_ERR_DUPLICATE, "\"o\": rank 0 has two objects of this name");
     samples_free(&samples);
 }
 

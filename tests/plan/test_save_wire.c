@@ -209,27 +209,30 @@ static void expect_refusal(const char *hex, const char *story)
 static void lies_are_named(void **state)
 {
     (void)state;
-    expect_refusal("", "nothing there");
+    expect_refusal("", "the message is empty");
     expect_refusal("2100", "begins with 0x21, expected 0x11");
-    expect_refusal("11ffffffff7f", "cut short or out of range"); /* count beyond the bytes */
-    expect_refusal("1101050161010200", "name cut short");        /* shares with nothing */
-    expect_refusal("11010001ff010200", "name that is not UTF-8");
-    expect_refusal("110100026100010400", "name that is not UTF-8 without NUL");
+    expect_refusal("11ffffffff7f",
+                   "ends too early, or a number is out of range"); /* count beyond the bytes */
+    expect_refusal("1101050161010200", "a name ends too early");   /* shares with nothing */
+    expect_refusal("11010001ff010200", "a name is not UTF-8");
+    expect_refusal("110100026100010400", "a name is not UTF-8, or contains NUL");
     expect_refusal("11010001610000", "no path");
-    expect_refusal("1101000161010400", "path that does not fit"); /* part longer than the name */
-    expect_refusal("1101000361626302020200", "path that does not fit"); /* no dot at the cut */
-    expect_refusal("11010001610103", "list position that is no number");
-    expect_refusal("1101000230310105", "list position that is no number");
+    expect_refusal("1101000161010400", "a path does not match"); /* part longer than the name */
+    expect_refusal("1101000361626302020200", "a path does not match"); /* no dot at the cut */
+    expect_refusal("11010001610103", "a list position is not a number");
+    expect_refusal("1101000230310105", "a list position is not a number");
     expect_refusal("110100016101020400", "unknown flags");
     expect_refusal("11010001610102ff00", "unknown flags");
-    expect_refusal("110100016101020163", "unknown dtype");                   /* dtype 99 */
-    expect_refusal("11010001610102010241", "unknown dtype or too many dim"); /* 65 dimensions */
-    expect_refusal("1101000161010201020100", "another number of chunks");
-    expect_refusal("1101000161010201020104010300", "more dimensions");
-    expect_refusal("11010001610102010201040101020300", "chunk that leaves its tensor");
-    expect_refusal("1101000161010201020104020000", "another number of chunks");
-    expect_refusal("11010001610102010202ffffffffffffffff7f0a0100", "shape that is too large");
-    expect_refusal("1101000161010200ffffffffffffffffff01", "object cut short or too long");
+    expect_refusal("110100016101020163", "a dtype is unknown"); /* dtype 99 */
+    expect_refusal("11010001610102010241",
+                   "a dtype is unknown, or a shape has too many dim"); /* 65 dimensions */
+    expect_refusal("1101000161010201020100", "the number of chunks differs");
+    expect_refusal("1101000161010201020104010300", "a box has more dimensions");
+    expect_refusal("11010001610102010201040101020300", "is not inside its tensor");
+    expect_refusal("1101000161010201020104020000", "the number of chunks differs");
+    expect_refusal("11010001610102010202ffffffffffffffff7f0a0100", "a shape is too large");
+    expect_refusal("1101000161010200ffffffffffffffffff01",
+                   "an object ends too early or is too long");
 }
 
 static void memory_may_run_out_anywhere(void **state)

@@ -82,7 +82,7 @@ static dcp_status check_tensor(const dcp_write_item *item)
     if (!shape_bytes(ndim, item->global_shape, item->dtype, &bytes))
         return refuse(item, "has a shape that is negative or too large");
     if (!box_check((struct box){ndim, item->index.offsets, item->sizes}, item->global_shape))
-        return refuse(item, "has a chunk that leaves its tensor");
+        return refuse(item, "has a chunk that is not inside its tensor");
     return DCP_OK;
 }
 

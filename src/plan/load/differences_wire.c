@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message in which differences travel:
+/* The message that carries differences:
  *
  *   tag, failure (a status), number of entries, a bit for each that is wanted, number of rules and
  *   patterns, a byte for each: whether it was used, number of lines, per line: difference (u8, with
@@ -43,15 +43,15 @@ static dcp_status read_marks(struct reader *reader, struct load_differences *dif
     uint64_t count = reader_varint(reader);
     uint64_t size = count / 8 + (count % 8 != 0);
     if (reader->failed || size > reader_left(reader))
-        return wire_fault(reader, message, "fewer bits than entries");
+        return wire_fault(reader, message, "the bitmap of wanted entries is too short");
     const unsigned char *bits = reader_bytes(reader, (size_t)size);
     size_t used_count = wire_count(reader);
     if (reader->failed)
-        return wire_fault(reader, message, "fewer marks than rules and patterns");
+        return wire_fault(reader, message, "the marks of used rules and patterns are too short");
     RETURN_IF_ERROR(differences_init(differences, (size_t)count, used_count));
     memcpy(differences->wanted, bits, (size_t)size);
     if (count % 8 != 0 && bits[size - 1] >> count % 8 != 0)
-        return wire_fault(reader, message, "more bits than entries");
+        return wire_fault(reader, message, "the bitmap of wanted entries has extra bits");
     for (size_t i = 0; i < used_count; i++)
         differences->used[i] = reader_u8(reader) != 0;
     return DCP_OK;
@@ -63,7 +63,7 @@ static dcp_status read_line(struct reader *reader, struct load_differences *diff
     size_t name_length, detail_length;
     uint8_t kind = reader_u8(reader), difference = kind & (RENAMED - 1);
     if (difference > DCP_DIFFERENCE_UNUSED)
-        return wire_fault(reader, message, "unknown difference");
+        return wire_fault(reader, message, "a difference is of an unknown kind");
     RETURN_IF_ERROR(wire_text(reader, message, &name, &name_length));
     RETURN_IF_ERROR(wire_text(reader, message, &detail, &detail_length));
     RETURN_IF_ERROR(differences_add(differences, (dcp_difference)difference, name, name_length,
@@ -74,7 +74,7 @@ static dcp_status read_line(struct reader *reader, struct load_differences *diff
     return differences_set_stored(differences, name, name_length);
 }
 
-/* A failure is there exactly if something is mismatched. */
+/* There must be a failure exactly if there is a mismatch. */
 static bool failure_is_plausible(const struct load_differences *differences)
 {
     bool mismatched = false;
@@ -107,6 +107,6 @@ dcp_status load_differences_decode(const void *bytes, size_t size,
         RETURN_IF_ERROR(read_line(&reader, differences));
     RETURN_IF_ERROR(wire_end(&reader, message));
     if (!failure_is_plausible(differences))
-        return wire_fault(&reader, message, "a failure that its lines do not explain");
+        return wire_fault(&reader, message, "the failure contradicts the differences");
     return DCP_OK;
 }

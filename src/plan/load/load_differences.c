@@ -120,12 +120,14 @@ static dcp_status unite_marks(const struct load_differences *ranks, int rank_cou
     for (int rank = 0; rank < rank_count; rank++) {
         if (ranks[rank].entry_count != merged->entry_count)
             return dcp_error_set(DCP_ERR_FORMAT,
-                                 "rank %d sees a checkpoint of %zu names, the coordinator of %zu",
+                                 "rank %d finds %zu names in the checkpoint, but the coordinator "
+                                 "finds %zu: all ranks must load the same checkpoint",
                                  rank, ranks[rank].entry_count, merged->entry_count);
         if (ranks[rank].used_count != merged->used_count)
             return dcp_error_set(DCP_ERR_FORMAT,
-                                 "rank %d has %zu rules and patterns, the coordinator %zu", rank,
-                                 ranks[rank].used_count, merged->used_count);
+                                 "rank %d has %zu renaming rules and patterns, but the coordinator "
+                                 "has %zu: all ranks must pass the same options",
+                                 rank, ranks[rank].used_count, merged->used_count);
         for (size_t i = 0; i < size; i++)
             merged->wanted[i] |= ranks[rank].wanted[i];
         for (size_t i = 0; i < merged->used_count; i++)
@@ -136,7 +138,7 @@ static dcp_status unite_marks(const struct load_differences *ranks, int rank_cou
     return DCP_OK;
 }
 
-/* Nobody asks for it, and it is not left out. */
+/* Whether no rank wants the entry, and no filter leaves it out. */
 static bool is_unexpected(struct load_differences *merged, const struct metadata *metadata,
                           const struct load_names *names, size_t entry)
 {
@@ -196,8 +198,7 @@ static dcp_status copy_line(struct load_differences *merged, const struct load_d
     return differences_set_stored(merged, line->stored_name, strlen(line->stored_name));
 }
 
-/* One line for those of several ranks that are alike. What only some ranks have wrong says which
- * ones. */
+/* Merges equal lines of several ranks into one. A difference of only some ranks names them. */
 static dcp_status add_merged(struct load_differences *merged, const struct gathered_line *lines,
                              size_t alike, int rank_count)
 {

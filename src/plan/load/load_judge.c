@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Whether differences are an error or worth a log line, and the story of them. */
+/* Decides whether differences are an error or only logged, and makes the message. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 #include "plan/names/name_distance.h"
 
 enum { NAMES_SHOWN = 5 };
-/* Suggestions are worth no more than this. */
+/* Limits of the search for suggestions. */
 enum { CANDIDATES_MAX = 4096, DISTANCE_MIN = 3 };
 
 enum verdict { IGNORED = 0, LOGGED, RAISED };
 
-/* What each strictness makes of each kind of difference. A pattern or rule that applies to nothing
- * is a slip of whoever wrote it, in each. */
+/* What each strictness makes of each kind of difference. A pattern or rule that applies to no name
+ * is probably a typing mistake, so always an error. */
 static const struct policy {
     dcp_strictness strictness;
     enum verdict verdicts[DCP_DIFFERENCE_UNUSED + 1];
@@ -42,10 +42,11 @@ static const struct policy {
     {DCP_STRICT_PARTIAL, {[DCP_DIFFERENCE_MISMATCHED] = RAISED, [DCP_DIFFERENCE_UNUSED] = RAISED}},
 };
 
-/* Kinds of differences in the order in which they are judged; conversion was asked for. */
+/* Kinds of differences in the order of judging. Conversions are allowed by options, so they are no
+ * failure. */
 static const struct kind {
     dcp_difference difference;
-    dcp_status failure; /* DCP_OK: that of the first one */
+    dcp_status failure; /* DCP_OK: the failure of the first mismatch */
     const char *one, *many;
 } kinds[] = {
     {DCP_DIFFERENCE_MISMATCHED, DCP_OK, "name in the checkpoint does not fit",
@@ -78,7 +79,7 @@ bool strictness_wants_all(dcp_strictness strictness)
     return find_policy(strictness)->verdicts[DCP_DIFFERENCE_MISSING] == RAISED;
 }
 
-/* Only where all is logged, so are patterns that may be without a name. */
+/* Unused patterns that are allowed are logged only if everything is. */
 static enum verdict verdict_of(dcp_strictness strictness, dcp_difference difference,
                                bool allow_unused)
 {
@@ -87,7 +88,7 @@ static enum verdict verdict_of(dcp_strictness strictness, dcp_difference differe
     return find_policy(strictness)->verdicts[difference];
 }
 
-/* Longer than what an error keeps, so that dcp_error_set() does the cutting. */
+/* Longer than an error message, so that dcp_error_set() truncates it. */
 struct story {
     char text[2 * ERROR_TEXT_MAX];
     size_t length;
@@ -106,7 +107,8 @@ static void tell(struct story *story, const char *format, ...)
         story->length += (size_t)length < room ? (size_t)length : room - 1;
 }
 
-/* Among what is stored and not wanted: the name was probably changed into one of these. */
+/* Searches the stored names that are not wanted: a missing name was probably renamed to one of
+ * these. */
 static const char *find_closest(const struct load_differences *merged,
                                 const struct metadata *metadata, const char *name)
 {
@@ -132,7 +134,7 @@ static const char *find_closest(const struct load_differences *merged,
     return closest;
 }
 
-/* What is to be said of a name stands in brackets behind it. */
+/* The name, with details in parentheses. */
 static void tell_line(struct story *story, const struct load_differences *merged,
                       const struct metadata *metadata, const struct load_difference *line)
 {
@@ -157,7 +159,7 @@ static void tell_line(struct story *story, const struct load_differences *merged
         tell(story, ")");
 }
 
-/* How many differences of a kind there are, and the first few; false: none. */
+/* The number of differences of a kind, and the first few; false: none. */
 static bool tell_kind(struct story *story, const struct load_differences *merged,
                       const struct metadata *metadata, const struct kind *kind)
 {
@@ -188,7 +190,7 @@ dcp_status load_differences_judge(const struct load_differences *merged, dcp_str
             tell_kind(&story, merged, metadata, &kinds[i])) {
             dcp_status failure = kinds[i].failure;
             if (kinds[i].difference == DCP_DIFFERENCE_UNUSED)
-                tell(&story, "; with allow_unused_patterns that is no error");
+                tell(&story, "; set allow_unused_patterns to allow this");
             return dcp_error_set(failure != DCP_OK ? failure : merged->failure, "%s", story.text);
         }
     return DCP_OK;
@@ -198,7 +200,7 @@ void load_differences_log(const struct load_differences *merged, dcp_strictness 
                           const struct metadata *metadata, const char *path)
 {
     struct story story;
-    for (size_t i = 0; i < KINDS; i++) /* what is logged has not been judged a failure */
+    for (size_t i = 0; i < KINDS; i++) /* logged differences are not failures */
         if (verdict_of(strictness, kinds[i].difference, true) == LOGGED &&
             tell_kind(&story, merged, metadata, &kinds[i]))
             log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, story.text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank's tree wants, name by name, against what is stored. */
+/* Compares what a rank's tree wants with what is stored, name by name. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ struct planner {
 struct match {
     const struct flat_entry *wanted;
     uint32_t wanted_index;
-    const char *stored_name; /* what to look for */
+    const char *stored_name; /* the name to look for */
     const struct metadata_entry *stored;
     uint32_t stored_index;
 };
@@ -50,7 +50,7 @@ static dcp_status add_item(struct planner *planner, struct read_item item)
     return DCP_OK;
 }
 
-/* The last difference is about a name that a rule may have changed. */
+/* Sets the stored name of the last difference, if a rule has changed it. */
 static dcp_status note_renaming(struct planner *planner, const struct match *match)
 {
     if (match->stored_name == match->wanted->name)
@@ -69,8 +69,7 @@ static dcp_status mismatch(struct planner *planner, const struct match *match, d
     return note_renaming(planner, match);
 }
 
-/* Until PyTorch 2.4 a dict without tensors was stored whole, under the name that now only begins
- * the names of what is in it. */
+/* PyTorch up to 2.4 stored a dict without tensors as one object, under the dict's own name. */
 static dcp_status add_missing(struct planner *planner, const struct match *match)
 {
     const char *stored = match->stored_name, *wanted = match->wanted->name;
@@ -82,10 +81,10 @@ static dcp_status add_missing(struct planner *planner, const struct match *match
             planner->metadata->entries[above].is_tensor)
             continue;
         if (length < DETAIL_NAME_MAX)
-            snprintf(detail, sizeof detail, "the object \"%s\" above it is stored whole",
+            snprintf(detail, sizeof detail, "its parent \"%s\" is stored as one object",
                      planner->metadata->entries[above].name);
         else
-            snprintf(detail, sizeof detail, "an object above it is stored whole");
+            snprintf(detail, sizeof detail, "one of its parents is stored as one object");
         break;
     }
     RETURN_IF_ERROR(differences_add(planner->differences, DCP_DIFFERENCE_MISSING, wanted,
@@ -176,7 +175,7 @@ static dcp_status refuse_overlap(const struct planner *planner, const struct mat
         pieces[b->piece].offset);
 }
 
-/* That the items from first on fill the wanted box, each element once. */
+/* Checks that the items from `first` on fill the wanted box, each element once. */
 static dcp_status check_regions(struct planner *planner, const struct match *match,
                                 struct box wanted, size_t first)
 {
@@ -198,7 +197,8 @@ static dcp_status check_regions(struct planner *planner, const struct match *mat
         RETURN_IF_ERROR(box_find_hole(wanted, planner->regions, count, &found, &hole));
         box_format(box_of(wanted.ndim, &hole), hole_text, sizeof hole_text);
         box_format(wanted, wanted_text, sizeof wanted_text);
-        return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": the checkpoint has no %s of the wanted %s",
+        return dcp_error_set(DCP_ERR_COVERAGE,
+                             "\"%s\": the checkpoint does not hold %s of the wanted box %s",
                              match->stored->name, hole_text, wanted_text);
     }
     if (!checked_add_u64(planner->plan->bytes_wanted, bytes, &planner->plan->bytes_wanted))
@@ -237,7 +237,7 @@ static dcp_status plan_tensor(struct planner *planner, const struct match *match
     return status;
 }
 
-/* What the options make of a name: which one to look for, and whether at all. */
+/* Applies the options to a name: which stored name to look for, and whether to load it at all. */
 static dcp_status apply_names(struct planner *planner, struct flat_entry *entry, size_t index,
                               const char **stored_name)
 {

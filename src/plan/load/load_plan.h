@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Load planning: what a rank wants against what is stored. Pure. */
+/* Load planning: compares what a rank wants with what is stored. Pure. */
 #ifndef PLAN_LOAD_LOAD_PLAN_H
 #define PLAN_LOAD_LOAD_PLAN_H
 
@@ -26,31 +26,32 @@ struct load_plan {
     struct arena arena;
 };
 
-/* What a load does with names, by its options, which are borrowed. */
+/* The options of a load that are about names; borrowed. */
 struct load_names {
     struct name_filter filter;
     struct name_rules rules;
-    const char *const *stored; /* NULL, or by index into flat->entries: what to look for whatever
-                                  the rules say; NULL: as they say */
+    const char *const *stored; /* by index into flat->entries: the stored name, which overrides the
+                                  rules; an entry, or the array, may be NULL: the rules apply */
     const struct flat_state *flat; /* the tree that was planned last; NULL: none yet */
 };
 
-/* DCP_ERR_ARGUMENT for patterns and rules that make no sense. Free in either case. */
+/* DCP_ERR_ARGUMENT for malformed patterns and rules. To be freed in either case. */
 dcp_status load_names_init(struct load_names *names, const struct name_filter *filter,
                            const dcp_rename *renames, size_t rename_count);
 void load_names_free(struct load_names *names);
 
-/* What differs, on one rank or, merged, on all. Texts are copies. */
+/* The differences of one rank, or the merged ones of all. Texts are copies. */
 struct load_differences {
     struct load_difference {
         dcp_difference difference;
         const char *name;
         const char *detail;
-        const char *stored_name; /* what was looked for; the name if no rule renamed it */
+        const char
+            *stored_name; /* the name that was looked for; the same as name if no rule changed it */
     } * lines;
     size_t count;
     size_t capacity;
-    unsigned char *wanted; /* bitmap over metadata->entries: looked for, or left out on purpose */
+    unsigned char *wanted; /* bitmap over metadata->entries: looked for, or left out by options */
     size_t entry_count;
     bool *used; /* of each rule, include and exclude pattern, in this order: some name matched */
     size_t used_count;
@@ -58,43 +59,44 @@ struct load_differences {
     struct arena arena;
 };
 
-/* Finds out under which name each entry is stored, and leaves out what the options say, which then
- * is neither planned nor missing. Intersects; proves that the stored pieces cover each wanted chunk
- * (DCP_ERR_COVERAGE names the missing box) and do not overlap in it (DCP_ERR_OVERLAP), so that each
- * wanted element is written exactly once. Missing names and mismatches become differences, not
- * errors; nothing of a mismatched entry is planned. names: NULL for names as they are. */
+/* Plans one rank's reading. Names that the options leave out are neither planned nor missing.
+ * Proves that the stored pieces cover each wanted chunk (DCP_ERR_COVERAGE names the missing box)
+ * and do not overlap in it (DCP_ERR_OVERLAP), so that each wanted element is written exactly once.
+ * Missing names and mismatches become differences, not errors; mismatched entries are not planned.
+ * names: NULL if stored names equal those of the tree. */
 dcp_status load_plan_make(struct flat_state *flat, const struct metadata *metadata,
                           struct load_names *names, bool convert, struct load_plan *plan,
                           struct load_differences *differences);
-/* In its place for a plan that somebody else makes: applies the names, and nothing is wanted yet.
- */
+/* Instead of load_plan_make(), if a planner makes the plan: applies the names; nothing is wanted
+ * yet. */
 dcp_status load_plan_skip(struct flat_state *flat, const struct metadata *metadata,
                           struct load_names *names, struct load_plan *plan,
                           struct load_differences *differences);
-/* Puts the items in order again, when pieces have moved. */
+/* Sorts the items again after pieces have moved. */
 void load_plan_sort(struct load_plan *plan, const struct metadata *metadata);
 void load_plan_free(struct load_plan *plan);
 
-/* A stored name is wanted, too; it need not be there. */
+/* Marks a stored name as wanted, too; it need not exist. */
 void load_differences_want(struct load_differences *differences, const struct metadata *metadata,
                            const char *stored_name);
 dcp_status load_differences_encode(const struct load_differences *differences, struct buffer *out);
 dcp_status load_differences_decode(const void *bytes, size_t size,
                                    struct load_differences *differences);
-/* Unites all ranks' lines, each once, by kind and name, and adds the unexpected names (entries that
- * nobody wants and the filter does not leave out) and the options that no rank used. */
+/* Merges all ranks' lines, sorted by kind and name, without repetitions. Adds unexpected names
+ * (entries that no rank wants and no filter leaves out) and patterns and rules that no rank
+ * used. */
 dcp_status load_differences_merge(const struct load_differences *ranks, int rank_count,
                                   const struct metadata *metadata, const struct load_names *names,
                                   struct load_differences *merged);
 bool strictness_is_known(dcp_strictness strictness);
 /* Whether missing names are an error. */
 bool strictness_wants_all(dcp_strictness strictness);
-/* DCP_OK, or the failure that the strictness, which must be known, makes of them; the message names
- * the first few names, and for a missing name the closest stored one. allow_unused: patterns and
- * rules that apply to no name are no failure. */
+/* DCP_OK, or the failure that the strictness (a valid value) makes of them. The message lists the
+ * first few names, and the closest stored name of a missing one. allow_unused: patterns and rules
+ * that apply to no name are not a failure. */
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
                                   bool allow_unused, const struct metadata *metadata);
-/* Logs what the strictness wants logged, in the same words. path: of the checkpoint. */
+/* Logs what the strictness says should be logged, in the same words. path: of the checkpoint. */
 void load_differences_log(const struct load_differences *merged, dcp_strictness strictness,
                           const struct metadata *metadata, const char *path);
 void load_differences_free(struct load_differences *differences);

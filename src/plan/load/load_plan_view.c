@@ -87,22 +87,22 @@ static dcp_status check_item(const dcp_read_item *item)
     const char *name = item->destination.name, *stored = item->stored.name;
     if (name == NULL || stored == NULL || !utf8_is_valid(name, strlen(name)) ||
         !utf8_is_valid(stored, strlen(stored)))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "an item to read has a name that is no text");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the name of an item to read is not valid UTF-8");
     if (!item->is_tensor)
         return DCP_OK;
     int32_t ndim = item->destination.ndim;
     if (ndim < 0 || ndim > DCP_MAX_DIMS || ndim != item->stored.ndim)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "an item to read of \"%s\" goes from %d dimensions to %d", name,
-                             item->stored.ndim, ndim);
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "an item to read of \"%s\" has %d dimensions in the checkpoint, but %d in the state",
+            name, item->stored.ndim, ndim);
     if (!numbers_are_sane(ndim, item->destination.offsets) ||
         !numbers_are_sane(ndim, item->stored.offsets) ||
         !numbers_are_sane(ndim, item->destination_offsets) ||
         !numbers_are_sane(ndim, item->stored_offsets) || !numbers_are_sane(ndim, item->lengths))
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "an item to read of \"%s\" has an offset or a length that is missing "
-                             "or negative",
-                             name);
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "an item to read of \"%s\" has an offset or a length that is NULL or negative", name);
     return DCP_OK;
 }
 
@@ -116,7 +116,7 @@ static dcp_status check_place(const dcp_load_plan *plan, size_t index, const voi
     if (plan == NULL || item == NULL)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the load plan or the item is NULL");
     if (index >= plan->count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was asked for, the load plan has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no item %zu: the load plan has %zu items",
                              index, plan->count);
     return DCP_OK;
 }
@@ -170,7 +170,7 @@ dcp_state *dcp_load_plan_storage_data(dcp_load_plan *plan)
     return plan != NULL ? plan_data_dict(&plan->storage_data) : NULL;
 }
 
-/* The region, from where the chunk or piece begins. */
+/* The region's offsets, relative to its chunk or piece. */
 static const int64_t *way_into(struct dcp_load_plan *plan, struct box region, const int64_t *begin)
 {
     int64_t *way = arena_allocate_array(&plan->arena, (size_t)region.ndim, sizeof *region.offsets);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The load plan as planners of the caller's own see and change it, and what it comes to. */
+/* The load plan as custom planners see and change it, and its resolution against state and
+ * metadata. */
 #ifndef PLAN_LOAD_LOAD_PLAN_VIEW_H
 #define PLAN_LOAD_LOAD_PLAN_VIEW_H
 
@@ -11,7 +12,7 @@ struct dcp_load_plan {
     dcp_read_item *items;
     size_t count;
     size_t capacity;
-    struct arena arena; /* what items point to */
+    struct arena arena; /* memory that items point to */
     struct plan_data planner_data;
     struct plan_data storage_data;
 };
@@ -21,19 +22,19 @@ void load_plan_view_free(struct dcp_load_plan *plan);
 /* Appends the items of a plan that load_plan_make() made. */
 dcp_status load_plan_view_append(struct dcp_load_plan *plan, const struct flat_state *flat,
                                  const struct metadata *metadata, const struct load_plan *made);
-/* The items, to be passed on to another rank; the dicts go by themselves. */
+/* Encodes the items for another rank; planner and storage data are sent separately. */
 void load_plan_view_encode(const struct dcp_load_plan *plan, struct buffer *out);
-/* plan has been initialized. */
+/* plan must be initialized. */
 dcp_status load_plan_view_decode(struct reader *reader, struct dcp_load_plan *plan);
 
-/* What an item is about, found in the state and in the metadata. */
+/* The entry of the state and of the metadata that an item refers to. */
 struct read_target {
     uint32_t wanted; /* index into flat->entries */
     uint32_t chunk;
     uint32_t entry; /* index into metadata->entries */
     uint32_t piece;
     struct box destination; /* tensors: the part in the coordinates of the wanted tensor */
-    struct box stored;      /* and of the stored one */
+    struct box stored;      /* the part in the coordinates of the stored tensor */
 };
 
 struct read_targets {
@@ -43,12 +44,12 @@ struct read_targets {
     struct arena arena;
 };
 
-/* Finds the items and proves that each wanted chunk and object is read as a whole and once.
- * flat_names: name -> index into flat->entries. accounted: names of which nothing need be read, by
- * index into flat->entries; what is left out needs nothing either. The story names the item.
- * Errors: DCP_ERR_ARGUMENT for names and chunks that are not in the state, and for parts that leave
- * their chunk; DCP_ERR_MISSING_KEY, DCP_ERR_KIND, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP. Free in either
- * case. */
+/* Resolves the items and proves that each wanted chunk and object is read completely and once.
+ * flat_names: name -> index into flat->entries. accounted: by index into flat->entries, names that
+ * need not be read; names that options leave out need not either. The message names the item.
+ * Errors: DCP_ERR_ARGUMENT for names and chunks that are not in the state, and for parts outside
+ * their chunk; DCP_ERR_MISSING_KEY, DCP_ERR_KIND, DCP_ERR_COVERAGE, DCP_ERR_OVERLAP. To be freed in
+ * either case. */
 dcp_status load_plan_view_resolve(const struct dcp_load_plan *plan,
                                   const struct name_table *flat_names,
                                   const struct flat_state *flat, const struct metadata *metadata,

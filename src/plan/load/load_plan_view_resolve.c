@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the items of a plan come to, which hooks may have made: nothing of them is believed. */
+/* Resolves the items of a plan against state and metadata. Hooks may have made the items, so
+ * everything is checked. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ struct resolving {
     const struct flat_state *flat;
     const struct metadata *metadata;
     struct read_targets *targets;
-    const struct read_target **order; /* by chunk that is wanted */
+    const struct read_target **order; /* sorted by wanted chunk */
     struct box *parts;                /* scratch: of one chunk */
 };
 
@@ -64,7 +65,8 @@ static dcp_status leaves(const char *what, struct box outer, const int64_t *way,
     char part[BOX_TEXT], whole[BOX_TEXT];
     shape_format(outer.ndim, lengths, part, sizeof part);
     char begin[BOX_TEXT];
-    return dcp_error_set(DCP_ERR_ARGUMENT, "%s of it at %s leave the %s chunk %s", part,
+    return dcp_error_set(DCP_ERR_ARGUMENT,
+                         "its box of sizes %s at offset %s is not inside the %s chunk %s", part,
                          shape_format(outer.ndim, way, begin, sizeof begin), what,
                          box_format(outer, whole, sizeof whole));
 }
@@ -82,8 +84,8 @@ static bool begins_at(const dcp_item_index *index, int32_t ndim, const int64_t *
            (ndim == 0 || memcmp(index->offsets, offsets, (size_t)ndim * sizeof *offsets) == 0);
 }
 
-/* A chunk without elements may begin where another one does: the last one that has some is meant.
- */
+/* A chunk without elements may begin where another one does: take the last one that has
+ * elements. */
 static dcp_status find_chunk(const struct state_tensor *tensor, const dcp_item_index *index,
                              uint32_t *found, struct box *box)
 {
@@ -171,7 +173,7 @@ static int compare_targets(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* The next targets, up to end, that are of one chunk. */
+/* The end of the targets of the current chunk. */
 static size_t take_chunk(struct resolving *resolving, size_t *next, uint32_t wanted, uint32_t chunk)
 {
     size_t count = 0;
@@ -183,10 +185,10 @@ static size_t take_chunk(struct resolving *resolving, size_t *next, uint32_t wan
 
 static dcp_status refuse_nothing(const char *name)
 {
-    return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": the load plan reads nothing of it", name);
+    return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": the load plan does not read it", name);
 }
 
-/* That the parts fill the chunk, each element once. accounted: there may be none. */
+/* Checks that the parts fill the chunk, each element once. accounted: there may be no parts. */
 static dcp_status check_chunk(const struct resolving *resolving, const struct flat_entry *wanted,
                               uint32_t chunk, size_t count, bool accounted)
 {
@@ -202,8 +204,9 @@ static dcp_status check_chunk(const struct resolving *resolving, const struct fl
         return refuse_nothing(wanted->name);
     RETURN_IF_ERROR(box_find_overlap(resolving->parts, count, &found, &a, &b));
     if (found)
-        return dcp_error_set(DCP_ERR_OVERLAP, "\"%s\": the load plan reads %s, and %s as well",
-                             wanted->name, box_format(resolving->parts[a], first, sizeof first),
+        return dcp_error_set(DCP_ERR_OVERLAP,
+                             "\"%s\": the load plan reads %s and %s, which overlap", wanted->name,
+                             box_format(resolving->parts[a], first, sizeof first),
                              box_format(resolving->parts[b], second, sizeof second));
     for (size_t i = 0; i < count; i++)
         missing -= box_volume(resolving->parts[i]);
@@ -211,7 +214,8 @@ static dcp_status check_chunk(const struct resolving *resolving, const struct fl
         return DCP_OK;
     struct box_storage hole;
     RETURN_IF_ERROR(box_find_hole(whole, resolving->parts, count, &found, &hole));
-    return dcp_error_set(DCP_ERR_COVERAGE, "\"%s\": the load plan reads no %s of the wanted %s",
+    return dcp_error_set(DCP_ERR_COVERAGE,
+                         "\"%s\": the load plan does not read %s of the wanted box %s",
                          wanted->name, box_format(box_of(whole.ndim, &hole), first, sizeof first),
                          box_format(whole, second, sizeof second));
 }
@@ -222,7 +226,8 @@ static dcp_status check_object(struct resolving *resolving, size_t *next, uint32
     const char *name = resolving->flat->entries[wanted].name;
     size_t count = take_chunk(resolving, next, wanted, 0);
     if (count > 1)
-        return dcp_error_set(DCP_ERR_OVERLAP, "\"%s\": the load plan reads it %zu times", name,
+        return dcp_error_set(DCP_ERR_OVERLAP,
+                             "\"%s\": the load plan reads it %zu times, expected once", name,
                              count);
     return count == 1 || accounted ? DCP_OK : refuse_nothing(name);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message in which the items of a load plan travel:
+/* The message that carries the items of a load plan:
  *
  *   tag, number of items, per item: destination's name, stored name (texts), for an object 0, for a
  *   tensor 1 + its dimensions and, for each dimension, offset of the destination's chunk, of the
@@ -51,14 +51,14 @@ static dcp_status read_item(struct reader *reader, struct dcp_load_plan *plan)
     RETURN_IF_ERROR(read_name(reader, plan, &item.stored.name));
     uint32_t dimensions = wire_u32(reader);
     if (reader->failed || dimensions > 1 + DCP_MAX_DIMS)
-        return wire_fault(reader, message, "more dimensions than there can be");
+        return wire_fault(reader, message, "an item has too many dimensions");
     item.is_tensor = dimensions > 0;
     int32_t ndim = item.is_tensor ? (int32_t)dimensions - 1 : 0;
     for (int32_t d = 0; d < ndim; d++)
         for (int n = 0; n < 5; n++)
             numbers[n][d] = wire_size(reader);
     if (reader->failed)
-        return wire_fault(reader, message, "an item cut short");
+        return wire_fault(reader, message, "an item ends too early");
     item.destination.ndim = item.stored.ndim = ndim;
     item.destination.offsets = numbers[0];
     item.stored.offsets = numbers[1];
@@ -74,5 +74,5 @@ dcp_status load_plan_view_decode(struct reader *reader, struct dcp_load_plan *pl
     size_t count = wire_count(reader);
     for (size_t i = 0; i < count && !reader->failed; i++)
         RETURN_IF_ERROR(read_item(reader, plan));
-    return reader->failed ? wire_fault(reader, message, "cut short") : DCP_OK;
+    return reader->failed ? wire_fault(reader, message, "the message ends too early") : DCP_OK;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank's tree wants of a checkpoint, as bytes, so that a later tree can be compared: names,
- * kinds, dtypes, shapes and chunks, in their order; neither values nor memory. Exact, where a hash
- * could be mistaken. */
+/* What a rank's tree wants from a checkpoint, as bytes, to be compared with a later tree's: names,
+ * kinds, dtypes, shapes and chunks, in order, without values and memory. Exact, unlike a hash. */
 #ifndef PLAN_LOAD_LOAD_STRUCTURE_H
 #define PLAN_LOAD_LOAD_STRUCTURE_H
 
@@ -9,7 +8,7 @@
 #include "state/flatten.h"
 
 dcp_status load_structure_append(const struct flat_state *flat, struct buffer *out);
-/* Whether load_structure_append() would give these bytes, all of them. */
+/* Whether load_structure_append() would produce exactly these bytes. */
 bool load_structure_is(const struct flat_state *flat, const void *bytes, size_t size);
 
 #endif

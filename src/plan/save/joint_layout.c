@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What all ranks hold, from what the tensors of one rank say of their mesh and placements. */
+/* Derives what all ranks hold from the meshes and placements of one rank's tensors. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 #include "plan/wire_names.h"
 #include "state/flatten.h"
 
-/* Tensors of one shape that are divided alike: all but the names of most models. */
+/* Tensors of the same shape and layout: most models have only few of these. */
 struct division {
-    struct joint_entry entry; /* only its runs matter; filled in by joint_plan_add_all() */
+    struct joint_entry entry; /* only its runs are used; filled in by joint_plan_add_all() */
     const int64_t *offsets;   /* of this rank's box */
     const int64_t *sizes;
 };
@@ -51,7 +51,7 @@ static void append_layout(struct buffer *out, const struct write_item *item)
     }
 }
 
-/* The box of one rank. What the layout says has been accepted before, so it is again. */
+/* The box of one rank. The layout was accepted before, so this cannot fail. */
 static dcp_status shard(const struct write_item *item, int64_t rank, dcp_tensor *tensor)
 {
     dcp_mesh mesh = item->layout->mesh;
@@ -85,7 +85,7 @@ static dcp_status find_division(struct divisions *divisions, const struct write_
     int64_t *offsets = arena_copy(&divisions->arena, tensor.offsets, bytes);
     int64_t *sizes = arena_copy(&divisions->arena, tensor.sizes, bytes);
     if (made == NULL || key == NULL || offsets == NULL || sizes == NULL)
-        return error_no_memory(sizeof *made, "how tensors are divided");
+        return error_no_memory(sizeof *made, "divisions of tensors");
     *made = (struct division){.offsets = offsets, .sizes = sizes};
     made->entry.is_tensor = true;
     made->entry.ndim = item->ndim;
@@ -94,7 +94,7 @@ static dcp_status find_division(struct divisions *divisions, const struct write_
     return name_table_add(&divisions->table, key, divisions->key.size, &value, &existing);
 }
 
-/* Whether the mesh is all ranks, in their order. */
+/* Whether the mesh consists of all ranks of the group, in order. */
 static bool mesh_is_group(const dcp_mesh *mesh, uint32_t rank, uint32_t rank_count)
 {
     int64_t ranks = 1;
@@ -106,7 +106,7 @@ static bool mesh_is_group(const dcp_mesh *mesh, uint32_t rank, uint32_t rank_cou
     return ranks == (int64_t)rank_count;
 }
 
-/* Whether an item tells what the other ranks hold under its name. */
+/* Whether an item implies what the other ranks hold under its name. */
 static dcp_status item_tells(struct divisions *divisions, const struct write_item *item,
                              uint32_t rank, uint32_t rank_count, bool *tells)
 {

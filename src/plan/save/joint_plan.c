@@ -39,26 +39,27 @@ static const char *kind_name(bool is_tensor)
     return is_tensor ? "a tensor" : "an object";
 }
 
-/* That two ranks, of which the first run of each tells one, mean the same thing by a name. */
+/* Checks that two ranks agree about a name: those of the first run of each entry. */
 static dcp_status check_agreement(const struct joint_entry *ours, const struct joint_entry *theirs)
 {
     uint32_t our_rank = ours->runs->rank, their_rank = theirs->runs->rank;
     if (ours->is_tensor != theirs->is_tensor)
-        return dcp_error_set(DCP_ERR_KIND, "\"%s\": %s on rank %u, %s on rank %u", ours->name,
+        return dcp_error_set(DCP_ERR_KIND, "\"%s\" is %s on rank %u, but %s on rank %u", ours->name,
                              kind_name(ours->is_tensor), our_rank, kind_name(theirs->is_tensor),
                              their_rank);
     if (!ours->is_tensor)
         return DCP_OK;
     if (ours->dtype != theirs->dtype)
-        return dcp_error_set(DCP_ERR_DTYPE, "\"%s\": %s on rank %u, %s on rank %u", ours->name,
-                             dcp_dtype_name(ours->dtype), our_rank, dcp_dtype_name(theirs->dtype),
-                             their_rank);
+        return dcp_error_set(DCP_ERR_DTYPE, "\"%s\" is %s on rank %u, but %s on rank %u",
+                             ours->name, dcp_dtype_name(ours->dtype), our_rank,
+                             dcp_dtype_name(theirs->dtype), their_rank);
     if (!box_equal(box_whole(ours->ndim, ours->global_shape),
                    box_whole(theirs->ndim, theirs->global_shape))) {
         char expected[SHAPE_TEXT], found[SHAPE_TEXT];
         shape_format(ours->ndim, ours->global_shape, expected, sizeof expected);
         shape_format(theirs->ndim, theirs->global_shape, found, sizeof found);
-        return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": global shape %s on rank %u, %s on rank %u",
+        return dcp_error_set(DCP_ERR_SHAPE,
+                             "\"%s\" has the global shape %s on rank %u, but %s on rank %u",
                              ours->name, expected, our_rank, found, their_rank);
     }
     return DCP_OK;
@@ -169,8 +170,8 @@ dcp_status joint_entry_add_run(struct joint_plan *joint, struct joint_entry *ent
         struct joint_run *last = &entry->runs[entry->run_count - 1];
         bool extended = !entry->is_tensor; /* the lowest rank's is all that counts */
         if (!entry->is_tensor && last->rank == run->rank)
-            return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": two objects on rank %u", entry->name,
-                                 run->rank);
+            return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": rank %u has two objects of this name",
+                                 entry->name, run->rank);
         if (entry->is_tensor)
             RETURN_IF_ERROR(extend_run(joint, (size_t)entry->ndim, last, run, &extended));
         if (extended)
@@ -180,7 +181,7 @@ dcp_status joint_entry_add_run(struct joint_plan *joint, struct joint_entry *ent
         size_t capacity = entry->run_capacity != 0 ? entry->run_capacity * 2 : 1;
         struct joint_run *runs = arena_allocate_array(&joint->arena, capacity, sizeof *runs);
         if (runs == NULL)
-            return error_no_memory(capacity * sizeof *runs, "who holds what");
+            return error_no_memory(capacity * sizeof *runs, "holders of chunks");
         if (entry->run_count != 0)
             memcpy(runs, entry->runs, entry->run_count * sizeof *runs);
         entry->runs = runs;

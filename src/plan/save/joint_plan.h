@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The plans of several ranks as one: each name once, with who holds which boxes of it. Ranks mostly
- * hold boxes that follow each other in even steps, and such holders are one run, so that the joint
- * plan of a job grows with its tensors and not with its ranks.
+/* The plans of several ranks in one: each name once, with the ranks that hold boxes of it. Boxes of
+ * consecutive ranks mostly lie in even steps; such holders are one run, so that a joint plan grows
+ * with the number of tensors and not of ranks.
  *
- * Made of ranks' plans one by one, or of two joint plans, or from what tensors say of their mesh;
- * sent up the tree of ranks as a message. */
+ * Made from ranks' plans one by one, by uniting two joint plans, or from the tensors' meshes; sent
+ * up the tree of ranks as a message. */
 #ifndef PLAN_SAVE_JOINT_PLAN_H
 #define PLAN_SAVE_JOINT_PLAN_H
 
@@ -31,7 +31,7 @@ struct joint_entry {
     const dcp_path_part *path;
     size_t path_length;
     bool is_tensor;
-    bool requires_grad; /* on some rank */
+    bool requires_grad; /* on any rank */
     dcp_dtype dtype;
     int32_t ndim;
     const int64_t *global_shape;
@@ -42,46 +42,47 @@ struct joint_entry {
 };
 
 struct joint_plan {
-    struct joint_entry *entries; /* in the order in which ranks name them */
+    struct joint_entry *entries; /* in the order of the ranks' plans */
     size_t count;
     size_t capacity;
-    uint32_t rank_count;     /* that may occur: 0 to rank_count - 1 */
+    uint32_t rank_count;     /* ranks are 0 to rank_count - 1 */
     struct name_table names; /* -> entry */
     struct arena arena;
 };
 
 void joint_plan_init(struct joint_plan *joint, uint32_t rank_count);
 void joint_plan_free(struct joint_plan *joint);
-/* Adds what one rank holds, which is more than all ranks added before. Names, paths, shapes and
- * boxes are borrowed from the plan. DCP_ERR_KIND, DCP_ERR_DTYPE and DCP_ERR_SHAPE name the tensor,
- * two ranks that disagree about it, and what each says; DCP_ERR_DUPLICATE: two objects of one name
- * on one rank. */
+/* Adds the plan of one rank, whose number must be higher than those added before. Names, paths,
+ * shapes and boxes are borrowed from the plan. DCP_ERR_KIND, DCP_ERR_DTYPE and DCP_ERR_SHAPE name
+ * the tensor, two ranks that disagree about it, and both values. DCP_ERR_DUPLICATE: two objects of
+ * the same name on one rank. */
 dcp_status joint_plan_add(struct joint_plan *joint, const struct save_plan *plan, uint32_t rank);
-/* Whether this rank's plan tells what all ranks hold: each tensor is whole on all of them, or says
- * its mesh and placements, and that mesh is the ranks in their order. *digest: the same on ranks
- * whose plans tell the same but for the lengths of objects, which *lengths is of. */
+/* Whether this rank's plan implies what all ranks hold: each tensor is whole on all of them, or has
+ * a mesh of all ranks in order, and placements. *digest: equal on ranks whose plans imply the same,
+ * apart from lengths of objects; *lengths: the digest of these. */
 dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
                                bool *tells, uint64_t *digest, uint64_t *lengths);
-/* Adds what all ranks hold, by the plan of one of them, which tells it. Borrows from it. */
+/* Adds what all ranks hold, from the plan of one rank that implies it. Borrows from that plan. */
 dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan);
-/* With DCP_ERR_COVERAGE, puts the size of the plan's largest mesh in front of the story. */
+/* With DCP_ERR_COVERAGE, puts the size of the plan's largest mesh in front of the message. */
 dcp_status save_plan_name_mesh(const struct save_plan *plan, uint32_t rank_count,
                                dcp_status status);
-/* Adds what higher ranks hold, with the same failures. Borrows from them. */
+/* Adds the joint plan of higher ranks, with the same errors. Borrows from it. */
 dcp_status joint_plan_unite(struct joint_plan *joint, const struct joint_plan *higher);
-/* Adds holders of what an item is of, who are of higher ranks than those before. *place: of the
- * entry before, and then of this one; SIZE_MAX for the first. */
+/* Adds holders for an item's name; their ranks must be higher than those before. *place: in, the
+ * previous entry's index, or SIZE_MAX; out, this entry's. */
 dcp_status joint_plan_add_runs(struct joint_plan *joint, const struct write_item *item,
                                const struct joint_run *runs, size_t run_count, size_t *place);
-/* The same for one run, and an entry that need not be of the plan but in whose arena runs are. */
+/* The same for one run, and for an entry that need not be in the plan. Runs are in the plan's
+ * arena. */
 dcp_status joint_entry_add_run(struct joint_plan *joint, struct joint_entry *entry,
                                const struct joint_run *run);
 /* How many boxes and objects all ranks hold. */
 size_t joint_plan_items(const struct joint_plan *joint);
 
 dcp_status joint_plan_encode(const struct joint_plan *joint, struct buffer *out);
-/* The decoded plan owns all that it points to; bytes that no encoder made are DCP_ERR_FORMAT. Free
- * in either case. */
+/* The decoded plan owns all that it points to. Malformed bytes are DCP_ERR_FORMAT. To be freed in
+ * either case. */
 dcp_status joint_plan_decode(const void *bytes, size_t size, uint32_t rank_count,
                              struct joint_plan *joint);
 

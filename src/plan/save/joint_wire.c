@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message in which the plans of several ranks travel as one:
+/* The message that carries the plans of several ranks:
  *
  *   tag, number of names, then per name: the name with its path, flags, then
  *     object: lowest rank, its item, length of the stream
@@ -75,8 +75,8 @@ static dcp_status fault(const struct joint_reader *in, const char *what)
     return wire_fault(&in->reader, message, what);
 }
 
-/* Whether the last of a run, and so each, is of a rank that can be, an item that can be, and inside
- * the shape as the first one is. */
+/* Whether the last of a run, and so each, has a valid rank and item, and a box inside the shape, as
+ * the first one has. */
 static bool run_is_possible(const struct joint_plan *joint, const struct joint_entry *entry,
                             const struct joint_run *run)
 {
@@ -101,7 +101,7 @@ static dcp_status read_steps(struct joint_reader *in, const struct joint_entry *
     run->rank_step = wire_u32(&in->reader);
     int64_t item_step = wire_signed(&in->reader);
     if (item_step < INT32_MIN || item_step > INT32_MAX)
-        return fault(in, "run of impossible items");
+        return fault(in, "a run has invalid item numbers");
     run->item_step = (int32_t)item_step;
     uint8_t moves = reader_u8(&in->reader);
     if (moves > 1)
@@ -126,13 +126,13 @@ static dcp_status read_run(struct joint_reader *in, const struct joint_entry *en
     run->item = wire_u32(&in->reader);
     RETURN_IF_ERROR(wire_box(&in->reader, &in->joint->arena, message, whole, &box));
     if (in->reader.failed || run->count == 0 || !box_check(box, entry->global_shape))
-        return fault(in, "chunk that leaves its tensor");
+        return fault(in, "a chunk is not inside its tensor");
     run->offsets = box.offsets;
     run->sizes = box.sizes;
     if (run->count > 1)
         RETURN_IF_ERROR(read_steps(in, entry, run));
     if (in->reader.failed || !run_is_possible(in->joint, entry, run))
-        return fault(in, "run that leaves its tensor or the ranks");
+        return fault(in, "a run leaves its tensor or the range of ranks");
     return DCP_OK;
 }
 
@@ -140,7 +140,7 @@ static dcp_status read_runs(struct joint_reader *in, struct joint_entry *entry)
 {
     size_t count = wire_count(&in->reader);
     if (count == 0)
-        return fault(in, "tensor that nobody holds");
+        return fault(in, "no rank holds a tensor");
     entry->runs = arena_allocate_array(&in->joint->arena, count, sizeof *entry->runs);
     if (entry->runs == NULL)
         return error_no_memory(count * sizeof *entry->runs, message);
@@ -162,7 +162,7 @@ static dcp_status read_object(struct joint_reader *in, struct joint_entry *entry
     entry->run_count = entry->run_capacity = 1;
     if (in->reader.failed || run->rank >= in->joint->rank_count || run->item == UINT32_MAX ||
         entry->object_length > INT64_MAX)
-        return fault(in, "object cut short or too long");
+        return fault(in, "an object ends too early or is too long");
     return DCP_OK;
 }
 
@@ -177,7 +177,7 @@ static dcp_status read_entry(struct joint_reader *in, struct wire_name *name)
         name_table_add(&joint->names, name->text, strlen(name->text), &value, &existing));
     uint8_t flags = reader_u8(&in->reader);
     if (in->reader.failed || existing || flags > (FLAG_TENSOR | FLAG_REQUIRES_GRAD))
-        return fault(in, "name that is there twice, or unknown flags");
+        return fault(in, "a name occurs twice, or has unknown flags");
     *entry = (struct joint_entry){.name = name->text,
                                   .path = name->path,
                                   .path_length = name->path_length,

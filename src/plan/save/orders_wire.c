@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message in which a rank's orders travel back:
+/* The message that carries a rank's orders back to it:
  *
  *   tag, number of files, number of orders, per order: item, file and whether the box is another
  *   than the item's own, that box, offset after the end of the order before in the file, offset of
@@ -42,7 +42,7 @@ dcp_status write_orders_encode(const struct write_orders *orders, struct buffer 
     return buffer_status(out);
 }
 
-/* A tensor's stream fills its room; an object's is as long as the object is now. */
+/* A tensor's stream fills its space exactly; an object's is as long as the object is now. */
 static bool room_holds_item(const struct write_item *item, struct write_order *order)
 {
     uint64_t end, bytes;
@@ -76,7 +76,7 @@ static dcp_status read_target(struct reader *reader, const struct save_plan *pla
     order->item = wire_u32(reader);
     uint64_t file = reader_varint(reader);
     if (reader->failed || order->item >= plan->count || file >> 1 >= orders->file_count)
-        return wire_fault(reader, message, "unknown item or file");
+        return wire_fault(reader, message, "an order names an unknown item or file");
     const struct write_item *item = &plan->items[order->item];
     order->file = (uint32_t)(file >> 1);
     order->is_part = (file & 1) != 0;
@@ -84,7 +84,7 @@ static dcp_status read_target(struct reader *reader, const struct save_plan *pla
     if (!order->is_part)
         return DCP_OK;
     if (!item->is_tensor)
-        return wire_fault(reader, message, "part of an object");
+        return wire_fault(reader, message, "an order is for a part of an object");
     return read_box(reader, &orders->arena, item->ndim, &order->box);
 }
 
@@ -96,7 +96,7 @@ static dcp_status read_order(struct reader *reader, const struct save_plan *plan
     *order = (struct write_order){0};
     RETURN_IF_ERROR(read_target(reader, plan, orders, order));
     if (before != NULL && order->file < before->file)
-        return wire_fault(reader, message, "streams out of order");
+        return wire_fault(reader, message, "streams are not in order");
     uint64_t end =
         before != NULL && order->file == before->file ? before->offset + before->room : 0;
     uint64_t gap = reader_varint(reader);
@@ -104,9 +104,9 @@ static dcp_status read_order(struct reader *reader, const struct save_plan *plan
     order->room = reader_varint(reader);
     const struct write_item *item = &plan->items[order->item];
     if (reader->failed || (item->is_tensor && !write_item_offers(item, order->box)))
-        return wire_fault(reader, message, "box outside of the item");
+        return wire_fault(reader, message, "a box is not inside its item");
     if (!checked_add_u64(end, gap, &order->offset) || !room_holds_item(item, order))
-        return wire_fault(reader, message, "room that cannot hold the item");
+        return wire_fault(reader, message, "the space for a stream is too small for its item");
     orders->count++;
     return DCP_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message in which a rank tells where its streams have come to lie:
+/* The message in which a rank reports where it has written its streams:
  *
  *   tag, number of results, per result: flags, path (unless it is the one before), offset, length
  *
@@ -58,7 +58,7 @@ static dcp_status read_result(struct reader *reader, struct write_results *resul
     uint64_t end;
     if (reader->failed || result->length == 0 ||
         !checked_add_u64(result->offset, result->length, &end) || end > INT64_MAX)
-        return wire_fault(reader, message, "a place that cannot be");
+        return wire_fault(reader, message, "an offset or a length is out of range");
     results->count++;
     return DCP_OK;
 }

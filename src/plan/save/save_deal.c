@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a merge decides, as plans again: what a planner of the caller's own is shown. */
+/* Turns a merge's decisions into plans again, to be shown to custom planners. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From runs of holders to the holders one by one. */
+/* Expands runs of holders into single holders. */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/save/save_merge.h"
 
-/* Numbers that the boxes of a run need: one place for each, unless all are at the same; one size.
- */
+/* Numbers that the boxes of a run need: one offset for each, unless all are at the same, and one
+ * size. */
 static size_t count_numbers(const struct joint_entry *entry)
 {
     size_t count = 0, ndim = (size_t)entry->ndim;
@@ -53,8 +53,10 @@ dcp_status merge_expand(struct merge *merge, const struct joint_plan *joint)
     size_t number_count = 0;
     merge->item_count = joint_plan_items(joint);
     if (merge->item_count >= UINT32_MAX || joint->count >= UINT32_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu chunks and objects on all ranks",
-                             merge->item_count);
+        return dcp_error_set(
+            DCP_ERR_UNSUPPORTED,
+            "all ranks together have %zu chunks and objects, at most 2^32 - 2 are supported",
+            merge->item_count);
     merge->entries = memory_allocate_array(joint->count, sizeof *merge->entries);
     merge->held = memory_allocate_array(merge->item_count, sizeof *merge->held);
     for (size_t i = 0; i < joint->count; i++)

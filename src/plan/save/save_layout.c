@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which file of its rank each stream goes to, and where in it.
+/* Assigns each stream a file of its rank, and an offset in it.
  *
- * In a file come objects, then small tensors, then large ones. The data of a large tensor begins at
- * a page of the file, so there is a gap before its stream; tiny tensors fill such gaps as far as
- * they fit, and the rest of them comes last. What remains is less than a page per large tensor. */
+ * A file holds objects, then small tensors, then large ones. The data of a large tensor begins at a
+ * page of the file, so there is a gap before its stream. Tiny tensors fill these gaps as far as
+ * they fit; the others come last. Less than a page per large tensor remains unused. */
 #include "plan/save/save_layout.h"
 
 #include <stdlib.h>
@@ -13,12 +13,12 @@
 
 enum stream_class { CLASS_OBJECT, CLASS_SMALL, CLASS_LARGE, CLASS_TINY, CLASS_COUNT };
 
-/* Work on a layout. */
+/* State while a layout is made. */
 struct assignment {
     struct rank_layout *layout;
     uint32_t *sorted; /* streams by file, class and number */
     size_t *buckets;  /* where each file's classes begin there, and the end */
-    uint64_t *loads;  /* bytes dealt to each file */
+    uint64_t *loads;  /* bytes assigned to each file */
 };
 
 static enum stream_class class_of(const struct layout_stream *stream)
@@ -50,7 +50,7 @@ static void give(struct assignment *work, struct layout_stream *stream, uint32_t
     work->loads[file] += stream->piece.length;
 }
 
-/* Objects in turn; tensors, the largest first, to the file with the least in it. */
+/* Deals out objects in turn, and tensors, the largest first, to the file with the fewest bytes. */
 static void deal_files(struct assignment *work)
 {
     struct rank_layout *layout = work->layout;
@@ -93,7 +93,7 @@ static uint64_t align_up(uint64_t position, uint64_t alignment)
     return (position + alignment - 1) / alignment * alignment;
 }
 
-/* Where the stream can begin, at position or after. */
+/* The first place at or after position where the stream can begin. */
 static uint64_t find_start(const struct layout_stream *stream, uint64_t position)
 {
     enum stream_class class = class_of(stream);

@@ -3,8 +3,8 @@
 #include "plan/save/save_plan.h"
 #include "state/dtype.h"
 
-/* Items that a node makes: one per chunk. A tensor of which this rank holds nothing makes an empty
- * one, so that it is missed if no other rank holds it; a scalar has no empty chunk. */
+/* The number of items of a node: one per chunk. A tensor without chunks on this rank gets an empty
+ * item, so that an error results if no other rank holds it; scalars have no empty chunk. */
 static uint32_t item_count(const dcp_state *node)
 {
     if (node->kind != DCP_KIND_TENSOR)
@@ -45,7 +45,7 @@ static dcp_status check_dtype(const struct flat_entry *entry)
     if (dtype_is_savable(dtype))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                         "\"%s\": dtype %s cannot be saved: PyTorch 2.13 could not load it",
+                         "\"%s\": dtype %s cannot be saved, because PyTorch 2.13 cannot load it",
                          entry->name, dcp_dtype_name(dtype));
 }
 
@@ -56,7 +56,9 @@ dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object
     arena_init(&plan->arena, 0);
     size_t count = count_items(flat);
     if (count > UINT32_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu chunks and objects on one rank", count);
+        return dcp_error_set(
+            DCP_ERR_UNSUPPORTED,
+            "one rank has %zu chunks and objects, at most 2^32 - 1 are supported", count);
     plan->items = arena_allocate_array(&plan->arena, count, sizeof *plan->items);
     if (plan->items == NULL)
         return error_no_memory(count * sizeof *plan->items, "a save plan");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of joint_plan_merge(): what its steps hand to each other. Each step is a file.
+/* Internal to joint_plan_merge(): the data that its steps pass on. Each step is a file.
  *
  *   runs of holders -> entries with holders                save_holders.c
  *   entries -> pieces (one per distinct box, or object)    save_pieces.c
@@ -23,7 +23,7 @@ struct held_item {
     uint32_t index; /* in the rank's plan */
 };
 
-/* What all ranks hold under one name. */
+/* All that ranks hold under one name. */
 struct merge_entry {
     const struct joint_entry *joint;
     struct held_item *held; /* by rank and item; after save_pieces.c by box, rank and item */
@@ -75,18 +75,19 @@ struct merge {
 /* Streams of data from this size on begin so that the data is at a multiple of SAVE_PAGE in the
  * file; others at a multiple of SAVE_ALIGNMENT. */
 enum { SAVE_ALIGNMENT = 64, SAVE_PAGE = 4096, SAVE_PAGED_SIZE = 64 * 1024 };
-/* What an object may grow by, and an eighth of itself, before it needs another plan. */
+/* An object may grow by this and an eighth of its size before it needs another plan. */
 enum { SAVE_OBJECT_ROOM = 128 };
-/* Replicas below this size are written whole; slices are not made smaller than the other. */
+/* Replicas smaller than the first are written whole; slices are at least as large as the second. */
 enum { SAVE_SLICED_SIZE = 1024 * 1024, SAVE_SLICE_MIN = 256 * 1024 };
 
 dcp_status merge_expand(struct merge *merge, const struct joint_plan *joint);
 dcp_status merge_find_pieces(struct merge *merge);
 dcp_status merge_choose_writers(struct merge *merge);
-/* All of the metadata but files, and the files and offsets of its pieces, which are numbered like
- * merge.pieces. */
+/* Makes the metadata without files, and without the files and offsets of its pieces, which are
+ * numbered like merge.pieces. */
 dcp_status merge_make_metadata(const struct merge *merge, struct metadata_piece **pieces);
-/* Makes each rank's orders, and what is left to the metadata. pieces: NULL without metadata. */
+/* Makes each rank's orders, and fills in the rest of the metadata. pieces: NULL without
+ * metadata. */
 dcp_status merge_make_orders(struct merge *merge, const struct order_sink *sink,
                              struct metadata_piece *pieces);
 
@@ -98,7 +99,7 @@ dcp_status merge_slice(struct merge *merge, struct merge_piece *piece, struct sl
 struct box merge_box(const struct merge *merge, const struct merge_piece *piece);
 /* How long the stream of a tensor's piece is; counts to the total. */
 dcp_status merge_stream_layout(struct merge *merge, struct merge_piece *piece);
-/* Counts a stream to the total, which must stay within what file offsets can tell. */
+/* Adds a stream to the total length, which must fit a file offset. */
 dcp_status merge_count_length(struct merge *merge, const struct merge_piece *piece);
 
 struct slice_share {

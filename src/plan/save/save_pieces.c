@@ -33,7 +33,7 @@ static int compare_held(const void *left, const void *right, void *context)
     return order;
 }
 
-/* Ranks often come in the order of their boxes. */
+/* Ranks are often in the order of their boxes. */
 static void sort_held(struct held_item *held, size_t count, int32_t ndim)
 {
     size_t i = 1;
@@ -54,7 +54,8 @@ static dcp_status refuse_overlap(const struct merge_entry *entry, const struct h
     char first[BOX_TEXT], second[BOX_TEXT];
     box_format(held_box(entry, a), first, sizeof first);
     box_format(held_box(entry, b), second, sizeof second);
-    return dcp_error_set(DCP_ERR_OVERLAP, "\"%s\": %s of rank %u overlaps %s of rank %u",
+    return dcp_error_set(DCP_ERR_OVERLAP,
+                         "\"%s\": chunk %s of rank %u overlaps chunk %s of rank %u",
                          entry->joint->name, first, a->rank, second, b->rank);
 }
 
@@ -70,7 +71,7 @@ static dcp_status refuse_place(const struct merge_entry *entry, const struct hel
                          entry->joint->name, offsets, sizes, held->rank, shape);
 }
 
-/* Drops boxes without elements, having checked all. */
+/* Checks all boxes, and drops those without elements. */
 static dcp_status check_boxes(struct merge_entry *entry)
 {
     size_t kept = 0;
@@ -116,8 +117,8 @@ static dcp_status add_pieces(struct merge *merge, const struct merge_entry *entr
     return DCP_OK;
 }
 
-/* Whether boxes, in order, are slices of the whole in one dimension that follow each other from end
- * to end: the common case, which needs no search. */
+/* Whether boxes, in order, are adjacent slices of the whole in one dimension: the common case,
+ * which needs no search. */
 static bool boxes_are_stacked(struct box whole, const struct box *boxes, size_t count)
 {
     int32_t stacked = 0;
@@ -137,7 +138,7 @@ static bool boxes_are_stacked(struct box whole, const struct box *boxes, size_t 
     return end == whole.sizes[stacked];
 }
 
-/* That the pieces from first on are disjoint and cover the tensor. boxes: scratch. */
+/* Checks that the pieces from `first` on are disjoint and cover the tensor. boxes: scratch. */
 static dcp_status check_pieces(const struct merge *merge, const struct merge_entry *entry,
                                size_t first, int64_t elements, struct box *boxes)
 {
@@ -170,7 +171,7 @@ static dcp_status check_pieces(const struct merge *merge, const struct merge_ent
                          merge->rank_count == 1 ? "" : "s");
 }
 
-/* A tensor without elements is one piece, which all that hold any of it could write. */
+/* A tensor without elements is one piece, which any rank with a chunk of it can write. */
 static dcp_status add_empty_piece(struct merge *merge, const struct merge_entry *entry)
 {
     size_t ndim = (size_t)entry->joint->ndim;
@@ -185,7 +186,7 @@ static dcp_status add_empty_piece(struct merge *merge, const struct merge_entry 
         if (held[i].rank != held[count - 1].rank)
             held[count++] = held[i];
     if (count > 1 && merge->options->settled)
-        return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": rank %u and rank %u are both to write it",
+        return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\": rank %u and rank %u would both write it",
                              entry->joint->name, held[0].rank, held[1].rank);
     struct merge_piece *piece = add_piece(merge, entry, 0, count);
     piece->offsets = numbers;
@@ -199,7 +200,7 @@ static dcp_status find_tensor(struct merge *merge, struct merge_entry *entry, st
     int64_t elements;
     size_t first = merge->piece_count;
     if (!shape_volume(entry->joint->ndim, entry->joint->global_shape, &elements))
-        return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": a shape that is too large",
+        return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": its size in bytes overflows",
                              entry->joint->name);
     if (elements == 0) {
         RETURN_IF_ERROR(add_empty_piece(merge, entry));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who writes what several ranks hold, so that all write about equally much: what only one rank
- * holds is counted first, then small replicas go whole to the least loaded holder, and the large
- * ones, in slices, level out what is left. */
+/* Chooses writers for replicas, so that all ranks write about the same number of bytes: pieces with
+ * only one holder are counted first, then small replicas go whole to the least loaded holder, and
+ * large ones, in slices, even out the rest. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -29,7 +29,7 @@ static bool is_sliced(const struct merge *merge, const struct merge_piece *piece
     return merge->options->replicas == DCP_REPLICAS_SLICE && piece->length >= SAVE_SLICED_SIZE;
 }
 
-/* The largest first. Pieces lie in memory by entry and box, which settles ties. */
+/* The largest first. Ties are ordered by entry and box, as pieces are in memory. */
 static int compare_whole(const void *left, const void *right)
 {
     const struct merge_piece *a = *(struct merge_piece *const *)left;
@@ -39,7 +39,7 @@ static int compare_whole(const void *left, const void *right)
     return a < b ? -1 : a > b;
 }
 
-/* Those with less choice first. */
+/* Pieces with the fewest holders first. */
 static int compare_sliced(const void *left, const void *right)
 {
     const struct merge_piece *a = *(struct merge_piece *const *)left;
@@ -80,14 +80,16 @@ static dcp_status deal(struct merge *merge, struct merge_piece **replicas,
     return DCP_OK;
 }
 
-/* Puts slices where the pieces were that they are of. */
+/* Replaces pieces by their slices. */
 static dcp_status insert_slices(struct merge *merge)
 {
     size_t count = merge->piece_count + merge->slice_count;
     if (merge->slice_count == 0)
         return DCP_OK;
     if (count > UINT32_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu pieces to write", count);
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "there are %zu pieces to write, at most 2^32 - 1 are supported",
+                             count);
     struct merge_piece *pieces = memory_allocate_array(count, sizeof *pieces);
     if (pieces == NULL)
         return error_no_memory(count * sizeof *pieces, "pieces to write");

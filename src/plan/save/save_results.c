@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Metadata of a plan, corrected by where everything has come to lie. */
+/* Updates the metadata of a plan with the places where streams were written. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,7 +92,7 @@ static dcp_status place_rank(struct placement *placement, int rank,
     uint32_t file = 0;
     if (results->count > placement->count - *next)
         return dcp_error_set(DCP_ERR_GROUP,
-                             "rank %d: has written %zu streams, expected %zu at most", rank,
+                             "rank %d reports %zu written streams, expected at most %zu", rank,
                              results->count, placement->count - *next);
     for (size_t i = 0; i < results->count; i++) {
         const struct write_result *result = &results->results[i];
@@ -119,14 +119,14 @@ dcp_status save_plan_place(const struct write_results *results, int rank_count,
     for (int rank = 0; rank < rank_count && status == DCP_OK; rank++)
         status = place_rank(&placement, rank, &results[rank], &next);
     if (status == DCP_OK && next != placement.count)
-        status = dcp_error_set(DCP_ERR_GROUP, "%zu of %zu streams have been written", next,
-                               placement.count);
+        status = dcp_error_set(DCP_ERR_GROUP, "ranks report %zu written streams, expected %zu",
+                               next, placement.count);
     name_table_free(&placement.files);
     memory_release(placement.pieces);
     return status;
 }
 
-/* ---- places of a plan that is kept ---- */
+/* ---- places of a kept plan ---- */
 
 dcp_status save_plan_places_take(const struct metadata *metadata, struct planned_places *places)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Plans that a planner of the caller's own has had its hands on: checked against what the ranks
- * hold, and made into orders. */
+/* Checks plans that a custom planner may have changed against what the ranks hold, and makes orders
+ * of them. */
 #include <string.h>
 
 #include "base/error.h"
@@ -56,16 +56,16 @@ static dcp_status refuse(const struct write_item *item, int rank)
     if (!item->is_tensor)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "the global plan has rank %d write the object \"%s\", which is not in "
-                             "the plan that it offered",
+                             "that rank's local plan",
                              rank, item->name);
-    return dcp_error_set(
-        DCP_ERR_ARGUMENT,
-        "the global plan has rank %d write %s of \"%s\" as %s, which is not in the "
-        "plan that it offered",
-        rank, box_format(item->box, box, sizeof box), item->name, dcp_dtype_name(item->dtype));
+    return dcp_error_set(DCP_ERR_ARGUMENT,
+                         "the global plan has rank %d write %s of \"%s\" as %s, which is not in "
+                         "that rank's local plan",
+                         rank, box_format(item->box, box, sizeof box), item->name,
+                         dcp_dtype_name(item->dtype));
 }
 
-/* The item of which another one is, or is a part. */
+/* Finds the held item that another item equals, or is a part of. */
 static dcp_status find_held(const struct save_plan *held, const struct held_index *index,
                             const struct write_item *item, int rank, uint32_t *found)
 {
@@ -81,7 +81,7 @@ static dcp_status find_held(const struct save_plan *held, const struct held_inde
     return refuse(item, rank);
 }
 
-/* numbers: of the items that a rank holds, for each that it was dealt. */
+/* numbers: for each item of the rank's global plan, the number of the held item. */
 static dcp_status check_rank(const struct save_plan *held, struct save_plan *dealt, int rank,
                              uint32_t **numbers)
 {
@@ -99,7 +99,7 @@ static dcp_status check_rank(const struct save_plan *held, struct save_plan *dea
     return status;
 }
 
-/* Replicas of an object are none any more. */
+/* At this point, replicas of an object are an error. */
 static dcp_status check_objects(const struct save_plan *dealt, int rank_count)
 {
     struct name_table names;
@@ -114,7 +114,7 @@ static dcp_status check_objects(const struct save_plan *dealt, int rank_count)
                 status = name_table_add(&names, name, strlen(name), &writer, &existing);
             if (existing)
                 status = dcp_error_set(DCP_ERR_DUPLICATE,
-                                       "\"%s\": rank %d and rank %d are both to write it", name,
+                                       "\"%s\": rank %d and rank %d would both write it", name,
                                        (int)writer, rank);
         }
     name_table_free(&names);

@@ -37,8 +37,8 @@ static int compare_ranks(const void *left, const void *right)
     return a->holder->rank < b->holder->rank ? -1 : a->holder->rank > b->holder->rank;
 }
 
-/* Fills in the shares, by rank; returns how many holders take part. A holder does so if its share
- * is worth a slice; the most loaded one's is the smallest. */
+/* Fills in the shares, by rank; returns how many holders take part. A holder takes part if its
+ * share is large enough for a slice; the most loaded one's is the smallest. */
 static size_t deal_shares(const struct merge *merge, const struct merge_piece *piece,
                           uint64_t bytes, struct slice_share *shares)
 {
@@ -46,7 +46,7 @@ static size_t deal_shares(const struct merge *merge, const struct merge_piece *p
         shares[i] = (struct slice_share){.holder = &piece->holders[i],
                                          .load = merge->loads[piece->holders[i].rank]};
     qsort(shares, piece->holder_count, sizeof *shares, compare_loads);
-    uint64_t below = 0; /* bytes that lift all before to the load of the last one */
+    uint64_t below = 0; /* bytes that raise all previous holders to the load of the last one */
     size_t count = 1;
     while (count < piece->holder_count) {
         uint64_t step = shares[count].load - shares[count - 1].load;
@@ -77,7 +77,7 @@ static struct slicing slicing_of(const struct merge *merge, const struct merge_p
     return slicing;
 }
 
-/* Units are so small that shares can be cut well, but not smaller than makes sense. */
+/* Chooses units small enough to cut shares evenly, but not smaller than is useful. */
 static void refine_units(struct slicing *slicing, size_t shares)
 {
     int64_t fine = slicing->elements / (int64_t)shares / UNITS_PER_SHARE;

@@ -3,7 +3,7 @@
 
 #include "plan/structure_walk.h"
 
-/* An empty text is followed by what tells a position from an empty key. */
+/* An empty text is followed by a mark that distinguishes a list position from an empty key. */
 static bool tell_part(struct structure_walk *walk, const dcp_path_part *part)
 {
     if (part->key && *part->key)

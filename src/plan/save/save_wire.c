@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message in which a rank's items travel; dtype and shape go once for all chunks of a tensor:
+/* The message that carries a rank's items, with dtype and shape once for all chunks of a tensor:
  *
  *   tag, number of items, then per name: the name with its path, flags, then
  *     object: length of the stream
@@ -15,7 +15,7 @@ enum { FLAG_TENSOR = 1, FLAG_REQUIRES_GRAD = 2 };
 
 static const char message[] = "save plan";
 
-/* How many items from this one on are chunks of one tensor. */
+/* The number of items from this one on that are chunks of the same tensor. */
 static size_t count_chunks(const struct save_plan *plan, size_t first)
 {
     const struct write_item *item = &plan->items[first];
@@ -64,7 +64,7 @@ struct plan_reader {
     struct save_plan *plan;
     size_t count; /* items announced */
     struct write_item
-        item; /* being read; before that the one before, whose name and path it shares */
+        item; /* the item being read; first holds the previous one, which may share name and path */
 };
 
 static dcp_status fault(const struct plan_reader *in, const char *what)
@@ -78,11 +78,11 @@ static dcp_status read_chunks(struct plan_reader *in)
     struct box whole = box_whole(item->ndim, item->global_shape);
     size_t count = wire_count(&in->reader);
     if (count == 0 || count > in->count - in->plan->count)
-        return fault(in, "another number of chunks than announced");
+        return fault(in, "the number of chunks differs from the one announced");
     for (size_t i = 0; i < count; i++) {
         RETURN_IF_ERROR(wire_box(&in->reader, &in->plan->arena, message, whole, &item->box));
         if (in->reader.failed || !box_check(item->box, item->global_shape))
-            return fault(in, "chunk that leaves its tensor");
+            return fault(in, "a chunk is not inside its tensor");
         in->plan->items[in->plan->count++] = *item;
     }
     return DCP_OK;
@@ -117,7 +117,7 @@ static dcp_status read_entry(struct plan_reader *in)
     item->global_shape = NULL;
     item->box = (struct box){0};
     if (in->reader.failed || item->object_length > INT64_MAX)
-        return fault(in, "object cut short or too long");
+        return fault(in, "an object ends too early or is too long");
     in->plan->items[in->plan->count++] = *item;
     return DCP_OK;
 }

@@ -40,7 +40,7 @@ static dcp_status collect_claims(struct sharing *sharing, const struct share_wan
         count += wants[class].count;
     sharing->claims = memory_allocate_array(count, sizeof *sharing->claims);
     if (sharing->claims == NULL)
-        return error_no_memory(count * sizeof *sharing->claims, "what all ranks want");
+        return error_no_memory(count * sizeof *sharing->claims, "regions of all ranks");
     for (uint32_t class = 0; class < sharing->share->class_count; class ++)
         for (size_t i = 0; i < wants[class].count; i++)
             if (sharing->metadata->entries[wants[class].wants[i].entry].is_tensor !=
@@ -58,8 +58,8 @@ static uint64_t region_bytes(const struct sharing *sharing, const struct share_r
     return (uint64_t)box_volume(region->box) * share_element_size(entry);
 }
 
-/* The regions from first on have been added: what one rank wants alone is its load, and goes,
- * unless another one holds it. */
+/* Filters the regions added from `first` on: a region that only one rank wants is dropped and
+ * counts as that rank's load, unless another rank holds it. */
 static void keep_shared(struct sharing *sharing, size_t first)
 {
     struct share_regions *regions = &sharing->regions;
@@ -82,7 +82,8 @@ static void keep_shared(struct sharing *sharing, size_t first)
     regions->count = kept;
 }
 
-/* A piece whose regions would be too many goes to all who want some of it. */
+/* If a piece would have too many regions, it goes as a whole to all ranks that want a part of
+ * it. */
 static dcp_status share_whole(struct sharing *sharing, const struct share_claim *claims,
                               size_t count)
 {
@@ -93,7 +94,7 @@ static dcp_status share_whole(struct sharing *sharing, const struct share_claim 
     bool cut_up;
     struct share_claim *all = memory_allocate_array(sharing->share->class_count, sizeof *all);
     if (all == NULL)
-        return error_no_memory(sharing->share->class_count * sizeof *all, "what all ranks want");
+        return error_no_memory(sharing->share->class_count * sizeof *all, "regions of all ranks");
     size_t classes = 0;
     for (uint32_t class = 0; class < sharing->share->class_count; class ++) {
         size_t at = 0;
@@ -148,12 +149,14 @@ static dcp_status cut_out_regions(struct sharing *sharing)
     return DCP_OK;
 }
 
-/* What was found becomes the result. */
+/* Moves the regions into the result. */
 static dcp_status hand_over(struct sharing *sharing)
 {
     struct load_share *share = sharing->share;
     if (sharing->regions.count > UINT32_MAX || sharing->sets.count > UINT32_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu regions to share", sharing->regions.count);
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "there are %zu regions to share, at most 2^32 - 1 are supported",
+                             sharing->regions.count);
     share->regions = sharing->regions.regions;
     share->region_count = sharing->regions.count;
     share->sets = sharing->sets.sets;
@@ -171,7 +174,7 @@ static dcp_status prepare(struct sharing *sharing, const uint32_t *class_of)
     share->class_of = arena_copy(&share->arena, class_of, count * sizeof *class_of);
     sharing->loads = memory_allocate_zeroed(count, sizeof *sharing->loads);
     if (share->class_of == NULL || sharing->loads == NULL)
-        return error_no_memory(count * sizeof *sharing->loads, "what all ranks want");
+        return error_no_memory(count * sizeof *sharing->loads, "regions of all ranks");
     RETURN_IF_ERROR(share_ranks_init(&sharing->ranks, share));
     return share_sets_init(&sharing->sets, share->class_count, &share->arena);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Who reads what: the largest regions first, each to the least loaded of those who want it. One
- * that is large enough is spread over them, to those with the lowest loads first, until all loads
- * are level, and each reads a run of its elements. */
+/* Assigns regions to readers: the largest first, each to the least loaded rank that wants it. A
+ * large region is spread over several of these ranks, the least loaded first, so that their loads
+ * become equal; each reads a run of its elements. */
 #include "plan/share/load_share_assign.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 
 enum { RUNS_FIRST = 64 };
 
-/* No part is smaller than one of so many of what each rank has to read, as each costs some reads
- * besides; by that much loads may differ. */
+/* The smallest part is this fraction of what each rank has to read, as every part costs additional
+ * reads. Loads may differ by that much. */
 enum { PARTS_OF_SHARE = 16 };
 
 struct assignment {
@@ -22,7 +22,7 @@ struct assignment {
     const struct share_rules *rules;
     const struct share_ranks *ranks;
     uint64_t *loads;
-    uint64_t cut_size;    /* bytes of the smallest part that is worth it */
+    uint64_t cut_size;    /* smallest part, in bytes */
     uint32_t *order;      /* the regions, the largest first */
     struct taker *takers; /* of the region at hand */
     size_t run_capacity;
@@ -105,7 +105,7 @@ static dcp_status add_run(struct assignment *assignment, struct share_run run)
         size_t capacity = assignment->run_capacity != 0 ? 2 * assignment->run_capacity : RUNS_FIRST;
         void *grown = memory_reallocate_array(share->runs, capacity, sizeof *share->runs);
         if (grown == NULL)
-            return error_no_memory(capacity * sizeof *share->runs, "what is read for others");
+            return error_no_memory(capacity * sizeof *share->runs, "regions to read for others");
         share->runs = grown;
         assignment->run_capacity = capacity;
     }
@@ -238,12 +238,14 @@ dcp_status load_share_order_runs(struct load_share *share, const struct metadata
 {
     struct assignment assignment = {.share = share, .metadata = metadata};
     if (share->run_count >= UINT32_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu regions to share", share->run_count);
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "there are %zu regions to share, at most 2^32 - 2 are supported",
+                             share->run_count);
     uint32_t end = (uint32_t)share->run_count;
     share->next = arena_allocate_array(&share->arena, end, sizeof *share->next);
     share->first = arena_allocate_array(&share->arena, share->rank_count, sizeof *share->first);
     if (share->next == NULL || share->first == NULL)
-        return error_no_memory(end * sizeof *share->next, "what is read for others");
+        return error_no_memory(end * sizeof *share->next, "regions to read for others");
     if (end > 1)
         qsort_r(share->runs, end, sizeof *share->runs, compare_runs, &assignment);
     for (uint32_t rank = 0; rank < share->rank_count; rank++)
@@ -265,7 +267,8 @@ dcp_status load_share_assign(struct load_share *share, const struct metadata *me
     assignment.takers = memory_allocate_array(share->rank_count, sizeof *assignment.takers);
     dcp_status status = DCP_OK;
     if (assignment.order == NULL || assignment.takers == NULL)
-        status = error_no_memory(share->region_count * sizeof *assignment.order, "who reads what");
+        status =
+            error_no_memory(share->region_count * sizeof *assignment.order, "readers of regions");
     if (status == DCP_OK)
         status = assign_regions(&assignment);
     if (status == DCP_OK)

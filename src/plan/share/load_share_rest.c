@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What of a plan is left when some of its regions come from other ranks. */
+/* The rest of a plan, when other ranks read some of its regions. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a rank wants of a load, as it tells the coordinator. */
+/* The message in which a rank tells the coordinator what it wants from a load. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include "plan/wire.h"
 #include "state/copy.h"
 
-static const char message[] = "what a rank wants of a load";
+static const char message[] = "wanted regions of a load";
 
 static bool can_be_shared(const struct metadata_entry *entry, uint32_t index)
 {
@@ -89,15 +89,15 @@ static dcp_status decode_want(struct reader *reader, const struct metadata *meta
     uint32_t step = wire_u32(reader);
     want->piece = wire_u32(reader);
     if (reader->failed || step >= metadata->count - before)
-        return wire_fault(reader, message, "no such name");
+        return wire_fault(reader, message, "an unknown name");
     want->entry = before + step;
     const struct metadata_entry *entry = &metadata->entries[want->entry];
     if (want->piece >= entry->piece_count || !can_be_shared(entry, want->piece))
-        return wire_fault(reader, message, "no such piece");
+        return wire_fault(reader, message, "an unknown piece");
     struct box outer = share_piece_box(entry, want->piece);
     RETURN_IF_ERROR(wire_box(reader, arena, message, outer, &want->region));
     if (!reader->failed && (!box_contains(outer, want->region) || box_volume(want->region) == 0))
-        return wire_fault(reader, message, "a region outside of its piece");
+        return wire_fault(reader, message, "a region is not inside its piece");
     return DCP_OK;
 }
 

@@ -70,7 +70,7 @@ static dcp_status count_most_senders(const struct load_share *share, uint32_t *m
     uint32_t *senders = memory_allocate_zeroed(share->rank_count, sizeof *senders);
     dcp_status status = DCP_OK;
     if (firsts == NULL || senders == NULL)
-        status = error_no_memory(share->set_count * sizeof *firsts, "who sends to whom");
+        status = error_no_memory(share->set_count * sizeof *firsts, "senders and receivers");
     for (size_t at = 0; at < share->run_count && status == DCP_OK; at++)
         firsts[share->regions[share->runs[at].region].set + 1] = at + 1;
     for (size_t set = 0; set < share->set_count && status == DCP_OK; set++)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How the coordinator tells who reads what. What one byte of it makes a rank allocate is bounded,
- * and whatever it says, regions lie inside their pieces and runs cover them, each element once. */
+/* The message in which the coordinator assigns readers. The memory allocated per byte of it is
+ * bounded. Whatever the message says, after decoding, regions are inside their pieces, and runs
+ * cover them, each element once. */
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -10,7 +11,7 @@
 #include "plan/share/load_share_assign.h"
 #include "plan/wire.h"
 
-static const char message[] = "who reads what of a load";
+static const char message[] = "assignment of readers";
 
 /* Bounds what a window may be made to hold. */
 #define WINDOW_MOST ((uint64_t)64 << 20)
@@ -92,7 +93,7 @@ static dcp_status decode_head(struct reader *reader, uint32_t rank_count, struct
     share->rank_count = wire_u32(reader);
     share->class_count = wire_u32(reader);
     if (reader->failed || share->rank_count != rank_count || share->class_count > rank_count)
-        return wire_fault(reader, message, "another number of ranks");
+        return wire_fault(reader, message, "the number of ranks is wrong");
     uint32_t *class_of =
         arena_allocate_array(&share->arena, share->rank_count, sizeof *share->class_of);
     if (class_of == NULL)
@@ -101,11 +102,11 @@ static dcp_status decode_head(struct reader *reader, uint32_t rank_count, struct
     for (uint32_t rank = 0; rank < rank_count; rank++) {
         class_of[rank] = wire_u32(reader);
         if (class_of[rank] >= share->class_count)
-            return wire_fault(reader, message, "no such class");
+            return wire_fault(reader, message, "an unknown class");
     }
     uint64_t window = reader_varint(reader);
     if (window < 16 || window > WINDOW_MOST)
-        return wire_fault(reader, message, "a window of another size");
+        return wire_fault(reader, message, "the size of a window is invalid");
     share->window = (size_t)window;
     share->bytes_wanted = reader_varint(reader);
     share->bytes_distinct = reader_varint(reader);
@@ -124,7 +125,7 @@ static dcp_status decode_set(struct reader *reader, struct load_share *share)
         uint32_t step = wire_u32(reader);
         class += step;
         if (class >= share->class_count || (i > 0 && step == 0))
-            return wire_fault(reader, message, "no such class");
+            return wire_fault(reader, message, "an unknown class");
         classes[i] = (uint32_t) class;
     }
     share->sets[share->set_count++] = (struct share_set){classes, count};
@@ -139,16 +140,16 @@ static dcp_status decode_region(struct reader *reader, const struct metadata *me
     region->piece = wire_u32(reader);
     region->set = wire_u32(reader);
     if (reader->failed || step >= metadata->count - before || region->set >= share->set_count)
-        return wire_fault(reader, message, "no such name or set");
+        return wire_fault(reader, message, "an unknown name or set");
     region->entry = before + step;
     const struct metadata_entry *entry = &metadata->entries[region->entry];
     if (region->piece >= entry->piece_count ||
         (!entry->is_tensor && entry->pieces[region->piece].encoding != PIECE_STREAM))
-        return wire_fault(reader, message, "no such piece");
+        return wire_fault(reader, message, "an unknown piece");
     struct box outer = share_piece_box(entry, region->piece);
     RETURN_IF_ERROR(wire_box(reader, &share->arena, message, outer, &region->box));
     if (!reader->failed && (!box_contains(outer, region->box) || box_volume(region->box) == 0))
-        return wire_fault(reader, message, "a region outside of its piece");
+        return wire_fault(reader, message, "a region is not inside its piece");
     if (!reader->failed && !entry->is_tensor && !box_equal(outer, region->box))
         return wire_fault(reader, message, "a part of an object");
     return DCP_OK;
@@ -163,7 +164,7 @@ static dcp_status decode_runs(struct reader *reader, struct load_share *share, u
         int64_t left = wire_size(reader), end = volume - left;
         if (reader->failed || rank >= share->rank_count || end <= from || end > volume ||
             (is_object && end != volume))
-            return wire_fault(reader, message, "a run that cannot be");
+            return wire_fault(reader, message, "a run is empty, or not inside its region");
         if (share->run_count == *capacity) {
             *capacity = *capacity != 0 ? 2 * *capacity : 64;
             void *grown = memory_reallocate_array(share->runs, *capacity, sizeof *share->runs);
