@@ -155,15 +155,15 @@ static void a_broken_index_is_a_fault(void **state)
     } cases[] = {
         {"", DCP_ERR_FORMAT, "model.safetensors.index.json: "},
         {"[]", DCP_ERR_FORMAT, "model.safetensors.index.json: "},
-        {"{}", DCP_ERR_FORMAT, "there is no 'weight_map'"},
+        {"{}", DCP_ERR_FORMAT, "'weight_map' is missing"},
         {"{\"weight_map\": []}", DCP_ERR_FORMAT, "model.safetensors.index.json: "},
         {"{\"weight_map\": {\"a\": 1}}", DCP_ERR_FORMAT, "model.safetensors.index.json: "},
         {"{\"weight_map\": {\"a\": \"../one.safetensors\"}}", DCP_ERR_FORMAT, "is refused"},
         {"{\"weight_map\": {\"a\": \"/one.safetensors\"}}", DCP_ERR_FORMAT, "is refused"},
         {"{\"weight_map\": {\"a\": \"one\\u0000\"}}", DCP_ERR_FORMAT, "NUL"},
-        {"{\"weight_map\": {}, \"weight_map\": {}}", DCP_ERR_DUPLICATE, "is there twice"},
+        {"{\"weight_map\": {}, \"weight_map\": {}}", DCP_ERR_DUPLICATE, "occurs twice"},
         {"{\"weight_map\": {\"a\": \"one.safetensors\", \"a\": \"two.safetensors\"}}",
-         DCP_ERR_DUPLICATE, "'a' is there twice, in one.safetensors and in two.safetensors"},
+         DCP_ERR_DUPLICATE, "'a' occurs twice, in one.safetensors and in two.safetensors"},
         {"{\"weight_map\": {}} x", DCP_ERR_FORMAT, "model.safetensors.index.json: "},
     };
     const char *path = new_directory(state);

@@ -371,22 +371,22 @@ static void test_impossible_contents(void **state)
     struct sample sample;
     sample_make(&sample);
     sample.pieces[3].length = 401;
-    expect_refused(&sample, "outside of its file");
+    expect_refused(&sample, "not inside its file");
     sample_make(&sample);
     sample.pieces[3].length = UINT64_MAX - 2000;
-    expect_refused(&sample, "outside of its file");
+    expect_refused(&sample, "not inside its file");
     sample_make(&sample);
     sample.numbers[6] = 3;
-    expect_refused(&sample, "outside of its tensor");
+    expect_refused(&sample, "not inside its tensor");
     sample_make(&sample);
     sample.numbers[0] = -1;
     expect_refused(&sample, "a shape");
     sample_make(&sample);
     sample.numbers[0] = INT64_MAX;
-    expect_refused(&sample, "beyond 2^63 bytes");
+    expect_refused(&sample, "exceeds 2^63 bytes");
     sample_make(&sample);
     sample.entries[1].dtype = DCP_DTYPE_NONE;
-    expect_refused(&sample, "no dtype");
+    expect_refused(&sample, "unknown dtype");
     sample_make(&sample);
     sample.entries[1].ndim = DCP_MAX_DIMS + 1;
     sample.entries[1].global_shape = (const int64_t[DCP_MAX_DIMS + 1]){0};
@@ -397,7 +397,7 @@ static void test_impossible_contents(void **state)
     expect_refused(&sample, "wrong number of pieces");
     sample_make(&sample);
     sample.entries[1].path_length = 0;
-    expect_refused(&sample, "without parts");
+    expect_refused(&sample, "has no parts");
     sample_make(&sample);
     sample.path[3].position = -1;
     expect_refused(&sample, "a path");
@@ -508,12 +508,12 @@ static void test_impossible_bodies(void **state)
     (void)state;
 #define REFUSED(words, content_length, body)                                                       \
     expect_body_refused(body, sizeof(body) - 1, content_length, words)
-    REFUSED("cut short", 0, "");
-    REFUSED("cut short", 0, "\100");
+    REFUSED("ends too early", 0, "");
+    REFUSED("ends too early", 0, "\100");
     REFUSED("save id", 0, "\50a save id that is longer than any can be.");
     REFUSED("NUL", 0, "\1\0");
     REFUSED("too few checksums", 513, "\0 two are ex");
-    REFUSED("cut short", 0, "\0");
+    REFUSED("ends too early", 0, "\0");
     REFUSED("a count", 0, "\0\1f\0\377\377\377\377\377\377\377\377\177");
     REFUSED("a count", 0, "\0\1f\0\2ABCDEFGHIJ");
     REFUSED("unknown kind", 0, "\0\1f\0\1\1n\377\0\0\0\0\0");

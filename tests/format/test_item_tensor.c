@@ -305,41 +305,41 @@ static void test_flags_and_requires_grad(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    REFUSED("no tensor", recipe.after = "0K\2");
-    REFUSED("no tensor", recipe.function = "_rebuild_sparse_tensor");
-    REFUSED("no tensor", recipe.before = "cos\nsystem\n("; recipe.after = "tR");
-    REFUSED("no tensor", recipe.after = "}b");
-    REFUSED("made of 8 values", recipe.flags = "}}");
+    REFUSED("not a tensor", recipe.after = "0K\2");
+    REFUSED("not a tensor", recipe.function = "_rebuild_sparse_tensor");
+    REFUSED("not a tensor", recipe.before = "cos\nsystem\n("; recipe.after = "tR");
+    REFUSED("not a tensor", recipe.after = "}b");
+    REFUSED("8 arguments", recipe.flags = "}}");
     REFUSED("not of a storage", recipe.tag = "module");
-    REFUSED("unknown class", recipe.class = "SparseStorage");
-    REFUSED("unknown class", recipe.module = "os");
-    REFUSED("unknown class", recipe.class = "UntypedStorage");
+    REFUSED("class of storage is unknown", recipe.class = "SparseStorage");
+    REFUSED("class of storage is unknown", recipe.module = "os");
+    REFUSED("class of storage is unknown", recipe.class = "UntypedStorage");
     REFUSED("no record", recipe.key = "1");
     REFUSED("no record", recipe.key = "../data/0");
     REFUSED("no record", recipe.key = "");
-    REFUSED("whose size is no size", recipe.elements = -1);
-    REFUSED("whose size is no size", recipe.elements = INT64_MAX);
+    REFUSED("size of its storage is invalid", recipe.elements = -1);
+    REFUSED("size of its storage is invalid", recipe.elements = INT64_MAX);
     REFUSED("has 24 bytes, expected 28", recipe.elements = 7);
     REFUSED("has 20 bytes, expected 24", recipe.record_size = 20);
-    REFUSED("no offset", recipe.offset = -1);
+    REFUSED("offset is invalid", recipe.offset = -1);
     REFUSED("reaches beyond", recipe.offset = 1);
     REFUSED("reaches beyond", recipe.offset = INT64_MAX);
     REFUSED("reaches beyond", recipe.strides[0] = 4);
     REFUSED("reaches beyond", recipe.strides[0] = INT64_MAX);
     REFUSED("reaches beyond", recipe.sizes[0] = 3);
-    REFUSED("at place 0", recipe.sizes[0] = -2);
-    REFUSED("at place 1", recipe.strides[1] = -1);
-    REFUSED("beyond 2^63", recipe.sizes[0] = INT64_MAX; recipe.strides[0] = 0);
+    REFUSED("at index 0", recipe.sizes[0] = -2);
+    REFUSED("at index 1", recipe.strides[1] = -1);
+    REFUSED("exceeds 2^63", recipe.sizes[0] = INT64_MAX; recipe.strides[0] = 0);
     REFUSED("2 dimensions and 1 strides", recipe.stride_count = 1);
     REFUSED("hooks", recipe.hooks = "ccollections\nOrderedDict\n)RK\1K\2s");
     REFUSED("hooks", recipe.hooks = "cposix\nsystem\n)R");
     REFUSED("hooks", recipe.hooks = "}K\1K\2s");
-    REFUSED("unknown flag", recipe.flags = "}U\4evil\x88s");
-    REFUSED("no bool", recipe.flags = "}U\4conjK\1s");
-    REFUSED("no dict", recipe.flags = "K\1");
-    REFUSED("unknown dtype", recipe.function = "_rebuild_tensor_v3"; recipe.dtype = "load");
-    REFUSED("unknown dtype", recipe.function = "_rebuild_tensor_v3"; recipe.flags = "K\1");
-    REFUSED("no bool", recipe.before = "ctorch._utils\n_rebuild_parameter\n(";
+    REFUSED("flags is unknown", recipe.flags = "}U\4evil\x88s");
+    REFUSED("not a bool", recipe.flags = "}U\4conjK\1s");
+    REFUSED("not a dict", recipe.flags = "K\1");
+    REFUSED("dtype is unknown", recipe.function = "_rebuild_tensor_v3"; recipe.dtype = "load");
+    REFUSED("dtype is unknown", recipe.function = "_rebuild_tensor_v3"; recipe.flags = "K\1");
+    REFUSED("not a bool", recipe.before = "ctorch._utils\n_rebuild_parameter\n(";
             recipe.after = "K\1}tR");
 }
 
@@ -378,14 +378,14 @@ static void test_wrapped(void **state)
     (void)state;
     PARSES(FROM_TYPE "ctorch\nTensor\n(" STORAGE REST "tU\5statetR.");
     PARSES(FROM_TYPE "ctorch.nn.parameter\nParameter\n(" STORAGE REST "tU\5statetR.");
-    PARSE_FAILS("no tensor", FROM_TYPE "cposix\nsystem\n(" STORAGE REST "tU\5statetR.");
-    PARSE_FAILS("no tensor", FROM_TYPE "ctorch\nTensor\nK\1U\5statetR.");
+    PARSE_FAILS("not a tensor", FROM_TYPE "cposix\nsystem\n(" STORAGE REST "tU\5statetR.");
+    PARSE_FAILS("not a tensor", FROM_TYPE "ctorch\nTensor\nK\1U\5statetR.");
     PARSES("\x80\2" PARAMETER PARAMETER "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE REST
            "tR\x88NtR\x88NtR.");
-    PARSE_FAILS("no tensor", "\x80\2" PARAMETER PARAMETER PARAMETER PARAMETER
-                             "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE REST
-                             "tR\x88NtR\x88NtR\x88NtR\x88NtR.");
-    PARSE_FAILS("no tensor", "\x80\2" PARAMETER "K\1\x88NtR.");
+    PARSE_FAILS("not a tensor", "\x80\2" PARAMETER PARAMETER PARAMETER PARAMETER
+                                "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE REST
+                                "tR\x88NtR\x88NtR\x88NtR\x88NtR.");
+    PARSE_FAILS("not a tensor", "\x80\2" PARAMETER "K\1\x88NtR.");
 }
 
 #define V2 "\x80\2ctorch._utils\n_rebuild_tensor_v2\n("
@@ -394,16 +394,17 @@ static void test_wrong_kinds(void **state)
 {
     (void)state;
     PARSES(V2 STORAGE REST "tR.");
-    PARSE_FAILS("no persistent id", V2 "K\1" REST "tR.");
-    PARSE_FAILS("no persistent id", V2 "K\1Q" REST "tR.");
-    PARSE_FAILS("no persistent id", V2 "(U\7storagetQ" REST "tR.");
-    PARSE_FAILS("unknown class", V2 "(U\7storageU\1xU\0010U\3cpuK\2tQ" REST "tR.");
-    PARSE_FAILS("no string", V2 "(U\7storagectorch\nFloatStorage\nK\0U\3cpuK\2tQ" REST "tR.");
-    PARSE_FAILS("no size", V2 "(U\7storagectorch\nFloatStorage\nU\0010U\3cpuU\0012tQ" REST "tR.");
-    PARSE_FAILS("no offset", V2 STORAGE "N(K\2t(K\1t\x89NtR.");
-    PARSE_FAILS("shape is no tuple", V2 STORAGE "K\0](K\1t\x89NtR.");
-    PARSE_FAILS("strides is no tuple", V2 STORAGE "K\0(K\2tN\x89NtR.");
-    PARSE_FAILS("at place 0", V2 STORAGE "K\0(\x88t(K\1t\x89NtR.");
+    PARSE_FAILS("not a persistent id", V2 "K\1" REST "tR.");
+    PARSE_FAILS("not a persistent id", V2 "K\1Q" REST "tR.");
+    PARSE_FAILS("not a persistent id", V2 "(U\7storagetQ" REST "tR.");
+    PARSE_FAILS("class of storage is unknown", V2 "(U\7storageU\1xU\0010U\3cpuK\2tQ" REST "tR.");
+    PARSE_FAILS("not a string", V2 "(U\7storagectorch\nFloatStorage\nK\0U\3cpuK\2tQ" REST "tR.");
+    PARSE_FAILS("size of its storage is invalid",
+                V2 "(U\7storagectorch\nFloatStorage\nU\0010U\3cpuU\0012tQ" REST "tR.");
+    PARSE_FAILS("offset is invalid", V2 STORAGE "N(K\2t(K\1t\x89NtR.");
+    PARSE_FAILS("shape is not a tuple", V2 STORAGE "K\0](K\1t\x89NtR.");
+    PARSE_FAILS("strides is not a tuple", V2 STORAGE "K\0(K\2tN\x89NtR.");
+    PARSE_FAILS("at index 0", V2 STORAGE "K\0(\x88t(K\1t\x89NtR.");
     PARSE_FAILS("requires_grad", V2 STORAGE "K\0(K\2t(K\1tK\1NtR.");
     PARSE_FAILS("hooks", V2 STORAGE "K\0(K\2t(K\1t\x89K\1tR.");
 }

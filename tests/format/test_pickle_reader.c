@@ -197,7 +197,7 @@ static const struct refusal refusals[] = {
     {"", "byte 0: not a pickle"},
     {"#7b22", "byte 0, opcode 0x7b: not a pickle"},
     {"NONE STOP", "byte 0, opcode 0x4e NONE: not a pickle"},
-    {"PROTO 1 NONE STOP", "opcode 0x80 PROTO: protocol 1, known are 2 to 5"},
+    {"PROTO 1 NONE STOP", "opcode 0x80 PROTO: protocol 1 is not supported, expected 2 to 5"},
     {"PROTO 6 NONE STOP", "protocol 6"},
     {"PROTO 4 #ff", "byte 2, opcode 0xff: unknown opcode"},
     {"PROTO 4 #49", "byte 2, opcode 0x49: unknown opcode"}, /* INT, of protocol 0 */
@@ -211,9 +211,10 @@ static const struct refusal refusals[] = {
     {"PROTO 4 #8dffffffffffffffff61", "BINUNICODE8: claims 18446744073709551615 bytes"},
     {"PROTO 4 #8effffffffffffff7f", "BINBYTES8: claims"},
     {"PROTO 4 #96ffffffffffffff7f", "BYTEARRAY8: claims"},
-    {"PROTO 4 #8b000000ff", "LONG4: negative length"},
-    {"PROTO 4 #54ffffffff", "BINSTRING: negative length"},
-    {"PROTO 4 FRAME 1000 NONE STOP", "FRAME: a frame of 1000 bytes, but the input ends after 2"},
+    {"PROTO 4 #8b000000ff", "LONG4: the length is negative"},
+    {"PROTO 4 #54ffffffff", "BINSTRING: the length is negative"},
+    {"PROTO 4 FRAME 1000 NONE STOP",
+     "FRAME: the frame claims 1000 bytes, but the input ends after 2"},
     {"PROTO 4 #636f73", "GLOBAL: the input ends within a line"},
     {"PROTO 4 #636f730a73797374656d", "GLOBAL: the input ends within a line"},
     {"PROTO 4 GLOBAL '\\xff' 'x' STOP", "GLOBAL: the text is not UTF-8"},
@@ -228,18 +229,18 @@ static const struct refusal refusals[] = {
     {"PROTO 4 EMPTY_DICT NONE APPEND", "APPEND: on a dict"},
     {"PROTO 4 EMPTY_LIST NONE NONE SETITEM", "SETITEM: on a list"},
     {"PROTO 4 NONE MARK NONE NONE SETITEMS", "SETITEMS: on None"},
-    {"PROTO 4 EMPTY_DICT MARK NONE SETITEMS", "SETITEMS: 1 values above the mark are no pairs"},
+    {"PROTO 4 EMPTY_DICT MARK NONE SETITEMS", "SETITEMS: 1 values above the mark, expected pairs"},
     {"PROTO 4 EMPTY_LIST MARK NONE ADDITEMS", "ADDITEMS: on a list"},
     {"PROTO 4 NONE EMPTY_DICT BUILD", "BUILD: on None"},
     {"PROTO 4 EMPTY_DICT EMPTY_DICT BUILD", "BUILD: on a dict"},
     {"PROTO 4 GLOBAL 'm' 'C' EMPTY_TUPLE NEWOBJ NONE BUILD NONE BUILD",
-     "BUILD: on an object that has its state"},
+     "BUILD: the object has been built before"},
     {"PROTO 4 NONE EMPTY_TUPLE REDUCE", "REDUCE: of None"},
     {"PROTO 4 GLOBAL 'm' 'f' EMPTY_LIST REDUCE", "REDUCE: the arguments are a list"},
     {"PROTO 4 SHORT_BINUNICODE 'C' EMPTY_TUPLE NEWOBJ", "NEWOBJ: of a string"},
     {"PROTO 4 GLOBAL 'm' 'C' EMPTY_TUPLE EMPTY_DICT NONE NONE SETITEM NEWOBJ_EX",
-     "NEWOBJ_EX: with keyword arguments"},
-    {"PROTO 4 GLOBAL 'm' 'C' EMPTY_TUPLE NONE NEWOBJ_EX", "NEWOBJ_EX: with keyword arguments"},
+     "NEWOBJ_EX: keyword arguments"},
+    {"PROTO 4 GLOBAL 'm' 'C' EMPTY_TUPLE NONE NEWOBJ_EX", "NEWOBJ_EX: keyword arguments"},
     {"PROTO 4 NONE SHORT_BINUNICODE 'x' STACK_GLOBAL",
      "STACK_GLOBAL: needs a module and a name, found None and a string"},
     {"PROTO 4 MEMOIZE", "MEMOIZE: needs 1 values"},
@@ -247,18 +248,22 @@ static const struct refusal refusals[] = {
     {"PROTO 4 NONE MEMOIZE BINGET 1", "BINGET: memo number 1 was never stored"},
     {"PROTO 4 NONE LONG_BINGET 4294967295", "LONG_BINGET: memo number 4294967295"},
     {"PROTO 4 NONE LONG_BINPUT 4294967295",
-     "LONG_BINPUT: memo number 4294967295 is more than 8 bytes of pickle can store"},
-    {"PROTO 4 NONE BINPUT 5 MEMOIZE NONE NONE NONE", "MEMOIZE: after memo numbers that leave gaps"},
-    {"PROTO 4 EMPTY_DICT EMPTY_LIST NONE SETITEM", "SETITEM: a list, which has no hash, as a key"},
-    {"PROTO 4 EMPTY_DICT EMPTY_DICT NONE SETITEM", "a dict, which has no hash"},
-    {"PROTO 4 EMPTY_DICT EMPTY_SET NONE SETITEM", "a set, which has no hash"},
-    {"PROTO 4 EMPTY_DICT BYTEARRAY8 '' NONE SETITEM", "a bytearray, which has no hash"},
+     "LONG_BINPUT: memo number 4294967295 is too large for a pickle of 8 bytes"},
+    {"PROTO 4 NONE BINPUT 5 MEMOIZE NONE NONE NONE",
+     "MEMOIZE: memo numbers before have gaps"},
+    {"PROTO 4 EMPTY_DICT EMPTY_LIST NONE SETITEM",
+     "SETITEM: a list cannot be hashed, so it cannot be a key"},
+    {"PROTO 4 EMPTY_DICT EMPTY_DICT NONE SETITEM", "a dict cannot be hashed"},
+    {"PROTO 4 EMPTY_DICT EMPTY_SET NONE SETITEM", "a set cannot be hashed"},
+    {"PROTO 4 EMPTY_DICT BYTEARRAY8 '' NONE SETITEM", "a bytearray cannot be hashed"},
     {"PROTO 4 EMPTY_DICT MARK NONE NONE NONE EMPTY_LIST TUPLE1 TUPLE1 NONE SETITEMS",
      "SETITEMS: 5 values"},
     {"PROTO 4 EMPTY_DICT MARK NONE NONE EMPTY_LIST TUPLE1 TUPLE1 NONE SETITEMS",
-     "a tuple, which has no hash, as a key of a dict"},
-    {"PROTO 4 EMPTY_SET MARK EMPTY_LIST ADDITEMS", "a list, which has no hash, as an element"},
-    {"PROTO 4 MARK EMPTY_SET FROZENSET", "a set, which has no hash, as an element of a frozenset"},
+     "a tuple cannot be hashed, so it cannot be a key of a dict"},
+    {"PROTO 4 EMPTY_SET MARK EMPTY_LIST ADDITEMS",
+     "a list cannot be hashed, so it cannot be an element"},
+    {"PROTO 4 MARK EMPTY_SET FROZENSET",
+     "a set cannot be hashed, so it cannot be an element of a frozenset"},
 };
 
 static void refuses_what_breaks_the_rules(void **state)
@@ -284,7 +289,7 @@ static void refuses_persistent_ids_where_there_are_none(void **state)
     struct buffer input;
     pickle_assemble(&input, "PROTO 2 NONE BINPERSID STOP");
     assert_int_equal(pickle_read(input.data, input.size, false, &document), DCP_ERR_FORMAT);
-    assert_non_null(strstr(dcp_error_message(), "BINPERSID: there are no persistent ids"));
+    assert_non_null(strstr(dcp_error_message(), "BINPERSID: persistent ids are not allowed"));
     buffer_free(&input);
 }
 

@@ -168,7 +168,7 @@ static void test_other_forms_are_refused_by_name(void **state)
     expect_refused(other.data, other.size, DCP_ERR_FORMAT, "not a torch.save file");
     expect_refused("PYTORCH1....", 12, DCP_ERR_UNSUPPORTED, "preview form");
     expect_refused(safetensors.data, safetensors.size, DCP_ERR_UNSUPPORTED, "safetensors");
-    expect_refused("\x80\4N.", 4, DCP_ERR_UNSUPPORTED, "bare pickle");
+    expect_refused("\x80\4N.", 4, DCP_ERR_UNSUPPORTED, "plain pickle");
     expect_refused("not a file of tensors", 21, DCP_ERR_FORMAT, "not a torch.save file");
     expect_refused("", 0, DCP_ERR_FORMAT, "not a torch.save file");
     bytes_free(&legacy);

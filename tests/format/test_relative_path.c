@@ -28,12 +28,12 @@ static void refuses_every_way_out(void **state)
     } cases[] = {{"", "it is empty"},
                  {"/", "it is absolute"},
                  {"/etc/passwd", "it is absolute"},
-                 {"..", "a component of dots"},
-                 {".", "a component of dots"},
-                 {"../a", "a component of dots"},
-                 {"a/../b", "a component of dots"},
-                 {"a/./b", "a component of dots"},
-                 {"a/..", "a component of dots"},
+                 {"..", "a component '.' or '..'"},
+                 {".", "a component '.' or '..'"},
+                 {"../a", "a component '.' or '..'"},
+                 {"a/../b", "a component '.' or '..'"},
+                 {"a/./b", "a component '.' or '..'"},
+                 {"a/..", "a component '.' or '..'"},
                  {"a//b", "an empty component"},
                  {"a/", "an empty component"},
                  {"a\\b", "a backslash"},
@@ -45,7 +45,7 @@ static void refuses_every_way_out(void **state)
         assert_non_null(strstr(dcp_error_message(), cases[i].reason));
     }
     assert_int_equal(relative_path_check("a\0b", 3), DCP_ERR_FORMAT);
-    assert_non_null(strstr(dcp_error_message(), "it contains a NUL"));
+    assert_non_null(strstr(dcp_error_message(), "it contains NUL"));
     static char too_long[4096];
     memset(too_long, 'x', sizeof too_long);
     assert_int_equal(relative_path_check(too_long, sizeof too_long - 1), DCP_OK);

@@ -206,14 +206,14 @@ static void test_malformed_headers(void **state)
     expect(format, "lacks shape", "{\"a\":{\"dtype\":\"F32\",\"data_offsets\":[0,16]}}", NULL);
     expect(format, "lacks dtype", "{\"a\":{\"shape\":[4],\"data_offsets\":[0,16]}}", NULL);
     expect(format, "lacks data_offsets", "{\"a\":{\"dtype\":\"F32\",\"shape\":[4]}}", NULL);
-    expect(duplicate, "'a' is there twice",
+    expect(duplicate, "'a' occurs twice",
            "{" TENSOR("a", "4", 0, 16) "," TENSOR("\\u0061", "0", 16, 16) "}", NULL);
-    expect(format, "two of 'dtype'",
+    expect(format, "'dtype' twice",
            "{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}",
            NULL);
-    expect(duplicate, "two of 'x'",
+    expect(duplicate, "'x' occurs twice",
            "{\"__metadata__\":{\"x\":\"\",\"x\":\"\"}," TENSOR("a", "4", 0, 16) "}", NULL);
-    expect(duplicate, "'__metadata__' is there twice",
+    expect(duplicate, "'__metadata__' occurs twice",
            "{\"__metadata__\":{},\"__metadata__\":{}," TENSOR("a", "4", 0, 16) "}", NULL);
     expect(format, "expected a string", "{\"__metadata__\":{\"x\":1}," TENSOR("a", "4", 0, 16) "}",
            NULL);
@@ -246,7 +246,7 @@ static void test_where_the_bytes_lie(void **state)
            "{" TENSOR("a", "4", 18446744073709551600, 18446744073709551615) "}", NULL);
     expect(DCP_ERR_FORMAT, "overlapping",
            "{" TENSOR("a", "3", 0, 12) "," TENSOR("b", "2", 8, 16) "}", NULL);
-    expect(DCP_ERR_FORMAT, "leaving a hole",
+    expect(DCP_ERR_FORMAT, "leaving a gap",
            "{" TENSOR("a", "1", 0, 4) "," TENSOR("b", "2", 8, 16) "}", NULL);
     expect(DCP_ERR_FORMAT, "the tensors end at", "{" TENSOR("a", "3", 0, 12) "}", NULL);
     expect(DCP_ERR_FORMAT, "the tensors end at", "{}", NULL);
@@ -284,7 +284,7 @@ static void test_sharding_info(void **state)
     expect(DCP_ERR_OVERLAP, "overlap", upper, upper);
     expect(DCP_ERR_COVERAGE, "no chunk holds", upper, far);
     expect(DCP_ERR_FORMAT, "ends beyond 2^63 - 1", edge, NULL);
-    expect(DCP_ERR_FORMAT, "more than 2^63 bytes", absurd, NULL);
+    expect(DCP_ERR_FORMAT, "exceeds 2^63 bytes", absurd, NULL);
     expect(DCP_ERR_DTYPE, "'a' is float32 in ", upper, doubles);
     expect(DCP_ERR_SHAPE, "'a' has 2 dimensions in ", upper, "{" TENSOR("a", "4", 0, 16) "}");
     expect(DCP_ERR_OVERLAP, "overlap", "{" TENSOR("a", "4", 0, 16) "}",
@@ -300,18 +300,18 @@ static void test_malformed_sharding_info(void **state)
     } cases[] = {
         {"", "DCP_SHARDING_INFO: ends", DCP_ERR_FORMAT},
         {"[]", "expected an object", DCP_ERR_FORMAT},
-        {"{}", "nothing about 'a'", DCP_ERR_FORMAT},
-        {"{\\\"b\\\":{\\\"saved_offsets\\\":[0]}}", "nothing about 'a'", DCP_ERR_FORMAT},
-        {"{\\\"a\\\":{}}", "nothing about 'a'", DCP_ERR_FORMAT},
+        {"{}", "no entry for 'a'", DCP_ERR_FORMAT},
+        {"{\\\"b\\\":{\\\"saved_offsets\\\":[0]}}", "no entry for 'a'", DCP_ERR_FORMAT},
+        {"{\\\"a\\\":{}}", "no entry for 'a'", DCP_ERR_FORMAT},
         {"{\\\"a\\\":{\\\"saved_offsets\\\":[]}}", "0 saved_offsets, expected 1", DCP_ERR_FORMAT},
         {"{\\\"a\\\":{\\\"saved_offsets\\\":[0,0]}}", "2 saved_offsets, expected 1",
          DCP_ERR_FORMAT},
         {"{\\\"a\\\":{\\\"saved_offsets\\\":[-1]}}", "whole number", DCP_ERR_FORMAT},
         {"{\\\"a\\\":{\\\"saved_offsets\\\":0}}", "expected an array", DCP_ERR_FORMAT},
-        {"{\\\"a\\\":{\\\"saved_offsets\\\":[0],\\\"saved_offsets\\\":[0]}}", "'a' is there twice",
+        {"{\\\"a\\\":{\\\"saved_offsets\\\":[0],\\\"saved_offsets\\\":[0]}}", "'a' occurs twice",
          DCP_ERR_DUPLICATE},
         {"{\\\"a\\\":{\\\"saved_offsets\\\":[0]},\\\"a\\\":{\\\"saved_offsets\\\":[0]}}",
-         "'a' is there twice", DCP_ERR_DUPLICATE},
+         "'a' occurs twice", DCP_ERR_DUPLICATE},
         {"{\\\"a\\\":{\\\"saved_offsets\\\":[0]}} x", "expected the end", DCP_ERR_FORMAT},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -101,10 +101,10 @@ static void test_frames(void **state)
     buffer_append(&in, empty_frame, sizeof empty_frame);
     expect_bytes(&in, sizeof text, text, sizeof text);
     expect_bytes(&in, UINT64_MAX, text, sizeof text);
-    expect_refused(in.data, in.size, sizeof text - 1, "more than the 53 bytes");
-    expect_refused(in.data, in.size, 0, "more than the 0 bytes");
+    expect_refused(in.data, in.size, sizeof text - 1, "more than the expected 53 bytes");
+    expect_refused(in.data, in.size, 0, "more than the expected 0 bytes");
     buffer_append(&in, "more", 4);
-    expect_refused(in.data, in.size, sizeof text, "no zstd frame at byte");
+    expect_refused(in.data, in.size, sizeof text, "expected a zstd frame");
     buffer_free(&in);
 
     buffer_init(&in, 0);
@@ -128,7 +128,7 @@ static void test_many_bytes(void **state)
     expect_bytes(&in, SIZE, bytes, SIZE);
     expect_bytes(&in, SIZE * 10, bytes, SIZE);
     expect_refused(in.data, in.size, SIZE - 1, "more than");
-    expect_refused(in.data, in.size - 1, SIZE, "inside of a frame");
+    expect_refused(in.data, in.size - 1, SIZE, "inside a frame");
     buffer_free(&in);
     free(bytes);
 }
@@ -228,18 +228,18 @@ static void test_memory_of_all_frames(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    expect_refused("", 0, 100, "no zstd frame");
-    expect_refused("\x28\xb5\x2f", 3, 100, "no zstd frame");
-    expect_refused("PK\3\4 and more", 13, 100, "no zstd frame");
+    expect_refused("", 0, 100, "expected a zstd frame");
+    expect_refused("\x28\xb5\x2f", 3, 100, "expected a zstd frame");
+    expect_refused("PK\3\4 and more", 13, 100, "expected a zstd frame");
     /* A frame of version 0.7 of the format. */
-    expect_refused("\x27\xb5\x2f\xfd\x20\x00\x01\x00\x00", 9, 100, "no zstd frame");
+    expect_refused("\x27\xb5\x2f\xfd\x20\x00\x01\x00\x00", 9, 100, "expected a zstd frame");
     /* A window of 2^41 bytes, and one of 256 MiB. */
     expect_refused("\x28\xb5\x2f\xfd\x00\xf8\x01\x00\x00", 9, 100, "zstd");
     expect_refused("\x28\xb5\x2f\xfd\x00\x90\x01\x00\x00", 9, 100, "zstd");
     /* A content of 2^60 bytes. */
     expect_refused("\x28\xb5\x2f\xfd\xe0\0\0\0\0\0\0\0\x10\x01\x00\x00", 16, 100, "zstd");
     /* A skippable frame that ends behind the input. */
-    expect_refused("\x50\x2a\x4d\x18\xff\xff\xff\x7f...", 11, 100, "inside of a frame");
+    expect_refused("\x50\x2a\x4d\x18\xff\xff\xff\x7f...", 11, 100, "inside a frame");
 }
 
 static void test_cut_and_flipped(void **state)

@@ -60,7 +60,7 @@ def check_bomb(command, folder):
     path = os.path.join(folder, "bomb.pt")
     write_pt(path, 1 << 30)
     done = run(command, path, memory=600 << 20)
-    expect("1 GiB of zeros", done, 1, 2, "deflated bytes are to become 1073741824")
+    expect("1 GiB of zeros", done, 1, 2, "deflated bytes claim to inflate to 1073741824")
     done = subprocess.run([command, "cat", path, "w"], capture_output=True, timeout=60,
                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20)))
     if done.returncode != 1 or b"deflated" not in done.stderr:

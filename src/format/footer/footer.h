@@ -26,22 +26,22 @@ struct footer {
     struct metadata contents; /* entries of this file alone, global shapes and paths included */
 };
 
-/* Blocks of so much content, the last of which may be short. */
+/* The number of blocks of the content; the last one may be short. */
 uint64_t footer_block_count(uint64_t content_length, uint32_t block_size);
-/* Pages of so many sums. */
+/* The number of pages of so many sums. */
 uint64_t footer_page_count(uint64_t block_count);
-/* Brings the sums of blocks (XXH3-64; the last block may be short) into the form that they have in
- * the file, where they lie, and gives the checksum of each page of them. */
+/* Converts the sums of blocks (XXH3-64; the last block may be short) in place to the form of the
+ * file, and computes the checksum of each page of them. */
 void footer_seal_sums(uint64_t *sums, size_t count, uint64_t *pages);
-/* Appends what lies behind the sums of blocks. contents->files names this file alone. pages: of the
- * sums of content_length bytes. */
+/* Appends body and trailer, which follow the sums of blocks. contents->files has only this file.
+ * pages: checksums of the pages of sums. */
 dcp_status footer_encode(struct buffer *out, const char *save_id, uint64_t content_length,
                          uint32_t block_size, const uint64_t *pages, size_t page_count,
                          const struct metadata *contents);
-/* *found is false, without an error, if the file does not end in a footer (PyTorch wrote it). A
- * footer that is there but damaged is DCP_ERR_CHECKSUM or DCP_ERR_FORMAT, one of another version
- * DCP_ERR_UNSUPPORTED; *found is true then. Usually takes one read; the sums of blocks are not
- * looked at. On failure there is nothing to free. */
+/* If the file does not end in a footer (as when PyTorch wrote it), *found is false, without an
+ * error. A damaged footer is DCP_ERR_CHECKSUM or DCP_ERR_FORMAT, one of another version
+ * DCP_ERR_UNSUPPORTED, with *found true. Usually takes one read, without the sums of blocks. On
+ * failure there is nothing to free. */
 dcp_status footer_decode(struct byte_source file, struct footer *footer, bool *found);
 void footer_free(struct footer *footer);
 

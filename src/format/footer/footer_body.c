@@ -7,7 +7,7 @@
 #include "format/footer/footer_layout.h"
 #include "format/metadata/relative_path.h"
 
-/* The least that an entry and a piece take, for a bound on how many there can be. */
+/* The least bytes of an entry and of a piece, to bound their numbers. */
 enum { ENTRY_BYTES_MIN = 6, PIECE_BYTES_MIN = 3 };
 
 struct decoder {
@@ -17,7 +17,7 @@ struct decoder {
 
 static dcp_status damaged(const char *what)
 {
-    return dcp_error_set(DCP_ERR_FORMAT, "shard footer with %s", what);
+    return dcp_error_set(DCP_ERR_FORMAT, "the shard footer is malformed: %s", what);
 }
 
 static dcp_status no_memory(size_t size)
@@ -31,9 +31,9 @@ static dcp_status read_text(struct decoder *decoder, const char **text)
     size_t length = 0;
     const char *bytes = reader_text(&decoder->reader, &length);
     if (bytes == NULL)
-        return damaged("a text that is cut short");
+        return damaged("a text ends too early");
     if (memchr(bytes, '\0', length) != NULL || !utf8_is_valid(bytes, length))
-        return damaged("a text that is not UTF-8 or has a NUL in it");
+        return damaged("a text is not UTF-8, or contains NUL");
     *text = arena_copy_text(&decoder->footer->contents.arena, bytes, length);
     return *text != NULL ? DCP_OK : no_memory(length);
 }
@@ -44,7 +44,7 @@ static dcp_status read_array(struct decoder *decoder, size_t size_min, size_t it
 {
     uint64_t stored = reader_varint(&decoder->reader);
     if (decoder->reader.failed || stored > reader_left(&decoder->reader) / size_min)
-        return damaged("a count that its bytes cannot hold");
+        return damaged("a count is larger than its bytes can hold");
     *count = (size_t)stored;
     *items = arena_allocate_array(&decoder->footer->contents.arena, *count, item_size);
     if (*items == NULL)
@@ -61,7 +61,7 @@ static dcp_status read_numbers(struct decoder *decoder, int32_t count, const int
     for (int32_t i = 0; i < count; i++) {
         uint64_t number = reader_varint(&decoder->reader);
         if (decoder->reader.failed || number > INT64_MAX)
-            return damaged("a shape that is none");
+            return damaged("a shape is invalid");
         copy[i] = (int64_t)number;
     }
     *numbers = copy;
@@ -73,7 +73,7 @@ static dcp_status read_pages(struct decoder *decoder)
     struct footer *footer = decoder->footer;
     uint64_t count = footer_page_count(footer->block_count);
     if (count > reader_left(&decoder->reader) / 8)
-        return damaged("too few checksums for its file");
+        return damaged("there are too few checksums for the file");
     footer->page_count = (size_t)count;
     uint64_t *pages =
         arena_allocate_array(&footer->contents.arena, footer->page_count, sizeof *pages);
@@ -101,7 +101,7 @@ static dcp_status read_path(struct decoder *decoder, struct metadata_entry *entr
             else
                 position = reader_varint(&decoder->reader);
             if (decoder->reader.failed || step > FOOTER_STEP_POSITION || position > INT64_MAX)
-                return damaged("a path that is none");
+                return damaged("a path is invalid");
             path[i].position = (int64_t)position;
         }
     } else {
@@ -112,7 +112,7 @@ static dcp_status read_path(struct decoder *decoder, struct metadata_entry *entr
         *path = (dcp_path_part){.key = entry->name};
     }
     if (count == 0)
-        return damaged("a path without parts");
+        return damaged("a path has no parts");
     entry->path = path;
     entry->path_length = count;
     return DCP_OK;
@@ -130,14 +130,14 @@ static dcp_status read_piece(struct decoder *decoder, const struct metadata_entr
     if (decoder->reader.failed || flags > FOOTER_ZSTD ||
         !checked_add_u64(piece->offset, piece->length, &end) ||
         end > decoder->footer->content_length)
-        return damaged("a piece that lies outside of its file");
+        return damaged("a piece is not inside its file");
     if (!entry->is_tensor)
         return DCP_OK;
     RETURN_IF_ERROR(read_numbers(decoder, entry->ndim, &piece->offsets));
     RETURN_IF_ERROR(read_numbers(decoder, entry->ndim, &piece->sizes));
     struct box box = {entry->ndim, piece->offsets, piece->sizes};
     return box_check(box, entry->global_shape) ? DCP_OK
-                                               : damaged("a chunk that lies outside of its tensor");
+                                               : damaged("a chunk is not inside its tensor");
 }
 
 static dcp_status read_tensor(struct decoder *decoder, struct metadata_entry *entry)
@@ -146,14 +146,14 @@ static dcp_status read_tensor(struct decoder *decoder, struct metadata_entry *en
     unsigned ndim = reader_u8(&decoder->reader);
     uint64_t bytes = 0;
     if (decoder->reader.failed || dcp_dtype_name((dcp_dtype)dtype) == NULL || ndim > DCP_MAX_DIMS)
-        return damaged("a tensor of no dtype, or of too many dimensions");
+        return damaged("a tensor has an unknown dtype, or too many dimensions");
     entry->is_tensor = true;
     entry->dtype = (dcp_dtype)dtype;
     entry->ndim = (int32_t)ndim;
     RETURN_IF_ERROR(read_numbers(decoder, entry->ndim, &entry->global_shape));
     return shape_bytes(entry->ndim, entry->global_shape, entry->dtype, &bytes)
                ? DCP_OK
-               : damaged("a tensor beyond 2^63 bytes");
+               : damaged("a tensor exceeds 2^63 bytes");
 }
 
 static dcp_status read_entry(struct decoder *decoder, struct metadata_entry *entry)
@@ -162,7 +162,7 @@ static dcp_status read_entry(struct decoder *decoder, struct metadata_entry *ent
     RETURN_IF_ERROR(read_path(decoder, entry));
     unsigned flags = reader_u8(&decoder->reader);
     if (decoder->reader.failed || flags > (FOOTER_TENSOR | FOOTER_REQUIRES_GRAD))
-        return damaged("an entry of an unknown kind");
+        return damaged("an entry is of an unknown kind");
     entry->requires_grad = (flags & FOOTER_REQUIRES_GRAD) != 0;
     if ((flags & FOOTER_TENSOR) != 0)
         RETURN_IF_ERROR(read_tensor(decoder, entry));
@@ -171,7 +171,7 @@ static dcp_status read_entry(struct decoder *decoder, struct metadata_entry *ent
                                sizeof *entry->pieces, &entry->piece_count, &pieces));
     entry->pieces = pieces;
     if (entry->piece_count == 0 || (!entry->is_tensor && entry->piece_count != 1))
-        return damaged("an entry with a wrong number of pieces");
+        return damaged("an entry has a wrong number of pieces");
     for (size_t i = 0; i < entry->piece_count; i++)
         RETURN_IF_ERROR(read_piece(decoder, entry, &entry->pieces[i]));
     return DCP_OK;
@@ -195,7 +195,7 @@ static dcp_status read_save_id(struct decoder *decoder)
     RETURN_IF_ERROR(read_text(decoder, &footer->contents.save_id));
     size_t length = strlen(footer->contents.save_id);
     if (length >= sizeof footer->save_id)
-        return damaged("a save id that is too long");
+        return damaged("the save id is too long");
     memcpy(footer->save_id, footer->contents.save_id, length + 1);
     return DCP_OK;
 }
@@ -213,7 +213,7 @@ static dcp_status read_entries(struct decoder *decoder)
     return metadata_index(contents);
 }
 
-/* What a later version puts behind the entries is not looked at. */
+/* Ignores what later versions put behind the entries. */
 dcp_status footer_decode_body(const unsigned char *body, size_t size, struct footer *footer)
 {
     struct decoder decoder = {.footer = footer};

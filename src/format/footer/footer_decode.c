@@ -7,28 +7,30 @@
 #include "base/memory.h"
 #include "format/footer/footer_layout.h"
 
-/* Read at first: the whole body of most files, with as much as the sums' checksums of a file of
- * this size take, and names. A row of a tensor should not cost much more than itself. */
-#define TAIL_LEAST    ((size_t)2 << 10)
-#define TAIL_MOST     ((size_t)64 << 10)
-#define BYTES_OF_TAIL ((uint64_t)64 << 10) /* bytes of a file for another one that is read */
+/* Bytes of the first read: the whole body of most files, which grows with the file by the checksums
+ * of pages. Small, so that reading a row of a tensor does not cost much more than the row. */
+#define TAIL_LEAST ((size_t)2 << 10)
+#define TAIL_MOST  ((size_t)64 << 10)
+#define BYTES_OF_TAIL                                                                              \
+    ((uint64_t)64 << 10) /* the first read grows by one byte for so many bytes of the file */
 
-/* That the sums of all blocks lie between the content and the body. */
+/* Checks that the sums of all blocks lie between content and body. */
 static dcp_status check_sums(uint64_t sums_size, struct footer *footer)
 {
     if (footer->block_size == 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "shard footer with no size of blocks");
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "the shard footer is malformed: the size of blocks is 0");
     footer->block_count = footer_block_count(footer->content_length, footer->block_size);
     if (sums_size % 8 != 0 || sums_size / 8 != footer->block_count)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "shard footer with %" PRIu64 " bytes of checksums for %" PRIu64
-                             " blocks",
+                             "the shard footer is malformed: %" PRIu64
+                             " bytes of checksums for %" PRIu64 " blocks",
                              sums_size, footer->block_count);
     return DCP_OK;
 }
 
-/* Checks the trailer and says where the body begins, and how many bytes of it and of the trailer
- * are hashed. */
+/* Checks the trailer. Finds where the body begins, and how many bytes of body and trailer are
+ * hashed. */
 static dcp_status check_trailer(const unsigned char *trailer, uint64_t file_size,
                                 struct footer *footer, uint64_t *start, size_t *size)
 {
@@ -38,8 +40,9 @@ static dcp_status check_trailer(const unsigned char *trailer, uint64_t file_size
     footer->block_size = load_u32(trailer + 20);
     if (version != FOOTER_VERSION)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "shard footer of version %" PRIu32 ", expected %u", version,
-                             FOOTER_VERSION);
+                             "shard footer of version %" PRIu32
+                             ", expected %u: a later version of the library wrote the file",
+                             version, FOOTER_VERSION);
     uint64_t room = file_size - FOOTER_TRAILER_SIZE;
     if (body_size > room || footer->content_length > room - body_size)
         return dcp_error_set(DCP_ERR_FORMAT,
@@ -48,8 +51,8 @@ static dcp_status check_trailer(const unsigned char *trailer, uint64_t file_size
                              body_size, footer->content_length, file_size);
     if (body_size > FOOTER_SIZE_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "shard footer of %" PRIu64 " bytes, at most %u are possible",
-                             body_size, FOOTER_SIZE_MAX);
+                             "shard footer of %" PRIu64 " bytes, expected at most %u", body_size,
+                             FOOTER_SIZE_MAX);
     *start = room - body_size;
     *size = (size_t)body_size + FOOTER_TRAILER_HASHED;
     return check_sums(*start - footer->content_length, footer);
@@ -80,7 +83,8 @@ static size_t choose_tail(uint64_t file_size)
     return (size_t)(size < file_size ? size : file_size);
 }
 
-/* What the end of a file, which is known to be a footer's, and if need be more of it say. */
+/* Decodes a footer from the end of a file that is known to have one; reads more of the file if
+ * needed. */
 static dcp_status decode_tail(const struct byte_source *file, const unsigned char *tail,
                               size_t tail_size, struct footer *footer)
 {
@@ -92,7 +96,9 @@ static dcp_status decode_tail(const struct byte_source *file, const unsigned cha
     if (status == DCP_OK)
         status = read_hashed(file, tail, tail_size, start, size, &bytes, &copy);
     if (status == DCP_OK && xxh3_64(bytes, size) != load_u64(trailer + FOOTER_TRAILER_HASHED))
-        status = dcp_error_set(DCP_ERR_CHECKSUM, "shard footer does not have its checksum");
+        status =
+            dcp_error_set(DCP_ERR_CHECKSUM,
+                          "the checksum of the shard footer does not match: the file is damaged");
     if (status == DCP_OK)
         status = footer_decode_body(bytes, size - FOOTER_TRAILER_HASHED, footer);
     memory_release(copy);

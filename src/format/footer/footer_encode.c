@@ -38,7 +38,7 @@ static dcp_status check_contents(const char *save_id, uint64_t content_length, u
                              " bytes",
                              page_count, block_size, content_length);
     if (contents->file_count != 1)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a footer is of one file, not of %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a footer describes one file, not %zu",
                              contents->file_count);
     for (size_t i = 0; i < contents->count; i++) {
         const struct metadata_entry *entry = &contents->entries[i];
@@ -129,7 +129,7 @@ dcp_status footer_encode(struct buffer *out, const char *save_id, uint64_t conte
     buffer_append(out, FOOTER_MAGIC, FOOTER_MAGIC_SIZE);
     if (out->size - start > FOOTER_SIZE_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "the footer of \"%s\" has %zu bytes, at most %u are possible",
+                             "the footer of \"%s\" has %zu bytes, expected at most %u",
                              contents->files[0], out->size - start, FOOTER_SIZE_MAX);
     return buffer_status(out);
 }

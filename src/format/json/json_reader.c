@@ -69,7 +69,7 @@ dcp_status json_enter_array(struct json_reader *reader)
     return enter(reader, '[', "an array");
 }
 
-/* Takes what separates the values of a container: nothing at its beginning, else a comma; or its
+/* Reads the separator of a container's values: nothing at the beginning, otherwise a comma; or its
  * end. */
 static dcp_status next(struct json_reader *reader, char end, const char *expected, bool *more)
 {
@@ -171,7 +171,7 @@ static dcp_status measure_string(struct json_reader *reader, size_t *length, boo
     while (end < reader->size && reader->text[end] != '"') {
         if ((unsigned char)reader->text[end] < 0x20) {
             reader->position = end;
-            return unexpected(reader, "no control character in a string");
+            return unexpected(reader, "an escape instead of a control character");
         }
         if (reader->text[end] == '\\') {
             *escaped = true;

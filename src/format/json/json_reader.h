@@ -3,7 +3,7 @@
  * exact, nothing recurses, nothing is built.
  *
  * Callers ask for what they expect next; anything else is DCP_ERR_FORMAT with the byte where it
- * happened. Whether a key may be there twice is for the caller to check. */
+ * happened. Callers check for duplicate keys. */
 #ifndef FORMAT_JSON_JSON_READER_H
 #define FORMAT_JSON_JSON_READER_H
 
@@ -43,7 +43,7 @@ dcp_status json_next_element(struct json_reader *reader, bool *more);
 dcp_status json_string(struct json_reader *reader, struct json_text *text);
 /* Digits alone: no sign, fraction or exponent. */
 dcp_status json_u64(struct json_reader *reader, uint64_t *value);
-/* What comes next, by its first character; JSON_NOTHING: no value does. */
+/* The kind of the next value, by its first character; JSON_NOTHING: there is no value. */
 enum json_kind {
     JSON_NOTHING,
     JSON_OBJECT,
@@ -59,7 +59,7 @@ enum json_kind json_peek(struct json_reader *reader);
 dcp_status json_number(struct json_reader *reader, struct json_text *text, bool *whole);
 /* Any value, nested at most JSON_DEPTH_MAX deep. */
 dcp_status json_skip(struct json_reader *reader);
-/* Nothing but white space is left. */
+/* Checks that only white space is left. */
 dcp_status json_end(struct json_reader *reader);
 bool json_text_is(struct json_text text, const char *expected);
 

@@ -30,7 +30,7 @@ static dcp_status read_whole(struct building *building, struct json_text text, d
     char digits[DIGITS_MAX + 2];
     bool negative = text.bytes[0] == '-';
     if (text.length > DIGITS_MAX)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: a whole number of %zu digits",
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: a whole number has %zu digits, too many to read",
                              building->reader->what, text.length);
     memcpy(digits, text.bytes, text.length);
     digits[text.length] = '\0';
@@ -59,7 +59,7 @@ static dcp_status read_float(struct building *building, struct json_text text, d
                           (int)(point && text.length < FLOAT_SIZE ? text.length - before - 1 : 0),
                           point ? point + 1 : "");
     if (text.length >= FLOAT_SIZE || length < 0 || (size_t)length >= sizeof number)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: a number of %zu characters",
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: a number has %zu characters, too many to read",
                              building->reader->what, text.length);
     double read = strtod(number, NULL);
     if (!isfinite(read))

@@ -8,8 +8,8 @@
 #include "state/node.h"
 
 /* Any value, nested at most JSON_DEPTH_MAX deep. Ints are exact, of up to 4096 digits; other
- * numbers are the nearest double, and DCP_ERR_FORMAT beyond the largest. Of keys that are there
- * several times the last one counts. *value lives in the pool. */
+ * numbers are the nearest double, and DCP_ERR_FORMAT beyond the largest. Of duplicate keys, the
+ * last one counts. *value lives in the pool. */
 dcp_status json_read_state(struct json_reader *reader, struct state_pool *pool, dcp_state **value);
 
 #endif

@@ -103,7 +103,7 @@ static bool has_moved(const struct metadata_entry *entry, const struct metadata_
     return entry->is_tensor || now->file != before->file || now->offset != before->offset;
 }
 
-/* What is behind the number of pieces, into a buffer of its own. */
+/* Appends the part behind the number of pieces to a buffer of its own. */
 static uint64_t append_pieces(const struct metadata *before, const struct metadata *now,
                               struct buffer *out, bool *moved)
 {
@@ -161,7 +161,7 @@ static dcp_status read_id(struct reader *reader, struct arena *texts, const char
     size_t length;
     const char *text = reader_text(reader, &length);
     if (reader->failed || (length != 0 && memchr(text, '\0', length)))
-        return fault("a save id that is none");
+        return fault("a save id is malformed");
     *id = arena_copy_text(texts, text, length);
     return *id ? DCP_OK : error_no_memory(length, "a save's id");
 }
@@ -170,7 +170,7 @@ static dcp_status read_ids(struct reader *reader, struct metadata *metadata, str
 {
     RETURN_IF_ERROR(read_id(reader, texts, &metadata->save_id));
     if (reader_varint(reader) != metadata->member_count)
-        return fault("another number of members");
+        return fault("the number of members is wrong");
     for (size_t i = 0; i < metadata->member_count; i++)
         RETURN_IF_ERROR(read_id(reader, texts, &metadata->members[i].save_id));
     return DCP_OK;
@@ -185,7 +185,7 @@ static dcp_status check_name(const struct metadata *metadata, const char *name, 
     const char *directory = metadata->members[member].name;
     size_t before = strlen(directory);
     if (length <= before + 1 || memcmp(name, directory, before) != 0 || name[before] != '/')
-        return fault("a file outside of its member");
+        return fault("a file is not in the directory of its member");
     return relative_path_check(name + before + 1, length - before - 1);
 }
 
@@ -196,7 +196,7 @@ static dcp_status read_file(struct reader *reader, struct metadata *metadata, st
     const char *name = reader_text(reader, &length);
     uint64_t member = metadata->member_count != 0 ? reader_varint(reader) : 0;
     if (reader->failed || (metadata->member_count != 0 && member >= metadata->member_count))
-        return fault("a file without a name or a member");
+        return fault("a file has no name or no member");
     RETURN_IF_ERROR(check_name(metadata, name, length, member));
     metadata->files[file] = arena_copy_text(texts, name, length);
     if (!metadata->files[file])
@@ -217,7 +217,7 @@ static dcp_status keep_file(struct metadata *metadata, struct arena *texts, size
     return DCP_OK;
 }
 
-/* Names that stay are copied all the same: the texts before go. */
+/* Copies unchanged names, too, as the previous texts will be freed. */
 static dcp_status read_files(struct reader *reader, struct metadata *metadata, struct arena *texts)
 {
     bool renamed = reader_varint(reader) != 0;
@@ -225,7 +225,7 @@ static dcp_status read_files(struct reader *reader, struct metadata *metadata, s
     const char **names = metadata->files;
     const uint32_t *members = metadata->file_members;
     if (reader->failed || count > UINT32_MAX || (renamed && count > reader_left(reader)))
-        return fault("fewer files than announced");
+        return fault("there are fewer files than announced");
     metadata->file_count = (size_t)count;
     metadata->files = arena_allocate_array(texts, (size_t)count, sizeof *metadata->files);
     metadata->file_members =
@@ -258,7 +258,7 @@ static dcp_status read_piece(struct reader *reader, const struct metadata *metad
     piece->length = reader_varint(reader);
     piece->zstd = reader_varint(reader) != 0;
     if (reader->failed || file >= metadata->file_count || !piece_fits(entry, piece))
-        return fault("a piece that is nowhere");
+        return fault("the place of a piece is invalid");
     piece->file = (uint32_t)file;
     *moved |= has_moved(entry, &before, piece);
     return DCP_OK;
@@ -277,16 +277,16 @@ static dcp_status read_pieces(struct reader *reader, struct metadata *metadata, 
         }
         gap -= entry->piece_count - k;
     }
-    return left == 0 ? DCP_OK : fault("pieces beyond the last one");
+    return left == 0 ? DCP_OK : fault("there are more pieces than in the metadata");
 }
 
-/* Pieces of files that are no more. */
+/* Checks that no piece is in a file that no longer exists. */
 static dcp_status check_files(const struct metadata *metadata)
 {
     for (size_t i = 0; i < metadata->count; i++)
         for (size_t k = 0; k < metadata->entries[i].piece_count; k++)
             if (metadata->entries[i].pieces[k].file >= metadata->file_count)
-                return fault("a piece in a file that is not there");
+                return fault("a piece is in an unknown file");
     return DCP_OK;
 }
 
@@ -302,7 +302,7 @@ dcp_status metadata_changes_apply(const void *bytes, size_t size, struct metadat
     RETURN_IF_ERROR(read_files(&reader, metadata, texts));
     RETURN_IF_ERROR(read_pieces(&reader, metadata, moved));
     if (reader.failed || reader_left(&reader) != 0)
-        return fault("cut short, or too long");
+        return fault("the message ends too early, or is too long");
     return metadata->file_count < file_count ? check_files(metadata) : DCP_OK;
 }
 

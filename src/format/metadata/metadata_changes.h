@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What differs between the metadata of two checkpoints that have the same structure, such as two
- * saves of one training run: what they and their files are called, and where their pieces lie. */
+/* The differences between the metadata of two checkpoints of the same structure, such as two saves
+ * of one training run: their ids, names of files, and places of pieces. */
 #ifndef FORMAT_METADATA_METADATA_CHANGES_H
 #define FORMAT_METADATA_METADATA_CHANGES_H
 
@@ -8,25 +8,25 @@
 #include "state/metadata.h"
 
 /* Whether both have the same names of the same kinds, dtypes, shapes and pieces, in the same order,
- * and the same members. What planners have stored, and paths, are not looked at. */
+ * and the same members. Planner data and paths are ignored. */
 bool metadata_structure_equal(const struct metadata *a, const struct metadata *b);
-/* Appends what turns `before` into `now`, which has the same structure. *moved: some piece lies
- * elsewhere; that objects have other lengths does not count. */
+/* Appends the changes from `before` to `now`, which have the same structure. *moved: whether any
+ * piece has another place; lengths of objects do not count. */
 dcp_status metadata_changes_append(const struct metadata *before, const struct metadata *now,
                                    struct buffer *out, bool *moved);
-/* The same for another save id alone. */
+/* The same if only the save id differs. */
 dcp_status metadata_changes_append_id(const struct metadata *before, const char *save_id,
                                       struct buffer *out);
-/* Changes metadata. What the bytes say is checked as by metadata_decode(); after a failure metadata
- * can only be freed. Replicas are dropped. texts: takes over names and ids, so that those of a
- * change before can go. */
+/* Applies changes to metadata, with the checks of metadata_decode(). After a failure, metadata can
+ * only be freed. Drops replicas. texts: receives names and ids, so that those of the previous
+ * change can be freed. */
 dcp_status metadata_changes_apply(const void *bytes, size_t size, struct metadata *metadata,
                                   struct arena *texts, bool *moved);
 
 enum { METADATA_ID_LENGTH = 36 };
-/* Whether two .metadata of the same size are the same but for a save id that is a UUID, as a string
- * that is there once: then both decode to the same but for it, and *now_id is the second one's.
- * before_id: that of the first. */
+/* Whether two .metadata of the same size differ only in the save id, a UUID that occurs once as a
+ * string. Then both decode to the same except for the id. before_id: the first one's; *now_id: the
+ * second one's. */
 bool metadata_bytes_differ_by_id(const unsigned char *before, const unsigned char *now, size_t size,
                                  const char *before_id, char now_id[METADATA_ID_LENGTH + 1]);
 

@@ -11,13 +11,13 @@
  * sizes excepted (storage/ has them). *metadata is initialized by the call, and empty on failure;
  * nothing of the bytes is needed afterwards. */
 dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata);
-/* The same for a __R.metadata pickle, which knows the chunks of one rank alone: everything but how
- * chunks fit their tensor and each other is checked. */
+/* The same for a __R.metadata pickle, which has the chunks of one rank only. Does not check that
+ * chunks cover their tensor and do not overlap. */
 dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata);
 /* metadata_check_entry() for all entries. */
 dcp_status metadata_check_chunks(const struct metadata *metadata);
-/* Makes what was decoded a member of a union: its files' names get the member's in front, and what
- * is said of them later says which member it is. */
+/* Makes decoded metadata a member of a union: puts the member's name in front of the names of
+ * files, so that messages name the member. */
 dcp_status metadata_set_member(struct metadata *part, const char *name, bool chosen);
 /* Unites metadata of rank-local saves, parts[r] being rank r's, or of the members of a union.
  * Kinds, sizes and dtypes must agree. Of a tensor's chunks at equal offsets and of objects, the
@@ -26,11 +26,11 @@ dcp_status metadata_set_member(struct metadata *part, const char *name, bool cho
  * metadata_decode(), but not that replicas are equal. Takes nothing from the parts; they can be
  * freed afterwards. *whole is initialized by the call. */
 dcp_status metadata_unite(const struct metadata *parts, size_t count, struct metadata *whole);
-/* The same without checking how chunks fit their tensors and each other. */
+/* The same without checking that chunks cover their tensors and do not overlap. */
 dcp_status metadata_unite_unchecked(const struct metadata *parts, size_t count,
                                     struct metadata *whole);
-/* The step in between, for what that gave: replicas in place of what members hold whole in
- * different chunks. */
+/* The step in between, for the result of that: makes replicas of tensors that members hold
+ * completely in different chunks. */
 dcp_status metadata_settle_members(struct metadata *whole);
 /* Appends the pickle of whole metadata: protocol 4, readable by PyTorch 2.4 to 2.15; version
  * "1.0.0", storage_meta with save_id, planner_data if there is any, else the paths where has_paths.
@@ -43,7 +43,7 @@ dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
  * but dicts with keys whose text is not known stay one object. Legacy, tar and TorchScript files
  * are refused by name. *metadata is initialized by the call, and empty on failure. */
 dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata);
-/* Gives an object entry of a .pt checkpoint as nodes. */
+/* Reads an object entry of a .pt checkpoint as nodes. */
 dcp_status pt_read_object(const struct metadata *metadata, const struct metadata_piece *piece,
                           struct state_pool *pool, dcp_state **object);
 

@@ -11,8 +11,8 @@ static dcp_status root_fields(const struct pickle_value *root, const struct pick
         *fields = root->as.call->state;
     if (pickle_dict_get(*fields, "state_dict_metadata") == NULL ||
         pickle_dict_get(*fields, "storage_data") == NULL)
-        return dcp_error_set(DCP_ERR_FORMAT, "metadata: the pickle is no Metadata: no object with "
-                                             "state_dict_metadata and storage_data");
+        return dcp_error_set(DCP_ERR_FORMAT, "not a .metadata file: its pickle is not an object "
+                                             "with state_dict_metadata and storage_data");
     return DCP_OK;
 }
 

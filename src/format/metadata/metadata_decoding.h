@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of metadata_decode(): what its steps share. */
+/* Internal to metadata_decode(): data that its steps share. */
 #ifndef FORMAT_METADATA_METADATA_DECODING_H
 #define FORMAT_METADATA_METADATA_DECODING_H
 
@@ -18,22 +18,22 @@ struct metadata_decoding {
 /* The name, dtype, shape and undecoded chunks of each entry, from state_dict_metadata. */
 dcp_status metadata_decode_entries(struct metadata_decoding *decoding,
                                    const struct pickle_value *state_dict);
-/* The path of each entry, from planner_data. What is no path by PyTorch's rules is not used;
- * *only_paths: there is nothing else in it. */
+/* The path of each entry, from planner_data. Ignores values that are not paths by PyTorch's rules;
+ * *only_paths: there are none. */
 dcp_status metadata_decode_paths(struct metadata_decoding *decoding,
                                  const struct pickle_value *planner_data, bool *only_paths);
-/* planner_data as an object: what planners of the caller's own have stored there. pickle_size: of
- * the document. What has no form here is not used, and logged. */
+/* planner_data as an object, as custom planners have stored it. pickle_size: of the document.
+ * Values that cannot be represented are logged and ignored. */
 dcp_status metadata_decode_planner(struct metadata_decoding *decoding, size_t pickle_size,
                                    const struct pickle_value *planner_data);
-/* What the storage said of the save. pickle_size: of the document. */
+/* The description of the save, from storage_meta. pickle_size: of the document. */
 dcp_status metadata_decode_storage_meta(struct metadata_decoding *decoding, size_t pickle_size,
                                         const struct pickle_value *storage_meta);
 /* The pieces of each entry, and the files, from the chunks and storage_data. */
 dcp_status metadata_decode_pieces(struct metadata_decoding *decoding,
                                   const struct pickle_value *storage_data);
 
-/* "metadata, \"NAME\": " in front of the story. */
+/* Puts "metadata, \"NAME\": " in front of the message. */
 dcp_status metadata_prefix_name(dcp_status status, const char *name, size_t length);
 
 #endif

@@ -49,7 +49,7 @@ dcp_status metadata_size(const struct pickle_value *value, const char *what,
         return dcp_error_set(DCP_ERR_FORMAT, "%s: %s, expected a torch.Size", what,
                              pickle_kind_name(value));
     if (sequence->count > DCP_MAX_DIMS)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: %" PRIu32 " dimensions, at most %d are possible",
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: %" PRIu32 " dimensions, expected at most %d",
                              what, sequence->count, DCP_MAX_DIMS);
     for (uint32_t i = 0; i < sequence->count; i++) {
         const struct pickle_value *item = sequence->items[i];
@@ -58,8 +58,9 @@ dcp_status metadata_size(const struct pickle_value *value, const char *what,
                                  "%s: dimension %" PRIu32 " is %s, expected an int of 64 bits",
                                  what, i, pickle_kind_name(item));
         if (item->as.integer < 0)
-            return dcp_error_set(DCP_ERR_FORMAT, "%s: dimension %" PRIu32 " is %" PRId64, what, i,
-                                 item->as.integer);
+            return dcp_error_set(DCP_ERR_FORMAT,
+                                 "%s: dimension %" PRIu32 " is %" PRId64 ", expected 0 or more",
+                                 what, i, item->as.integer);
         numbers[i] = item->as.integer;
     }
     *ndim = (int32_t)sequence->count;
@@ -137,7 +138,7 @@ static dcp_status parse_transforms(const struct pickle_value *descriptors, bool 
     if (descriptors->as.sequence.count == 0)
         return DCP_OK;
     if (descriptors->as.sequence.count > 1)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%" PRIu32 " transforms, at most one is known",
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%" PRIu32 " transforms, expected at most one",
                              descriptors->as.sequence.count);
     const struct pickle_value *descriptor = descriptors->as.sequence.items[0];
     if (descriptor->kind != PICKLE_STRING)
@@ -147,7 +148,7 @@ static dcp_status parse_transforms(const struct pickle_value *descriptors, bool 
     *zstd = is_zstd(descriptor->as.text.bytes, length);
     if (!*zstd)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "transform \"%.*s\" is not known (only stream.zstd/1 is)",
+                             "transform \"%.*s\" is not supported (only stream.zstd/1 is)",
                              length < 100 ? (int)length : 100, descriptor->as.text.bytes);
     return DCP_OK;
 }
@@ -159,7 +160,7 @@ static dcp_status parse_bytes(const struct pickle_value *state, const char *key,
         return dcp_error_set(DCP_ERR_FORMAT, "%s: %s, expected an int of 64 bits", key,
                              pickle_kind_name(value));
     if (value->as.integer < 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: %" PRId64 ", expected a number of bytes", key,
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: %" PRId64 ", expected 0 or more", key,
                              value->as.integer);
     *bytes = (uint64_t)value->as.integer;
     return DCP_OK;
@@ -179,10 +180,9 @@ static dcp_status parse_storage(const struct metadata_digester *digester,
     RETURN_IF_ERROR(parse_bytes(state, "offset", &storage.offset));
     RETURN_IF_ERROR(parse_bytes(state, "length", &storage.length));
     if (storage.length == 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "length: 0, but nothing is stored in no bytes");
+        return dcp_error_set(DCP_ERR_FORMAT, "length: 0, expected at least one byte");
     if (storage.length > INT64_MAX - storage.offset)
-        return dcp_error_set(DCP_ERR_FORMAT,
-                             "offset %" PRIu64 " and length %" PRIu64 " are beyond 64 bits",
+        return dcp_error_set(DCP_ERR_FORMAT, "offset %" PRIu64 " plus length %" PRIu64 " overflows",
                              storage.offset, storage.length);
     RETURN_IF_ERROR(
         parse_transforms(pickle_dict_get(state, "transform_descriptors"), &storage.zstd));
@@ -216,12 +216,13 @@ dcp_status metadata_digest(void *context, const struct pickle_value *value, uint
     } else {
         return DCP_OK;
     }
-    /* Nobody may ever look at a malformed one. Who does calls the parser again, for the story. */
+    /* A malformed one may never be used. Code that uses it calls the parser again, to set the
+     * error. */
     *taken = status == DCP_OK;
     return status == DCP_ERR_NO_MEMORY ? status : DCP_OK;
 }
 
-/* The state of an object of the right class that should have been digested. */
+/* The state of an object of the right class that was not digested. */
 static dcp_status undigested_state(const struct pickle_value *value, bool right, const char *name,
                                    const struct pickle_value **state)
 {
@@ -229,7 +230,7 @@ static dcp_status undigested_state(const struct pickle_value *value, bool right,
         return dcp_error_set(DCP_ERR_FORMAT, "%s, expected a %s", pickle_kind_name(value), name);
     *state = value->as.call->state;
     if (*state == NULL || (*state)->kind != PICKLE_DICT)
-        return dcp_error_set(DCP_ERR_FORMAT, "a %s without fields", name);
+        return dcp_error_set(DCP_ERR_FORMAT, "a %s has no fields", name);
     return DCP_OK;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The small objects of a .metadata pickle, of which there is one for every chunk, as the decoder
- * wants them. They are made while the pickle is read, so that the pickle's own values for them are
- * gone before the next one comes. */
+/* Digests of the small objects of a .metadata pickle, one per chunk. They are made while the pickle
+ * is read, so that the memory of each object's own values is reused for the next. */
 #ifndef FORMAT_METADATA_METADATA_DIGEST_H
 #define FORMAT_METADATA_METADATA_DIGEST_H
 
@@ -13,7 +12,7 @@
 #include "format/pickle/pickle.h"
 
 struct metadata_digester {
-    struct arena *boxes; /* offsets and sizes of chunks: they live on in the metadata */
+    struct arena *boxes; /* offsets and sizes of chunks, which the metadata keeps */
     struct arena *rest;
 };
 
@@ -28,9 +27,8 @@ struct digested_chunk {
 struct digested_index {
     const char *name; /* in the input; any text */
     uint32_t name_length;
-    int32_t ndim; /* of the offset; -1: it has none */
-    uint64_t
-        hint; /* its index, which takes no part in equality and may be wrong; UINT64_MAX: none */
+    int32_t ndim;  /* of the offset; -1: it has none */
+    uint64_t hint; /* its index, which is not compared and may be wrong; UINT64_MAX: none */
     int64_t offset[];
 };
 
@@ -47,8 +45,8 @@ struct digested_storage {
 dcp_status metadata_digest(void *context, const struct pickle_value *value, uint16_t *tag,
                            const void **digest, bool *taken);
 
-/* What a value was digested to; otherwise DCP_ERR_FORMAT (DCP_ERR_UNSUPPORTED for an unknown
- * transform) with the reason why it was not. */
+/* The digest of a value; if there is none, DCP_ERR_FORMAT (DCP_ERR_UNSUPPORTED for an unknown
+ * transform) with the reason. */
 dcp_status metadata_chunk(const struct metadata_digester *digester,
                           const struct pickle_value *value, struct digested_chunk *chunk);
 dcp_status metadata_index_key(const struct metadata_digester *digester,
@@ -58,10 +56,10 @@ dcp_status metadata_storage(const struct metadata_digester *digester,
                             const struct pickle_value *value,
                             const struct digested_storage **storage);
 
-/* Whether a callable is a class of PyTorch's metadata module, where any version has it. */
+/* Whether a callable is a class of PyTorch's metadata module, at its place in any version. */
 bool metadata_is_class(const struct pickle_value *callable, const char *name);
 /* The numbers of a torch.Size, tuple or list: at most DCP_MAX_DIMS integers >= 0. what: for the
- * story. */
+ * message. */
 dcp_status metadata_size(const struct pickle_value *value, const char *what,
                          int64_t numbers[DCP_MAX_DIMS], int32_t *ndim);
 

@@ -14,7 +14,7 @@ struct encoding {
     uint32_t *files; /* memo numbers of the files' names, + 1; 0: not yet written */
 };
 
-/* The five values that all versions read; a sixth one would shut out 2.13. */
+/* The five values that all versions read; PyTorch 2.13 would reject a sixth. */
 static void put_properties(struct encoding *encoding, const struct metadata_entry *entry)
 {
     struct metadata_encoder *encoder = &encoding->encoder;
@@ -236,7 +236,8 @@ static dcp_status put_metadata(struct encoding *encoding)
     return DCP_OK;
 }
 
-/* About what the pickle will need: growing by doubling would copy and hold it twice. */
+/* An estimate of the pickle's size: growing a buffer by doubling would copy the pickle and hold it
+ * twice. */
 static size_t estimate_size(const struct metadata *metadata)
 {
     size_t size = 1024;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of metadata_encode(): a pickle that writes each text and global once and fetches it from
- * the memo from then on. Nothing else is memoized; so the same metadata always gives the same
+/* Internal to metadata_encode(): a pickle that writes each text and global once, and fetches it
+ * from the memo afterwards. Nothing else is memoized, so the same metadata always gives the same
  * bytes. */
 #ifndef FORMAT_METADATA_METADATA_ENCODER_H
 #define FORMAT_METADATA_METADATA_ENCODER_H
@@ -10,7 +10,7 @@
 #include "dcp/tensor.h"
 #include "format/pickle/pickle.h"
 
-/* What one pickle uses over and over. */
+/* Texts and globals that a pickle uses repeatedly. */
 enum metadata_shared {
     MODULE_METADATA,
     MODULE_FILESYSTEM,

@@ -12,7 +12,7 @@ dcp_status metadata_prefix_name(dcp_status status, const char *name, size_t leng
     return error_prefix(status, "metadata, \"%.*s\"", length < 200 ? (int)length : 200, name);
 }
 
-/* The dtypes are a closed table: no other attribute of torch is one. */
+/* Dtypes are looked up in a closed table: other attributes of torch are refused. */
 static dcp_status decode_dtype(const struct pickle_value *value, dcp_dtype *dtype)
 {
     char name[32];
@@ -25,7 +25,7 @@ static dcp_status decode_dtype(const struct pickle_value *value, dcp_dtype *dtyp
              value->as.global.name);
     *dtype = dcp_dtype_from_name(name);
     if (*dtype == DCP_DTYPE_NONE || !pickle_is_global(value, "torch", name))
-        return dcp_error_set(DCP_ERR_FORMAT, "properties: \"%.*s.%.*s\" is no known dtype",
+        return dcp_error_set(DCP_ERR_FORMAT, "properties: \"%.*s.%.*s\" is not a known dtype",
                              module_length < 100 ? (int)module_length : 100,
                              value->as.global.module, name_length < 100 ? (int)name_length : 100,
                              value->as.global.name);
@@ -50,7 +50,7 @@ static dcp_status decode_properties(const struct pickle_value *value, struct met
                              pickle_kind_name(value));
     const struct pickle_value *state = value->as.call->state;
     if (state == NULL || state->kind != PICKLE_TUPLE || state->as.sequence.count < 5)
-        return dcp_error_set(DCP_ERR_FORMAT, "properties: no tuple of at least 5 values");
+        return dcp_error_set(DCP_ERR_FORMAT, "properties: expected a tuple of at least 5 values");
     struct pickle_value **fields = state->as.sequence.items;
     entry->requires_grad = fields[2]->kind == PICKLE_BOOL && fields[2]->as.boolean;
     return decode_dtype(fields[0], &entry->dtype);
@@ -66,7 +66,7 @@ static dcp_status decode_tensor(struct metadata_decoding *decoding,
     RETURN_IF_ERROR(decode_properties(pickle_dict_get(state, "properties"), entry));
     RETURN_IF_ERROR(metadata_size(pickle_dict_get(state, "size"), "size", shape, &entry->ndim));
     if (!shape_bytes(entry->ndim, shape, entry->dtype, &bytes))
-        return dcp_error_set(DCP_ERR_FORMAT, "size: %s of %s are too many bytes",
+        return dcp_error_set(DCP_ERR_FORMAT, "size: the bytes of %s of %s overflow",
                              shape_format(entry->ndim, shape, text, sizeof text),
                              dcp_dtype_name(entry->dtype));
     size_t size = (size_t)entry->ndim * sizeof *shape;
@@ -96,10 +96,10 @@ static dcp_status decode_entry(struct metadata_decoding *decoding, const struct 
     if (value->kind == PICKLE_OBJECT &&
         metadata_is_class(value->as.call->callable, "BytesStorageMetadata"))
         return DCP_OK;
-    return dcp_error_set(DCP_ERR_FORMAT, "neither TensorStorageMetadata nor BytesStorageMetadata");
+    return dcp_error_set(DCP_ERR_FORMAT, "expected TensorStorageMetadata or BytesStorageMetadata");
 }
 
-/* The place of an entry: that of the same name if it was there already, as in a dict. */
+/* The place of an entry: that of the same name if there is one, as in a dict. */
 static dcp_status place_entry(struct metadata *metadata, const struct pickle_value *key,
                               uint64_t *place)
 {
@@ -110,8 +110,7 @@ static dcp_status place_entry(struct metadata *metadata, const struct pickle_val
     size_t length = key->as.text.length;
     if (!utf8_is_valid(text, length) || memchr(text, '\0', length) != NULL)
         return metadata_prefix_name(
-            dcp_error_set(DCP_ERR_FORMAT, "the name contains a NUL, or is not UTF-8"), text,
-            length);
+            dcp_error_set(DCP_ERR_FORMAT, "the name contains NUL, or is not UTF-8"), text, length);
     if (name_table_find(&metadata->by_name, text, length, place))
         return DCP_OK;
 

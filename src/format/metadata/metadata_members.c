@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Members of a union: whose file is whose, and what several of them hold. */
+/* Members of a union: their files, and what several of them hold. */
 #include <string.h>
 
 #include "base/error.h"
@@ -103,7 +103,7 @@ static dcp_status settle(struct metadata *whole, size_t index)
     size_t first, second;
     if (!entry->is_tensor || first_count == entry->piece_count)
         return DCP_OK;
-    /* Boxes that leave the shape are found by the check that follows. */
+    /* The following check finds boxes outside the shape. */
     for (size_t i = 0; i < entry->piece_count; i++)
         if (!box_check((struct box){entry->ndim, entry->pieces[i].offsets, entry->pieces[i].sizes},
                        entry->global_shape))

@@ -15,8 +15,8 @@ static bool is_path_part(const struct pickle_value *value)
            memchr(value->as.text.bytes, '\0', value->as.text.length) == NULL;
 }
 
-/* A tuple of strings and list positions which is, joined by dots, not longer than the name: so no
- * input makes paths that outgrow its names. */
+/* Whether a value is a tuple of strings and list positions that, joined by dots, is not longer than
+ * the name, so that paths take no more memory than names. */
 static bool is_path(const struct pickle_value *value, size_t name_length)
 {
     if (value->kind != PICKLE_TUPLE && value->kind != PICKLE_LIST)

@@ -20,8 +20,8 @@ struct join {
     uint32_t last_file;
     const struct digested_index *last_index;
     uint32_t last_entry;
-    uint32_t *expected;     /* of each entry: the piece behind the one that was found last */
-    struct piece_key *keys; /* of the pieces; made for the first index that misses */
+    uint32_t *expected;     /* of each entry: the piece after the one found last */
+    struct piece_key *keys; /* of the pieces; made when a look-up first misses */
     struct piece_table table;
 };
 
@@ -84,7 +84,7 @@ static dcp_status find_entry(struct join *join, const struct digested_index *ind
         if (!name_table_find(&join->decoding->metadata->by_name, index->name, index->name_length,
                              &place))
             return dcp_error_set(DCP_ERR_FORMAT,
-                                 "storage_data: state_dict_metadata has no such name");
+                                 "storage_data has this name, but state_dict_metadata does not");
         join->last_index = index;
         join->last_entry = (uint32_t)place;
     }
@@ -119,8 +119,8 @@ static bool is_at(const struct metadata_entry *entry, uint64_t position,
                   (size_t)index->ndim * sizeof *index->offset) == 0;
 }
 
-/* The hint is where the piece should be; without one, pieces mostly come in the order of the
- * chunks. Where it is not there, the offset decides; of equal ones that is the first. */
+/* First tries the hint; without one, the next piece, as pieces are mostly in the order of chunks.
+ * Otherwise searches by offset; the first of equal ones. */
 static dcp_status find_piece(struct join *join, const struct digested_index *index,
                              uint32_t entry_index, struct metadata_piece **piece)
 {
@@ -144,7 +144,7 @@ static dcp_status find_piece(struct join *join, const struct digested_index *ind
     struct piece_key key = {entry_index, index->ndim, index->offset};
     size_t position = piece_table_find(&join->table, &key);
     if (position == PIECE_NOT_FOUND)
-        return dcp_error_set(DCP_ERR_FORMAT, "storage_data: no chunk belongs to the piece at %s",
+        return dcp_error_set(DCP_ERR_FORMAT, "storage_data: there is no chunk at %s",
                              index->ndim < 0
                                  ? "no offset"
                                  : shape_format(index->ndim, index->offset, text, sizeof text));
@@ -191,10 +191,11 @@ static dcp_status check_length(const struct metadata_entry *entry,
     if (!entry->is_tensor)
         return DCP_OK;
     if (!shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes))
-        return dcp_error_set(DCP_ERR_FORMAT, "a chunk's sizes are too many bytes");
+        return dcp_error_set(DCP_ERR_FORMAT, "the size of a chunk overflows");
     if (!piece->zstd && piece->length < bytes)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "a chunk of %" PRIu64 " bytes, but %" PRIu64 " bytes are stored",
+                             "the chunk has %" PRIu64 " bytes, but only %" PRIu64
+                             " bytes are stored",
                              bytes, piece->length);
     return DCP_OK;
 }
@@ -250,7 +251,7 @@ static dcp_status check_all_found(const struct join *join)
                                     ? shape_format(entry->ndim, piece->offsets, text, sizeof text)
                                     : "the object";
             return metadata_prefix_name(
-                dcp_error_set(DCP_ERR_FORMAT, "storage_data has nothing for %s%s",
+                dcp_error_set(DCP_ERR_FORMAT, "storage_data has no entry for %s%s",
                               entry->is_tensor ? "the chunk at " : "", place),
                 entry->name, strlen(entry->name));
         }

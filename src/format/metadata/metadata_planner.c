@@ -9,7 +9,7 @@
 static dcp_status build(struct metadata_decoding *decoding, size_t pickle_size,
                         const struct pickle_value *planner_data, dcp_state *root)
 {
-    /* There are no storages in .metadata, so what claims to be a tensor is refused. */
+    /* .metadata has no storages, so tensors in it are refused. */
     static const struct zip_archive no_archive = {0};
     dcp_state *object = NULL;
     RETURN_IF_ERROR(dcp_state_none(root, "planner_data"));
@@ -40,7 +40,7 @@ dcp_status metadata_decode_planner(struct metadata_decoding *decoding, size_t pi
     dcp_state_free(root);
     if (status == DCP_ERR_NO_MEMORY)
         return status;
-    log_line(DCP_LOG_WARNING, "planner_data is left out: %s", dcp_error_message());
+    log_line(DCP_LOG_WARNING, "ignoring planner_data: %s", dcp_error_message());
     error_clear();
     return DCP_OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a storage said of a save: texts that are for people and programs of the caller's, but for
- * save_id. What is no text is nothing. */
+/* The description of a save in storage_meta. Except for save_id, its texts are only for users.
+ * Values that are not text are ignored. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -8,10 +8,10 @@
 #include "base/log.h"
 #include "format/metadata/metadata_decoding.h"
 
-/* Longer ones are no paths. */
+/* Longer texts are not paths. */
 #define PATH_LONGEST 4096
 
-/* Left as it is unless the value is a text. */
+/* Leaves the text unchanged unless the value is a text. */
 static dcp_status decode_text(struct metadata *metadata, const struct pickle_value *value,
                               const char **text)
 {
@@ -27,7 +27,8 @@ static dcp_status decode_text(struct metadata *metadata, const struct pickle_val
     return DCP_OK;
 }
 
-/* What a pickle holds once may be in the list often: the texts stay in proportion to the pickle. */
+/* A text of the pickle may be in the list many times; this keeps the memory in proportion to the
+ * pickle. */
 static bool is_moderate(const struct pickle_sequence *list, size_t pickle_size)
 {
     size_t allowance = pickle_size;
@@ -48,7 +49,7 @@ static dcp_status decode_modules(struct metadata *metadata, const struct pickle_
         return DCP_OK;
     if (!is_moderate(&list->as.sequence, pickle_size)) {
         log_line(DCP_LOG_WARNING,
-                 "storage_meta's modules are left out: more than its pickle holds");
+                 "ignoring modules of storage_meta: they are larger than their pickle");
         return DCP_OK;
     }
     size_t count = list->as.sequence.count;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One metadata of many: what each rank of a save without collectives wrote for itself, or the
- * members of a union. */
+/* Unites metadata: of the ranks of a save without collectives, or of the members of a union. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 struct union_state {
     const struct metadata *parts;
     struct metadata *whole;
-    size_t *origins; /* of the whole's entries: the part that had them first */
+    size_t *origins; /* for each entry of the whole: the first part that has it */
     const struct metadata_piece **pieces;
     struct piece_key *keys;
     uint32_t *files; /* of the pieces, in the whole */
@@ -75,7 +74,7 @@ static const char *place_of(const struct union_state *state, size_t part, char t
     return text;
 }
 
-/* The same name must be the same thing everywhere. */
+/* Checks that a name means the same in all parts. */
 static dcp_status check_agreement(const struct union_state *state, size_t place,
                                   const struct metadata_entry *entry, size_t part)
 {

@@ -18,7 +18,8 @@ dcp_status piece_table_init(struct piece_table *table, const struct piece_key *k
                             size_t capacity)
 {
     if (capacity >= UINT32_MAX / 2)
-        return dcp_error_set(DCP_ERR_FORMAT, "metadata: %zu pieces, most are 2^31", capacity);
+        return dcp_error_set(DCP_ERR_FORMAT, "metadata: %zu pieces, at most 2^31 are supported",
+                             capacity);
     size_t size = 8;
     while (size < 2 * capacity)
         size *= 2;
@@ -26,7 +27,8 @@ dcp_status piece_table_init(struct piece_table *table, const struct piece_key *k
     table->slots = memory_allocate_zeroed(size, sizeof *table->slots);
     if (table->slots == NULL)
         return error_no_memory(size * sizeof *table->slots, "a table of pieces");
-    /* Offsets come from files: a seed that nobody can know keeps chosen ones from colliding. */
+    /* Offsets come from files: with an unpredictable seed, nobody can choose offsets that
+     * collide. */
     table->seed = (uint64_t)clock_monotonic_ns() ^ (uint64_t)(uintptr_t)table->slots;
     return DCP_OK;
 }
@@ -57,7 +59,7 @@ static bool keys_equal(const struct piece_key *a, const struct piece_key *b)
            (a->ndim <= 0 || memcmp(a->offset, b->offset, (size_t)a->ndim * sizeof *a->offset) == 0);
 }
 
-/* The slot of an equal key, or the free one where it would go. */
+/* The slot of an equal key, or the free slot for it. */
 static struct piece_slot *find_slot(const struct piece_table *table, const struct piece_key *key,
                                     uint64_t hash)
 {

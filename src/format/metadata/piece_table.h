@@ -20,7 +20,7 @@ struct piece_table {
     struct piece_slot *slots;
     size_t mask;
     uint64_t seed;
-    const struct piece_key *keys; /* borrowed: position i is what was added as i */
+    const struct piece_key *keys; /* borrowed: keys[i] was added as position i */
 };
 
 /* keys: room for capacity of them, filled by the caller. */
@@ -30,7 +30,7 @@ void piece_table_free(struct piece_table *table);
 /* The position of an equal key, or PIECE_NOT_FOUND. */
 #define PIECE_NOT_FOUND SIZE_MAX
 size_t piece_table_find(const struct piece_table *table, const struct piece_key *key);
-/* The position of a key equal to keys[position]; that is added, as position, if there is none. */
+/* The position of a key equal to keys[position]; if there is none, adds that key at `position`. */
 size_t piece_table_add(struct piece_table *table, size_t position);
 
 #endif

@@ -23,7 +23,7 @@ static const char *component_fault(const char *path, size_t length)
         if (size == 0)
             return "it has an empty component";
         if (is_dots(component, size))
-            return "it has a component of dots";
+            return "it has a component '.' or '..'";
         if (slash == NULL)
             return NULL;
         component = slash;
@@ -37,7 +37,7 @@ static const char *fault(const char *path, size_t length)
     if (length > LENGTH_MAX)
         return "it is too long";
     if (memchr(path, '\0', length) != NULL)
-        return "it contains a NUL";
+        return "it contains NUL";
     if (!utf8_is_valid(path, length))
         return "it is not UTF-8";
     if (path[0] == '/')

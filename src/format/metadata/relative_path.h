@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* File names that a checkpoint gives: relative to its directory, with no way out of it. */
+/* File names in a checkpoint: relative to its directory, which they cannot leave. */
 #ifndef FORMAT_METADATA_RELATIVE_PATH_H
 #define FORMAT_METADATA_RELATIVE_PATH_H
 

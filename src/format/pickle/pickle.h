@@ -37,7 +37,7 @@ enum pickle_kind {
     PICKLE_CALL,       /* REDUCE: callable, arguments; possibly appended to, set or built later */
     PICKLE_OBJECT,     /* NEWOBJ: class, arguments; possibly built later */
     PICKLE_PERSISTENT, /* BINPERSID: the id */
-    PICKLE_DIGEST      /* what a digester made of a CALL or OBJECT */
+    PICKLE_DIGEST      /* what a digester has made of a CALL or OBJECT */
 };
 
 struct pickle_value;
@@ -49,20 +49,21 @@ struct pickle_sequence {
     uint32_t capacity;
 };
 
-/* What a CALL or OBJECT was made of and given afterwards. */
+/* The callable and arguments of a CALL or OBJECT, and what was added to it later. */
 struct pickle_call {
     struct pickle_value *callable;
     struct pickle_value *arguments; /* a tuple */
     struct pickle_value *state;     /* of BUILD; NULL if none. A second BUILD is an error */
-    struct pickle_sequence items;   /* APPEND, APPENDS, ADDITEMS on it */
-    struct pickle_sequence pairs;   /* SETITEM, SETITEMS on it: key, value, key, value ... */
+    struct pickle_sequence items;   /* items added by APPEND, APPENDS and ADDITEMS */
+    struct pickle_sequence
+        pairs; /* pairs set by SETITEM and SETITEMS: key, value, key, value ... */
 };
 
-/* Only as much of it is allocated as its kind needs: copy pointers to values, never values. */
+/* Only the bytes that its kind needs are allocated: copy pointers to values, never values. */
 struct pickle_value {
     uint8_t kind;
-    uint8_t flags;   /* the reader's own */
-    uint16_t tag;    /* digests: the digester's own; else the reader's count of nesting */
+    uint8_t flags;   /* for the reader */
+    uint16_t tag;    /* digests: for the digester; otherwise the reader's nesting depth */
     uint32_t serial; /* number in order of creation: an index for side tables of converters */
     union {
         bool boolean;
@@ -80,7 +81,7 @@ struct pickle_value {
             sequence; /* tuple, list, set, frozenset; dict: key, value, key, value ... */
         struct pickle_call *call;
         struct pickle_value *id; /* persistent */
-        const void *digest;      /* the digester's own */
+        const void *digest;      /* for the digester */
     } as;
 };
 
@@ -90,25 +91,26 @@ struct pickle_document {
     struct arena arena;
 };
 
-/* persistent_ids: whether BINPERSID is allowed (in data.pkl, not in .metadata). The story names the
- * opcode and its byte offset. On failure the document is empty. Bytes behind STOP are not looked
- * at. */
+/* persistent_ids: whether BINPERSID is allowed (in data.pkl, not in .metadata). The error message
+ * names the opcode and its byte offset. On failure the document is empty. Bytes behind STOP are
+ * ignored. */
 dcp_status pickle_read(const void *bytes, size_t size, bool persistent_ids,
                        struct pickle_document *document);
 void pickle_free(struct pickle_document *document);
 
-/* Makes something smaller of calls and objects as soon as they are read, so that a pickle of
- * millions of them needs neither the memory nor the time of keeping their parts. */
+/* Converts calls and objects into something smaller as soon as they are read, so that a pickle of
+ * millions of them need not keep their parts. */
 struct pickle_digester {
-    /* Offered each CALL after REDUCE, and each CALL or OBJECT after BUILD. What it takes becomes a
-     * PICKLE_DIGEST with its *tag and *digest, and the parts vanish: it must keep no pointer to
-     * them, but may keep text of the input. What it leaves alone (*taken false) stays a value. */
+    /* Called with each CALL after REDUCE, and each CALL or OBJECT after BUILD. With *taken, the
+     * value becomes a PICKLE_DIGEST with *tag and *digest, and its parts are discarded: the
+     * digester must keep no pointers to them, but may keep text of the input. Otherwise the value
+     * stays. */
     dcp_status (*digest)(void *context, const struct pickle_value *value, uint16_t *tag,
                          const void **digest, bool *taken);
     void *context;
 };
 
-/* Most containers and calls inside of each other that pickle_read_digested() takes. */
+/* The deepest nesting of containers and calls that pickle_read_digested() accepts. */
 #define PICKLE_NESTING_MAX 100
 
 /* As pickle_read(), without persistent ids and deep nesting, through a digester. */
@@ -116,9 +118,9 @@ dcp_status pickle_read_digested(const void *bytes, size_t size,
                                 const struct pickle_digester *digester,
                                 struct pickle_document *document);
 
-/* Small questions that all decoders ask. Names that Python 2 and 3 spell differently (__builtin__
- * and builtins) are the caller's to ask for. Inline, so that comparing with literals costs a few
- * instructions: some are asked millions of times. */
+/* Small tests that all decoders need. Names that Python 2 and 3 spell differently (__builtin__ and
+ * builtins) need two calls. Inline, so that comparisons with literals take a few instructions: some
+ * run millions of times. */
 static inline bool pickle_is_global(const struct pickle_value *value, const char *module,
                                     const char *name)
 {
@@ -143,8 +145,8 @@ static inline bool pickle_text_is(const struct pickle_value *value, const char *
            memcmp(value->as.text.bytes, text, strlen(text)) == 0;
 }
 
-/* The value under a string key of a dict; the last one if it is there several times, as in Python;
- * NULL if none. */
+/* The value under a string key of a dict; NULL if none. If the key occurs several times, the last
+ * value, as in Python. */
 static inline struct pickle_value *pickle_dict_get(const struct pickle_value *dict, const char *key)
 {
     if (dict == NULL || dict->kind != PICKLE_DICT)
@@ -156,11 +158,10 @@ static inline struct pickle_value *pickle_dict_get(const struct pickle_value *di
     return NULL;
 }
 
-/* "a string", for stories; "nothing" for NULL. */
+/* "a string", for messages; "nothing" for NULL. */
 const char *pickle_kind_name(const struct pickle_value *value);
 
-/* ---- writing: protocol-2 opcodes unless said otherwise; memo indices are the caller's affair ----
- */
+/* ---- writing: protocol-2 opcodes unless said otherwise; callers choose memo indices ---- */
 
 void pickle_put_protocol(struct buffer *out, int protocol);
 void pickle_put_op(struct buffer *out, uint8_t opcode);

@@ -36,7 +36,7 @@ static bool fail_no_memory(struct pickle_machine *machine, size_t bytes)
     return false;
 }
 
-/* Chunks double, so that the many small pickles of a checkpoint stay small. */
+/* Chunks double in size, so that the many small pickles of a checkpoint take little memory. */
 static bool new_chunk(struct pickle_machine *machine)
 {
     size_t size = machine->chunk_size * 2;
@@ -115,7 +115,7 @@ bool machine_pop(struct pickle_machine *machine)
 
 bool machine_fail_memo_put(struct pickle_machine *machine, uint64_t number)
 {
-    return machine_fail(machine, "memo number %llu is more than %zu bytes of pickle can store",
+    return machine_fail(machine, "memo number %llu is too large for a pickle of %zu bytes",
                         (unsigned long long)number, (size_t)(machine->end - machine->begin));
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of the pickle reader: the machine that opcodes act on.
+/* Internal to the pickle reader: the machine that executes opcodes.
  *
  * Values are bumped from chunks of the document's arena. Each stack slot remembers where the bump
  * pointer was before anything of its value was made. When a digester takes a value, everything
@@ -15,7 +15,7 @@
 
 enum pickle_flags {
     VALUE_UNHASHABLE = 1, /* cannot be a key of a dict or an element of a set */
-    VALUE_RETAINED = 2    /* the memo gives it out again */
+    VALUE_RETAINED = 2    /* the memo may return it again */
 };
 
 /* A value on the stack, or with value NULL a mark. */
@@ -30,7 +30,7 @@ struct pickle_slot {
 struct pickle_machine {
     const unsigned char *begin, *end;
     const unsigned char *next;   /* byte to read */
-    const unsigned char *opcode; /* being carried out */
+    const unsigned char *opcode; /* the current opcode */
     uint64_t number;             /* its argument: a number, or the length of the text */
     const unsigned char *text;
     bool persistent_ids;
@@ -41,7 +41,7 @@ struct pickle_machine {
     struct pickle_slot *slots;
     size_t count;
     size_t capacity;
-    size_t fence;    /* slots below it belong outside of the innermost mark */
+    size_t fence;    /* slots below it are outside the innermost mark */
     char *bump;      /* next free byte */
     char *bump_end;  /* of the chunk */
     uintptr_t floor; /* bump never goes back below it */
@@ -49,15 +49,15 @@ struct pickle_machine {
     dcp_status status;
 };
 
-/* Tells the story with the opcode and its offset. Always false, like everything below when it
- * fails. */
+/* Sets the error message, with the opcode and its offset. Always returns false, as do the functions
+ * below when they fail. */
 bool machine_fail(struct pickle_machine *machine, const char *format, ...) DCP_PRINTF(2, 3);
 
-/* size bytes, aligned to 8, when the chunk does not have them. NULL with the story set. */
+/* Allocates size bytes, aligned to 8, if the chunk does not have them. NULL with the error set. */
 void *machine_allocate_elsewhere(struct pickle_machine *machine, size_t size);
 bool machine_grow_stack(struct pickle_machine *machine);
 
-/* size bytes of the arena; NULL with the story set. */
+/* Allocates size bytes of the arena; NULL with the error set. */
 static inline void *machine_allocate(struct pickle_machine *machine, size_t size)
 {
     size = (size + 7) & ~(size_t)7;
@@ -105,7 +105,7 @@ static inline bool machine_push_new(struct pickle_machine *machine, enum pickle_
 
 bool machine_fail_underflow(struct pickle_machine *machine, size_t count);
 
-/* The topmost slots inside the innermost mark; NULL if there are less. */
+/* The topmost slots above the innermost mark; NULL if there are fewer. */
 static inline struct pickle_slot *machine_top(struct pickle_machine *machine, size_t count)
 {
     if (machine->count - machine->fence < count) {
@@ -115,7 +115,7 @@ static inline struct pickle_slot *machine_top(struct pickle_machine *machine, si
     return &machine->slots[machine->count - count];
 }
 
-/* Removes the innermost mark and leaves its slots in *slots and *count; they are off the stack. */
+/* Removes the innermost mark and takes the slots above it off the stack, into *slots and *count. */
 bool machine_pop_mark(struct pickle_machine *machine, struct pickle_slot **slots, size_t *count);
 bool machine_push_mark(struct pickle_machine *machine);
 
@@ -151,7 +151,7 @@ static inline bool machine_memo_get(struct pickle_machine *machine, uint64_t num
     return machine_push(machine, *place, (uintptr_t)machine->bump);
 }
 
-/* What the opcodes do that take values from the stack. */
+/* The opcodes that take values from the stack. */
 bool machine_tuple(struct pickle_machine *machine, size_t count);
 bool machine_tuple_to_mark(struct pickle_machine *machine);
 bool machine_frozenset(struct pickle_machine *machine);

@@ -8,8 +8,8 @@
 #include "format/pickle/pickle.h"
 #include "format/pickle/pickle_opcodes.h"
 
-/* Room for more numbers: as the highest one is not known beforehand, and is far below the size of
- * the input where it is honest. */
+/* Makes room for more numbers. The highest one is not known beforehand, and far below the size of
+ * the input in a well-formed pickle. */
 static bool grow(struct pickle_memo *memo, uint64_t word)
 {
     size_t words = memo->words != 0 ? memo->words : 64;
@@ -37,8 +37,8 @@ static inline bool note_fetch(struct pickle_memo *memo, uint64_t number, size_t 
     return true;
 }
 
-/* Stops quietly at whatever the reader will refuse; false: no memory. The frequent opcodes have
- * branches of their own, which a processor foresees, where it would have to wait for a table. */
+/* Stops silently at anything that the reader will refuse; false: no memory. Frequent opcodes have
+ * branches of their own, which processors predict better than a table look-up. */
 static bool mark_fetched(struct pickle_memo *memo, const unsigned char *bytes, size_t size)
 {
     const unsigned char *end = bytes + size;
@@ -60,7 +60,7 @@ static bool mark_fetched(struct pickle_memo *memo, const unsigned char *bytes, s
     return noted;
 }
 
-/* Counts the fetched numbers in front of each word, up to the last one that has any. */
+/* Counts the fetched numbers before each word, up to the last word with any. */
 static dcp_status count_fetched(struct pickle_memo *memo)
 {
     while (memo->words != 0 && memo->fetched[memo->words - 1] == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The memo of a pickle: only what is fetched again is kept.
+/* The memo of a pickle. It keeps only values that are fetched again.
  *
  * Picklers memoize almost every value and fetch few of them. Looking through the opcodes beforehand
  * for the numbers that are fetched makes the memo as small as its use, whatever numbers the input
@@ -17,7 +17,7 @@ struct pickle_value;
 
 struct pickle_memo {
     uint64_t *fetched;            /* a bit for each number; none from 64 * words on */
-    uint32_t *before;             /* fetched numbers in front of each word */
+    uint32_t *before;             /* fetched numbers before each word */
     size_t words;                 /* in use: up to the last one with a bit */
     struct pickle_value **values; /* of the fetched numbers, in order */
     uint64_t end;                 /* 1 + the highest number stored */
@@ -27,8 +27,8 @@ struct pickle_memo {
 dcp_status pickle_memo_prepare(struct pickle_memo *memo, const unsigned char *bytes, size_t size);
 void pickle_memo_free(struct pickle_memo *memo);
 
-/* The bits that are set. By hand, as the compiler may only call a function for it where it must not
- * count on the instruction. */
+/* The number of bits that are set. Written out, as the builtin becomes a function call on
+ * processors that may lack the instruction. */
 static inline uint32_t pickle_memo_count(uint64_t bits)
 {
     bits -= bits >> 1 & UINT64_C(0x5555555555555555);

@@ -10,7 +10,7 @@
 
 struct pickle_opcode_form {
     const char *name; /* NULL: an opcode that is refused */
-    uint8_t size;     /* bytes of the opcode and its argument, if that is always the same; else 0 */
+    uint8_t size;     /* bytes of the opcode and its argument if fixed, otherwise 0 */
     uint8_t prefix;   /* or: bytes of the length in front of a counted argument */
     uint8_t lines;    /* or: lines of text */
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the opcodes do that take values from the stack: building containers, calls, objects. */
+/* The opcodes that take values from the stack and build containers, calls and objects. */
 #include <string.h>
 
 #include "format/pickle/pickle_machine.h"
@@ -23,7 +23,7 @@ static bool grow_sequence(struct pickle_machine *machine, struct pickle_sequence
     if (capacity < (size_t)sequence->capacity * 2)
         capacity = (size_t)sequence->capacity * 2;
     if (capacity > UINT32_MAX)
-        return machine_fail(machine, "a container of more than 2^32 elements");
+        return machine_fail(machine, "the container has more than 2^32 - 1 elements");
     struct pickle_value **items = machine_allocate(machine, capacity * sizeof *items);
     if (items == NULL)
         return false;
@@ -34,7 +34,7 @@ static bool grow_sequence(struct pickle_machine *machine, struct pickle_sequence
     return true;
 }
 
-/* How deep a value nests, as far as it is complete: a sanity check, not a guard. */
+/* The nesting depth of a value, as far as it is complete: a sanity check, not needed for safety. */
 static uint16_t nesting(const struct pickle_value *value)
 {
     return value->kind == PICKLE_DIGEST ? 0 : value->tag;
@@ -48,7 +48,7 @@ static bool note_nesting(struct pickle_machine *machine, struct pickle_value *ou
         return true;
     if (depth >= machine->nesting_max)
         return machine->nesting_max == UINT16_MAX ||
-               machine_fail(machine, "nested more than %u deep", machine->nesting_max);
+               machine_fail(machine, "values are nested more than %u deep", machine->nesting_max);
     outer->tag = (uint16_t)(depth + 1);
     return true;
 }
@@ -67,15 +67,15 @@ static bool extend(struct pickle_machine *machine, struct pickle_value *owner,
     return true;
 }
 
-/* A tuple or frozenset of slots that were just taken off the stack, pushed in their place. Its
- * items lie right behind it, as they never change. */
+/* Pushes a tuple or frozenset of slots that were just taken off the stack. Its items are stored
+ * right behind it, as they never change. */
 static bool push_sequence(struct pickle_machine *machine, enum pickle_kind kind,
                           const struct pickle_slot *slots, size_t count)
 {
     uintptr_t start = count != 0 ? slots[0].at.start : (uintptr_t)machine->bump;
     struct pickle_value *value;
     if (count > UINT32_MAX)
-        return machine_fail(machine, "a container of more than 2^32 elements");
+        return machine_fail(machine, "the container has more than 2^32 - 1 elements");
     value = machine_value(machine, kind,
                           sizeof value->as.sequence + count * sizeof *value->as.sequence.items);
     if (value == NULL)
@@ -115,7 +115,7 @@ static bool check_hashable(struct pickle_machine *machine, const struct pickle_s
 {
     for (size_t i = 0; i < count; i += step)
         if (!is_hashable(slots[i].value))
-            return machine_fail(machine, "%s, which has no hash, as %s",
+            return machine_fail(machine, "%s cannot be hashed, so it cannot be %s",
                                 pickle_kind_name(slots[i].value), what);
     return true;
 }
@@ -186,7 +186,8 @@ bool machine_set_items(struct pickle_machine *machine)
     if (!machine_pop_mark(machine, &slots, &count))
         return false;
     if (count % 2 != 0)
-        return machine_fail(machine, "%zu values above the mark are no pairs", count);
+        return machine_fail(machine, "%zu values above the mark, expected pairs of key and value",
+                            count);
     return check_hashable(machine, slots, count, 2, "a key of a dict") &&
            extend_top(machine, PICKLE_DICT, slots, count);
 }
@@ -221,7 +222,7 @@ bool machine_stack_global(struct pickle_machine *machine)
     return machine_push(machine, global, slots[0].at.start);
 }
 
-/* Offers the value on top to the digester, and lets go of its parts if it is taken. */
+/* Offers the value on top to the digester, and frees its parts if it is taken. */
 static bool digest_top(struct pickle_machine *machine)
 {
     if (machine->digester == NULL)
@@ -257,7 +258,8 @@ static bool push_call(struct pickle_machine *machine, enum pickle_kind kind,
     if (callable->kind != PICKLE_GLOBAL && callable->kind != PICKLE_CALL)
         return machine_fail(machine, "of %s", pickle_kind_name(callable));
     if (arguments->kind != PICKLE_TUPLE)
-        return machine_fail(machine, "the arguments are %s", pickle_kind_name(arguments));
+        return machine_fail(machine, "the arguments are %s, expected a tuple",
+                            pickle_kind_name(arguments));
     struct pickle_value *value =
         machine_value(machine, kind, sizeof value->as.call + sizeof(struct pickle_call));
     if (value == NULL)
@@ -284,7 +286,7 @@ bool machine_new_object(struct pickle_machine *machine, bool keywords)
     if (slots == NULL)
         return false;
     if (keywords && (slots[2].value->kind != PICKLE_DICT || slots[2].value->as.sequence.count != 0))
-        return machine_fail(machine, "with keyword arguments");
+        return machine_fail(machine, "keyword arguments are not supported");
     machine->count -= count;
     return push_call(machine, PICKLE_OBJECT, slots);
 }
@@ -298,7 +300,7 @@ bool machine_build(struct pickle_machine *machine)
     if (target->kind != PICKLE_CALL && target->kind != PICKLE_OBJECT)
         return machine_fail(machine, "on %s", pickle_kind_name(target));
     if (target->as.call->state != NULL)
-        return machine_fail(machine, "on an object that has its state");
+        return machine_fail(machine, "the object has been built before");
     target->as.call->state = slots[1].value;
     if (!note_nesting(machine, target, slots[1].value))
         return false;
@@ -310,7 +312,7 @@ bool machine_build(struct pickle_machine *machine)
 bool machine_persistent(struct pickle_machine *machine)
 {
     if (!machine->persistent_ids)
-        return machine_fail(machine, "there are no persistent ids in this kind of pickle");
+        return machine_fail(machine, "persistent ids are not allowed in this pickle");
     struct pickle_slot *slot = machine_top(machine, 1);
     if (slot == NULL)
         return false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading a pickle: arguments, values that stand by themselves, and the loop over opcodes. */
+/* Reads a pickle: arguments, simple values, and the loop over opcodes. */
 #include "format/pickle/pickle.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "format/pickle/pickle_machine.h"
 #include "format/pickle/pickle_opcodes.h"
 
-/* UTF-8 in which, as in Python's, surrogates may stand alone. */
+/* UTF-8 that may contain lone surrogates, as Python's strings can. */
 static bool is_python_text(const unsigned char *text, size_t length)
 {
     const unsigned char *end = text + length;
@@ -38,19 +38,19 @@ static bool fail_length(struct pickle_machine *machine)
 {
     if ((*machine->opcode == OP_LONG4 || *machine->opcode == OP_BINSTRING) &&
         machine->number > INT32_MAX)
-        return machine_fail(machine, "negative length");
+        return machine_fail(machine, "the length is negative");
     return machine_fail(machine, "claims %llu bytes, but the input ends after %zu",
                         (unsigned long long)machine->number,
                         (size_t)(machine->end - machine->next));
 }
 
-/* The argument behind the opcode at hand, into number and text. */
+/* Reads the argument of the current opcode into number and text. */
 static bool read_argument(struct pickle_machine *machine, const struct pickle_opcode_form *form)
 {
     size_t size = form->size != 0 ? (size_t)form->size - 1 : form->prefix;
     if (size > (size_t)(machine->end - machine->next))
         return fail_end(machine, size);
-    if (size == 0) /* lines of text, or no opcode at all */
+    if (size == 0) /* lines of text, or an unknown opcode */
         return true;
     machine->number = pickle_number(machine->next, size);
     machine->next += size;
@@ -181,7 +181,8 @@ static bool push_global(struct pickle_machine *machine)
 static bool check_protocol(struct pickle_machine *machine)
 {
     if (machine->number < 2 || machine->number > 5)
-        return machine_fail(machine, "protocol %u, known are 2 to 5", (unsigned)machine->number);
+        return machine_fail(machine, "protocol %u is not supported, expected 2 to 5",
+                            (unsigned)machine->number);
     return true;
 }
 
@@ -189,7 +190,7 @@ static bool check_frame(struct pickle_machine *machine)
 {
     size_t left = (size_t)(machine->end - machine->next);
     if (machine->number > left)
-        return machine_fail(machine, "a frame of %llu bytes, but the input ends after %zu",
+        return machine_fail(machine, "the frame claims %llu bytes, but the input ends after %zu",
                             (unsigned long long)machine->number, left);
     return true;
 }
@@ -197,11 +198,11 @@ static bool check_frame(struct pickle_machine *machine)
 static bool memoize(struct pickle_machine *machine)
 {
     if (machine->memo.has_gaps)
-        return machine_fail(machine, "after memo numbers that leave gaps");
+        return machine_fail(machine, "memo numbers before have gaps, which is not supported");
     return machine_memo_put(machine, machine->memo.end);
 }
 
-/* The opcodes that are followed by an argument. */
+/* Opcodes with an argument. */
 static bool execute_with_argument(struct pickle_machine *machine)
 {
     switch (*machine->opcode) {
@@ -245,7 +246,7 @@ static bool execute_with_argument(struct pickle_machine *machine)
     }
 }
 
-/* Those that are not. */
+/* Opcodes without an argument. */
 static bool execute_plain(struct pickle_machine *machine)
 {
     switch (*machine->opcode) {
@@ -336,7 +337,8 @@ static dcp_status read_document(struct pickle_machine *machine)
     enum { FIRST_SLOTS = 32, FIRST_CHUNK = 512 };
     size_t size = (size_t)(machine->end - machine->begin);
     if (size > UINT32_MAX)
-        return dcp_error_set(DCP_ERR_FORMAT, "pickle of %zu bytes, most are 4 GiB", size);
+        return dcp_error_set(DCP_ERR_FORMAT, "the pickle has %zu bytes, expected at most 4 GiB",
+                             size);
     machine->chunk_size = FIRST_CHUNK;
     machine->capacity = FIRST_SLOTS;
     machine->slots = memory_allocate_array(FIRST_SLOTS, sizeof *machine->slots);
@@ -354,7 +356,7 @@ static dcp_status read_with(const void *bytes, size_t size, bool persistent_ids,
                             uint16_t nesting_max, const struct pickle_digester *digester,
                             struct pickle_document *document)
 {
-    const unsigned char *begin = size != 0 ? bytes : (const void *)""; /* NULL has no end */
+    const unsigned char *begin = size != 0 ? bytes : (const void *)""; /* NULL would have no end */
     *document = (struct pickle_document){0};
     arena_init(&document->arena, 0);
     dcp_status status = read_document(&(struct pickle_machine){.begin = begin,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A directory of safetensors files as a checkpoint: tensors of one name in several files are chunks
- * of one tensor, and its size is where the farthest of them ends. */
+/* A directory of safetensors files as a checkpoint. Tensors of the same name in several files are
+ * chunks of one tensor, whose shape is the end of the farthest chunk in each dimension. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 #include "format/safetensors/safetensors_header.h"
 #include "state/box.h"
 
-/* Makes room in an array of the arena that is full when its count is zero or a power of two, so
- * that no capacity need be kept. */
+/* Makes room in an array of the arena. It is full when its count is zero or a power of two, so that
+ * no capacity is stored. */
 static dcp_status make_room(struct arena *arena, size_t count, size_t size, void **items)
 {
     if ((count & (count - 1)) != 0)
@@ -64,7 +64,7 @@ static dcp_status add_entry(struct metadata *metadata, const struct safetensors_
     return DCP_OK;
 }
 
-/* The entry of the tensor's name, made if this is the first file that has it. */
+/* Finds the entry of the tensor's name, or makes it. */
 static dcp_status find_entry(struct metadata *metadata, const struct safetensors_tensor *tensor,
                              const char *file_name, struct metadata_entry **entry)
 {
@@ -143,7 +143,7 @@ dcp_status safetensors_add(struct byte_source source, const char *file_name,
     return status;
 }
 
-/* One name in two files, at places that both have. */
+/* Sets the error for a name in two files whose chunks overlap. */
 static dcp_status tell_overlap(const struct metadata *metadata, const struct metadata_entry *entry)
 {
     struct box *boxes = memory_allocate_array(entry->piece_count, sizeof *boxes);
@@ -155,7 +155,7 @@ static dcp_status tell_overlap(const struct metadata *metadata, const struct met
     for (size_t i = 0; i < entry->piece_count; i++)
         boxes[i] = (struct box){entry->ndim, entry->pieces[i].offsets, entry->pieces[i].sizes};
     dcp_status status = box_find_overlap(boxes, entry->piece_count, &found, &first, &second);
-    if (status == DCP_OK) /* of what has no elements or dimensions, any two are alike */
+    if (status == DCP_OK) /* tensors without elements or dimensions always overlap */
         status = dcp_error_set(DCP_ERR_OVERLAP,
                                "'%s' is in two files, as %s in %s and as %s in %s, which overlap",
                                entry->name, box_format(boxes[first], one, sizeof one),
@@ -185,7 +185,7 @@ static dcp_status finish_entry(struct metadata *metadata, struct metadata_entry 
     uint64_t bytes;
     char text[256];
     if (!shape_bytes(entry->ndim, shape, entry->dtype, &bytes))
-        return dcp_error_set(DCP_ERR_FORMAT, "the chunks of '%s' end at %s: more than 2^63 bytes",
+        return dcp_error_set(DCP_ERR_FORMAT, "'%s' has the shape %s, which exceeds 2^63 bytes",
                              entry->name, shape_format(entry->ndim, shape, text, sizeof text));
     entry->global_shape = arena_copy(&metadata->arena, shape, (size_t)entry->ndim * sizeof *shape);
     if (entry->global_shape == NULL)

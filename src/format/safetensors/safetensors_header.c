@@ -20,15 +20,15 @@ static dcp_status read_pair(struct json_reader *json, struct safetensors_parser 
     bool existing;
     RETURN_IF_ERROR(name_table_add(keys, key.bytes, key.length, &unused, &existing));
     if (existing)
-        return dcp_error_set(DCP_ERR_DUPLICATE, "%s: __metadata__ has two of '%.*s'", json->what,
-                             (int)key.length, key.bytes);
+        return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '%.*s' occurs twice in __metadata__",
+                             json->what, (int)key.length, key.bytes);
     RETURN_IF_ERROR(json_string(json, &value));
     if (json_text_is(key, "DCP_SHARDING_INFO"))
         parser->sharding_info = value;
     return DCP_OK;
 }
 
-/* "__metadata__": strings alone, of which one is ours to understand. */
+/* "__metadata__": only strings, of which we use one. */
 static dcp_status read_file_metadata(struct json_reader *json, struct safetensors_parser *parser)
 {
     struct name_table keys;
@@ -59,8 +59,7 @@ static dcp_status read_members(struct json_reader *json, struct safetensors_pars
             continue;
         }
         if (has_metadata)
-            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '__metadata__' is there twice",
-                                 json->what);
+            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '__metadata__' occurs twice", json->what);
         has_metadata = true;
         RETURN_IF_ERROR(read_file_metadata(json, parser));
     }
@@ -82,7 +81,7 @@ static int compare_begin(const void *a, const void *b)
     return ((*left)->end > (*right)->end) - ((*left)->end < (*right)->end);
 }
 
-/* The tensors' bytes follow each other from the header to the end of the file. */
+/* Checks that the tensors' bytes are adjacent, from the header to the end of the file. */
 static dcp_status check_contiguous(const struct safetensors_parser *parser)
 {
     const struct safetensors_header *header = parser->header;
@@ -103,7 +102,7 @@ static dcp_status check_contiguous(const struct safetensors_parser *parser)
                               "%s: '%s' begins at byte %" PRIu64 ", %s byte %" PRIu64
                               " where the data before it ends",
                               parser->file_name, sorted[i]->name, sorted[i]->begin,
-                              sorted[i]->begin < end ? "overlapping" : "leaving a hole from", end);
+                              sorted[i]->begin < end ? "overlapping" : "leaving a gap from", end);
         end = sorted[i]->end;
     }
     if (status == DCP_OK && end != parser->file_size)
@@ -120,14 +119,15 @@ static dcp_status read_text(const struct byte_source *source, struct safetensors
 {
     unsigned char bytes[LENGTH_SIZE];
     if (source->size < LENGTH_SIZE)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: %" PRIu64 " bytes are no safetensors file",
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "%s: not a safetensors file: it has only %" PRIu64 " bytes",
                              parser->file_name, source->size);
     RETURN_IF_ERROR(byte_source_read(source, 0, bytes, sizeof bytes));
     uint64_t length = load_u64(bytes);
     if (length > HEADER_MAX || length > source->size - LENGTH_SIZE)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "%s: the header claims %" PRIu64 " bytes; the file has %" PRIu64
-                             " and the most allowed is %d",
+                             "%s: the header claims %" PRIu64 " bytes, but the file has %" PRIu64
+                             " and at most %d are allowed",
                              parser->file_name, length, source->size, (int)HEADER_MAX);
     char *copy = arena_allocate(&parser->header->arena, (size_t)length);
     if (copy == NULL)

@@ -16,8 +16,8 @@ struct safetensors_tensor {
     const char *name; /* NUL-terminated, without a NUL inside */
     dcp_dtype dtype;
     int32_t ndim;
-    const int64_t *shape;   /* of what the file holds */
-    const int64_t *offsets; /* of that in the whole tensor */
+    const int64_t *shape;   /* shape of the part in the file */
+    const int64_t *offsets; /* offsets of the part in the whole tensor */
     uint64_t begin, end;    /* bytes of the file */
 };
 

@@ -20,7 +20,7 @@ struct index_parser {
 static dcp_status copy_text(struct index_parser *parser, struct json_text text, const char **copy)
 {
     if (memchr(text.bytes, '\0', text.length) != NULL)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: byte %zu: a name with a NUL", parser->json.what,
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: byte %zu: a name contains NUL", parser->json.what,
                              parser->json.position);
     *copy = arena_copy_text(parser->arena, text.bytes, text.length);
     return *copy != NULL ? DCP_OK : error_no_memory(text.length, parser->json.what);
@@ -78,12 +78,12 @@ static dcp_status read_index(struct index_parser *parser)
             continue;
         }
         if (found)
-            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: 'weight_map' is there twice", json->what);
+            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: 'weight_map' occurs twice", json->what);
         found = true;
         RETURN_IF_ERROR(read_weight_map(parser));
     }
     if (!found)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: there is no 'weight_map'", json->what);
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: 'weight_map' is missing", json->what);
     return json_end(json);
 }
 
@@ -113,7 +113,7 @@ static dcp_status list_files(struct index_parser *parser)
         const struct safetensors_indexed *tensor = &index->tensors[i];
         index->files[i] = tensor->file;
         if (i > 0 && strcmp(tensor->name, tensor[-1].name) == 0)
-            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '%s' is there twice, in %s and in %s",
+            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '%s' occurs twice, in %s and in %s",
                                  parser->json.what, tensor->name, tensor[-1].file, tensor->file);
     }
     if (count > 1)

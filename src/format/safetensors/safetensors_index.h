@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* model.safetensors.index.json: which files a directory of safetensors consists of, and which of
- * them has which tensor. */
+/* model.safetensors.index.json: the files of a directory of safetensors, and the file of each
+ * tensor. */
 #ifndef FORMAT_SAFETENSORS_SAFETENSORS_INDEX_H
 #define FORMAT_SAFETENSORS_SAFETENSORS_INDEX_H
 
@@ -20,12 +20,12 @@ struct safetensors_index {
     size_t tensor_count;
 };
 
-/* Reads the text of an index. Texts live in the arena. Errors: DCP_ERR_FORMAT for what is no index
- * and for names of files that lead elsewhere, DCP_ERR_DUPLICATE for a tensor in two files. */
+/* Reads the text of an index. Texts live in the arena. Errors: DCP_ERR_FORMAT for a malformed index
+ * and for file names that leave the directory, DCP_ERR_DUPLICATE for a tensor in two files. */
 dcp_status safetensors_index_read(const void *text, size_t size, struct arena *arena,
                                   struct safetensors_index *index);
-/* Whether all tensors are where the index says, in what safetensors_add() made of its files:
- * DCP_ERR_FORMAT names the first that is not, and the files. */
+/* Checks that the metadata made by safetensors_add() has all tensors in the files that the index
+ * names. DCP_ERR_FORMAT names the first that differs, and the files. */
 dcp_status safetensors_index_check(const struct safetensors_index *index,
                                    const struct metadata *metadata);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of the safetensors reader: a header on its way from text to tensors. */
+/* Internal to the safetensors reader: state while a header is parsed. */
 #ifndef FORMAT_SAFETENSORS_SAFETENSORS_PARSER_H
 #define FORMAT_SAFETENSORS_SAFETENSORS_PARSER_H
 
 #include "format/json/json_reader.h"
 #include "format/safetensors/safetensors_header.h"
 
-#define SAFETENSORS_WHAT_MAX 512 /* of the name in messages */
+#define SAFETENSORS_WHAT_MAX 512 /* largest file name in messages */
 
 struct safetensors_parser {
     const char *file_name;

@@ -22,7 +22,7 @@ static dcp_status read_saved_offsets(struct safetensors_parser *parser, struct j
             continue;
         }
         if (tensor->offsets != NULL)
-            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '%s' is there twice", json->what,
+            return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '%s' occurs twice", json->what,
                                  tensor->name);
         RETURN_IF_ERROR(safetensors_read_numbers(parser, json, &tensor->offsets, &count));
         if (count != tensor->ndim)
@@ -56,7 +56,7 @@ dcp_status safetensors_read_sharding_info(struct safetensors_parser *parser)
     RETURN_IF_ERROR(json_end(&json));
     for (size_t i = 0; i < header->count; i++)
         if (header->tensors[i].offsets == NULL)
-            return dcp_error_set(DCP_ERR_FORMAT, "%s: nothing about '%s'", what,
+            return dcp_error_set(DCP_ERR_FORMAT, "%s: no entry for '%s'", what,
                                  header->tensors[i].name);
     return DCP_OK;
 }

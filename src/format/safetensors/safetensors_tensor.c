@@ -95,7 +95,7 @@ static dcp_status read_field(struct json_reader *json, struct json_text key,
                      : json_text_is(key, "data_offsets") ? FIELD_DATA_OFFSETS
                                                          : 0;
     if ((*fields & field) != 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: '%s' has two of '%.*s'", json->what, tensor->name,
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: '%s' has '%.*s' twice", json->what, tensor->name,
                              (int)key.length, key.bytes);
     *fields |= field;
     switch (field) {
@@ -124,7 +124,7 @@ static dcp_status take_name(struct json_reader *json, struct json_text key,
         return error_no_memory(key.length, json->what);
     RETURN_IF_ERROR(name_table_add(&header->by_name, *name, key.length, &index, &existing));
     if (existing)
-        return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '%s' is there twice", json->what, *name);
+        return dcp_error_set(DCP_ERR_DUPLICATE, "%s: '%s' occurs twice", json->what, *name);
     return DCP_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams that are passed on as they are: whether they are what they claim to be. */
+/* Checks streams that are passed on unchanged. */
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 
 #define PIECE ((size_t)256 << 10)
 
-/* Inflated contents come at once; what they may grow to is limited by what is stored. */
+/* Inflates as a whole; the inflated size is limited by the stored size. */
 static dcp_status check_inflated(const struct zip_archive *archive, const struct zip_record *record)
 {
     void *bytes = NULL;
@@ -39,8 +39,7 @@ static dcp_status check_records(const struct zip_archive *archive)
 {
     dcp_status status = DCP_OK;
     if (!zip_find(archive, "data.pkl"))
-        return dcp_error_set(DCP_ERR_FORMAT, "there is no record data.pkl: not a file of "
-                                             "torch.save");
+        return dcp_error_set(DCP_ERR_FORMAT, "not a file of torch.save: it has no record data.pkl");
     unsigned char *space = memory_allocate(PIECE);
     if (!space)
         return error_no_memory(PIECE, "checking a stream");

@@ -10,11 +10,10 @@
 #include "base/memory_account.h"
 #include "format/streams/zstd_memory.h"
 
-/* What several threads work on, each on a part of so many bytes: small, as every thread holds
- * some of them. */
+/* Size of the parts that threads compress; small, as each thread holds several. */
 #define PART_SIZE (2 << 20)
 
-/* More than what zstd takes in small blocks for as many threads as there may be. */
+/* More than zstd allocates in small blocks for the largest number of threads. */
 #define SPARE_SIZE ((size_t)1 << 20)
 
 struct item_compressor {
@@ -26,12 +25,12 @@ struct item_compressor {
     unsigned char output[];
 };
 
-/* zstd (1.5) crashes if it runs out of memory while it makes its threads: then it goes on in the
- * spare, to be told at the end. */
+/* zstd 1.5 crashes if it runs out of memory while it makes its threads, so it is given spare memory
+ * then, and the failure is reported at the end. */
 static void *allocate(void *context, size_t size)
 {
     struct item_compressor *compressor = context;
-    /* zstd's own threads work for whoever compresses. */
+    /* zstd's threads work for the account of the compressing thread. */
     struct memory_account *before = memory_account_enter(compressor->account);
     void *block = memory_allocate(size);
     memory_account_enter(before);
@@ -79,8 +78,8 @@ static dcp_status no_output(void *context, const void *bytes, size_t size)
     return DCP_OK;
 }
 
-/* zstd makes its threads when a stream begins: now, so that they take none of the process's
- * signals. A zstd that has no threads works without. */
+/* zstd makes its threads when a stream begins. Begin one now, so that they take none of the
+ * process's signals. If zstd lacks threads, it works without. */
 static dcp_status start_threads(struct item_compressor *compressor, uint32_t count)
 {
     size_t refused = ZSTD_CCtx_setParameter(compressor->context, ZSTD_c_nbWorkers, (int)count);
@@ -104,7 +103,7 @@ static dcp_status start_threads(struct item_compressor *compressor, uint32_t cou
     return DCP_OK;
 }
 
-/* Beside its own context, each thread holds some parts and what becomes of them. */
+/* Besides its own context, each thread holds some parts and their compressed output. */
 uint64_t item_compressor_memory(int32_t level, uint32_t thread_count)
 {
     ZSTD_compressionParameters parameters = ZSTD_getCParams(level, 0, 0);
@@ -185,7 +184,7 @@ void item_compressor_free(struct item_compressor *compressor)
 static dcp_status refuse(void)
 {
     return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                         "compression by zstd, but this library was built with DCP_ZSTD=OFF");
+                         "cannot compress by zstd: this library was built with DCP_ZSTD=OFF");
 }
 
 dcp_status item_compressor_check(int32_t level)

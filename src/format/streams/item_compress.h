@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Compressing items as PyTorch's zstd extension does: each stream one frame, without its size and
- * without a checksum. A stream passes through bit by bit, so that memory does not grow with it. */
+ * without a checksum. Streams are compressed in pieces, so memory does not grow with their size. */
 #ifndef FORMAT_STREAMS_ITEM_COMPRESS_H
 #define FORMAT_STREAMS_ITEM_COMPRESS_H
 
@@ -12,28 +12,28 @@
 /* For one thread, and one stream after the other. */
 struct item_compressor;
 
-/* Receives what was compressed. A failure ends the compression and is its result. */
+/* Receives compressed bytes. Its failure ends the compression and is returned. */
 typedef dcp_status (*item_compressed)(void *context, const void *bytes, size_t size);
 
-/* Whether a level (0: the usual one) is one of zstd's. Without zstd in the build:
- * DCP_ERR_UNSUPPORTED. */
+/* Checks that a level is one of zstd's; 0 is the default level. DCP_ERR_UNSUPPORTED if built
+ * without zstd. */
 dcp_status item_compressor_check(int32_t level);
-/* thread_count: how many threads of its own compress parts of a large stream side by side; 0: the
- * calling one does it. All but 0 give the same bytes. */
+/* thread_count: zstd's threads for parts of a large stream; 0: compress in the calling thread. All
+ * values but 0 give the same bytes. */
 dcp_status item_compressor_new(int32_t level, uint32_t thread_count,
                                struct item_compressor **compressor);
-/* Memory that a compressor takes, at most. */
+/* The most memory that a compressor takes. */
 uint64_t item_compressor_memory(int32_t level, uint32_t thread_count);
 dcp_status item_compressor_add(struct item_compressor *compressor, const void *bytes, size_t size,
                                item_compressed receive, void *context);
 /* Ends the stream; another one may follow. */
 dcp_status item_compressor_end(struct item_compressor *compressor, item_compressed receive,
                                void *context);
-/* After a failure in the middle of a stream, too. NULL is fine. */
+/* Also after a failure in the middle of a stream. NULL is allowed. */
 void item_compressor_free(struct item_compressor *compressor);
 
-/* What a stream of so many bytes (at most 2^63 - 1) is compressed to at most: what cannot be
- * compressed grows by less than a hundredth. */
+/* The largest compressed size of a stream of so many bytes (at most 2^63 - 1): incompressible data
+ * grows by less than 1 %. */
 uint64_t item_compressed_bound(uint64_t size);
 
 #endif

@@ -14,7 +14,7 @@
 
 /* Most memory that a frame may ask for: 128 MiB, as PyTorch's reader allows. */
 #define WINDOW_LOG_MAX 27
-/* Grow by this where frames do not say how much they hold. */
+/* Initial output size for frames that do not state their size. */
 #define GROWTH_FIRST (64u << 10)
 
 #define FRAME_SIGNATURE          0xfd2fb528u
@@ -22,7 +22,8 @@
 #define SKIPPABLE_SIGNATURE_MASK 0xfffffff0u
 #define SIGNATURE_SIZE           4u
 
-/* The header of a frame, at most, and of a block; and what may follow the last one. */
+/* The largest header of a frame, the header of a block, and the checksum that may follow the last
+ * block. */
 #define FRAME_HEADER_SIZE 18u
 #define BLOCK_HEADER_SIZE 3u
 #define CHECKSUM_SIZE     4u
@@ -32,11 +33,11 @@ enum { BLOCK_RAW = 0, BLOCK_REPEATED = 1, BLOCK_COMPRESSED = 2 };
 struct item_decompressor {
     ZSTD_DCtx *context;
     uint64_t taken; /* of the item, for messages */
-    size_t wanted;  /* of the frame at hand; 0 between frames */
+    size_t wanted;  /* of the current frame; 0 between frames */
     bool begun;
 };
 
-/* The library may know older formats, too; an item has none of them. */
+/* zstd may also accept older formats, which items do not use. */
 static bool is_frame(const struct item_input *input)
 {
     if (input->size - input->taken < SIGNATURE_SIZE)
@@ -126,15 +127,15 @@ dcp_status item_decompressor_run(struct item_decompressor *decompressor, struct 
             if (*ended)
                 return DCP_OK;
             if (!is_frame(input))
-                return dcp_error_set(DCP_ERR_FORMAT,
-                                     "no zstd frame at byte %" PRIu64 " of a zstd-compressed item",
-                                     decompressor->taken);
+                return dcp_error_set(
+                    DCP_ERR_FORMAT, "zstd-compressed item, byte %" PRIu64 ": expected a zstd frame",
+                    decompressor->taken);
         }
         RETURN_IF_ERROR(decompress_some(decompressor, input, output));
         bool starved =
             decompressor->wanted != 0 && input->taken == input->size && output->made < output->size;
         if (starved && input->last)
-            return dcp_error_set(DCP_ERR_FORMAT, "zstd-compressed item ends inside of a frame");
+            return dcp_error_set(DCP_ERR_FORMAT, "zstd-compressed item ends inside a frame");
         if (starved)
             return DCP_OK;
     }
@@ -143,20 +144,21 @@ dcp_status item_decompressor_run(struct item_decompressor *decompressor, struct 
 
 dcp_status item_decompressor_beyond(uint64_t limit)
 {
-    return dcp_error_set(DCP_ERR_FORMAT,
-                         "zstd-compressed item gives more than the %" PRIu64 " bytes expected",
-                         limit);
+    return dcp_error_set(
+        DCP_ERR_FORMAT,
+        "zstd-compressed item decompresses to more than the expected %" PRIu64 " bytes", limit);
 }
 
-/* A frame of a walk over an item that only looks at headers. */
+/* A frame, while walking over the headers of an item. */
 struct frame {
     uint64_t position; /* of what comes next */
     uint64_t window;
-    bool blocks; /* not skippable: blocks follow */
+    bool blocks; /* blocks follow: not a skippable frame */
     bool checksum;
 };
 
-/* What cannot be a frame is told of when it is decompressed: *sound is false, and the walk over. */
+/* If there is no valid frame, *sound is false and the walk ends; decompression will report the
+ * error. */
 static dcp_status look_at_frame(const struct byte_source *packed, struct frame *frame, bool *sound)
 {
     unsigned char bytes[FRAME_HEADER_SIZE];
@@ -215,8 +217,8 @@ dcp_status item_decompressor_memory(const struct byte_source *packed, bool whole
     return DCP_OK;
 }
 
-/* Doubles the room for output, up to the limit. The limit itself leaves a byte of room, so that
- * output beyond it shows. */
+/* Doubles the output buffer, up to one byte more than the limit, so that output beyond the limit is
+ * detected. */
 static dcp_status grow(struct item_output *output, uint64_t limit)
 {
     size_t size = output->size != 0 ? output->size * 2 : GROWTH_FIRST;
@@ -265,8 +267,9 @@ dcp_status item_decompress(const void *compressed, size_t compressed_size, uint6
 
 static dcp_status refuse(void)
 {
-    return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                         "a zstd-compressed item, but this library was built with DCP_ZSTD=OFF");
+    return dcp_error_set(
+        DCP_ERR_UNSUPPORTED,
+        "cannot read a zstd-compressed item: this library was built with DCP_ZSTD=OFF");
 }
 
 dcp_status item_decompressor_new(struct item_decompressor **made)

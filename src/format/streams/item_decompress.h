@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Decompressing items: all zstd frames of one, skippable ones among them, while they come. Without
- * zstd in the build every call but the freeing is DCP_ERR_UNSUPPORTED. */
+/* Decompresses items, as a stream: all zstd frames of one, including skippable ones. If built
+ * without zstd, all calls except freeing return DCP_ERR_UNSUPPORTED. */
 #ifndef FORMAT_STREAMS_ITEM_DECOMPRESS_H
 #define FORMAT_STREAMS_ITEM_DECOMPRESS_H
 
@@ -21,7 +21,7 @@ struct item_input {
     const void *bytes;
     size_t size;
     size_t taken;
-    bool last; /* nothing of the item follows */
+    bool last; /* the input ends the item */
 };
 
 struct item_output {
@@ -30,20 +30,21 @@ struct item_output {
     size_t made;
 };
 
-/* Goes on until the input is taken or there is no more room. Of an input that is not the last, up
- * to three bytes may be left, to be given again in front of what follows. *ended: all is out. */
+/* Runs until the input is used up or the output is full. Up to three bytes of an input that is not
+ * the last may be left; pass them again before the following bytes. *ended: all output has been
+ * produced. */
 dcp_status item_decompressor_run(struct item_decompressor *decompressor, struct item_input *input,
                                  struct item_output *output, bool *ended);
-/* More than `limit` bytes came out. */
+/* Sets the error for output of more than `limit` bytes. */
 dcp_status item_decompressor_beyond(uint64_t limit);
 
-/* Memory that a decompressor takes for an item, by the headers in it. With whole_item those of all
- * its frames are looked at, block by block; else those of the first. 0 where there is no header:
- * then there is nothing to decompress. */
+/* The memory that a decompressor takes for an item, from the headers of its frames: of all, which
+ * takes a walk over all blocks (whole_item), or of the first one. 0 if there is no header, so
+ * nothing to decompress. */
 dcp_status item_decompressor_memory(const struct byte_source *packed, bool whole_item,
                                     uint64_t *memory);
 
-/* All of an item at once; never more than limit bytes. bytes: memory_release(). */
+/* Decompresses a whole item of at most limit bytes. bytes: memory_release(). */
 dcp_status item_decompress(const void *compressed, size_t compressed_size, uint64_t limit,
                            void **bytes, size_t *size);
 

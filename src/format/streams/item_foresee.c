@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where a tensor's elements will be, seen from the beginning of its stream: the central directory,
- * which alone counts, is at the end. */
+/* Predicts from the beginning of a tensor's stream where its elements are. Only the central
+ * directory, at the end, is authoritative. */
 #include <string.h>
 
 #include "base/buffer.h"
@@ -19,16 +19,16 @@ struct local_record {
     const unsigned char *name;
     size_t name_length;
     const unsigned char *data;
-    size_t size; /* that the beginning is known to hold; 0: unknown */
+    size_t size; /* size of the contents, if known; 0: unknown */
 };
 
 struct beginning {
     struct reader reader;
-    const unsigned char *top; /* the directory that all names begin with, slash and all */
+    const unsigned char *top; /* the directory that all names begin with, including the slash */
     size_t top_length;
 };
 
-/* The bytes up to the descriptor that tells of just so many, and of their CRC-32. */
+/* Finds the descriptor that matches the size and CRC-32 of the bytes before it. */
 static bool find_descriptor(const struct reader *reader, size_t *size)
 {
     const unsigned char *data = reader->data + reader->position;
@@ -42,8 +42,8 @@ static bool find_descriptor(const struct reader *reader, size_t *size)
     return false;
 }
 
-/* Reads a local header; what follows are the record's data. False where there is none of a stored
- * record that lies below the top directory. */
+/* Reads a local header, up to the record's data. False if there is no header of a stored record in
+ * the top directory. */
 static bool read_header(struct beginning *beginning, struct local_record *record, unsigned *flags)
 {
     struct reader *reader = &beginning->reader;
@@ -75,7 +75,7 @@ static bool read_header(struct beginning *beginning, struct local_record *record
     return true;
 }
 
-/* Goes on behind the record's data. */
+/* Skips the record's data. */
 static bool pass_record(struct beginning *beginning, unsigned flags, struct local_record *record)
 {
     bool descriptor = (flags & FLAG_DESCRIPTOR) != 0;
@@ -100,7 +100,7 @@ static bool is_storage(const struct local_record *record, const struct tensor_pi
            memcmp(record->name + length, tensor->storage_key, tensor->storage_key_length) == 0;
 }
 
-/* Goes over the records behind the pickle up to the elements. */
+/* Skips the records behind the pickle up to the elements. */
 static bool find_storage(struct beginning *beginning, const struct tensor_pickle *tensor,
                          struct tensor_view *view)
 {

@@ -11,13 +11,13 @@ static dcp_status check_tensor(dcp_dtype dtype, int32_t ndim, const int64_t *siz
     char shape[128];
     const char *name = dcp_dtype_name(dtype);
     if (name == NULL || ndim < 0 || ndim > DCP_MAX_DIMS)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "dtype %d with %d dimensions is no tensor",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a tensor cannot have dtype %d and %d dimensions",
                              (int)dtype, (int)ndim);
     if (dtype >= DCP_BITS8)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "dtype %s cannot be saved: PyTorch could not load it", name);
+                             "dtype %s cannot be saved, because PyTorch cannot load it", name);
     if (!shape_bytes(ndim, sizes, dtype, bytes))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "shape %s is negative or beyond 2^63 bytes",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "shape %s is negative or exceeds 2^63 bytes",
                              shape_format(ndim, sizes, shape, sizeof shape));
     return DCP_OK;
 }

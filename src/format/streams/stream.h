@@ -2,7 +2,7 @@
 /* The torch.save stream of one item, byte for byte as PyTorch 2.13 writes it: what is written
  * before and after the data.
  *
- * All is known before the data but its CRC-32, which comes after it. */
+ * Everything except the data's CRC-32, which follows the data, is known beforehand. */
 #ifndef FORMAT_STREAMS_STREAM_H
 #define FORMAT_STREAMS_STREAM_H
 

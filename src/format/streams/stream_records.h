@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of stream: the zip records of a torch.save stream, where each lies, and their bytes. */
+/* Internal to stream: the zip records of a torch.save stream, their places and bytes. */
 #ifndef FORMAT_STREAMS_STREAM_RECORDS_H
 #define FORMAT_STREAMS_STREAM_RECORDS_H
 
 #include "base/buffer.h"
 
-/* The first record of elements; in front of it are those that describe them. A tensor's stream has
- * one of them, an object's as many as there are tensors in it. */
+/* The first record of elements, behind those that describe them. A tensor's stream has one record
+ * of elements, an object's as many as it has tensors. */
 enum { STREAM_DATA_RECORD = 4, STREAM_OTHER_RECORDS = 6, STREAM_RECORDS_FEW = 7 };
 
 #define SERIALIZATION_ID_SIZE 40u
 
 struct stream_record {
     const char *name;  /* below the top directory */
-    const void *bytes; /* the contents; NULL where somebody else writes them */
+    const void *bytes; /* the contents; NULL if the caller writes them */
     uint64_t size;
     uint32_t crc;
     uint64_t header_offset; /* in the stream, as data_offset */
@@ -39,14 +39,13 @@ struct stream_data {
 /* Places all records. items: the caller's, STREAM_OTHER_RECORDS more than there are data. */
 void stream_records_place(struct stream_records *records, struct stream_record *items,
                           uint64_t pickle_size, const struct stream_data *data, size_t data_count);
-/* Gives the records their contents and checksums, which writing needs, but for the elements, whose
- * checksums the caller sets. The pickle is borrowed. */
+/* Sets the contents and checksums of the records, for writing. The caller sets the checksums of
+ * elements. The pickle is borrowed. */
 void stream_records_fill(struct stream_records *records, const void *pickle);
 /* Then fills the last record, which depends on all others. */
 void stream_records_seal(struct stream_records *records);
 
-/* Append, in this order for each record and with the directory last, what the stream consists of.
- */
+/* Append the parts of the stream: in this order for each record, with the directory last. */
 void stream_put_header(struct buffer *out, const struct stream_record *record);
 void stream_put_descriptor(struct buffer *out, const struct stream_record *record);
 void stream_put_directory(struct buffer *out, const struct stream_records *records);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The number that torch.save puts into its last record. Nobody reads it; it is computed so that our
- * files are PyTorch's to the last byte. It follows from the C++ library that PyTorch is built with:
- * std::hash of each name, in the order in which an unordered_set of them is walked. */
+/* The number in torch.save's last record. Nothing reads it; it is computed so that our files equal
+ * PyTorch's to the last byte. It depends on the C++ library that PyTorch is built with: it combines
+ * std::hash of each name in the iteration order of an unordered_set. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "format/streams/stream_records.h"
 
-#define BUCKETS 13u /* of a set of up to 13 names; of a larger one only so many are looked at */
+#define BUCKETS                                                                                    \
+    13u /* buckets of a set of up to 13 names; of a larger set, only so many names count */
 
 static uint64_t combine(uint64_t seed, uint64_t value)
 {

@@ -28,7 +28,7 @@ static bool is_sequence_of(const struct pickle_value *value, uint32_t least, uin
            value->as.sequence.count <= most;
 }
 
-/* A call that nothing was added to afterwards. */
+/* A call to which nothing was added afterwards. */
 static bool open_call(const struct pickle_value *value, struct rebuild *rebuild)
 {
     if (value->kind != PICKLE_CALL)
@@ -49,7 +49,7 @@ static bool is_tensor_type(const struct pickle_value *type)
            pickle_is_global(type, "torch.nn.parameter", "Buffer");
 }
 
-/* Takes one wrapper off; false if there is none, or one that is not known. */
+/* Removes one wrapper; false if there is none, or an unknown one. */
 static bool unwrap(struct rebuild *rebuild)
 {
     const struct pickle_sequence *arguments = rebuild->arguments;
@@ -96,7 +96,7 @@ bool tensor_pickle_is_tensor(const struct pickle_value *value)
 
 static dcp_status malformed(const char *what)
 {
-    return dcp_error_set(DCP_ERR_FORMAT, "tensor with %s", what);
+    return dcp_error_set(DCP_ERR_FORMAT, "the tensor's pickle is malformed: %s", what);
 }
 
 /* The element type of a storage class; UntypedStorage counts bytes. */
@@ -118,21 +118,21 @@ static dcp_dtype storage_dtype(const struct pickle_value *type)
 static dcp_status parse_storage(const struct pickle_value *value, struct tensor_pickle *tensor)
 {
     if (value->kind != PICKLE_PERSISTENT || !is_sequence_of(value->as.id, 5, 5))
-        return malformed("a storage that is no persistent id of five values");
+        return malformed("its storage is not a persistent id of five values");
     struct pickle_value *const *id = value->as.id->as.sequence.items;
     if (!pickle_text_is(id[0], "storage"))
-        return malformed("a persistent id that is not of a storage");
+        return malformed("its persistent id is not of a storage");
     tensor->dtype = storage_dtype(id[1]);
     if (tensor->dtype == DCP_DTYPE_NONE)
-        return malformed("an unknown class of storage");
+        return malformed("its class of storage is unknown");
     if (id[2]->kind != PICKLE_STRING)
-        return malformed("a storage key that is no string");
+        return malformed("its storage key is not a string");
     tensor->storage_key = id[2]->as.text.bytes;
     tensor->storage_key_length = id[2]->as.text.length;
     if (id[4]->kind != PICKLE_INT || id[4]->as.integer < 0 ||
         !checked_multiply_u64((uint64_t)id[4]->as.integer, dcp_dtype_size(tensor->dtype),
                               &tensor->storage_bytes))
-        return malformed("a storage whose size is no size");
+        return malformed("the size of its storage is invalid");
     return DCP_OK;
 }
 
@@ -146,15 +146,17 @@ static dcp_status parse_dtype(const struct pickle_value *value, dcp_dtype *dtype
         if (strlen(name) == value->as.global.name_length && pickle_is_global(value, "torch", name))
             *dtype = dcp_dtype_from_name(name);
     }
-    return *dtype != DCP_DTYPE_NONE ? DCP_OK : malformed("an unknown dtype");
+    return *dtype != DCP_DTYPE_NONE ? DCP_OK : malformed("its dtype is unknown");
 }
 
 static dcp_status parse_numbers(const struct pickle_value *value, const char *what,
                                 struct arena *arena, const int64_t **numbers, uint32_t *count)
 {
     if (!is_sequence_of(value, 0, DCP_MAX_DIMS))
-        return dcp_error_set(DCP_ERR_FORMAT, "tensor whose %s is no tuple of at most %d values",
-                             what, DCP_MAX_DIMS);
+        return dcp_error_set(
+            DCP_ERR_FORMAT,
+            "the tensor's pickle is malformed: its %s is not a tuple of at most %d values", what,
+            DCP_MAX_DIMS);
     *count = value->as.sequence.count;
     int64_t *copy = arena_allocate_array(arena, *count, sizeof *copy);
     if (copy == NULL)
@@ -162,9 +164,10 @@ static dcp_status parse_numbers(const struct pickle_value *value, const char *wh
     for (uint32_t i = 0; i < *count; i++) {
         const struct pickle_value *item = value->as.sequence.items[i];
         if (item->kind != PICKLE_INT || item->as.integer < 0)
-            return dcp_error_set(DCP_ERR_FORMAT,
-                                 "tensor whose %s has something else than a size at place %" PRIu32,
-                                 what, i);
+            return dcp_error_set(
+                DCP_ERR_FORMAT,
+                "the tensor's pickle is malformed: its %s has an invalid value at index %" PRIu32,
+                what, i);
         copy[i] = item->as.integer;
     }
     *numbers = copy;
@@ -188,18 +191,18 @@ static dcp_status parse_flags(const struct pickle_value *value, struct tensor_pi
     if (value->kind == PICKLE_NONE)
         return DCP_OK;
     if (value->kind != PICKLE_DICT)
-        return malformed("flags that are no dict");
+        return malformed("its flags are not a dict");
     const struct pickle_sequence *pairs = &value->as.sequence;
     for (uint32_t i = 0; i + 1 < pairs->count; i += 2) {
         const struct pickle_value *flag = pairs->items[i + 1];
         if (flag->kind != PICKLE_BOOL)
-            return malformed("a flag that is no bool");
+            return malformed("one of its flags is not a bool");
         if (pickle_text_is(pairs->items[i], "conj"))
             tensor->conjugate = flag->as.boolean;
         else if (pickle_text_is(pairs->items[i], "neg"))
             tensor->negative = flag->as.boolean;
         else
-            return malformed("an unknown flag");
+            return malformed("one of its flags is unknown");
     }
     return DCP_OK;
 }
@@ -211,7 +214,7 @@ static dcp_status check_bounds(const struct tensor_pickle *tensor)
     int64_t element_size = (int64_t)dcp_dtype_size(tensor->dtype);
     uint64_t bytes = 0;
     if (!shape_bytes(tensor->ndim, tensor->sizes, tensor->dtype, &bytes))
-        return dcp_error_set(DCP_ERR_FORMAT, "tensor of shape %s is beyond 2^63 bytes",
+        return dcp_error_set(DCP_ERR_FORMAT, "tensor of shape %s exceeds 2^63 bytes",
                              shape_format(tensor->ndim, tensor->sizes, shape, sizeof shape));
     if (bytes == 0)
         return DCP_OK;
@@ -240,19 +243,20 @@ dcp_status tensor_pickle_parse(const struct pickle_value *value, struct arena *a
     bool v3 = false;
     *tensor = (struct tensor_pickle){0};
     if (!find_rebuild(value, &rebuild, &v3))
-        return dcp_error_set(DCP_ERR_FORMAT, "a value that is no tensor where one is expected");
+        return dcp_error_set(DCP_ERR_FORMAT, "the pickle's value is not a tensor");
     uint32_t fixed = v3 ? 7 : 6;
     const struct pickle_sequence *arguments = rebuild.arguments;
     if (arguments->count != fixed && arguments->count != fixed + 1)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "tensor made of %" PRIu32 " values, expected %" PRIu32 " or %" PRIu32,
+                             "the tensor's pickle is malformed: %" PRIu32
+                             " arguments, expected %" PRIu32 " or %" PRIu32,
                              arguments->count, fixed, fixed + 1);
     struct pickle_value *const *argument = arguments->items;
     RETURN_IF_ERROR(parse_storage(argument[0], tensor));
     if (v3)
         RETURN_IF_ERROR(parse_dtype(argument[6], &tensor->dtype));
     if (argument[1]->kind != PICKLE_INT || argument[1]->as.integer < 0)
-        return malformed("a storage offset that is no offset");
+        return malformed("its storage offset is invalid");
     tensor->storage_offset = argument[1]->as.integer;
     uint32_t ndim = 0;
     uint32_t stride_count = 0;
@@ -266,7 +270,7 @@ dcp_status tensor_pickle_parse(const struct pickle_value *value, struct arena *a
     const struct pickle_value *requires_grad =
         rebuild.requires_grad != NULL ? rebuild.requires_grad : argument[4];
     if (argument[4]->kind != PICKLE_BOOL || requires_grad->kind != PICKLE_BOOL)
-        return malformed("a requires_grad that is no bool");
+        return malformed("its requires_grad is not a bool");
     tensor->requires_grad = requires_grad->as.boolean;
     tensor->parameter = rebuild.requires_grad != NULL;
     if (!is_without_hooks(argument[5]))
@@ -288,7 +292,7 @@ dcp_status tensor_pickle_view(const struct tensor_pickle *tensor, const struct z
         record = zip_find(archive, name);
     }
     if (record == NULL)
-        return malformed("a storage that is no record of its archive");
+        return malformed("its archive has no record of its storage");
     if (record->size != tensor->storage_bytes)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "zip record \"%s\" has %" PRIu64 " bytes, expected %" PRIu64,

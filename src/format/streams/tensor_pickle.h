@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Tensors inside of pickles: the call by which Python would rebuild one, read and written. */
+/* Tensors in pickles: reads and writes the call by which Python rebuilds one. */
 #ifndef FORMAT_STREAMS_TENSOR_PICKLE_H
 #define FORMAT_STREAMS_TENSOR_PICKLE_H
 
@@ -7,8 +7,8 @@
 #include "format/zip/zip.h"
 #include "state/metadata.h"
 
-/* What a rebuild call says. Sizes, strides and the offset count elements; strides are not negative
- * and every element lies inside of the storage. */
+/* The contents of a rebuild call. Sizes, strides and the offset count elements; strides are not
+ * negative, and every element is inside the storage. */
 struct tensor_pickle {
     const char *storage_key; /* of the record "data/KEY"; borrowed from the pickle's input, not
                                 NUL-terminated */
@@ -28,8 +28,8 @@ struct tensor_pickle {
 /* Whether the value is a tensor or parameter whose elements lie in a storage. Other calls, sparse
  * and quantized tensors among them, are not. */
 bool tensor_pickle_is_tensor(const struct pickle_value *value);
-/* DCP_ERR_FORMAT if the value is no tensor, or one that breaks the format. sizes and strides come
- * from the arena. */
+/* DCP_ERR_FORMAT if the value is not a tensor, or malformed. sizes and strides come from the
+ * arena. */
 dcp_status tensor_pickle_parse(const struct pickle_value *value, struct arena *arena,
                                struct tensor_pickle *tensor);
 /* Finds the tensor's storage among the archive's records and says where the elements lie; sizes and

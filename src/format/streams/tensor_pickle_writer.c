@@ -83,10 +83,10 @@ void tensor_pickle_write(struct buffer *out, dcp_dtype dtype, int32_t ndim, cons
     pickle_put_op(out, OP_STOP);
 }
 
-/* What tensor_pickle_write() appends besides names and numbers. */
+/* Bytes that tensor_pickle_write() appends besides names and numbers. */
 enum { FIXED_BYTES_TYPED = 126, FIXED_BYTES_UNTYPED = 158 };
 
-/* Of a number that is not negative. */
+/* The pickled size of a number that is not negative. */
 static size_t int_bytes(int64_t value)
 {
     if (value <= UINT8_MAX)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* zstd with an allocator. The calls that take one are outside of its stable interface, but have
- * been the same since 1.0. */
+/* zstd with an allocator. The calls that take one are not part of its stable interface, but
+ * unchanged since 1.0. */
 #ifndef FORMAT_STREAMS_ZSTD_MEMORY_H
 #define FORMAT_STREAMS_ZSTD_MEMORY_H
 

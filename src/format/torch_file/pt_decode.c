@@ -22,7 +22,7 @@ static dcp_status read_pickle(struct pt_file *file)
     file->record = zip_find(&file->archive, "data.pkl");
     if (file->record == NULL)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "a zip archive without \"data.pkl\": nothing that torch.save wrote");
+                             "not a torch.save file: a zip archive without a record \"data.pkl\"");
     RETURN_IF_ERROR(zip_data_offset(&file->archive, file->record, &file->record_offset));
     RETURN_IF_ERROR(zip_read(&file->archive, file->record,
                              file->archive.source.size + PICKLE_BYTES_BASE, &file->pickle));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of the .pt reader: an open file, and which of its containers have names for their parts.
- */
+/* Internal to the .pt reader: an open file, and which of its containers flattening enters. */
 #ifndef FORMAT_TORCH_FILE_PT_FILE_H
 #define FORMAT_TORCH_FILE_PT_FILE_H
 

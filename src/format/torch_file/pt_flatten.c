@@ -12,8 +12,8 @@
 /* Containers nested deeper, and those that contain themselves, stay one object. */
 enum { NESTING_MAX = 1000 };
 
-/* Shared containers are visited once for each way to them; names and visits take this much at most,
- * counting bytes. */
+/* Shared containers are visited once for each path to them; this limits the bytes of names and
+ * visits. */
 #define ALLOWANCE_BASE  (UINT64_C(64) << 20)
 #define ALLOWANCE_TIMES 64
 
@@ -42,8 +42,8 @@ struct flattening {
 static dcp_status charge(struct flattening *flattening, uint64_t bytes)
 {
     if (bytes > flattening->allowance)
-        return dcp_error_set(DCP_ERR_FORMAT, "the dicts and lists are shared so often that their "
-                                             "names take more room than the file accounts for");
+        return dcp_error_set(DCP_ERR_FORMAT, "dicts and lists are shared so often that their names "
+                                             "would take far more memory than the file has bytes");
     flattening->allowance -= bytes;
     return DCP_OK;
 }
@@ -52,7 +52,7 @@ static dcp_status add_entry(struct flattening *flattening, struct metadata_entry
 {
     struct arena *arena = &flattening->metadata->arena;
     size_t name_length = flattening->name.size;
-    /* What is no container has one entry, without a name. */
+    /* A value that is not a container gives one entry, without a name. */
     size_t path_length = flattening->depth > 0 ? flattening->depth : 1;
     RETURN_IF_ERROR(charge(flattening, sizeof **entry + sizeof *(*entry)->pieces + name_length +
                                            path_length * sizeof(dcp_path_part)));

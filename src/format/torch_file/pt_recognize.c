@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a file is that is not what torch.save has written since PyTorch 1.6. */
+/* Recognizes files that are not in the form that torch.save has written since PyTorch 1.6. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -53,7 +53,7 @@ static const char *name_form(const struct head *head)
     if (is_safetensors(head))
         return "a safetensors file: open the directory that it is in";
     if (is_pickle(head))
-        return "a bare pickle, nothing that torch.save wrote";
+        return "a plain pickle, not written by torch.save";
     return NULL;
 }
 

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "format/zip/zip_directory.h"
 
-/* Enough for all that a tensor's stream has on either side of its data. */
+/* Enough for everything before or after the data in a tensor's stream. */
 #define WINDOW_SIZE         2048u
 #define CONTAINER_VERSIONS  10u
 #define CONTAINER_TEXT_SIZE 32u
@@ -55,7 +55,8 @@ static dcp_status read_ends(struct zip_archive *archive)
 {
     uint64_t size = archive->source.size;
     if (size < ZIP_END_SIZE)
-        return dcp_error_set(DCP_ERR_FORMAT, "no zip archive: only %" PRIu64 " bytes", size);
+        return dcp_error_set(DCP_ERR_FORMAT, "not a zip archive: it has only %" PRIu64 " bytes",
+                             size);
     const void *all = byte_source_at(&archive->source, 0, size);
     if (all != NULL) {
         archive->head = (struct zip_window){.bytes = all, .size = (size_t)size};
@@ -70,7 +71,7 @@ static dcp_status read_ends(struct zip_archive *archive)
     uint32_t signature = load_u32(archive->head.bytes);
     if (signature != ZIP_LOCAL_SIGNATURE)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "no zip archive: starts with 0x%08" PRIx32 ", expected 0x%08x",
+                             "not a zip archive: it begins with 0x%08" PRIx32 ", expected 0x%08x",
                              signature, ZIP_LOCAL_SIGNATURE);
     return DCP_OK;
 }
@@ -116,20 +117,22 @@ static dcp_status check_version(const struct zip_archive *archive)
         return dcp_error_set(DCP_ERR_FORMAT, "zip archive has no record \"version\"");
     uint64_t version = 0;
     if (!parse_number(text, &version) || version == 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "record \"version\" holds no version number");
+        return dcp_error_set(DCP_ERR_FORMAT, "the record \"version\" is not a number");
     if (version > CONTAINER_VERSIONS)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "container version %" PRIu64 ", expected 1 to %u",
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "torch.save container version %" PRIu64
+                             " is not supported, expected 1 to %u",
                              version, CONTAINER_VERSIONS);
     return DCP_OK;
 }
 
-/* The records by which torch.save describes its container. */
+/* Checks the records by which torch.save describes its container. */
 static dcp_status check_container(struct zip_archive *archive)
 {
     if (zip_find(archive, "constants.pkl") != NULL)
         return dcp_error_set(
             DCP_ERR_UNSUPPORTED,
-            "a TorchScript archive (it has a record \"constants.pkl\"), no checkpoint");
+            "a TorchScript archive, not a checkpoint: it has a record \"constants.pkl\"");
     RETURN_IF_ERROR(check_version(archive));
 
     char text[CONTAINER_TEXT_SIZE];
@@ -143,7 +146,7 @@ static dcp_status check_container(struct zip_archive *archive)
     uint64_t alignment = 0;
     RETURN_IF_ERROR(read_text(archive, ".storage_alignment", text, &found));
     if (found && !parse_number(text, &alignment))
-        return dcp_error_set(DCP_ERR_FORMAT, "record \".storage_alignment\" holds no number");
+        return dcp_error_set(DCP_ERR_FORMAT, "the record \".storage_alignment\" is not a number");
     return DCP_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The zip container that torch.save writes: an index over a byte source, and reading its records.
  *
- * Everything is checked against the source's size; sizes are those of the central directory.
+ * Everything is checked against the source's size. Sizes come from the central directory.
  * Opening takes one read of a small source and two of a large one (both of its ends, which hold all
  * that a tensor's stream has besides its data); records that lie in what was read cost no further
  * read. An open archive is not changed by reading: threads may share it. */
@@ -20,13 +20,13 @@
 struct zip_record {
     const char *name; /* below the top directory, in lower case; NUL-terminated */
     bool deflated;
-    uint32_t crc; /* of the contents; 0 means that the writer may not have computed it */
+    uint32_t crc; /* of the contents; 0: perhaps not computed by the writer */
     uint64_t stored_size;
     uint64_t size;
     uint64_t header_offset;
 };
 
-/* Bytes of the source that were read when it was opened, or that were in memory anyway. */
+/* Bytes of the source that were read on opening, or were in memory already. */
 struct zip_window {
     const unsigned char *bytes;
     uint64_t offset;
@@ -49,7 +49,7 @@ struct zip_archive {
  * and unknown compression methods are DCP_ERR_UNSUPPORTED. */
 dcp_status zip_open(struct byte_source source, struct zip_archive *archive);
 void zip_close(struct zip_archive *archive);
-/* Compares without case, as PyTorch does. NULL: none. */
+/* Ignores case, as PyTorch does. NULL: none. */
 const struct zip_record *zip_find(const struct zip_archive *archive, const char *name);
 /* Offset in the source of the record's first stored byte; reads and checks the local header. */
 dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
@@ -58,21 +58,21 @@ dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_r
  * More than limit bytes is an error before anything is allocated. bytes: memory_release(). */
 dcp_status zip_read(const struct zip_archive *archive, const struct zip_record *record,
                     uint64_t limit, void **bytes);
-/* The same, but not copied where that can be avoided: *bytes then lie in the archive, and *memory,
- * which is theirs to be released in any case, is NULL. */
+/* The same, but avoids the copy if possible: then *bytes points into the archive and *memory is
+ * NULL. The caller releases *memory in any case. */
 dcp_status zip_look(const struct zip_archive *archive, const struct zip_record *record,
                     uint64_t limit, const void **bytes, void **memory);
-/* What deflated bytes may become: so much, or so many times their number. Nothing that is worth
- * saving is larger, and what is could be a few bytes that ask for all memory there is. */
+/* Limits on inflated sizes: this much, or this many times the deflated bytes. Real checkpoints stay
+ * far below; a hostile file could otherwise claim all memory with a few bytes. */
 #define ZIP_INFLATED_BASE  ((uint64_t)64 << 20)
 #define ZIP_INFLATED_TIMES 64
 
-/* DCP_ERR_FORMAT if deflated bytes claim to become more than that. */
+/* DCP_ERR_FORMAT if deflated bytes claim a larger inflated size. */
 dcp_status zip_check_inflated(const char *record, uint64_t stored_size, uint64_t size);
 
 /* Inflates stored bytes that must give exactly size bytes. */
 dcp_status zip_inflate(const void *stored, size_t stored_size, void *bytes, size_t size);
-/* Compares and tells the story; verification by whoever read the bytes itself. */
+/* Compares CRCs and sets the error. For callers that have read the bytes themselves. */
 dcp_status zip_check_crc(const char *record, uint32_t stored, uint32_t computed);
 
 #endif

@@ -12,7 +12,7 @@
 #define ENTRY_SIGNATURE 0x02014b50u
 #define EXTRA_ZIP64     0x0001u
 
-/* A tensor's stream has seven or so. */
+/* A tensor's stream has about seven records. */
 #define FEW_RECORDS 16
 
 struct entry {
@@ -27,13 +27,13 @@ struct entry {
     size_t name_length;
 };
 
-/* The bytes that a record surely takes: header, name and data. */
+/* The bytes that a record takes at least: header, name and data. */
 struct extent {
     uint64_t begin;
     uint64_t end;
 };
 
-/* Replaces each value that is all ones by the one in the zip64 field, which must then be there. */
+/* Replaces each value that is all ones by the one in the zip64 field, which must exist then. */
 static dcp_status read_zip64(struct reader extra, struct entry *entry)
 {
     bool wanted = entry->size == UINT32_MAX || entry->stored_size == UINT32_MAX ||
@@ -60,13 +60,13 @@ static dcp_status read_zip64(struct reader extra, struct entry *entry)
         break;
     }
     if (wanted)
-        return dcp_error_set(DCP_ERR_FORMAT, "no zip64 field, or a short one, where one is needed");
+        return dcp_error_set(DCP_ERR_FORMAT, "its zip64 field is missing or too short");
     return DCP_OK;
 }
 
 static dcp_status no_entry(void)
 {
-    return dcp_error_set(DCP_ERR_FORMAT, "no directory entry, or one that is cut short");
+    return dcp_error_set(DCP_ERR_FORMAT, "its directory entry is missing or ends too early");
 }
 
 static dcp_status read_entry(struct reader *reader, struct entry *entry)
@@ -100,23 +100,26 @@ static dcp_status check_entry(const struct entry *entry, uint64_t directory_offs
     if (entry->disk != 0)
         return zip_several_disks();
     if ((entry->flags & ZIP_FLAGS_REFUSED) != 0)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "encrypted, or not plain data: flags 0x%04x",
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "it is encrypted or patched, which is not supported (flags 0x%04x)",
                              entry->flags);
     if (entry->method != ZIP_METHOD_STORED && entry->method != ZIP_METHOD_DEFLATED)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "compression method %u, expected %u (stored) or %u (deflated)",
-                             entry->method, ZIP_METHOD_STORED, ZIP_METHOD_DEFLATED);
+        return dcp_error_set(
+            DCP_ERR_UNSUPPORTED,
+            "compression method %u is not supported, expected %u (stored) or %u (deflated)",
+            entry->method, ZIP_METHOD_STORED, ZIP_METHOD_DEFLATED);
     if (entry->method == ZIP_METHOD_STORED && entry->stored_size != entry->size)
-        return dcp_error_set(DCP_ERR_FORMAT, "%" PRIu64 " bytes are stored as %" PRIu64,
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "it is stored, but its sizes differ: %" PRIu64 " bytes as %" PRIu64,
                              entry->size, entry->stored_size);
     if (memchr(entry->name, '\0', entry->name_length) != NULL)
-        return dcp_error_set(DCP_ERR_FORMAT, "a name with a NUL in it");
+        return dcp_error_set(DCP_ERR_FORMAT, "its name contains NUL");
     uint64_t header = ZIP_LOCAL_HEADER_SIZE + entry->name_length;
     if (entry->header_offset > directory_offset ||
         header > directory_offset - entry->header_offset ||
         entry->stored_size > directory_offset - entry->header_offset - header)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "%" PRIu64 " bytes at %" PRIu64 ", outside of the %" PRIu64
+                             "%" PRIu64 " bytes at %" PRIu64 " are not inside the %" PRIu64
                              " bytes in front of the directory",
                              entry->stored_size, entry->header_offset, directory_offset);
     *extent = (struct extent){.begin = entry->header_offset,
@@ -146,7 +149,7 @@ static dcp_status add_record(struct zip_archive *archive, const struct entry *en
     bool existing = false;
     RETURN_IF_ERROR(name_table_add(&archive->by_name, name, length, &index, &existing));
     if (existing)
-        return dcp_error_set(DCP_ERR_FORMAT, "there are two records \"%s\"", name);
+        return dcp_error_set(DCP_ERR_FORMAT, "the zip archive has two records \"%s\"", name);
     archive->records[archive->count++] =
         (struct zip_record){.name = name,
                             .deflated = entry->method == ZIP_METHOD_DEFLATED,
@@ -162,7 +165,8 @@ static dcp_status top_directory(const struct entry *first, size_t *prefix)
 {
     const unsigned char *slash = memchr(first->name, '/', first->name_length);
     if (slash == NULL || slash == first->name)
-        return dcp_error_set(DCP_ERR_FORMAT, "the archive's first name has no directory");
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "the first record of the zip archive is not in a directory");
     *prefix = (size_t)(slash - first->name) + 1;
     return DCP_OK;
 }
@@ -213,7 +217,7 @@ static bool are_sorted(const struct extent *extents, size_t count)
 
 static dcp_status check_overlap(struct extent *extents, size_t count)
 {
-    if (!are_sorted(extents, count)) /* but those of nearly every archive are */
+    if (!are_sorted(extents, count)) /* they nearly always are */
         qsort(extents, count, sizeof *extents, compare_extents);
     for (size_t i = 1; i < count; i++)
         if (extents[i].begin < extents[i - 1].end)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of zip: finding and reading an archive's central directory. */
+/* Internal to zip: finds and reads an archive's central directory. */
 #ifndef FORMAT_ZIP_ZIP_DIRECTORY_H
 #define FORMAT_ZIP_ZIP_DIRECTORY_H
 
@@ -14,22 +14,21 @@
 /* Encrypted, patched data, strongly encrypted, hidden local headers. */
 #define ZIP_FLAGS_REFUSED 0x2061u
 
-/* What the end records say of the central directory. */
+/* The place of the central directory, from the end records. */
 struct zip_place {
     uint64_t count;
     uint64_t size;
     uint64_t offset;
-    uint64_t limit; /* where the end records begin: the directory lies in front of it */
+    uint64_t limit; /* where the end records begin: the directory ends before */
 };
 
 /* Fills the window with size bytes of the source at offset. */
 dcp_status zip_window_read(struct zip_archive *archive, uint64_t offset, size_t size,
                            struct zip_window *window);
-/* Points to bytes of the source: in a window that holds them, or else in room, where they are then
- * read. */
+/* Points to bytes of the source: in a window if it holds them; otherwise reads them into `room`. */
 dcp_status zip_bytes(const struct zip_archive *archive, uint64_t offset, size_t size, void *room,
                      const unsigned char **bytes);
-/* The bytes where they lie in a window; NULL if none holds them all. */
+/* The bytes in a window; NULL if no window holds them all. */
 const unsigned char *zip_window_find(const struct zip_archive *archive, uint64_t offset,
                                      uint64_t size);
 
@@ -41,7 +40,7 @@ static inline char zip_lower(char character)
 
 /* Reads and checks the end records. */
 dcp_status zip_find_directory(struct zip_archive *archive, struct zip_place *place);
-/* DCP_ERR_UNSUPPORTED with its story. */
+/* DCP_ERR_UNSUPPORTED with its message. */
 dcp_status zip_several_disks(void);
 /* Fills records, count, by_name and directory_offset. */
 dcp_status zip_directory_read(struct zip_archive *archive);

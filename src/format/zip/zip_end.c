@@ -36,7 +36,8 @@ static dcp_status locate_end_record(struct zip_archive *archive, uint64_t *posit
     }
     if (record == NULL)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "no zip archive, or cut short: no end record in its %" PRIu64 " bytes",
+                             "not a zip archive, or truncated: no end record in its %" PRIu64
+                             " bytes",
                              archive->source.size);
     *position = archive->tail.offset + (uint64_t)(record - archive->tail.bytes);
     return DCP_OK;
@@ -44,7 +45,7 @@ static dcp_status locate_end_record(struct zip_archive *archive, uint64_t *posit
 
 dcp_status zip_several_disks(void)
 {
-    return dcp_error_set(DCP_ERR_UNSUPPORTED, "zip archive is spread over several disks");
+    return dcp_error_set(DCP_ERR_UNSUPPORTED, "zip archives on several disks are not supported");
 }
 
 /* Takes over the values of the zip64 end record, which the plain one must not contradict. */
@@ -58,7 +59,7 @@ static dcp_status read_end64(const struct zip_archive *archive, const unsigned c
         return zip_several_disks();
     if (place->limit < END64_SIZE || position > place->limit - END64_SIZE)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "zip64 end record at %" PRIu64 ", behind its locator at %" PRIu64,
+                             "zip64 end record at %" PRIu64 " is behind its locator at %" PRIu64,
                              position, place->limit);
     RETURN_IF_ERROR(zip_bytes(archive, position, sizeof room, room, &record));
     if (load_u32(record) != END64_SIGNATURE)
@@ -71,7 +72,7 @@ static dcp_status read_end64(const struct zip_archive *archive, const unsigned c
     if ((place->count != UINT16_MAX && place->count != count) ||
         (place->size != UINT32_MAX && place->size != size) ||
         (place->offset != UINT32_MAX && place->offset != offset))
-        return dcp_error_set(DCP_ERR_FORMAT, "zip and zip64 end records contradict each other");
+        return dcp_error_set(DCP_ERR_FORMAT, "the zip and zip64 end records contradict each other");
     *place = (struct zip_place){.count = count, .size = size, .offset = offset, .limit = position};
     return DCP_OK;
 }
@@ -81,7 +82,7 @@ static dcp_status check_place(const struct zip_place *place)
     if (place->offset > place->limit || place->size > place->limit - place->offset)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "zip directory of %" PRIu64 " bytes at %" PRIu64
-                             " does not fit in front of its end record at %" PRIu64,
+                             " runs into its end record at %" PRIu64,
                              place->size, place->offset, place->limit);
     if (place->size > DIRECTORY_SIZE_MAX)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,

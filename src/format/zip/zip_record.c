@@ -11,7 +11,7 @@
 #include "format/zip/zip.h"
 #include "format/zip/zip_directory.h"
 
-/* What libdeflate takes to inflate, at most. */
+/* The most memory that libdeflate takes to inflate. */
 #define DECOMPRESSOR_SIZE ((size_t)16 << 10)
 
 dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_record *record,
@@ -59,14 +59,14 @@ dcp_status zip_inflate(const void *stored, size_t stored_size, void *bytes, size
     libdeflate_free_decompressor(decompressor);
     memory_release(charge);
     if (result == LIBDEFLATE_INSUFFICIENT_SPACE)
-        return dcp_error_set(DCP_ERR_FORMAT, "deflated data gives more than the %zu bytes expected",
-                             size);
+        return dcp_error_set(DCP_ERR_FORMAT,
+                             "deflated data inflates to more than the expected %zu bytes", size);
     if (result != LIBDEFLATE_SUCCESS)
         return dcp_error_set(DCP_ERR_FORMAT, "deflated data is damaged");
     if (made != size || consumed != stored_size)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "%zu of %zu deflated bytes give %zu bytes, expected %zu", consumed,
-                             stored_size, made, size);
+                             "%zu of %zu deflated bytes inflate to %zu bytes, expected %zu",
+                             consumed, stored_size, made, size);
     return DCP_OK;
 }
 
@@ -98,8 +98,9 @@ dcp_status zip_check_inflated(const char *record, uint64_t stored_size, uint64_t
     if (size <= ZIP_INFLATED_BASE || size / ZIP_INFLATED_TIMES <= stored_size)
         return DCP_OK;
     return dcp_error_set(DCP_ERR_FORMAT,
-                         "zip record \"%s\": %" PRIu64 " deflated bytes are to become %" PRIu64
-                         ", at most %d times as many or 64 MiB are expected",
+                         "zip record \"%s\": %" PRIu64
+                         " deflated bytes claim to inflate to %" PRIu64
+                         ", expected at most %d times as many or 64 MiB",
                          record, stored_size, size, ZIP_INFLATED_TIMES);
 }
 
@@ -107,8 +108,7 @@ static dcp_status check_sizes(const struct zip_record *record, uint64_t limit)
 {
     if (record->size > limit)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "zip record \"%s\" has %" PRIu64 " bytes, at most %" PRIu64
-                             " are expected",
+                             "zip record \"%s\" has %" PRIu64 " bytes, expected at most %" PRIu64,
                              record->name, record->size, limit);
     return record->deflated ? zip_check_inflated(record->name, record->stored_size, record->size)
                             : DCP_OK;
