@@ -15,7 +15,7 @@
 
 uint64_t limit_named(void)
 {
-    static const char before[] = "the smallest that would do is ";
+    static const char before[] = "the smallest sufficient limit is ";
     const char *text = strstr(dcp_error_message(), before);
     return text ? strtoull(text + strlen(before), NULL, 10) : 0;
 }

@@ -116,7 +116,7 @@ static void a_chain_has_one_save_at_a_time(void **state)
     must(begin(&model, 1, path_in(state, "a"), &options, &first));
     must_fail(dcp_future_wait(first, 0.02), DCP_ERR_TIMEOUT, "is not over yet");
     must_fail(begin(&model, 2, path_in(state, "b"), &options, &second), DCP_ERR_STATE,
-              "is not over");
+              "has not ended");
     hold(false);
     must(dcp_future_wait(first, WAIT));
     must(begin(&model, 1, path_in(state, "b"), &options, &second));
@@ -154,7 +154,7 @@ static void waiting_for_the_save_before_has_a_deadline(void **state)
     hold(true);
     must(begin(&model, 1, path_in(state, "a"), &options, &first));
     must_fail(begin(&model, 2, path_in(state, "b"), &options, &second), DCP_ERR_TIMEOUT,
-              "the save before");
+              "the previous save");
     assert_null(second);
     hold(false);
     must(dcp_future_wait(first, WAIT));

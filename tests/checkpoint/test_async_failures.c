@@ -211,7 +211,7 @@ static void arguments_are_checked(void **state)
     REFUSED("staging_threads", .staging_threads = -1);
     REFUSED("when_busy", .when_busy = (dcp_when_busy)9);
     REFUSED("retries is -1", .retries = -1);
-    REFUSED("needs the whole copy", .retries = 1, .staging_limit = 1 << 20);
+    REFUSED("need the whole copy", .retries = 1, .staging_limit = 1 << 20);
     REFUSED("exit_seconds", .exit_seconds = -1);
     REFUSED("lacks stage", .stager = &stager);
     must_fail(dcp_save_chain_new(NULL, NULL), DCP_ERR_ARGUMENT, "chain is NULL");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One limit is for all that an asynchronous save takes, its staging memory too: in waves when that
- * is less than the state, refused with the smallest that would do when it is less than that. */
+ * is less than the state, refused with the smallest sufficient limit when it is less than that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -149,7 +149,7 @@ static void test_whole_copies(void **state)
     must(dcp_save_chain_new(&(dcp_save_chain_options){.fallback_path = "elsewhere"},
                             &options.chain));
     must_fail(save_within(&made, path_in(state, "c"), &options, &figures), DCP_ERR_NO_MEMORY,
-              "the smallest that would do is");
+              "the smallest sufficient limit is");
     assert_true(limit_named() > (uint64_t)made.used);
     dcp_save_chain_free(options.chain);
     limit_state_free(&made);

@@ -203,7 +203,7 @@ static dcp_status load_with_own_limit(struct rank *self)
                                 .memory_limit = self->rank == 0 ? 0 : (uint64_t)1 << 30};
     limit_state_make(&state, 0, self->rank, self->size);
     must_fail(dcp_load(state.root, self->path, &options, NULL), DCP_ERR_ARGUMENT,
-              "memory_limit is 1073741824, the coordinator's is 0");
+              "memory_limit is 1073741824, but the coordinator's is 0");
     options.memory_limit = self->rank == 0 ? 0 : 1;
     dcp_status status = dcp_load(state.root, self->path, &options, NULL);
     assert_true(status == DCP_ERR_NO_MEMORY || status == DCP_ERR_ARGUMENT);
@@ -303,7 +303,7 @@ static void load_with_little_space(void **state, struct trial trial)
     ranks_must(1, little.path, save, &trial);
     limit_state_make(&made, trial.kind, 0, 1);
     must_fail(dcp_load(made.root, little.path, &little.options, NULL), DCP_ERR_NO_MEMORY,
-              "the smallest that would do");
+              "the smallest sufficient limit");
     uint64_t smallest = limit_named();
     for (uint64_t more = 0; more < 30000000; more = limit_step(more)) {
         little.options.memory_limit = smallest + more;

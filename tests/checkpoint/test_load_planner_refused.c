@@ -162,9 +162,9 @@ static void failures_without_a_story_get_one(void **state)
     load_must_fail(state, &(struct test){.planner.finish_plan = no_status}, DCP_ERR_CALLBACK,
                    "hook finish_plan returned 12345, which is not a dcp_status");
     load_must_fail(state, &(struct test){.planner.finish_plan = silent}, DCP_ERR_NOT_FOUND,
-                   "hook finish_plan failed, and did not say why");
+                   "hook finish_plan failed without an error message");
     load_must_fail(state, &(struct test){.planner.set_up_planner = idle_set_up}, DCP_ERR_CALLBACK,
-                   "has not called dcp_load_default_set_up_planner()");
+                   "must call dcp_load_default_set_up_planner()");
     load_must_fail(state, &(struct test){.planner.create_global_plan = failing_global},
                    DCP_ERR_DEVICE, "rank 0: hook create_global_plan: it snows");
     load_must_fail(state, &(struct test){.reader.prepare_global_plan = failing_global},
@@ -364,9 +364,9 @@ static void plans_say_what_is_wrong_with_a_call(void **state)
     assert_null(dcp_load_plan_storage_data(NULL));
     dcp_load_plan_clear(NULL);
     assert_null(dcp_loading_name(NULL, 0));
-    must_fail(dcp_load_default_set_up_planner(NULL, NULL), DCP_ERR_STATE, "once");
+    must_fail(dcp_load_default_set_up_planner(NULL, NULL), DCP_ERR_STATE, "called twice");
     must_fail(dcp_load_default_read_data(NULL), DCP_ERR_STATE, "no load plan");
-    must_fail(dcp_object_decode(NULL, 0, NULL, NULL), DCP_ERR_ARGUMENT, "needs bytes");
+    must_fail(dcp_object_decode(NULL, 0, NULL, NULL), DCP_ERR_ARGUMENT, "the bytes or the parent");
 }
 
 /* ---- destinations that make no sense ---- */
@@ -435,9 +435,9 @@ static void destinations_that_make_no_sense_are_refused(void **state)
         {other_ndim, DCP_ERR_SHAPE, "resolve_tensor gave ["},
         {no_ndim, DCP_ERR_ARGUMENT, "-1 dimensions"},
         {no_dtype, DCP_ERR_ARGUMENT, "dtype 999"},
-        {complex_dtype, DCP_ERR_DTYPE, "gave complex64, stored is float32"},
+        {complex_dtype, DCP_ERR_DTYPE, "gave complex64, but the checkpoint has float32"},
         {folded, DCP_ERR_ARGUMENT, "overlaps itself in memory"},
-        {no_memory, DCP_ERR_ARGUMENT, "gave no memory"},
+        {no_memory, DCP_ERR_ARGUMENT, "gave a tensor without memory"},
     };
     for (size_t i = 0; i < COUNT(all); i++)
         load_must_fail(state,
@@ -474,9 +474,9 @@ static void chunks_and_memory_that_will_not_do_are_refused(void **state)
     load_must_fail(state, &(struct test){.planner.lookup_tensor = small_lookup}, DCP_ERR_ARGUMENT,
                    "the chunk is too small for its part");
     load_must_fail(state, &(struct test){.planner.resolve_bytes = no_bytes}, DCP_ERR_CALLBACK,
-                   "resolve_bytes gave no memory");
+                   "hook resolve_bytes succeeded, but gave no memory");
     load_must_fail(state, &(struct test){.planner.resolve_tensor = stray_item}, DCP_ERR_ARGUMENT,
-                   "an item that is none of the final load plan");
+                   "the item is not in the final load plan");
 }
 
 /* ---- ranks that differ ---- */

@@ -212,7 +212,7 @@ static void a_failed_exchange_ends_the_load(void **state)
                 assert_int_equal(strstr(message, "tensors may be partly filled") != NULL,
                                  call == 2);
                 assert_non_null(
-                    strstr(message, call == 1 ? "sharing objects" : "sharing what was read"));
+                    strstr(message, call == 1 ? "sharing objects" : "exchanging tensors"));
             }
         }
 }

@@ -178,8 +178,9 @@ static void ranks_that_disagree_are_told(void **state)
     ranks_run(ranks, 2, NO_FLATTEN, load_otherwise, NULL);
     for (int r = 0; r < 2; r++) {
         assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
-        assert_string_equal(ranks[r].message, "rank 1: unflattened is 1, the coordinator's is 0: "
-                                              "all ranks must pass the same");
+        assert_string_equal(ranks[r].message,
+                            "rank 1: unflattened is 1, but the coordinator's is 0: "
+                            "all ranks must pass the same");
     }
 }
 

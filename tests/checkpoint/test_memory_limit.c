@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A limit on memory is kept; one that is too small is refused with the smallest that would do. */
+/* A limit on memory is kept; one that is too small is refused with the smallest sufficient limit.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

@@ -241,9 +241,9 @@ static void what_is_missing(void **state)
     dcp_tensor chunk = shape_of(1, 0, 1);
     ranks_must(1, path_in(state, "c"), save_body, &form);
     must(dcp_checkpoint_open(path_in(state, "c"), NULL, &checkpoint));
-    must_refuse(checkpoint, "run", model, &optimizer, DCP_ERR_MISSING_KEY, "nothing of this");
+    must_refuse(checkpoint, "run", model, &optimizer, DCP_ERR_MISSING_KEY, "no state of this");
     must_refuse(checkpoint, "run.optimizer", model, &options, DCP_ERR_MISSING_KEY,
-                "the model has no tensor \"layer.new\"");
+                "the parameter \"layer.new\" is not a tensor");
     dcp_state_tensor(dcp_state_find(model, "layer"), "new", &chunk);
     must_refuse(checkpoint, "run.optimizer", model, &options, DCP_ERR_MISSING_KEY,
                 "no optimizer state of the parameter \"layer.new\"");
@@ -252,7 +252,7 @@ static void what_is_missing(void **state)
     assert_int_equal(dcp_state_count(dcp_state_find(into, "state")), 1);
     must_fail(dcp_optimizer_prepare(checkpoint, "run.optimizer", model, &options, into),
               DCP_ERR_ARGUMENT, "an empty dict");
-    must_refuse(NULL, "", model, &options, DCP_ERR_ARGUMENT, "needs a checkpoint");
+    must_refuse(NULL, "", model, &options, DCP_ERR_ARGUMENT, "only with a checkpoint");
     dcp_checkpoint_close(checkpoint);
     dcp_state_free(into);
     dcp_state_free(model);

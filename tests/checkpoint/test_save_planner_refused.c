@@ -127,7 +127,7 @@ static void tells_every_rank_of_a_hook_that_fails(void **state)
          "rank 0: hook resolve_data: no plan today"},
         {{.planner.create_local_plan = fail_silently},
          DCP_ERR_IO,
-         "hook create_local_plan failed, and did not say why"},
+         "hook create_local_plan failed without an error message"},
         {{.planner.create_local_plan = fail_strangely},
          DCP_ERR_CALLBACK,
          "hook create_local_plan returned 4711, which is not a dcp_status"},
@@ -206,13 +206,13 @@ static void wants_the_same_hooks_on_all_ranks(void **state)
 {
     struct trial trial = {.planner.create_local_plan = plan_as_ever, .change = without_planner};
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "rank 2 has no save planner or storage writer, other than rank 0");
+                   "rank 2 has no save planner or storage writer, unlike rank 0");
     trial.change = with_another_hook;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "rank 1 has a hook finish_plan, rank 0 has none");
+                   "rank 1 has a hook finish_plan, but rank 0 has none");
     trial.change = without_hooks;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
-                   "rank 1 has a save planner or storage writer, other than rank 0");
+                   "rank 1 has a save planner or storage writer, unlike rank 0");
     trial.change = with_a_wrong_size;
     expect_failure(state, &trial, 3, DCP_ERR_ARGUMENT,
                    "rank 1: size_of is 0, expected sizeof(dcp_save_planner)");
@@ -351,24 +351,26 @@ static void refuses_nonsense_in_local_plans(void **state)
         dcp_status status;
         const char *story;
     } cases[] = {
-        {{.create_local_plan = plan_unknown_source}, DCP_ERR_ARGUMENT, "a source that is none"},
+        {{.create_local_plan = plan_unknown_source}, DCP_ERR_ARGUMENT, "an invalid source"},
         {{.create_local_plan = plan_unknown_name}, DCP_ERR_NOT_FOUND, "\"who\" of the save plan"},
-        {{.create_local_plan = plan_no_name}, DCP_ERR_ARGUMENT, "has no name that is UTF-8"},
+        {{.create_local_plan = plan_no_name}, DCP_ERR_ARGUMENT, "has no name in valid UTF-8"},
         {{.create_local_plan = plan_wrong_path},
          DCP_ERR_ARGUMENT,
-         "joined by dots is not its name"},
+         "joined by dots, is not its name"},
         {{.create_local_plan = plan_outside}, DCP_ERR_ARGUMENT, "is not inside its tensor"},
         {{.create_local_plan = plan_not_held},
          DCP_ERR_COVERAGE,
          "\"model.w\": no chunk of the state holds [0:12, 0:5]"},
         {{.create_local_plan = plan_hole}, DCP_ERR_COVERAGE, "no rank holds"},
-        {{.create_local_plan = plan_no_dtype}, DCP_ERR_ARGUMENT, "has no dtype"},
+        {{.create_local_plan = plan_no_dtype}, DCP_ERR_ARGUMENT, "has an invalid dtype"},
         {{.create_local_plan = plan_complex_dtype},
          DCP_ERR_DTYPE,
          "float32 in memory cannot be written as complex64"},
         {{.create_local_plan = plan_twice}, DCP_ERR_DUPLICATE, "rank 0 has two objects"},
         {{.resolve_data = resolve_nothing}, DCP_ERR_ARGUMENT, "gave no bytes to write"},
-        {{.lookup_object = look_up_nothing}, DCP_ERR_ARGUMENT, "lookup_object found nothing"},
+        {{.lookup_object = look_up_nothing},
+         DCP_ERR_ARGUMENT,
+         "hook lookup_object succeeded, but found no object"},
         {{.create_local_plan = tensor_as_data},
          DCP_ERR_UNSUPPORTED,
          "planner data of a save plan: object['t'] is a tensor"},
@@ -448,7 +450,7 @@ static void refuses_nonsense_in_global_plans(void **state)
          false,
          DCP_ERR_COVERAGE,
          "\"model.w\": no rank holds [6:12, 0:5]"},
-        {{.create_global_plan = global_few}, false, DCP_ERR_ARGUMENT, "all ranks' plans"},
+        {{.create_global_plan = global_few}, false, DCP_ERR_ARGUMENT, "the plans are NULL"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct trial trial = {.planner = cases[i].planner, .whole = cases[i].whole};

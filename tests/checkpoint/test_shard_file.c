@@ -287,7 +287,7 @@ static void test_contradictions_are_refused(void **state)
     must(dcp_shard_writer_add_tensor(writer, &w_name, &chunk));
     must(dcp_shard_writer_add_tensor(writer, &w_name, &chunk));
     must_fail(dcp_shard_writer_seal(writer), DCP_ERR_DUPLICATE, "model.layer.w");
-    must_fail(dcp_shard_writer_seal(writer), DCP_ERR_STATE, "given up");
+    must_fail(dcp_shard_writer_seal(writer), DCP_ERR_STATE, "already sealed or abandoned");
     must_fail(dcp_shard_writer_add_tensor(writer, &other, &chunk), DCP_ERR_STATE, "other");
     dcp_shard_writer_free(writer);
     wider.global_shape[0]++;
@@ -304,7 +304,7 @@ static void test_contradictions_are_refused(void **state)
     static const char *const names[] = {"", ".distcp", "a/b.distcp", ".metadata", "x.bin"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         must_fail(dcp_shard_writer_open(directory, names[i], &options, &writer), DCP_ERR_ARGUMENT,
-                  "file name");
+                  "is not a name");
 }
 
 static void test_abandoned_file_is_gone(void **state)
@@ -476,7 +476,7 @@ static void test_damaged_footers_are_listed(void **state)
         write_file(path, bytes, size - cut);
         assert_int_equal(status_of(directory, 0), DCP_ERR_NOT_FOUND);
     }
-    must_fail(rebuild(directory, NULL, &checkpoint), DCP_ERR_NOT_FOUND, "good footer");
+    must_fail(rebuild(directory, NULL, &checkpoint), DCP_ERR_NOT_FOUND, "valid footer");
     write_file(path, bytes, size);
     write_file(path_in(state, "c/__1_0.distcp"), bytes, size);
     assert_int_equal(status_of(directory, 1), DCP_ERR_FOREIGN);

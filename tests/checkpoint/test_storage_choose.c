@@ -58,7 +58,7 @@ static void the_first_writer_that_takes_the_id_is_used(void **state)
     must_fail(save_as("a://1", &options), DCP_ERR_ARGUMENT, "one of the storage writers is NULL");
     /* One that is passed is used, and may refuse the id. */
     options.storage_writer = &first;
-    must_fail(save_as("b://1", &options), DCP_ERR_ARGUMENT, "does not take \"b://1\"");
+    must_fail(save_as("b://1", &options), DCP_ERR_ARGUMENT, "does not accept the id \"b://1\"");
 }
 
 static dcp_status load_alone(struct rank *self)
@@ -135,7 +135,7 @@ static void chooses_by_the_id(void **state)
 
     ranks_run(ranks, 2, "other:id", choose_body, &store);
     assert_int_equal(ranks[1].status, DCP_ERR_ARGUMENT);
-    assert_non_null(strstr(ranks[1].message, "write_data did not say where"));
+    assert_non_null(strstr(ranks[1].message, "hook write_data has not set the locations"));
     ranks_run(ranks, 2, "s3://bucket/key", choose_body, &store);
     assert_int_equal(ranks[1].status, DCP_ERR_UNSUPPORTED);
     assert_non_null(strstr(ranks[1].message, "no storage takes \"s3://bucket/key\""));

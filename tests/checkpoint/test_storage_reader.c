@@ -272,11 +272,11 @@ static void readers_that_do_not_read_are_refused(void **state)
     } cases[] = {
         {{.reader.read_data = reads_nothing},
          DCP_ERR_COVERAGE,
-         "the storage reader has handed over 0 of 5 items: item 0, "},
-        {{.reader.read_data = reads_twice}, DCP_ERR_STATE, "was handed over before"},
+         "the storage reader handed over 0 of 5 items: item 0, "},
+        {{.reader.read_data = reads_twice}, DCP_ERR_STATE, "was already handed over"},
         {{.reader.read_data = reads_beyond},
          DCP_ERR_ARGUMENT,
-         "item 5 was handed over, the load plan has 5"},
+         "there is no item 5: the load plan has 5"},
         {{.reader.read_data = reads_too_little}, DCP_ERR_FORMAT, "8 bytes, the metadata says"},
         {{.reader.read_data = takes_objects_for_tensors}, DCP_ERR_KIND, "is an object"},
         {{.reader.read_data = takes_tensors_for_objects}, DCP_ERR_KIND, "is a tensor"},
@@ -284,7 +284,7 @@ static void readers_that_do_not_read_are_refused(void **state)
          DCP_ERR_STATE,
          "has not been resolved"},
         {{.reader.read_data = loads_bytes_that_are_none}, DCP_ERR_FORMAT, "read_data: "},
-        {{.reader.read_metadata = no_metadata}, DCP_ERR_CALLBACK, "gave no bytes"},
+        {{.reader.read_metadata = no_metadata}, DCP_ERR_CALLBACK, "but gave no bytes"},
         {{.reader.read_metadata = other_metadata}, DCP_ERR_FORMAT, "metadata"},
     };
     for (size_t i = 0; i < COUNT(cases); i++)

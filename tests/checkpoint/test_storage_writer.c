@@ -136,7 +136,7 @@ static void saves_into_memory(void **state)
     struct rank ranks[RANKS_MAX];
     ranks_run(ranks, 2, "elsewhere", store_save, &store);
     must_fail(ranks[1].status, DCP_ERR_ARGUMENT, "");
-    assert_non_null(strstr(ranks[1].message, "does not take \"elsewhere\" for an id"));
+    assert_non_null(strstr(ranks[1].message, "does not accept the id \"elsewhere\""));
     store_clear(&store);
 }
 

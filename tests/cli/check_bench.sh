@@ -61,7 +61,7 @@ good --json --bytes 64M --ranks 2 --memory-limit 8M --repeat 2
 for peak in $(sed -n 's/.*"peak_memory": \([0-9]*\).*/\1/p' "$directory.out"); do
     [ "$peak" -gt 0 ] && [ "$peak" -le 8388608 ] || fail "memory: $(cat "$directory.out")"
 done
-bad 1 "memory_limit is 1024 bytes, the smallest that would do is" --bytes 1M --memory-limit 1K "$directory"
+bad 1 "memory_limit is 1024 bytes, but the smallest sufficient limit is" --bytes 1M --memory-limit 1K "$directory"
 
 # Replicas, and what it takes to compare them.
 good --bytes 4M --tensors 5 --ranks 3 --repeat 1 --no-sync --check-replicas off

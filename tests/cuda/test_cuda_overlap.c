@@ -199,7 +199,7 @@ static void limits_leave_room_for_buffers_or_not(void **state)
     }
     for (size_t i = 0; i < 3; i++) {
         const dcp_load_options options = {.memory_limit = 1, .convert = true};
-        static const char before[] = "the smallest that would do is ";
+        static const char before[] = "the smallest sufficient limit is ";
         must_fail(load_one(state, tensors[i], &options), DCP_ERR_NO_MEMORY, before);
         uint64_t smallest =
             strtoull(strstr(dcp_error_message(), before) + strlen(before), NULL, 10);

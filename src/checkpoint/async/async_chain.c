@@ -9,7 +9,7 @@
 #include "checkpoint/operation/options.h"
 #include "group/group.h"
 
-/* More do not make memory come faster. */
+/* More threads do not speed up page faults. */
 #define RESERVING_THREADS 4
 
 static dcp_status check_seconds(const char *field, double *seconds, double otherwise)
@@ -39,8 +39,9 @@ static dcp_status check_staging(const dcp_save_chain_options *options)
         return dcp_error_set(DCP_ERR_ARGUMENT, "retries is %d, expected 0 to 1000",
                              options->retries);
     if ((options->retries > 0 || options->fallback_path) && options->staging_limit != 0)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "another attempt needs the whole copy, and there is "
-                                               "a staging_limit");
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "retries and fallback_path need the whole copy in memory: leave out staging_limit");
     if (stager && stager->size_of < sizeof *stager)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the stager has size_of %zu, expected %zu",
                              stager->size_of, sizeof *stager);
@@ -95,7 +96,7 @@ void chain_release(dcp_save_chain *chain)
     memory_release(chain);
 }
 
-/* A group that cannot be duplicated is one whose commits wait for the caller. */
+/* If the group cannot be duplicated, commits wait for the caller. */
 static dcp_status find_background(dcp_save_chain *chain)
 {
     dcp_group *group = chain->options.group;
@@ -180,13 +181,13 @@ static dcp_status refuse_if_busy(dcp_save_chain *chain)
                                   chain->options.timeout_seconds};
     dcp_status status = DCP_OK;
     if (!is_over(chain->last))
-        status =
-            dcp_error_set(DCP_ERR_STATE, "the save before, to %s, is not over", chain->last->path);
+        status = dcp_error_set(DCP_ERR_STATE, "the previous save, to %s, has not ended",
+                               chain->last->path);
     group_enter(chain->options.group, "dcp_save_async");
     return group_agree(chain->options.group, &call, status);
 }
 
-/* In time, or the next save fails and the one before goes on. */
+/* If the previous save does not end in time, the next save fails and the previous one goes on. */
 dcp_status chain_enter(dcp_save_chain *chain)
 {
     dcp_future *last = chain->last;
@@ -199,7 +200,7 @@ dcp_status chain_enter(dcp_save_chain *chain)
     pthread_mutex_unlock(&last->mutex);
     future_await_end(last, chain->options.timeout_seconds);
     if (!is_over(last))
-        return dcp_error_set(DCP_ERR_TIMEOUT, "the save before, to %s, did not end within %g s",
+        return dcp_error_set(DCP_ERR_TIMEOUT, "the previous save, to %s, did not end within %g s",
                              last->path, chain->options.timeout_seconds);
     dcp_status status = future_await_end(last, -1);
     chain->last = NULL;

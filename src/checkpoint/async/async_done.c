@@ -10,7 +10,7 @@ struct future_listener {
     struct future_listener *next;
 };
 
-/* In the order in which they were added. The story of the calling thread is kept. */
+/* In the order in which they were added. Keeps the calling thread's error. */
 static void call_listeners(struct future_listener *listeners, const struct error_story *story)
 {
     struct error_story kept;
@@ -24,7 +24,7 @@ static void call_listeners(struct future_listener *listeners, const struct error
     error_restore(&kept);
 }
 
-/* A function may wait for the save or free the future: the thread must not join itself then. */
+/* A function may wait for the save or free the future; the thread must not join itself then. */
 void future_notify(dcp_future *future, struct future_listener *listeners,
                    const struct error_story *story)
 {
@@ -45,7 +45,7 @@ bool future_is_notifier(const dcp_future *future)
     return future->notifies && pthread_equal(future->notifier, pthread_self());
 }
 
-/* Whether it is kept; else the save is over. */
+/* Adds a listener; false if the save is over already. */
 static bool add(dcp_future *future, struct future_listener *listener)
 {
     pthread_mutex_lock(&future->mutex);
@@ -72,7 +72,7 @@ dcp_status dcp_future_on_done(dcp_future *future, dcp_future_done_function funct
         return error_no_memory(sizeof *listener, "a function to call when a save has ended");
     *listener = (struct future_listener){.function = function, .context = context};
     if (!add(future, listener)) {
-        /* It may free the future, whose story does not change any more. */
+        /* It may free the future, so copy the error, which no longer changes. */
         struct error_story story = future->story;
         call_listeners(listener, &story);
     }

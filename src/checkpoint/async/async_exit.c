@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The end of the program waits for saves that are under way: a checkpoint is whole or not there,
- * but one that was promised should be there. */
+/* At exit, the program waits for saves under way. A save that is interrupted leaves no damage, but
+ * saves that were started should not be lost. */
 #include <stdlib.h>
 
 #include "checkpoint/async/async.h"
@@ -9,7 +9,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static dcp_future *first;
 static bool registered;
 
-/* Unless it is about to be freed. With the mutex held, which keeps it from that. */
+/* Takes a reference unless the future is being freed. With the mutex held, which prevents
+ * freeing. */
 static bool refer(dcp_future *future)
 {
     int references = atomic_load(&future->references);
@@ -19,7 +20,8 @@ static bool refer(dcp_future *future)
     return false;
 }
 
-/* Commits that need the caller's thread need all ranks as well: not at the end of the program. */
+/* Commits that need the caller's thread need all ranks as well, which cannot be expected at
+ * exit. */
 static void finish_all(bool collective)
 {
     for (;;) {

@@ -31,7 +31,7 @@ dcp_status future_new(dcp_save_chain *chain, const char *path, dcp_future **futu
     return DCP_OK;
 }
 
-/* What the save needed, when it is over or has not begun; the figures stay. */
+/* Frees the save's resources, when it is over or has not begun; keeps the figures. */
 static void free_saving(dcp_future *future)
 {
     const dcp_stager *stager = future->chain->options.stager;
@@ -47,7 +47,7 @@ static void free_saving(dcp_future *future)
     memory_release(future->fallback_id);
 }
 
-/* The thread's own reference is the last only when the others gave up waiting for its end. */
+/* The thread's reference is the last one only if the others no longer wait for its end. */
 void future_release(dcp_future *future)
 {
     if (atomic_fetch_sub(&future->references, 1) > 1)
@@ -55,7 +55,9 @@ void future_release(dcp_future *future)
     if (future->threaded && !future->joined)
         thread_leave(&future->thread);
     if (future->state == DCP_FUTURE_WRITTEN)
-        future_give_up(future, dcp_error_set(DCP_ERR_CANCELLED, "nobody waited for the save to %s",
+        future_give_up(future, dcp_error_set(DCP_ERR_CANCELLED,
+                                             "the future of the save to %s was freed before all "
+                                             "ranks waited for it: not committed",
                                              future->path));
     free_saving(future);
     chain_release(future->chain);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What an asynchronous save does behind the caller's back. */
+/* The background part of an asynchronous save. */
 #include <math.h>
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 #include "checkpoint/async/async.h"
 #include "checkpoint/save/replica_check.h"
 
-/* Seconds between two attempts, at most. */
+/* The longest pause between attempts, in seconds. */
 #define LONGEST_PAUSE 3600.0
 
 static double shorter(double seconds)
@@ -17,7 +17,7 @@ static double shorter(double seconds)
     return seconds < LONGEST_PAUSE ? seconds : LONGEST_PAUSE;
 }
 
-/* Failures of the place or of the moment; others would come again. All ranks have the same one. */
+/* Failures that another attempt or place may avoid. All ranks have the same status. */
 static bool may_pass(dcp_status status)
 {
     return saving_failed_place(status) || status == DCP_ERR_NO_MEMORY;
@@ -31,7 +31,7 @@ static dcp_status write(dcp_future *future)
         status = future_synchronize(future);
     if (status == DCP_OK)
         status = saving_write(&future->saving);
-    /* The writer may not have needed all of it, and changes are found at the end. */
+    /* The writer may not have needed all copies; changes are detected when all are made. */
     if (staging && status == DCP_OK)
         status = staging_wait(staging, deadline_after(INFINITY));
     return status;
@@ -52,7 +52,7 @@ static dcp_status write_again(dcp_future *future, const char *path, const char *
     return saving_finish(saving, status);
 }
 
-/* Where it should have been is told as well. */
+/* The message names the original path, too. */
 static dcp_status fall_back(dcp_future *future)
 {
     struct error_story first, second;
@@ -81,7 +81,7 @@ static dcp_status try_again(dcp_future *future, dcp_status status)
     return future->fallback && may_pass(status) ? fall_back(future) : status;
 }
 
-/* The caller may be the last to hold the future when its state is set. */
+/* After the state is set, the caller may free the future. */
 static void end(dcp_future *future, dcp_status status)
 {
     struct error_story story = {.status = DCP_OK};
@@ -92,7 +92,7 @@ static void end(dcp_future *future, dcp_status status)
     }
     if (status != DCP_OK && future->chain->options.log_failures)
         log_line(DCP_LOG_WARNING, "saving to %s failed: %s", future->path, story.text);
-    /* The tensors and the pool may be anybody's from here on. */
+    /* From here on, the tensors and the pool may be reused. */
     staging_end(future->staged.staging);
     staging_pool_leave(&future->chain->pool);
     saving_free(&future->saving);
@@ -106,7 +106,7 @@ static void end(dcp_future *future, dcp_status status)
     future->heard = future->heard || listeners;
     pthread_cond_broadcast(&future->changed);
     pthread_mutex_unlock(&future->mutex);
-    /* The end of the program waits for these as well. */
+    /* Exit waits for these functions, too. */
     future_notify(future, listeners, &story);
     exit_remove(future);
 }

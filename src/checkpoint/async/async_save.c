@@ -13,7 +13,7 @@
 #include "checkpoint/save/replica_check.h"
 #include "group/group.h"
 
-/* Told by the threads that write; the caller's function is asked as well. */
+/* Receives progress from the writing threads, and calls the caller's function. */
 static bool listen(void *context, const dcp_progress *told)
 {
     dcp_future *future = context;
@@ -43,8 +43,8 @@ static dcp_status run_stager(dcp_future *future, const dcp_state *state)
     return stager->synchronize_at_once ? future_synchronize(future) : DCP_OK;
 }
 
-/* What a path means now, whatever the process does later. Whether some storage takes it is said
- * when it is needed. */
+/* Keeps the id in a form that means the same later. Whether a storage takes it is found when it is
+ * used. */
 static dcp_status keep_id(const dcp_future *future, const char *path, char **id)
 {
     const dcp_storage *storage;
@@ -55,7 +55,7 @@ static dcp_status keep_id(const dcp_future *future, const char *path, char **id)
     return storage_keep_id(storage, path, id);
 }
 
-/* Where a checkpoint goes that cannot be where it should: the path's last name, elsewhere. */
+/* The path in the fallback directory: the last name of the path, there. */
 static dcp_status make_fallback(dcp_future *future)
 {
     const char *directory = future->chain->options.fallback_path;
@@ -85,8 +85,8 @@ static void give_back_pool(void *context)
     staging_pool_free(context);
 }
 
-/* The pool of the chain is the save's until it ends; while it is planned the pool stays as long as
- * it can within the limit. */
+/* The save uses the chain's pool until it ends. While planning, the pool is kept if the limit
+ * allows. */
 static void describe_staging(dcp_future *future)
 {
     dcp_save_chain *chain = future->chain;
@@ -107,7 +107,8 @@ static dcp_status copy_state(dcp_future *future, const dcp_state *state, const d
     return saving_copy_state(state, &future->tree);
 }
 
-/* If the limit is too small for that already, it is lifted, so that it can be explained. */
+/* If the limit is too small even for this, it is lifted, so that planning can find a sufficient
+ * limit for the message. */
 static dcp_status copy_within_limit(dcp_future *future, const dcp_state *state,
                                     const dcp_state *info)
 {
@@ -125,8 +126,8 @@ static dcp_status copy_within_limit(dcp_future *future, const dcp_state *state,
     return status == DCP_OK ? error_restore(&story) : status;
 }
 
-/* What is saved becomes the future's own: what the stager makes, or a tree that outlives the
- * caller's; of the caller's, or of what a planner makes of it. */
+/* Takes ownership of what is saved: the stager's result, or a copy of the tree, of the caller's or
+ * of the planner's. */
 static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_state *info,
                              dcp_status status)
 {
@@ -146,7 +147,7 @@ static dcp_status take_state(dcp_future *future, dcp_state *state, const dcp_sta
     return status == DCP_OK && later ? future_stage_tree(future) : status;
 }
 
-/* Before the caller may change its tensors: of what ranks hold in common only parts are copied. */
+/* Before the caller may change its tensors, as replicas are copied only in parts. */
 static dcp_status check_replicas(dcp_future *future, dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
@@ -168,7 +169,7 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_opti
         status = keep_id(future, future->path, &future->id);
     saving->id = future->id;
     status = take_state(future, state, given->info, status);
-    /* What the state was made of, should the plan be made anew. */
+    /* Keeps what the state was made of, in case the plan must be made again. */
     status = saving_plan(saving, saving->copied ? state : future->tree, status);
     status = check_replicas(future, status);
     memory_account_set_spare(saving->operation.account, NULL, NULL);
@@ -181,8 +182,8 @@ static bool has_policy(const dcp_future *future)
     return options->retries > 0 || options->fallback_path;
 }
 
-/* Without a place the save begins all the same, where its options say what is to be done about
- * that: it is known what is to be copied, and the thread goes on with the failure. */
+/* Without a place to write to, the save begins all the same if it has retries or a fallback: it
+ * plans what to copy, and the thread handles the failure. */
 static dcp_status begin_nowhere(dcp_future *future, dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
@@ -196,8 +197,8 @@ static dcp_status begin_nowhere(dcp_future *future, dcp_status status)
     return saving->steps.needs_state ? status : check_replicas(future, status);
 }
 
-/* Whether there is a place to write to, on all ranks. A rank may have failed alone to open what the
- * coordinator has made. */
+/* Whether all ranks have a place to write to. A single rank may fail to open what the coordinator
+ * has made. */
 static dcp_status find_place(dcp_future *future, dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
@@ -208,7 +209,7 @@ static dcp_status find_place(dcp_future *future, dcp_status status)
     return saving_failed_place(status) ? begin_nowhere(future, status) : status;
 }
 
-/* What the orders are about begins to be copied; on all ranks or on none. */
+/* Begins to copy the tensors of the orders; on all ranks or on none. */
 static dcp_status stage(dcp_future *future, dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
@@ -223,7 +224,7 @@ static dcp_status stage(dcp_future *future, dcp_status status)
     return status;
 }
 
-/* The save has a future: on all ranks. A private chain has no other. */
+/* From here on, the save has a future on all ranks. A private chain has no other. */
 static dcp_status launch(dcp_future *future, bool private,
                          const struct memory_account *account_before)
 {
@@ -242,13 +243,14 @@ static dcp_status launch(dcp_future *future, bool private,
     memory_account_enter((struct memory_account *)(uintptr_t)account_before);
     if (chain->options.staging == DCP_STAGING_OVERLAPPED || chain->options.stager)
         return DCP_OK;
-    /* A failure is the save's, and the future tells of it. */
+    /* A failure is the save's; the future reports it. */
     dcp_future_wait_staged(future, -1);
     error_clear();
     return DCP_OK;
 }
 
-/* Whatever keeps a rank from beginning keeps all: who has heard of a failure may differ. */
+/* If one rank cannot begin, none does: ranks may differ in whether they have learned of a
+ * failure. */
 static dcp_status begin(dcp_save_chain *chain, const char *path, const dcp_save_options *given,
                         dcp_future **future)
 {

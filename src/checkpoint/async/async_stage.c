@@ -21,7 +21,7 @@ void chain_describe_staging(const dcp_save_chain *chain, struct save_staging *st
     };
 }
 
-/* What an order is about. */
+/* A digest of what an order writes. */
 static uint64_t digest_of(const struct write_order *order)
 {
     int64_t numbers[1 + 2 * DCP_MAX_DIMS] = {order->item};
@@ -33,7 +33,7 @@ static uint64_t digest_of(const struct write_order *order)
     return xxh3_64(numbers, count * sizeof *numbers);
 }
 
-/* A source of its own for each order, and one of the staging for each that is about elements. */
+/* Makes a source for each order, and a staging source for each order of tensor elements. */
 static void make_sources(dcp_future *future, struct staging_source *sources, size_t *count)
 {
     struct write_orders *orders = &future->saving.orders;
@@ -50,7 +50,7 @@ static void make_sources(dcp_future *future, struct staging_source *sources, siz
     }
 }
 
-/* Whether dcp_save_async() itself waits for copies. */
+/* Whether dcp_save_async() waits for the copies itself. */
 static bool copies_at_once(const dcp_save_chain_options *options)
 {
     return options->staging != DCP_STAGING_OVERLAPPED || options->detect_changes;
@@ -89,19 +89,20 @@ dcp_status future_stage(dcp_future *future)
     return status;
 }
 
-/* Planning gives the same for the same: where it does not, the copies are of no use. */
+/* Planning the same state gives the same orders. If not, the copies cannot be used. */
 dcp_status future_rematch(dcp_future *future)
 {
     struct write_orders *orders = &future->saving.orders;
     if (!future->staged.sources)
         return DCP_OK;
     if (orders->count != future->order_count)
-        return dcp_error_set(DCP_ERR_INTERNAL, "%zu orders instead of %zu in another attempt",
+        return dcp_error_set(DCP_ERR_INTERNAL,
+                             "another attempt was planned with %zu orders instead of %zu",
                              orders->count, future->order_count);
     for (size_t i = 0; i < orders->count; i++) {
         struct write_order *order = &orders->orders[i];
         if (digest_of(order) != future->digests[i])
-            return dcp_error_set(DCP_ERR_INTERNAL, "%s: another order in another attempt",
+            return dcp_error_set(DCP_ERR_INTERNAL, "%s: planned differently in another attempt",
                                  future->staged.sources[i].item->name);
         order->item = (uint32_t)i;
     }
@@ -180,9 +181,10 @@ dcp_status future_stage_tree(dcp_future *future)
         staging_begin(&future->chain->pool, sources, count, options, &future->staged.staging);
     memory_release(sources);
     if (status == DCP_OK && !staging_is_whole(future->staged.staging))
-        status = dcp_error_set(DCP_ERR_UNSUPPORTED,
-                               "staging_limit is less than the state's %" PRIu64
-                               " bytes, and planners and storage writers need it as a whole",
-                               staging_bytes(future->staged.staging));
+        status = dcp_error_set(
+            DCP_ERR_UNSUPPORTED,
+            "staging_limit is less than the state's %" PRIu64
+            " bytes, but saves with a planner or storage writer stage the whole state",
+            staging_bytes(future->staged.staging));
     return status == DCP_OK ? refer_to_copies(flat, future->staged.staging) : status;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Waiting for a save. Where the group allows no second thread, whoever waits commits: all ranks do,
- * or none. */
+/* Waits for a save. If the group allows no second thread, waiting commits: on all ranks or on
+ * none. */
 #include <math.h>
 
 #include "base/error.h"
@@ -12,12 +12,12 @@ static dcp_status make_deadline(const dcp_future *future, double seconds, struct
     if (!future)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the future is NULL");
     if (isnan(seconds))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "timeout_seconds is no number");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "timeout_seconds is not a number");
     *deadline = deadline_after(seconds < 0 ? INFINITY : seconds);
     return DCP_OK;
 }
 
-/* The state once it is at least this one, or what it is at the deadline. */
+/* Waits until the state is at least this one, or until the deadline; returns the state. */
 static dcp_future_state await_state(dcp_future *future, dcp_future_state state,
                                     struct deadline deadline)
 {
@@ -31,7 +31,7 @@ static dcp_future_state await_state(dcp_future *future, dcp_future_state state,
     return found;
 }
 
-/* The state as it is now. That staging is over is noticed by whoever asks. */
+/* The current state. Asking for it is what notices that staging has ended. */
 static dcp_future_state look(dcp_future *future)
 {
     struct staging *staging = future->staged.staging;
@@ -62,7 +62,7 @@ static dcp_status ask_all(dcp_future *future, dcp_future_state state, bool *all_
     return status;
 }
 
-/* Commits if all ranks have written. Where the group fails, nobody can commit any more. */
+/* Commits if all ranks have written. If the group fails, no rank can commit any more. */
 static void commit_if_written(dcp_future *future, dcp_future_state state)
 {
     bool all_written;
@@ -124,7 +124,7 @@ dcp_status future_await_end(dcp_future *future, double timeout_seconds)
     return status;
 }
 
-/* Where the calling thread commits, a function of the caller's may free the future. */
+/* A function called during the commit may free the future, so take a reference. */
 static dcp_future *refer(dcp_future *future)
 {
     atomic_fetch_add(&future->references, 1);

@@ -44,6 +44,6 @@ dcp_status hook_status(dcp_status returned, const char *hook)
     if (error_checked(returned, what) != returned)
         return DCP_ERR_CALLBACK;
     if (dcp_error_message()[0] == '\0')
-        return dcp_error_set(returned, "hook %s failed, and did not say why", hook);
+        return dcp_error_set(returned, "hook %s failed without an error message", hook);
     return error_prefix(returned, "hook %s", hook);
 }

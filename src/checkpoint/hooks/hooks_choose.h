@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Which table of hooks a save or load uses: the one that the caller passes, or else the first of
- * several that takes the checkpoint's id, or else none (PyTorch's _storage_setup). */
+/* Chooses the table of hooks of a save or load: the one that the caller passes; otherwise the first
+ * of several that takes the checkpoint's id; otherwise none (as PyTorch's _storage_setup). */
 #ifndef CHECKPOINT_HOOKS_HOOKS_CHOOSE_H
 #define CHECKPOINT_HOOKS_HOOKS_CHOOSE_H
 

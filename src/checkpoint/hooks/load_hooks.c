@@ -84,7 +84,8 @@ static dcp_status takes_id(const void *table, const char *id, bool *takes)
     return DCP_OK;
 }
 
-/* One that has just bytes of .metadata to give leaves planning and reading to the library. */
+/* Whether a storage reader has more hooks than read_metadata; otherwise the library plans and
+ * reads. */
 static bool takes_part(const dcp_storage_reader *storage)
 {
     return storage->set_up_storage_reader || storage->prepare_local_plan ||
@@ -136,7 +137,9 @@ dcp_status load_hooks_read_metadata(dcp_loading *loading, const char *path, stru
     RETURN_IF_ERROR(
         hook_status(storage->read_metadata(storage->context, &bytes, &size), "read_metadata"));
     if (!bytes)
-        return dcp_error_set(DCP_ERR_CALLBACK, "the storage reader's read_metadata gave no bytes");
+        return dcp_error_set(
+            DCP_ERR_CALLBACK,
+            "hook read_metadata of the storage reader succeeded, but gave no bytes");
     storage_wrap_raw(bytes, size, raw);
     return buffer_status(raw);
 }
@@ -146,7 +149,9 @@ dcp_status load_hooks_read_metadata(dcp_loading *loading, const char *path, stru
 dcp_status dcp_load_default_set_up_planner(dcp_loading *loading, dcp_state *state)
 {
     if (!loading || loading->hooks->is_set_up)
-        return dcp_error_set(DCP_ERR_STATE, "the load planner is set up once, when it is told to");
+        return dcp_error_set(
+            DCP_ERR_STATE,
+            "dcp_load_default_set_up_planner() was called twice, or outside of set_up_planner");
     struct flat_state *flat = &loading->planning.flat;
     RETURN_IF_ERROR(load_flatten(loading, state));
     for (size_t i = 0; i < flat->count; i++) {
@@ -181,12 +186,12 @@ dcp_status dcp_loading_rename(dcp_loading *loading, const char *name, const char
 {
     uint64_t place;
     if (!loading || !name || !stored_name)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "renaming needs a load and two names");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "dcp_loading_rename: the load or a name is NULL");
     if (!loading->hooks->is_set_up || loading->hooks->is_planned)
-        return dcp_error_set(DCP_ERR_STATE,
-                             "\"%s\": names are changed after the planner's default set-up and "
-                             "before the plan is made",
-                             name);
+        return dcp_error_set(
+            DCP_ERR_STATE,
+            "\"%s\": names can be changed only between the planner's default set-up and the plan",
+            name);
     if (!name_table_find(&loading->hooks->flat_names, name, strlen(name), &place))
         return dcp_error_set(DCP_ERR_NOT_FOUND, "\"%s\": the state has no such name", name);
     loading->hooks->stored_names[place] =
@@ -199,7 +204,7 @@ dcp_status dcp_loading_rename(dcp_loading *loading, const char *name, const char
 dcp_status dcp_object_decode(const void *bytes, size_t size, dcp_state *parent, const char *key)
 {
     if (!bytes || !parent)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "decoding an object needs bytes and a parent");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the bytes or the parent of an object are NULL");
     struct state_pool *pool = state_pool_new(parent->root);
     dcp_state *object = NULL;
     if (!pool)

@@ -21,22 +21,22 @@ struct load_hooks {
     bool is_set_up;
     bool is_planned;
     struct name_table flat_names; /* -> index into the flat state's entries */
-    const char **stored_names;    /* of each entry: what dcp_loading_rename() said, or NULL */
+    const char **stored_names;    /* by entry: the name set by dcp_loading_rename(), or NULL */
     struct arena arena;
 
     struct dcp_load_plan plan;
     struct read_targets targets;
-    unsigned char *item_steps; /* of each item: how far it has come */
-    struct buffer *bytes;      /* of each item: memory that was lent for an object */
-    pthread_mutex_t mutex;     /* over hooks, steps and objects while items are read */
+    unsigned char *item_steps; /* by item: its state */
+    struct buffer *bytes;      /* by item: memory lent for an object */
+    pthread_mutex_t mutex;     /* guards hooks, steps and objects while items are read */
     uint64_t bytes_moved;
 };
 
-/* Where the options have hooks: takes over the planner's table, and gives the load the steps that
- * call it. */
+/* If the options have hooks: copies the planner's table, and gives the load the steps that call
+ * it. */
 dcp_status load_hooks_take(dcp_loading *loading);
-/* The same with the storage reader for an id, of all that the options have; with none, finds the
- * storage. Resets it. */
+/* The same for the storage reader that takes an id; without one, finds the storage. Resets the
+ * reader. */
 dcp_status load_hooks_choose_storage(dcp_loading *loading, const char *id);
 void load_hooks_free(dcp_loading *loading);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Where what is read goes: by the planner's hooks, or by what the library does without. Only items
- * of the final plan come here, which has been resolved; what hooks return is checked. */
+/* Finds destinations for items: by the planner's hooks, or the library's defaults. Only for items
+ * of the final plan, after it has been resolved. What hooks return is checked. */
 #include <string.h>
 
 #include "base/error.h"
@@ -21,7 +21,7 @@ static dcp_status find_item(const struct dcp_loading *loading, const dcp_read_it
     uintptr_t way = (uintptr_t)item - (uintptr_t)loading->hooks->plan.items;
     *index = way / sizeof *item;
     if (way % sizeof *item != 0 || *index >= loading->hooks->plan.count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "an item that is none of the final load plan");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the item is not in the final load plan");
     if (item->is_tensor != is_tensor)
         return dcp_error_set(DCP_ERR_KIND, "\"%s\" is %s", item->destination.name,
                              item->is_tensor ? "a tensor" : "an object");
@@ -57,17 +57,18 @@ static dcp_status lookup(struct dcp_loading *loading, const dcp_read_item *item,
     return DCP_OK;
 }
 
-/* Strides and sizes are filled in whatever the flags of a tensor say. */
+/* Fills in strides and sizes, which a tensor may leave out. */
 static dcp_status spell_out(dcp_tensor *tensor)
 {
     if (tensor->ndim < 0 || tensor->ndim > DCP_MAX_DIMS || dcp_dtype_size(tensor->dtype) == 0)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a tensor of %d dimensions of dtype %d",
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "the tensor has %d dimensions and dtype %d, which is invalid",
                              tensor->ndim, (int)tensor->dtype);
     if (!tensor->sharded)
         memcpy(tensor->sizes, tensor->global_shape, sizeof tensor->sizes);
     for (int32_t i = 0; i < tensor->ndim; i++)
         if (tensor->sizes[i] < 0)
-            return dcp_error_set(DCP_ERR_ARGUMENT, "a tensor with a negative size");
+            return dcp_error_set(DCP_ERR_ARGUMENT, "the tensor has a negative size");
     if (!tensor->strided)
         shape_strides(tensor->ndim, tensor->sizes, tensor->strides);
     tensor->sharded = tensor->strided = true;
@@ -120,7 +121,7 @@ dcp_status dcp_load_default_lookup_tensor_sized(dcp_loading *loading, const dcp_
 {
     dcp_tensor ours;
     if (!chunk)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a chunk is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for a chunk is NULL");
     RETURN_IF_ERROR(lookup(loading, item, &ours));
     sized_write(chunk, chunk_size, &ours, sizeof ours);
     return DCP_OK;
@@ -143,21 +144,22 @@ dcp_status dcp_load_default_resolve_tensor_sized(dcp_loading *loading, const dcp
 {
     dcp_tensor ours;
     if (!tensor)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a tensor is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for a tensor is NULL");
     RETURN_IF_ERROR(look_up_and_transform(loading, item, &ours));
     sized_write(tensor, tensor_size, &ours, sizeof ours);
     return DCP_OK;
 }
 
-/* A part of a chunk that has no memory gets its place in memory that the tree owns. */
+/* Gives a chunk without memory memory that the tree owns, and finds the part's place in it. */
 static dcp_status give_memory(struct dcp_loading *loading, size_t index, dcp_tensor *tensor)
 {
     const dcp_read_item *item = &loading->hooks->plan.items[index];
     const struct read_target *target = &loading->hooks->targets.targets[index];
     dcp_state *node = loading->planning.flat.entries[target->wanted].node;
     if (tensor->dtype != node->as.tensor->dtype || node->as.tensor->chunks[target->chunk].data)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "resolve_tensor gave no memory, where the state's own will not do");
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "hook resolve_tensor gave a tensor without memory, and the state's own cannot be used");
     RETURN_IF_ERROR(node_chunk_allocate(node, target->chunk));
     RETURN_IF_ERROR(lookup(loading, item, tensor));
     return transform(loading, item, tensor);
@@ -173,15 +175,16 @@ static dcp_status check_resolved(struct dcp_loading *loading, size_t index, dcp_
     int32_t ndim = item->destination.ndim;
     if (tensor->ndim != ndim ||
         memcmp(tensor->sizes, item->lengths, (size_t)ndim * sizeof *item->lengths) != 0)
-        return dcp_error_set(DCP_ERR_SHAPE, "resolve_tensor gave %s, expected %s",
+        return dcp_error_set(DCP_ERR_SHAPE, "hook resolve_tensor gave %s, expected %s",
                              shape_format(tensor->ndim, tensor->sizes, found, sizeof found),
                              shape_format(ndim, item->lengths, expected, sizeof expected));
     if (tensor->dtype != stored && !copy_can_convert(stored, tensor->dtype))
-        return dcp_error_set(DCP_ERR_DTYPE, "resolve_tensor gave %s, stored is %s",
+        return dcp_error_set(DCP_ERR_DTYPE,
+                             "hook resolve_tensor gave %s, but the checkpoint has %s",
                              dcp_dtype_name(tensor->dtype), dcp_dtype_name(stored));
     if (copy_may_overlap(ndim, tensor->sizes, tensor->strides))
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "resolve_tensor gave a tensor that overlaps itself in memory");
+                             "hook resolve_tensor gave a tensor that overlaps itself in memory");
     if (tensor->data || box_volume(target->destination) == 0)
         return DCP_OK;
     return give_memory(loading, index, tensor);
@@ -223,7 +226,7 @@ dcp_status hand_over_object(struct dcp_loading *loading, size_t index, struct st
     struct loaded_objects *objects = &loading->objects;
     const struct read_target *target = &loading->hooks->targets.targets[index];
     if (objects->count == loading->hooks->plan.count)
-        return dcp_error_set(DCP_ERR_STATE, "more objects are loaded than there are items");
+        return dcp_error_set(DCP_ERR_STATE, "there are more loaded objects than items");
     objects->items[objects->count++] =
         (struct loaded_object){loading->planning.flat.entries[target->wanted].node, pool, object};
     return DCP_OK;
@@ -275,7 +278,7 @@ dcp_status dcp_load_default_resolve_bytes(dcp_loading *loading, const dcp_read_i
     size_t index;
     RETURN_IF_ERROR(find_item(loading, item, false, &index));
     if (!bytes)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for memory is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for memory is NULL");
     struct buffer *lent = &loading->hooks->bytes[index];
     buffer_clear(lent);
     RETURN_IF_ERROR(buffer_reserve(lent, size > 0 ? size : 1));
@@ -294,6 +297,7 @@ dcp_status hand_over_lend(struct dcp_loading *loading, size_t index, size_t size
     dcp_status status = hook_status(
         planner->resolve_bytes(planner->context, loading, item, size, bytes), "resolve_bytes");
     if (status == DCP_OK && !*bytes)
-        status = dcp_error_set(DCP_ERR_CALLBACK, "the planner's resolve_bytes gave no memory");
+        status =
+            dcp_error_set(DCP_ERR_CALLBACK, "hook resolve_bytes succeeded, but gave no memory");
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", item->destination.name);
 }

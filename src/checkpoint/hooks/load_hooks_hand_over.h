@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of a load with hooks: handing what is read to the planner. One thread at a time. */
+/* Internal to a load with hooks: hands data to the planner. One thread at a time. */
 #ifndef CHECKPOINT_HOOKS_LOAD_HOOKS_HAND_OVER_H
 #define CHECKPOINT_HOOKS_LOAD_HOOKS_HAND_OVER_H
 
 #include "checkpoint/hooks/load_hooks.h"
 #include "checkpoint/load/loading.h"
 
-/* Where the elements go: with memory, strides and sizes filled in, and checked. */
+/* The destination of the elements: checked, with memory, strides and sizes filled in. */
 dcp_status hand_over_resolve(struct dcp_loading *loading, size_t index, dcp_tensor *tensor);
 dcp_status hand_over_commit(struct dcp_loading *loading, size_t index, const dcp_tensor *tensor);
 /* Memory for an object's stream. */

@@ -11,7 +11,7 @@
 #include "checkpoint/load/loading.h"
 #include "group/group.h"
 
-/* Of the tree that an object is decoded to, beside its bytes. */
+/* Memory of a decoded object's tree, besides its bytes. */
 enum { OBJECT_MEMORY = 4096 };
 
 static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
@@ -20,7 +20,7 @@ static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
     const dcp_storage_reader *storage = &loading->hooks->storage;
     bool coordinates = loading->coordinates;
 
-    /* A planner may make another state of one that was not built as a whole. */
+    /* A planner could otherwise replace an incomplete state unnoticed. */
     if (state)
         RETURN_IF_ERROR(dcp_state_status(state));
     error_clear();
@@ -31,8 +31,9 @@ static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
     else
         RETURN_IF_ERROR(dcp_load_default_set_up_planner(loading, state));
     if (!loading->hooks->is_set_up)
-        return dcp_error_set(DCP_ERR_CALLBACK, "the planner's set_up_planner has not called "
-                                               "dcp_load_default_set_up_planner()");
+        return dcp_error_set(
+            DCP_ERR_CALLBACK,
+            "hook set_up_planner must call dcp_load_default_set_up_planner(), but did not");
     if (!storage->set_up_storage_reader)
         return DCP_OK;
     return hook_status(storage->set_up_storage_reader(storage->context, loading,
@@ -45,8 +46,8 @@ dcp_status dcp_load_default_create_local_plan(dcp_loading *loading, dcp_load_pla
     if (!loading || !plan)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the load or its plan is NULL");
     if (!loading->hooks->is_set_up || loading->hooks->is_planned)
-        return dcp_error_set(DCP_ERR_STATE,
-                             "a load plan is made once, after the planner has been set up");
+        return dcp_error_set(DCP_ERR_STATE, "dcp_load_default_create_local_plan() was called "
+                                            "twice, or before the planner was set up");
     loading->hooks->is_planned = true;
     RETURN_IF_ERROR(load_plan_make(&loading->planning.flat, &loading->planning.stored.metadata,
                                    &loading->planning.names, loading->options.convert,
@@ -106,7 +107,7 @@ static dcp_status plan_read(const void *bytes, size_t size, struct dcp_load_plan
     return plan_data_read(&plan->storage_data, &reader);
 }
 
-/* Both hooks, over all ranks' plans. */
+/* Calls both hooks for all ranks' plans. */
 static dcp_status call_global(struct dcp_loading *loading, struct dcp_load_plan *const *plans,
                               int count)
 {
@@ -123,7 +124,7 @@ static dcp_status call_global(struct dcp_loading *loading, struct dcp_load_plan 
                        "prepare_global_plan");
 }
 
-/* At the coordinator: what all ranks have sent, changed, for each of them. */
+/* At the coordinator: has hooks change all ranks' plans, and makes a message for each rank. */
 static dcp_status make_global(struct dcp_loading *loading, const struct group_messages *messages,
                               struct buffer *payloads)
 {
@@ -169,7 +170,7 @@ static void payloads_free(struct buffer *payloads, int count)
     memory_release(payloads);
 }
 
-/* This rank's plan to the coordinator, and what has become of it back. */
+/* Sends this rank's plan to the coordinator, and receives the changed plan. */
 static dcp_status exchange(struct dcp_loading *loading, dcp_status status)
 {
     const dcp_load_options *options = &loading->options;
@@ -205,8 +206,8 @@ static dcp_status exchange(struct dcp_loading *loading, dcp_status status)
     return status;
 }
 
-/* Names of which nothing need be read: those that are known to be missing or not to fit, or all if
- * missing names are no error. */
+/* Names that need not be read: those known to be missing or mismatched, or all if missing names are
+ * not an error. */
 static dcp_status account(const struct dcp_loading *loading, bool **accounted)
 {
     const struct load_differences *differences = &loading->planning.mine;
@@ -277,8 +278,8 @@ static uint64_t add_up(uint64_t a, uint64_t b)
     return checked_add_u64(a, b, &sum) ? sum : UINT64_MAX;
 }
 
-/* Objects wait until all is read: a stream of each at a time, and what it is decoded to. Lengths
- * are what the metadata says. */
+/* Memory of objects, which wait until everything is read: their streams and decoded trees, by the
+ * lengths in the metadata. */
 static uint64_t objects_memory(const dcp_loading *loading)
 {
     const struct load_hooks *hooks = loading->hooks;
@@ -294,7 +295,7 @@ static uint64_t objects_memory(const dcp_loading *loading)
     return add_up(all, add_up(largest, largest));
 }
 
-/* What the library itself takes to read what it planned before hooks changed that. */
+/* The memory that the library needs to read its own plan, before hooks change it. */
 static dcp_status find_limit(dcp_loading *loading, dcp_status status)
 {
     const struct load_sharing sharing = loading_sharing(loading);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Reading with hooks: by the caller's storage, or from files. Of each item it is known how far it
- * has come, so that none is read twice and none is forgotten. */
+/* Reads with hooks: by a storage reader, or from files. Each item has a state, so that none is read
+ * twice or forgotten. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,14 +12,14 @@
 #include "checkpoint/hooks/hooks.h"
 #include "checkpoint/hooks/load_hooks_hand_over.h"
 
-/* Takes the lock if the item may go on from a step. */
+/* Takes the lock if the item is in the expected state. */
 static dcp_status enter(struct dcp_loading *loading, size_t index, bool is_tensor,
                         enum item_step from)
 {
     if (!loading || !loading->hooks->item_steps)
         return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
     if (index >= loading->hooks->plan.count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was handed over, the load plan has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no item %zu: the load plan has %zu items",
                              index, loading->hooks->plan.count);
     const dcp_read_item *item = &loading->hooks->plan.items[index];
     if (item->is_tensor != is_tensor)
@@ -31,7 +31,7 @@ static dcp_status enter(struct dcp_loading *loading, size_t index, bool is_tenso
     bool done = loading->hooks->item_steps[index] == ITEM_DONE;
     pthread_mutex_unlock(&loading->hooks->mutex);
     return dcp_error_set(DCP_ERR_STATE, "item %zu, \"%s\", %s", index, item->destination.name,
-                         done                   ? "was handed over before"
+                         done                   ? "was already handed over"
                          : from == ITEM_WAITING ? "is being handed over"
                                                 : "has not been resolved");
 }
@@ -70,7 +70,7 @@ dcp_status dcp_loading_resolve_tensor_sized(dcp_loading *loading, size_t index, 
     return DCP_OK;
 }
 
-/* What is committed has been read by somebody else, whom progress does not know. */
+/* Committed items were read by a storage reader, which does not report progress itself. */
 static dcp_status tell_progress(struct dcp_loading *loading, size_t index)
 {
     const struct read_target *target = &loading->hooks->targets.targets[index];
@@ -132,7 +132,7 @@ static dcp_status take_tensor(struct dcp_loading *loading, size_t index, struct 
     return tell_progress(loading, index);
 }
 
-/* An object's stream goes to the planner by way of the memory that it wants it in. */
+/* Delivers an object's stream in memory that the planner provides. */
 static dcp_status deliver(struct dcp_loading *loading, size_t index, const struct buffer *stream)
 {
     void *lent;
@@ -211,7 +211,7 @@ static dcp_status read_bytes(struct dcp_loading *loading, size_t index)
     return status;
 }
 
-/* A tensor's item and where it goes, while many are read at once. */
+/* A tensor's item and its destination, while many are read at once. */
 struct pending_tensor {
     size_t index;
     dcp_tensor tensor;
@@ -242,7 +242,7 @@ static dcp_status resolve_waiting(struct dcp_loading *loading, struct pending_te
     return DCP_OK;
 }
 
-/* All tensors, as a load without hooks reads them: neighbours at once, large ones in parts. */
+/* Reads all tensors as a load without hooks does: neighbours together, large ones in parts. */
 static dcp_status read_tensors(struct dcp_loading *loading, size_t threads)
 {
     size_t most = loading->hooks->plan.count, count = 0;
@@ -304,7 +304,7 @@ static dcp_status check_done(const struct dcp_loading *loading)
         return DCP_OK;
     return dcp_error_set(
         DCP_ERR_COVERAGE,
-        "the storage reader has handed over %zu of %zu items: item %zu, \"%s\", is missing",
+        "the storage reader handed over %zu of %zu items: item %zu, \"%s\", is missing",
         loading->hooks->plan.count - missing, loading->hooks->plan.count, first,
         loading->hooks->plan.items[first].destination.name);
 }

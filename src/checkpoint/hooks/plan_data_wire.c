@@ -32,7 +32,7 @@ dcp_status plan_data_read(struct plan_data *data, struct reader *reader)
     size_t size;
     const char *bytes = reader_text(reader, &size);
     if (!bytes)
-        return dcp_error_set(DCP_ERR_GROUP, "the data of a plan is cut short");
+        return dcp_error_set(DCP_ERR_GROUP, "the message with a plan's data ends too early");
     plan_data_free(data);
     if (size == 0)
         return DCP_OK;
@@ -42,7 +42,7 @@ dcp_status plan_data_read(struct plan_data *data, struct reader *reader)
     dcp_state *dict = NULL;
     RETURN_IF_ERROR(item_read_object(byte_source_memory(bytes, size), data->root->pool, &dict));
     if (!node_is_dict(dict))
-        return dcp_error_set(DCP_ERR_GROUP, "the data of a plan is no dict");
+        return dcp_error_set(DCP_ERR_GROUP, "the data of a plan is not a dict");
     data->dict = dict;
     return DCP_OK;
 }

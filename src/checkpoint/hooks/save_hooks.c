@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The tables of hooks: taken over, and compared between ranks. */
+/* Copies the tables of hooks, and compares them between ranks. */
 #include "checkpoint/hooks/save_hooks.h"
 
 #include <string.h>
@@ -64,18 +64,17 @@ dcp_status save_hooks_compare(struct hooks_kind first, struct hooks_kind other, 
 {
     uint64_t differing = first.present ^ other.present;
     if ((differing >> HOOKS & 1) != 0)
-        return dcp_error_set(
-            DCP_ERR_ARGUMENT,
-            "rank %d has %s save planner or storage writer, other than rank 0: all "
-            "ranks must pass the same",
-            rank, other.present != 0 ? "a" : "no");
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "rank %d has %s save planner or storage writer, unlike rank 0: all "
+                             "ranks must pass the same",
+                             rank, other.present != 0 ? "a" : "no");
     for (int i = 0; i < HOOKS; i++)
         if ((differing >> i & 1) != 0)
-            return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "rank %d has %s hook %s, rank 0 has %s: all ranks must have the "
-                                 "same",
-                                 rank, other.present >> i & 1 ? "a" : "no", hook_names[i],
-                                 first.present >> i & 1 ? "one" : "none");
+            return dcp_error_set(
+                DCP_ERR_ARGUMENT,
+                "rank %d has %s hook %s, but rank 0 has %s: all ranks must have the same hooks",
+                rank, other.present >> i & 1 ? "a" : "no", hook_names[i],
+                first.present >> i & 1 ? "one" : "none");
     if (first.storage != other.storage)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "rank %d has another storage writer than rank 0: all ranks must pass "
@@ -96,7 +95,7 @@ static dcp_status takes_id(const void *table, const char *id, bool *takes)
     return DCP_OK;
 }
 
-/* A rank that was given no path goes by the coordinator's, which must then be a directory. */
+/* A rank without a path uses the coordinator's, which must then be a directory. */
 static dcp_status choose_writer(const dcp_saving *saving, struct save_hooks *hooks,
                                 const void **table, uint64_t *number)
 {
@@ -161,7 +160,7 @@ static const struct save_steps save_steps_hooked = {
     .set_up_dry = save_hooks_set_up_dry,
 };
 
-/* What follows from having the writer's hooks. */
+/* Sets what depends on the writer's hooks. */
 static void note_writer(dcp_saving *saving, uint64_t number)
 {
     const dcp_storage_writer *writer = &saving->hooks->writer;

@@ -10,7 +10,7 @@
 #include "plan/save/save_plan.h"
 #include "storage/commit/save_id.h"
 
-/* All ranks' plans: as they came, and as hooks see and change them. */
+/* All ranks' plans: as received, and as hooks see and change them. */
 struct central {
     struct save_plan *held;
     struct dcp_save_plan *views;
@@ -45,7 +45,7 @@ static dcp_status central_init(struct central *central, size_t count)
     return DCP_OK;
 }
 
-/* A rank's message: the data that travels with the plan, and the plan. */
+/* Reads a rank's message: the data of the plan, and the plan. */
 static dcp_status read_rank(struct central *central, struct reader *reader, size_t rank)
 {
     struct dcp_save_plan *view = &central->views[rank];
@@ -71,7 +71,7 @@ static dcp_status read_plans(struct central *central, const struct group_message
     return DCP_OK;
 }
 
-/* Views as plans of plan/, which borrow everything. */
+/* Converts views to plans of plan/, which borrow everything. */
 static struct save_plan *plans_of(dcp_save_plan *const *views, size_t count)
 {
     struct save_plan *plans = memory_allocate_zeroed(count, sizeof *plans);
@@ -82,7 +82,7 @@ static struct save_plan *plans_of(dcp_save_plan *const *views, size_t count)
     return plans;
 }
 
-/* In place of a view's items. Names and shapes are other plans', boxes are copied. */
+/* Replaces a view's items. Names and shapes are borrowed from other plans, boxes are copied. */
 static dcp_status take_dealt(struct dcp_save_plan *view, const struct save_plan *dealt)
 {
     view->count = 0;
@@ -104,7 +104,8 @@ dcp_status dcp_save_default_create_global_plan(dcp_saving *saving, dcp_save_plan
                                                int plan_count)
 {
     if (!saving || !plans || plan_count != dcp_group_size(saving->options.group))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a global plan needs a save and all ranks' plans");
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "dcp_save_default_create_global_plan: the save or the plans are NULL");
     size_t count = (size_t)plan_count;
     struct save_plan_options options = save_coordinator_options(saving);
     struct save_plan *offered = plans_of(plans, count);
@@ -127,9 +128,9 @@ dcp_status dcp_saving_set_planner_data(dcp_saving *saving, const dcp_state *plan
     if (!saving || !planner_data)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save or its planner data is NULL");
     if (!saving->coordinates)
-        return dcp_error_set(DCP_ERR_STATE, "planner data is set by the coordinator");
+        return dcp_error_set(DCP_ERR_STATE, "planner data can be set only at the coordinator");
     RETURN_IF_ERROR(dcp_state_status(planner_data));
-    /* What cannot be stored is told now, and not when everything is written. */
+    /* Report now what cannot be stored, and not when everything has been written. */
     buffer_init(&trial, 0);
     dcp_status status = item_encode_object(planner_data, &trial);
     buffer_free(&trial);
@@ -170,7 +171,7 @@ static dcp_status call_hooks(dcp_saving *saving, const struct central *central)
 dcp_status save_hooks_begin(dcp_saving *saving)
 {
     const struct save_hooks *hooks = saving->hooks;
-    /* The id tells plannings apart as well. */
+    /* The id also distinguishes plannings. */
     if (!hooks->session_wanted)
         return save_id_make(saving->session.save_id);
     RETURN_IF_ERROR(save_coordinator_begin(saving));

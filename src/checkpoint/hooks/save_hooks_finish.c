@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The finished plan: an item for each order. finish_plan may put them in another order; what
- * metadata and orders say already stays. */
+/* The finished plan: an item for each order. finish_plan may reorder items, but not change what
+ * metadata and orders already say. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static int compare_numbers(const int64_t *left, const int64_t *right, int32_t co
     return 0;
 }
 
-/* By what makes an item the one of an order: its name and its box. */
+/* Compares items by what identifies the item of an order: name and box. */
 static int compare_items(const struct write_item *left, const struct write_item *right)
 {
     int order = strcmp(left->name, right->name);
@@ -70,7 +70,7 @@ static const char *changed_field(const struct write_item *from, const struct wri
                                                                                   : NULL;
 }
 
-/* The same items, each once. */
+/* Checks that both lists have the same items, each once. */
 static dcp_status match(const struct placed_item *dealt, size_t dealt_count,
                         const struct placed_item *given, size_t given_count)
 {
@@ -79,28 +79,27 @@ static dcp_status match(const struct placed_item *dealt, size_t dealt_count,
                     : i == given_count ? -1
                                        : compare_items(dealt[i].item, given[i].item);
         if (order < 0)
-            return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "hook finish_plan has removed an item of \"%.200s\", which the "
-                                 "metadata of the checkpoint names: remove it in "
-                                 "create_local_plan or create_global_plan",
-                                 dealt[i].item->name);
+            return dcp_error_set(
+                DCP_ERR_ARGUMENT,
+                "hook finish_plan has removed an item of \"%.200s\" that is in the metadata of the "
+                "checkpoint: remove it in create_local_plan or create_global_plan",
+                dealt[i].item->name);
         if (order > 0)
             return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "hook finish_plan has added an item of \"%.200s\", which the "
-                                 "metadata of the checkpoint does not name: add it in "
-                                 "create_local_plan",
+                                 "hook finish_plan has added an item of \"%.200s\" that is not in "
+                                 "the metadata of the checkpoint: add it in create_local_plan",
                                  given[i].item->name);
         const char *field = changed_field(dealt[i].item, given[i].item);
         if (field)
             return dcp_error_set(DCP_ERR_ARGUMENT,
                                  "hook finish_plan has changed the %s of an item of \"%.200s\", "
-                                 "which is settled by then: change it in create_local_plan",
+                                 "which is too late: change it in create_local_plan",
                                  field, given[i].item->name);
     }
     return DCP_OK;
 }
 
-/* Each item becomes again what it was, in its new position. */
+/* Restores each item, in its new position. */
 static dcp_status settle(struct save_hooks *hooks, const struct placed_item *dealt,
                          size_t dealt_count, const struct placed_item *given)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A rank's side of planning with hooks: the state is taken, the plan is made, the orders come. */
+/* A rank's side of planning with hooks: takes the state, makes the plan, receives the orders. */
 #include <string.h>
 
 #include "base/checked.h"
@@ -28,7 +28,7 @@ dcp_status dcp_save_default_set_up_planner(dcp_saving *saving, dcp_state *state)
     if (!saving)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save is NULL");
     if (saving->hooks->state_taken)
-        return dcp_error_set(DCP_ERR_STATE, "dcp_save_default_set_up_planner() was called before");
+        return dcp_error_set(DCP_ERR_STATE, "dcp_save_default_set_up_planner() was called twice");
     if (saving->copied) {
         RETURN_IF_ERROR(saving_copy_state(state, saving->copied));
         state = *saving->copied;
@@ -41,7 +41,7 @@ dcp_status dcp_save_default_set_up_planner(dcp_saving *saving, dcp_state *state)
     return index_names(saving);
 }
 
-/* Without a directory of the library's, the hooks must do all that is done in one. */
+/* Without the library's directory, hooks must do everything that is otherwise done there. */
 static dcp_status set_up_writer(dcp_saving *saving)
 {
     struct save_hooks *hooks = saving->hooks;
@@ -56,12 +56,12 @@ static dcp_status set_up_writer(dcp_saving *saving)
     if (hooks->session_wanted || (writer->write_data && writer->finish))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_STATE,
-                         "set_up_storage_writer has not called "
-                         "dcp_save_default_set_up_storage_writer(), and there is no hook %s",
+                         "hook set_up_storage_writer has not called "
+                         "dcp_save_default_set_up_storage_writer(), so a hook %s is needed",
                          writer->write_data ? "finish" : "write_data");
 }
 
-/* What is not UTF-8 would make metadata that nobody can read. */
+/* Text that is not UTF-8 would make unreadable metadata. */
 static dcp_status check_text(const char *text, const char *field)
 {
     if (!text || utf8_is_valid(text, strlen(text)))
@@ -90,7 +90,7 @@ static dcp_status reset_writer(dcp_saving *saving)
     const char *id = saving->path ? saving->path : "";
     dcp_status status = DCP_OK;
     if (writer->validate_checkpoint_id && !writer->validate_checkpoint_id(writer->context, id))
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the storage writer does not take \"%s\" for an id",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the storage writer does not accept the id \"%s\"",
                              id);
     error_clear();
     if (writer->reset)
@@ -107,7 +107,7 @@ static dcp_status set_up_planner(dcp_saving *saving, dcp_state *state)
 {
     const dcp_save_planner *planner = &saving->hooks->planner;
     const dcp_storage_meta *meta = &saving->hooks->storage_meta;
-    /* A planner may make another state of one that was not built as a whole. */
+    /* A planner could otherwise replace an incomplete state unnoticed. */
     if (state)
         RETURN_IF_ERROR(dcp_state_status(state));
     error_clear();
@@ -159,11 +159,12 @@ dcp_status save_hooks_set_up_again(dcp_saving *saving)
 dcp_status dcp_save_default_create_local_plan(dcp_saving *saving, dcp_save_plan *plan)
 {
     if (!saving || !plan)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "creating a plan needs a save and a plan");
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "dcp_save_default_create_local_plan: the save or the plan is NULL");
     struct save_local *local = &saving->local;
     if (!saving->hooks->state_taken)
-        return dcp_error_set(DCP_ERR_STATE, "there is no state to save: set_up_planner has not "
-                                            "called dcp_save_default_set_up_planner()");
+        return dcp_error_set(DCP_ERR_STATE, "there is no state to save: hook set_up_planner has "
+                                            "not called dcp_save_default_set_up_planner()");
     struct save_plan made;
     dcp_status status = save_plan_local(&local->flat, local->stream_lengths, &made);
     for (size_t i = 0; i < made.count && status == DCP_OK; i++)
@@ -190,7 +191,7 @@ static dcp_status create_plan(dcp_saving *saving)
         "prepare_local_plan");
 }
 
-/* Objects are resolved now, since their lengths belong to the plan. */
+/* Objects are resolved now, as the plan contains their lengths. */
 static dcp_status take_object(dcp_saving *saving, size_t index)
 {
     struct buffer *streams = &saving->local.streams;
@@ -248,7 +249,8 @@ dcp_status save_hooks_plan_local(dcp_saving *saving)
     struct save_hooks *hooks = saving->hooks;
     RETURN_IF_ERROR(create_plan(saving));
     if (hooks->plan.count > UINT32_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%zu items on one rank", hooks->plan.count);
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "one rank has %zu items, more than are supported",
+                             hooks->plan.count);
     RETURN_IF_ERROR(take_items(saving));
     RETURN_IF_ERROR(find_sources(saving));
     saving->local.plan.items = hooks->plan.items;

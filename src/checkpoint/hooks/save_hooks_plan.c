@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Planning with hooks: all ranks' plans pass through the coordinator's, or the outcome of that is
- * used again. */
+/* Planning with hooks: all ranks' plans pass through the coordinator's hooks, or an earlier result
+ * is reused. */
 #include "base/error.h"
 #include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/save/saving.h"
 #include "group/group.h"
 #include "plan/save/save_plan.h"
 
-/* When the orders have come, or could not be decoded: on all ranks or on none. */
+/* After the orders were received, or could not be decoded: succeeds on all ranks or on none. */
 static dcp_status finish_plan(dcp_saving *saving, dcp_status status)
 {
     if (status == DCP_OK)
         status = save_hooks_finish_plan(saving);
-    return saving_agree(saving, "waiting for all ranks to have planned", status);
+    return saving_agree(saving, "waiting for all ranks to plan", status);
 }
 
 /* ---- planned anew ---- */
@@ -67,8 +67,7 @@ dcp_status save_hooks_plan_global(dcp_saving *saving)
 
 /* ---- reused ---- */
 
-/* What travels with a plan comes back as hooks for all ranks' plans have changed it, or as it went.
- */
+/* Returns a plan's data as the global hooks have changed it, or unchanged. */
 static dcp_status return_data(dcp_saving *saving)
 {
     struct buffer message;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From an item to what is written for it: looking up and transforming, by hooks or by default. */
+/* Gets the data to write for an item: looks it up and transforms it, by hooks or by default. */
 #include <string.h>
 
 #include "base/error.h"
@@ -27,7 +27,7 @@ static dcp_status find_entry(const dcp_saving *saving, const dcp_write_item *ite
         *entry = (item->source >> 32) - 1;
         if (*entry < saving->local.flat.count)
             return DCP_OK;
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the item \"%s\" has a source that is none", name);
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the item \"%s\" has an invalid source", name);
     }
     if (name_table_find(&saving->hooks->names, name, strlen(name), entry))
         return DCP_OK;
@@ -46,7 +46,7 @@ static dcp_status lookup_object(const dcp_saving *saving, const dcp_write_item *
 
 /* ---- transforming ---- */
 
-/* The chunk of a tensor that holds all of a box. */
+/* Finds the chunk of a tensor that contains a box. */
 static const struct state_chunk *find_chunk(const struct state_tensor *tensor, struct box box)
 {
     for (size_t i = 0; i < tensor->chunk_count; i++) {
@@ -66,7 +66,8 @@ static dcp_status transform_tensor(const dcp_write_item *item, const dcp_state *
     struct box box = {item->index.ndim, item->index.offsets, item->sizes};
     char text[256];
     if (tensor->ndim != box.ndim)
-        return dcp_error_set(DCP_ERR_SHAPE, "\"%s\": %d dimensions in the plan, %d in the state",
+        return dcp_error_set(DCP_ERR_SHAPE,
+                             "\"%s\" has %d dimensions in the plan, but %d in the state",
                              item->index.name, (int)box.ndim, (int)tensor->ndim);
     data->dtype = tensor->dtype;
     if (box_volume(box) == 0)
@@ -108,7 +109,7 @@ static dcp_status transform_object(const dcp_write_item *item, const dcp_state *
     if (!item->is_tensor)
         return encode_object(object, data);
     if (object->kind != DCP_KIND_TENSOR)
-        return dcp_error_set(DCP_ERR_KIND, "\"%s\": a tensor in the plan, a %s in the state",
+        return dcp_error_set(DCP_ERR_KIND, "\"%s\" is a tensor in the plan, but a %s in the state",
                              item->index.name, node_kind_name(object->kind));
     return transform_tensor(item, object, data);
 }
@@ -129,8 +130,7 @@ static dcp_status look_up_and_transform(dcp_saving *saving, const dcp_write_item
             : lookup_object(saving, item, &object);
     if (status == DCP_OK && !object)
         status = dcp_error_set(DCP_ERR_ARGUMENT,
-                               "\"%s\": lookup_object found nothing, and said "
-                               "that all went well",
+                               "\"%s\": hook lookup_object succeeded, but found no object",
                                item->index.name);
     RETURN_IF_ERROR(status);
     error_clear();
@@ -167,7 +167,7 @@ dcp_status dcp_save_default_lookup_object_sized(dcp_saving *saving, const dcp_wr
 {
     dcp_write_item ours;
     if (!saving || !item || !object)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "looking up needs a save, an item and a place");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the save, the item or the result is NULL");
     RETURN_IF_ERROR(read_item(item, item_size, &ours));
     return lookup_object(saving, &ours, object);
 }
@@ -179,7 +179,7 @@ dcp_status dcp_save_default_transform_object_sized(dcp_saving *saving, const dcp
     dcp_write_item ours;
     if (!saving || !item || !object || !data)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "transforming needs a save, an item, an object and a place");
+                             "the save, the item, the object or the result is NULL");
     RETURN_IF_ERROR(read_item(item, item_size, &ours));
     return transform_object(&ours, object, data);
 }
@@ -189,7 +189,7 @@ dcp_status dcp_save_default_resolve_data_sized(dcp_saving *saving, const dcp_wri
 {
     dcp_write_item ours;
     if (!saving || !item || !data)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "resolving needs a save, an item and a place");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the save, the item or the result is NULL");
     RETURN_IF_ERROR(read_item(item, item_size, &ours));
     return look_up_and_transform(saving, &ours, data);
 }
@@ -207,7 +207,7 @@ static dcp_status check_tensor(const dcp_write_item *item, const dcp_write_data 
         (data->dtype != item->dtype && !copy_can_convert(data->dtype, item->dtype)))
         return dcp_error_set(
             DCP_ERR_DTYPE, "\"%s\": %s in memory cannot be written as %s", item->index.name,
-            dcp_dtype_size(data->dtype) ? dcp_dtype_name(data->dtype) : "something without a dtype",
+            dcp_dtype_size(data->dtype) ? dcp_dtype_name(data->dtype) : "a value without a dtype",
             dcp_dtype_name(item->dtype));
     if (!data->data && box_volume(box) > 0)
         return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\": the planner gave no data to write",
@@ -215,7 +215,7 @@ static dcp_status check_tensor(const dcp_write_item *item, const dcp_write_data 
     return device_is_host(&data->device) ? DCP_OK : device_check(&data->device);
 }
 
-/* What the default would find can be found while it is planned, before anything is written. */
+/* Errors of the default look-up are found while planning, before anything is written. */
 dcp_status save_resolve_check(dcp_saving *saving, const dcp_write_item *item)
 {
     dcp_write_data data;
@@ -250,8 +250,7 @@ dcp_status save_resolve_box(void *context, const struct write_item *item, struct
         memcpy(resolved->strides, data.strides, (size_t)box.ndim * sizeof *data.strides);
     else
         shape_strides(box.ndim, box.sizes, resolved->strides);
-    /* Numbers and elements belong to others; nobody changes them through a chunk that is only read.
-     */
+    /* Casts away const: nothing is changed through a chunk that is only read. */
     resolved->chunk = (struct state_chunk){.offsets = (int64_t *)box.offsets,
                                            .sizes = (int64_t *)box.sizes,
                                            .strides = resolved->strides,

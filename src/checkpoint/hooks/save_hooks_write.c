@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Writing with a storage writer of the caller's own, and what it may call. */
+/* Writes with a storage writer, and implements the functions that it may call. */
 #include <string.h>
 
 #include "base/error.h"
@@ -47,7 +47,7 @@ static dcp_status set_result(dcp_saving *saving, size_t index, const struct writ
     }
     pthread_mutex_unlock(&saving->hooks->mutex);
     if (again)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "where \"%.200s\" lies was said before",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the location of \"%.200s\" was already set",
                              saving->hooks->plan.items[saving->orders.orders[index].item].name);
     return path ? DCP_OK : error_no_memory(strlen(result->path) + 1, "write results");
 }
@@ -55,9 +55,9 @@ static dcp_status set_result(dcp_saving *saving, size_t index, const struct writ
 static dcp_status check_index(const dcp_saving *saving, size_t index, const void *argument)
 {
     if (!saving || !argument)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the save, or what it is to be given, is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the save or its data is NULL");
     if (index >= saving->hooks->finished.count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was asked for, the save plan has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no item %zu: the save plan has %zu items",
                              index, saving->hooks->finished.count);
     return DCP_OK;
 }
@@ -68,18 +68,19 @@ dcp_status dcp_saving_set_location(dcp_saving *saving, size_t index,
     RETURN_IF_ERROR(check_index(saving, index, location));
     const char *name = saving->hooks->finished.items[index].name;
     if (!saving->results.results)
-        return dcp_error_set(DCP_ERR_STATE, "where \"%s\" lies is said in write_data", name);
+        return dcp_error_set(DCP_ERR_STATE,
+                             "the location of \"%s\" can be set only in hook write_data", name);
     if (!location->path)
         return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\": its location has no path", name);
     if (relative_path_check(location->path, strlen(location->path)) != DCP_OK)
         return error_prefix(dcp_error_set(DCP_ERR_ARGUMENT,
-                                          "the path \"%.200s\" could lead out of the checkpoint",
+                                          "the path \"%.200s\" may lead out of the checkpoint",
                                           location->path),
                             "\"%s\"", name);
     if (location->length == 0 || location->offset > INT64_MAX ||
         location->length > INT64_MAX - location->offset)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "\"%s\": its location is of no bytes, or of too many", name);
+                             "\"%s\": the length of its location is 0, or too large", name);
     struct write_result result = {
         .path = location->path, .offset = location->offset, .length = location->length};
     return set_result(saving, save_hooks_order(saving->hooks, index), &result);
@@ -110,7 +111,7 @@ dcp_status dcp_saving_stream(dcp_saving *saving, size_t index, dcp_sink sink, vo
     return shard_stream_write(&saving->local.sources[order->item], order, sink, context);
 }
 
-/* Says where our own files have everything, to a writer that has them written. */
+/* Sets the places of all items in our own files, for a writer that uses them. */
 static dcp_status tell_places(dcp_saving *saving, const struct write_results *written)
 {
     for (size_t i = 0; i < saving->orders.count; i++) {
@@ -130,10 +131,11 @@ dcp_status dcp_save_default_write_data(dcp_saving *saving)
 {
     struct write_results written = {0};
     if (!saving || !saving->results.results)
-        return dcp_error_set(DCP_ERR_STATE, "files are written in write_data");
+        return dcp_error_set(DCP_ERR_STATE, "files can be written only in hook write_data");
     if (!saving->hooks->session_wanted)
-        return dcp_error_set(DCP_ERR_STATE, "there is no directory to write to: "
-                                            "set_up_storage_writer did not want one");
+        return dcp_error_set(DCP_ERR_STATE,
+                             "there is no directory to write to: hook set_up_storage_writer has "
+                             "not called dcp_save_default_set_up_storage_writer()");
     dcp_status status = saving_write_files(saving, &written);
     if (status == DCP_OK)
         status = tell_places(saving, &written);
@@ -152,9 +154,10 @@ static dcp_status check_results(const dcp_saving *saving)
     if (missing == 0)
         return DCP_OK;
     const struct write_item *item = &saving->hooks->plan.items[saving->orders.orders[first].item];
-    return dcp_error_set(DCP_ERR_ARGUMENT,
-                         "write_data did not say where %zu of %zu items lie, \"%s\" among them",
-                         missing, saving->results.count, item->name);
+    return dcp_error_set(
+        DCP_ERR_ARGUMENT,
+        "hook write_data has not set the locations of %zu of %zu items, \"%s\" among them", missing,
+        saving->results.count, item->name);
 }
 
 dcp_status save_hooks_write(dcp_saving *saving)
@@ -174,14 +177,16 @@ dcp_status save_hooks_write(dcp_saving *saving)
 dcp_status dcp_save_default_finish(dcp_saving *saving)
 {
     if (!saving || !saving->coordinates)
-        return dcp_error_set(DCP_ERR_STATE, "a save is finished by its coordinator");
+        return dcp_error_set(DCP_ERR_STATE, "only the coordinator can finish a save");
     if (!saving->hooks->session_wanted)
-        return dcp_error_set(DCP_ERR_STATE, "there is no directory to finish: "
-                                            "set_up_storage_writer did not want one");
+        return dcp_error_set(DCP_ERR_STATE,
+                             "there is no directory to finish: hook set_up_storage_writer has not "
+                             "called dcp_save_default_set_up_storage_writer()");
     return save_coordinator_commit(saving);
 }
 
-/* Which items each rank writes, in the order of its results. The indexes are the metadata's. */
+/* Sets which items each rank writes, in the order of its results. The indexes refer to the
+ * metadata. */
 dcp_status save_hooks_expect_results(dcp_saving *saving, int rank,
                                      const struct write_orders *orders,
                                      const struct save_plan *held)

@@ -66,7 +66,7 @@ static dcp_status check_path(const dcp_write_item *item)
     dcp_status status = buffer_status(&joined);
     if (status == DCP_OK && (joined.size != strlen(item->index.name) ||
                              memcmp(joined.data, item->index.name, joined.size) != 0))
-        status = refuse(item, "has a path that joined by dots is not its name");
+        status = refuse(item, "has a path that, joined by dots, is not its name");
     buffer_free(&joined);
     return status;
 }
@@ -76,7 +76,7 @@ static dcp_status check_tensor(const dcp_write_item *item)
     int32_t ndim = item->index.ndim;
     uint64_t bytes;
     if (ndim < 0 || ndim > DCP_MAX_DIMS || dcp_dtype_size(item->dtype) == 0)
-        return refuse(item, "has no dtype, or a number of dimensions that is none");
+        return refuse(item, "has an invalid dtype or number of dimensions");
     if (ndim > 0 && (!item->global_shape || !item->sizes || !item->index.offsets))
         return refuse(item, "has no shape, sizes or offsets");
     if (!shape_bytes(ndim, item->global_shape, item->dtype, &bytes))
@@ -138,7 +138,7 @@ static dcp_status copy_item(struct dcp_save_plan *plan, const dcp_write_item *fr
     const char *name = from->index.name;
     *to = (struct write_item){.entry = ENTRY_NONE};
     if (!name || !utf8_is_valid(name, strlen(name)))
-        return refuse(from, "has no name that is UTF-8");
+        return refuse(from, "has no name in valid UTF-8");
     if (from->path_length > 0 && !from->path)
         return refuse(from, "has no path");
     if (from->path_length > 0)
@@ -189,9 +189,9 @@ size_t dcp_save_plan_count(const dcp_save_plan *plan)
 static dcp_status check_index(const dcp_save_plan *plan, size_t index, const void *item)
 {
     if (!plan || !item)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the save plan or the place for an item is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the save plan or the result is NULL");
     if (index >= plan->count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "item %zu was asked for, the save plan has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no item %zu: the save plan has %zu items",
                              index, plan->count);
     return DCP_OK;
 }

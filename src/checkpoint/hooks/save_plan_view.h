@@ -14,7 +14,7 @@ struct dcp_save_plan {
     struct write_item *items;
     size_t count;
     size_t capacity;
-    bool has_sources; /* items say where in the state they come from */
+    bool has_sources; /* items have their source in the state */
     struct plan_data planner_data;
     struct plan_data storage_data;
     struct arena arena;
@@ -27,7 +27,7 @@ dcp_status save_plan_view_append(struct dcp_save_plan *plan, const struct write_
 /* The item as hooks see it. */
 dcp_write_item save_plan_view_item(const struct dcp_save_plan *plan, const struct write_item *item);
 
-/* Both dicts, as a message has them; and in place of those that the plan has. */
+/* Encodes both dicts for a message; and replaces the plan's dicts by decoded ones. */
 dcp_status save_plan_view_append_data(const struct dcp_save_plan *plan, struct buffer *out);
 dcp_status save_plan_view_read_data(struct dcp_save_plan *plan, struct reader *reader);
 

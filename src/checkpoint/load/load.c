@@ -32,7 +32,7 @@ struct load_sharing loading_sharing(struct dcp_loading *loading)
     };
 }
 
-/* The last steps, from where the plans are made; status: how this rank came so far. */
+/* The last steps, after the plans are made. status: this rank's status so far. */
 typedef dcp_status (*last_steps)(struct dcp_loading *loading, dcp_status status);
 
 static dcp_status fill(struct dcp_loading *loading, dcp_status status)
@@ -48,8 +48,8 @@ static dcp_status measure(struct dcp_loading *loading, dcp_status status)
     return loading->steps.measure(loading, status);
 }
 
-/* A rank that has failed to find the verdict goes on with its own failure, and hears the others' in
- * the next exchange. The verdict is told as every rank finds it, without a rank's name. */
+/* A rank that cannot compute the verdict goes on with its own failure, and learns the others' in
+ * the next exchange. Every rank computes the same verdict, so the message names no rank. */
 static dcp_status pass_verdict(struct dcp_loading *loading, dcp_status verdict, last_steps last)
 {
     struct error_story story;
@@ -76,7 +76,7 @@ static dcp_status run(struct dcp_loading *loading, dcp_state *state, dcp_status 
     return last(loading, status != DCP_OK ? status : reported);
 }
 
-/* Says what was not checked that was to be, and why. */
+/* Logs which bytes could not be checked, and why. */
 static void log_unchecked(const struct dcp_loading *loading, const struct shard_read_figures *read)
 {
     char bare[96] = "", partial[96] = "";
@@ -84,11 +84,11 @@ static void log_unchecked(const struct dcp_loading *loading, const struct shard_
     if (read->bytes_unchecked == 0 || loading->options.verification == DCP_VERIFY_NONE)
         return;
     if (read->bytes_bare > 0)
-        snprintf(bare, sizeof bare, ", %" PRIu64 " for want of checksums in their files",
+        snprintf(bare, sizeof bare, ", %" PRIu64 " because their files have no checksums",
                  read->bytes_bare);
     if (parts > 0)
         snprintf(partial, sizeof partial,
-                 ", %" PRIu64 " as parts of records with one checksum each", parts);
+                 ", %" PRIu64 " because they are parts of records with a single checksum", parts);
     log_line(DCP_LOG_INFO,
              "%s: %" PRIu64 " of %" PRIu64 " bytes that were read were not checked%s%s",
              loading->path ? loading->path : "", read->bytes_unchecked,
@@ -117,7 +117,7 @@ static void note_figures(struct dcp_loading *loading, dcp_load_report *report)
     figures->ring = read.ring;
 }
 
-/* What a load is made of before it begins, when the options have been checked. */
+/* Sets up a load, after its options have been checked. */
 static dcp_status set_up(struct dcp_loading *loading, dcp_status status)
 {
     load_planning_init(&loading->planning, &loading->options);
@@ -143,7 +143,7 @@ static void tear_down(struct dcp_loading *loading)
     load_hooks_free(loading);
 }
 
-/* What has been planned goes; options and operation stay. */
+/* Drops all plans; keeps options and operation. */
 static void start_over(struct dcp_loading *loading)
 {
     tear_down(loading);
@@ -151,8 +151,8 @@ static void start_over(struct dcp_loading *loading)
     loading->limit = (struct load_limit){0};
 }
 
-/* All ranks share a lack of memory, and no destination was touched: if it comes from the limit,
- * they find out together what would do. */
+/* All ranks have failed for lack of memory, with no destination changed. If the limit is the
+ * reason, they find the smallest sufficient limit together. */
 static dcp_status explain(struct dcp_loading *loading, dcp_state *state, dcp_load_report **report)
 {
     bool reached = loading->limit.too_small || memory_account_limit_reached() != 0;
@@ -172,7 +172,7 @@ static dcp_status explain(struct dcp_loading *loading, dcp_state *state, dcp_loa
         return status != DCP_OK ? status : error_restore(&story);
     return dcp_error_set(DCP_ERR_NO_MEMORY,
                          "memory_limit is %" PRIu64
-                         " bytes, the smallest that would do is %" PRIu64,
+                         " bytes, but the smallest sufficient limit is %" PRIu64,
                          loading->options.memory_limit, smallest);
 }
 

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/thread.h"
 
-/* From here on a load is worth more than one thread, and so many if nothing is said. */
+/* From this size on, a load uses several threads; by default, so many. */
 #define THREADED_SIZE  ((uint64_t)16 << 20)
 #define THREADS_CHOSEN 4
 
@@ -68,8 +68,8 @@ dcp_status load_allocate(const struct flat_state *flat, const struct load_plan *
     return DCP_OK;
 }
 
-/* Also where other ranks run beside this one: the system does not always spread as many threads as
- * there are processors evenly, and some more leave none idle. */
+/* More threads than processors, even beside other ranks: the system may spread them unevenly, and
+ * some extra threads keep all processors busy. */
 size_t load_thread_count(int32_t given, uint64_t bytes)
 {
     size_t processors = thread_processor_count();

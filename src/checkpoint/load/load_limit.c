@@ -7,7 +7,7 @@
 #include "checkpoint/load/load_fill.h"
 #include "group/group.h"
 
-/* Messages between reading and the end of a load. */
+/* Memory for messages between reading and the end of a load. */
 #define SMALL_THINGS ((uint64_t)64 << 10)
 
 dcp_status load_limit_look(struct load_limit *limit, const struct load_sharing *sharing)
@@ -22,7 +22,7 @@ dcp_status load_limit_look(struct load_limit *limit, const struct load_sharing *
     return status;
 }
 
-/* Taken now and until the end, but for open files, which reading opens or keeps open. */
+/* Memory held from now until the end, without open files, which reading opens or keeps open. */
 static uint64_t held_memory(const struct operation *operation, struct shard_reader *reader)
 {
     return memory_account_taken(operation->account) - shard_reader_open_memory(reader);
@@ -44,7 +44,7 @@ dcp_status load_limit_check(struct load_limit *limit, const dcp_load_options *op
     return limit->too_small ? error_no_memory((size_t)limit->smallest, "a load") : DCP_OK;
 }
 
-/* The widest way of reading that keeps within the limit beside `taken`. */
+/* Chooses the fastest way of reading that fits the limit besides `taken`. */
 static void fit(struct load_limit *limit, const struct load_sharing *sharing, uint64_t taken)
 {
     const dcp_load_options *options = sharing->options;
@@ -53,7 +53,7 @@ static void fit(struct load_limit *limit, const struct load_sharing *sharing, ui
     uint64_t room = options->memory_limit - taken;
     shard_read_needs_fit(&limit->needs, room, &limit->how);
     shard_reader_set_how(sharing->reader, &limit->how);
-    /* Lanes to devices get what buffers and threads leave. */
+    /* Device lanes get the memory that buffers and threads leave. */
     uint64_t used = shard_read_needs_memory(&limit->needs, &limit->how);
     uint64_t lanes = room > used ? (room - used) / SHARD_READER_LANE_MEMORY : 0;
     shard_reader_allow_device_lanes(sharing->reader, lanes < SIZE_MAX ? (size_t)lanes : SIZE_MAX);
@@ -83,7 +83,8 @@ static dcp_status find_largest(const struct group_messages *all, unsigned char *
     uint64_t most = 0;
     for (int rank = 0; rank < all->count; rank++) {
         if (all->offsets[rank + 1] - all->offsets[rank] != sizeof most)
-            return dcp_error_set(DCP_ERR_GROUP, "rank %d: its needs are cut short", rank);
+            return dcp_error_set(DCP_ERR_GROUP,
+                                 "rank %d: its message on memory needs ends too early", rank);
         uint64_t one = load_u64(all->bytes + all->offsets[rank]);
         most = one > most ? one : most;
     }
@@ -94,7 +95,7 @@ static dcp_status find_largest(const struct group_messages *all, unsigned char *
 dcp_status load_limit_share(const dcp_load_options *options, dcp_status status, uint64_t mine,
                             uint64_t *smallest)
 {
-    struct dcp_collective call = {"sharing what the load needs", options->timeout_seconds};
+    struct dcp_collective call = {"sharing the memory needs of the load", options->timeout_seconds};
     struct group_messages all = {0};
     unsigned char message[sizeof mine];
     struct buffer heard;
@@ -109,7 +110,7 @@ dcp_status load_limit_share(const dcp_load_options *options, dcp_status status, 
                              sizeof message, &heard);
     if (status == DCP_OK && heard.size != sizeof message)
         status = dcp_error_set(DCP_ERR_GROUP,
-                               "the message on the memory that ranks need ends too early");
+                               "the coordinator's message on memory needs ends too early");
     if (status == DCP_OK)
         *smallest = load_u64(heard.data);
     group_messages_free(&all);

@@ -91,7 +91,8 @@ static dcp_status read_for_all(dcp_loading *loading, struct buffer *message)
 
 static dcp_status cut_short(void)
 {
-    return dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata is cut short");
+    return dcp_error_set(DCP_ERR_GROUP,
+                         "the coordinator's message with the metadata ends too early");
 }
 
 static dcp_status compare_path(const dcp_loading *loading, const char *text, size_t length)
@@ -99,11 +100,11 @@ static dcp_status compare_path(const dcp_loading *loading, const char *text, siz
     const char *path = loading->path;
     if (!path || !*path || (strlen(path) == length && memcmp(path, text, length) == 0))
         return DCP_OK;
-    return dcp_error_set(DCP_ERR_ARGUMENT, "loads from \"%s\", the coordinator from \"%.*s\"", path,
-                         (int)length, text);
+    return dcp_error_set(DCP_ERR_ARGUMENT, "loads from \"%s\", but the coordinator from \"%.*s\"",
+                         path, (int)length, text);
 }
 
-/* The same storage as at the coordinator, for this rank. */
+/* Chooses the coordinator's storage on this rank. */
 static dcp_status choose_alike(dcp_loading *loading, const char *path, uint64_t number,
                                uint64_t mask)
 {
@@ -149,7 +150,7 @@ static void set_manners(dcp_loading *loading, struct shard_reader *reader)
                         &loading->operation.progress);
 }
 
-/* What will be read is in the directory that is there now. */
+/* Keeps the current directory open, so that all is read from it. */
 static void hold_directory(dcp_loading *loading)
 {
     struct load_stored *stored = &loading->planning.stored;
@@ -159,7 +160,7 @@ static void hold_directory(dcp_loading *loading)
     shard_reader_open_directory(stored->reader);
 }
 
-/* How the load's options have it read. */
+/* Configures the reader by the load's options. */
 static dcp_status prepare_reader(dcp_loading *loading, struct shard_reader *reader)
 {
     const dcp_load_options *options = &loading->options;
@@ -168,7 +169,7 @@ static dcp_status prepare_reader(dcp_loading *loading, struct shard_reader *read
         const struct shard_read_how least = shard_read_how_least();
         shard_reader_set_how(reader, &least);
     }
-    /* One rank's look is enough, and its failure becomes everyone's. */
+    /* One rank reads, and its failure becomes that of all. */
     if (loading->coordinates && loading->steps.reads_shards &&
         options->verification != DCP_VERIFY_NONE)
         return storage_check_replicas(reader);

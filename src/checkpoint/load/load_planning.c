@@ -28,10 +28,10 @@ static void find_circumstances(dcp_loading *loading)
 
 /* ---- reused ---- */
 
-/* What a rank tells the others of what it has kept. */
+/* The record in which a rank describes its cache to the others. */
 enum { AT_KNOWN = 8, AT_DEALT = 9, RECORD = 10 };
 
-/* Whether this rank could use its plan again; and what it reads for others. */
+/* Whether this rank could reuse its plan, and its assignment of readers. */
 static dcp_status look(dcp_loading *loading, dcp_state *state, unsigned char *record)
 {
     struct load_planning *planning = &loading->planning;
@@ -74,7 +74,7 @@ static void take_plan(struct load_planning *planning)
     planning->reused = planning->complete = planning->plan_holds = true;
 }
 
-/* After changes were told. *lost: some rank does not know what they are changes of. */
+/* After changes were sent. *lost: some rank lacks the metadata that they apply to. */
 static dcp_status agree_to_reuse(dcp_loading *loading, dcp_state *state, dcp_status status,
                                  bool *lost)
 {
@@ -104,8 +104,8 @@ static dcp_status agree_to_reuse(dcp_loading *loading, dcp_state *state, dcp_sta
 
 /* ---- anew ---- */
 
-/* Without memory for it the next load plans anew: this one need not fail. A plan that will not hold
- * leaves the one that the cache has, if that is of the same structure. */
+/* Without memory to keep it, the next load plans anew; this one need not fail. A plan that cannot
+ * be reused leaves the cache's plan, if the structure is the same. */
 static void note_plan(dcp_loading *loading)
 {
     struct load_planning *planning = &loading->planning;

@@ -81,7 +81,8 @@ dcp_status dcp_load_report_line_sized(const dcp_load_report *report, size_t inde
     if (!report || !line)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the %s is NULL", report ? "line" : "report");
     if (index >= report->count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "line %zu of a report of %zu", index, report->count);
+        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no line %zu: the report has %zu lines",
+                             index, report->count);
     sized_write(line, line_size, &report->lines[index], sizeof *report->lines);
     return DCP_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A load as the library does it, and its dry run. */
+/* The default steps of a load, and its dry run. */
 #include "checkpoint/load/load_steps.h"
 
 #include "base/error.h"
@@ -38,12 +38,12 @@ dcp_status load_flatten(dcp_loading *loading, dcp_state *state)
 static dcp_status plan_local(dcp_loading *loading, dcp_state *state)
 {
     struct load_planning *planning = &loading->planning;
-    /* A rank that knew what is stored has done so already. */
+    /* A rank that had the metadata has planned already. */
     if (!planning->stored.known)
         RETURN_IF_ERROR(load_flatten(loading, state));
     RETURN_IF_ERROR(load_plan_make(&planning->flat, &planning->stored.metadata, &planning->names,
                                    loading->options.convert, &planning->plan, &planning->mine));
-    /* Alone a rank may load what it holds of anything. */
+    /* A rank alone may load any parts of tensors. */
     if (loading->options.group)
         RETURN_IF_ERROR(
             flatten_check_meshes(&planning->flat, dcp_group_size(loading->options.group)));
@@ -52,7 +52,7 @@ static dcp_status plan_local(dcp_loading *loading, dcp_state *state)
 
 /* ---- reading ---- */
 
-/* What ranks read for each other, then what each reads for itself. */
+/* First reads tensors that ranks read for each other, then the rest. */
 static dcp_status fill_tensors(dcp_loading *loading, const struct load_sharing *sharing)
 {
     const struct load_planning *planning = &loading->planning;
@@ -71,7 +71,7 @@ static dcp_status fill_tensors(dcp_loading *loading, const struct load_sharing *
     return loading_agree(loading, "reading tensors", status);
 }
 
-/* Ranks read for each other only if there is memory for it on all of them. */
+/* Ranks read for each other only if all of them have memory for it. */
 static dcp_status share_within_limit(dcp_loading *loading, const struct load_sharing *sharing)
 {
     struct load_share *share = &loading->planning.share;
@@ -88,7 +88,7 @@ static dcp_status share_within_limit(dcp_loading *loading, const struct load_sha
     return DCP_OK;
 }
 
-/* Objects, each once; before that, who reads what, unless that holds from the load before. */
+/* Reads objects, each once. First assigns readers, unless an earlier assignment is still valid. */
 static dcp_status read_objects(dcp_loading *loading, const struct load_sharing *sharing,
                                dcp_status status)
 {
@@ -111,7 +111,7 @@ static dcp_status read_objects(dcp_loading *loading, const struct load_sharing *
     return status;
 }
 
-/* Objects wait, and chunks without memory have it. */
+/* After this, objects have been read and all chunks have memory. */
 static dcp_status prepare_objects(dcp_loading *loading, const struct load_sharing *sharing,
                                   dcp_status status)
 {
@@ -123,7 +123,7 @@ static dcp_status prepare_objects(dcp_loading *loading, const struct load_sharin
     return status == DCP_OK ? load_allocate(sharing->flat, sharing->plan) : status;
 }
 
-/* Who reads what of tensors, and how, within the limit, if there is one. */
+/* Assigns readers of tensors, and chooses how to read within the limit, if any. */
 static dcp_status arrange_reading(dcp_loading *loading, const struct load_sharing *sharing,
                                   dcp_status status)
 {

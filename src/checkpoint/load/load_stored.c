@@ -44,8 +44,8 @@ dcp_status load_stored_apply(struct load_stored *stored, const void *changes, si
     return status;
 }
 
-/* Bytes that are those of the load before, or those but for the save's id, need not be decoded. Not
- * those of a union, which may have parts that are not in them. */
+/* Bytes equal to those of the previous load, except for the save's id, need not be decoded. Not for
+ * unions, whose other members are not in these bytes. */
 static dcp_status compare_raw(const struct load_stored *stored, bool *same, struct buffer *changes)
 {
     const dcp_load_plan_cache *cache = stored->cache;
@@ -62,7 +62,7 @@ static dcp_status compare_raw(const struct load_stored *stored, bool *same, stru
     return metadata_changes_append_id(&cache->metadata, id, changes);
 }
 
-/* What was decoded takes the place of the cache's, if it has the same structure. */
+/* Replaces the cache's metadata by the decoded one, if it has the same structure. */
 static dcp_status compare_decoded(struct load_stored *stored, bool *found, struct buffer *changes)
 {
     dcp_load_plan_cache *cache = stored->cache;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is stored, as one rank of a load knows it: decoded from its bytes, or known from a load
- * before, by a cache, and brought up to date. */
+/* The metadata of a load on one rank: decoded from its bytes, or taken from a cache and updated. */
 #ifndef CHECKPOINT_LOAD_LOAD_STORED_H
 #define CHECKPOINT_LOAD_LOAD_STORED_H
 
 #include "checkpoint/load/load_plan_cache.h"
 #include "storage/shard/shard_reader.h"
 
-/* Stays where it is: the reader refers to it. */
+/* Must not move: the reader refers to it. */
 struct load_stored {
     struct metadata metadata;
     struct shard_reader *reader;
@@ -15,25 +14,25 @@ struct load_stored {
 
     dcp_load_plan_cache *cache; /* NULL: none, or none for such loads */
     uint64_t number;            /* of this load */
-    uint64_t since;             /* the load that the metadata, as it is, is from */
-    bool by_changes;            /* ranks were told what has changed */
-    bool known;                 /* and this one knew the rest */
-    bool taken;                 /* out of the cache, which is without metadata now */
-    bool moved;                 /* some piece lies elsewhere than before */
-    struct buffer raw;          /* at the coordinator: what the metadata is decoded from */
+    uint64_t since;             /* number of the load that the metadata is from */
+    bool by_changes;            /* only changes were sent to ranks */
+    bool known;                 /* this rank had the rest */
+    bool taken;                 /* taken out of the cache, which has no metadata now */
+    bool moved;                 /* some piece has another place than before */
+    struct buffer raw;          /* at the coordinator: the bytes of the metadata */
 };
 
 void load_stored_init(struct load_stored *stored, dcp_load_plan_cache *cache);
 void load_stored_free(struct load_stored *stored);
 
-/* At the coordinator, where the cache serves: what has changed since the load that it knows; no
- * changes if nothing has. *found: that is all there is to tell, and the metadata is up to date.
- * Else, if there is a reader, metadata and reader are decoded from the raw bytes. */
+/* At the coordinator, if the cache can be used: finds the changes since the cached load; empty if
+ * there are none. *found: sending the changes is enough, and the metadata is up to date. Otherwise,
+ * if there is a reader, metadata and reader are decoded from the raw bytes. */
 dcp_status load_stored_find_changes(struct load_stored *stored, const dcp_storage *storage,
                                     const char *path, bool *found, struct buffer *changes);
-/* On another rank that knows the same: brings that up to date. */
+/* On another rank with the same metadata: applies the changes. */
 dcp_status load_stored_apply(struct load_stored *stored, const void *changes, size_t size);
-/* The reader, of metadata that is up to date. */
+/* Opens the reader on up-to-date metadata. */
 dcp_status load_stored_open(struct load_stored *stored, const dcp_storage *storage,
                             const char *path);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One load, on one rank, from the first step to the last; hooks know it as a dcp_loading. What
- * differs between loads at these steps is in their table (load_steps.h). */
+/* One load on one rank, from the first step to the last; hooks know it as a dcp_loading. Its steps
+ * are in a table (load_steps.h). */
 #ifndef CHECKPOINT_LOAD_LOADING_H
 #define CHECKPOINT_LOAD_LOADING_H
 
@@ -14,12 +14,12 @@
 #include "storage/storage.h"
 
 struct dcp_loading {
-    const char *path; /* NULL or "" unless at the coordinator: as there */
+    const char *path; /* NULL or "": as at the coordinator */
     dcp_load_options options;
     bool coordinates;
     struct operation operation;
     dcp_storage own;          /* of the options */
-    const dcp_storage *files; /* where the path is: that, or the file system */
+    const dcp_storage *files; /* the storage of the path: own, or the file system */
     struct load_steps steps;
     struct load_hooks *hooks; /* of steps that call hooks */
     struct hooks_kind kind;
@@ -32,7 +32,7 @@ struct dcp_loading {
 };
 
 dcp_status loading_agree(const struct dcp_loading *loading, const char *phase, dcp_status status);
-/* What sharing needs of it. */
+/* The parts of it that sharing needs. */
 struct load_sharing loading_sharing(struct dcp_loading *loading);
 
 #endif

@@ -49,7 +49,7 @@ static bool add_totals(cJSON *object, const struct metadata *metadata)
            add_integer(object, "tensor_bytes", (int64_t)bytes);
 }
 
-/* Only of a checkpoint that is not whole. */
+/* Only for partial checkpoints. */
 static bool add_missing(cJSON *object, const struct metadata *metadata)
 {
     struct metadata_missing missing = metadata_sum_missing(metadata);
@@ -60,8 +60,8 @@ static bool add_missing(cJSON *object, const struct metadata *metadata)
            add_integer(counts, "elements", (int64_t)missing.elements);
 }
 
-/* What cJSON takes by itself: for the fields that are always there, and for each byte of info in
- * the object, and while it is printed. */
+/* Memory that cJSON allocates: for the fixed fields, and per byte of info in the object and while
+ * printing. */
 #define JSON_SIZE   ((size_t)16 << 10)
 #define INFO_COPIES 4
 

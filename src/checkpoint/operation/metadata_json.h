@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metadata.json: what a person or a script wants to know of a checkpoint without reading it. */
+/* metadata.json: a summary of a checkpoint for people and scripts. */
 #ifndef CHECKPOINT_OPERATION_METADATA_JSON_H
 #define CHECKPOINT_OPERATION_METADATA_JSON_H
 

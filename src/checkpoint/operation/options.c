@@ -41,7 +41,7 @@ static dcp_status check_io_priority(dcp_io_priority priority)
                                                      : DCP_OK;
 }
 
-/* Threads that compress if nobody says how many. */
+/* The default number of threads that compress. */
 static int32_t choose_compression_threads(void)
 {
     size_t half = thread_processor_count() / 2;
@@ -90,8 +90,9 @@ static dcp_status check_rank(const dcp_save_options *options)
     if (options->rank < 0)
         return dcp_error_set(DCP_ERR_ARGUMENT, "rank is %d, expected 0 or more", options->rank);
     if (options->storage_writer || options->storage_writer_count > 0)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a storage writer cannot save without_collectives: "
-                                               "leave out one of both");
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "a storage writer cannot save without_collectives: set only one of both");
     return DCP_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* That all ranks were given the same options: lists go as digests, so that they may be long. */
+/* Checks that all ranks have the same options. Lists are sent as digests, as they may be long. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 /* One option as a number. */
 struct trait {
     const char *option;
-    bool is_digest; /* the number itself says nothing */
+    bool is_digest; /* the number is only a digest */
     uint64_t value;
 };
 
@@ -50,7 +50,7 @@ static dcp_status digest_renames(const dcp_rename *renames, size_t count, uint64
     return status;
 }
 
-/* Nothing but whether there are hooks, and which. */
+/* Only whether there are hooks, and which. */
 static dcp_status mask_planner(const dcp_load_planner *theirs, uint64_t *mask)
 {
     dcp_load_planner planner;
@@ -102,7 +102,8 @@ dcp_status options_compare_load(const dcp_load_options *options, struct reader *
     for (size_t i = 0; i < TRAITS; i++) {
         uint64_t expected = reader_u64(message);
         if (message->failed)
-            return dcp_error_set(DCP_ERR_GROUP, "the coordinator's options are cut short");
+            return dcp_error_set(DCP_ERR_GROUP,
+                                 "the coordinator's message with its options ends too early");
         if (traits[i].value == expected)
             continue;
         if (traits[i].is_digest)
@@ -110,7 +111,7 @@ dcp_status options_compare_load(const dcp_load_options *options, struct reader *
                                  "%s differs from the coordinator's: all ranks must pass the same",
                                  traits[i].option);
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "%s is %" PRIu64 ", the coordinator's is %" PRIu64
+                             "%s is %" PRIu64 ", but the coordinator's is %" PRIu64
                              ": all ranks must pass the same",
                              traits[i].option, traits[i].value, expected);
     }

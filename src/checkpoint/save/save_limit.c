@@ -72,6 +72,6 @@ dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state)
         return status != DCP_OK ? status : error_restore(&story);
     return dcp_error_set(DCP_ERR_NO_MEMORY,
                          "memory_limit is %" PRIu64
-                         " bytes, the smallest that would do is %" PRIu64,
+                         " bytes, but the smallest sufficient limit is %" PRIu64,
                          saving->options.memory_limit, all.smallest);
 }

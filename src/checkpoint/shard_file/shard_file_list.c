@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the footers of a directory's shard files say. */
+/* Lists the shard files of a directory, by their footers. */
 #include "checkpoint/shard_file/shard_file_list.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static dcp_status read_source(void *context, uint64_t offset, void *bytes, size_
     return storage_file_read(context, bytes, size, offset);
 }
 
-/* Whether a failure is about one file, and no reason to give up the list. */
+/* Whether a failure concerns only one file, so that listing goes on. */
 static bool is_of_file(dcp_status status)
 {
     return status != DCP_ERR_NO_MEMORY && status != DCP_ERR_FILE_LIMIT;
@@ -26,11 +26,12 @@ static dcp_status check_footer(const struct listed_file *file, bool found)
 {
     if (!found)
         return dcp_error_set(DCP_ERR_NOT_FOUND,
-                             "%s has no footer: PyTorch wrote it, or it was cut short", file->name);
+                             "%s has no footer: PyTorch wrote it, or it is truncated", file->name);
     RETURN_IF_ERROR(shard_footer_check_blocks(&file->footer));
     if (strcmp(file->footer.contents.files[0], file->name) != 0)
-        return dcp_error_set(DCP_ERR_FOREIGN, "%s has the footer of %.200s", file->name,
-                             file->footer.contents.files[0]);
+        return dcp_error_set(DCP_ERR_FOREIGN,
+                             "%s has the footer of %.200s: the file was renamed or replaced",
+                             file->name, file->footer.contents.files[0]);
     return DCP_OK;
 }
 
@@ -50,7 +51,7 @@ static dcp_status list_items(struct listed_file *file)
     return DCP_OK;
 }
 
-/* What is found is to be freed also after a failure. */
+/* The result must be freed also after a failure. */
 static dcp_status read_footer(const struct storage_directory *directory, struct listed_file *file)
 {
     const dcp_storage_access access = {.size_of = sizeof access};
@@ -78,7 +79,7 @@ static dcp_status list_file(const struct storage_directory *directory, struct li
         return file->status;
     file->problem = memory_copy_text(dcp_error_message());
     footer_free(&file->footer);
-    return file->problem ? DCP_OK : error_no_memory(1, "what is wrong with a shard file");
+    return file->problem ? DCP_OK : error_no_memory(1, "a message on a shard file");
 }
 
 static dcp_status read_files(dcp_shard_list *list, const struct storage_directory *directory)
@@ -115,7 +116,7 @@ dcp_status dcp_shard_list_read(const char *directory, const dcp_storage *storage
 {
     if (!directory || !*directory || !list)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "listing shard files needs a directory and a place for the list");
+                             "dcp_shard_list_read: the directory or the result is NULL");
     *list = NULL;
     dcp_shard_list *made = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
@@ -155,7 +156,7 @@ static dcp_status find_file(const dcp_shard_list *list, size_t file,
     if (!list)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the list of shard files is NULL");
     if (file >= list->count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "shard file %zu was asked for, the list has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no shard file %zu: the list has %zu files",
                              file, list->count);
     *found = &list->files[file];
     return DCP_OK;
@@ -166,7 +167,7 @@ dcp_status dcp_shard_list_file_sized(const dcp_shard_list *list, size_t file, dc
 {
     const struct listed_file *found = NULL;
     if (!info)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a shard file is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for a shard file is NULL");
     RETURN_IF_ERROR(find_file(list, file, &found));
     const dcp_shard_info ours = {
         .file = found->name,
@@ -185,10 +186,10 @@ dcp_status dcp_shard_list_item_sized(const dcp_shard_list *list, size_t file, si
 {
     const struct listed_file *found = NULL;
     if (!item)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for an item is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for an item is NULL");
     RETURN_IF_ERROR(find_file(list, file, &found));
     if (index >= found->item_count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: item %zu was asked for, it has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: there is no item %zu: the file has %zu items",
                              found->name, index, found->item_count);
     const struct metadata_entry *entry = found->items[index].entry;
     const struct metadata_piece *piece = found->items[index].piece;

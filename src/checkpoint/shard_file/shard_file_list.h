@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of a list of shard files. */
+/* Internal to a list of shard files. */
 #ifndef CHECKPOINT_SHARD_FILE_SHARD_FILE_LIST_H
 #define CHECKPOINT_SHARD_FILE_SHARD_FILE_LIST_H
 
@@ -29,7 +29,7 @@ struct listed_file {
 struct dcp_shard_list {
     dcp_storage storage;
     const dcp_storage *chosen;
-    char *id; /* of the directory, as it was meant when the list was read */
+    char *id; /* of the directory, in a form that means the same later */
     struct directory directory;
     struct listed_file *files; /* by rank, then name */
     size_t count;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The metadata of a save from the footers of its files. */
+/* Rebuilds the metadata of a save from the footers of its files. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int compare_saves(const void *left, const void *right)
     return strcmp(a->save_id, b->save_id);
 }
 
-/* Groups the good files by their save. */
+/* Groups the valid files by their save. */
 static dcp_status find_saves(const dcp_shard_list *list, struct found_saves *found)
 {
     found->files = memory_allocate_array(list->count, sizeof(struct listed_file *));
@@ -92,10 +92,11 @@ static int compare_numbers(const void *left, const void *right)
 
 static dcp_status missing_file(const struct found_save *save, int rank, uint32_t number)
 {
-    return dcp_error_set(DCP_ERR_NOT_FOUND,
-                         "save %s has later files, but no good one of rank %d with number %" PRIu32
-                         " of generation %" PRIu32,
-                         save->save_id, rank, number, save->generation);
+    return dcp_error_set(
+        DCP_ERR_NOT_FOUND,
+        "save %s has files with higher numbers, but no valid file of rank %d with number %" PRIu32
+        " of generation %" PRIu32,
+        save->save_id, rank, number, save->generation);
 }
 
 /* Ranks count from 0 without gaps, and so do the files of each. */
@@ -120,7 +121,7 @@ static dcp_status check_gaps(const struct found_save *save)
 {
     for (size_t i = 0; i < save->count; i++)
         if (!save->files[i]->is_numbered || save->files[i]->generation != save->generation)
-            return DCP_OK; /* names that say nothing */
+            return DCP_OK; /* names without numbers */
     const struct listed_file **sorted =
         memory_allocate_array(save->count, sizeof(struct listed_file *));
     if (!sorted)
@@ -134,7 +135,7 @@ static dcp_status check_gaps(const struct found_save *save)
 
 /* ---- one save ---- */
 
-/* Passes the failure at hand on as a fault. */
+/* Reports the current failure as a fault. */
 static dcp_status report_fault(const dcp_rebuild_options *options, const char *name,
                                dcp_status status)
 {
@@ -147,7 +148,7 @@ static dcp_status check_files(const struct found_save *save, const dcp_rebuild_o
 {
     dcp_status status = DCP_OK;
     if (options->file_count != 0 && save->count != options->file_count)
-        status = dcp_error_set(DCP_ERR_NOT_FOUND, "save %s has %zu good files here, expected %zu",
+        status = dcp_error_set(DCP_ERR_NOT_FOUND, "save %s has %zu valid files here, expected %zu",
                                save->save_id, save->count, options->file_count);
     if (status == DCP_OK && !options->allow_gaps)
         status = check_gaps(save);
@@ -197,7 +198,7 @@ static dcp_status rebuild_save(const struct found_save *save, const dcp_rebuild_
     error_save(&story);
     if (files == DCP_ERR_NO_MEMORY)
         return files;
-    /* Also without some files: which boxes are missing says more than their names. */
+    /* Even if files are missing: the missing boxes say more than the names of files. */
     RETURN_IF_ERROR(unite_footers(save, options, metadata));
     dcp_status status = check_entries(metadata, options);
     if (status == DCP_OK && files != DCP_OK)
@@ -215,7 +216,7 @@ static dcp_status rebuild_given(const struct found_saves *found, const char *dir
     for (size_t i = 0; i < found->count; i++)
         if (strcmp(found->saves[i].save_id, options->save_id) == 0)
             return rebuild_save(&found->saves[i], options, metadata);
-    return dcp_error_set(DCP_ERR_NOT_FOUND, "%s has no good shard file of save %.40s", directory,
+    return dcp_error_set(DCP_ERR_NOT_FOUND, "%s has no valid shard file of save %.40s", directory,
                          options->save_id);
 }
 
@@ -223,7 +224,7 @@ static dcp_status refuse_choice(const struct found_save *one, const struct found
 {
     return dcp_error_set(DCP_ERR_DUPLICATE,
                          "saves %s and %s are both complete and of generation %" PRIu32
-                         ": name the one that is wanted",
+                         ": choose one by its id",
                          one->save_id, other->save_id, one->generation);
 }
 
@@ -235,7 +236,7 @@ static dcp_status rebuild_latest(const struct found_saves *found, const char *di
     struct error_story first;
     dcp_status result = DCP_ERR_NOT_FOUND;
     if (found->count == 0 || !found->saves)
-        return dcp_error_set(result, "%s has no shard file with a good footer", directory);
+        return dcp_error_set(result, "%s has no shard file with a valid footer", directory);
     for (size_t i = 0; i < found->count; i++) {
         const struct found_save *save = &found->saves[i];
         struct metadata other;
@@ -274,7 +275,7 @@ static void log_left_alone(const dcp_shard_list *list, const struct metadata *me
             log_line(DCP_LOG_INFO, "%s: not used to rebuild the metadata: %s", list->id,
                      file->problem);
         else if (strcmp(file->footer.save_id, metadata->save_id) != 0)
-            log_line(DCP_LOG_INFO, "%s: %s is of save %s, and not used to rebuild the metadata",
+            log_line(DCP_LOG_INFO, "%s: not used to rebuild the metadata: %s is of save %s",
                      list->id, file->name, file->footer.save_id);
     }
 }
@@ -304,8 +305,7 @@ dcp_status dcp_shard_list_rebuild_sized(const dcp_shard_list *list,
 {
     dcp_rebuild_options given;
     if (!list || !checkpoint)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "rebuilding metadata needs a list of files and a place for it");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the list of files or the result is NULL");
     *checkpoint = NULL;
     RETURN_IF_ERROR(sized_read(&given, sizeof given, options, options_size, "dcp_rebuild_options"));
     dcp_checkpoint *made = memory_allocate_zeroed(1, sizeof *made);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sealing a shard file: its items are laid out and written as those of a save. */
+/* Seals a shard file: lays out and writes its items as a save does. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static dcp_status compare_items(const struct write_item *first, const struct wri
     if (first->dtype != other->dtype || first->ndim != other->ndim ||
         memcmp(first->global_shape, other->global_shape, bytes) != 0)
         return dcp_error_set(DCP_ERR_DUPLICATE,
-                             "\"%s\": its chunks were added with two dtypes or global shapes",
+                             "\"%s\": its chunks were added with different dtypes or global shapes",
                              first->name);
     return DCP_OK;
 }
@@ -46,8 +46,7 @@ static dcp_status check_items(const struct save_plan *plan, struct name_table *n
         if (piece_table_add(pieces, i) != i) {
             char text[256];
             return dcp_error_set(DCP_ERR_DUPLICATE,
-                                 "\"%s\": a chunk at the offset of %s was added "
-                                 "before",
+                                 "\"%s\": another chunk at the offset of %s was added before",
                                  item->name, box_format(item->box, text, sizeof text));
         }
     }
@@ -88,7 +87,7 @@ static dcp_status measure_stream(const struct write_item *item, uint32_t number,
     }
     if (!checked_add_u64(*total, stream->piece.length, total) ||
         !checked_add_u64(*total, SAVE_PAGE, total) || *total > INT64_MAX)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "\"%s\": the file would be beyond 2^63 bytes",
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "\"%s\": the file would exceed 2^63 bytes",
                              item->name);
     return DCP_OK;
 }
@@ -194,7 +193,8 @@ static dcp_status plan_file(dcp_shard_writer *writer, struct write_orders *order
     RETURN_IF_ERROR(flatten_await_devices(&local->flat, writer->options.timeout_seconds));
     RETURN_IF_ERROR(save_local_plan(local));
     if (local->plan.count != local->flat.count)
-        return dcp_error_set(DCP_ERR_INTERNAL, "%zu things were added to %s, %zu are to be written",
+        return dcp_error_set(DCP_ERR_INTERNAL,
+                             "%zu items were added to %s, but %zu are to be written",
                              local->flat.count, writer->file, local->plan.count);
     RETURN_IF_ERROR(shard_writer_check_items(writer));
     writer->locations = memory_allocate_array(local->plan.count, sizeof *writer->locations);
@@ -210,7 +210,7 @@ dcp_status dcp_shard_writer_seal(dcp_shard_writer *writer)
     if (!writer)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the shard writer is NULL");
     if (writer->stage != SHARD_WRITER_OPEN)
-        return dcp_error_set(DCP_ERR_STATE, "%s is sealed or given up", writer->file);
+        return dcp_error_set(DCP_ERR_STATE, "%s was already sealed or abandoned", writer->file);
     dcp_status status = plan_file(writer, &orders);
     if (status == DCP_OK)
         status = write_file(writer, &orders, &results);

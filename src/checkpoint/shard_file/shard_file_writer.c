@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A shard writer: what is added is kept as the entries of a flat state. */
+/* A shard writer: keeps what is added as the entries of a flat state. */
 #include "checkpoint/shard_file/shard_file_writer.h"
 
 #include <string.h>
@@ -20,7 +20,7 @@ _Static_assert(DCP_SAVE_ID_SIZE == SAVE_ID_SIZE, "the public size is that of a s
 dcp_status dcp_save_id_make(char id[DCP_SAVE_ID_SIZE])
 {
     if (!id)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for a save id is NULL");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for a save id is NULL");
     return save_id_make(id);
 }
 
@@ -31,8 +31,8 @@ static dcp_status check_names(const char *directory, const char *file, const cha
     if (!shard_file_has_suffix(file) || strchr(file, '/') ||
         relative_path_check(file, strlen(file)) != DCP_OK)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "the file name \"%.200s\" is not one of a shard file: it has no "
-                             "slashes and ends in \"" SHARD_FILE_SUFFIX "\"",
+                             "\"%.200s\" is not a name for a shard file: expected no slashes and "
+                             "the ending \"" SHARD_FILE_SUFFIX "\"",
                              file);
     if (save_id && (strlen(save_id) >= SAVE_ID_SIZE || !utf8_is_valid(save_id, strlen(save_id))))
         return dcp_error_set(DCP_ERR_ARGUMENT, "the save id is not UTF-8 of at most %d bytes",
@@ -40,7 +40,7 @@ static dcp_status check_names(const char *directory, const char *file, const cha
     return DCP_OK;
 }
 
-/* The options as those of a save, so that they are checked alike. */
+/* Converts the options to those of a save, so that they are checked alike. */
 static dcp_status take_options(struct dcp_shard_writer *writer,
                                const dcp_shard_writer_options *given)
 {
@@ -80,7 +80,7 @@ dcp_status dcp_shard_writer_open_sized(const char *directory, const char *file,
 {
     dcp_shard_writer_options given;
     if (!writer)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "opening a shard file needs a place for it");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for a shard writer is NULL");
     *writer = NULL;
     RETURN_IF_ERROR(
         sized_read(&given, sizeof given, options, options_size, "dcp_shard_writer_options"));
@@ -103,11 +103,10 @@ static dcp_status check_add(const dcp_shard_writer *writer, const dcp_shard_name
                             const void *what)
 {
     if (!writer || !name || !name->name || !what)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "adding to a shard file needs a writer, a name and what to add");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the writer, the name or the item to add is NULL");
     if (writer->stage != SHARD_WRITER_OPEN)
-        return dcp_error_set(DCP_ERR_STATE, "\"%.200s\": %s is sealed or given up", name->name,
-                             writer->file);
+        return dcp_error_set(DCP_ERR_STATE, "\"%.200s\": %s was already sealed or abandoned",
+                             name->name, writer->file);
     if (!utf8_is_valid(name->name, strlen(name->name)))
         return dcp_error_set(DCP_ERR_ARGUMENT, "the name of an item is not UTF-8");
     if ((name->path == NULL) != (name->path_length == 0))
@@ -142,7 +141,7 @@ static dcp_status reserve_entry(dcp_shard_writer *writer)
     return DCP_OK;
 }
 
-/* Copies name and path into the next entry, which does not count yet. */
+/* Copies name and path into the next entry, which is not counted yet. */
 static dcp_status describe_entry(dcp_shard_writer *writer, const dcp_shard_name *name)
 {
     struct flat_state *flat = &writer->local.flat;
@@ -194,7 +193,7 @@ dcp_status dcp_shard_writer_add_tensor_sized(dcp_shard_writer *writer, const dcp
     return status;
 }
 
-/* What has come to the streams becomes an entry; after a failure it goes. */
+/* Makes an entry of the new bytes of the streams; drops them after a failure. */
 static dcp_status end_object(dcp_shard_writer *writer, size_t offset, dcp_status status)
 {
     struct save_local *local = &writer->local;
@@ -255,12 +254,13 @@ dcp_status dcp_shard_writer_location_sized(const dcp_shard_writer *writer, size_
                                            dcp_storage_location *location, size_t location_size)
 {
     if (!writer || !location)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "locating an item needs a writer and a place");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the writer or the result is NULL");
     if (writer->stage != SHARD_WRITER_SEALED)
-        return dcp_error_set(DCP_ERR_STATE, "%s: where items lie is known when it is sealed",
+        return dcp_error_set(DCP_ERR_STATE,
+                             "%s: the places of items are known only after the file is sealed",
                              writer->file);
     if (index >= writer->local.flat.count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: item %zu was asked for, it has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: there is no item %zu: the file has %zu items",
                              writer->file, index, writer->local.flat.count);
     sized_write(location, location_size, &writer->locations[index], sizeof *writer->locations);
     return DCP_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of a shard writer: items are gathered as a save's are, and written by the same code. */
+/* Internal to a shard writer: items are collected as in a save, and written by the same code. */
 #ifndef CHECKPOINT_SHARD_FILE_SHARD_FILE_WRITER_H
 #define CHECKPOINT_SHARD_FILE_SHARD_FILE_WRITER_H
 

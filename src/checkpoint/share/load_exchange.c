@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Rounds of an exchange. In each, every rank that has some left sends a window, and every rank puts
- * the windows that it gets where they belong, its own among them. All ranks know all windows, so
- * nothing is said but the bytes themselves; a rank that fails goes on sending, so that nobody waits
- * for it, until the next agreement, which ends the load for all. Objects are made only of bytes
- * that are known to have been read. */
+/* Rounds of an exchange. In each, every rank that has data left sends a window, and every rank
+ * copies the windows that it receives, and its own, to their destinations. All ranks can compute
+ * all windows, so only data is sent. A rank that fails goes on sending, so that no rank waits for
+ * it, until the next agreement ends the load for all. Objects are made only from bytes that were
+ * read without failure. */
 #include "checkpoint/share/load_exchange.h"
 
 #include "base/error.h"
@@ -12,8 +12,8 @@
 
 enum { ROUNDS_PER_AGREEMENT = 8, ALIGNMENT = 16 };
 
-/* Buffers through which a window goes where it belongs, four of them on the way to a device, and
- * what surrounds blocks. */
+/* Buffers through which windows are copied to their destinations, four of them for a device, and
+ * overhead of blocks. */
 #define PLACING_MEMORY (4 * ((uint64_t)2 << 20) + ((uint64_t)64 << 10))
 
 /* What a rank sends in a round. */
@@ -41,7 +41,7 @@ struct rounds {
     uint64_t received_bytes;
 };
 
-/* Puts a window of a rank where it belongs. */
+/* Copies a rank's window to its destinations. */
 static dcp_status place_window(struct rounds *rounds, uint32_t rank, const unsigned char *bytes)
 {
     const struct metadata *metadata = rounds->exchange->metadata;
@@ -58,7 +58,7 @@ static dcp_status place_window(struct rounds *rounds, uint32_t rank, const unsig
     return DCP_OK;
 }
 
-/* Finds out what everybody sends in the next round; false: nobody has anything left. */
+/* Finds what every rank sends in the next round; false: no rank has data left. */
 static bool plan_round(struct rounds *rounds)
 {
     const struct load_share *share = rounds->share;
@@ -104,8 +104,8 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
     return place_window(rounds, rounds->rank, own);
 }
 
-/* The bytes of a round. *mine: this rank's own state, which others learn of later; a failure that
- * is returned is of the group itself. sent: this rank's own window. */
+/* Sends and receives the windows of a round. *mine: this rank's own status, which others learn
+ * later; only failures of the group are returned. sent: this rank's own window. */
 static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const unsigned char **sent)
 {
     struct error_story story;
@@ -137,8 +137,8 @@ static dcp_status agree(const struct rounds *rounds, dcp_status mine)
     return group_agree(rounds->exchange->group, &rounds->call, mine);
 }
 
-/* Where another group carries the bytes, all can still hear that it failed: others come as soon as
- * they, too, have given up waiting for bytes. */
+/* If another group carries the bytes, ranks can still agree on its failure: each comes here when it
+ * has given up waiting for bytes. */
 static dcp_status agree_to_fail(struct rounds *rounds, dcp_status mine)
 {
     rounds->call.timeout_seconds *= 2;
@@ -163,7 +163,7 @@ static dcp_status run_rounds(struct rounds *rounds)
     return agree(rounds, mine);
 }
 
-/* Bytes of windows that this rank gets in a round: one of each rank that it gets something from. */
+/* Bytes that this rank receives in a round: a window from each rank that sends to it. */
 static size_t received_size(const struct load_exchange *exchange)
 {
     const struct load_share *share = exchange->share;
@@ -204,7 +204,7 @@ static dcp_status prepare(struct rounds *rounds)
     rounds->scratch = memory_allocate(scratch);
     if (!rounds->passages || !rounds->sizes || !rounds->places || !rounds->to || !rounds->from ||
         !rounds->received || !rounds->scratch)
-        return error_no_memory(received + scratch, "what comes from other ranks");
+        return error_no_memory(received + scratch, "messages of other ranks");
     for (uint32_t rank = 0; rank < ranks; rank++)
         rounds->passages[rank].next = share_cursor_start(share, rank);
     RETURN_IF_ERROR(share_destinations_open(rounds->exchange, &rounds->put));

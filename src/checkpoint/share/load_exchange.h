@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Bytes on their way from the ranks that read or hold them to those that want them, as a load_share
- * says: tensors' elements, or objects' streams. */
+/* Sends tensors' elements or objects' streams from the ranks that read or hold them to the ranks
+ * that want them, as a load_share says. */
 #ifndef CHECKPOINT_SHARE_LOAD_EXCHANGE_H
 #define CHECKPOINT_SHARE_LOAD_EXCHANGE_H
 
@@ -9,10 +9,10 @@
 #include "plan/load/load_plan.h"
 #include "plan/share/load_share.h"
 
-/* Memory that a rank takes for bytes on their way: three buffers that are read ahead, what it
- * receives at once, and a window of others' that it throws away where the group has no all_to_all.
- * Together less than the 32 MiB that dcp_load_options::reading promises, as long as it receives
- * from no more than some 30,000 ranks, of each of which it takes at least one small window. */
+/* Memory of a rank for an exchange: three buffers of data read ahead, the windows that it receives
+ * at once, and a window to discard if the group has no all_to_all. Together less than the 32 MiB
+ * that dcp_load_options::reading promises, as long as it receives from no more than some 30,000
+ * ranks, of each of which it takes at least one small window. */
 #define EXCHANGE_LOT_BYTES     ((size_t)4 << 20)
 #define PREFETCH_BUFFERS       3
 #define EXCHANGE_RECEIVE_BYTES ((size_t)8 << 20)
@@ -22,7 +22,7 @@
 typedef dcp_status (*run_reader)(void *context, const struct share_run *run, int64_t from,
                                  int64_t end, unsigned char *bytes);
 
-/* Gets an object that an item of this rank's plan is about: its stream, as it is stored. */
+/* Receives an object of this rank's plan: its stream, as stored. */
 typedef dcp_status (*object_taker)(void *context, const struct read_item *item,
                                    const unsigned char *bytes, size_t size);
 
@@ -32,14 +32,14 @@ struct load_exchange {
     struct dcp_collective call;
     const struct metadata *metadata;
     const struct load_share *share;
-    const struct flat_state *flat; /* where tensors go that come, by the plan's items */
+    const struct flat_state *flat; /* destinations of tensors, by the plan's items */
     const struct load_plan *plan;
-    struct progress *progress; /* NULL: nobody listens */
+    struct progress *progress; /* NULL: no progress reports */
     run_reader read;
-    dcp_status (*end)(void *context); /* NULL, or tells whether what was read was right, when all
-                                         of this rank's runs have been */
+    dcp_status (*end)(
+        void *context); /* NULL, or checks what was read, after all of this rank's runs */
     void *read_context;
-    object_taker take; /* NULL: it is tensors that are shared */
+    object_taker take; /* NULL: tensors are shared */
     void *take_context;
 };
 
@@ -49,30 +49,30 @@ struct load_exchange {
 dcp_status load_exchange_run(const struct load_exchange *exchange, dcp_status mine, uint64_t *moved,
                              uint64_t *received);
 
-/* Memory that this takes on this rank at a time at most, beside what reading runs does; of tensors.
- */
+/* The most memory that this takes on this rank at a time for tensors, besides that for reading
+ * runs. */
 uint64_t load_exchange_memory(const struct load_exchange *exchange);
 
-/* What this rank has to send, window after window, which a thread of its own reads ahead. */
+/* The windows that this rank sends, read ahead by a thread. */
 struct share_prefetch;
 
 uint64_t share_prefetch_memory(const struct load_exchange *exchange);
 dcp_status share_prefetch_open(const struct load_exchange *exchange,
                                struct share_prefetch **prefetch);
-/* The next window's bytes, size of them, which stay until the next call. After a failure *bytes is
- * some memory of that size all the same. */
+/* The bytes of the next window, valid until the next call. Even after a failure, *bytes points to
+ * memory of that size. */
 dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
                                const unsigned char **bytes);
 /* NULL is allowed. */
 void share_prefetch_close(struct share_prefetch *prefetch);
 
-/* What comes, put where it belongs. */
+/* Copies received data to its destinations. */
 struct share_destinations;
 
 uint64_t share_destinations_memory(const struct load_exchange *exchange);
 dcp_status share_destinations_open(const struct load_exchange *exchange,
                                    struct share_destinations **destinations);
-/* A segment of a window: its elements. */
+/* Copies the elements of a segment of a window. */
 dcp_status share_destinations_put(struct share_destinations *destinations,
                                   const struct share_segment *segment, const unsigned char *bytes);
 uint64_t share_destinations_moved(const struct share_destinations *destinations);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How ranks find out what several of them want. Most say the same, so that each first tells a
- * digest of what it wants; of those with the same one, the lowest speaks for all. */
+/* Finds what several ranks want. Many want the same, so each first sends a digest of what it wants;
+ * of the ranks with equal digests, the lowest then sends the full list for all of them. */
 #include <inttypes.h>
 
 #include "base/checksum.h"
@@ -10,10 +10,10 @@
 #include "checkpoint/share/load_sharing.h"
 #include "group/group.h"
 
-/* Parts that are read by several ranks have at least so many bytes: blocks of checksums fit in. */
+/* The smallest part of a region that several ranks read: a multiple of blocks with checksums. */
 #define CUT_SIZE ((uint64_t)1 << 20)
 
-/* What there is to share, apart from each other. */
+/* Kinds of data, which are shared separately. */
 enum share_kind { SHARE_OBJECTS, SHARE_TENSORS, SHARE_KINDS };
 
 /* A digest, then bytes and pieces of each kind. */
@@ -42,8 +42,8 @@ static struct dcp_collective call_of(const struct agreement *agreement, const ch
     return call;
 }
 
-/* Compares digests of all ranks, in the order of ranks: each takes the class of the first that is
- * the same. */
+/* Compares the digests of all ranks, in order: each rank gets the class of the first rank with the
+ * same digest. */
 static void find_classes(struct agreement *agreement, const unsigned char *summaries)
 {
     for (uint32_t rank = 0; rank < agreement->rank_count; rank++) {
@@ -76,7 +76,7 @@ static void add_bounded(uint64_t *sum, uint64_t more)
         *sum = UINT64_MAX;
 }
 
-/* Sums up what all ranks want of a kind; at best, it is all the same. */
+/* Adds up what all ranks want of a kind, assuming as much overlap as possible. */
 static void estimate(struct agreement *agreement, enum share_kind kind,
                      const unsigned char *summaries)
 {
@@ -100,12 +100,13 @@ static dcp_status hear_summaries(struct agreement *agreement, const struct group
 {
     size_t count = agreement->rank_count;
     if (all->offsets[count] != count * SUMMARY_SIZE)
-        return dcp_error_set(DCP_ERR_GROUP, "%zu bytes of what ranks want, expected %zu",
+        return dcp_error_set(DCP_ERR_GROUP,
+                             "the message of wanted regions has %zu bytes, expected %zu",
                              all->offsets[count], count * (size_t)SUMMARY_SIZE);
     agreement->class_of = memory_allocate_array(count, sizeof *agreement->class_of);
     agreement->speakers = memory_allocate_array(count, sizeof *agreement->speakers);
     if (!agreement->class_of || !agreement->speakers)
-        return error_no_memory(count * sizeof *agreement->class_of, "what all ranks want");
+        return error_no_memory(count * sizeof *agreement->class_of, "wanted regions of all ranks");
     find_classes(agreement, all->bytes);
     for (enum share_kind kind = 0; kind < SHARE_KINDS; kind++) {
         estimate(agreement, kind, all->bytes);
@@ -132,10 +133,11 @@ static void summarize(const struct load_sharing *sharing, unsigned char *summary
     store_u64(summary + 16 + 16 * SHARE_TENSORS, 0);
 }
 
-/* Every rank's digest and bytes to the coordinator; who is to speak comes back. */
+/* Sends every rank's digest and bytes to the coordinator, which answers which ranks should send
+ * their lists. */
 static dcp_status exchange_summaries(struct agreement *agreement, dcp_status status)
 {
-    struct dcp_collective asking = call_of(agreement, "gathering what ranks want");
+    struct dcp_collective asking = call_of(agreement, "gathering wanted regions");
     struct dcp_collective telling = call_of(agreement, "choosing how to read");
     int root = agreement->sharing->options->coordinator;
     unsigned char summary[SUMMARY_SIZE];
@@ -161,7 +163,8 @@ static dcp_status exchange_summaries(struct agreement *agreement, dcp_status sta
     status =
         group_broadcast(agreement->group, &telling, root, status, answer.data, answer.size, &heard);
     if (status == DCP_OK && heard.size != agreement->rank_count + (size_t)1)
-        status = dcp_error_set(DCP_ERR_GROUP, "%zu bytes of an answer, expected %" PRIu32,
+        status = dcp_error_set(DCP_ERR_GROUP,
+                               "the coordinator's answer has %zu bytes, expected %" PRIu32,
                                heard.size, agreement->rank_count + 1);
     if (status == DCP_OK) {
         agreement->goes_on = heard.data[0] != 0;
@@ -187,7 +190,7 @@ static dcp_status decode_wants(const struct agreement *agreement, const struct g
     return DCP_OK;
 }
 
-/* Whether parts can be checked by themselves: files of one save are alike. */
+/* Whether parts can be checked separately: looks at one file, as files of one save are alike. */
 static bool has_blocks(const struct load_sharing *sharing)
 {
     const struct load_plan *plan = sharing->plan;
@@ -200,7 +203,7 @@ static bool has_blocks(const struct load_sharing *sharing)
     return false;
 }
 
-/* Who reads what of a kind; nothing: everyone for itself. */
+/* Assigns the readers of a kind; an empty result means that each rank reads for itself. */
 static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
                            const struct share_wants *wants, struct buffer *answer)
 {
@@ -229,7 +232,7 @@ static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
     return status;
 }
 
-/* Kind after kind, each with its size in front. */
+/* Appends the answers for all kinds, each after its size. */
 static dcp_status answer_wants(struct agreement *agreement, const struct share_wants *wants,
                                struct buffer *answer)
 {
@@ -268,7 +271,7 @@ static dcp_status hear_wants(struct agreement *agreement, const struct group_mes
     size_t count = agreement->class_count;
     struct share_wants *wants = memory_allocate_zeroed(count, sizeof *wants);
     if (!wants)
-        return error_no_memory(count * sizeof *wants, "what all ranks want");
+        return error_no_memory(count * sizeof *wants, "wanted regions of all ranks");
     dcp_status status = decode_wants(agreement, all, wants);
     if (status == DCP_OK)
         status = answer_wants(agreement, wants, answer);
@@ -278,11 +281,11 @@ static dcp_status hear_wants(struct agreement *agreement, const struct group_mes
     return status;
 }
 
-/* What each class wants to the coordinator; who reads what comes back. */
+/* Sends what each class wants to the coordinator, which answers with the assignment of readers. */
 static dcp_status exchange_wants(struct agreement *agreement)
 {
-    struct dcp_collective asking = call_of(agreement, "gathering what ranks want");
-    struct dcp_collective telling = call_of(agreement, "telling who reads what");
+    struct dcp_collective asking = call_of(agreement, "gathering wanted regions");
+    struct dcp_collective telling = call_of(agreement, "sharing the assignment of readers");
     int root = agreement->sharing->options->coordinator;
     struct group_messages all = {0};
     struct buffer answer, heard;
@@ -303,7 +306,7 @@ static dcp_status exchange_wants(struct agreement *agreement)
     return status;
 }
 
-/* What comes of an answer is agreed on, as each rank may lack memory for it. */
+/* Ranks agree on the result, as any of them may lack memory for it. */
 static dcp_status settle(struct agreement *agreement, struct load_plan *rest)
 {
     const struct load_sharing *sharing = agreement->sharing;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What ranks read for each other, as it comes from storage. */
+/* Reads from storage what this rank reads for others. */
 #include "base/error.h"
 #include "checkpoint/share/load_exchange.h"
 #include "checkpoint/share/load_sharing.h"
 #include "checkpoint/share/load_sums.h"
 #include "state/box.h"
 
-/* This rank's runs, as they are read in their order. */
+/* This rank's runs, read in order. */
 struct stored_runs {
     const struct load_sharing *sharing;
     const struct load_share *share;
@@ -32,7 +32,7 @@ static bool is_cut(const struct stored_runs *runs, const struct share_run *run)
     return run->from != 0 || run->end != box_volume(runs->share->regions[run->region].box);
 }
 
-/* Whether what is open for one run will do for another one. */
+/* Whether the piece that is open for one run also serves another. */
 static bool is_open_for(const struct stored_runs *runs, const struct share_run *run)
 {
     if (!runs->piece || run == runs->run)
@@ -44,7 +44,7 @@ static bool is_open_for(const struct stored_runs *runs, const struct share_run *
            !load_sums_expect(&runs->sums, runs->run);
 }
 
-/* Closes the piece that is open, if any: what was read from it was right. */
+/* Ends the piece that is open, if any, which checks what was read from it. */
 static dcp_status end_piece(void *context)
 {
     struct stored_runs *runs = context;
@@ -99,7 +99,7 @@ static struct load_exchange exchange_of_tensors(struct stored_runs *runs)
     const struct load_sharing *sharing = runs->sharing;
     return (struct load_exchange){
         .group = sharing->options->group,
-        .call = {"sharing what was read", sharing->options->timeout_seconds},
+        .call = {"exchanging tensors", sharing->options->timeout_seconds},
         .metadata = sharing->metadata,
         .share = runs->share,
         .flat = sharing->flat,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A load in which ranks read for each other: what several of them want is read by one, and goes
- * through the group to the others. */
+/* A load in which ranks read for each other: one rank reads what several want, and sends it to the
+ * others through the group. */
 #ifndef CHECKPOINT_SHARE_LOAD_SHARING_H
 #define CHECKPOINT_SHARE_LOAD_SHARING_H
 
@@ -11,7 +11,7 @@
 #include "plan/share/load_share.h"
 #include "storage/shard/shard_reader.h"
 
-/* What sharing needs of a load; all borrowed. */
+/* The parts of a load that sharing needs; borrowed. */
 struct load_sharing {
     const dcp_load_options *options;
     const struct metadata *metadata;
@@ -21,10 +21,10 @@ struct load_sharing {
     struct progress *progress;
 };
 
-/* Comes to an agreement on who reads what. Collective; the same result on all ranks, with the
- * failure of one as that of all. objects, tensors: empty if each rank reads for itself; objects may
- * be NULL, on all ranks, if they are not to be shared. rest: what of the plan's tensors this rank
- * has to read by itself, if any are shared. Free all of them in either case. */
+/* Agrees on an assignment of readers. Collective, with the same result on all ranks: a failure of
+ * one is that of all. objects, tensors: empty if each rank reads for itself; objects may be NULL,
+ * on all ranks, to share only tensors. rest: the tensors' items that this rank reads by itself, if
+ * any are shared. Free all three in either case. */
 dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
                             struct load_share *objects, struct load_share *tensors,
                             struct load_plan *rest);
@@ -34,9 +34,9 @@ dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
  * both grow. */
 dcp_status load_share_tensors(const struct load_sharing *sharing, const struct load_share *share,
                               uint64_t *moved, uint64_t *received);
-/* Memory that this takes on this rank at a time at most, beside what reading pieces does. */
+/* The most memory that this takes on this rank at a time, besides that for reading pieces. */
 uint64_t load_share_memory(const struct load_sharing *sharing, const struct load_share *share);
-/* As load_share_tensors(), of objects, without changing the tree. Every rank brings its status. */
+/* As load_share_tensors(), for objects, without changing the tree. Every rank passes its status. */
 dcp_status load_share_objects(const struct load_sharing *sharing, const struct load_share *share,
                               dcp_status mine, struct loaded_objects *objects, uint64_t *received);
 

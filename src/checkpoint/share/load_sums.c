@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "group/group.h"
 
-/* A sum on its way. */
+/* The size of a sum in a message. */
 enum { SUM_SIZE = 32 };
 
 bool load_sums_expect(const struct load_sums *sums, const struct share_run *run)
@@ -38,7 +38,7 @@ uint64_t load_sums_memory(const struct load_sharing *sharing, const struct load_
         count += load_sums_expect(&sums, &share->runs[at]);
     if (count == 0)
         return 0;
-    /* A buffer grows to twice what is in it. */
+    /* A growing buffer may be twice as large as its contents. */
     return count * (sizeof *sums.mine + 2 * SUM_SIZE) +
            share->run_count * sizeof(struct shard_part_sum) + count * SUM_SIZE +
            share->rank_count * sizeof(size_t);
@@ -84,7 +84,8 @@ static dcp_status spread(const struct load_sums *sums, const struct group_messag
             if (!load_sums_expect(sums, &share->runs[run]))
                 continue;
             if (end - at < SUM_SIZE)
-                return dcp_error_set(DCP_ERR_GROUP, "rank %u: its checksums are cut short", rank);
+                return dcp_error_set(DCP_ERR_GROUP,
+                                     "rank %u: its message of checksums ends too early", rank);
             by_run[run] = sum_at(all->bytes + at);
             at += SUM_SIZE;
         }

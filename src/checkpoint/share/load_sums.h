@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Records that have one checksum for all of them, as PyTorch writes them, and that several ranks
- * read parts of: the sums of the parts are joined and compared before the load returns. */
+/* For records with a single checksum, as PyTorch writes them, of which several ranks read parts:
+ * joins the sums of the parts and compares them before the load returns. */
 #ifndef CHECKPOINT_SHARE_LOAD_SUMS_H
 #define CHECKPOINT_SHARE_LOAD_SUMS_H
 
@@ -18,15 +18,15 @@ struct load_sums {
 /* Free in either case. */
 dcp_status load_sums_init(struct load_sums *sums, const struct load_sharing *sharing,
                           const struct load_share *share);
-/* Memory that it takes at most, up to the end of load_sums_compare(). */
+/* The most memory that it takes, up to the end of load_sums_compare(). */
 uint64_t load_sums_memory(const struct load_sharing *sharing, const struct load_share *share);
 void load_sums_free(struct load_sums *sums);
 /* Whether a run is such a part. */
 bool load_sums_expect(const struct load_sums *sums, const struct share_run *run);
-/* Where the sum of this rank's next part goes. */
+/* The place for the sum of this rank's next part. */
 struct shard_part_sum *load_sums_next(struct load_sums *sums);
-/* When all parts have been read: DCP_ERR_CHECKSUM, on all ranks, for a record that is not what it
- * should be. Collective. */
+/* After all parts have been read: DCP_ERR_CHECKSUM, on all ranks, if a record does not match its
+ * checksum. Collective. */
 dcp_status load_sums_compare(const struct load_sums *sums);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Elements that came from other ranks go into the chunks that want them. Objects are handed over as
- * a whole: those that are cut by windows are put together first. */
+/* Copies elements from other ranks into the chunks that want them. Objects are handed over as a
+ * whole: parts in several windows are joined first. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 struct share_destinations {
     const struct load_exchange *exchange;
     uint32_t *items;            /* the plan's, by entry and piece */
-    unsigned char **beginnings; /* of each rank the object that it has sent some of, or NULL */
+    unsigned char **beginnings; /* by rank: the object of which it has sent a part, or NULL */
     uint64_t moved;
 };
 
@@ -83,7 +83,7 @@ static const struct read_item *item_at(const struct share_destinations *destinat
     return item->entry == region->entry && item->piece == region->piece ? item : NULL;
 }
 
-/* Puts a box of an region into every chunk of this rank that wants some of it. */
+/* Copies a box of a region into every chunk of this rank that wants a part of it. */
 static dcp_status put_box(struct share_destinations *destinations,
                           const struct share_region *region, struct box box,
                           const unsigned char *bytes)
@@ -139,7 +139,7 @@ static dcp_status hand_over(const struct share_destinations *destinations,
     return DCP_OK;
 }
 
-/* A part of an object; a rank sends those of one after each other, and then the next one. */
+/* Adds a part of an object; a rank sends all parts of one object before the next. */
 static dcp_status put_stream(struct share_destinations *destinations,
                              const struct share_segment *segment, const unsigned char *bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Buffers of bytes that are read ahead of being sent: each holds some windows, so that reads are
- * large however small the windows are. A thread fills them in turn; where the system has none to
- * give, the caller's does. */
+/* Buffers of data that is read before it is sent. Each holds several windows, so that reads are
+ * large even if windows are small. A thread fills them in turn; if none can be started, the
+ * caller's thread does. */
 #include <pthread.h>
 
 #include "base/error.h"
@@ -17,16 +17,16 @@ struct share_prefetch {
     size_t buffer_size;
     size_t buffer_count;
     unsigned char *buffers[PREFETCH_BUFFERS];
-    struct share_cursor cursor; /* of whoever fills */
+    struct share_cursor cursor; /* of the filling thread */
 
-    /* Of whoever takes. */
+    /* Of the sending thread. */
     bool begun;
-    size_t place; /* in the buffer at hand */
+    size_t place; /* position in the current buffer */
     dcp_status failed;
 
     bool threaded;
     struct thread thread;
-    pthread_mutex_t mutex; /* over what follows */
+    pthread_mutex_t mutex; /* guards all below */
     pthread_cond_t changed;
     uint64_t filled;
     uint64_t emptied;
@@ -39,7 +39,7 @@ static size_t align(size_t place)
     return (place + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Segments that are read at once. */
+/* Segments that are read together. */
 struct stretch {
     const struct share_run *run; /* NULL: none yet */
     int64_t from;
@@ -61,7 +61,7 @@ static size_t element_size(const struct share_prefetch *prefetch, const struct s
     return share_element_size(&prefetch->exchange->metadata->entries[region->entry]);
 }
 
-/* Fills a buffer with as many windows as fit, whatever they hold. */
+/* Fills a buffer with as many windows as fit. */
 static dcp_status fill_buffer(struct share_prefetch *prefetch, unsigned char *buffer)
 {
     struct stretch stretch = {0};
@@ -103,7 +103,7 @@ static void note_filled(struct share_prefetch *prefetch, dcp_status status)
     pthread_mutex_unlock(&prefetch->mutex);
 }
 
-/* Waits for a buffer that may be filled; false if none is wanted any more. */
+/* Waits for a free buffer; false if the exchange has ended. */
 static bool wait_for_room(struct share_prefetch *prefetch)
 {
     pthread_mutex_lock(&prefetch->mutex);
@@ -128,7 +128,7 @@ static void *fill_ahead(void *argument)
     return NULL;
 }
 
-/* Gives the buffer at hand back, if there is one, and waits for the next. */
+/* Gives back the current buffer, if any, and waits for the next one. */
 static dcp_status take_buffer(struct share_prefetch *prefetch)
 {
     pthread_mutex_lock(&prefetch->mutex);
@@ -164,7 +164,7 @@ dcp_status share_prefetch_next(struct share_prefetch *prefetch, size_t size,
     return DCP_OK;
 }
 
-/* Of all that the rank has to send. */
+/* The bytes of all that the rank has to send. */
 static uint64_t stream_bytes(const struct share_prefetch *prefetch)
 {
     const struct load_share *share = prefetch->share;
@@ -176,7 +176,7 @@ static uint64_t stream_bytes(const struct share_prefetch *prefetch)
     return total;
 }
 
-/* How many prefetch there are of which size. */
+/* Chooses the number and size of the buffers. */
 static struct share_prefetch choose_buffer(const struct load_exchange *exchange)
 {
     const struct load_share *share = exchange->share;
@@ -205,7 +205,7 @@ static dcp_status allocate(struct share_prefetch *prefetch)
     for (size_t i = 0; i < prefetch->buffer_count; i++) {
         prefetch->buffers[i] = memory_allocate_zeroed(1, prefetch->buffer_size);
         if (!prefetch->buffers[i])
-            return error_no_memory(prefetch->buffer_size, "what is read for other ranks");
+            return error_no_memory(prefetch->buffer_size, "buffers to read for other ranks");
     }
     return DCP_OK;
 }
@@ -215,7 +215,7 @@ dcp_status share_prefetch_open(const struct load_exchange *exchange,
 {
     struct share_prefetch *made = *prefetch = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
-        return error_no_memory(sizeof *made, "what is read for other ranks");
+        return error_no_memory(sizeof *made, "buffers to read for other ranks");
     *made = choose_buffer(exchange);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->changed, NULL);

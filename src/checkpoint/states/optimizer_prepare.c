@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What to load of an optimizer, from what is stored. */
+/* Chooses what to load for an optimizer from the stored entries. */
 #include "state/optimizer.h"
 
 #include <inttypes.h>
@@ -14,12 +14,13 @@
 #include "state/flatten.h"
 #include "state/node_place.h"
 
-/* A stored entry below the prefix, and its way from there. */
+/* A stored entry below the prefix, and its path from there. */
 struct wanted_entry {
     const struct metadata_entry *entry;
     dcp_path_part *path;
     size_t length;
-    const struct state_tensor *model; /* of its parameter; NULL: it is no parameter's state */
+    const struct state_tensor
+        *model; /* the tensor of its parameter; NULL: not the state of a parameter */
 };
 
 struct preparation {
@@ -48,7 +49,7 @@ static dcp_status find_tensors(struct preparation *preparation)
     for (size_t p = 0; p < options->parameter_count; p++)
         if (!preparation->tensors[p] && !options->parameters[p].frozen)
             return dcp_error_set(DCP_ERR_MISSING_KEY,
-                                 "the model has no tensor \"%s\", which is a parameter",
+                                 "the parameter \"%s\" is not a tensor of the model",
                                  options->parameters[p].name);
     return DCP_OK;
 }
@@ -60,8 +61,8 @@ static size_t part_length(const dcp_path_part *part)
                      : (size_t)snprintf(text, sizeof text, "%" PRId64, part->position);
 }
 
-/* The way of an entry below the prefix, whose name begins with it and a dot. Where the prefix ends
- * inside of a key, what follows in the key is the first part. */
+/* Finds the path of an entry below the prefix; its name begins with the prefix and a dot. If the
+ * prefix ends inside a key, the rest of the key is the first part. */
 static dcp_status cut_path(struct preparation *preparation, const struct metadata_entry *entry,
                            size_t prefix_length, struct wanted_entry *wanted)
 {
@@ -94,7 +95,7 @@ static bool parse_position(const char *text, uint64_t *position)
     return true;
 }
 
-/* Which parameter's state an entry is, if it is that of one of ours. */
+/* Finds the parameter that an entry is the state of, if it is one of ours. */
 static bool find_state(const struct preparation *preparation, const struct wanted_entry *wanted,
                        size_t *position)
 {
@@ -135,7 +136,7 @@ static dcp_status learn_name(struct preparation *preparation, const struct wante
                : DCP_OK;
 }
 
-/* Keeps it, in its place, if it is this optimizer's. */
+/* Keeps an entry, in its place, if it belongs to this optimizer. */
 static dcp_status choose_entry(struct preparation *preparation, struct wanted_entry entry)
 {
     struct wanted_entry *wanted = &preparation->wanted[preparation->count];
@@ -173,7 +174,7 @@ static dcp_status choose(struct preparation *preparation, const char *prefix)
         RETURN_IF_ERROR(choose_entry(preparation, preparation->wanted[i]));
     if (preparation->count == 0)
         return dcp_error_set(DCP_ERR_MISSING_KEY,
-                             "the checkpoint has nothing of this optimizer under \"%s\"", prefix);
+                             "the checkpoint has no state of this optimizer under \"%s\"", prefix);
     const dcp_optimizer_options *options = preparation->source.options;
     for (size_t p = 0; p < options->parameter_count; p++)
         if (preparation->some_stored && !options->partial && !options->parameters[p].frozen &&
@@ -207,7 +208,7 @@ static int compare_wanted(const void *left, const void *right)
 
 /* ---- building ---- */
 
-/* A tensor of the parameter's shape lies as the parameter does, others are wanted whole. */
+/* A tensor of the parameter's shape is divided as the parameter is; others are loaded whole. */
 static dcp_state *make_tensor(struct state_pool *pool, const struct wanted_entry *wanted)
 {
     const struct metadata_entry *entry = wanted->entry;
@@ -276,8 +277,8 @@ dcp_status dcp_optimizer_prepare_sized(const dcp_checkpoint *checkpoint, const c
         sized_read(&options, sizeof options, optimizer, options_size, "dcp_optimizer_options"));
     if (!checkpoint || !prefix || !model || !into || !node_is_dict(into) ||
         dcp_state_count(into) > 0)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "preparing an optimizer's state needs a checkpoint, "
-                                               "a prefix, a model and an empty dict");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "an optimizer's state can be prepared only with a "
+                                               "checkpoint, a prefix, a model and an empty dict");
     RETURN_IF_ERROR(dcp_state_status(into));
     struct preparation preparation = {.metadata = checkpoint->metadata};
     arena_init(&preparation.arena, 0);

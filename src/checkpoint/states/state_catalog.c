@@ -48,7 +48,7 @@ static dcp_status add_chunks(struct state_catalog *catalog, const struct flat_en
     return DCP_OK;
 }
 
-/* An object of which no stream is asked for counts as one byte. */
+/* Objects without streams count as one byte. */
 static dcp_status add_object(struct state_catalog *catalog, const struct flat_entry *from,
                              bool streams, struct metadata_entry *entry)
 {

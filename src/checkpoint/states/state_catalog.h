@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a tree in memory holds, as the metadata of a checkpoint whose files are ranks and whose
- * pieces are numbered, and moving such pieces between ranks. */
+/* Describes a tree in memory as the metadata of a checkpoint, whose files are ranks and whose
+ * pieces are numbered; and moves such pieces between ranks. */
 #ifndef CHECKPOINT_STATES_STATE_CATALOG_H
 #define CHECKPOINT_STATES_STATE_CATALOG_H
 
@@ -21,26 +21,26 @@ struct state_catalog {
     struct buffer streams; /* of objects */
 };
 
-/* Of what is not left out. The catalog points into flat. streams: objects are encoded, so that they
- * can be passed on. Free in either case. */
+/* Makes a catalog of all entries that are not left out. It points into flat. streams: objects are
+ * encoded, to be sent to other ranks. Free in either case. */
 dcp_status state_catalog_make(const struct flat_state *flat, int rank, bool streams,
                               struct state_catalog *catalog);
 void state_catalog_free(struct state_catalog *catalog);
-/* The rank that has the pieces of a file; -1 if none can. */
+/* The rank that has the pieces of a file; -1 if there is none. */
 int state_catalog_owner(const struct metadata *metadata, uint32_t file);
 /* Elements of a chunk, into dense memory on the host. box: in the coordinates of its tensor. */
 dcp_status state_catalog_read(const struct catalog_source *source, struct box box, void *elements);
 
-/* Pieces on their way from the ranks that have them straight to those that want them. */
+/* Moves pieces from the ranks that have them directly to those that want them. */
 struct state_transfer {
     const dcp_load_options *options;  /* group, timeout_seconds */
     const struct metadata *whole;     /* the same on every rank */
-    const struct state_catalog *mine; /* NULL: none of the pieces is here */
-    const struct flat_state *flat;    /* where they go to, by the plan's items */
-    const struct load_plan *plan;     /* what this rank wants, all of which comes */
+    const struct state_catalog *mine; /* NULL: this rank has none of the pieces */
+    const struct flat_state *flat;    /* destinations, by the plan's items */
+    const struct load_plan *plan;     /* what this rank wants; all of it is sent */
 };
 
-/* Collective; every rank's failure becomes everyone's. */
+/* Collective; the failure of one rank becomes that of all. */
 dcp_status state_transfer_run(const struct state_transfer *transfer, dcp_status status);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A copy of a state, its tensors whole if that is asked for. */
+/* Copies a state, with whole tensors if asked. */
 #include "dcp/whole_state.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@
 
 struct getting {
     dcp_gather_state_options options;
-    dcp_load_options load; /* as which it is done */
+    dcp_load_options load; /* options of the load that does it */
     dcp_state *into;
     struct flat_state flat;
     struct state_catalog mine;
@@ -116,7 +116,7 @@ static dcp_status unite(const struct group_messages *messages, struct buffer *un
     size_t count = (size_t)messages->count;
     struct metadata whole, *parts = memory_allocate_array(count, sizeof *parts);
     if (!parts)
-        return error_no_memory(count * sizeof *parts, "what ranks hold");
+        return error_no_memory(count * sizeof *parts, "catalogs of all ranks");
     metadata_init(&whole);
     for (size_t r = 0; r < count; r++)
         metadata_init(&parts[r]);
@@ -132,11 +132,11 @@ static dcp_status unite(const struct group_messages *messages, struct buffer *un
     return status;
 }
 
-/* Every rank learns what all ranks hold together. */
+/* Shares the catalogs of all ranks with every rank. */
 static dcp_status share_catalogs(struct getting *getting, dcp_status status)
 {
     dcp_group *group = getting->options.group;
-    struct dcp_collective call = {"gathering what ranks hold", getting->load.timeout_seconds};
+    struct dcp_collective call = {"gathering catalogs", getting->load.timeout_seconds};
     struct group_messages messages = {0};
     struct buffer mine, united, received;
     buffer_init(&mine, 0);
@@ -210,7 +210,7 @@ static dcp_status make_nodes(struct getting *getting)
     return DCP_OK;
 }
 
-/* Every piece into the node of its entry. */
+/* Plans every piece into the node of its entry. */
 static dcp_status plan_all(struct getting *getting)
 {
     const struct metadata *whole = &getting->whole;
@@ -255,8 +255,9 @@ static dcp_status gather(struct getting *getting, dcp_status status)
 static dcp_status start(struct getting *getting, dcp_state *source, dcp_state *into)
 {
     if (!source || !into || !node_is_dict(into) || into->content || into->root == source->root)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "getting a state needs a source and a dict of another tree");
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "a state can be copied only from a source into a dict of another tree");
     RETURN_IF_ERROR(dcp_state_status(into));
     RETURN_IF_ERROR(flatten_state(source, &getting->flat));
     return getting->options.ignore_frozen_params ? leave_out_frozen(getting) : DCP_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Filling a state from another one in memory: a load whose checkpoint is a tree. */
+/* Fills a state from another one in memory: a load whose checkpoint is a tree. */
 #include "base/error.h"
 #include "base/sized.h"
 #include "checkpoint/load/load_fill.h"
@@ -47,10 +47,11 @@ static dcp_status catalog_source(struct setting *setting, dcp_state *source)
     return state_catalog_make(&setting->source_flat, 0, setting->broadcast, &setting->mine);
 }
 
-/* Rank 0's catalog to all ranks. */
+/* Sends rank 0's catalog to all ranks. */
 static dcp_status share_catalog(struct setting *setting, dcp_state *source, dcp_status status)
 {
-    struct dcp_collective call = {"sharing what rank 0 holds", setting->options.timeout_seconds};
+    struct dcp_collective call = {"sharing the catalog of rank 0",
+                                  setting->options.timeout_seconds};
     struct buffer encoded, received;
     buffer_init(&encoded, 0);
     buffer_init(&received, 0);
@@ -94,7 +95,8 @@ static dcp_status put_object(dcp_state *target, const dcp_state *from)
     return status;
 }
 
-/* A region from one chunk to another, through host memory unless it is there and dense. */
+/* Copies a region from one chunk to another, through host memory unless it is there already and
+ * dense. */
 static dcp_status put_region(const struct metadata_entry *entry,
                              const struct catalog_source *source, struct box region,
                              dcp_dtype dtype, const struct state_chunk *target)

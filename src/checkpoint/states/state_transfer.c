@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a tree holds to the ranks that want it: an exchange whose storage is memory. Rank 0 hears
- * what everyone wants, and tells everyone who sends what. */
+/* Sends the pieces of a tree to the ranks that want them: an exchange whose storage is memory. Rank
+ * 0 gathers what all ranks want, and assigns the senders. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -51,7 +51,7 @@ static dcp_status read_elements(const struct metadata_entry *entry,
     const struct state_tensor *tensor = source->node->as.tensor;
     const struct box chunk = {tensor->ndim, source->chunk->offsets, source->chunk->sizes};
     if (tensor->dtype != entry->dtype || !box_contains(chunk, region))
-        return dcp_error_set(DCP_ERR_INTERNAL, "another chunk than this rank's is asked for");
+        return dcp_error_set(DCP_ERR_INTERNAL, "a requested chunk is not this rank's");
     while (from < end) {
         struct box_storage box;
         int64_t taken =
@@ -72,13 +72,13 @@ static dcp_status read_run(const struct state_transfer *transfer, const struct s
     const struct metadata_piece *piece = &entry->pieces[region->piece];
     const struct state_catalog *mine = transfer->mine;
     if (!mine || piece->offset >= mine->count)
-        return dcp_error_set(DCP_ERR_INTERNAL, "a piece that this rank does not have is asked for");
+        return dcp_error_set(DCP_ERR_INTERNAL, "a requested piece is not on this rank");
     const struct catalog_source *source = &mine->sources[piece->offset];
     if (entry->is_tensor && source->chunk)
         return read_elements(entry, source, region->box, from, end, bytes);
     if (entry->is_tensor || source->chunk || source->stream > mine->streams.size ||
         (uint64_t)end > mine->streams.size - source->stream)
-        return dcp_error_set(DCP_ERR_INTERNAL, "another object than this rank's is asked for");
+        return dcp_error_set(DCP_ERR_INTERNAL, "a requested object is not this rank's");
     memcpy(bytes, mine->streams.data + source->stream + from, (size_t)(end - from));
     return DCP_OK;
 }
@@ -129,7 +129,7 @@ static dcp_status hear_wishes(const struct state_transfer *transfer,
     wishes->wants = memory_allocate_zeroed(ranks, sizeof *wishes->wants);
     wishes->holders = memory_allocate_array(whole->file_count, sizeof *wishes->holders);
     if (!wishes->class_of || !wishes->speakers || !wishes->wants || !wishes->holders)
-        return error_no_memory(ranks * sizeof *wishes->wants, "what ranks want");
+        return error_no_memory(ranks * sizeof *wishes->wants, "wanted pieces of all ranks");
     for (size_t file = 0; file < whole->file_count; file++)
         wishes->holders[file] = (uint32_t)state_catalog_owner(whole, (uint32_t)file);
     find_classes(wishes, all);
@@ -172,7 +172,7 @@ static dcp_status assign_readers(const struct state_transfer *transfer, const st
     return status;
 }
 
-/* Whether what rank 0 says brings all that this rank wants. */
+/* Checks that rank 0's assignment has everything that this rank wants. */
 static dcp_status check_all_comes(const struct state_transfer *transfer,
                                   const struct load_share *share, bool objects)
 {
@@ -186,7 +186,8 @@ static dcp_status check_all_comes(const struct state_transfer *transfer,
         if (entry->is_tensor == objects ||
             (objects && load_share_brings(share, rank, left->items[i].entry)))
             continue;
-        status = dcp_error_set(DCP_ERR_GROUP, "%s: nobody sends what this rank wants", entry->name);
+        status = dcp_error_set(DCP_ERR_GROUP, "%s: no rank sends a piece that this rank wants",
+                               entry->name);
     }
     load_plan_free(&rest);
     return status;
@@ -197,12 +198,12 @@ static dcp_status pass_on(const struct state_transfer *transfer, const struct wi
                           bool objects)
 {
     dcp_group *group = transfer->options->group;
-    const struct dcp_collective call = call_of(transfer, "telling who sends what of a state");
+    const struct dcp_collective call = call_of(transfer, "sharing the assignment of senders");
     struct load_share share = {0};
     const struct held_runs held = {transfer, &share};
     const struct load_exchange exchange = {
         .group = group,
-        .call = call_of(transfer, "passing on a state"),
+        .call = call_of(transfer, "exchanging pieces of a state"),
         .metadata = transfer->whole,
         .share = &share,
         .flat = transfer->flat,
@@ -237,7 +238,7 @@ static dcp_status pass_on(const struct state_transfer *transfer, const struct wi
 dcp_status state_transfer_run(const struct state_transfer *transfer, dcp_status status)
 {
     dcp_group *group = transfer->options->group;
-    const struct dcp_collective call = call_of(transfer, "gathering what ranks want of a state");
+    const struct dcp_collective call = call_of(transfer, "gathering wanted pieces of a state");
     struct group_messages all = {0};
     struct wishes wishes = {0};
     struct buffer mine;
