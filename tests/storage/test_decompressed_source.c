@@ -149,7 +149,7 @@ static void the_end_is_found(void **state)
     /* More than there may be. */
     open_stream(stream, &decompressed, 3000, SIZE - 1, &source);
     assert_int_equal(decompressed_source_end(&decompressed, &source), DCP_ERR_FORMAT);
-    assert_non_null(strstr(dcp_error_message(), "more than the 699999 bytes"));
+    assert_non_null(strstr(dcp_error_message(), "more than the expected 699999 bytes"));
     decompressed_source_close(&decompressed);
 }
 
