@@ -59,7 +59,7 @@ static bool read_int(const char *text, int least, int most, int *number)
     return good;
 }
 
-/* "256M": with K, M or G, 1024 times as many each. */
+/* "256M"; K, M and G are powers of 1024. */
 static bool read_bytes(const char *text, uint64_t *bytes)
 {
     static const char units[] = "KMG";
@@ -132,7 +132,7 @@ static bool read_priority(const char *text, dcp_io_priority *priority)
     return false;
 }
 
-/* Whatever is checked, there are replicas then. */
+/* Checking replicas implies that there are some. */
 static bool take_check(const char *text, struct bench_options *options)
 {
     static const char *const names[] = {[DCP_REPLICA_CHECK_OFF] = "off",
@@ -148,7 +148,7 @@ static bool take_check(const char *text, struct bench_options *options)
     return false;
 }
 
-/* How easy saving and loading go on others. */
+/* Options that limit the load on the machine. */
 static bool take_manners(enum bench_option option, const char *value, struct bench_options *options)
 {
     if (option == OPTION_WRITE_RATE)

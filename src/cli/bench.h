@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Inside of dcp bench: saving and loading a synthetic state, and telling what it took. */
+/* Internal to dcp bench: saves and loads a synthetic state, and prints figures. */
 #ifndef CLI_BENCH_H
 #define CLI_BENCH_H
 
@@ -11,16 +11,16 @@
 struct bench_options {
     const char *directory;
     uint64_t bytes;  /* of all tensors */
-    bool replicated; /* every rank has all of each tensor, and not a part */
+    bool replicated; /* every rank holds all of each tensor, not a part */
     int64_t tensor_count;
     int rank_count;
     int repeat;
     bool json;
-    dcp_save_options save; /* of a rank, but for its group */
+    dcp_save_options save; /* options of a rank, without its group */
     dcp_load_options load;
 };
 
-/* What one save or load took: seconds and memory of the rank with the most, bytes of all. */
+/* Figures of one save or load: the largest seconds and memory of any rank, and the bytes of all. */
 struct bench_figures {
     dcp_figures most;
     uint64_t bytes_moved;
@@ -29,11 +29,11 @@ struct bench_figures {
 };
 
 /* Makes a directory in options->directory, saves into and loads from it options->repeat times, and
- * removes it again, also after a failure or an interruption. Returns an exit status; what was wrong
- * has been said. */
+ * removes it again, also after a failure or an interruption. Returns an exit status, after printing
+ * errors. */
 int bench_run(const struct bench_options *options, struct bench_figures *saves,
               struct bench_figures *loads);
-/* Bytes that are really saved: every tensor has at least one element on each rank. */
+/* The bytes actually saved: every tensor has at least one element on each rank. */
 uint64_t bench_bytes(const struct bench_options *options);
 
 /* As lines, or as a JSON document, to standard output. Sorts the figures. */

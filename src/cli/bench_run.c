@@ -12,13 +12,13 @@
 
 #define PAGE ((size_t)4096)
 
-/* Threads wait here until all of them are there, or not all can be made. */
+/* Threads wait here until all of them have started, or one could not be started. */
 struct start {
     pthread_mutex_t mutex;
     bool complete;
 };
 
-/* One rank: its part of every tensor, or all of each, in memory that stays. */
+/* One rank, with its part of every tensor, or all of each, in memory that is kept. */
 struct bench_rank {
     struct start *start;
     const struct bench_options *options;
@@ -49,7 +49,7 @@ static bool goes_on(void *context, const dcp_progress *progress)
     return !interrupted;
 }
 
-/* Of a tensor there are so many that differ. */
+/* The number of different parts of a tensor. */
 static int parts_of(const struct bench_options *options)
 {
     return options->replicated ? 1 : options->rank_count;
@@ -69,7 +69,7 @@ uint64_t bench_bytes(const struct bench_options *options)
            (uint64_t)parts_of(options);
 }
 
-/* Like weights: small numbers of either sign, of which no two parts are alike. */
+/* Numbers like weights: small, of either sign, different in each part. */
 static float element(int part, int64_t tensor, int64_t index)
 {
     uint64_t mixed = ((uint64_t)index + 1) * 0x9e3779b97f4a7c15u ^
@@ -195,7 +195,7 @@ static int run_ranks(struct bench_rank *ranks, int count, bool loads)
     for (int r = 0; r < count; r++)
         dcp_group_free(groups[r]);
     if (started < count)
-        return fail("cannot make as many threads as there are ranks");
+        return fail("cannot start a thread for each rank");
     return ranks[0].status == DCP_OK ? EXIT_FINE : fail(ranks[0].message);
 }
 
@@ -252,7 +252,7 @@ static int run_once(struct bench_rank *ranks, const struct bench_options *option
     *load = sum_up(ranks, count);
     for (int r = 0; r < count; r++)
         if (!rank_is_right(&ranks[r]))
-            return fail("what was loaded is not what was saved");
+            return fail("the loaded state differs from the saved one");
     nftw(checkpoint, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return EXIT_FINE;
 }
@@ -268,7 +268,7 @@ static int run_all(struct bench_rank *ranks, const struct bench_options *options
             status = EXIT_FAULT;
     }
     if (status != EXIT_FINE)
-        fail("there is not enough memory for the state");
+        fail("not enough memory for the state");
     for (int i = 0; i < options->repeat && status == EXIT_FINE; i++)
         status = run_once(ranks, options, checkpoint, &saves[i], &loads[i]);
     for (int r = 0; r < options->rank_count; r++)
@@ -286,7 +286,7 @@ int bench_run(const struct bench_options *options, struct bench_figures *saves,
     int status = EXIT_FAULT;
 
     if (!made || !checkpoint || !ranks) {
-        fail("there is not enough memory");
+        fail("not enough memory");
         goto done;
     }
     snprintf(made, length, "%s/dcp-bench.XXXXXX", options->directory);
@@ -296,7 +296,7 @@ int bench_run(const struct bench_options *options, struct bench_figures *saves,
         snprintf(checkpoint, length, "%s/checkpoint", made);
         status = run_all(ranks, options, checkpoint, saves, loads);
         if (nftw(made, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
-            status = fail("cannot remove what was saved");
+            status = fail("cannot remove the saved checkpoint");
     } else {
         fprintf(stderr, "dcp bench: cannot make a directory in ");
         print_plain(stderr, options->directory);

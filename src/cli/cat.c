@@ -5,12 +5,12 @@
 
 #include "command.h"
 
-/* Most bytes of a tensor in memory at a time; a tensor that is not larger is read (and so verified)
- * as a whole. */
+/* Most bytes of a tensor in memory at a time. A tensor up to this size is read, and so verified, as
+ * a whole. */
 #define BLOCK_BYTES ((int64_t)32 << 20)
 
-/* A walk over a tensor in row-major order, block by block: rows of dimension split, at one place of
- * the outer ones. */
+/* A walk over a tensor in row-major order, block by block. A block is a range of dimension `split`,
+ * at one index of the outer ones. */
 struct walk {
     dcp_tensor block;
     int32_t split;
@@ -75,9 +75,9 @@ static size_t block_bytes(const dcp_tensor *block)
     return bytes;
 }
 
-/* Reads, though stored chunks could be mapped (dcp_checkpoint_map_chunk()): a file that is cut
- * short meanwhile is an error here, and would end the program with SIGBUS there; and what is mapped
- * would have to be gone through once more, to be verified before it is written. */
+/* Reads, although stored chunks could be mapped (dcp_checkpoint_map_chunk()). A file that is
+ * truncated meanwhile is an error here, but would end the program with SIGBUS if mapped; and mapped
+ * data would have to be verified in a separate pass. */
 static int cat_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
 {
     struct walk walk;
@@ -90,7 +90,7 @@ static int cat_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_entry 
     walk_fit(&walk);
     walk.block.data = malloc(block_bytes(&walk.block));
     if (!walk.block.data) {
-        fprintf(stderr, "dcp cat: no memory for %zu bytes\n", block_bytes(&walk.block));
+        fprintf(stderr, "dcp cat: not enough memory for %zu bytes\n", block_bytes(&walk.block));
         return EXIT_FAULT;
     }
     while (more && status == EXIT_FINE) {

@@ -8,7 +8,7 @@
 
 #include "dcp.h"
 
-/* EXIT_UNABLE: nothing can be said of the checkpoint, for want of memory or open files. */
+/* EXIT_UNABLE: the checkpoint could not be checked, for lack of memory or open files. */
 enum exit_status { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2, EXIT_UNABLE = 3 };
 
 int command_bench(int argc, char **argv);
@@ -19,13 +19,13 @@ int command_verify(int argc, char **argv);
 
 /* Where checkpoints are: the storage that --storage names; NULL: the file system. */
 const dcp_storage *command_storage(void);
-/* "FILE" or "FILE,ARGUMENT": a module of dcp/storage.h. False, and said on standard error: it gives
- * no storage. */
+/* "FILE" or "FILE,ARGUMENT": a module of dcp/storage.h. False, after a message on standard error,
+ * if it gives no storage. */
 bool command_use_storage(const char *text);
 
 /* Opens one checkpoint, or several as their union. */
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint);
-/* "dcp ls: MESSAGE" on standard error, from the library's story of the last failure. */
+/* Prints "dcp ls: MESSAGE" on standard error, with the library's message of the last failure. */
 int command_fail(const char *command);
 /* Flushes and checks standard output: a full disk or a closed pipe is a failure. */
 int command_finish(const char *command, int status);

@@ -9,10 +9,10 @@
 /* Names are padded to the longest one, up to this. */
 #define NAME_COLUMNS 56
 
-/* Most bytes of one object's value: a small pickle can stand for more text than there is memory. */
+/* Most bytes of one object's value: a small pickle can give more text than fits in memory. */
 #define VALUE_LIMIT ((size_t)64 << 20)
 
-/* The object as JSON text; NULL with the library's story set if it cannot be read. */
+/* The object as JSON text; NULL, with the library's error set, if it cannot be read. */
 static char *read_value(dcp_checkpoint *checkpoint, size_t index)
 {
     char *text = NULL;

@@ -39,7 +39,7 @@ static const struct command {
      "  --dry-run         publishes nothing                                 missing\n"},
     {"verify", command_verify, "verify CHECKPOINT...", "check every file, checksum and chunk",
      "Exits with 0 if there is no fault, with 1 if there is one or no checkpoint, and with 3 if\n"
-     "it could not check for want of memory or open files, which is no fault of the checkpoint.\n"},
+     "it could not check for lack of memory or open files.\n"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof *commands)

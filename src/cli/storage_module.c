@@ -5,7 +5,7 @@
 
 #include "command.h"
 
-/* What --storage has brought; NULL: the file system. */
+/* The storage of --storage; NULL: the file system. */
 static const dcp_storage *storage;
 
 const dcp_storage *command_storage(void)
@@ -19,7 +19,8 @@ static const dcp_storage *storage_of(void *module, const char *argument)
     void *symbol = dlsym(module, DCP_STORAGE_MODULE);
     if (!symbol)
         return NULL;
-    memcpy(&function, &symbol, sizeof function); /* ISO C converts no object pointer to it */
+    memcpy(&function, &symbol,
+           sizeof function); /* ISO C cannot cast an object pointer to a function pointer */
     return function(argument);
 }
 
@@ -48,7 +49,7 @@ bool command_use_storage(const char *text)
             file[comma - text] = '\0';
         used = use_module(file, comma ? comma + 1 : "");
     } else {
-        fputs("dcp: --storage: no memory\n", stderr);
+        fputs("dcp: --storage: not enough memory\n", stderr);
     }
     free(file);
     return used;
