@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A check of a whole checkpoint on its way: faults are reported and counted, and the check goes on.
- * Functions return a failure only when they cannot go on, for want of memory or open
- * files, or because the checkpoint was replaced meanwhile. */
+/* State while a whole checkpoint is verified. Faults are reported and counted, and verification
+ * goes on. Functions return a failure only if they cannot go on: for lack of memory or open files,
+ * or because the checkpoint was replaced meanwhile. */
 #ifndef STORAGE_VERIFY_VERIFICATION_H
 #define STORAGE_VERIFY_VERIFICATION_H
 
@@ -14,17 +14,17 @@ struct verification {
     dcp_fault_function report;
     void *context;
     uint64_t faults;
-    uint64_t unchecked; /* bytes of records without a checksum, of blocks or of their own */
-    const char *member; /* of a union, whose files are looked at; NULL: no union */
+    uint64_t unchecked; /* bytes of records that have no checksum of their own or of blocks */
+    const char *member; /* the member of a union that is checked now; NULL: no union */
     const struct metadata *metadata;
     struct shard_reader *reader;
-    bool damaged;      /* the .pt file has records that are at fault, and objects may be of them */
-    bool blocks;       /* the file that is looked at has checksums of its blocks */
+    bool damaged;      /* the .pt file has damaged records, which objects may use */
+    bool blocks;       /* the current file has checksums of its blocks */
     bool *bare;        /* by file: without a footer */
-    bool some_footers; /* files of one save have them all, or none has */
+    bool some_footers; /* either all files of a save have footers, or none */
 };
 
-/* Where one piece of the metadata lies; sorted by file, then offset. */
+/* The place of a piece of the metadata; sorted by file, then offset. */
 struct placed_piece {
     const struct metadata_entry *entry;
     const struct metadata_piece *piece;
@@ -32,29 +32,29 @@ struct placed_piece {
 
 void verification_fault(struct verification *verification, const char *file, uint64_t offset,
                         const char *name, const char *format, ...) DCP_PRINTF(5, 6);
-/* Whether a failure is one of whoever checks, and says nothing of what is checked: no memory, too
- * many open files, a checkpoint that was replaced meanwhile. */
+/* Whether a failure is our own, and not a fault of the checkpoint: no memory, too many open files,
+ * or a checkpoint that was replaced meanwhile. */
 bool verification_is_own(dcp_status status);
-/* A step that failed is a fault, told by its message, and DCP_OK is returned; a failure of our own
- * is returned. */
+/* Reports a failed step as a fault with its message, and returns DCP_OK; returns failures of our
+ * own. */
 dcp_status verification_judge(struct verification *verification, dcp_status status,
                               const char *file, uint64_t offset, const char *name);
 
-/* A file by itself: there, whole, its footer and all blocks right. *usable: its pieces can be
- * looked at. */
+/* Checks a file by itself: it exists, and its length, footer and blocks are right. *usable: its
+ * pieces can be checked. */
 dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable);
-/* What a file says of itself, or is silent about, against the metadata's pieces in it. */
+/* Compares a file's footer, if it has one, with the metadata's pieces in the file. */
 dcp_status verify_account(struct verification *verification, uint32_t index,
                           const struct placed_piece *placed, size_t count);
-/* After all files: those that lack the footer that others have. */
+/* After all files: reports files without a footer if others have one. */
 void verify_bare_files(struct verification *verification);
-/* Every record of a zip archive that starts at offset of the file. passing: NULL, or what the
- * source comes from, whose size is known. *sound: no fault was found. */
+/* Checks every record of a zip archive that starts at an offset of the file. passing: NULL, or the
+ * decompressor of the source. *sound: no fault was found. */
 dcp_status verify_records(struct verification *verification, struct byte_source source,
                           struct decompressed_source *passing, const char *file, uint64_t offset,
                           const char *name, bool *sound);
-/* One piece: inside its file, its container and records right, what it holds as the metadata says.
- */
+/* Checks one piece: it is inside its file, its container and records are right, and its contents
+ * match the metadata. */
 dcp_status verify_piece(struct verification *verification, const struct placed_piece *placed);
 
 #endif

@@ -74,7 +74,7 @@ static dcp_status place_pieces(const struct metadata *metadata, struct placed_pi
     return DCP_OK;
 }
 
-/* All records of a .pt file, which no single piece answers for. */
+/* Checks all records of a .pt file, as no single piece covers them. */
 static dcp_status verify_pt(struct verification *verification)
 {
     struct shard_file *file = verification->reader->pinned;
@@ -135,8 +135,7 @@ static dcp_status verify_contents(struct verification *verification)
     return DCP_OK;
 }
 
-/* Without metadata, files that describe themselves can still be checked by themselves. The
- * directory is closed. */
+/* Without metadata, files with footers can still be checked by themselves. Closes the directory. */
 static dcp_status verify_loose_files(struct verification *verification,
                                      struct storage_directory *of)
 {
@@ -169,8 +168,8 @@ static dcp_status verify_loose_files(struct verification *verification,
     return status;
 }
 
-/* Metadata could not be read: finds out which of its parts are at fault, each by itself. If none
- * is, it is what they are together. */
+/* Metadata could not be read: checks each of its parts by itself. If none has a fault, the parts do
+ * not fit together. */
 static dcp_status verify_parts(struct verification *verification, struct storage_place *place,
                                const struct error_story *story)
 {
@@ -189,8 +188,8 @@ static dcp_status verify_parts(struct verification *verification, struct storage
                                       : DCP_OK;
 }
 
-/* No metadata at all. If a save was interrupted there, that is the fault; else there is nothing to
- * check. */
+/* There is no metadata. If a save was interrupted there, that is the fault; otherwise there is
+ * nothing to check. */
 static dcp_status verify_nothing(struct verification *verification, const dcp_storage *storage,
                                  const char *path)
 {
@@ -238,7 +237,7 @@ static dcp_status verify_place(struct verification *verification, struct storage
     return status;
 }
 
-/* A member by itself, but for how its chunks cover their tensors. */
+/* Checks a member by itself, but not that its chunks cover their tensors. */
 static dcp_status verify_member(struct verification *verification,
                                 const struct storage_place *whole, const char *name, bool *readable)
 {
@@ -257,7 +256,7 @@ static dcp_status verify_member(struct verification *verification,
     return status;
 }
 
-/* What the members are together: conflicts, and what no member has. */
+/* Checks the union of the members: conflicts, and missing parts. */
 static dcp_status verify_together(struct verification *verification, struct storage_place *place)
 {
     struct metadata metadata;
@@ -287,15 +286,18 @@ static dcp_status verify_union(struct verification *verification, struct storage
     return all_readable ? verify_together(verification, place) : DCP_OK;
 }
 
-/* Says what was not checked for want of checksums. */
+/* Logs what could not be checked because it has no checksums. */
 static void log_unchecked(const struct verification *verification, enum storage_form form,
                           const char *path)
 {
     if (form == STORAGE_SAFETENSORS)
-        log_line(DCP_LOG_INFO, "%s: safetensors: no checksums; lengths and names checked", path);
+        log_line(DCP_LOG_INFO,
+                 "%s: safetensors files have no checksums: only lengths and names were checked",
+                 path);
     else if (verification->unchecked > 0)
-        log_line(DCP_LOG_INFO, "%s: %" PRIu64 " bytes without a checksum; their lengths checked",
-                 path, verification->unchecked);
+        log_line(DCP_LOG_INFO,
+                 "%s: %" PRIu64 " bytes have no checksum: only their lengths were checked", path,
+                 verification->unchecked);
 }
 
 dcp_status storage_verify(const dcp_storage *storage, struct storage_location location,

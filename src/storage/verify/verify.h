@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checking a whole checkpoint, fault by fault. */
+/* Verifies a whole checkpoint and reports every fault. */
 #ifndef STORAGE_VERIFY_VERIFY_H
 #define STORAGE_VERIFY_VERIFY_H
 

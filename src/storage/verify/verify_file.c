@@ -8,7 +8,7 @@
 #include "storage/shard/shard_footer.h"
 #include "storage/verify/verification.h"
 
-/* Read at a time: whole blocks, under one page of sums. */
+/* Blocks that are read at a time: a part of a page of sums. */
 #define STEP_BLOCKS ((uint64_t)128)
 
 static void verify_block(struct verification *verification, const struct shard_file *file,
@@ -93,7 +93,7 @@ static bool entry_equal(const struct metadata_entry *a, const struct metadata_en
                                     (size_t)a->ndim * sizeof *a->global_shape) == 0));
 }
 
-/* Both list the pieces of a file in the same order, as a rule: *next is where the search begins. */
+/* Both usually list the pieces of a file in the same order: *next is where the search begins. */
 static bool entry_has_piece(const struct metadata_entry *entry, uint32_t file,
                             const struct metadata_piece *piece, size_t *next)
 {
@@ -118,10 +118,10 @@ static void verify_contents(struct verification *verification, const struct shar
         const struct metadata_entry *entry = metadata_find(verification->metadata, told->name);
         listed += told->piece_count;
         if (!entry || !entry_equal(told, entry)) {
-            verification_fault(verification, file->name, footer->content_length, told->name,
-                               entry
-                                   ? "the footer has another kind, dtype or shape than the metadata"
-                                   : "in the footer, but not in the metadata");
+            verification_fault(
+                verification, file->name, footer->content_length, told->name,
+                entry ? "the kind, dtype or shape in the footer differs from the metadata"
+                      : "in the footer, but not in the metadata");
             continue;
         }
         for (size_t p = 0, next = 0; p < told->piece_count; p++) {
@@ -134,12 +134,12 @@ static void verify_contents(struct verification *verification, const struct shar
     }
     if (listed != piece_count)
         verification_fault(verification, file->name, footer->content_length, "",
-                           "the metadata has %zu pieces in this file, its footer %zu", piece_count,
-                           listed);
+                           "the metadata has %zu pieces in this file, but its footer has %zu",
+                           piece_count, listed);
 }
 
-/* Bytes that neither a piece nor a footer accounts for are what is left of a footer; but some
- * compressors leave a few of their own. */
+/* Bytes behind the last piece that are not a footer are the rest of a damaged one; but some
+ * compressors leave a few bytes. */
 static void verify_end(struct verification *verification, const struct shard_file *file,
                        const struct placed_piece *placed, size_t count)
 {
@@ -150,13 +150,13 @@ static void verify_end(struct verification *verification, const struct shard_fil
         compressed |= piece->zstd;
         if (piece->offset > shard_file_size(file) ||
             piece->length > shard_file_size(file) - piece->offset)
-            return; /* the file is cut, which each piece will say that is not in it */
+            return; /* the file is truncated: pieces outside it will be reported */
         if (piece->offset + piece->length > end)
             end = piece->offset + piece->length;
     }
     if (end < shard_file_size(file) && !compressed)
         verification_fault(verification, file->name, end, "",
-                           "%" PRIu64 " bytes behind the last piece are no footer",
+                           "%" PRIu64 " bytes behind the last piece are not a footer",
                            shard_file_size(file) - end);
 }
 
@@ -190,6 +190,6 @@ void verify_bare_files(struct verification *verification)
     for (size_t i = 0; i < metadata->file_count && verification->some_footers; i++) {
         if (verification->bare[i])
             verification_fault(verification, metadata->files[i], 0, "",
-                               "no footer, which other files of the checkpoint have");
+                               "no footer, although other files of the checkpoint have one");
     }
 }

@@ -35,7 +35,7 @@ static dcp_status compute_crc(const struct byte_source *source, uint64_t offset,
     return status;
 }
 
-/* passing: what the archive's source is decompressed by, or NULL. */
+/* passing: the decompressor of the archive's source, or NULL. */
 static dcp_status verify_record(struct verification *verification,
                                 const struct zip_archive *archive, const struct zip_record *record,
                                 struct decompressed_source *passing)
@@ -52,7 +52,7 @@ static dcp_status verify_record(struct verification *verification,
     uint32_t crc;
     RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
     if (record->crc == 0)
-        return DCP_OK; /* not computed, or of nothing */
+        return DCP_OK; /* not computed, or of an empty record */
     if (passing && decompressed_source_watches(passing, offset, record->stored_size))
         RETURN_IF_ERROR(decompressed_source_crc(passing, offset, record->stored_size, &crc));
     else
@@ -83,7 +83,7 @@ dcp_status verify_records(struct verification *verification, struct byte_source 
     return status;
 }
 
-/* Decodes an object into a tree that is thrown away. */
+/* Decodes an object into a tree, and discards it. */
 static dcp_status decode_object(const struct verification *verification, struct stored_item *item)
 {
     dcp_state *root = dcp_state_new(), *object;
@@ -103,7 +103,7 @@ static dcp_status check_contents(const struct verification *verification, struct
     struct tensor_view view;
     if (!item->entry->is_tensor)
         return verification->damaged ? DCP_OK : decode_object(verification, item);
-    /* The records of a .pt file were inflated, once for all that look at them. */
+    /* The records of a .pt file have been inflated and checked already. */
     bool inflated = item->piece->encoding == PIECE_VIEW && item->piece->view->deflated;
     if (inflated)
         view = *item->piece->view;
@@ -112,8 +112,7 @@ static dcp_status check_contents(const struct verification *verification, struct
     if (view.data_offset > item->source.size ||
         view.data_length > item->source.size - view.data_offset)
         return dcp_error_set(DCP_ERR_FORMAT,
-                             "%" PRIu64 " bytes of data expected, but the file has %" PRIu64
-                             " in all",
+                             "expected %" PRIu64 " bytes of data, but the whole file has %" PRIu64,
                              view.data_length, item->source.size);
     return DCP_OK;
 }
