@@ -52,7 +52,7 @@ static long count_shard_operations(const struct simulated_file_system *fs)
 static void expect_refused(struct simulated_file_system *fs, uint64_t room)
 {
     struct rank ranks[RANKS_MAX];
-    const char *expected = "but the disk has room for ";
+    const char *expected = "but the disk has only ";
     uint64_t needed = 0, found;
     simulated_set_fault(fs, NULL);
     ranks_run(ranks, 2, NULL, save, fs);
@@ -139,7 +139,7 @@ static void test_a_real_disk(void **state)
     dcp_state *root = dcp_state_new();
     dcp_state_tensor(root, "huge", &huge);
     snprintf(path, sizeof path, "/dev/shm/dcp-test-disk-space-%ld", (long)getpid());
-    must_fail(dcp_save(root, path, NULL), DCP_ERR_NO_SPACE, "the disk has room for");
+    must_fail(dcp_save(root, path, NULL), DCP_ERR_NO_SPACE, "the disk has only");
     dcp_state_free(root);
 }
 

@@ -290,7 +290,7 @@ static void what_is_changed_meanwhile_stays(void **state)
             scratch_write(*state, ".metadata", after[i], strlen(after[i]));
         assert_int_equal(commit(&session, "ours", &visible), DCP_ERR_BUSY);
         assert_false(visible);
-        assert_non_null(strstr(dcp_error_message(), "has changed since this save began"));
+        assert_non_null(strstr(dcp_error_message(), "was changed during this save"));
         save_session_free(&session);
         assert_string_equal(scratch_list(*state), after[i] ? ".metadata" : "");
         if (after[i]) {
@@ -307,7 +307,7 @@ static void a_mark_that_was_removed_stops_the_commit(void **state)
     assert_int_equal(begin(&session, *state, 100), DCP_OK);
     scratch_remove(*state, OWNER_NAME);
     assert_int_equal(commit(&session, "ours", &visible), DCP_ERR_BUSY);
-    assert_non_null(strstr(dcp_error_message(), "removed by somebody else"));
+    assert_non_null(strstr(dcp_error_message(), "another process has removed the mark"));
     save_session_free(&session);
     assert_string_equal(scratch_list(*state), "");
 }

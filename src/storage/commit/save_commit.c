@@ -42,7 +42,7 @@ void save_commit_drop(struct save_commit *commit)
     *commit = (struct save_commit){0};
 }
 
-/* The checkpoint is committed: what fails from here on is not worth failing the save. */
+/* The checkpoint is committed: later failures do not fail the save. */
 static void publish_json(struct save_commit *commit)
 {
     const struct save_session *session = commit->session;
@@ -54,8 +54,8 @@ static void publish_json(struct save_commit *commit)
         log_line(DCP_LOG_WARNING, "%s: %s", session->path, dcp_error_message());
 }
 
-/* A request to a storage far away may be answered as refused because an answer was lost, and it was
- * carried out before. */
+/* A remote storage may refuse a repeated request that has succeeded before, if the first answer was
+ * lost. */
 static bool is_there(const struct save_session *session, const char *name, const char *digest)
 {
     char found[DCP_STORAGE_IDENTITY];
@@ -70,7 +70,8 @@ static bool is_metadata_there(const struct save_commit *commit)
     return is_there(commit->session, name, commit->metadata_digest);
 }
 
-/* .metadata has changed since the save began, or somebody else changes it. The story names them. */
+/* .metadata has changed since the save began, or another save is changing it. The message names
+ * that save. */
 static dcp_status explain_busy(const struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
@@ -81,12 +82,12 @@ static dcp_status explain_busy(const struct save_commit *commit, bool *visible)
         return DCP_OK;
     RETURN_IF_ERROR(save_owner_check(session->owner, &session->directory));
     return dcp_error_set(DCP_ERR_BUSY,
-                         "%s: the checkpoint there has changed since this save began, although the "
+                         "%s: the checkpoint there was changed during this save, although the "
                          "directory was marked as this save's (%s): nothing is committed (%.300s)",
                          session->path, save_owner_name(session->owner), story.text);
 }
 
-/* In the place of what was there when the save began, and of nothing else. */
+/* Replaces the .metadata that was there when the save began, and no other. */
 static dcp_status place_metadata(struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
@@ -107,14 +108,15 @@ static dcp_status publish_metadata(struct save_commit *commit, bool *visible)
         return DCP_OK;
     dcp_status status = storage_directory_sync(&session->directory);
     if (status != DCP_OK && session->replaces)
-        error_prefix(status, "the new checkpoint is in place, but a power cut may bring back the "
-                             "one before");
+        error_prefix(
+            status,
+            "the new checkpoint is in place, but a power failure may bring back the previous one");
     return status;
 }
 
-/* After a failure. In a directory that was no checkpoint before, none is left to be seen, and if
- * .metadata comes back with a power cut all the same, its shards are there. An older checkpoint
- * that was replaced cannot be called back, and what another save has put there meanwhile stays. */
+/* After a failure. If the directory had no checkpoint before, .metadata is removed; should a power
+ * failure bring it back, its shards are still there. A replaced checkpoint cannot be restored, and
+ * what another save has put there meanwhile stays. */
 static void take_back(const struct save_commit *commit, bool json_placed, bool visible)
 {
     const struct save_session *session = commit->session;
@@ -133,7 +135,8 @@ static void take_back(const struct save_commit *commit, bool json_placed, bool v
 dcp_status save_commit_publish(struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
-    /* Ahead of .metadata where no older checkpoint could be left with it. */
+    /* Published before .metadata only if there is no older checkpoint that it could be mistaken
+     * for. */
     bool has_json = commit->json.directory != NULL, ahead = has_json && !session->replaces;
     bool json_placed = false;
 

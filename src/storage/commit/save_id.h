@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The id of a save, which tells whether its files have footers: a file without one is not such a
- * save's, or was damaged. PyTorch's ids are random UUIDs of version 4; ours are of version 8, with
- * a mark behind the version. */
+/* The id of a save, which says whether all its files have footers: if so, a file without one is
+ * damaged, or not of this save. PyTorch's ids are random UUIDs of version 4; ours are of version 8,
+ * with a mark behind the version. */
 #ifndef STORAGE_COMMIT_SAVE_ID_H
 #define STORAGE_COMMIT_SAVE_ID_H
 
@@ -11,9 +11,9 @@
 
 enum { SAVE_ID_LENGTH = 36, SAVE_ID_SIZE = 40 };
 
-/* A new one, of a save whose files all have footers. */
+/* Makes a new id, for a save whose files all have footers. */
 dcp_status save_id_make(char id[SAVE_ID_SIZE]);
-/* Makes it one that promises nothing. */
+/* Changes it to an id that does not promise footers. */
 void save_id_unmark(char *id);
 bool save_id_promises_footers(const char *id);
 

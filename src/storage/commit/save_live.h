@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The saves of this process that own a directory: a mark of this process that none of them left is
- * one that could not be removed. */
+/* The saves of this process that own a directory. A mark of this process that belongs to none of
+ * them is a left-over that could not be removed. */
 #ifndef STORAGE_COMMIT_SAVE_LIVE_H
 #define STORAGE_COMMIT_SAVE_LIVE_H
 
@@ -8,7 +8,7 @@
 
 #include "storage/commit/save_id.h"
 
-/* Stays in place while it is listed. */
+/* Must not move while it is listed. */
 struct save_live {
     char save_id[SAVE_ID_SIZE];
     struct save_live *next;

@@ -31,7 +31,7 @@ size_t save_mark_print(const struct save_mark *mark, char text[SAVE_MARK_SIZE])
     return (size_t)length;
 }
 
-/* Values go into messages: what is not a plain letter does not. */
+/* Values are used in messages, so other bytes than printable ASCII are replaced. */
 static void take_text(char *text, size_t size, const char *value)
 {
     size_t length = 0;

@@ -13,13 +13,13 @@
 #include "storage/commit/save_mark.h"
 #include "storage/open/directory.h"
 
-/* Several saves that find a stale mark at once hinder each other until one is alone for a moment.
- */
+/* Saves that find a stale mark at the same time block each other until one of them is alone for a
+ * moment. */
 enum { ATTEMPTS = 200, LONGEST_PAUSE_MS = 50 };
 
-/* ---- the mark that is there ---- */
+/* ---- an existing mark ---- */
 
-/* *readable: it is a mark. */
+/* *readable: it is a complete mark. */
 static dcp_status read_mark(const struct storage_directory *directory, const char *name,
                             struct save_mark *mark, bool *readable)
 {
@@ -63,21 +63,20 @@ static dcp_status refuse(const struct storage_directory *directory, const char *
     char other[256];
     describe(mark, other);
     if (save_process_look(&mark->process) != SAVE_PROCESS_ELSEWHERE)
-        return dcp_error_set(DCP_ERR_BUSY,
-                             "%s is being saved to by another save (%s/%s): %s; wait for it, or "
-                             "end that process",
-                             directory->id, directory->id, name, other);
+        return dcp_error_set(
+            DCP_ERR_BUSY,
+            "%s is in use by another save (%s/%s): %s; wait for it, or end that process",
+            directory->id, directory->id, name, other);
     return dcp_error_set(DCP_ERR_BUSY,
-                         "%s is being saved to by another save (%s/%s): %s; wait for it, or end "
-                         "that process; if it runs no more, the directory is taken over when the "
+                         "%s is in use by another save (%s/%s): %s; wait for it, or end that "
+                         "process; if it no longer runs, the directory can be taken over when the "
                          "mark is %g seconds old (takeover_seconds)",
                          directory->id, directory->id, name, other, takeover_seconds);
 }
 
-/* ---- putting one there ---- */
+/* ---- making a mark ---- */
 
-/* What prepare() and publish() give, and DCP_OK if what they say is wrong, and the mark is there.
- */
+/* Returns the status of prepare() and publish(), or DCP_OK if they failed but the mark exists. */
 static dcp_status publish(const struct storage_directory *directory, const char *name,
                           const struct save_mark *mark, const char *identity)
 {
@@ -101,8 +100,8 @@ static dcp_status publish(const struct storage_directory *directory, const char 
     return ours ? DCP_OK : status;
 }
 
-/* There is a mark. DCP_ERR_NOT_FOUND: no more; DCP_ERR_BUSY with *again: another is, or others are
- * taking it over as well. */
+/* Takes over an existing mark if it is stale. DCP_ERR_NOT_FOUND: it is gone; DCP_ERR_BUSY with
+ * *again: there is a newer one, or others are taking it over, too. */
 static dcp_status take_over(const struct storage_directory *directory, const char *name,
                             const struct save_mark *mark, double takeover_seconds, bool *again)
 {
@@ -124,7 +123,7 @@ static dcp_status take_over(const struct storage_directory *directory, const cha
     return DCP_OK;
 }
 
-/* Up to so many milliseconds: whoever was in the way is past it then, or this save is. */
+/* Pauses for a random time, so that competing saves get out of step. */
 static void pause_at_random(int attempt)
 {
     int most = attempt < LONGEST_PAUSE_MS ? attempt + 1 : LONGEST_PAUSE_MS;
@@ -154,7 +153,7 @@ static dcp_status put_mark(const struct storage_directory *directory, const char
         pause_at_random(attempt);
     }
     return status == DCP_ERR_NOT_FOUND
-               ? dcp_error_set(DCP_ERR_BUSY, "%s: other saves begin there again and again",
+               ? dcp_error_set(DCP_ERR_BUSY, "%s: other saves keep beginning in this directory",
                                directory->id)
                : status;
 }
@@ -162,7 +161,7 @@ static dcp_status put_mark(const struct storage_directory *directory, const char
 dcp_status save_owner_take(const struct storage_directory *directory, int rank, const char *save_id,
                            double takeover_seconds, struct save_owner **made, bool *taken_over)
 {
-    /* Its memory is charged to nobody, as that of the open directory: other ranks take none. */
+    /* Charged to no account, like the open directory: other ranks have none. */
     struct save_owner *owner = memory_allocate_unpaid(sizeof *owner);
     *made = NULL;
     if (!owner)
@@ -228,7 +227,7 @@ dcp_status save_owner_take_all(const struct storage_directory *directory, const 
     return status;
 }
 
-/* ---- proving it, and taking it away ---- */
+/* ---- checking and removing the mark ---- */
 
 const char *save_owner_name(const struct save_owner *owner)
 {
@@ -244,22 +243,21 @@ dcp_status save_owner_check(const struct save_owner *owner,
     dcp_status status = read_mark(directory, owner->name, &found, &readable);
     if (status == DCP_ERR_NOT_FOUND)
         return dcp_error_set(DCP_ERR_BUSY,
-                             "%s: the mark of this save (%s) has been removed by somebody else, "
-                             "who may have changed the directory: nothing is committed",
+                             "%s: another process has removed the mark of this save (%s) and may "
+                             "have changed the directory: nothing is committed",
                              directory->id, owner->name);
     RETURN_IF_ERROR(status);
     if (readable && strcmp(found.save_id, owner->live.save_id) == 0)
         return DCP_OK;
     if (readable)
         describe(&found, other);
-    return dcp_error_set(DCP_ERR_BUSY,
-                         "%s was taken over from this save by another save: %s; nothing is "
-                         "committed",
-                         directory->id, readable ? other : "one whose mark cannot be read");
+    return dcp_error_set(
+        DCP_ERR_BUSY, "%s was taken over from this save by another one: %s; nothing is committed",
+        directory->id, readable ? other : "one whose mark cannot be read");
 }
 
-/* That it is ours is asked first. Should it be taken over right then, which takes a save that
- * passed for dead, the other one loses its mark, and no more than that. */
+/* Checks first that the mark is ours. If another save takes it over at that very moment, which
+ * means that this save passed for dead, the other save loses its mark, but nothing else. */
 static dcp_status remove_mark(const struct save_owner *owner,
                               const struct storage_directory *directory)
 {
@@ -281,12 +279,12 @@ void save_owner_release(struct save_owner *owner, const struct storage_directory
         return;
     error_save(&story);
     owner->marked = false;
-    /* What fails once may be a matter of the moment, and the mark would stay. */
+    /* Tries twice, as a failure may be temporary and would leave the mark. */
     dcp_status status = remove_mark(owner, directory);
     if (status != DCP_OK)
         status = remove_mark(owner, directory);
     if (status != DCP_OK)
-        log_line(DCP_LOG_WARNING, "%s: %s stays: %s", directory->id, owner->name,
+        log_line(DCP_LOG_WARNING, "%s: cannot remove %s: %s", directory->id, owner->name,
                  dcp_error_message());
     save_live_remove(&owner->live);
     error_restore(&story);

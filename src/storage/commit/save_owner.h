@@ -2,9 +2,10 @@
 /* One owner of a directory at a time: the mark (OWNER_NAME, save_mark.h), which the coordinator of
  * a save puts there before anything is written, and takes away when the save has ended.
  *
- * The mark is what saves are refused by, with a message. That a checkpoint stays whole does not
- * hang on it: a save whose mark was taken over, for whatever reason, fails in its commit, which
- * replaces the .metadata that the save began with and no other (storage_publication_publish_over).
+ * Because of the mark, other saves are refused, with a message. The integrity of checkpoints does
+ * not depend on it: a save whose mark was taken over, for whatever reason, fails in its commit,
+ * which replaces only the .metadata that was there when the save began
+ * (storage_publication_publish_over).
  *
  * A mark is stale, and taken over, if
  *   - its process is of this machine (the same boot) and counts its pid alike, and has ended,
@@ -21,33 +22,34 @@
 #include "storage/open/directory.h"
 #include "storage/storage.h"
 
-/* What a save has put into its directory. */
+/* The mark of a save in its directory. */
 struct save_owner {
     struct save_live live;
     char name[SMALL_NAME_MAX]; /* of the mark */
-    bool marked;               /* the mark is there, as far as this save knows */
+    bool marked;               /* the mark exists, as far as this save knows */
 };
 
-/* Puts the mark of a rank, or ALL_RANKS, into an open directory. If another save's is there that is
- * not stale, DCP_ERR_BUSY names that save. taken_over: a stale one was. On failure *made is NULL.
- */
+/* Puts the mark of a rank, or ALL_RANKS, into an open directory. If there is another save's mark
+ * that is not stale, DCP_ERR_BUSY names that save. taken_over: a stale mark was replaced. On
+ * failure *made is NULL. */
 dcp_status save_owner_take(const struct storage_directory *directory, int rank, const char *save_id,
                            double takeover_seconds, struct save_owner **made, bool *taken_over);
-/* Looks at the mark of a save of the other kind, of all ranks or one, while this save's own is
- * there, so that of two at least one sees the other. DCP_ERR_BUSY names the save if it is not
- * stale; a stale one is removed, so that whoever left it cannot commit any more. */
+/* Looks for the mark of a save of the other kind (of all ranks, or of one), while this save's own
+ * mark exists, so that of two saves at least one sees the other. DCP_ERR_BUSY names the save if its
+ * mark is not stale. Removes a stale mark, so that its save cannot commit any more. */
 dcp_status save_owner_expel(const struct storage_directory *directory, const char *name,
                             double takeover_seconds);
-/* As save_owner_take() of ALL_RANKS, beside no save of a single rank either: for what concerns all
- * files of a directory and is no save. */
+/* As save_owner_take() of ALL_RANKS, but also excludes saves of single ranks: for operations other
+ * than saves that concern all files of a directory. */
 dcp_status save_owner_take_all(const struct storage_directory *directory, const char *save_id,
                                double takeover_seconds, struct save_owner **made);
 /* For messages. */
 const char *save_owner_name(const struct save_owner *owner);
-/* DCP_ERR_BUSY if the mark is not there any more; the directory may have moved in memory. */
+/* DCP_ERR_BUSY if the mark no longer exists. The directory struct may have moved in memory. */
 dcp_status save_owner_check(const struct save_owner *owner,
                             const struct storage_directory *directory);
-/* Takes the mark away if it is still there; the error is kept. Fine for NULL, and again. */
+/* Removes the mark if it still exists; keeps the current error. May be called with NULL, and
+ * repeatedly. */
 void save_owner_release(struct save_owner *owner, const struct storage_directory *directory);
 /* Releases as well. */
 void save_owner_free(struct save_owner *owner, const struct storage_directory *directory);

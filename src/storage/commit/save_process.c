@@ -14,7 +14,7 @@
 
 #include "base/checksum.h"
 
-/* The space of processes that are in no container: the number is fixed in Linux. */
+/* The pid namespace outside of all containers: its number is fixed in Linux. */
 #define OUTERMOST_SPACE "pid:[4026531836]"
 
 /* The beginning of a small file, up to the end of a line; "" if it cannot be read. */
@@ -34,8 +34,8 @@ struct process_state {
     uint64_t started;
 };
 
-/* /proc/PID/stat: the name is in parentheses, and may have any letters; behind it are the state
- * (field 3), the number of threads (20) and the start (22). */
+/* /proc/PID/stat: the name is in parentheses and may contain anything; behind it are the state
+ * (field 3), the number of threads (20) and the start time (22). */
 static bool read_state(uint64_t pid, struct process_state *state)
 {
     char path[48], text[1024];
@@ -77,14 +77,13 @@ void save_process_find(struct save_process *self)
         self->started = state.started;
 }
 
-/* A process that has ended and that nobody has waited for yet runs no more; its first thread alone
- * may have ended as well. */
+/* A zombie has ended, unless only its first thread has. */
 static bool has_ended(const struct process_state *state)
 {
     return (state->letter == 'Z' || state->letter == 'X') && state->threads <= 1;
 }
 
-/* On this machine, and counted as this process is. */
+/* Looks for a process on this machine, in the pid namespace of this process. */
 static enum save_process_fate look_here(const struct save_process *process,
                                         const struct save_process *self)
 {
@@ -111,7 +110,7 @@ enum save_process_fate save_process_look(const struct save_process *process)
     if (strcmp(process->boot, self.boot) == 0)
         return strcmp(process->space, self.space) == 0 ? look_here(process, &self)
                                                        : SAVE_PROCESS_ELSEWHERE;
-    /* A container may have had the host's name on another machine. */
+    /* A container with this host name may have run on another machine. */
     bool restarted = strcmp(process->host, self.host) == 0 &&
                      strcmp(process->space, OUTERMOST_SPACE) == 0 &&
                      strcmp(self.space, OUTERMOST_SPACE) == 0;

@@ -7,10 +7,10 @@
 #include "storage/commit/save_owner.h"
 #include "storage/open/directory.h"
 
-/* What PyTorch writes before it renames. */
+/* PyTorch's temporary file, before it renames it. */
 #define TORCH_TEMPORARY ".metadata.tmp"
 
-/* When a file goes: what makes a checkpoint of the others first. */
+/* The order of removal: files that make the others a checkpoint come first. */
 enum removal_step { STEP_METADATA, STEP_PARTS, STEP_DATA, STEP_COUNT, STEP_NEVER };
 
 static enum removal_step step_of(const struct directory_name *name)
@@ -31,7 +31,7 @@ static enum removal_step step_of(const struct directory_name *name)
     return strcmp(name->name, JSON_NAME) == 0 ? STEP_PARTS : STEP_NEVER;
 }
 
-/* A mark goes when its owner does. */
+/* A mark is removed by its owner. */
 static bool is_mark(const struct directory_name *name)
 {
     return name->kind == DIRECTORY_OWNER || name->kind == DIRECTORY_RANK_OWNER;
@@ -42,7 +42,7 @@ static bool is_foreign(const struct directory_name *name)
     return step_of(name) == STEP_NEVER && !is_mark(name);
 }
 
-/* Others write a metadata.json, too: alone it says nothing. */
+/* Other programs write a metadata.json, too, so it alone is not a checkpoint. */
 static bool has_checkpoint(const struct directory *listed)
 {
     for (size_t i = 0; i < listed->count; i++)
@@ -79,7 +79,7 @@ static dcp_status remove_listed(const struct storage_directory *directory,
     return DCP_OK;
 }
 
-/* So that a directory without a checkpoint is not marked. */
+/* Checks first, so that a directory without a checkpoint is not marked. */
 static dcp_status check_there(const struct storage_directory *directory)
 {
     struct directory listed;

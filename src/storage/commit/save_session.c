@@ -10,7 +10,7 @@
 #include "storage/open/directory.h"
 #include "storage/shard/shard_writer.h"
 
-/* What makes a directory a checkpoint, as reading sees it. */
+/* Finds the file that makes a directory a checkpoint for readers. */
 static const struct directory_name *find_checkpoint(const struct directory *directory)
 {
     static const enum directory_kind kinds[] = {DIRECTORY_METADATA, DIRECTORY_RANK_LOCAL,
@@ -22,7 +22,7 @@ static const struct directory_name *find_checkpoint(const struct directory *dire
     return NULL;
 }
 
-/* The same for the part of one rank: other ranks' are none of its business. */
+/* The same for the part of one rank, ignoring those of other ranks. */
 static const struct directory_name *find_part(const struct directory *directory, int rank)
 {
     for (size_t i = directory->first[DIRECTORY_RANK_LOCAL];
@@ -32,14 +32,14 @@ static const struct directory_name *find_part(const struct directory *directory,
     return NULL;
 }
 
-/* What this save replaces, or must not. */
+/* Finds what this save replaces, or must not replace. */
 static dcp_status judge_existing(struct save_session *session, const struct directory *directory,
                                  dcp_overwrite overwrite)
 {
     if (session->of_one_rank && directory_count(directory, DIRECTORY_METADATA) > 0)
         return dcp_error_set(DCP_ERR_EXISTS,
-                             "%s holds a checkpoint of all ranks (%s), which a rank that saves by "
-                             "itself cannot replace: save to another directory",
+                             "%s holds a checkpoint of all ranks (%s), which a save "
+                             "without_collectives cannot replace: save to another directory",
                              session->path, METADATA_NAME);
     const struct directory_name *existing =
         session->of_one_rank ? find_part(directory, session->rank) : find_checkpoint(directory);
@@ -64,7 +64,7 @@ static dcp_status expel_others(struct save_session *session, const struct direct
     return DCP_OK;
 }
 
-/* Debris of interrupted saves counts as well, so that nothing that exists is ever written to. */
+/* Files of interrupted saves count as well, so that no existing file is ever written to. */
 static dcp_status pick_generation(const struct directory *directory,
                                   const struct save_session *session, uint32_t *generation)
 {
@@ -76,7 +76,9 @@ static dcp_status pick_generation(const struct directory *directory,
         if (session->of_one_rank && shard->rank != session->rank)
             continue;
         if (shard->generation == UINT32_MAX)
-            return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s/%s: no generation can follow",
+            return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                                 "%s/%s has the highest generation possible: remove it, or save to "
+                                 "another directory",
                                  session->path, shard->name);
         if (shard->generation >= *generation)
             *generation = shard->generation + 1;
@@ -84,7 +86,7 @@ static dcp_status pick_generation(const struct directory *directory,
     return DCP_OK;
 }
 
-/* Looks at what is in a directory, and as its owner for saves of the other kind. */
+/* Lists a directory and, if this save owns it, looks for saves of the other kind. */
 static dcp_status inspect(struct save_session *session, const struct storage_directory *found,
                           dcp_overwrite overwrite, double takeover_seconds)
 {
@@ -99,7 +101,7 @@ static dcp_status inspect(struct save_session *session, const struct storage_dir
     return status;
 }
 
-/* The same of one that need not be there, or that whoever has made it may remove meanwhile. */
+/* The same for a directory that may not exist, or may be removed meanwhile. */
 static dcp_status look(struct save_session *session, const dcp_storage *storage,
                        dcp_overwrite overwrite)
 {
@@ -115,8 +117,8 @@ static dcp_status look(struct save_session *session, const dcp_storage *storage,
     return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
 }
 
-/* Whoever the directory was taken over from may run all the same, and is about to make files of the
- * next generation: making them is exclusive, so one of both would fail. */
+/* The save that lost the directory may still run and be about to make files of the next generation.
+ * Files are made exclusively, so one of both would fail. */
 static dcp_status skip_generations(struct save_session *session)
 {
     uint16_t more;
@@ -126,8 +128,8 @@ static dcp_status skip_generations(struct save_session *session)
     return DCP_OK;
 }
 
-/* What is to be replaced is noted before the generation is found: a save that began before a
- * commit, and finds files of it, has noted what is no more. */
+/* Records what will be replaced before choosing a generation: so a save that began before another's
+ * commit, but finds its files, has recorded a .metadata that no longer exists. */
 static dcp_status own_directory(struct save_session *session, dcp_overwrite overwrite,
                                 double takeover_seconds)
 {
@@ -167,7 +169,7 @@ dcp_status save_session_imagine(struct save_session *session, const dcp_storage 
     return status;
 }
 
-/* Another save that has made the directory may remove it again when it fails. */
+/* Another save that has made the directory may remove it when it fails. */
 enum { OPENINGS = 10 };
 
 static dcp_status open_and_own(struct save_session *session, const dcp_storage *storage,
@@ -261,7 +263,8 @@ dcp_status save_session_check_space(const struct save_session *session, uint64_t
     if (bytes <= room)
         return DCP_OK;
     return dcp_error_set(DCP_ERR_NO_SPACE,
-                         "%s: the save needs %" PRIu64 " bytes, but the disk has room for %" PRIu64,
+                         "%s: the save needs %" PRIu64 " bytes, but the disk has only %" PRIu64
+                         " bytes free",
                          session->path, bytes, room);
 }
 

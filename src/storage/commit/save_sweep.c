@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Removing what saves leave: old files after a commit, our own after a failure. */
+/* Removes left-over files: old ones after a commit, our own after a failure. */
 #include <string.h>
 
 #include "base/error.h"
@@ -22,9 +22,9 @@ static dcp_status index_files(const struct metadata *metadata, struct name_table
     return DCP_OK;
 }
 
-/* Whose generation is lower began before this save made its files, and so cannot commit since this
- * save has; whose is higher came later, and may be alive. Shards of this save stay even if they are
- * not named: files without anything in them. */
+/* Saves of lower generations began before this save made its files, so they can no longer commit.
+ * Saves of higher ones came later, and may still run. Shards of this save stay even if the metadata
+ * does not name them: they are empty. */
 static bool is_old(const struct save_session *session, const struct directory_name *name,
                    const struct name_table *named)
 {
@@ -38,14 +38,15 @@ static bool is_old(const struct save_session *session, const struct directory_na
     if (name->kind == DIRECTORY_TEMPORARY)
         return true;
     if (session->of_one_rank && session->expelled)
-        return false; /* a save of all ranks may be alive, between its last look and its commit */
+        return false; /* a save of all ranks may be between its last check and its commit */
     return name->kind == DIRECTORY_SHARD && name->generation < session->generation &&
            !name_table_find(named, name->name, strlen(name->name), &value);
 }
 
 static void log_failure(const struct save_session *session)
 {
-    log_line(DCP_LOG_WARNING, "%s: old files stay: %s", session->path, dcp_error_message());
+    log_line(DCP_LOG_WARNING, "%s: cannot remove old files: %s", session->path,
+             dcp_error_message());
 }
 
 static void remove_old(const struct save_session *session, const struct directory *directory,
@@ -59,7 +60,7 @@ static void remove_old(const struct save_session *session, const struct director
     }
 }
 
-/* Of a save that was taken over after its commit nothing is to be swept: the other one does it. */
+/* If this save was taken over after its commit, the other save sweeps. */
 static void sweep(const struct save_session *session, const struct metadata *metadata)
 {
     struct directory directory;
@@ -87,7 +88,7 @@ void save_session_sweep(const struct save_session *session, const struct metadat
     save_owner_release(session->owner, &session->directory);
 }
 
-/* Whether a file is complete and of this save. What cannot be read is not known to be. */
+/* Whether a file is complete and of this save. False if it cannot be read. */
 static bool is_ours(const struct save_session *session, const char *name)
 {
     struct file_source source;
