@@ -51,7 +51,7 @@ static atomic_int warnings;
 static void count_warnings(void *context, dcp_log_level level, const char *line)
 {
     (void)context;
-    if (level == DCP_LOG_WARNING && strstr(line, "is committed, but what was to follow failed"))
+    if (level == DCP_LOG_WARNING && strstr(line, "is committed, but a later step failed"))
         warnings++;
 }
 

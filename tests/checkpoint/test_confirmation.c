@@ -72,8 +72,9 @@ static void a_commit_without_an_answer_is_no_failure(void **state)
     ranks_run(ranks, RANKS, path, save_and_stop, NULL);
     for (int rank = 0; rank < RANKS; rank++)
         assert_int_equal(ranks[rank].status, DCP_ERR_UNCONFIRMED);
-    assert_non_null(strstr(ranks[0].message, "the checkpoint is committed, but not every rank"));
-    assert_non_null(strstr(ranks[2].message, "committed, or may be, which rank 2 could not learn"));
+    assert_non_null(strstr(ranks[0].message, "the checkpoint is committed, but not all ranks"));
+    assert_non_null(
+        strstr(ranks[2].message, "the checkpoint may be committed, but rank 2 could not find out"));
     assert_int_equal(stored_value(path), 2);
 }
 
@@ -95,7 +96,7 @@ static void a_rank_that_stops_before_leaves_the_earlier_one(void **state)
 {
     struct rank ranks[RANKS_MAX];
     const char *path = path_in(state, "c");
-    stopping_phase = "waiting for all ranks to have written";
+    stopping_phase = "waiting for all ranks to write";
     stopping_rank = 1;
     stopping_status = DCP_ERR_GROUP;
     ranks_run(ranks, RANKS, path, save_and_stop, NULL);

@@ -103,7 +103,7 @@ static dcp_status save_with_own_limit(struct rank *self)
                                 .memory_limit = self->rank == 0 ? 0 : (uint64_t)1 << 30};
     limit_state_make(&state, 0, self->rank, self->size);
     must_fail(dcp_save(state.root, self->path, &options), DCP_ERR_ARGUMENT,
-              "memory_limit is 0 on rank 0 and 1073741824 on rank 1");
+              "memory_limit is 0 on rank 0, but 1073741824 on rank 1");
     options.memory_limit = self->rank == 0 ? 0 : 1;
     dcp_status status = dcp_save(state.root, self->path, &options);
     assert_true(status == DCP_ERR_NO_MEMORY || status == DCP_ERR_ARGUMENT);

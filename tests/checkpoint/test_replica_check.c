@@ -479,7 +479,7 @@ static void options_are_the_same_on_all_ranks(void **state)
     ranks_run(ranks, RANKS, path_in(state, "c"), save_with_odd_options, &trial);
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
-        assert_non_null(strstr(ranks[r].message, "check_replicas is 0 on rank 0 and 2 on rank 1"));
+        assert_non_null(strstr(ranks[r].message, "check_replicas is 0 on rank 0, but 2 on rank 1"));
     }
     trial.options.check_replicas = (dcp_replica_check)3;
     ranks_run(ranks, 1, path_in(state, "c"), save, &trial);

@@ -317,7 +317,7 @@ static void check_refusal(const char *variable)
     snprintf(own, sizeof own, "of process %ld on ", (long)getpid());
     assert_non_null(strstr(text, own));
     assert_non_null(strstr(text, ", since 20"));
-    assert_true((strstr(text, "options.group was not set") != NULL) == (variable != NULL));
+    assert_true((strstr(text, "options.group is not set") != NULL) == (variable != NULL));
     assert_true((strstr(text, "one of 4 of a job") != NULL) == (variable != NULL));
 }
 

@@ -11,18 +11,17 @@
 
 struct plan_extras {
     struct hooks_kind kind;
-    struct buffer offered; /* what travelled with this rank's plan, where the outcome hangs on it */
-    struct buffer dealt;   /* what came back with its orders */
+    struct buffer offered; /* data sent with this rank's plan, if the result depends on it */
+    struct buffer dealt;   /* data received with its orders */
     /* At the coordinator: */
     dcp_state *planner_root;       /* the tree of: */
     const dcp_state *planner_data; /* for the metadata; NULL: the paths of names */
-    dcp_write_result *results;     /* that all ranks are to give; indexes are the metadata's */
+    dcp_write_result *results; /* results expected from all ranks; indexes refer to the metadata */
     size_t result_count;
-    struct planned_places
-        places; /* where planning had put things, if they have come to lie elsewhere */
+    struct planned_places places; /* the planned places, if items were written elsewhere */
 };
 
-/* Whether the same hooks have been offered the same. */
+/* Whether the same hooks had the same input. */
 bool plan_extras_match(const struct plan_extras *a, const struct plan_extras *b);
 void plan_extras_free(struct plan_extras *extras);
 

@@ -16,9 +16,10 @@
 struct replica_check {
     dcp_saving *saving;
     struct dcp_collective call;
-    struct buffer keys;      /* of all of its items, 8 bytes each */
-    struct buffer question;  /* the items whose digests are wanted, 4 bytes each; then the part */
-    struct buffer digests;   /* of these */
+    struct buffer keys; /* keys of all of its items, 8 bytes each */
+    struct buffer
+        question; /* the coordinator's request: items to digest, 4 bytes each; then the part */
+    struct buffer digests;   /* digests of these items */
     struct buffer differing; /* keys, 8 bytes each */
     struct buffer story;
     /* At the coordinator. */
@@ -45,15 +46,14 @@ static dcp_status next_turn(uint64_t *turn)
     return DCP_OK;
 }
 
-/* Turns go through all parts, in steps that leave no region out for long: the number of parts is a
- * prime. */
+/* Turns go through all parts, in steps that soon reach every region: the number of parts is prime. */
 static uint32_t part_of(uint64_t turn)
 {
     enum { STEP = 155 };
     return (uint32_t)(turn % DCP_REPLICA_PARTS * STEP % DCP_REPLICA_PARTS);
 }
 
-/* ---- who has the same ---- */
+/* ---- which ranks hold replicas ---- */
 
 static dcp_status list_keys(struct replica_check *check)
 {
@@ -103,7 +103,7 @@ static dcp_status ask(struct replica_check *check, dcp_status status)
     return status;
 }
 
-/* ---- whether it is the same ---- */
+/* ---- comparing digests ---- */
 
 static dcp_status make_digests(struct replica_check *check)
 {
@@ -112,7 +112,7 @@ static dcp_status make_digests(struct replica_check *check)
     size_t count = question->size / sizeof(uint32_t);
     struct replica_digester digester;
     if (count == 0)
-        return dcp_error_set(DCP_ERR_GROUP, "the coordinator's question is empty");
+        return dcp_error_set(DCP_ERR_GROUP, "the coordinator's request for digests is empty");
     count--;
     struct replica_sample sample = {
         .all = saving->options.check_replicas == DCP_REPLICA_CHECK_ALL,
@@ -126,8 +126,9 @@ static dcp_status make_digests(struct replica_check *check)
         uint32_t item = load_u32(question->data + i * sizeof(uint32_t));
         uint64_t digest = 0;
         if (item >= saving->local.plan.count)
-            status = dcp_error_set(DCP_ERR_GROUP, "asked for the digest of item %u, which is none",
-                                   item);
+            status = dcp_error_set(
+                DCP_ERR_GROUP,
+                "the coordinator asks for the digest of item %u, which does not exist", item);
         else
             status = replica_digest(&digester, &saving->local.sources[item],
                                     load_u64(check->keys.data + item * sizeof(uint64_t)), sample,
@@ -157,7 +158,7 @@ static dcp_status compare(struct replica_check *check)
     return status;
 }
 
-/* ---- what is said of it ---- */
+/* ---- reporting ---- */
 
 static dcp_status judge(const struct replica_check *check, const struct group_messages *told)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Comparing what several ranks hold in common, before anything is written.
+/* Compares replicas, before anything is written.
  *
  *   each rank     keys of its chunks and objects (replica_digest.h)  -> coordinator
  *   coordinator   which of them several ranks have, and the sample   -> each rank
@@ -14,8 +14,8 @@
 #include "checkpoint/save/saving.h"
 
 bool replica_check_is_wanted(const dcp_saving *saving);
-/* Collective, when the save is assigned and the rank's items can be read. status: how this rank
- * came here. Does nothing if it is not wanted, or was done before. */
+/* Collective, after the save is assigned, when the rank's items can be read. status: this rank's
+ * status so far. Does nothing if not wanted, or done before. */
 dcp_status replica_check_run(dcp_saving *saving, dcp_status status);
 
 #endif

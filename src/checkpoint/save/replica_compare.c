@@ -48,13 +48,14 @@ static dcp_status list_all(struct replica_holders *all, const struct group_messa
     all->count = 0;
     all->holders = memory_allocate_array(most, sizeof *all->holders);
     if (!all->holders)
-        return error_no_memory(most * sizeof *all->holders, "what all ranks hold");
+        return error_no_memory(most * sizeof *all->holders, "keys of all ranks");
     for (int rank = 0; rank < keys->count; rank++) {
         const unsigned char *bytes = keys->bytes + keys->offsets[rank];
         size_t count = size_of(keys, rank) / KEY_SIZE;
         if (size_of(keys, rank) % KEY_SIZE != 0 || count > UINT32_MAX)
-            return dcp_error_set(DCP_ERR_GROUP, "rank %d sent %zu bytes of keys, which is no list",
-                                 rank, size_of(keys, rank));
+            return dcp_error_set(DCP_ERR_GROUP,
+                                 "rank %d sent %zu bytes of keys, expected a multiple of 8", rank,
+                                 size_of(keys, rank));
         for (size_t i = 0; i < count; i++) {
             uint64_t key = load_u64(bytes + i * KEY_SIZE);
             if (key != 0 && (!is_small(key) || (key / 2 + turn) % turns == 0))
@@ -65,7 +66,7 @@ static dcp_status list_all(struct replica_holders *all, const struct group_messa
     return DCP_OK;
 }
 
-/* The end of those of the same key, from one on. */
+/* The end of the holders with the same key. */
 static size_t group_end(const struct replica_holders *holders, size_t first)
 {
     size_t end = first + 1;
@@ -117,7 +118,8 @@ static dcp_status take_digests(struct replica_holders *shared, const struct grou
         struct replica_holder *holder = &shared->holders[i];
         size_t size = size_of(digests, (int)holder->rank);
         if (holder->index >= size / DIGEST_SIZE)
-            return dcp_error_set(DCP_ERR_GROUP, "rank %u sent %zu bytes of digests, too few",
+            return dcp_error_set(DCP_ERR_GROUP,
+                                 "rank %u sent only %zu bytes of digests, fewer than requested",
                                  holder->rank, size);
         holder->digest = load_u64(digests->bytes + digests->offsets[holder->rank] +
                                   (size_t)holder->index * DIGEST_SIZE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* At the coordinator of a save: who holds the same, and whether digests of it agree. */
+/* At the coordinator of a save: finds replicas, and compares their digests. */
 #ifndef CHECKPOINT_SAVE_REPLICA_COMPARE_H
 #define CHECKPOINT_SAVE_REPLICA_COMPARE_H
 
@@ -9,16 +9,16 @@ struct replica_holder {
     uint64_t key;
     uint64_t digest;
     uint32_t rank;
-    uint32_t index; /* of the item in the rank's plan; then of the digest in its message */
+    uint32_t index; /* index of the item in the rank's plan; later, of the digest in its message */
 };
 
-/* What several ranks hold, by key and rank. */
+/* The holders of replicas, by key and rank. */
 struct replica_holders {
     struct replica_holder *holders;
     size_t count;
 };
 
-/* Small items, with even keys, that a sample has of each rank on average, if there are so many. */
+/* How many of a rank's small items, those with even keys, one sample has on average. */
 enum { REPLICA_SAMPLE_SMALL = 256 };
 
 /* Finds it in the keys that each rank has sent, 8 bytes for each item. sampled: of small items
@@ -28,10 +28,10 @@ enum { REPLICA_SAMPLE_SMALL = 256 };
 dcp_status replica_holders_find(struct replica_holders *shared, const struct group_messages *keys,
                                 bool sampled, uint64_t turn);
 void replica_holders_free(struct replica_holders *shared);
-/* Appends to the question of each rank the items of which it is to send digests, 4 bytes each. */
+/* Appends to the request for each rank the items whose digests it should send, 4 bytes each. */
 dcp_status replica_holders_ask(struct replica_holders *shared, struct buffer *questions);
-/* Takes the digests, 8 bytes for each, and appends the first `most` keys of which they differ.
- * *differing: how many do. */
+/* Compares the digests, 8 bytes each, and appends the first `most` keys that differ. *differing:
+ * the number of all that differ. */
 dcp_status replica_holders_compare(struct replica_holders *shared,
                                    const struct group_messages *digests, size_t most,
                                    struct buffer *keys, size_t *differing);

@@ -8,8 +8,7 @@
 #include "state/dtype.h"
 #include "storage/shard/shard_elements.h"
 
-/* What is sampled as a whole, of chunks that have enough of them for all parts, and of others; and
- * bytes that are gathered at a time. */
+/* Sizes of sampled blocks, in large and in small chunks, and of the buffer. */
 enum { LARGE_BLOCK = 16 * 1024, SMALL_BLOCK = 4 * 1024, SPACE = 256 * 1024 };
 
 static int64_t element_size(const struct write_item *item)
@@ -83,7 +82,7 @@ static dcp_status add_box(struct replica_digester *digester, const struct shard_
     return status;
 }
 
-/* Elements from one number to another, row-major. */
+/* Digests a range of elements, row-major. */
 static dcp_status add_range(struct replica_digester *digester, const struct shard_source *source,
                             int64_t from, int64_t end)
 {
@@ -111,7 +110,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Where there are fewer blocks than parts, the parts share them evenly. */
+/* If there are fewer blocks than parts, they are spread evenly over the parts. */
 static dcp_status add_sample(struct replica_digester *digester, const struct shard_source *source,
                              int64_t elements, uint32_t part)
 {
@@ -128,7 +127,7 @@ static dcp_status add_sample(struct replica_digester *digester, const struct sha
     return DCP_OK;
 }
 
-/* The data at hand, so that it is looked at where it lies. */
+/* Opens data that is in memory, to be read in place. */
 static dcp_status open_source(struct shard_opened *opened, const struct shard_source *source)
 {
     if (!source->item->is_tensor) {

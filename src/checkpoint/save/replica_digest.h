@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Digests of a chunk or an object, the same on ranks that hold the same, however it lies there. */
+/* Digests of a chunk or an object: equal on ranks with equal contents, whatever the layout in
+ * memory. */
 #ifndef CHECKPOINT_SAVE_REPLICA_DIGEST_H
 #define CHECKPOINT_SAVE_REPLICA_DIGEST_H
 
 #include "base/checksum.h"
 #include "storage/shard/shard_writer.h"
 
-/* What is looked at. */
+/* What to digest. */
 struct replica_sample {
     bool all;
     uint32_t part; /* below DCP_REPLICA_PARTS; differs from save to save */
 };
 
-/* A running hash, and room for elements that do not lie row-major in host memory. */
+/* A running hash, and a buffer for elements that are not row-major in host memory. */
 struct replica_digester {
     struct xxh3_stream *stream;
     unsigned char *space;
@@ -29,10 +30,11 @@ dcp_status replica_digester_init(struct replica_digester *digester);
 void replica_digester_free(struct replica_digester *digester);
 dcp_status replica_digest(struct replica_digester *digester, const struct shard_source *source,
                           uint64_t key, struct replica_sample sample, uint64_t *digest);
-/* Elements of a tensor, bytes of an object; and how many of them a segment has, but the last. */
+/* The number of elements of a tensor, or bytes of an object; and how many of them each segment but
+ * the last has. */
 int64_t replica_elements(const struct write_item *item);
 int64_t replica_segment_elements(int64_t elements);
-/* Of all segments, REPLICA_SEGMENTS_MAX at most. */
+/* Digests of all segments, at most REPLICA_SEGMENTS_MAX. */
 dcp_status replica_digest_segments(struct replica_digester *digester,
                                    const struct shard_source *source, uint64_t *digests,
                                    size_t *count);

@@ -54,9 +54,9 @@ dcp_status replica_story_append(const struct shard_source *sources, const struct
 
 /* ---- at the coordinator ---- */
 
-/* What one rank has of a key. */
+/* One rank's description of a replica. */
 struct told {
-    struct reader reader; /* at what follows */
+    struct reader reader; /* positioned at the next description */
     bool present;
     bool is_tensor;
     const char *name, *box;
@@ -64,7 +64,7 @@ struct told {
     uint64_t elements;
     uint64_t digest_count;
     const unsigned char *digests;
-    uint32_t kind; /* the lowest rank that has the same bytes */
+    uint32_t kind; /* the lowest rank with the same bytes */
 };
 
 struct telling {
@@ -103,7 +103,8 @@ static dcp_status read_one(struct told *told, int rank)
     }
     return !reader->failed
                ? DCP_OK
-               : dcp_error_set(DCP_ERR_GROUP, "what rank %d has of replicas is cut short", rank);
+               : dcp_error_set(DCP_ERR_GROUP,
+                               "rank %d: its message on differing replicas ends too early", rank);
 }
 
 static bool texts_equal(const char *a, size_t a_length, const char *b, size_t b_length)
@@ -124,8 +125,8 @@ static bool has_same_bytes(const struct told *a, const struct told *b)
            memcmp(a->digests, b->digests, (size_t)a->digest_count * sizeof(uint64_t)) == 0;
 }
 
-/* Puts ranks of the same bytes together. Returns the kind that most ranks have, the lowest of
- * several; *ranks: that have the thing. NO_CLASS: the ranks have different things. */
+/* Groups ranks by equal bytes. Returns the kind of most ranks, the lowest of several. *ranks: the
+ * number of ranks with the replica. NO_CLASS: the ranks do not mean the same item. */
 static uint32_t find_kinds(struct telling *telling, uint32_t *ranks)
 {
     struct told *told = telling->told;
@@ -156,7 +157,7 @@ static uint32_t find_kinds(struct telling *telling, uint32_t *ranks)
     return best;
 }
 
-/* "rank 3", "ranks 0, 2"; returns how many. */
+/* Appends "rank 3" or "ranks 0, 2"; returns the number of ranks. */
 static uint32_t say_ranks(struct telling *telling, uint32_t kind)
 {
     uint32_t members = 0, count = 0;
@@ -171,7 +172,7 @@ static uint32_t say_ranks(struct telling *telling, uint32_t kind)
     return members;
 }
 
-/* The range in which two differ. */
+/* Appends the range in which two replicas differ. */
 static void say_range(struct telling *telling, const struct told *a, const struct told *b)
 {
     if (a->elements != b->elements) {
@@ -206,7 +207,10 @@ static void say_thing(struct telling *telling, uint32_t best, uint32_t ranks)
     for (int r = 0; r < telling->rank_count; r++)
         members += told[r].kind == best;
     if (members == ranks) {
-        say(telling, "the bytes of %u ranks differed, and are the same now", ranks);
+        say(telling,
+            "the bytes of %u ranks differed, but are the same now: do not change tensors during a "
+            "save",
+            ranks);
         return;
     }
     if (members > 1) {
@@ -217,7 +221,7 @@ static void say_thing(struct telling *telling, uint32_t best, uint32_t ranks)
         if (told[r].kind != r || r == best)
             continue;
         if (kinds++ == CLASSES_MOST) {
-            say(telling, "; and others differ");
+            say(telling, "; and other ranks differ");
             return;
         }
         say(telling, kinds > 1 || members > 1 ? "; " : "");

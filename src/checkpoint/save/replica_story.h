@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What is said of replicas that differ: what each rank has of them, and at the coordinator the
- * message. */
+/* The error message on replicas that differ: each rank describes its replicas, and the coordinator
+ * makes the message. */
 #ifndef CHECKPOINT_SAVE_REPLICA_STORY_H
 #define CHECKPOINT_SAVE_REPLICA_STORY_H
 
@@ -8,15 +8,16 @@
 #include "checkpoint/save/replica_digest.h"
 #include "group/group.h"
 
-/* Keys that are told of, at most. */
+/* The most keys that the message describes. */
 enum { REPLICA_STORY_MOST = 4 };
 
-/* For each of the keys, 8 bytes each, name, box and digests of the segments of the source that has
- * it, if there is one. own: the keys of all sources. */
+/* Appends for each of the keys (8 bytes each) name, box and digests of segments of the source with
+ * that key, if there is one. own: the keys of all sources. */
 dcp_status replica_story_append(const struct shard_source *sources, const struct buffer *own,
                                 const struct buffer *keys, struct buffer *out);
-/* From what all ranks have appended: writes text, of ERROR_TEXT_MAX bytes. differing: how many keys
- * do. *text is empty if the keys were of different things, which is next to impossible. */
+/* Makes the message from what all ranks have appended. text: ERROR_TEXT_MAX bytes. differing: the
+ * number of differing keys. *text is empty if the keys belong to different items, which is next to
+ * impossible. */
 dcp_status replica_story_make(const struct group_messages *told, size_t key_count, size_t differing,
                               char *text);
 

@@ -103,9 +103,9 @@ dcp_status saving_write(struct dcp_saving *saving)
 
 /* ---- the commit ---- */
 
-/* After a failure: takes away what this save wrote, unless .metadata was renamed into place. A rank
- * that cannot learn that must leave its files alone. Every rank's files go before the coordinator
- * tries to remove the directory. */
+/* After a failure: removes what this save wrote, unless .metadata was renamed into place. A rank
+ * that cannot find that out must leave its files alone. Every rank removes its files before the
+ * coordinator tries to remove the directory. */
 static void clean_up(struct dcp_saving *saving)
 {
     struct error_story story;
@@ -125,8 +125,8 @@ static void clean_up(struct dcp_saving *saving)
     error_restore(&story);
 }
 
-/* Waits for all ranks to have written. What is compressed, or stored by somebody else, lies where
- * only its writer knows: the coordinator is told. */
+/* Waits for all ranks to write. If only the writers know the places of items, as with compression
+ * or storage writers, they report them to the coordinator. */
 static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
 {
     struct dcp_collective call = call_of(saving, "gathering write results");
@@ -146,8 +146,8 @@ static dcp_status gather_results(struct dcp_saving *saving, dcp_status status)
     return status;
 }
 
-/* After a commit that nothing spoke against here: whether ranks could not hear of each other how it
- * has ended. The coordinator knows that it has not failed; others may have heard that it has. */
+/* After a commit without a failure here: whether ranks could not learn the result from each other.
+ * The coordinator knows that it has succeeded; others may have learned that it failed. */
 static bool is_unheard(const struct dcp_saving *saving, dcp_status status)
 {
     return status != DCP_OK &&
@@ -160,24 +160,23 @@ static dcp_status set_unconfirmed(const struct dcp_saving *saving)
     struct error_story story;
     error_save(&story);
     if (saving->coordinates)
-        return dcp_error_set(DCP_ERR_UNCONFIRMED,
-                             "%s: the checkpoint is committed, but not every rank has confirmed "
-                             "that: %s",
-                             path, story.text);
+        return dcp_error_set(
+            DCP_ERR_UNCONFIRMED,
+            "%s: the checkpoint is committed, but not all ranks have confirmed it: %s", path,
+            story.text);
     return dcp_error_set(DCP_ERR_UNCONFIRMED,
-                         "%s: the checkpoint is committed, or may be, which rank %d could not "
-                         "learn: %s",
+                         "%s: the checkpoint may be committed, but rank %d could not find out: %s",
                          path, saving->rank, story.text);
 }
 
-/* The checkpoint becomes visible only if every rank has written; every rank learns how it ended.
- * From the commit on nothing allocates, so that no rank can fail where another has succeeded. */
+/* The checkpoint becomes visible only if every rank has written, and every rank learns the result.
+ * After the commit nothing allocates, so that no rank can fail where another has succeeded. */
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
 {
     status = operation_enter(&saving->operation, DCP_PHASE_COMMIT, status);
     status = saving->gathers_results
                  ? gather_results(saving, status)
-                 : saving_agree(saving, "waiting for all ranks to have written", status);
+                 : saving_agree(saving, "waiting for all ranks to write", status);
     if (status == DCP_OK)
         status = save_committed_prepare(saving);
     if (saving->coordinates && status == DCP_OK)
@@ -193,7 +192,7 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
     return status;
 }
 
-/* A commit that was prepared may never have come, where the group failed. */
+/* If the group failed, a prepared commit may not have happened. */
 static void end_plan(struct dcp_saving *saving)
 {
     save_committed_drop(saving);
@@ -276,7 +275,7 @@ dcp_status saving_take(struct dcp_saving *saving, dcp_state *state, dcp_status s
     return status == DCP_OK ? saving->steps.set_up(saving, state) : status;
 }
 
-/* With a failure that all ranks share nothing is begun. */
+/* After a failure that all ranks share, nothing is begun. */
 static dcp_status end_planning(struct dcp_saving *saving, dcp_status status)
 {
     bool limited = saving->assigned && saving->options.memory_limit != 0;

@@ -11,7 +11,7 @@
 #include "group/group.h"
 #include "plan/save/joint_plan.h"
 
-/* Options that all ranks must be given alike, as numbers; of some only whether they are given. */
+/* Options that must be the same on all ranks, as numbers; for some only whether they are set. */
 enum { TRAITS = 12 };
 static const char *const trait_names[TRAITS] = {"coordinator",
                                                 "overwrite",
@@ -76,7 +76,7 @@ static struct hooks_kind kind_in(const unsigned char *record)
     return (struct hooks_kind){load_u64(record + AT_STORAGE), load_u64(record + AT_HOOKS)};
 }
 
-/* All ranks see the same records, so they find the same. */
+/* All ranks see the same records, so they all return the same. */
 static dcp_status compare_traits(const unsigned char *records, int ranks)
 {
     uint64_t limit = load_u64(records + AT_LIMIT);
@@ -84,17 +84,17 @@ static dcp_status compare_traits(const unsigned char *records, int ranks)
         const unsigned char *record = records + (size_t)rank * RECORD;
         if (load_u64(record + AT_LIMIT) != limit)
             return dcp_error_set(DCP_ERR_ARGUMENT,
-                                 "memory_limit is %" PRIu64 " on rank 0 and %" PRIu64
+                                 "memory_limit is %" PRIu64 " on rank 0, but %" PRIu64
                                  " on rank %d: all ranks must pass the same",
                                  limit, load_u64(record + AT_LIMIT), rank);
         for (size_t i = 0; i < TRAITS; i++) {
             uint32_t first = load_u32(records + AT_TRAITS + 4 * i);
             uint32_t other = load_u32(record + AT_TRAITS + 4 * i);
             if (first != other)
-                return dcp_error_set(DCP_ERR_ARGUMENT,
-                                     "%s is %u on rank 0 and %u on rank %d: all ranks must pass "
-                                     "the same",
-                                     trait_names[i], first, other, rank);
+                return dcp_error_set(
+                    DCP_ERR_ARGUMENT,
+                    "%s is %u on rank 0, but %u on rank %d: all ranks must pass the same",
+                    trait_names[i], first, other, rank);
         }
         RETURN_IF_ERROR(save_hooks_compare(kind_in(records), kind_in(record), rank));
     }
@@ -113,7 +113,7 @@ static bool paths_match(const unsigned char *records, int ranks, int32_t coordin
     return true;
 }
 
-/* Some rank has another path than the coordinator: both are told. */
+/* Some rank has another path than the coordinator: the message has both. */
 static dcp_status refuse_path(const dcp_save_options *options, const char *path)
 {
     struct dcp_collective call = {"comparing paths", options->timeout_seconds};
@@ -124,9 +124,10 @@ static dcp_status refuse_path(const dcp_save_options *options, const char *path)
                                         strlen(own), &expected);
     if (status == DCP_OK && *own != '\0' &&
         (strlen(own) != expected.size || memcmp(own, expected.data, expected.size) != 0))
-        status = dcp_error_set(DCP_ERR_ARGUMENT, "saves to \"%.512s\", the coordinator to \"%.*s\"",
-                               own, (int)(expected.size < 512 ? expected.size : 512),
-                               expected.size != 0 ? (const char *)expected.data : "");
+        status =
+            dcp_error_set(DCP_ERR_ARGUMENT, "saves to \"%.512s\", but the coordinator to \"%.*s\"",
+                          own, (int)(expected.size < 512 ? expected.size : 512),
+                          expected.size != 0 ? (const char *)expected.data : "");
     buffer_free(&expected);
     return group_agree(options->group, &call, status);
 }

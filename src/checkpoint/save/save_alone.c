@@ -6,8 +6,9 @@
 
 #include "base/error.h"
 
-/* The number of a job's processes, as launchers tell it to each of them: Open MPI; MPICH and others
- * that use PMI; MVAPICH2; srun (sbatch tells it to a script that is one process); torchrun. */
+/* Environment variables in which launchers pass the number of a job's processes: Open MPI; MPICH
+ * and others that use PMI; MVAPICH2; srun (sbatch also sets it for a script, which is a single
+ * process); torchrun. */
 static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE",
                                         "SLURM_STEP_NUM_TASKS", "WORLD_SIZE"};
 
@@ -23,8 +24,8 @@ dcp_status save_alone_explain(dcp_status status, int group_size)
             continue;
         error_save(&story);
         return dcp_error_set(status,
-                             "%.800s; this process is one of %ld of a job (%s), and saves alone: "
-                             "options.group was not set, so that each of them saves by itself",
+                             "%.800s; this process is one of %ld of a job (%s), but options.group "
+                             "is not set, so each of them saves by itself: set options.group",
                              story.text, count, variables[i]);
     }
     return status;

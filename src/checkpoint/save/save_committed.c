@@ -19,7 +19,7 @@ static dcp_status make_view(const struct metadata *metadata, dcp_checkpoint **vi
     return status;
 }
 
-/* It is the caller's, and outlives the save: no limit of the save's memory counts it. */
+/* It is the caller's and outlives the save, so the save's memory limit does not count it. */
 dcp_status save_committed_prepare(dcp_saving *saving)
 {
     if (!saving->options.metadata || !saving->coordinates)
@@ -40,9 +40,8 @@ static void call_after_commit(const dcp_saving *saving)
         options->after_commit(options->after_commit_context, path, saving->session.save_id),
         "after_commit");
     if (status != DCP_OK)
-        log_line(DCP_LOG_WARNING,
-                 "%s: the checkpoint is committed, but what was to follow failed: %s", path,
-                 dcp_error_message());
+        log_line(DCP_LOG_WARNING, "%s: the checkpoint is committed, but a later step failed: %s",
+                 path, dcp_error_message());
     error_clear();
     memory_account_enter(account);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the caller gets of a checkpoint that has been committed: its metadata, and a call. */
+/* What the caller gets after a commit: the checkpoint's metadata, and a call. */
 #ifndef CHECKPOINT_SAVE_SAVE_COMMITTED_H
 #define CHECKPOINT_SAVE_SAVE_COMMITTED_H
 
@@ -11,7 +11,7 @@
 dcp_status save_committed_prepare(dcp_saving *saving);
 /* Every rank, after the commit: hands the metadata over, and calls the options' function. */
 void save_committed_tell(dcp_saving *saving);
-/* Of an attempt that has failed. */
+/* Frees the metadata of a failed attempt. */
 void save_committed_drop(dcp_saving *saving);
 
 #endif

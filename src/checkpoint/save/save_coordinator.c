@@ -127,10 +127,10 @@ dcp_status save_coordinator_imagine(dcp_saving *saving)
                                 !saving->options.skip_sync);
 }
 
-/* Where orders go while they are made. */
+/* Receives orders while they are made. */
 struct dealing {
     dcp_saving *saving;
-    struct buffer *own; /* of the coordinator alone; NULL: all ranks' assignments are made */
+    struct buffer *own; /* orders of the coordinator alone; NULL: all ranks' assignments are made */
 };
 
 static dcp_status deal_orders(void *context, uint32_t rank, const struct write_orders *orders)
@@ -162,7 +162,7 @@ dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *jo
     return save_coordinator_check_space(saving);
 }
 
-/* Paths become names of the checkpoint, which readers do not take if they lead out of it. */
+/* Paths become file names of the checkpoint, and readers refuse those that leave its directory. */
 static dcp_status decode_results(const struct group_messages *messages, int rank,
                                  struct write_results *results)
 {
@@ -255,7 +255,7 @@ void save_coordinator_free(struct save_coordinator *coordinator)
     metadata_free(&coordinator->metadata);
 }
 
-/* Where the coordinator has no directory, nobody writes files. */
+/* If the coordinator has no directory, no rank writes files. */
 static dcp_status join(dcp_saving *saving, const char *path, bool is_open)
 {
     const dcp_storage *storage;
@@ -276,7 +276,8 @@ dcp_status save_session_read(dcp_saving *saving, struct reader *reader)
     uint32_t generation = reader_u32(reader);
     bool sync = reader_u8(reader) != 0;
     if (reader->failed || id_length >= sizeof session->save_id)
-        return dcp_error_set(DCP_ERR_GROUP, "the coordinator's assignment is cut short");
+        return dcp_error_set(DCP_ERR_GROUP,
+                             "the coordinator's message with the assignment ends too early");
     if (session->path)
         return DCP_OK;
     char *id = memory_allocate(path_length + 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The coordinator's side of a save: from all ranks' plans to all ranks' orders, and the commit. */
+/* The coordinator's side of a save: makes all ranks' orders from their plans, and commits. */
 #ifndef CHECKPOINT_SAVE_SAVE_COORDINATOR_H
 #define CHECKPOINT_SAVE_SAVE_COORDINATOR_H
 
@@ -11,15 +11,15 @@
 
 struct save_coordinator {
     struct metadata metadata;
-    struct buffer *assignments; /* one per rank: where to write what */
+    struct buffer *assignments; /* one per rank: its orders */
     int rank_count;
     uint64_t content; /* bytes of data in all ranks' files */
     struct save_commit commit;
 };
 
-/* Begins the session and decides who writes what: makes all ranks' assignments, or, if own is not
- * NULL, the orders of the coordinator alone, because the others know theirs. On failure coordinator
- * and session are safe to free, here as below. */
+/* Begins the session and makes all ranks' assignments or, if own is not NULL, the orders of the
+ * coordinator alone, because the other ranks know theirs. On failure coordinator and session are
+ * safe to free, here and below. */
 dcp_status save_coordinator_plan(dcp_saving *saving, const struct joint_plan *joint,
                                  struct buffer *own);
 /* The parts of it. */
@@ -28,11 +28,12 @@ dcp_status save_coordinator_init(struct save_coordinator *coordinator, int rank_
  * path. */
 dcp_status save_coordinator_begin(dcp_saving *saving);
 dcp_status save_coordinator_imagine(dcp_saving *saving);
-/* A session of no place, for orders without one. */
+/* A session without a place, for planning without one. */
 dcp_status save_coordinator_stay(dcp_saving *saving);
 struct save_plan_options save_coordinator_options(const dcp_saving *saving);
-/* Counts a rank's orders to what all ranks together will write, footers and metadata, which are
- * small, left aside; and DCP_ERR_NO_SPACE if there is no room for that, as far as it is known. */
+/* Adds a rank's orders to what all ranks together will write, without footers and metadata, which
+ * are small. The second function returns DCP_ERR_NO_SPACE if that is more than the free space, as
+ * far as known. */
 void save_coordinator_count(struct save_coordinator *coordinator,
                             const struct write_orders *orders);
 dcp_status save_coordinator_check_space(const dcp_saving *saving);
@@ -43,22 +44,21 @@ dcp_status save_assignment_encode(const struct save_session *session,
 dcp_status save_coordinator_measure(const struct save_coordinator *coordinator,
                                     const dcp_save_options *options, uint64_t *bytes);
 
-/* When all ranks have written, and only then it is known where everything lies: takes their write
- * results over into the metadata. */
+/* If places are known only after writing: puts the write results of all ranks into the metadata. */
 dcp_status save_coordinator_place(struct save_coordinator *coordinator,
                                   const struct group_messages *results);
 
-/* Writes the metadata under a temporary name, when it says where everything lies. */
+/* Writes the metadata under a temporary name, once it has all places. */
 dcp_status save_coordinator_prepare(struct save_coordinator *coordinator,
                                     const struct save_session *session,
                                     const dcp_save_options *options);
 /* Makes the checkpoint visible, prepared or not. saving->visible: whether .metadata was renamed
- * into place, also when that was followed by a failure; then the files must stay. */
+ * into place, even if a failure followed; then the files must stay. */
 dcp_status save_coordinator_commit(dcp_saving *saving);
 void save_coordinator_free(struct save_coordinator *coordinator);
 
-/* What every rank must know of a session. A session that was not begun here (path is NULL) gets
- * what the coordinator decided. */
+/* The message with what every rank must know about a session. A session that was not begun here
+ * (path is NULL) takes over the coordinator's decisions. */
 void save_session_append(const struct save_session *session, struct buffer *out);
 dcp_status save_session_read(dcp_saving *saving, struct reader *reader);
 #endif

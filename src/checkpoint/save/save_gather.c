@@ -5,11 +5,11 @@
 #include "base/memory.h"
 #include "group/group.h"
 
-/* Parts that come to one rank on the way up a tree of all ranks that an int can count, and from the
- * tree's root to the coordinator. */
+/* The most messages that one rank receives: one per level of the tree of ranks, and one from its
+ * root to the coordinator. */
 enum { TREE_PARTS = 32 };
 
-/* Takes a message for the plans of higher ranks; it can be freed afterwards. */
+/* Adds a message with the plans of higher ranks; it can be freed afterwards. */
 static dcp_status take_part(struct save_gathering *gathering, const void *bytes, size_t size)
 {
     struct joint_plan *part = &gathering->parts[gathering->part_count++];
@@ -17,7 +17,7 @@ static dcp_status take_part(struct save_gathering *gathering, const void *bytes,
     return joint_plan_unite(&gathering->joint, part);
 }
 
-/* One level of the tree: this rank's message goes to another one, or one comes, or neither. */
+/* One level of the tree: this rank sends a message, receives one, or neither. */
 static dcp_status climb(const dcp_save_options *options, dcp_status status, int to,
                         struct save_gathering *gathering)
 {
@@ -35,8 +35,8 @@ static dcp_status climb(const dcp_save_options *options, dcp_status status, int 
     return status;
 }
 
-/* Ranks 1, 3, 5, ... pass on to 0, 2, 4, ..., of which 2, 6, ... pass on to 0, 4, ..., until all is
- * at rank 0, which passes on to the coordinator. Failures travel with each step. */
+/* Ranks 1, 3, 5, ... send to 0, 2, 4, ..., of which 2, 6, ... send to 0, 4, ..., until rank 0 has
+ * everything and sends it to the coordinator. Each step also carries failures. */
 static dcp_status climb_tree(const dcp_save_options *options, dcp_status status,
                              struct save_gathering *gathering)
 {

@@ -31,8 +31,9 @@ static dcp_status take_lengths(struct metadata *metadata, const void *bytes, siz
         if (reader.failed || length > INT64_MAX ||
             !name_table_find(&metadata->by_name, name, name_length, &entry) ||
             metadata->entries[entry].is_tensor)
-            return dcp_error_set(DCP_ERR_GROUP,
-                                 "a rank's lengths of objects are invalid, or end too early");
+            return dcp_error_set(
+                DCP_ERR_GROUP,
+                "a rank's message with lengths of objects is invalid, or ends too early");
         metadata->entries[entry].pieces[0].length = length;
     }
     return DCP_OK;
@@ -85,7 +86,8 @@ dcp_status save_lengths_share(dcp_saving *saving, struct joint_plan *joint, dcp_
         if (!joint->entries[i].is_tensor)
             joint->entries[i].object_length = reader_varint(&reader);
     if (status == DCP_OK && (reader.failed || reader_left(&reader) != 0))
-        status = dcp_error_set(DCP_ERR_GROUP, "lengths of another number of objects");
+        status = dcp_error_set(DCP_ERR_GROUP,
+                               "the number of lengths differs from the number of objects");
     buffer_free(&received);
     buffer_free(&own);
     return status;

@@ -8,7 +8,8 @@
 dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status status,
                               struct save_needs *mine, struct save_needs *all)
 {
-    struct dcp_collective call = {"sharing what the save needs", saving->options.timeout_seconds};
+    struct dcp_collective call = {"sharing the memory needs of the save",
+                                  saving->options.timeout_seconds};
 
     if (status == DCP_OK)
         status = saving->steps.set_up(saving, state);
@@ -21,7 +22,7 @@ dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status s
                             all);
 }
 
-/* A pool that was kept and does not fit beside what is to come is made anew, smaller. */
+/* A kept pool that leaves too little for the rest of the save is replaced by a smaller one. */
 static void shrink_pool(const dcp_saving *saving, const struct save_needs *needs)
 {
     struct staging_pool *pool = saving->staging.pool;

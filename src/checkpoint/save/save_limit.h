@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keeping a save within a limit of memory. */
+/* Keeps a save within a memory limit. */
 #ifndef CHECKPOINT_SAVE_SAVE_LIMIT_H
 #define CHECKPOINT_SAVE_SAVE_LIMIT_H
 
 #include "checkpoint/save/save_needs.h"
 
-/* Collective, when all ranks have their orders and before any of them writes: sees to it that what
- * is to come keeps within the limit. All ranks return the same. */
+/* Collective, after all ranks have their orders and before any of them writes: makes the rest of
+ * the save keep within the limit. All ranks return the same. */
 dcp_status save_limit_keep(dcp_saving *saving, dcp_status status);
-/* Collective, when all ranks share a lack of memory and nothing has been written: if it comes from
- * the limit, they find out together what would do. state: NULL: this rank has none. Returns the
- * failure, with a new story or the one that it had. */
+/* Collective, after all ranks have failed for lack of memory, with nothing written: if the limit is
+ * the reason, they find the smallest sufficient limit together. state: NULL if this rank has none.
+ * Returns the failure, with a new message or its own. */
 dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state);
-/* Collective. Takes the steps of a dry run up to writing; then says what the save needs, here and
- * in all. */
+/* Collective. Runs the steps of a dry run up to writing, and computes the needs of the save, here
+ * and on all ranks. */
 dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status status,
                               struct save_needs *mine, struct save_needs *all);
 

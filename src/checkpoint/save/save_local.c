@@ -50,7 +50,7 @@ dcp_status save_local_encode(struct save_local *local)
     return DCP_OK;
 }
 
-/* A tensor of which this rank holds no chunk has an item all the same, of no elements. */
+/* A tensor without chunks on this rank has an empty item all the same. */
 static dcp_status find_sources(struct save_local *local)
 {
     local->sources = memory_allocate_zeroed(local->plan.count, sizeof *local->sources);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* This rank's side of a save: what it holds, in every form that the steps of a save need. */
+/* This rank's side of a save: what it holds, in the forms that the steps of a save need. */
 #ifndef CHECKPOINT_SAVE_SAVE_LOCAL_H
 #define CHECKPOINT_SAVE_SAVE_LOCAL_H
 
@@ -19,15 +19,15 @@ struct save_local {
 
 /* Flattens; unflattened: dcp_save_options. On failure *local is safe to free. */
 dcp_status save_local_flatten(dcp_state *state, bool unflattened, struct save_local *local);
-/* That all chunks have memory to save from. */
+/* Checks that all chunks have memory to save from. */
 dcp_status save_local_check_tensors(const struct flat_state *flat);
-/* Then encodes the objects. */
+/* Encodes the objects; after flattening. */
 dcp_status save_local_encode(struct save_local *local);
-/* Then plans. */
+/* Plans; after encoding. */
 dcp_status save_local_plan(struct save_local *local);
-/* Of the tensors and objects, as far as the orders are about them. */
+/* The bytes of the tensors and objects of the orders. */
 uint64_t save_local_bytes(const struct save_local *local, const struct write_orders *orders);
-/* Back to where it was flattened. */
+/* Returns to the state after flattening. */
 void save_local_unplan(struct save_local *local);
 void save_local_free(struct save_local *local);
 

@@ -27,7 +27,7 @@ void save_missing_report(struct dcp_saving *saving)
     struct metadata_missing missing = metadata_sum_missing(metadata);
     saving->operation.figures.missing_tensors = missing.tensors;
     saving->operation.figures.missing_elements = missing.elements;
-    /* Ranks that save each by itself cannot know what the others hold. */
+    /* Ranks that save by themselves do not know what the others hold. */
     if (missing.tensors == 0 || saving->options.without_collectives)
         return;
     size_t named = 0;

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/thread.h"
 
-/* Paths, lists of files and messages while a save is committed, and exchanges in between. */
+/* Memory for paths, lists of files and messages during the commit, and for exchanges. */
 #define SMALL_THINGS ((uint64_t)64 << 10)
-/* What a write result takes at the coordinator, as a message and decoded. */
+/* Memory of a write result at the coordinator, as a message and decoded. */
 #define RESULT_SIZE ((uint64_t)256)
 
 /* Results come from all ranks when a save is compressed. */
@@ -51,7 +51,7 @@ static dcp_status look_at_staging(const dcp_saving *saving, struct save_needs *n
     return save_staging_needs(orders, saving->local.sources, &saving->staging, &needs->staging);
 }
 
-/* What it is to write with as little as can be. */
+/* Sets the way of writing that takes the least memory. */
 static void minimize(const struct save_needs *needs, struct shard_write_options *how,
                      struct save_staging *staging)
 {
@@ -72,14 +72,14 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     needs->files = needs->writing.files;
     RETURN_IF_ERROR(look_at_commit(saving, needs));
     RETURN_IF_ERROR(look_at_staging(saving, needs));
-    /* The pool can be given back, unless it is in use. */
+    /* The pool can be freed, unless it is in use. */
     uint64_t pool = needs->staged && staging.pool ? staging_pool_taken(staging.pool) : 0;
     needs->held = memory_account_taken(account) - pool;
     needs->peak = memory_account_peak(account) - pool + SMALL_THINGS;
     needs->commit += SMALL_THINGS;
     if (needs->peak < needs->held + needs->commit)
         needs->peak = needs->held + needs->commit;
-    /* Planning again takes as much as planning did. */
+    /* Another attempt plans again, which takes as much memory. */
     if (staging.whole)
         needs->commit = needs->peak - needs->held;
     minimize(needs, &least, &staging);
@@ -92,7 +92,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* What comes when orders are being or have been staged, in a thread of the save's own. */
+/* The memory of the save's thread while orders are being staged and afterwards. */
 static uint64_t beside_staging(const struct save_needs *needs,
                                const struct shard_write_options *how)
 {
@@ -110,8 +110,8 @@ uint64_t save_needs_memory(const struct save_needs *needs, const struct shard_wr
     return larger(needs->peak, needs->held + later);
 }
 
-/* In waves, waiting for the copy is waiting for the writing, which gets up to a quarter. What
- * planning will need the next time is left, if it is not too much, so that the pool can stay. */
+/* With waves, copying waits for writing, so writing gets up to a quarter. Memory for the next
+ * planning is left free, if that is not too much, so that the pool can be kept. */
 static uint64_t waves_memory(const struct save_needs *needs, uint64_t limit, uint64_t room,
                              const struct shard_write_options *how,
                              const struct save_staging *staging)
@@ -166,7 +166,9 @@ static dcp_status read(const void *bytes, size_t size, struct save_needs *needs)
     needs->bytes = reader_u64(&reader);
     needs->files = reader_u64(&reader);
     needs->smallest = reader_u64(&reader);
-    return reader.failed ? dcp_error_set(DCP_ERR_GROUP, "a rank's needs are cut short") : DCP_OK;
+    return reader.failed
+               ? dcp_error_set(DCP_ERR_GROUP, "a rank's message on memory needs ends too early")
+               : DCP_OK;
 }
 
 static dcp_status unite(const struct group_messages *messages, struct buffer *united)

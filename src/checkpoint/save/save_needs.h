@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What the rest of a save will take, found out when every rank has its orders and nothing has been
+/* The needs of the rest of a save, computed when every rank has its orders and nothing has been
  * written. */
 #ifndef CHECKPOINT_SAVE_SAVE_NEEDS_H
 #define CHECKPOINT_SAVE_SAVE_NEEDS_H
@@ -11,10 +11,10 @@ struct save_needs {
     struct shard_needs writing;
     uint64_t bytes; /* on disk, with the metadata at the coordinator */
     uint64_t files;
-    uint64_t held;     /* memory that is taken now, and until the end; without the pool */
-    uint64_t peak;     /* of what was done up to now and, without staging, of the commit */
-    uint64_t commit;   /* that the commit takes beyond what is held */
-    uint64_t smallest; /* memory with which the save works */
+    uint64_t held;     /* memory taken now and until the end, without the pool */
+    uint64_t peak;     /* peak of memory so far and, without staging, of the commit */
+    uint64_t commit;   /* memory that the commit takes beyond `held` */
+    uint64_t smallest; /* the smallest memory with which the save succeeds */
 
     bool staged;                  /* orders are still to be staged */
     struct staging_needs staging; /* for that */
@@ -22,14 +22,15 @@ struct save_needs {
     uint64_t starting;            /* for a moment while staging begins */
 };
 
-/* When the rank has its orders. Makes the metadata and the footers, and drops them: what that takes
- * counts as well. */
+/* Call when the rank has its orders. Makes the metadata and the footers, to measure their memory,
+ * and drops them. */
 dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs);
-/* Memory at a time, when files are written so and orders are staged so. */
+/* The most memory at a time if files are written, and orders staged, in the given way. */
 uint64_t save_needs_memory(const struct save_needs *needs, const struct shard_write_options *how,
                            const struct save_staging *staging);
-/* Changes both to keep within a limit that is large enough. Staging, which the caller waits for,
- * comes first: it gets all that it needs if that leaves enough to write at all, else the most. */
+/* Changes both to keep within a limit, which must be large enough. Staging comes first, as the
+ * caller waits for it: it gets all that it needs if enough is left to write at all, and as much as
+ * possible otherwise. */
 void save_needs_fit(const struct save_needs *needs, uint64_t limit, struct shard_write_options *how,
                     struct save_staging *staging);
 

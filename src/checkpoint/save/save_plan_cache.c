@@ -108,7 +108,7 @@ dcp_status save_plan_cache_look(const dcp_save_plan_cache *cache, const dcp_save
     write_orders_free(orders);
     if (status == DCP_ERR_NO_MEMORY)
         return status;
-    error_clear(); /* an object has outgrown its room */
+    error_clear(); /* an object has outgrown its space */
     return DCP_OK;
 }
 

@@ -23,9 +23,9 @@ static dcp_status decode_own(dcp_saving *saving)
     return write_orders_decode(own->data, own->size, &saving->local.plan, &saving->orders);
 }
 
-/* ---- every rank knows its orders: the session is all that travels ---- */
+/* ---- every rank knows its orders: only the session is shared ---- */
 
-/* status: how this rank came to its orders. */
+/* status: this rank's status so far. */
 static dcp_status share_session(dcp_saving *saving, dcp_status status)
 {
     struct dcp_collective call = call_of(saving, "beginning a save");
@@ -56,7 +56,7 @@ dcp_status save_planning_stay(dcp_saving *saving)
 
 /* ---- reused ---- */
 
-/* The coordinator makes the metadata of the save before that of this one. */
+/* The coordinator uses the metadata of the previous save for this one. */
 static dcp_status adopt_metadata(dcp_saving *saving)
 {
     dcp_save_plan_cache *cache = saving->planning.cache;
@@ -165,7 +165,7 @@ static uint64_t id_of(const struct save_session *session)
     return id != 0 ? id : 1;
 }
 
-/* Without memory for it the next save plans anew: this one need not fail. */
+/* Without memory to keep it, the next save plans anew; this one need not fail. */
 static void keep_outcome(dcp_saving *saving)
 {
     dcp_save_plan_cache *cache = saving->planning.cache;

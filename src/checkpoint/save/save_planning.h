@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From what each rank holds to what each rank writes where, in the cheapest of three ways:
+/* Makes the orders of each rank from what all ranks hold, in the cheapest of three ways:
  *
  *   reused    nothing has changed since the save before, on any rank: its orders hold
  *   alone     the tensors say how all ranks hold them: every rank finds its orders by itself
  *   gathered  the coordinator is told, and deals out the orders
  *
- * Which way it is, all ranks see in the same records that they share; what they must be told alike
- * is compared there as well. */
+ * All ranks share records from which they choose the same way; options that must be the same are
+ * compared there as well. */
 #ifndef CHECKPOINT_SAVE_SAVE_PLANNING_H
 #define CHECKPOINT_SAVE_SAVE_PLANNING_H
 
@@ -17,13 +17,13 @@ struct save_planning {
     dcp_save_plan_cache *cache; /* NULL: none, or none for such saves */
     uint64_t id;                /* of the planning that this rank could reuse; 0: none */
     bool reuse;                 /* all ranks can */
-    bool lengths_travel;        /* but objects of other ranks than the coordinator have changed */
-    struct buffer own;          /* this rank's orders, as they travel */
-    bool lends;                 /* metadata and extras are the cache's, or will be */
+    bool lengths_travel; /* lengths of objects of other ranks than the coordinator have changed */
+    struct buffer own;   /* this rank's encoded orders */
+    bool lends;          /* metadata and extras belong to the cache, or will */
     bool reused;
 };
 
-/* Every rank; status: how it came so far. Compares what all must be given alike. */
+/* On every rank; status: its status so far. Compares options that must be the same. */
 dcp_status save_planning_begin(dcp_saving *saving, dcp_status status);
 /* Fills in the session, the orders, and at the coordinator the metadata. */
 dcp_status save_planning_run(dcp_saving *saving);
@@ -31,12 +31,13 @@ dcp_status save_planning_run(dcp_saving *saving);
  * on which ranks do not agree), and by the coordinator. */
 dcp_status save_planning_alone(dcp_saving *saving, bool lengths_differ);
 dcp_status save_planning_gathered(dcp_saving *saving);
-/* Collective: no plan, but a session of no place. */
+/* Collective: no plan, but a session without a place. */
 dcp_status save_planning_stay(dcp_saving *saving);
-/* Of a failure that may have left metadata half changed, or what ranks know of each other's objects
- * different: nothing is kept. Returns the status, which may be DCP_OK. */
+/* After a failure that may have left metadata half changed, or lengths of objects different on
+ * ranks: keeps nothing. Returns the status, which may be DCP_OK. */
 dcp_status save_planning_forget(struct save_planning *planning, dcp_status status);
-/* When the save has ended, however: what the next one can use goes to the cache. */
+/* After the save has ended, with or without success: moves what the next one can reuse to the
+ * cache. */
 void save_planning_end(dcp_saving *saving);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A save as the library does it, and its dry run. */
+/* The default steps of a save, and its dry run. */
 #include "checkpoint/save/save_steps.h"
 
 #include "base/error.h"

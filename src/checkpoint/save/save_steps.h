@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What saves do differently at their steps: a table for saves as the library does them, and one for
- * saves with hooks (hooks/save_hooks.h). A dry run, which makes and writes nothing, has two other
- * steps. Nobody asks within a step which of them it is in. */
+/* The steps of a save, as a table: the default one, and one for saves with hooks
+ * (hooks/save_hooks.h). A dry run, which writes nothing, replaces two steps. No step asks which
+ * table it is in. */
 #ifndef CHECKPOINT_SAVE_SAVE_STEPS_H
 #define CHECKPOINT_SAVE_SAVE_STEPS_H
 
@@ -11,8 +11,8 @@
 #include "state/metadata.h"
 
 struct save_steps {
-    /* Data is looked up in the state when it is about to be written, so that an asynchronous save
-     * copies all of it before it plans, and not just what the orders are about. */
+    /* Data is looked up in the state only when it is written, so an asynchronous save copies the
+     * whole state before planning, and not just the tensors of the orders. */
     bool needs_state;
 
     /* Takes the state, and then makes the plan of what this rank holds. */
@@ -22,7 +22,7 @@ struct save_steps {
     dcp_status (*set_up_again)(dcp_saving *saving);
     /* Collective: from all ranks' plans to the orders of each. */
     dcp_status (*plan_global)(dcp_saving *saving);
-    /* Collective: orders that were kept hold. status: how this rank came to them. */
+    /* Collective: reuses kept orders. status: this rank's status so far. */
     dcp_status (*reuse_plan)(dcp_saving *saving, dcp_status status);
     dcp_status (*write)(dcp_saving *saving);
     /* After a failure, on every rank. */
@@ -36,14 +36,14 @@ struct save_steps {
     dcp_status (*take_results)(dcp_saving *saving, const struct group_messages *results);
     dcp_status (*commit)(dcp_saving *saving);
 
-    /* In the place of set_up in a dry run. */
+    /* Instead of set_up, in a dry run. */
     dcp_status (*set_up_dry)(dcp_saving *saving, dcp_state *state);
 };
 
 /* The library's own. */
 extern const struct save_steps save_steps_default;
 
-/* Makes them those of a dry run, which ends before writing. */
+/* Changes them to those of a dry run, which ends before writing. */
 void save_steps_make_dry(struct save_steps *steps);
 
 #endif

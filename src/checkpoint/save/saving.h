@@ -29,7 +29,7 @@
 struct dcp_saving {
     dcp_storage storage; /* of the options */
     const char *path;
-    const char *id; /* what the path has meant when the call was made; NULL: what it means */
+    const char *id; /* the path in a form that means the same later; NULL: the path itself */
     dcp_save_options options;
     int rank;
     int file_rank; /* in the names of this rank's files */
@@ -38,18 +38,18 @@ struct dcp_saving {
     struct save_steps steps;
     struct save_hooks *hooks; /* of steps that call hooks */
     struct hooks_kind kind;
-    bool as_planned;      /* bytes lie where planning puts them, and as many as it says */
-    bool gathers_results; /* when ranks have written, the coordinator is to know where */
+    bool as_planned;      /* bytes are written at the planned places and lengths */
+    bool gathers_results; /* ranks report the places to the coordinator after writing */
     struct save_local local;
     struct save_session session;
     struct write_orders orders;
-    struct write_results results; /* where this rank has put things, if that is gathered */
+    struct write_results results; /* the places of this rank's items, if they are gathered */
     struct save_coordinator coordinator;
     struct save_planning planning;
     struct plan_extras extras;
     struct shard_write_options how;
-    bool was_visible;     /* at the coordinator: what is there is of an attempt before */
-    bool limit_too_small; /* the memory limit, as found out here before writing */
+    bool was_visible;     /* at the coordinator: an earlier attempt was visible */
+    bool limit_too_small; /* the memory limit is too small on this rank, as found before writing */
     bool replicas_checked;
     bool together;             /* all ranks have come to plan */
     bool assigned;             /* all ranks know the session, which the coordinator has begun */
@@ -57,17 +57,17 @@ struct dcp_saving {
     dcp_checkpoint *committed; /* at the coordinator: metadata that the caller gets */
     dcp_state *
         *copied; /* the state that a planner sets up with is copied to here; NULL: it stays */
-    struct save_staging staging;        /* of asynchronous saves: what is still to be copied, how */
+    struct save_staging staging;        /* of asynchronous saves: what will be copied, and how */
     const struct staged_orders *staged; /* where the data of the orders is; NULL: in the state */
 };
 
-/* Copies of what orders are about: item i of the orders is source i here. */
+/* Copies of the orders' items: item i is source i here. */
 struct staged_orders {
     struct shard_source *sources;
-    struct staging *staging; /* NULL: the orders are about objects alone */
+    struct staging *staging; /* NULL: the orders are only for objects */
 };
 
-/* Takes the options; on failure the group can be used all the same. */
+/* Takes the options; the group is usable even after a failure. */
 dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given);
 /* A tree of the save's own. On failure *copy is NULL. */
 dcp_status saving_copy_state(const dcp_state *state, dcp_state **copy);
