@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "checkpoint/save/replica_compare.h"
 #include "checkpoint/save/replica_digest.h"
-#include "checkpoint/save/replica_story.h"
+#include "checkpoint/save/replica_message.h"
 
 /* One check, on one rank. */
 struct replica_check {
@@ -21,7 +21,7 @@ struct replica_check {
         question; /* the coordinator's request: items to digest, 4 bytes each; then the part */
     struct buffer digests;   /* digests of these items */
     struct buffer differing; /* keys, 8 bytes each */
-    struct buffer story;
+    struct buffer description;
     /* At the coordinator. */
     struct replica_holders shared;
     size_t differing_count;
@@ -149,7 +149,7 @@ static dcp_status compare(struct replica_check *check)
     status = group_gather(options->group, &check->call, options->coordinator, status,
                           check->digests.data, check->digests.size, &digests);
     if (check->saving->coordinates && status == DCP_OK)
-        status = replica_holders_compare(&check->shared, &digests, REPLICA_STORY_MOST, &keys,
+        status = replica_holders_compare(&check->shared, &digests, REPLICA_MESSAGE_MOST, &keys,
                                          &check->differing_count);
     group_messages_free(&digests);
     status = group_broadcast(options->group, &check->call, options->coordinator, status, keys.data,
@@ -160,12 +160,13 @@ static dcp_status compare(struct replica_check *check)
 
 /* ---- reporting ---- */
 
-static dcp_status judge(const struct replica_check *check, const struct group_messages *told)
+static dcp_status judge(const struct replica_check *check,
+                        const struct group_messages *descriptions)
 {
     const dcp_saving *saving = check->saving;
     char text[ERROR_TEXT_MAX];
-    RETURN_IF_ERROR(replica_story_make(told, check->differing.size / sizeof(uint64_t),
-                                       check->differing_count, text));
+    RETURN_IF_ERROR(replica_message_make(descriptions, check->differing.size / sizeof(uint64_t),
+                                         check->differing_count, text));
     if (text[0] == '\0')
         return DCP_OK;
     if (!saving->options.allow_different_replicas)
@@ -178,14 +179,14 @@ static dcp_status judge(const struct replica_check *check, const struct group_me
 static dcp_status tell(struct replica_check *check)
 {
     const dcp_save_options *options = &check->saving->options;
-    struct group_messages told = {0};
-    dcp_status status = replica_story_append(check->saving->local.sources, &check->keys,
-                                             &check->differing, &check->story);
+    struct group_messages descriptions = {0};
+    dcp_status status = replica_message_append(check->saving->local.sources, &check->keys,
+                                               &check->differing, &check->description);
     status = group_gather(options->group, &check->call, options->coordinator, status,
-                          check->story.data, check->story.size, &told);
+                          check->description.data, check->description.size, &descriptions);
     if (check->saving->coordinates && status == DCP_OK)
-        status = judge(check, &told);
-    group_messages_free(&told);
+        status = judge(check, &descriptions);
+    group_messages_free(&descriptions);
     return group_agree(options->group, &check->call, status);
 }
 
@@ -205,7 +206,7 @@ dcp_status replica_check_run(dcp_saving *saving, dcp_status status)
         status = tell(&check);
     saving->replicas_checked = status == DCP_OK;
     replica_holders_free(&check.shared);
-    buffer_free(&check.story);
+    buffer_free(&check.description);
     buffer_free(&check.differing);
     buffer_free(&check.digests);
     buffer_free(&check.question);

@@ -6,7 +6,7 @@
  *   each rank     digests of these                                   -> coordinator
  *   coordinator   keys whose digests differ, mostly none             -> all
  *   each rank     of these: name, box, digests of segments           -> coordinator, which makes
- * the story (replica_story.h)
+ * the message (replica_message.h)
  */
 #ifndef CHECKPOINT_SAVE_REPLICA_CHECK_H
 #define CHECKPOINT_SAVE_REPLICA_CHECK_H
