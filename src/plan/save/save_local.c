@@ -56,9 +56,9 @@ dcp_status save_plan_local(const struct flat_state *flat, const uint64_t *object
     arena_init(&plan->arena, 0);
     size_t count = count_items(flat);
     if (count > UINT32_MAX)
-        return dcp_error_set(
-            DCP_ERR_UNSUPPORTED,
-            "one rank has %zu chunks and objects, at most 2^32 - 1 are supported", count);
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "one rank has %zu chunks and objects, at most 2^32 - 1 are supported",
+                             count);
     plan->items = arena_allocate_array(&plan->arena, count, sizeof *plan->items);
     if (plan->items == NULL)
         return error_no_memory(count * sizeof *plan->items, "a save plan");
