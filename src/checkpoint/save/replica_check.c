@@ -46,7 +46,8 @@ static dcp_status next_turn(uint64_t *turn)
     return DCP_OK;
 }
 
-/* Turns go through all parts, in steps that soon reach every region: the number of parts is prime. */
+/* Turns go through all parts, in steps that soon reach every region: the number of parts is prime.
+ */
 static uint32_t part_of(uint64_t turn)
 {
     enum { STEP = 155 };

@@ -21,10 +21,10 @@ struct replica_holders {
 /* How many of a rank's small items, those with even keys, one sample has on average. */
 enum { REPLICA_SAMPLE_SMALL = 256 };
 
-/* Finds it in the keys that each rank has sent, 8 bytes for each item. sampled: of small items
- * those whose turn it is; each has its turn in as many consecutive ones as there are small items to
- * REPLICA_SAMPLE_SMALL, and with each part of a sample in time. Freed by the caller, also on
- * failure. */
+/* Finds replicas in the keys that each rank has sent, 8 bytes for each item. sampled: only the
+ * small items whose turn it is. With n small items a rank, each has its turn once in n /
+ * REPLICA_SAMPLE_SMALL consecutive turns, and in time with every part of a sample. The caller frees
+ * the result, also on failure. */
 dcp_status replica_holders_find(struct replica_holders *shared, const struct group_messages *keys,
                                 bool sampled, uint64_t turn);
 void replica_holders_free(struct replica_holders *shared);

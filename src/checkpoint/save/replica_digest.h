@@ -22,8 +22,8 @@ struct replica_digester {
 /* Segments of a tensor's elements, each with a digest of its own. */
 enum { REPLICA_SEGMENTS_MAX = 1024 };
 
-/* What an item is: of the same on all ranks. 0: it has no elements. Odd: it has a block or more for
- * each part of a sample, so that a sample of it costs little beside saving it. */
+/* The same number for replicas on all ranks. 0: the item has no elements. Odd: it has at least one
+ * block for each part of a sample, so that sampling it costs little beside saving it. */
 uint64_t replica_key(const struct write_item *item);
 
 dcp_status replica_digester_init(struct replica_digester *digester);
