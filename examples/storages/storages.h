@@ -6,6 +6,9 @@
 
 #include <dcp.h>
 
+/* Not every storage needs all that the functions of a table are given. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 /* Takes ids that begin with "memory://". What is stored is gone with the process. */
 extern const dcp_storage memory_storage;
 /* "tar://run/step_1000" is the archive run/step_1000.tar. */

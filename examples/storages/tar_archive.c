@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-dcp_status tar_failed(const char *what, const char *path)
+/* Before the name of a removed member. */
+#define REMOVED "removed/"
+
+enum { TAR_BLOCK = 512 };
+
+/* All zero at the end of an archive. */
+struct header {
+    char name[100], mode[8], owner[16], size[12], time[12], checksum[8], type, link[100], magic[8];
+    char rest[247];
+};
+
+static dcp_status tar_failed(const char *what, const char *path)
 {
     dcp_status status = errno == ENOENT   ? DCP_ERR_NOT_FOUND
                         : errno == ENOSPC ? DCP_ERR_NO_SPACE
@@ -36,19 +48,79 @@ dcp_status tar_write(int archive, const void *bytes, size_t size, uint64_t offse
     return done > 0 ? DCP_OK : tar_failed("write", "a tar archive");
 }
 
-dcp_status tar_open(const char *path, int flags, int lock, int *archive)
+static dcp_status sync_archive(int archive)
 {
-    *archive = open(path, flags | O_CLOEXEC, 0666);
-    if (*archive < 0)
-        return tar_failed("open", path);
-    if (flock(*archive, lock) == 0)
+    return fdatasync(archive) == 0 ? DCP_OK : tar_failed("sync", "a tar archive");
+}
+
+/* "tar://PATH", with a suffix. */
+static dcp_status make_path(const char *id, const char *suffix, char path[PATH_MAX])
+{
+    const char *given = id + strlen("tar://");
+    if (snprintf(path, PATH_MAX, "%s%s", given, suffix) < PATH_MAX)
         return DCP_OK;
-    close(*archive);
-    return tar_failed("lock", path);
+    errno = ENAMETOOLONG;
+    return tar_failed("use", id);
+}
+
+dcp_status tar_open(const char *id, int flags, int *archive)
+{
+    char path[PATH_MAX];
+    struct stat file = {0};
+    *archive = -1;
+    dcp_status status = make_path(id, ".tar", path);
+    /* Whoever held the lock may have removed it. */
+    while (status == DCP_OK && file.st_nlink == 0) {
+        close(*archive);
+        *archive = open(path, flags | O_CLOEXEC, 0666);
+        if (*archive < 0 || flock(*archive, flags & O_RDWR ? LOCK_EX : LOCK_SH) != 0 ||
+            fstat(*archive, &file) != 0)
+            status = tar_failed("open", path);
+    }
+    return status;
+}
+
+void tar_unlock(int archive)
+{
+    flock(archive, LOCK_UN);
+}
+
+dcp_status tar_unlink(const char *id)
+{
+    char path[PATH_MAX];
+    dcp_status status = make_path(id, ".tar", path);
+    return status == DCP_OK && unlink(path) != 0 ? tar_failed("remove", path) : status;
+}
+
+/* The directories that a path is in. */
+static void make_parents(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(path, 0777);
+        *slash = '/';
+    }
+}
+
+dcp_status tar_begin(const char *id, const char *name, int *file)
+{
+    char path[PATH_MAX];
+    *file = -1;
+    if (strlen(name) >= TAR_NAME_SIZE)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: a name too long for this storage", name);
+    dcp_status status = make_path(id, ".tar.XXXXXX", path);
+    if (status != DCP_OK)
+        return status;
+    make_parents(path);
+    *file = mkstemp(path);
+    if (*file < 0)
+        return tar_failed("make", path);
+    unlink(path);
+    return DCP_OK;
 }
 
 /* The size of a member: octal digits, or, beyond 8 GiB, a number to the base 256. */
-uint64_t tar_header_size(const struct tar_header *header)
+static uint64_t read_size(const struct header *header)
 {
     char digits[sizeof header->size + 1] = "";
     uint64_t size = 0;
@@ -59,12 +131,13 @@ uint64_t tar_header_size(const struct tar_header *header)
     return size;
 }
 
-struct tar_header tar_header_make(const char *name, uint64_t size)
+static struct header make_header(const char *before, const struct tar_member *member)
 {
-    struct tar_header header = {.mode = "0000644", .type = '0', .magic = "ustar\00000"};
+    struct header header = {.mode = "0000644", .type = '0', .magic = "ustar\00000"};
+    unsigned long long size = member->size;
     unsigned sum = 0;
-    snprintf(header.name, sizeof header.name, "%s", name);
-    snprintf(header.size, sizeof header.size, "%011llo", (unsigned long long)size);
+    snprintf(header.name, sizeof header.name, "%s%s", before, member->name);
+    snprintf(header.size, sizeof header.size, "%011llo", size);
     if (size >> 33) {
         memset(header.size, 0, 4);
         header.size[0] = (char)0x80;
@@ -78,52 +151,68 @@ struct tar_header tar_header_make(const char *name, uint64_t size)
     return header;
 }
 
-const char *tar_header_name(const struct tar_header *header)
+/* The name of a file that was not removed, without a "./" that says nothing; "" of all else. */
+static const char *name_of(const struct header *header)
 {
     bool regular = (header->type == '0' || header->type == '\0') && !header->name[99];
-    return !regular ? "" : strncmp(header->name, "./", 2) == 0 ? header->name + 2 : header->name;
+    bool removed = strncmp(header->name, REMOVED, strlen(REMOVED)) == 0;
+    return !regular || removed                   ? ""
+           : strncmp(header->name, "./", 2) == 0 ? header->name + 2
+                                                 : header->name;
 }
 
-dcp_status tar_next(int archive, uint64_t *at, struct tar_header *header)
+/* What begins at a member's end, if only a directory; without a start: nothing does. */
+static dcp_status step(int archive, struct tar_member *member)
 {
+    struct header header = {.name = ""};
     struct stat file;
+    uint64_t at = member->end;
     if (fstat(archive, &file) != 0)
         return tar_failed("look at", "a tar archive");
-    *header = (struct tar_header){0};
-    if (*at + TAR_BLOCK > (uint64_t)file.st_size)
+    *member = (struct tar_member){.end = at};
+    if (at + TAR_BLOCK > (uint64_t)file.st_size)
         return DCP_OK;
-    dcp_status status = tar_read(archive, header, TAR_BLOCK, *at);
-    if (status != DCP_OK || !header->name[0])
+    dcp_status status = tar_read(archive, &header, TAR_BLOCK, at);
+    if (status != DCP_OK || !header.name[0])
         return status;
-    uint64_t size = tar_header_size(header);
-    if (memcmp(header->magic, "ustar", 5) != 0 || size > (uint64_t)file.st_size - *at - TAR_BLOCK)
+    uint64_t size = read_size(&header);
+    if (memcmp(header.magic, "ustar", 5) != 0 || size > (uint64_t)file.st_size - at - TAR_BLOCK)
         return dcp_error_set(DCP_ERR_FORMAT, "byte %llu of a tar archive begins no member",
-                             (unsigned long long)*at);
-    *at += TAR_BLOCK + (size + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+                             (unsigned long long)at);
+    member->size = size;
+    member->start = at + TAR_BLOCK;
+    member->end = member->start + (size + TAR_BLOCK - 1) / TAR_BLOCK * TAR_BLOCK;
+    snprintf(member->name, sizeof member->name, "%s", name_of(&header));
     return DCP_OK;
 }
 
-dcp_status tar_find(int archive, const char *name, struct tar_member *found, uint64_t *end)
+dcp_status tar_next(int archive, struct tar_member *member)
 {
-    struct tar_header header = {.name = "?"};
-    dcp_status status = DCP_OK;
-    *end = found->start = 0;
-    while (status == DCP_OK && header.name[0]) {
-        uint64_t at = *end;
-        status = tar_next(archive, end, &header);
-        if (status == DCP_OK && header.name[0] && strcmp(tar_header_name(&header), name) == 0) {
-            found->start = at + TAR_BLOCK;
-            found->size = tar_header_size(&header);
-        }
-    }
+    dcp_status status;
+    do
+        status = step(archive, member);
+    while (status == DCP_OK && member->start != 0 && !*member->name);
     return status;
 }
 
-dcp_status tar_append(int archive, uint64_t end, const char *name, int from, uint64_t size,
+dcp_status tar_find(int archive, const char *name, struct tar_member *found)
+{
+    struct tar_member member = {0};
+    dcp_status status;
+    *found = member;
+    while ((status = tar_next(archive, &member)) == DCP_OK && *member.name)
+        if (strcmp(member.name, name) == 0)
+            *found = member;
+    found->end = member.end;
+    return status;
+}
+
+dcp_status tar_append(int archive, uint64_t end, const struct tar_member *member, int from,
                       bool durable)
 {
     static const char zeros[3 * TAR_BLOCK];
-    const struct tar_header header = tar_header_make(name, size);
+    const struct header header = make_header("", member);
+    uint64_t size = member->size;
     char buffer[1 << 14];
     dcp_status status = DCP_OK;
     for (uint64_t done = 0; done < size && status == DCP_OK; done += sizeof buffer) {
@@ -135,7 +224,27 @@ dcp_status tar_append(int archive, uint64_t end, const char *name, int from, uin
     if (status == DCP_OK) /* to the end of a block, and two blocks, which end an archive */
         status =
             tar_write(archive, zeros, 3 * TAR_BLOCK - size % TAR_BLOCK, end + TAR_BLOCK + size);
-    if (status == DCP_OK && durable && fdatasync(archive) != 0)
-        status = tar_failed("sync", name);
-    return status == DCP_OK ? tar_write(archive, &header, TAR_BLOCK, end) : status;
+    if (status == DCP_OK && durable)
+        status = sync_archive(archive);
+    if (status == DCP_OK)
+        status = tar_write(archive, &header, TAR_BLOCK, end);
+    return status == DCP_OK && durable ? sync_archive(archive) : status;
+}
+
+dcp_status tar_remove(int archive, const char *name)
+{
+    struct tar_member member = {0};
+    bool found = false;
+    dcp_status status;
+    while ((status = tar_next(archive, &member)) == DCP_OK && *member.name) {
+        if (strcmp(member.name, name) != 0)
+            continue;
+        const struct header header = make_header(REMOVED, &member);
+        if ((status = tar_write(archive, &header, TAR_BLOCK, member.start - TAR_BLOCK)) != DCP_OK)
+            return status;
+        found = true;
+    }
+    if (status != DCP_OK)
+        return status;
+    return found ? sync_archive(archive) : dcp_error_set(DCP_ERR_NOT_FOUND, "there is no %s", name);
 }

@@ -5,38 +5,38 @@
 
 #include <dcp.h>
 
-enum { TAR_BLOCK = 512, TAR_NAME_SIZE = 92 };
+enum { TAR_NAME_SIZE = 92 };
 
-/* A member's header; all zero at the end of an archive. */
-struct tar_header {
-    char name[100], mode[8], owner[16], size[12], time[12], checksum[8], type, link[100], magic[8];
-    char rest[247];
-};
-
-/* A member: where its bytes begin, 0 if there is none. */
+/* A file in an archive. All zero: before the first one. */
 struct tar_member {
-    uint64_t start, size;
+    char name[100]; /* "": at the end of the archive */
+    uint64_t start; /* of its bytes; 0: there is none */
+    uint64_t size;
+    uint64_t end; /* where what follows begins */
 };
 
-/* Opens and locks an archive; how is said as open() and flock() have it. */
-dcp_status tar_open(const char *path, int flags, int lock, int *archive);
+/* Opens the archive of an id, and locks it until it is closed: for oneself with O_RDWR. To be
+ * closed after a failure, too, when it may be -1. */
+dcp_status tar_open(const char *id, int flags, int *archive);
+/* Before it is closed. */
+void tar_unlock(int archive);
+dcp_status tar_unlink(const char *id);
+/* All of the bytes. */
 dcp_status tar_read(int archive, void *bytes, size_t size, uint64_t offset);
 dcp_status tar_write(int archive, const void *bytes, size_t size, uint64_t offset);
-/* The status of a system call that has failed. */
-dcp_status tar_failed(const char *what, const char *path);
 
-struct tar_header tar_header_make(const char *name, uint64_t size);
-/* The name of a regular file, without a "./" that says nothing; "" of all else. */
-const char *tar_header_name(const struct tar_header *header);
-uint64_t tar_header_size(const struct tar_header *header);
+/* Goes on to the next member that is a file and was not removed. */
+dcp_status tar_next(int archive, struct tar_member *member);
+/* The last member of a name, with the end of the archive. */
+dcp_status tar_find(int archive, const char *name, struct tar_member *found);
+/* DCP_ERR_NOT_FOUND if there is none. */
+dcp_status tar_remove(int archive, const char *name);
 
-/* Gives the header at *at, and moves that behind its member; at the end it stays. */
-dcp_status tar_next(int archive, uint64_t *at, struct tar_header *header);
-/* The last member of a name, and where the archive ends. */
-dcp_status tar_find(int archive, const char *name, struct tar_member *found, uint64_t *end);
-/* Appends bytes of another file. The header comes last: up to then the archive ends before it.
- * durable: by then the bytes are on the disk. */
-dcp_status tar_append(int archive, uint64_t end, const char *name, int from, uint64_t size,
+/* Makes a file without a name for what is to become a member; on failure it is -1. */
+dcp_status tar_begin(const char *id, const char *name, int *file);
+/* Appends such a file, by the name and size of a member. The header comes last: up to then the
+ * archive ends before it. durable: by then the bytes are on the disk, and at the end all is. */
+dcp_status tar_append(int archive, uint64_t end, const struct tar_member *member, int from,
                       bool durable);
 
 #endif

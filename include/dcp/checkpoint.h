@@ -317,7 +317,9 @@ typedef struct dcp_removal {
  *
  * Only files with the names that saves give them are removed. All others stay: other files,
  * safetensors, and subdirectories, those of a union's members among them, which are checkpoints by
- * themselves. The directory stays as well.
+ * themselves. If nothing stays, the directory goes as well, where the storage can remove one
+ * (dcp_storage::remove_directory), but not those above it, nor one whose path ends in a symbolic
+ * link. A save that begins there at that moment makes it anew.
  *
  * The directory is owned meanwhile, as by a save (dcp/save.h): if a save is going on there, the
  * result is DCP_ERR_BUSY and nothing is removed; a stale mark is taken over. Whoever has the

@@ -25,8 +25,8 @@
  *
  * No checkpoint depends on all this being right. A save that was taken for dead and lives fails
  * with DCP_ERR_BUSY in its commit and harms nothing: it replaces the `.metadata` that was there
- * when it began, and no other, which the storage makes sure of (dcp_storage::publish_over; files do
- * it by what rename() and O_EXCL guarantee). Files of shards have names of their own in each save;
+ * when it began, and no other, which the storage makes sure of (#DCP_PUBLISH_OVER; files do it
+ * by what rename() and O_EXCL guarantee). Files of shards have names of their own in each save;
  * what a save removes after its commit is what earlier saves left that can commit no more. A reader
  * whose checkpoint is replaced while it reads gets DCP_ERR_BUSY as well, and may begin again.
  *

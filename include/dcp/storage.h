@@ -15,7 +15,11 @@
  * slashes; "pp0/.metadata" in a directory is ".metadata" in the directory pp0 below it. A file is
  * written once, in parts whose offsets are known beforehand, and then *sealed*: from then on it is
  * whole and never changes, until it is removed. Small files that others look for (`.metadata`) are
- * *published*: they appear at once and whole, in the place of the one before.
+ * *published*: they are written likewise, and sealing them says whether they may take the place of
+ * the one before.
+ *
+ * The least that a storage must have is eight functions: list, remove, open_file, read, close_file,
+ * create, write and seal. examples/storages has an object store in memory and a tar archive.
  *
  * Failures: each function returns DCP_OK or a failure, and says what happened, and to which file,
  * by dcp_error_set(). Anything that is not there is DCP_ERR_NOT_FOUND. A value that is no status
@@ -72,6 +76,10 @@ typedef struct dcp_storage_access {
     uint64_t size;
     /** Creating: it may be far less, so that no space is to be taken beforehand. */
     bool estimated;
+    /** Creating: a small file, of exactly that size, which may replace one of its name. That one
+     * stays as it is until seal(), which says whether it goes. Never for a storage that has
+     * prepare(). */
+    bool published;
 } dcp_storage_access;
 
 /** An open file. Filled in by the storage, which may find it again by `handle`. */
@@ -96,10 +104,14 @@ typedef struct dcp_storage_transfer {
     void *own; /**< the storage's own, to find again what belongs to the transfer */
 } dcp_storage_transfer;
 
-/** When publishing is refused. */
+/** When a file must not appear. */
 typedef enum dcp_storage_condition {
-    DCP_PUBLISH_ALWAYS = 0,
-    DCP_PUBLISH_IF_ABSENT = 10 /**< DCP_ERR_EXISTS if there is a file of that name */
+    DCP_PUBLISH_ALWAYS = 0,     /**< it takes the place of the one that has its name */
+    DCP_PUBLISH_IF_ABSENT = 10, /**< DCP_ERR_EXISTS if there is a file of that name */
+    DCP_PUBLISH_OVER = 20       /**< it takes the place of the file of an identity and of no other
+                                   (If-Match): if another one, or none, has the name by now, or if
+                                   others are just replacing it, DCP_ERR_BUSY. Whatever happens at
+                                   the same time, each file is replaced at most once */
 } dcp_storage_condition;
 
 /** Bytes of an identity, the NUL at its end among them. */
@@ -124,7 +136,9 @@ typedef struct dcp_storage {
      * id that names a file is DCP_ERR_KIND. A storage without directories opens any id, as one that
      * is empty at worst. What is opened stays the same directory, whatever the id means later, if
      * the storage can do that: files do. A directory is closed after what is open in it: files,
-     * publications, queues.
+     * publications, queues. Optional, together with close(): then every id is open, and the
+     * functions below are passed the id itself for a directory, a `char *`, without slashes at its
+     * end.
      * @param flags of #dcp_storage_open.
      * @param directory the storage's own; passed to the functions below.
      * @param created whether this call has made the directory.
@@ -132,9 +146,14 @@ typedef struct dcp_storage {
     dcp_status (*open)(void *context, const char *id, uint32_t flags, void **directory,
                        bool *created);
     void (*close)(void *context, void *directory);
-    /** Removes a directory that open() has made, if it is empty. Optional: nothing is to be
-     * removed. */
-    void (*withdraw)(void *context, void *directory);
+    /**
+     * Removes an open directory if it is empty, and still what its id means; else it stays, and
+     * that is DCP_OK. Called when a save that has made the directory fails, and when a checkpoint
+     * has been removed. Others may open the directory at any time, and be about to write into it:
+     * then what they do in it either is DCP_ERR_NOT_FOUND, so that they make it anew, or comes
+     * first, and it stays. Optional: directories stay.
+     */
+    dcp_status (*remove_directory)(void *context, void *directory);
     /** Optional: as all zero. @param traits all zero but size_of. */
     void (*describe)(void *context, void *directory, dcp_storage_traits *traits);
     /** Bytes that may still be written; UINT64_MAX: not known. Optional: not known. */
@@ -157,31 +176,26 @@ typedef struct dcp_storage {
     void (*close_file)(void *context, dcp_storage_file *file);
 
     /** Begins a file. One of that name that is there already is DCP_ERR_EXISTS, here or when it is
-     * sealed. */
+     * sealed, unless it is published (dcp_storage_access::published). */
     dcp_status (*create)(void *context, void *directory, const char *name,
                          const dcp_storage_access *access, dcp_storage_file *file);
     /** Writes a part; by any thread, parts in any order, none of them twice. */
     dcp_status (*write)(void *context, dcp_storage_file *file, const void *bytes, size_t size,
                         uint64_t offset);
-    /** When all parts are written: the file is whole, of @p size bytes, and, if access said
-     * durable, its content is. Closes it, whatever is returned. */
-    dcp_status (*seal)(void *context, dcp_storage_file *file, uint64_t size);
-    /** In the place of seal: the file goes. Closes it. */
+    /**
+     * When all parts are written: the file is whole, of @p size bytes, appears at once, and, if
+     * access said durable, its content is. Closes it, whatever is returned.
+     * @param condition whether a file of that name may be replaced: never but by one that is
+     * published. #DCP_PUBLISH_OVER only if the storage has identify().
+     * @param identity of the file to be replaced over, as identify() has told it; else NULL.
+     */
+    dcp_status (*seal)(void *context, dcp_storage_file *file, uint64_t size,
+                       dcp_storage_condition condition, const char *identity);
+    /** In the place of seal: the file goes. Closes it. Optional: close_file() does. */
     void (*abandon)(void *context, dcp_storage_file *file);
     /** Makes the names of files that were sealed, published or removed durable. Optional: they
      * are. */
     dcp_status (*sync)(void *context, void *directory);
-
-    /** Brings a small file to the storage without its being seen yet. @param publication the
-     * storage's own, for publish() or retract(), one of which follows. */
-    dcp_status (*prepare)(void *context, void *directory, const char *name, const void *bytes,
-                          size_t size, bool durable, void **publication);
-    /** Makes it appear at once, in the place of one that was there. Takes no memory. Ends the
-     * publication, whatever is returned. What was prepared may have been removed by somebody else
-     * since: DCP_ERR_BUSY. @param visible whether it has appeared, also when a failure followed. */
-    dcp_status (*publish)(void *context, void *publication, dcp_storage_condition condition,
-                          bool *visible);
-    void (*retract)(void *context, void *publication);
 
     /* ---- optional: many transfers under way without a thread for each ---- */
 
@@ -223,21 +237,29 @@ typedef struct dcp_storage {
      * path of PATH_MAX bytes in front of the id. */
     dcp_status (*absolute)(void *context, const char *id, char *text, size_t size);
 
-    /* ---- optional, together: replacing what others may replace at the same time ---- */
-
     /** Tells which file has a name: text that differs between those that had the name one after the
-     * other (an ETag, a digest of the content). DCP_ERR_NOT_FOUND: none has. Without it the library
-     * digests the content. */
+     * other (an ETag, a digest of the content). DCP_ERR_NOT_FOUND: none has. Optional: the library
+     * digests the content, compares and then seals or publishes, and what happens in between goes
+     * unnoticed: then one directory is safe against several saves at once only as far as their
+     * marks are seen (dcp/save.h). */
     dcp_status (*identify)(void *context, void *directory, const char *name,
                            char identity[DCP_STORAGE_IDENTITY]);
-    /**
-     * As publish(), in the place of the file of that identity and of no other (If-Match): if
-     * another one, or none, has the name by now, or if others are just replacing it,
-     * DCP_ERR_BUSY. Whatever happens at the same time, each file is replaced at most once. May take
-     * memory. Without it the library compares and then publishes, and what happens in between goes
-     * unnoticed: then one directory is safe against several saves at once only as far as their
-     * marks are seen (dcp/save.h).
-     */
+
+    /* ---- optional, together: publishing otherwise than by create(), write() and seal(), for a
+     * storage whose create() takes the name at once, as that of files ---- */
+
+    /** Brings a small file to the storage without its being seen yet. @param publication the
+     * storage's own, for publish() or retract(), one of which follows. */
+    dcp_status (*prepare)(void *context, void *directory, const char *name, const void *bytes,
+                          size_t size, bool durable, void **publication);
+    /** Makes it appear at once, in the place of one that was there. Takes no memory. Ends the
+     * publication, whatever is returned. What was prepared may have been removed by somebody else
+     * since: DCP_ERR_BUSY. @param condition not #DCP_PUBLISH_OVER. @param visible whether it has
+     * appeared, also when a failure followed. */
+    dcp_status (*publish)(void *context, void *publication, dcp_storage_condition condition,
+                          bool *visible);
+    void (*retract)(void *context, void *publication);
+    /** As publish(), under #DCP_PUBLISH_OVER. May take memory. Together with identify(). */
     dcp_status (*publish_over)(void *context, void *publication, const char *identity,
                                bool *visible);
 } dcp_storage;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/memory_account.h"
 #include "base/sized.h"
@@ -14,16 +15,17 @@
 /* What no storage can do without. */
 static bool is_complete(const dcp_storage *table)
 {
-    return table->open && table->close && table->list && table->remove && table->open_file &&
-           table->read && table->close_file && table->create && table->write && table->seal &&
-           table->abandon && table->prepare && table->publish && table->retract;
+    return table->list && table->remove && table->open_file && table->read && table->close_file &&
+           table->create && table->write && table->seal;
 }
 
 /* Functions that only work together. */
 static bool is_paired(const dcp_storage *table)
 {
-    bool queue = table->queue_open != NULL;
-    return (!table->map) == (!table->unmap) && (!table->identify) == (!table->publish_over) &&
+    bool queue = table->queue_open != NULL, prepares = table->prepare != NULL;
+    return (!table->open) == (!table->close) && (!table->map) == (!table->unmap) &&
+           (table->publish != NULL) == prepares && (table->retract != NULL) == prepares &&
+           (table->publish_over != NULL) == (prepares && table->identify) &&
            (table->queue_start != NULL) == queue && (table->queue_finish != NULL) == queue &&
            (table->queue_close != NULL) == queue;
 }
@@ -41,7 +43,8 @@ dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs)
                              "the storage lacks a function that is not optional (dcp/storage.h)");
     if (!is_paired(ours))
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "the storage has some functions of a queue or a mapping, not all");
+                             "the storage has some functions of those that only work together "
+                             "(dcp/storage.h), not all");
     return DCP_OK;
 }
 
@@ -90,15 +93,30 @@ dcp_status storage_keep_id(const dcp_storage *table, const char *id, char **kept
     return status;
 }
 
+/* Where nothing is to be opened, the id is what stands for the directory. */
+static void cut_slashes(char *id)
+{
+    for (size_t length = strlen(id); length > 1 && id[length - 1] == '/'; length--)
+        id[length - 1] = '\0';
+}
+
 static dcp_status open_directory(struct storage_directory *directory, const dcp_storage *table,
                                  const char *id, uint32_t flags, bool *created)
 {
+    dcp_status status = DCP_OK;
     char *copy = memory_copy_text(id);
     if (!copy)
         return error_no_memory(strlen(id) + 1, "a path");
-    error_clear();
-    dcp_status status = call_status(
-        table->open(table->context, id, flags, &directory->handle, created), "open", id);
+    if (table->open) {
+        error_clear();
+        status = call_status(table->open(table->context, id, flags, &directory->handle, created),
+                             "open", id);
+    } else {
+        cut_slashes(copy);
+        directory->handle = copy;
+        /* What is empty there is as good as nothing, so that nothing is to be left of it. */
+        *created = flags & DCP_OPEN_CREATE;
+    }
     if (status != DCP_OK) {
         memory_release(copy);
         return status;
@@ -130,10 +148,13 @@ void storage_directory_withdraw(const struct storage_directory *directory)
 {
     const dcp_storage *table = directory->table;
     struct error_story story;
-    if (!table || !table->withdraw)
+    if (!table || !table->remove_directory)
         return;
     error_save(&story);
-    table->withdraw(table->context, directory->handle);
+    error_clear();
+    if (call_status(table->remove_directory(table->context, directory->handle), "remove_directory",
+                    directory->id) != DCP_OK)
+        log_line(DCP_LOG_WARNING, "%s stays: %s", directory->id, dcp_error_message());
     error_restore(&story);
 }
 
@@ -143,7 +164,8 @@ void storage_directory_close(struct storage_directory *directory)
     if (!directory->table)
         return;
     error_save(&story);
-    directory->table->close(directory->table->context, directory->handle);
+    if (directory->table->close)
+        directory->table->close(directory->table->context, directory->handle);
     error_restore(&story);
     memory_release(directory->id);
     *directory = (struct storage_directory){0};

@@ -29,7 +29,8 @@ struct storage_directory {
  * done; may be NULL. */
 dcp_status storage_directory_open(struct storage_directory *directory, const dcp_storage *table,
                                   const char *id, uint32_t flags, bool *created);
-/* Removes a directory that was made, if it is empty; the error is kept. */
+/* Removes the directory if it is empty, where the storage can do that. What fails is logged; the
+ * error is kept. */
 void storage_directory_withdraw(const struct storage_directory *directory);
 /* Fine for one that is not open. */
 void storage_directory_close(struct storage_directory *directory);
@@ -58,7 +59,7 @@ dcp_status storage_file_create(struct storage_file *file, const struct storage_d
                                const char *name, const dcp_storage_access *access);
 dcp_status storage_file_write(struct storage_file *file, const void *bytes, size_t size,
                               uint64_t offset);
-/* Either closes it, whatever comes of it. */
+/* Either closes it, whatever comes of it. Sealing never replaces a file. */
 dcp_status storage_file_seal(struct storage_file *file, uint64_t size);
 void storage_file_abandon(struct storage_file *file);
 
@@ -101,13 +102,17 @@ enum { STORAGE_PUBLISHED_NAME = 64 };
 struct storage_publication {
     const struct storage_directory *directory;
     char name[STORAGE_PUBLISHED_NAME];
-    void *handle;
+    void *handle;          /* of a storage that prepares */
+    dcp_storage_file file; /* of another one: written, to be sealed */
+    uint64_t size;
+    char digest[DCP_STORAGE_IDENTITY]; /* of its content, with `file` */
 };
 
 dcp_status storage_publication_prepare(struct storage_publication *publication,
                                        const struct storage_directory *directory, const char *name,
                                        const void *bytes, size_t size, bool durable);
-/* Takes no memory. Nothing is left of the publication in either case. */
+/* Takes no memory, as far as the storage takes none. Nothing is left of the publication in either
+ * case. */
 dcp_status storage_publication_publish(struct storage_publication *publication,
                                        dcp_storage_condition condition, bool *visible);
 /* The same in the place of the file of that identity: DCP_ERR_BUSY if it is not there any more. May

@@ -109,7 +109,8 @@ dcp_status storage_file_seal(struct storage_file *file, uint64_t size)
     const dcp_storage *table = file->directory->table;
     error_clear();
     dcp_status status =
-        call_status(table->seal(table->context, &file->file, size), "seal", file->path);
+        call_status(table->seal(table->context, &file->file, size, DCP_PUBLISH_IF_ABSENT, NULL),
+                    "seal", file->path);
     forget(file);
     return status;
 }
@@ -121,7 +122,7 @@ void storage_file_abandon(struct storage_file *file)
         return;
     const dcp_storage *table = file->directory->table;
     error_save(&story);
-    table->abandon(table->context, &file->file);
+    (table->abandon ? table->abandon : table->close_file)(table->context, &file->file);
     error_restore(&story);
     forget(file);
 }

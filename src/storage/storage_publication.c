@@ -39,22 +39,90 @@ dcp_status storage_directory_identify(const struct storage_directory *directory,
     return status;
 }
 
+/* ---- by create(), write() and seal() ---- */
+
+static void abandon(struct storage_publication *publication)
+{
+    const dcp_storage *table = publication->directory->table;
+    struct error_story story;
+    error_save(&story);
+    (table->abandon ? table->abandon : table->close_file)(table->context, &publication->file);
+    error_restore(&story);
+}
+
+static dcp_status write_file(struct storage_publication *publication, const void *bytes,
+                             bool durable)
+{
+    const struct storage_directory *directory = publication->directory;
+    const dcp_storage *table = directory->table;
+    size_t size = (size_t)publication->size;
+    const dcp_storage_access access = {
+        .size_of = sizeof access, .durable = durable, .size = size, .published = true};
+    content_identify_bytes(bytes, size, publication->digest);
+    error_clear();
+    RETURN_IF_ERROR(call_status(table->create(table->context, directory->handle, publication->name,
+                                              &access, &publication->file),
+                                "create", publication->name));
+    if (size == 0)
+        return DCP_OK;
+    error_clear();
+    dcp_status status =
+        call_status(table->write(table->context, &publication->file, bytes, size, 0), "write",
+                    publication->name);
+    if (status != DCP_OK)
+        abandon(publication);
+    return status;
+}
+
+/* Whether it is there after a failure, as far as one can see. */
+static bool has_appeared(const struct storage_publication *publication)
+{
+    char found[DCP_STORAGE_IDENTITY];
+    struct error_story story;
+    error_save(&story);
+    bool there =
+        storage_directory_digest(publication->directory, publication->name, found) == DCP_OK &&
+        strcmp(found, publication->digest) == 0;
+    error_restore(&story);
+    return there;
+}
+
+static dcp_status seal(struct storage_publication *publication, dcp_storage_condition condition,
+                       const char *identity, bool *visible)
+{
+    const struct storage_directory *directory = publication->directory;
+    const dcp_storage *table = directory->table;
+    error_clear();
+    dcp_status status = call_status(
+        table->seal(table->context, &publication->file, publication->size, condition, identity),
+        "seal", publication->name);
+    *visible = status == DCP_OK || has_appeared(publication);
+    *publication = (struct storage_publication){0};
+    return status;
+}
+
+/* ---- by either way ---- */
+
 dcp_status storage_publication_prepare(struct storage_publication *publication,
                                        const struct storage_directory *directory, const char *name,
                                        const void *bytes, size_t size, bool durable)
 {
     const dcp_storage *table = directory->table;
-    *publication = (struct storage_publication){0};
-    if (strlen(name) >= sizeof publication->name)
+    *publication = (struct storage_publication){.directory = directory, .size = size};
+    if (strlen(name) >= sizeof publication->name) {
+        *publication = (struct storage_publication){0};
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: a name too long to be published", name);
-    error_clear();
-    dcp_status status = table->prepare(table->context, directory->handle, name, bytes, size,
-                                       durable, &publication->handle);
-    if (status == DCP_OK) {
-        publication->directory = directory;
-        memcpy(publication->name, name, strlen(name) + 1);
     }
-    return call_status(status, "prepare", name);
+    memcpy(publication->name, name, strlen(name) + 1);
+    error_clear();
+    dcp_status status =
+        table->prepare ? call_status(table->prepare(table->context, directory->handle, name, bytes,
+                                                    size, durable, &publication->handle),
+                                     "prepare", name)
+                       : write_file(publication, bytes, durable);
+    if (status != DCP_OK)
+        *publication = (struct storage_publication){0};
+    return status;
 }
 
 dcp_status storage_publication_publish(struct storage_publication *publication,
@@ -62,6 +130,8 @@ dcp_status storage_publication_publish(struct storage_publication *publication,
 {
     const struct storage_directory *directory = publication->directory;
     const dcp_storage *table = directory->table;
+    if (!table->prepare)
+        return seal(publication, condition, NULL, visible);
     *visible = false;
     error_clear();
     dcp_status status = table->publish(table->context, publication->handle, condition, visible);
@@ -76,6 +146,7 @@ static dcp_status compare_and_publish(struct storage_publication *publication, c
 {
     char found[DCP_STORAGE_IDENTITY];
     const struct storage_directory *directory = publication->directory;
+    *visible = false;
     dcp_status status = storage_directory_identify(directory, publication->name, found);
     if (status == DCP_ERR_NOT_FOUND || (status == DCP_OK && strcmp(found, identity) != 0))
         status = dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was: it was %s meanwhile",
@@ -92,9 +163,11 @@ dcp_status storage_publication_publish_over(struct storage_publication *publicat
 {
     const struct storage_directory *directory = publication->directory;
     const dcp_storage *table = directory->table;
-    *visible = false;
-    if (!table->publish_over)
+    if (!table->identify)
         return compare_and_publish(publication, identity, visible);
+    if (!table->prepare)
+        return seal(publication, DCP_PUBLISH_OVER, identity, visible);
+    *visible = false;
     error_clear();
     dcp_status status = table->publish_over(table->context, publication->handle, identity, visible);
     *publication = (struct storage_publication){0};
@@ -109,7 +182,10 @@ void storage_publication_retract(struct storage_publication *publication)
         return;
     const dcp_storage *table = publication->directory->table;
     error_save(&story);
-    table->retract(table->context, publication->handle);
+    if (table->prepare)
+        table->retract(table->context, publication->handle);
+    else
+        abandon(publication);
     error_restore(&story);
     *publication = (struct storage_publication){0};
 }

@@ -46,10 +46,10 @@ static void close_directory(void *context, void *directory)
     own->kept->close(own->kept->context, directory);
 }
 
-static void withdraw(void *context, void *directory)
+static dcp_status remove_directory(void *context, void *directory)
 {
     const struct own_storage *own = context;
-    own->kept->withdraw(own->kept->context, directory);
+    return own->kept->remove_directory(own->kept->context, directory);
 }
 
 static void describe(void *context, void *directory, dcp_storage_traits *traits)
@@ -204,7 +204,8 @@ static void abandon(void *context, dcp_storage_file *file)
     free(made);
 }
 
-static dcp_status seal(void *context, dcp_storage_file *file, uint64_t size)
+static dcp_status seal(void *context, dcp_storage_file *file, uint64_t size,
+                       dcp_storage_condition condition, const char *identity)
 {
     struct own_storage *own = context;
     struct own_file *made = file->handle;
@@ -214,7 +215,7 @@ static dcp_status seal(void *context, dcp_storage_file *file, uint64_t size)
         return status;
     }
     own->open--;
-    status = own->kept->seal(own->kept->context, &made->kept, size);
+    status = own->kept->seal(own->kept->context, &made->kept, size, condition, identity);
     free(made);
     return status;
 }
@@ -263,7 +264,7 @@ void own_storage_init(struct own_storage *own, const char *root)
                                .takes = takes,
                                .open = open_directory,
                                .close = close_directory,
-                               .withdraw = withdraw,
+                               .remove_directory = remove_directory,
                                .describe = describe,
                                .list = list,
                                .remove = remove_file,

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Listing directories of storages, removing files, and removing checkpoints: in an order in which
  * nothing half removed looks whole, without touching what is no checkpoint's. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -34,6 +37,11 @@ static void expect_names(const dcp_storage *storage, const char *id, const char 
     struct names names = {0};
     must(dcp_storage_list(storage, id, take_name, &names));
     assert_string_equal(names.text, expected);
+}
+
+static void expect_none(const dcp_storage *storage, const char *id)
+{
+    must_fail(dcp_storage_list(storage, id, take_name, NULL), DCP_ERR_NOT_FOUND, "no such");
 }
 
 /* A small file that no save makes. */
@@ -114,8 +122,17 @@ static void try_busy(const dcp_storage *storage, const char *id)
     save_owner_free(owner, &directory);
     put_file(storage, id, ".dcp_owner"); /* torn: stale */
     must(dcp_checkpoint_remove(id, &options, NULL));
-    expect_names(storage, id, "");
+    expect_none(storage, id);
     storage_directory_close(&directory);
+}
+
+/* An interrupted removal has left its mark and nothing else. */
+static void try_last_mark(const dcp_storage *storage, const char *id)
+{
+    dcp_remove_options options = {.storage = storage};
+    put_file(storage, id, ".dcp_owner");
+    must(dcp_checkpoint_remove(id, &options, NULL));
+    expect_none(storage, id);
 }
 
 static void test_files(void **state)
@@ -125,13 +142,114 @@ static void test_files(void **state)
     try_names(files, path_in(state, "names"));
     try_removal(files, path_in(state, "removal"));
     try_busy(files, path_in(state, "busy"));
+    try_last_mark(files, path_in(state, "mark"));
     save_two_files(NULL, path_in(state, "default"));
     must(dcp_checkpoint_remove(path_in(state, "default"), NULL, NULL));
-    expect_names(NULL, path_in(state, "default"), "");
+    expect_none(NULL, path_in(state, "default"));
     must_fail(dcp_storage_list(NULL, path_in(state, "none"), take_name, NULL), DCP_ERR_NOT_FOUND,
               "none");
     must_fail(dcp_storage_remove(NULL, path_in(state, "none"), "a"), DCP_ERR_NOT_FOUND, "none");
     must_fail(dcp_checkpoint_remove(path_in(state, "none"), NULL, NULL), DCP_ERR_NOT_FOUND, "none");
+}
+
+/* Ways to write where the directory is, and what keeps it. */
+static void test_directories(void **state)
+{
+    char path[512], target[512];
+    needs_files();
+    const char *above = path_in(state, "above");
+    snprintf(target, sizeof target, "%s/c", above);
+    snprintf(path, sizeof path, "%s/c//", above);
+    save_two_files(NULL, path);
+    must(dcp_checkpoint_remove(path, NULL, NULL));
+    expect_none(NULL, target);
+    expect_names(NULL, above, "");
+    snprintf(path, sizeof path, "%s/c/.", above);
+    save_two_files(NULL, path);
+    must(dcp_checkpoint_remove(path, NULL, NULL));
+    expect_names(NULL, target, "");
+    save_two_files(NULL, target);
+    snprintf(path, sizeof path, "%s/latest", above);
+    assert_int_equal(symlink("c", path), 0);
+    must(dcp_checkpoint_remove(path, NULL, NULL));
+    expect_names(NULL, target, "");
+    save_two_files(NULL, path);
+    snprintf(path, sizeof path, "%s/c/logs", above);
+    assert_int_equal(mkdir(path, 0777), 0);
+    must(dcp_checkpoint_remove(target, NULL, NULL));
+    expect_names(NULL, target, "logs ");
+    /* Relative, from the directory above. */
+    int here = open(".", O_RDONLY | O_DIRECTORY);
+    assert_int_equal(rmdir(path), 0);
+    save_two_files(NULL, target);
+    assert_int_equal(chdir(above), 0);
+    must(dcp_checkpoint_remove("c", NULL, NULL));
+    expect_none(NULL, target);
+    assert_int_equal(fchdir(here), 0);
+    close(here);
+}
+
+/* Another directory has its name by then: it is somebody else's. */
+static char exchanged[512];
+
+static dcp_status exchange_directory(void *context, void *directory)
+{
+    char aside[600];
+    snprintf(aside, sizeof aside, "%s.aside", exchanged);
+    assert_int_equal(rename(exchanged, aside), 0);
+    assert_int_equal(mkdir(exchanged, 0777), 0);
+    return dcp_storage_files()->remove_directory(context, directory);
+}
+
+static void test_exchanged_directory(void **state)
+{
+    dcp_storage exchanging = *dcp_storage_files();
+    needs_files();
+    exchanging.remove_directory = exchange_directory;
+    dcp_remove_options options = {.storage = &exchanging};
+    snprintf(exchanged, sizeof exchanged, "%s", path_in(state, "c"));
+    save_two_files(NULL, exchanged);
+    must(dcp_checkpoint_remove(exchanged, &options, NULL));
+    expect_names(NULL, exchanged, "");
+    expect_names(NULL, path_in(state, "c.aside"), "");
+}
+
+/* Removing the directory fails: it is said, and that is all. */
+static char logged[512];
+
+static void keep_line(void *context, dcp_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
+static dcp_status fail_to_remove_directory(void *context, void *directory)
+{
+    (void)context, (void)directory;
+    return dcp_error_set(DCP_ERR_IO, "it is nailed down");
+}
+
+static void test_directory_that_stays(void **state)
+{
+    dcp_storage *memory, failing;
+    dcp_removal removal;
+    (void)state;
+    must(dcp_storage_memory_new(&memory));
+    failing = *memory;
+    failing.remove_directory = fail_to_remove_directory;
+    dcp_remove_options options = {.storage = &failing};
+    save_two_files(memory, "c");
+    dcp_set_log(keep_line, NULL, DCP_LOG_WARNING);
+    must(dcp_checkpoint_remove("c", &options, &removal));
+    dcp_set_log(NULL, NULL, DCP_LOG_WARNING);
+    assert_string_equal(logged, "c stays: it is nailed down");
+    assert_int_equal(removal.removed, 4);
+    expect_names(memory, "c", "");
+    failing.remove_directory = NULL;
+    save_two_files(memory, "c");
+    must(dcp_checkpoint_remove("c", &options, &removal));
+    expect_names(memory, "c", "");
+    dcp_storage_memory_free(memory);
 }
 
 static void test_memory(void **state)
@@ -142,6 +260,11 @@ static void test_memory(void **state)
     try_names(memory, "names");
     try_removal(memory, "removal");
     try_busy(memory, "busy");
+    try_last_mark(memory, "mark");
+    save_two_files(memory, "a");
+    save_two_files(memory, "a/b");
+    must(dcp_checkpoint_remove("a", &(dcp_remove_options){.storage = memory}, NULL));
+    expect_names(memory, "a", "b ");
     dcp_storage_memory_free(memory);
 }
 
@@ -199,7 +322,7 @@ static void test_interrupted(void **state)
             must_fail(dcp_checkpoint_open("c", &open, &checkpoint), DCP_ERR_NOT_FOUND, "c");
         }
         must(dcp_checkpoint_remove("c", &plain, NULL));
-        expect_names(memory, "c", "");
+        expect_none(memory, "c");
     }
     assert_int_equal(stops, 4);
     dcp_storage_memory_free(memory);
@@ -209,6 +332,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_files, directory_setup, directory_teardown),
+        cmocka_unit_test_setup_teardown(test_directories, directory_setup, directory_teardown),
+        cmocka_unit_test_setup_teardown(test_exchanged_directory, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test(test_directory_that_stays),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_interrupted),

@@ -3,8 +3,9 @@
  * comes as far as its i-th operation, the second one as far as its j-th, then the first one ends,
  * then the second one. So each of them runs as a whole between any two operations of the other.
  * Between the cuts the marks are left as they are, or look as if their saves had died elsewhere
- * long ago, or are removed by somebody. And loads, beside a save that replaces what they load. With
- * an argument of n only every n-th cut is made, but where one replaces and is taken for dead. */
+ * long ago, or are removed by somebody. Likewise a save and the removal of the checkpoint there.
+ * And loads, beside a save that replaces what they load. With an argument of n only every n-th cut
+ * is made, but where one replaces and is taken for dead. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,10 +27,12 @@ static long stride = 1;
 
 /* ---- one that can be stopped ---- */
 
+enum { LOADS = 0, REMOVES = -1 };
+
 /* Runs on a thread of its own, which stands still at an operation until it is let go. */
 struct actor {
     struct simulated_file_system *fs;
-    int version; /* to be saved; 0: the actor loads */
+    int version; /* to be saved; or LOADS or REMOVES */
     long stop;   /* before this operation, from 1; 0: nowhere */
     long operations;
     bool stopped, ended, free;
@@ -56,10 +59,18 @@ static void before_operation(void *context)
     pthread_mutex_unlock(&mutex);
 }
 
+static dcp_status remove_checkpoint(struct simulated_file_system *fs)
+{
+    const dcp_remove_options options = {.storage = simulated_storage(fs)};
+    return dcp_checkpoint_remove(VERSIONS_PATH, &options, NULL);
+}
+
 static void *act(void *context)
 {
     self = context;
-    if (self->version)
+    if (self->version == REMOVES)
+        self->status = remove_checkpoint(self->fs);
+    else if (self->version != LOADS)
         self->status = version_save(self->fs, self->version, 1);
     else
         self->found = version_load(self->fs, &self->status);
@@ -261,7 +272,7 @@ static void loads_of_what_is_replaced(void **state)
     for (long i = 1; reached; i++) {
         struct simulated_file_system *fs = copy_of(before);
         struct actor load;
-        start(&load, fs, 0, i);
+        start(&load, fs, LOADS, i);
         assert_int_equal(version_save(fs, 2, 1), DCP_OK);
         reached = load.stopped;
         end(&load);
@@ -277,6 +288,104 @@ static void loads_of_what_is_replaced(void **state)
         simulated_free(fs);
     }
     assert_true(busy > 0 && whole > 0);
+    simulated_free(before);
+}
+
+/* ---- a save, and the removal of what is there ---- */
+
+static bool has_directory(struct simulated_file_system *fs)
+{
+    struct storage_directory directory;
+    bool there =
+        storage_directory_open(&directory, simulated_storage(fs), VERSIONS_PATH, 0, NULL) == DCP_OK;
+    storage_directory_close(&directory);
+    return there;
+}
+
+/* None harms the other one: the save succeeds unless the removal has the mark, and what it has
+ * saved goes only if the removal, which may come after it, has succeeded. */
+static void check_removal(struct simulated_file_system *fs, const struct cuts *cuts,
+                          const struct actor *save, const struct actor *removal)
+{
+    dcp_status status;
+    int found = version_load(fs, &status);
+    bool saved = save->status == DCP_OK, removed = removal->status == DCP_OK;
+    check(cuts, saved || save->status == DCP_ERR_BUSY, "the save fails", save, removal, found);
+    check(cuts, removed || removal->status == DCP_ERR_BUSY || removal->status == DCP_ERR_NOT_FOUND,
+          "the removal fails", save, removal, found);
+    check(cuts, found == VERSION_NONE ? removed : found == (saved ? 2 : cuts->old),
+          "another checkpoint than there should be", save, removal, found);
+    check(cuts, has_directory(fs) == (found != VERSION_NONE), "the directory", save, removal,
+          found);
+    check(cuts, simulated_open_descriptors(fs) == 0, "a descriptor leaked", save, removal, found);
+    assert_int_equal(version_save(fs, 4, 1), DCP_OK);
+    assert_int_equal(version_find(fs), 4);
+    assert_int_equal(version_count_files(fs), 1);
+}
+
+/* Returns which of the cuts were reached. */
+static void run_removal(const struct simulated_file_system *before, const struct cuts *cuts,
+                        bool saves_first, bool *first, bool *second)
+{
+    struct simulated_file_system *fs = copy_of(before);
+    struct actor a, b;
+    start(&a, fs, saves_first ? 2 : REMOVES, cuts->first);
+    start(&b, fs, saves_first ? REMOVES : 2, cuts->second);
+    *first = a.stopped;
+    *second = b.stopped;
+    end(&a);
+    end(&b);
+    simulated_set_watcher(fs, NULL, NULL);
+    check_removal(fs, cuts, saves_first ? &a : &b, saves_first ? &b : &a);
+    simulated_free(fs);
+}
+
+static void saver_and_remover(void **state)
+{
+    struct simulated_file_system *before = disk_with(1);
+    long count = 0;
+    (void)state;
+    for (int saves_first = 0; saves_first <= 1; saves_first++) {
+        bool first = true, second;
+        for (long i = 1; first; i++) {
+            second = true;
+            for (long j = 1 + i % stride; second && first; j += stride, count++)
+                run_removal(before, &(struct cuts){1, MARKS_STAY, i, j}, saves_first, &first,
+                            &second);
+        }
+    }
+    assert_true(count > 100);
+    simulated_free(before);
+}
+
+/* A removal is killed at its i-th operation: the checkpoint is there as a whole, or none is, and
+ * the next removal leaves nothing. */
+static void removals_that_crash(void **state)
+{
+    struct simulated_file_system *before = disk_with(1);
+    bool reached = true;
+    int whole = 0, left = 0;
+    (void)state;
+    for (long i = 1; reached; i++) {
+        struct simulated_file_system *fs = simulated_copy(before);
+        struct simulated_fault crash = {i, SIMULATED_CRASH, 0, false};
+        simulated_set_fault(fs, &crash);
+        dcp_status status = remove_checkpoint(fs);
+        reached = simulated_fault_reached(fs);
+        struct simulated_file_system *after = simulated_copy(fs);
+        int found = version_find(after);
+        assert_true(found == VERSION_NONE || (found == 1 && status != DCP_OK));
+        whole += found == 1;
+        left += has_directory(after);
+        if (has_directory(after) && remove_checkpoint(after) == DCP_OK)
+            assert_false(has_directory(after));
+        assert_int_equal(version_find(after), VERSION_NONE);
+        assert_int_equal(version_save(after, 3, 1), DCP_OK);
+        assert_int_equal(version_find(after), 3);
+        simulated_free(after);
+        simulated_free(fs);
+    }
+    assert_true(whole > 0 && left > whole);
     simulated_free(before);
 }
 
@@ -311,10 +420,9 @@ int main(int argc, char **argv)
     if (stride < 1)
         return 2;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(savers_in_a_fresh_directory),
-        cmocka_unit_test(savers_that_replace),
-        cmocka_unit_test(savers_after_a_crash),
-        cmocka_unit_test(loads_of_what_is_replaced),
+        cmocka_unit_test(savers_in_a_fresh_directory), cmocka_unit_test(savers_that_replace),
+        cmocka_unit_test(savers_after_a_crash),        cmocka_unit_test(saver_and_remover),
+        cmocka_unit_test(removals_that_crash),         cmocka_unit_test(loads_of_what_is_replaced),
     };
     version_save_by(DCP_IO_BUFFERED);
     version_load_by(DCP_IO_BUFFERED);

@@ -187,12 +187,144 @@ static void memory(void **state)
     dcp_storage_memory_free(storage);
 }
 
+/* ---- a storage whose calls fail, or say so ---- */
+
+static const dcp_storage *below;
+static const char *failing; /* the function */
+static long handles;
+
+static dcp_status fail_in(const char *function)
+{
+    return strcmp(failing, function) == 0 ? dcp_error_set(DCP_ERR_IO, "%s fails", function)
+                                          : DCP_OK;
+}
+
+static dcp_status create_or_fail(void *context, void *directory, const char *name,
+                                 const dcp_storage_access *access, dcp_storage_file *file)
+{
+    assert_true(access->published);
+    RETURN_IF_ERROR(fail_in("create"));
+    handles++;
+    return below->create(context, directory, name, access, file);
+}
+
+static dcp_status write_or_fail(void *context, dcp_storage_file *file, const void *bytes,
+                                size_t size, uint64_t offset)
+{
+    RETURN_IF_ERROR(fail_in("write"));
+    return below->write(context, file, bytes, size, offset);
+}
+
+static void count_closed(void *context, dcp_storage_file *file)
+{
+    handles--;
+    below->close_file(context, file);
+    dcp_error_set(DCP_ERR_INTERNAL, "what is said while tidying up");
+}
+
+static dcp_status seal_and_fail(void *context, dcp_storage_file *file, uint64_t size,
+                                dcp_storage_condition condition, const char *identity)
+{
+    if (fail_in("seal") != DCP_OK) {
+        count_closed(context, file);
+        return fail_in("seal");
+    }
+    handles--;
+    RETURN_IF_ERROR(below->seal(context, file, size, condition, identity));
+    return fail_in("seal afterwards");
+}
+
+static void expect_failure(const struct storage_directory *directory, const char *function,
+                           const char *text, bool appears)
+{
+    bool visible;
+    failing = function;
+    assert_int_equal(publish(directory, text, DCP_PUBLISH_ALWAYS, &visible), DCP_ERR_IO);
+    assert_non_null(strstr(dcp_error_message(), function));
+    assert_int_equal(visible, appears);
+    failing = "none";
+    assert_int_equal(handles, 0);
+}
+
+/* Publishing by create, write and seal: whatever fails, nothing stays open, and whether the file is
+ * there all the same is found out. */
+static void failures(void **state)
+{
+    dcp_storage *storage, table;
+    struct storage_directory directory;
+    bool visible;
+    (void)state;
+    assert_int_equal(dcp_storage_memory_new(&storage), DCP_OK);
+    below = storage;
+    table = *storage;
+    table.create = create_or_fail;
+    table.write = write_or_fail;
+    table.seal = seal_and_fail;
+    table.abandon = count_closed;
+    assert_int_equal(storage_directory_open(&directory, &table, "c", DCP_OPEN_CREATE, NULL),
+                     DCP_OK);
+    failing = "none";
+    assert_int_equal(publish(&directory, "one", DCP_PUBLISH_ALWAYS, &visible), DCP_OK);
+    expect_failure(&directory, "create", "two", false);
+    expect_failure(&directory, "write", "two", false);
+    expect_failure(&directory, "seal", "two", false);
+    table.abandon = NULL;
+    table.close_file = count_closed;
+    expect_failure(&directory, "write", "two", false);
+    table.close_file = storage->close_file;
+    assert_int_equal(storage_directory_list(&directory, count_name, &(int){0}), DCP_OK);
+    expect_failure(&directory, "seal afterwards", "three", true);
+    storage_directory_close(&directory);
+    dcp_storage_memory_free(storage);
+}
+
+/* ---- a storage without directories ---- */
+
+static dcp_status refuse_id(void *context, void *directory, dcp_storage_visitor visitor,
+                            void *visiting)
+{
+    (void)context, (void)visitor, (void)visiting;
+    return dcp_error_set(DCP_ERR_IO, "listed <%s>", (const char *)directory);
+}
+
+static void ids(void **state)
+{
+    static const char *const pairs[][2] = {{"a/b", "a/b"}, {"a/b//", "a/b"}, {"/", "/"}};
+    dcp_storage *storage, table;
+    (void)state;
+    assert_int_equal(dcp_storage_memory_new(&storage), DCP_OK);
+    table = *storage;
+    table.open = NULL;
+    table.close = NULL;
+    table.list = refuse_id;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct storage_directory directory;
+        char expected[32];
+        bool created;
+        snprintf(expected, sizeof expected, "<%s>", pairs[i][1]);
+        assert_int_equal(storage_directory_open(&directory, &table, pairs[i][0], 0, &created),
+                         DCP_OK);
+        assert_false(created);
+        assert_int_equal(storage_directory_list(&directory, count_name, NULL), DCP_ERR_IO);
+        assert_non_null(strstr(dcp_error_message(), expected));
+        storage_directory_close(&directory);
+        assert_int_equal(
+            storage_directory_open(&directory, &table, pairs[i][0], DCP_OPEN_CREATE, &created),
+            DCP_OK);
+        assert_true(created);
+        storage_directory_close(&directory);
+    }
+    dcp_storage_memory_free(storage);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files, scratch_setup, scratch_teardown),
         cmocka_unit_test(simulated_files),
         cmocka_unit_test(memory),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

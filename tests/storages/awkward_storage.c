@@ -5,12 +5,30 @@
 #include <string.h>
 #include <time.h>
 
+/* Alignment of what is being published, which makes no difference, and tells it from other files.
+ */
+#define PUBLISHED 1
+
 /* Nobody may look at it. */
 #define RUBBISH ((void *)(uintptr_t)0x5a5)
 
-static const char *const names[AWKWARD_CALLS] = {
-    "",      "open", "free_space", "list",    "remove",  "open_file", "read",       "create",
-    "write", "seal", "sync",       "prepare", "publish", "identify",  "queue_open", "map"};
+static const char *const names[AWKWARD_CALLS] = {"",
+                                                 "open",
+                                                 "free_space",
+                                                 "list",
+                                                 "remove",
+                                                 "open_file",
+                                                 "read",
+                                                 "create",
+                                                 "write",
+                                                 "seal",
+                                                 "sync",
+                                                 "prepare",
+                                                 "publish",
+                                                 "identify",
+                                                 "queue_open",
+                                                 "map",
+                                                 "remove_directory"};
 
 /* ---- faults ---- */
 
@@ -89,11 +107,13 @@ static void close_directory(void *context, void *directory)
     awkward_storage_count_open(storage, -1);
 }
 
-static void withdraw_directory(void *context, void *directory)
+static dcp_status remove_directory(void *context, void *directory)
 {
-    const struct awkward_storage *storage = context;
-    if (storage->below->withdraw)
-        storage->below->withdraw(storage->below->context, directory);
+    struct awkward_storage *storage = context;
+    dcp_status status = awkward_storage_strike(storage, AWKWARD_REMOVE_DIRECTORY);
+    return status == DCP_OK && storage->below->remove_directory
+               ? storage->below->remove_directory(storage->below->context, directory)
+               : status;
 }
 
 static void describe_directory(void *context, void *directory, dcp_storage_traits *traits)
@@ -178,10 +198,11 @@ static dcp_status create_file(void *context, void *directory, const char *name,
                               const dcp_storage_access *access, dcp_storage_file *file)
 {
     struct awkward_storage *storage = context;
-    dcp_status status = awkward_storage_strike(storage, AWKWARD_CREATE);
+    dcp_status status =
+        awkward_storage_strike(storage, access->published ? AWKWARD_PREPARE : AWKWARD_CREATE);
     if (status == DCP_OK)
         status = storage->below->create(storage->below->context, directory, name, access, file);
-    file->alignment = storage->manner.alignment;
+    file->alignment = access->published ? PUBLISHED : storage->manner.alignment;
     return opened(storage, status, &file->handle);
 }
 
@@ -190,7 +211,8 @@ dcp_status awkward_write(void *context, dcp_storage_file *file, const void *byte
 {
     struct awkward_storage *storage = context;
     awkward_storage_dawdle(storage);
-    dcp_status status = awkward_storage_strike(storage, AWKWARD_WRITE);
+    dcp_status status = awkward_storage_strike(
+        storage, file->alignment == PUBLISHED ? AWKWARD_PREPARE : AWKWARD_WRITE);
     return status == DCP_OK
                ? storage->below->write(storage->below->context, file, bytes, size, offset)
                : status;
@@ -199,24 +221,28 @@ dcp_status awkward_write(void *context, dcp_storage_file *file, const void *byte
 static void abandon_file(void *context, dcp_storage_file *file)
 {
     struct awkward_storage *storage = context;
-    storage->below->abandon(storage->below->context, file);
+    const dcp_storage *below = storage->below;
+    (below->abandon ? below->abandon : below->close_file)(below->context, file);
     awkward_storage_count_open(storage, -1);
 }
 
-static dcp_status seal_file(void *context, dcp_storage_file *file, uint64_t size)
+static dcp_status seal_file(void *context, dcp_storage_file *file, uint64_t size,
+                            dcp_storage_condition condition, const char *identity)
 {
     struct awkward_storage *storage = context;
-    dcp_status status = awkward_storage_strike(storage, AWKWARD_SEAL);
-    if (status != DCP_OK) {
+    bool published = file->alignment == PUBLISHED;
+    dcp_status struck = awkward_storage_strike(storage, published ? AWKWARD_PUBLISH : AWKWARD_SEAL);
+    if (struck != DCP_OK && !(published && storage->fault.afterwards)) {
         abandon_file(storage, file);
-        return status;
+        return struck;
     }
-    status = storage->below->seal(storage->below->context, file, size);
+    dcp_status status =
+        storage->below->seal(storage->below->context, file, size, condition, identity);
     awkward_storage_count_open(storage, -1);
-    return status;
+    return status == DCP_OK ? struck : status;
 }
 
-/* ---- publications ---- */
+/* ---- publications, where the storage below prepares them ---- */
 
 static dcp_status prepare(void *context, void *directory, const char *name, const void *bytes,
                           size_t size, bool durable, void **publication)
@@ -318,7 +344,7 @@ static void unmap_file(void *context, void *mapping, const void *bytes, size_t s
 
 static void add_what_is_optional(dcp_storage *table)
 {
-    table->withdraw = withdraw_directory;
+    table->remove_directory = remove_directory;
     table->describe = describe_directory;
     table->free_space = find_space;
     table->sync = sync_directory;
@@ -339,6 +365,13 @@ static void add_what_is_below(dcp_storage *table, const dcp_storage *below)
     table->publish_over = below->publish_over ? publish_over : NULL;
 }
 
+static void add_publications(dcp_storage *table)
+{
+    table->prepare = prepare;
+    table->publish = publish;
+    table->retract = retract;
+}
+
 void awkward_storage_init(struct awkward_storage *storage, const dcp_storage *below,
                           const struct awkward_manner *manner)
 {
@@ -357,10 +390,9 @@ void awkward_storage_init(struct awkward_storage *storage, const dcp_storage *be
                                    .create = create_file,
                                    .write = awkward_write,
                                    .seal = seal_file,
-                                   .abandon = abandon_file,
-                                   .prepare = prepare,
-                                   .publish = publish,
-                                   .retract = retract};
+                                   .abandon = abandon_file};
+    if (below->prepare)
+        add_publications(&storage->table);
     if (!storage->manner.bare)
         add_what_is_optional(&storage->table);
     if (!storage->manner.bare)

@@ -23,11 +23,12 @@ enum awkward_call {
     AWKWARD_WRITE, /* those of queues as well */
     AWKWARD_SEAL,
     AWKWARD_SYNC,
-    AWKWARD_PREPARE,
-    AWKWARD_PUBLISH, /* over what is there as well */
+    AWKWARD_PREPARE, /* to create and to write what is published as well */
+    AWKWARD_PUBLISH, /* over what is there as well, and to seal what is published */
     AWKWARD_IDENTIFY,
     AWKWARD_QUEUE_OPEN,
     AWKWARD_MAP,
+    AWKWARD_REMOVE_DIRECTORY,
     AWKWARD_CALLS
 };
 
@@ -36,7 +37,7 @@ struct awkward_fault {
     enum awkward_call call;
     long n; /* the n-th such call, from 1; 0: none */
     bool from_then_on;
-    bool afterwards; /* publish(): it has happened all the same */
+    bool afterwards; /* publishing: it has happened all the same */
     bool silent;     /* without a message */
     int status;      /* that is returned, which may be no dcp_status */
 };

@@ -77,14 +77,14 @@ static void put_file(const char *path, const char *name, const void *bytes, size
     void *directory, *publication;
     bool flag;
     must(storage->open(storage->context, path, DCP_OPEN_CREATE, &directory, &flag));
-    if (strcmp(name, ".metadata") == 0) {
+    if (storage->prepare && strcmp(name, ".metadata") == 0) {
         must(storage->prepare(storage->context, directory, name, bytes, size, false, &publication));
         must(storage->publish(storage->context, publication, DCP_PUBLISH_ALWAYS, &flag));
     } else {
         must(storage->create(storage->context, directory, name, &access, &file));
         if (size > 0)
             must(storage->write(storage->context, &file, bytes, size, 0));
-        must(storage->seal(storage->context, &file, size));
+        must(storage->seal(storage->context, &file, size, DCP_PUBLISH_IF_ABSENT, NULL));
     }
     storage->close(storage->context, directory);
 }

@@ -42,12 +42,12 @@ static bool is_foreign(const struct directory_name *name)
     return step_of(name) == STEP_NEVER && !is_mark(name);
 }
 
-/* Other programs write a metadata.json, too, so it alone is not a checkpoint. */
+/* A mark may be all that an interrupted removal has left. Other programs write a metadata.json,
+ * too, so it alone is not a checkpoint. */
 static bool has_checkpoint(const struct directory *listed)
 {
     for (size_t i = 0; i < listed->count; i++)
-        if (!is_foreign(&listed->names[i]) && !is_mark(&listed->names[i]) &&
-            strcmp(listed->names[i].name, JSON_NAME) != 0)
+        if (!is_foreign(&listed->names[i]) && strcmp(listed->names[i].name, JSON_NAME) != 0)
             return true;
     return false;
 }
@@ -123,5 +123,8 @@ dcp_status save_remove(const struct storage_directory *directory, double takeove
     if (status == DCP_OK)
         status = report_foreign(&listed, visitor, context, &removal->foreign);
     directory_free(&listed);
+    /* Without the mark: a save that has put its own there meanwhile keeps the directory. */
+    if (status == DCP_OK && removal->foreign == 0)
+        storage_directory_withdraw(directory);
     return status;
 }

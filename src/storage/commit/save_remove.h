@@ -11,7 +11,8 @@ struct save_removal {
 };
 
 /* Owns the directory meanwhile: DCP_ERR_BUSY if a save does. DCP_ERR_NOT_FOUND if it holds no
- * checkpoint. visitor: receives the foreign names at the end; may be NULL. */
+ * checkpoint. Removes the directory, too, if it is empty then. visitor: receives the foreign names
+ * at the end; may be NULL. */
 dcp_status save_remove(const struct storage_directory *directory, double takeover_seconds,
                        dcp_storage_visitor visitor, void *context, struct save_removal *removal);
 

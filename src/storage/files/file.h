@@ -215,8 +215,11 @@ struct file_made {
  * made: of the last one, if it was made by this call. */
 dcp_status file_make_directories(const struct file_ops *ops, const char *path, bool sync,
                                  struct file_directory *opened, struct file_made *made);
-/* Removes it if it is empty and has its name still. */
-void file_made_remove(const struct file_made *made, const struct file_directory *directory);
+/* Removes it if it is empty and has its name still, else DCP_OK. */
+dcp_status file_made_remove(const struct file_made *made, const struct file_directory *directory);
+/* The same of a directory that was there, by its path, which is followed again: only what is the
+ * open directory goes, durably. One whose path ends in a symbolic link or a dot stays. */
+dcp_status file_directory_remove(const struct file_directory *directory);
 void file_made_forget(struct file_made *made);
 /* Writes a path as it means the same wherever the process goes, into size bytes. */
 dcp_status file_absolute_path(const struct file_ops *ops, const char *path, char *text,

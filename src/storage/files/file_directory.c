@@ -226,16 +226,64 @@ dcp_status file_make_directories(const struct file_ops *ops, const char *path, b
     return status;
 }
 
-void file_made_remove(const struct file_made *made, const struct file_directory *directory)
+/* *removed: it was, and was not kept by what is in it, its use, or another directory's having its
+ * name. */
+static dcp_status remove_empty(const struct file_directory *directory, int above, const char *name,
+                               bool *removed)
 {
-    const struct file_ops *ops = made->ops;
+    const struct file_ops *ops = directory->ops;
     struct file_information ours, found;
-    if (made->above == FILE_NO_DIRECTORY ||
-        ops->descriptor_information(ops->context, directory->descriptor, &ours) != 0 ||
-        ops->information(ops->context, made->above, made->name, &found) != 0)
-        return;
-    if (ours.device == found.device && ours.number == found.number)
-        ops->remove_directory(ops->context, made->above, made->name);
+    *removed = false;
+    int result = ops->descriptor_information(ops->context, directory->descriptor, &ours);
+    if (result == 0)
+        result = ops->information(ops->context, above, name, &found);
+    if (result == 0 && (ours.device != found.device || ours.number != found.number))
+        return DCP_OK;
+    if (result == 0)
+        result = ops->remove_directory(ops->context, above, name);
+    *removed = result == 0;
+    if (result == 0 || result == ENOENT || result == ENOTEMPTY || result == EEXIST ||
+        result == EBUSY || result == EINVAL || result == ENOTDIR)
+        return DCP_OK;
+    return file_error(result, "remove directory", directory->path);
+}
+
+dcp_status file_made_remove(const struct file_made *made, const struct file_directory *directory)
+{
+    bool removed;
+    return remove_empty(directory, made->above, made->name, &removed);
+}
+
+/* Cuts a path into the directory above and the name there; above: "" where relative paths begin. */
+static void cut_path(char *path, const char **above, const char **name)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        path[--length] = '\0';
+    char *slash = strrchr(path, '/');
+    *name = slash ? slash + 1 : path;
+    *above = slash == path ? "/" : slash ? path : ".";
+    if (slash)
+        *slash = '\0';
+}
+
+dcp_status file_directory_remove(const struct file_directory *directory)
+{
+    struct file_directory holder;
+    const char *above, *name;
+    bool removed = false;
+    char *path = memory_copy_text(directory->path);
+    if (!path)
+        return error_no_memory(strlen(directory->path) + 1, "a path");
+    cut_path(path, &above, &name);
+    dcp_status status = file_directory_open(&holder, FILE_PATHS(directory->ops), above, 0);
+    if (status == DCP_OK)
+        status = remove_empty(directory, holder.descriptor, name, &removed);
+    if (status == DCP_OK && removed)
+        status = file_sync_directory(&holder);
+    file_directory_close(&holder);
+    memory_release(path);
+    return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
 }
 
 void file_made_forget(struct file_made *made)

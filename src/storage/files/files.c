@@ -86,12 +86,13 @@ static void close_directory(void *context, void *opened)
     memory_release(directory);
 }
 
-/* Fails when something else has come to be there, which then stays. */
-static void withdraw_directory(void *context, void *opened)
+static dcp_status remove_directory(void *context, void *opened)
 {
     const struct files_directory *directory = opened;
     (void)context;
-    file_made_remove(&directory->made, &directory->at);
+    return directory->made.above != FILE_NO_DIRECTORY
+               ? file_made_remove(&directory->made, &directory->at)
+               : file_directory_remove(&directory->at);
 }
 
 static void describe_directory(void *context, void *opened, dcp_storage_traits *traits)
@@ -188,12 +189,13 @@ static void unmap_file(void *context, void *mapped, const void *bytes, size_t si
 
 #define FILES_TABLE                                                                                \
     .size_of = sizeof(dcp_storage), .takes = takes_id, .open = open_directory,                     \
-    .close = close_directory, .withdraw = withdraw_directory, .describe = describe_directory,      \
-    .free_space = find_space, .list = list_directory, .remove = remove_file,                       \
-    .open_file = files_open_file, .read = files_read, .close_file = files_close_file,              \
-    .create = files_create, .write = files_write, .seal = files_seal, .abandon = files_abandon,    \
-    .sync = sync_directory, .prepare = files_prepare, .publish = files_publish,                    \
-    .retract = files_retract, .queue_open = files_queue_open, .queue_start = files_queue_start,    \
+    .close = close_directory, .remove_directory = remove_directory,                                \
+    .describe = describe_directory, .free_space = find_space, .list = list_directory,              \
+    .remove = remove_file, .open_file = files_open_file, .read = files_read,                       \
+    .close_file = files_close_file, .create = files_create, .write = files_write,                  \
+    .seal = files_seal, .abandon = files_abandon, .sync = sync_directory,                          \
+    .prepare = files_prepare, .publish = files_publish, .retract = files_retract,                  \
+    .queue_open = files_queue_open, .queue_start = files_queue_start,                              \
     .queue_finish = files_queue_finish, .queue_close = files_queue_close, .is_cached = is_cached,  \
     .expect = expect, .map = map_file, .unmap = unmap_file, .ways = files_ways,                    \
     .absolute = make_absolute, .identify = files_identify, .publish_over = files_publish_over

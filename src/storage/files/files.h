@@ -40,7 +40,8 @@ dcp_status files_create(void *context, void *directory, const char *name,
                         const dcp_storage_access *access, dcp_storage_file *opened);
 dcp_status files_write(void *context, dcp_storage_file *file, const void *bytes, size_t size,
                        uint64_t offset);
-dcp_status files_seal(void *context, dcp_storage_file *file, uint64_t size);
+dcp_status files_seal(void *context, dcp_storage_file *file, uint64_t size,
+                      dcp_storage_condition condition, const char *identity);
 void files_abandon(void *context, dcp_storage_file *file);
 bool files_is_direct(const struct files_file *file);
 /* Begins to send what was written through the page cache on to the disk, where that is wanted. */

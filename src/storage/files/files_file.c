@@ -261,10 +261,12 @@ dcp_status files_write(void *context, dcp_storage_file *opened, const void *byte
     return transfer(file, &what);
 }
 
-dcp_status files_seal(void *context, dcp_storage_file *opened, uint64_t size)
+/* Its name was made exclusively. */
+dcp_status files_seal(void *context, dcp_storage_file *opened, uint64_t size,
+                      dcp_storage_condition condition, const char *identity)
 {
     struct files_file *file = opened->handle;
-    (void)context, (void)size;
+    (void)context, (void)size, (void)condition, (void)identity;
     dcp_status status = file->durable ? file_sync(&file->file) : DCP_OK;
     if (status == DCP_OK)
         status = file_close(&file->file);

@@ -104,13 +104,15 @@ void memory_close_directory(void *context, void *opened)
     pthread_mutex_unlock(&storage->mutex);
 }
 
-void memory_withdraw_directory(void *context, void *opened)
+/* Who has it open puts files into it all the same, and it is there again. */
+dcp_status memory_remove_directory(void *context, void *opened)
 {
     struct memory_storage *storage = context;
     struct memory_directory *directory = opened;
     pthread_mutex_lock(&storage->mutex);
-    directory->made = directory->files != NULL;
+    directory->made = directory->files || has_below(storage, directory->id);
     pthread_mutex_unlock(&storage->mutex);
+    return DCP_OK;
 }
 
 /* A copy of the names, so that the visitor may call back. One block: names behind each other. */
@@ -120,12 +122,10 @@ static dcp_status copy_names(struct memory_storage *storage,
     *size = 0;
     pthread_mutex_lock(&storage->mutex);
     for (const struct memory_file *file = directory->files; file; file = file->next)
-        *size += file->sealed ? strlen(file->name) + 1 : 0;
+        *size += strlen(file->name) + 1;
     char *next = *names = memory_allocate(*size);
     for (const struct memory_file *file = directory->files; file && next; file = file->next)
-        if (file->sealed)
-            next =
-                (char *)memcpy(next, file->name, strlen(file->name) + 1) + strlen(file->name) + 1;
+        next = (char *)memcpy(next, file->name, strlen(file->name) + 1) + strlen(file->name) + 1;
     pthread_mutex_unlock(&storage->mutex);
     return *names ? DCP_OK : error_no_memory(*size, "names of files");
 }

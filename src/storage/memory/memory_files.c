@@ -78,8 +78,6 @@ void memory_file_unlink(struct memory_file *file)
     while (*place != file)
         place = &(*place)->next;
     *place = file->next;
-    file->next = NULL;
-    file->directory = NULL;
     memory_file_release(file);
 }
 

@@ -17,17 +17,17 @@ struct memory_file {
     unsigned char *bytes;
     size_t capacity;
     size_t size;  /* known when it is sealed */
-    bool sealed;  /* guarded by the storage's mutex, as what follows */
-    size_t users; /* open handles, mappings, and the directory that names it */
+    size_t users; /* open handles, mappings, and the directory that names it; guarded by the
+                     storage's mutex, as what follows */
     struct memory_file *next;
-    struct memory_directory *directory;
+    struct memory_directory *directory; /* that names it when it is sealed */
 };
 
 struct memory_directory {
     char *id;
-    struct memory_file *files;
-    size_t users; /* open handles */
-    bool made;    /* exists without files */
+    struct memory_file *files; /* that are sealed */
+    size_t users;              /* open handles */
+    bool made;                 /* exists without files */
     struct memory_directory *next;
 };
 
@@ -59,7 +59,7 @@ struct memory_directory *memory_add_directory(struct memory_storage *storage, ch
 dcp_status memory_open_directory(void *context, const char *id, uint32_t flags, void **opened,
                                  bool *created);
 void memory_close_directory(void *context, void *opened);
-void memory_withdraw_directory(void *context, void *opened);
+dcp_status memory_remove_directory(void *context, void *opened);
 dcp_status memory_list_directory(void *context, void *opened, dcp_storage_visitor visitor,
                                  void *visitor_context);
 

@@ -69,10 +69,8 @@ static dcp_status open_file(void *context, void *opened, const char *name,
     (void)access;
     pthread_mutex_lock(&storage->mutex);
     struct memory_file *file = find_named(storage, directory, name);
-    if (file && file->sealed)
+    if (file)
         file->users++;
-    else
-        file = NULL;
     pthread_mutex_unlock(&storage->mutex);
     if (!file)
         return not_found(directory, name);
@@ -97,34 +95,22 @@ static void close_file(void *context, dcp_storage_file *opened)
     pthread_mutex_unlock(&storage->mutex);
 }
 
-/* Names the file in its directory, which is a user of it; the mutex is held. */
-static void enter(struct memory_directory *directory, struct memory_file *file)
-{
-    file->directory = directory;
-    file->next = directory->files;
-    directory->files = file;
-    file->users++;
-}
-
 static dcp_status create_file(void *context, void *opened, const char *name,
                               const dcp_storage_access *access, dcp_storage_file *out)
 {
     struct memory_storage *storage = context;
     struct memory_directory *directory;
     RETURN_IF_ERROR(make_holder(storage, opened, &name, &directory));
+    pthread_mutex_lock(&storage->mutex);
+    bool exists = !access->published && memory_find_file(directory, name);
+    pthread_mutex_unlock(&storage->mutex);
+    if (exists)
+        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", directory->id, name);
     size_t capacity = access->estimated || access->size > SIZE_MAX ? 0 : (size_t)access->size;
     struct memory_file *file = memory_file_new(name, capacity);
     if (!file)
         return error_no_memory(capacity, "a file in memory");
-    pthread_mutex_lock(&storage->mutex);
-    bool exists = memory_find_file(directory, name) != NULL;
-    if (exists)
-        memory_file_release(file);
-    else
-        enter(directory, file);
-    pthread_mutex_unlock(&storage->mutex);
-    if (exists)
-        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", directory->id, name);
+    file->directory = directory;
     *out = (dcp_storage_file){.handle = file};
     return DCP_OK;
 }
@@ -143,32 +129,52 @@ static dcp_status write_file(void *context, dcp_storage_file *opened, const void
     return DCP_OK;
 }
 
-static dcp_status seal_file(void *context, dcp_storage_file *opened, uint64_t size)
+/* Whether a file may appear, and why not; before: what has its name, or NULL. The mutex is held. */
+static dcp_status check_place(const struct memory_file *file, const struct memory_file *before,
+                              dcp_storage_condition condition, const char *identity)
+{
+    const char *id = file->directory->id;
+    char found[DCP_STORAGE_IDENTITY] = "";
+    if (condition == DCP_PUBLISH_IF_ABSENT && before)
+        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", id, file->name);
+    if (condition != DCP_PUBLISH_OVER)
+        return DCP_OK;
+    if (before)
+        content_identify_bytes(before->bytes, before->size, found);
+    if (strcmp(found, identity) != 0)
+        return dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was", id, file->name);
+    return DCP_OK;
+}
+
+/* The mutex is held. */
+static dcp_status appear(struct memory_file *file, dcp_storage_condition condition,
+                         const char *identity)
+{
+    struct memory_directory *directory = file->directory;
+    struct memory_file *before = memory_find_file(directory, file->name);
+    RETURN_IF_ERROR(check_place(file, before, condition, identity));
+    if (before)
+        memory_file_unlink(before);
+    file->next = directory->files;
+    directory->files = file;
+    file->users++;
+    return DCP_OK;
+}
+
+static dcp_status seal_file(void *context, dcp_storage_file *opened, uint64_t size,
+                            dcp_storage_condition condition, const char *identity)
 {
     struct memory_storage *storage = context;
     struct memory_file *file = opened->handle;
     dcp_status status = size > SIZE_MAX ? error_no_memory(SIZE_MAX, file->name)
                                         : memory_file_reserve(file, (size_t)size);
     pthread_mutex_lock(&storage->mutex);
-    file->size = status == DCP_OK ? (size_t)size : 0;
-    file->sealed = status == DCP_OK;
-    /* What is no file must not keep the name. */
-    if (!file->sealed && file->directory)
-        memory_file_unlink(file);
+    file->size = (size_t)size;
+    if (status == DCP_OK)
+        status = appear(file, condition, identity);
     memory_file_release(file);
     pthread_mutex_unlock(&storage->mutex);
     return status;
-}
-
-static void abandon_file(void *context, dcp_storage_file *opened)
-{
-    struct memory_storage *storage = context;
-    struct memory_file *file = opened->handle;
-    pthread_mutex_lock(&storage->mutex);
-    if (file->directory)
-        memory_file_unlink(file);
-    memory_file_release(file);
-    pthread_mutex_unlock(&storage->mutex);
 }
 
 static dcp_status map_file(void *context, dcp_storage_file *opened, uint64_t offset, size_t size,
@@ -194,111 +200,17 @@ static void unmap_file(void *context, void *mapping, const void *bytes, size_t s
     pthread_mutex_unlock(&storage->mutex);
 }
 
-/* ---- publications: files that are in no directory yet ---- */
-
-struct publication {
-    struct memory_directory *directory;
-    struct memory_file *file;
-};
-
-static dcp_status prepare(void *context, void *opened, const char *name, const void *bytes,
-                          size_t size, bool durable, void **prepared)
-{
-    struct memory_directory *directory;
-    (void)durable;
-    RETURN_IF_ERROR(make_holder(context, opened, &name, &directory));
-    struct publication *publication = memory_allocate_unpaid(sizeof *publication);
-    struct memory_file *file = publication ? memory_file_new(name, size) : NULL;
-    if (!file) {
-        memory_release(publication);
-        return error_no_memory(size, "a file in memory");
-    }
-    if (size > 0)
-        memcpy(file->bytes, bytes, size);
-    file->size = size;
-    file->sealed = true;
-    *publication = (struct publication){directory, file};
-    *prepared = publication;
-    return DCP_OK;
-}
-
-/* The mutex is held. NULL: there is no file of that name. */
-static const struct memory_file *find_sealed(const struct memory_directory *directory,
-                                             const char *name, char identity[DCP_STORAGE_IDENTITY])
-{
-    const struct memory_file *file = memory_find_file(directory, name);
-    if (!file || !file->sealed)
-        return NULL;
-    content_identify_bytes(file->bytes, file->size, identity);
-    return file;
-}
-
 static dcp_status identify(void *context, void *opened, const char *name,
                            char identity[DCP_STORAGE_IDENTITY])
 {
     struct memory_storage *storage = context;
     struct memory_directory *directory = opened;
-    const char *last = name;
     pthread_mutex_lock(&storage->mutex);
-    const struct memory_directory *holder = memory_find_holder(storage, directory, &last);
-    bool found = holder && find_sealed(holder, last, identity);
+    const struct memory_file *file = find_named(storage, directory, name);
+    if (file)
+        content_identify_bytes(file->bytes, file->size, identity);
     pthread_mutex_unlock(&storage->mutex);
-    return found ? DCP_OK : not_found(directory, name);
-}
-
-/* Whether a publication may appear, and why not; the mutex is held. */
-static dcp_status check_place(const struct publication *publication,
-                              dcp_storage_condition condition, const char *identity)
-{
-    const struct memory_directory *directory = publication->directory;
-    const char *name = publication->file->name;
-    char found[DCP_STORAGE_IDENTITY];
-    if (identity && (!find_sealed(directory, name, found) || strcmp(found, identity) != 0))
-        return dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was", directory->id, name);
-    if (condition == DCP_PUBLISH_IF_ABSENT && memory_find_file(directory, name))
-        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", directory->id, name);
-    return DCP_OK;
-}
-
-/* identity: NULL, or that of the file which is to be there. */
-static dcp_status appear(struct memory_storage *storage, struct publication *publication,
-                         dcp_storage_condition condition, const char *identity, bool *visible)
-{
-    struct memory_file *file = publication->file;
-    pthread_mutex_lock(&storage->mutex);
-    dcp_status status = check_place(publication, condition, identity);
-    *visible = status == DCP_OK;
-    if (status == DCP_OK) {
-        struct memory_file *before = memory_find_file(publication->directory, file->name);
-        if (before)
-            memory_file_unlink(before);
-        enter(publication->directory, file);
-    }
-    memory_file_release(file);
-    pthread_mutex_unlock(&storage->mutex);
-    memory_release(publication);
-    return status;
-}
-
-static dcp_status publish(void *context, void *prepared, dcp_storage_condition condition,
-                          bool *visible)
-{
-    return appear(context, prepared, condition, NULL, visible);
-}
-
-static dcp_status publish_over(void *context, void *prepared, const char *identity, bool *visible)
-{
-    return appear(context, prepared, DCP_PUBLISH_ALWAYS, identity, visible);
-}
-
-static void retract(void *context, void *prepared)
-{
-    struct memory_storage *storage = context;
-    const struct publication *publication = prepared;
-    pthread_mutex_lock(&storage->mutex);
-    memory_file_release(publication->file);
-    pthread_mutex_unlock(&storage->mutex);
-    memory_release(prepared);
+    return file ? DCP_OK : not_found(directory, name);
 }
 
 /* ---- the storage ---- */
@@ -315,7 +227,7 @@ dcp_status dcp_storage_memory_new(dcp_storage **made)
                   .context = storage,
                   .open = memory_open_directory,
                   .close = memory_close_directory,
-                  .withdraw = memory_withdraw_directory,
+                  .remove_directory = memory_remove_directory,
                   .list = memory_list_directory,
                   .remove = remove_file,
                   .open_file = open_file,
@@ -324,14 +236,9 @@ dcp_status dcp_storage_memory_new(dcp_storage **made)
                   .create = create_file,
                   .write = write_file,
                   .seal = seal_file,
-                  .abandon = abandon_file,
-                  .prepare = prepare,
-                  .publish = publish,
-                  .retract = retract,
                   .map = map_file,
                   .unmap = unmap_file,
-                  .identify = identify,
-                  .publish_over = publish_over},
+                  .identify = identify},
     };
     pthread_mutex_init(&storage->mutex, NULL);
     *made = &storage->table;
