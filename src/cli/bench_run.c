@@ -141,6 +141,7 @@ static void rank_work(struct bench_rank *rank)
 
     rank->figures = (dcp_figures){.size_of = sizeof rank->figures};
     save.group = load.group = rank->group;
+    save.storage = load.storage = command_storage();
     save.figures = load.figures = &rank->figures;
     save.progress = load.progress = goes_on;
     if (!root)
@@ -236,6 +237,26 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
     return remove(path);
 }
 
+/* Whether it is a storage's, and not the file system's. */
+static bool is_stored(const char *id)
+{
+    const dcp_storage *storage = command_storage();
+    return storage && (!storage->takes || storage->takes(storage->context, id));
+}
+
+/* Of a save that failed there may be nothing. */
+static bool remove_checkpoint(const char *id)
+{
+    const dcp_remove_options options = {.storage = command_storage()};
+    dcp_status status = dcp_checkpoint_remove(id, &options, NULL);
+    return status == DCP_OK || status == DCP_ERR_NOT_FOUND;
+}
+
+static bool remove_tree(const char *path)
+{
+    return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) == 0;
+}
+
 static int run_once(struct bench_rank *ranks, const struct bench_options *options,
                     const char *checkpoint, struct bench_figures *save, struct bench_figures *load)
 {
@@ -252,9 +273,9 @@ static int run_once(struct bench_rank *ranks, const struct bench_options *option
     *load = sum_up(ranks, count);
     for (int r = 0; r < count; r++)
         if (!rank_is_right(&ranks[r]))
-            return fail("the loaded state differs from the saved one");
-    nftw(checkpoint, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    return EXIT_FINE;
+            return fail("what was loaded is not what was saved");
+    bool removed = is_stored(checkpoint) ? remove_checkpoint(checkpoint) : remove_tree(checkpoint);
+    return removed ? EXIT_FINE : fail("cannot remove what was saved");
 }
 
 static int run_all(struct bench_rank *ranks, const struct bench_options *options,
@@ -276,37 +297,59 @@ static int run_all(struct bench_rank *ranks, const struct bench_options *options
     return status;
 }
 
+/* In a new directory, in which nothing else is. */
+static int run_in_directory(struct bench_rank *ranks, const struct bench_options *options,
+                            char *name, size_t size, struct bench_figures *saves,
+                            struct bench_figures *loads)
+{
+    snprintf(name, size, "%s/dcp-bench.XXXXXX", options->directory);
+    if (!mkdtemp(name)) {
+        fprintf(stderr, "dcp bench: cannot make a directory in ");
+        print_plain(stderr, options->directory);
+        fprintf(stderr, ": %s\n", strerror(errno));
+        return EXIT_FAULT;
+    }
+    size_t length = strlen(name);
+    snprintf(name + length, size - length, "/checkpoint");
+    int status = run_all(ranks, options, name, saves, loads);
+    name[length] = '\0';
+    return remove_tree(name) ? status : fail("cannot remove what was saved");
+}
+
+/* Under an id that nobody else has. */
+static int run_in_storage(struct bench_rank *ranks, const struct bench_options *options, char *name,
+                          size_t size, struct bench_figures *saves, struct bench_figures *loads)
+{
+    unsigned char random[8];
+    size_t length = (size_t)snprintf(name, size, "%s/dcp-bench.", options->directory);
+    if (getentropy(random, sizeof random) != 0)
+        return fail("there are no random numbers for a name");
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(name + length + 2 * i, size - length - 2 * i, "%02x", random[i]);
+    int status = run_all(ranks, options, name, saves, loads);
+    return remove_checkpoint(name) ? status : fail("cannot remove what was saved");
+}
+
 int bench_run(const struct bench_options *options, struct bench_figures *saves,
               struct bench_figures *loads)
 {
-    size_t length = strlen(options->directory) + 64;
-    char *made = malloc(length), *checkpoint = malloc(length);
+    size_t size = strlen(options->directory) + 64;
+    char *name = malloc(size);
     struct bench_rank *ranks = calloc((size_t)options->rank_count, sizeof *ranks);
     struct sigaction action = {.sa_handler = interrupt}, before[2];
     int status = EXIT_FAULT;
 
-    if (!made || !checkpoint || !ranks) {
-        fail("not enough memory");
-        goto done;
-    }
-    snprintf(made, length, "%s/dcp-bench.XXXXXX", options->directory);
-    sigaction(SIGINT, &action, &before[0]);
-    sigaction(SIGTERM, &action, &before[1]);
-    if (mkdtemp(made)) {
-        snprintf(checkpoint, length, "%s/checkpoint", made);
-        status = run_all(ranks, options, checkpoint, saves, loads);
-        if (nftw(made, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
-            status = fail("cannot remove the saved checkpoint");
+    if (name && ranks) {
+        sigaction(SIGINT, &action, &before[0]);
+        sigaction(SIGTERM, &action, &before[1]);
+        status = (is_stored(options->directory) ? run_in_storage : run_in_directory)(
+            ranks, options, name, size, saves, loads);
+        sigaction(SIGTERM, &before[1], NULL);
+        sigaction(SIGINT, &before[0], NULL);
     } else {
-        fprintf(stderr, "dcp bench: cannot make a directory in ");
-        print_plain(stderr, options->directory);
-        fprintf(stderr, ": %s\n", strerror(errno));
+        fail("there is not enough memory");
     }
-    sigaction(SIGTERM, &before[1], NULL);
-    sigaction(SIGINT, &before[0], NULL);
-done:
     free(ranks);
-    free(checkpoint);
-    free(made);
+    free(name);
     return status;
 }

@@ -18,7 +18,8 @@ static const struct command {
      "NAME is one that dcp ls shows. The bytes of a tensor are row-major and little-endian.\n"},
     {"bench", command_bench, "bench [OPTION...] DIRECTORY",
      "measure saving and loading in a directory",
-     "Saves and loads a state of its own, and removes it. The options, with their defaults:\n"
+     "Saves and loads a state of its own, and removes it. In a storage it is saved under an id\n"
+     "below DIRECTORY. The options, with their defaults:\n"
      "  --bytes 1G        of all tensors together        --io auto          ring, pool, direct,\n"
      "  --tensors 100                                                       buffered; or two: "
      "ring,direct\n"
@@ -61,7 +62,7 @@ static int print_usage(FILE *out, int status)
         fprintf(out, "  dcp %-29s %s\n", commands[i].usage, commands[i].purpose);
     print_checkpoint_forms(out);
     fputs("\n--storage loads MODULE, a shared object that brings a storage (dcp/storage.h), and "
-          "gives\nit ARGUMENT: ls, cat, repair and verify then look there.\n",
+          "gives\nit ARGUMENT: the command then works there.\n",
           out);
     fputs("\n  dcp COMMAND --help prints the options of a command.\n"
           "  dcp --help         prints this.\n"

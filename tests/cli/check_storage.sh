@@ -40,6 +40,28 @@ grep -q 'matrix *float32 *\[4096, 1024\]' "$directory/listed" || fail "ls does n
 printf '\377' | dd of="$directory/step_1.tar" bs=1 seek=20000000 conv=notrunc 2>"$directory/dd"
 expect_failure 1 "XXH3" "$dcp" --storage "$module" verify "$checkpoint"
 
+# What saving and loading takes there; nothing is left of it, also after a failure or an interruption.
+left() {
+    find "$directory" -name '*dcp-bench*'
+}
+"$dcp" --storage "$module" bench --bytes 3M --tensors 5 --ranks 2 --repeat 2 "tar://$directory" >"$directory/measured"
+grep -q "5 tensors, 2 ranks" "$directory/measured" || fail "bench: $(cat "$directory/measured")"
+[ -z "$(left)" ] || fail "bench has left $(left)"
+expect_failure 1 "memory_limit is 1024 bytes" "$dcp" --storage "$module" bench --bytes 1M --memory-limit 1K "tar://$directory"
+[ -z "$(left)" ] || fail "a bench that failed has left $(left)"
+"$dcp" --storage "$module" bench --bytes 16M --repeat 1000 "tar://$directory" >"$directory/measured" 2>&1 &
+bench=$!
+while [ -z "$(left)" ]; do sleep 0.05; done
+kill -TERM $bench
+status=0
+wait $bench || status=$?
+[ $status -eq 1 ] || fail "an interrupted bench: exit status $status: $(cat "$directory/measured")"
+[ -z "$(left)" ] || fail "an interrupted bench has left $(left)"
+# What the storage does not take is a directory.
+mkdir "$directory/plain"
+"$dcp" --storage "$module" bench --bytes 64K --repeat 1 "$directory/plain" >"$directory/measured"
+[ -z "$(ls -A "$directory/plain")" ] || fail "bench has left $(ls -A "$directory/plain")"
+
 # Without the module, or with what is none.
 expect_failure 1 "tar://" "$dcp" ls "$checkpoint"
 expect_failure 2 "No such file" "$dcp" --storage "$directory/none.so" ls "$checkpoint"
