@@ -88,13 +88,24 @@ static dcp_status opened(struct awkward_storage *storage, dcp_status status, voi
 
 /* ---- directories ---- */
 
+/* Where the storage below has none to be opened, its id. */
+static dcp_status open_below(const dcp_storage *below, const char *id, uint32_t flags,
+                             void **directory, bool *created)
+{
+    if (below->open)
+        return below->open(below->context, id, flags, directory, created);
+    *directory = strdup(id);
+    *created = flags & DCP_OPEN_CREATE;
+    return *directory ? DCP_OK : dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %s", id);
+}
+
 static dcp_status open_directory(void *context, const char *id, uint32_t flags, void **directory,
                                  bool *created)
 {
     struct awkward_storage *storage = context;
     dcp_status status = awkward_storage_strike(storage, AWKWARD_OPEN);
     if (status == DCP_OK)
-        status = storage->below->open(storage->below->context, id, flags, directory, created);
+        status = open_below(storage->below, id, flags, directory, created);
     else
         *created = true;
     return opened(storage, status, directory);
@@ -103,7 +114,10 @@ static dcp_status open_directory(void *context, const char *id, uint32_t flags, 
 static void close_directory(void *context, void *directory)
 {
     struct awkward_storage *storage = context;
-    storage->below->close(storage->below->context, directory);
+    if (storage->below->close)
+        storage->below->close(storage->below->context, directory);
+    else
+        free(directory);
     awkward_storage_count_open(storage, -1);
 }
 

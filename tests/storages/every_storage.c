@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include "storages/awkward_storage.h"
+#include "storages/storages.h"
 
 static dcp_storage *in_memory;
-static dcp_storage memory_of_tests;
+static dcp_storage table_of_tests;
 static struct awkward_storage awkward;
 static const dcp_storage *chosen;
 
@@ -30,12 +31,52 @@ static bool takes(void *context, const char *id)
     return strstr(id, "/dcp-test-") != NULL;
 }
 
+/* The archive's ids begin with "tar://". */
+static dcp_status open_archive(void *context, const char *id, uint32_t flags, void **directory,
+                               bool *created)
+{
+    char *text = malloc(strlen("tar://") + strlen(id) + 1);
+    (void)context;
+    *created = flags & DCP_OPEN_CREATE;
+    *directory = text;
+    if (!text)
+        return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %s", id);
+    sprintf(text, "tar://%s", id);
+    for (size_t length = strlen(text); text[length - 1] == '/'; length--)
+        text[length - 1] = '\0';
+    return DCP_OK;
+}
+
+static void close_archive(void *context, void *directory)
+{
+    (void)context;
+    free(directory);
+}
+
+/* Those of examples/storages. */
+static bool choose_example(const char *name)
+{
+    if (strcmp(name, "objects") == 0)
+        table_of_tests = memory_storage;
+    else if (strcmp(name, "tar") == 0)
+        table_of_tests = tar_storage;
+    else
+        return false;
+    if (strcmp(name, "tar") == 0) {
+        table_of_tests.open = open_archive;
+        table_of_tests.close = close_archive;
+    }
+    table_of_tests.takes = takes;
+    chosen = &table_of_tests;
+    return true;
+}
+
 static void choose(void)
 {
     const char *name = getenv("DCP_TEST_STORAGE");
     struct awkward_manner manner = {
         .microseconds = 50, .alignment = 4096, .traits = {.request_size = 1 << 20, .far = true}};
-    if (!name || strcmp(name, "files") == 0)
+    if (!name || strcmp(name, "files") == 0 || choose_example(name))
         return;
     if (dcp_storage_memory_new(&in_memory) != DCP_OK)
         abort();
@@ -43,9 +84,9 @@ static void choose(void)
     if (manner.bare)
         manner.alignment = 0;
     if (strcmp(name, "memory") == 0) {
-        memory_of_tests = *in_memory;
-        memory_of_tests.takes = takes;
-        chosen = &memory_of_tests;
+        table_of_tests = *in_memory;
+        table_of_tests.takes = takes;
+        chosen = &table_of_tests;
     } else if (manner.bare || strcmp(name, "awkward") == 0) {
         awkward_storage_init(&awkward, in_memory, &manner);
         awkward.table.takes = takes;

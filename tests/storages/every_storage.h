@@ -6,6 +6,8 @@
  *     DCP_TEST_STORAGE=memory   dcp_storage_memory_new()
  *     DCP_TEST_STORAGE=awkward  awkward_storage.h over that, late and far, with alignment
  *     DCP_TEST_STORAGE=bare     the same without any optional function
+ *     DCP_TEST_STORAGE=objects  objects in memory: examples/storages/memory.c
+ *     DCP_TEST_STORAGE=tar      tar archives: examples/storages/tar.c
  *
  * The linker leads the calls of the public interface here (--wrap), which fills in the storage
  * where their options have none. So the sources of tests say nothing of storages, but for those

@@ -187,15 +187,9 @@ static dcp_status count_one(void *context, const char *name)
 
 int stored_version_count_files(const struct stored_versions *versions, const char *end)
 {
-    const dcp_storage *storage = versions->storage;
     struct counting counting = {end, 0};
-    void *directory;
-    bool created;
-    dcp_status status = storage->open(storage->context, versions->path, 0, &directory, &created);
-    if (status == DCP_ERR_NOT_FOUND)
-        return 0;
-    must(status);
-    must(storage->list(storage->context, directory, count_one, &counting));
-    storage->close(storage->context, directory);
+    dcp_status status = dcp_storage_list(versions->storage, versions->path, count_one, &counting);
+    if (status != DCP_ERR_NOT_FOUND)
+        must(status);
     return counting.count;
 }

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ranks.h"
+#include "storage/storage.h"
 #include "storages/awkward_storage.h"
 #include "storages/every_storage.h"
 #include "storages/stored_versions.h"
@@ -71,22 +72,21 @@ static void test_overwriting(void **state)
 /* Puts a file into a directory, which is made if it is not there. */
 static void put_file(const char *path, const char *name, const void *bytes, size_t size)
 {
-    const dcp_storage *storage = storage_here();
     const dcp_storage_access access = {.size_of = sizeof access, .size = size};
-    dcp_storage_file file = {0};
-    void *directory, *publication;
-    bool flag;
-    must(storage->open(storage->context, path, DCP_OPEN_CREATE, &directory, &flag));
-    if (storage->prepare && strcmp(name, ".metadata") == 0) {
-        must(storage->prepare(storage->context, directory, name, bytes, size, false, &publication));
-        must(storage->publish(storage->context, publication, DCP_PUBLISH_ALWAYS, &flag));
+    struct storage_directory directory;
+    struct storage_publication publication;
+    struct storage_file file;
+    bool visible;
+    must(storage_directory_open(&directory, storage_here(), path, DCP_OPEN_CREATE, NULL));
+    if (strcmp(name, ".metadata") == 0) {
+        must(storage_publication_prepare(&publication, &directory, name, bytes, size, false));
+        must(storage_publication_publish(&publication, DCP_PUBLISH_ALWAYS, &visible));
     } else {
-        must(storage->create(storage->context, directory, name, &access, &file));
-        if (size > 0)
-            must(storage->write(storage->context, &file, bytes, size, 0));
-        must(storage->seal(storage->context, &file, size, DCP_PUBLISH_IF_ABSENT, NULL));
+        must(storage_file_create(&file, &directory, name, &access));
+        must(storage_file_write(&file, bytes, size, 0));
+        must(storage_file_seal(&file, size));
     }
-    storage->close(storage->context, directory);
+    storage_directory_close(&directory);
 }
 
 static void test_what_was_interrupted(void **state)
@@ -173,22 +173,13 @@ static void test_fallback(void **state)
 
 /* ---- damage ---- */
 
-static unsigned char *read_whole(const char *path, const char *name, size_t *size)
+static void read_whole(const char *path, const char *name, struct buffer *bytes)
 {
-    const dcp_storage *storage = storage_here();
-    const dcp_storage_access access = {.size_of = sizeof access, .trusted = true};
-    dcp_storage_file file = {0};
-    void *directory;
-    bool created;
-    must(storage->open(storage->context, path, 0, &directory, &created));
-    must(storage->open_file(storage->context, directory, name, &access, &file));
-    unsigned char *bytes = malloc(file.size);
-    assert_non_null(bytes);
-    must(storage->read(storage->context, &file, bytes, file.size, 0));
-    *size = file.size;
-    storage->close_file(storage->context, &file);
-    storage->close(storage->context, directory);
-    return bytes;
+    struct storage_directory directory;
+    buffer_init(bytes, 0);
+    must(storage_directory_open(&directory, storage_here(), path, 0, NULL));
+    must(storage_read_whole(&directory, name, UINT64_MAX, bytes));
+    storage_directory_close(&directory);
 }
 
 /* A copy of a checkpoint of two ranks, in which one file has another byte, or is shorter. */
@@ -197,16 +188,16 @@ static void copy_damaged(const char *from, const char *to, const char *damaged, 
 {
     static const char *const names[] = {".metadata", "__0_0.distcp", "__1_0.distcp"};
     for (size_t i = 0; i < 3; i++) {
-        size_t size;
-        unsigned char *bytes = read_whole(from, names[i], &size);
+        struct buffer bytes;
+        read_whole(from, names[i], &bytes);
         bool ours = strcmp(names[i], damaged) == 0;
         if (ours && cut == 0)
-            bytes[offset % size] ^= 0x40;
+            bytes.data[offset % bytes.size] ^= 0x40;
         if (ours)
-            size -= cut < size ? cut : size;
-        if (size > 0)
-            put_file(to, names[i], bytes, size);
-        free(bytes);
+            bytes.size -= cut < bytes.size ? cut : bytes.size;
+        if (bytes.size > 0)
+            put_file(to, names[i], bytes.data, bytes.size);
+        buffer_free(&bytes);
     }
 }
 
