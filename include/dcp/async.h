@@ -84,12 +84,17 @@ typedef struct dcp_save_chain_options {
      * opened, or has no room, which is found before anything is written, is among them: then
      * dcp_save_async() succeeds on all ranks, and the future tells how the attempts end. What is
      * the matter with the state or the options, or with a checkpoint that is not to be overwritten,
-     * would come again, and is returned at once. */
+     * would come again, and is returned at once.
+     *
+     * Each attempt opens the directory anew, on all ranks, where the path led to when the call was
+     * made: the one that the attempt before had open may be gone, as one that it has made is, or
+     * its mount may be broken. So it is in what is there by then. */
     int32_t retries;
     double retry_seconds; /**< before the first of them, twice as long before each next; 0 is 1 */
     /** A directory in which a checkpoint of the path's last name is made when all attempts have
      * failed for such a reason; copied; NULL: none. If that fails as well, the message names both
-     * places. As the path of a save, it means what it means when the save begins. */
+     * places. As the path of a save, it means what it means when the save begins. The storage
+     * writer is chosen anew (dcp_save_options::storage_writers). */
     const char *fallback_path;
     bool log_failures; /**< a failure that nobody waited for is logged, and is not what the next
                           save of the chain returns */

@@ -404,6 +404,56 @@ static void saves_with_hooks_fall_back_without_a_place(void **state)
     assert_int_equal(attempts.abandoned, 1);
 }
 
+static bool takes_elsewhere(void *context, const char *id)
+{
+    (void)context;
+    return strstr(id, "/elsewhere/") != NULL;
+}
+
+static bool takes_file(void *context, const char *id)
+{
+    (void)context;
+    return strstr(id, "/file/") != NULL;
+}
+
+/* Of the two paths one is a storage writer's: the first, or the one that is fallen back to. */
+static void what_is_fallen_back_to_finds_its_storage_writer(void **state)
+{
+    needs_files();
+    const dcp_save_chain_options how = {.fallback_path = path_in(state, "elsewhere")};
+    FILE *file = fopen(path_in(state, "file"), "w");
+    assert_non_null(file);
+    fclose(file);
+    for (int first = 0; first <= 1; first++) {
+        struct attempts attempts = {0};
+        const dcp_storage_writer writer = {.size_of = sizeof writer,
+                                           .context = &attempts,
+                                           .validate_checkpoint_id =
+                                               first ? takes_file : takes_elsewhere,
+                                           .reset = count_reset,
+                                           .write_data = write_or_fail,
+                                           .abandon = count_abandoned};
+        const dcp_storage_writer *const writers[] = {&writer};
+        dcp_save_options options = {.storage_writers = writers,
+                                    .storage_writer_count = 1,
+                                    .overwrite = DCP_OVERWRITE_REPLACE};
+        struct model model;
+        dcp_future *future;
+        make_model(&model, 0, 1, 1 + first);
+        must(dcp_save_chain_new(&how, &options.chain));
+        must(begin(&model, 1 + first, path_in(state, "file/step_1"), &options, &future));
+        must(dcp_future_wait(future, WAIT));
+        must(check(path_in(state, "elsewhere/step_1"), 1 + first));
+        assert_int_equal(attempts.reset, 1);
+        assert_string_equal(attempts.id,
+                            path_in(state, first ? "file/step_1" : "elsewhere/step_1"));
+        assert_int_equal(attempts.abandoned, first);
+        dcp_future_free(future);
+        dcp_save_chain_free(options.chain);
+        free(model.shard);
+    }
+}
+
 /* ---- hooks that fail ---- */
 
 /* The hook that fails, on one rank. */
@@ -594,6 +644,7 @@ int main(void)
         TEST(saves_with_hooks_are_tried_again),
         TEST(saves_with_hooks_fall_back),
         TEST(saves_with_hooks_fall_back_without_a_place),
+        TEST(what_is_fallen_back_to_finds_its_storage_writer),
         TEST(a_hook_that_fails_is_everyones_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

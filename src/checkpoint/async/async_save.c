@@ -163,6 +163,7 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_opti
 {
     struct dcp_saving *saving = &future->saving;
     saving->path = future->path;
+    saving->may_fall_back = future->chain->options.fallback_path != NULL;
     dcp_status status = saving_begin(saving, given);
     describe_staging(future);
     if (status == DCP_OK)

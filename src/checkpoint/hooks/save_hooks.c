@@ -184,7 +184,8 @@ dcp_status save_hooks_choose(dcp_saving *saving)
     if (status == DCP_OK)
         status = hooks_take(&hooks->planner, sizeof hooks->planner, options->planner,
                             "dcp_save_planner");
-    if (status != DCP_OK || (!options->planner && !writer)) {
+    bool later = saving->may_fall_back && options->storage_writer_count > 0;
+    if (status != DCP_OK || (!options->planner && !writer && !later)) {
         hooks_free(hooks);
         return status;
     }
