@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ranks.h"
+#include "fault/failing_allocator.h"
 #include "storage/commit/save_owner.h"
 
 /* ---- names ---- */
@@ -189,6 +190,29 @@ static void test_directories(void **state)
     close(here);
 }
 
+/* Without memory to find it again it stays, and the checkpoint is gone all the same. */
+static void test_memory_that_is_refused(void **state)
+{
+    needs_files();
+    long stays = 0;
+    for (long n = 1;; n++) {
+        struct stat found;
+        const char *path = path_in(state, "scarce");
+        save_two_files(NULL, path);
+        failing_allocator_install(n, false);
+        dcp_status status = dcp_checkpoint_remove(path, NULL, NULL);
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        assert_true(status == DCP_OK || (reached && status == DCP_ERR_NO_MEMORY));
+        bool gone = stat(path, &found) != 0;
+        stays += status == DCP_OK && !gone;
+        if (!reached) {
+            assert_true(gone && stays > 0);
+            return;
+        }
+    }
+}
+
 /* Another directory has its name by then: it is somebody else's. */
 static char exchanged[512];
 
@@ -333,6 +357,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_files, directory_setup, directory_teardown),
         cmocka_unit_test_setup_teardown(test_directories, directory_setup, directory_teardown),
+        cmocka_unit_test_setup_teardown(test_memory_that_is_refused, directory_setup,
+                                        directory_teardown),
         cmocka_unit_test_setup_teardown(test_exchanged_directory, directory_setup,
                                         directory_teardown),
         cmocka_unit_test(test_directory_that_stays),

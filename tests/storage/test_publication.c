@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fault/failing_allocator.h"
 #include "fault/simulated_file_system.h"
 #include "scratch.h"
 #include "storage/storage.h"
@@ -278,6 +279,45 @@ static void failures(void **state)
     dcp_storage_memory_free(storage);
 }
 
+static dcp_status use_and_free(dcp_storage *storage)
+{
+    struct storage_directory directory;
+    char identity[DCP_STORAGE_IDENTITY];
+    bool visible;
+    RETURN_IF_ERROR(storage_directory_open(&directory, storage, "c", DCP_OPEN_CREATE, NULL));
+    dcp_status status = publish(&directory, "one", DCP_PUBLISH_ALWAYS, &visible);
+    if (status == DCP_OK)
+        status = storage_directory_identify(&directory, "name", identity);
+    if (status == DCP_OK)
+        status = publish(&directory, "two", DCP_PUBLISH_ALWAYS, &visible);
+    if (status == DCP_OK)
+        status = storage_directory_remove(&directory, "name");
+    storage_directory_withdraw(&directory);
+    storage_directory_close(&directory);
+    return status;
+}
+
+static void memory_that_is_refused(void **state)
+{
+    (void)state;
+    for (long n = 1;; n++) {
+        dcp_storage *storage = NULL;
+        failing_allocator_install(n, false);
+        dcp_status status = dcp_storage_memory_new(&storage);
+        if (status == DCP_OK)
+            status = use_and_free(storage);
+        dcp_storage_memory_free(storage);
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        if (!reached) {
+            assert_int_equal(status, DCP_OK);
+            assert_true(n > 10);
+            return;
+        }
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+    }
+}
+
 /* ---- a storage without directories ---- */
 
 static dcp_status refuse_id(void *context, void *directory, dcp_storage_visitor visitor,
@@ -324,6 +364,7 @@ int main(void)
         cmocka_unit_test(simulated_files),
         cmocka_unit_test(memory),
         cmocka_unit_test(failures),
+        cmocka_unit_test(memory_that_is_refused),
         cmocka_unit_test(ids),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
