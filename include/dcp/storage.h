@@ -148,10 +148,10 @@ typedef struct dcp_storage {
     void (*close)(void *context, void *directory);
     /**
      * Removes an open directory if it is empty, and still what its id means; else it stays, and
-     * that is DCP_OK. Called when a save that has made the directory fails, and when a checkpoint
-     * has been removed. Others may open the directory at any time, and be about to write into it:
-     * then what they do in it either is DCP_ERR_NOT_FOUND, so that they make it anew, or comes
-     * first, and it stays. Optional: directories stay.
+     * that is DCP_OK. Called when a save that has made the directory fails (without open(), when
+     * any does), and when a checkpoint has been removed. Others may open the directory at any time,
+     * and be about to write into it: then what they do in it either is DCP_ERR_NOT_FOUND, so that
+     * they make it anew, or comes first, and it stays. Optional: directories stay.
      */
     dcp_status (*remove_directory)(void *context, void *directory);
     /** Optional: as all zero. @param traits all zero but size_of. */
@@ -184,7 +184,9 @@ typedef struct dcp_storage {
                         uint64_t offset);
     /**
      * When all parts are written: the file is whole, of @p size bytes, appears at once, and, if
-     * access said durable, its content is. Closes it, whatever is returned.
+     * access said durable, its content is. Closes it, whatever is returned; should it have appeared
+     * in spite of a failure, the library finds that out. What sealing a published file takes,
+     * memory above all, is better had by create(): others have written by then, and wait.
      * @param condition whether a file of that name may be replaced: never but by one that is
      * published. #DCP_PUBLISH_OVER only if the storage has identify().
      * @param identity of the file to be replaced over, as identify() has told it; else NULL.
