@@ -30,7 +30,7 @@ struct bench_figures {
 
 /* Makes a directory in options->directory, or an id below it in the storage that takes it, saves
  * into and loads from it options->repeat times, and removes it again, also after a failure or an
- * interruption. Returns an exit status; what was wrong has been said. */
+ * interruption. Returns an exit status, after printing errors. */
 int bench_run(const struct bench_options *options, struct bench_figures *saves,
               struct bench_figures *loads);
 /* The bytes actually saved: every tensor has at least one element on each rank. */

@@ -273,9 +273,9 @@ static int run_once(struct bench_rank *ranks, const struct bench_options *option
     *load = sum_up(ranks, count);
     for (int r = 0; r < count; r++)
         if (!rank_is_right(&ranks[r]))
-            return fail("what was loaded is not what was saved");
+            return fail("the loaded state differs from the saved one");
     bool removed = is_stored(checkpoint) ? remove_checkpoint(checkpoint) : remove_tree(checkpoint);
-    return removed ? EXIT_FINE : fail("cannot remove what was saved");
+    return removed ? EXIT_FINE : fail("cannot remove the saved checkpoint");
 }
 
 static int run_all(struct bench_rank *ranks, const struct bench_options *options,
@@ -313,7 +313,7 @@ static int run_in_directory(struct bench_rank *ranks, const struct bench_options
     snprintf(name + length, size - length, "/checkpoint");
     int status = run_all(ranks, options, name, saves, loads);
     name[length] = '\0';
-    return remove_tree(name) ? status : fail("cannot remove what was saved");
+    return remove_tree(name) ? status : fail("cannot remove the saved checkpoint");
 }
 
 /* Under an id that nobody else has. */
@@ -327,7 +327,7 @@ static int run_in_storage(struct bench_rank *ranks, const struct bench_options *
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(name + length + 2 * i, size - length - 2 * i, "%02x", random[i]);
     int status = run_all(ranks, options, name, saves, loads);
-    return remove_checkpoint(name) ? status : fail("cannot remove what was saved");
+    return remove_checkpoint(name) ? status : fail("cannot remove the saved checkpoint");
 }
 
 int bench_run(const struct bench_options *options, struct bench_figures *saves,
@@ -347,7 +347,7 @@ int bench_run(const struct bench_options *options, struct bench_figures *saves,
         sigaction(SIGTERM, &before[1], NULL);
         sigaction(SIGINT, &before[0], NULL);
     } else {
-        fail("there is not enough memory");
+        fail("not enough memory");
     }
     free(ranks);
     free(name);

@@ -29,7 +29,7 @@
 struct dcp_saving {
     dcp_storage storage; /* of the options */
     const char *path;
-    const char *id; /* the path in a form that means the same later; NULL: the path itself */
+    const char *id;     /* the path in a form that means the same later; NULL: the path itself */
     bool may_fall_back; /* to another path, which may be another storage writer's */
     dcp_save_options options;
     int rank;
