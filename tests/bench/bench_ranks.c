@@ -5,8 +5,8 @@
  *   save DIR, load DIR, reshard DIR   a checkpoint
  *   alone DIR, together DIR           a load of everything by every rank, which reads for itself,
  *                                     or for the others as well
- *   write DIR, read DIR               the same bytes in the plainest way
- *   read_direct DIR                   the same around the page cache
+ *   write:WAY DIR, read:WAY DIR       the same bytes in one of the ways of disk_ways.h; infinitely
+ *                                     many seconds where it is lacking
  *   cool DIR                          out of the page cache
  *   async DIR, overlapped DIR         an asynchronous save, the next one of its chain
  *   beside DIR                        as async, while each rank computes
@@ -17,6 +17,7 @@
  * each other, of asynchronous saves the seconds until the checkpoint was there, the CPU seconds of
  * all ranks, and of asynchronous saves the seconds that their computations lost. */
 #include <err.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,7 @@
 #include "bench_async.h"
 #include "bench_state.h"
 #include "disk.h"
+#include "disk_ways.h"
 #include "memory_use.h"
 #include "shared_group.h"
 
@@ -120,28 +122,29 @@ static size_t tensor_bytes(const struct rank *rank)
     return (size_t)(rank->columns * BENCH_ROWS) * sizeof(float);
 }
 
-/* The plainest write and read need the bytes of a rank in one piece. */
+/* "write:WAY" or "read:WAY". */
 static void plain(const struct rank *rank, const char *path, const char *command,
                   struct answer *answer)
 {
-    size_t size = rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1;
-    void *bytes = NULL;
+    const char *name = strchr(command, ':') + 1;
+    bool writes = strncmp(command, "write:", 6) == 0, good = true;
+    struct disk_way way;
     char file[LINE + 20];
 
-    if (posix_memalign(&bytes, DISK_BLOCK, size) != 0)
-        errx(1, "no memory");
-    memset(bytes, 1, size);
+    if (!disk_way_from_name(name, &way))
+        errx(2, "no such way: %s", name);
+    struct disk_ways *ways =
+        disk_ways_new(&way, rank->count * tensor_bytes(rank) / (size_t)rank->ranks + 1);
     snprintf(file, sizeof file, "%s/plain_%d", path, rank->rank);
     shared_barrier(rank->shared);
     double start = now(), processor = read_clock(CLOCK_PROCESS_CPUTIME_ID);
-    if (strcmp(command, "write") == 0)
-        disk_write(file, bytes, size);
-    else
-        disk_read(path, bytes, size, rank->rank, rank->ranks, strcmp(command, "read_direct") == 0);
+    if (ways)
+        good = writes ? disk_ways_write(ways, file)
+                      : disk_ways_read(ways, path, rank->rank, rank->ranks);
     answer->async.processor = read_clock(CLOCK_PROCESS_CPUTIME_ID) - processor;
     shared_barrier(rank->shared);
-    answer->seconds = now() - start;
-    free(bytes);
+    answer->seconds = ways && good ? now() - start : INFINITY;
+    disk_ways_free(ways);
 }
 
 static void save_behind(struct rank *rank, const char *path, const char *command,
@@ -176,7 +179,7 @@ static struct answer execute(struct rank *rank, const char *command, const char 
         answer.seconds = bench_async_copy(&rank->async);
     else if (strcmp(command, "cool") == 0)
         disk_cool(path);
-    else if (strcmp(command, "write") == 0 || strncmp(command, "read", 4) == 0)
+    else if (strncmp(command, "write:", 6) == 0 || strncmp(command, "read:", 5) == 0)
         plain(rank, path, command, &answer);
     else
         errx(2, "no such command: %s", command);
@@ -187,14 +190,14 @@ static struct answer execute(struct rank *rank, const char *command, const char 
 static void run_rank(struct rank *rank, int commands, int answers)
 {
     FILE *lines = fdopen(commands, "r");
-    char line[LINE], command[16], path[LINE];
+    char line[LINE], command[40], path[LINE];
 
     check(shared_group_new(rank->shared, rank->rank, &rank->group));
     bench_state_new(&rank->state, rank->count, rank->columns, 0, rank->rank, rank->ranks);
     bench_state_fill(&rank->state);
     rank->async = (struct bench_async){rank->group, rank->shared, &rank->state, {NULL}, NULL};
     while (lines && fgets(line, sizeof line, lines)) {
-        if (sscanf(line, "%15s %4095[^\n]", command, path) != 2)
+        if (sscanf(line, "%39s %4095[^\n]", command, path) != 2)
             errx(2, "bad command: %s", line);
         struct answer answer = execute(rank, command, path);
         if (write(answers, &answer, sizeof answer) != sizeof answer)
