@@ -86,6 +86,26 @@ typedef enum dcp_io_priority {
     DCP_IO_PRIORITY_IDLE = 2  /**< when nobody else uses the disk: it may never finish */
 } dcp_io_priority;
 
+/** What is to become of the pages that a save's shard files have in the page cache: those who load
+ * the checkpoint soon, on this machine, want them there; others want the memory. Storages without a
+ * page cache take no notice. */
+typedef enum dcp_page_cache {
+    /** What is written fastest: large files go around the page cache where the file system lets
+     * them, and what goes through it stays. */
+    DCP_PAGE_CACHE_ANY = 0,
+    /** They stay. Files go through the page cache, which is told to write early, so that the sync
+     * at the end is short. Not with #DCP_IO_DIRECT. */
+    DCP_PAGE_CACHE_KEPT = 10,
+    /** None is left. Files go around the page cache, and what has to go through it is dropped when
+     * it is durable; with dcp_save_options::skip_sync small files may stay. */
+    DCP_PAGE_CACHE_DROPPED = 20,
+    /** Kept if the machine has plenty of memory free, dropped otherwise. Plenty is twice the bytes
+     * that this rank writes, and as many for each further rank of the group, up to seven, which
+     * may be on the same machine. What is free is what Linux says is available, and no more than
+     * the limits of the process's control groups leave. With #DCP_IO_DIRECT dropped. */
+    DCP_PAGE_CACHE_AUTO = 30
+} dcp_page_cache;
+
 #ifdef __cplusplus
 }
 #endif

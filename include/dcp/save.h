@@ -267,6 +267,9 @@ typedef struct dcp_save_options {
      * An asynchronous save sets it before its future is #DCP_FUTURE_DONE, so that the place must
      * last until then; before that it must not be looked at. Not counted in `memory_limit`. */
     dcp_checkpoint **metadata;
+
+    /** What is left of the shard files in the page cache. Ranks may differ. */
+    dcp_page_cache page_cache;
 } dcp_save_options;
 
 /**

@@ -80,6 +80,10 @@ typedef struct dcp_storage_access {
      * stays as it is until seal(), which says whether it goes. Never for a storage that has
      * prepare(). */
     bool published;
+    /** Creating, and of a queue for what is created: what becomes of the file's pages in the page
+     * cache. It is decided already: #DCP_PAGE_CACHE_AUTO does not come. A storage without page
+     * cache need not look at it. */
+    dcp_page_cache page_cache;
 } dcp_storage_access;
 
 /** An open file. Filled in by the storage, which may find it again by `handle`. */

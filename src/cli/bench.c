@@ -22,6 +22,7 @@ enum bench_option {
     OPTION_IO_THREADS,
     OPTION_IO_PRIORITY,
     OPTION_MEMORY_LIMIT,
+    OPTION_PAGE_CACHE,
     OPTION_CHECK_REPLICAS
 };
 
@@ -39,6 +40,7 @@ static const struct option options_known[] = {
     {"io-threads", required_argument, NULL, OPTION_IO_THREADS},
     {"io-priority", required_argument, NULL, OPTION_IO_PRIORITY},
     {"memory-limit", required_argument, NULL, OPTION_MEMORY_LIMIT},
+    {"page-cache", required_argument, NULL, OPTION_PAGE_CACHE},
     {"check-replicas", required_argument, NULL, OPTION_CHECK_REPLICAS},
     {NULL, 0, NULL, 0},
 };
@@ -132,6 +134,24 @@ static bool read_priority(const char *text, dcp_io_priority *priority)
     return false;
 }
 
+static bool read_page_cache(const char *text, dcp_page_cache *page_cache)
+{
+    static const struct {
+        const char *name;
+        dcp_page_cache value;
+    } known[] = {{"any", DCP_PAGE_CACHE_ANY},
+                 {"kept", DCP_PAGE_CACHE_KEPT},
+                 {"dropped", DCP_PAGE_CACHE_DROPPED},
+                 {"auto", DCP_PAGE_CACHE_AUTO}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(text, known[i].name) != 0)
+            continue;
+        *page_cache = known[i].value;
+        return true;
+    }
+    return false;
+}
+
 /* Checking replicas implies that there are some. */
 static bool take_check(const char *text, struct bench_options *options)
 {
@@ -155,6 +175,8 @@ static bool take_manners(enum bench_option option, const char *value, struct ben
         return read_bytes(value, &options->save.write_rate);
     if (option == OPTION_IO_THREADS)
         return read_int(value, 1, DCP_MAX_THREADS, &options->save.io_threads);
+    if (option == OPTION_PAGE_CACHE)
+        return read_page_cache(value, &options->save.page_cache);
     if (option == OPTION_IO_PRIORITY) {
         bool good = read_priority(value, &options->save.io_priority);
         options->load.io_priority = options->save.io_priority;
@@ -202,6 +224,7 @@ static bool take_option(int option, const char *value, struct bench_options *opt
     case OPTION_IO_THREADS:
     case OPTION_IO_PRIORITY:
     case OPTION_MEMORY_LIMIT:
+    case OPTION_PAGE_CACHE:
         return take_manners((enum bench_option)option, value, options);
     case OPTION_CHECK_REPLICAS:
         return take_check(value, options);

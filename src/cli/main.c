@@ -30,6 +30,9 @@ static const struct command {
      "To leave the machine to other work, as saving beside training does:\n"
      "  --write-rate N    bytes a second of each rank    --io-threads N     that write a file\n"
      "  --memory-limit N  bytes of each rank             --io-priority kept low, idle\n"
+     "  --page-cache any  what stays of saved files there: kept, dropped, or auto: kept if memory "
+     "is "
+     "plenty\n"
      "To see what comparing replicas costs:\n"
      "  --check-replicas  off, sampled or all; every rank has all tensors then\n"
      "Bytes may be given as 64K, 64M or 64G.\n"},

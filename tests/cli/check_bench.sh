@@ -63,6 +63,13 @@ for peak in $(sed -n 's/.*"peak_memory": \([0-9]*\).*/\1/p' "$directory.out"); d
 done
 bad 1 "memory_limit is 1024 bytes, but the smallest sufficient limit is" --bytes 1M --memory-limit 1K "$directory"
 
+# What is left in the page cache: nothing is said of it, so that it is only taken.
+for way in any kept dropped auto; do
+    good --json --bytes 6M --repeat 1 --page-cache $way
+    [ $way != kept ] || grep -q '"direct": false, ' "$directory.out" || fail "kept: $(cat "$directory.out")"
+done
+bad 1 "leave out one of both" --bytes 1K --page-cache kept --io direct "$directory"
+
 # Replicas, and what it takes to compare them.
 good --bytes 4M --tensors 5 --ranks 3 --repeat 1 --no-sync --check-replicas off
 ! grep -q "checking" "$directory.out" || fail "checks: $(cat "$directory.out")"
@@ -105,7 +112,7 @@ bad 2 "usage: dcp bench" "$directory" "$directory"
 for option in --bytes=0 --bytes=-1 --bytes= --bytes=5X --bytes=99999999999G --tensors=0 --tensors=x --ranks=0 --ranks=100000 \
     --threads=0 --write-rate=0 --write-rate=fast --io-threads=0 --io-threads=257 --io-priority=high --memory-limit=0 \
     --memory-limit=-1 --io=fast --io=ring, --compression=gzip --compression=zstd: --repeat=0 --repeat=1e3 \
-    --check-replicas=some; do
+    --check-replicas=some --page-cache=some; do
     bad 2 "cannot be" "$option" "$directory"
 done
 bad 2 "no such option" --fast "$directory"

@@ -41,6 +41,19 @@ static dcp_status check_io_priority(dcp_io_priority priority)
                                                      : DCP_OK;
 }
 
+static dcp_status check_page_cache(const dcp_save_options *options)
+{
+    dcp_page_cache page_cache = options->page_cache;
+    if (page_cache != DCP_PAGE_CACHE_ANY && page_cache != DCP_PAGE_CACHE_KEPT &&
+        page_cache != DCP_PAGE_CACHE_DROPPED && page_cache != DCP_PAGE_CACHE_AUTO)
+        return out_of_range("page_cache", (int)page_cache);
+    if (page_cache == DCP_PAGE_CACHE_KEPT && options->io & DCP_IO_DIRECT)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "page_cache is DCP_PAGE_CACHE_KEPT, and io has DCP_IO_DIRECT, which "
+                             "goes around the page cache: leave out one of both");
+    return DCP_OK;
+}
+
 /* The default number of threads that compress. */
 static int32_t choose_compression_threads(void)
 {
@@ -119,6 +132,7 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
     if (options->thread_count == 0)
         options->thread_count = 1;
     RETURN_IF_ERROR(storage_check_io(options->io));
+    RETURN_IF_ERROR(check_page_cache(options));
     RETURN_IF_ERROR(check_compression(options));
     RETURN_IF_ERROR(check_io_priority(options->io_priority));
     if (options->io_threads < 0 || options->io_threads > DCP_MAX_THREADS)

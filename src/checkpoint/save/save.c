@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/io_priority.h"
+#include "base/memory_available.h"
 #include "base/sized.h"
 #include "checkpoint/hooks/save_hooks.h"
 #include "checkpoint/operation/options.h"
@@ -12,6 +13,7 @@
 #include "checkpoint/save/save_committed.h"
 #include "checkpoint/save/save_limit.h"
 #include "checkpoint/save/save_missing.h"
+#include "checkpoint/save/save_page_cache.h"
 #include "checkpoint/save/saving.h"
 #include "group/group.h"
 #include "state/node.h"
@@ -67,6 +69,9 @@ dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *r
     dcp_figures *figures = &saving->operation.figures;
     struct rate rate;
     struct shard_write_options how = saving->how;
+    bool zstd = saving->options.compression == DCP_COMPRESSION_ZSTD;
+    how.page_cache = save_page_cache_decide(
+        &saving->options, shard_files_content(&saving->orders, zstd), memory_available(""));
     rate_init(&rate, saving->options.write_rate);
     how.manners.write_rate = &rate;
     how.staging = saving->staged ? saving->staged->staging : NULL;

@@ -89,6 +89,8 @@ struct file_ops {
     int (*will_need)(void *context, int descriptor, uint64_t offset, size_t size);
     /* Has what the page cache holds of a range begin its way to the disk; a hint. May be NULL. */
     int (*write_back)(void *context, int descriptor, uint64_t offset, size_t size);
+    /* Drops what the page cache holds of a file and the disk has as well; a hint. May be NULL. */
+    int (*drop)(void *context, int descriptor);
     int (*sync)(void *context, int descriptor);
     int (*sync_directory)(void *context, int directory);
     int (*information)(void *context, int directory, const char *name,

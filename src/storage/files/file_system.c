@@ -209,6 +209,12 @@ static int system_write_back(void *context, int descriptor, uint64_t offset, siz
     return result == 0 ? 0 : errno;
 }
 
+static int system_drop(void *context, int descriptor)
+{
+    (void)context;
+    return posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+}
+
 static int system_sync(void *context, int descriptor)
 {
     (void)context;
@@ -392,6 +398,7 @@ const struct file_ops file_ops_system = {
     .unmap = system_unmap,
     .will_need = system_will_need,
     .write_back = system_write_back,
+    .drop = system_drop,
     .sync = system_sync,
     .sync_directory = system_sync_directory,
     .information = system_information,

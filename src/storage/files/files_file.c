@@ -145,26 +145,31 @@ void files_close_file(void *context, dcp_storage_file *file)
     release(file->handle);
 }
 
+static uint32_t choose_io(const dcp_storage_access *access)
+{
+    /* Who does not wait for the disk wants the page cache, unless nothing is to be left in it. */
+    bool through = access->page_cache == DCP_PAGE_CACHE_KEPT ||
+                   (!access->durable && access->page_cache != DCP_PAGE_CACHE_DROPPED);
+    return access->io | (through && !(access->io & DCP_IO_DIRECT) ? DCP_IO_BUFFERED : 0u);
+}
+
 dcp_status files_create(void *context, void *opened_directory, const char *name,
                         const dcp_storage_access *access, dcp_storage_file *opened)
 {
     const struct files_directory *directory = opened_directory;
     const struct file_ops *ops = context;
     struct files_file *file;
-    /* Who does not wait for the disk wants the page cache. */
-    uint32_t io = access->io;
-    if (!access->durable && !(io & DCP_IO_DIRECT))
-        io |= DCP_IO_BUFFERED;
     RETURN_IF_ERROR(make_file(name, &file));
     file->directory = &directory->at;
     dcp_status status = file_open(&file->file, &directory->at, name, FILE_CREATE_NEW);
     bool made = status == DCP_OK;
     if (status == DCP_OK)
-        status =
-            open_direct(file, &directory->at, name, io, access->size, FILE_WRITE | FILE_NO_FOLLOW);
+        status = open_direct(file, &directory->at, name, choose_io(access), access->size,
+                             FILE_WRITE | FILE_NO_FOLLOW);
     if (status == DCP_OK && !access->estimated)
         status = file_preallocate(&file->file, access->size);
     file->durable = access->durable;
+    file->drop = access->page_cache == DCP_PAGE_CACHE_DROPPED;
     file->write_back = access->durable && access->size >= LARGE_FILE;
     if (status == DCP_OK) {
         hand_out(file, 0, opened);
@@ -265,9 +270,12 @@ dcp_status files_write(void *context, dcp_storage_file *opened, const void *byte
 dcp_status files_seal(void *context, dcp_storage_file *opened, uint64_t size,
                       dcp_storage_condition condition, const char *identity)
 {
+    const struct file_ops *ops = context;
     struct files_file *file = opened->handle;
-    (void)context, (void)size, (void)condition, (void)identity;
+    (void)size, (void)condition, (void)identity;
     dcp_status status = file->durable ? file_sync(&file->file) : DCP_OK;
+    if (status == DCP_OK && file->drop && ops->drop)
+        ops->drop(ops->context, file->file.descriptor);
     if (status == DCP_OK)
         status = file_close(&file->file);
     release(file);

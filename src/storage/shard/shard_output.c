@@ -53,7 +53,8 @@ static void choose_buffers(struct shard_output *output, const struct shard_outpu
 
 dcp_status shard_output_queue(const struct shard_output *output, struct storage_queue **queue)
 {
-    const dcp_storage_access access = {.size_of = sizeof access, .io = output->io};
+    const dcp_storage_access access = {
+        .size_of = sizeof access, .io = output->io, .page_cache = output->page_cache};
     return storage_queue_open(output->file.directory, &access, &output->manners, output->length,
                               queue);
 }
@@ -95,9 +96,11 @@ dcp_status shard_output_create(struct shard_output *output,
         .durable = options->sync,
         .size = options->content_length,
         .estimated = options->estimated,
+        .page_cache = options->page_cache,
     };
     *output = (struct shard_output){
         .io = options->io,
+        .page_cache = options->page_cache,
         .threads = options->threads > 0 ? options->threads : 1,
         .manners = options->manners,
         .sync = options->sync,

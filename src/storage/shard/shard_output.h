@@ -20,6 +20,7 @@ struct shard_output_options {
     bool estimated;          /* it may be far less, so that no space is taken beforehand */
     size_t buffer_bytes;     /* that may be taken, if more than SHARD_OUTPUT_LEAST */
     uint32_t io;             /* flags of dcp_io */
+    dcp_page_cache page_cache;
     struct storage_manners manners;
     uint32_t threads; /* for a record of 16 MiB or more, written directly; 0 is 1 */
     bool sync;
@@ -39,6 +40,7 @@ struct shard_output {
     struct storage_file file;
     struct storage_queue *queue;
     uint32_t io;
+    dcp_page_cache page_cache;
     uint64_t length; /* of the content, at most */
     struct storage_manners manners;
     uint32_t threads;

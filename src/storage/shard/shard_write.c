@@ -264,6 +264,7 @@ static dcp_status make_file(struct shard_files *files, size_t index)
         .buffer_bytes = files->options->buffer_bytes,
         .plain = files->options->plain,
         .io = files->options->io,
+        .page_cache = files->options->page_cache,
         .manners = files->options->manners,
         .threads = files->options->record_threads,
         .progress = file.results ? NULL : files->options->progress,

@@ -116,8 +116,9 @@ struct shard_write_figures {
 
 /* How a rank writes its files. */
 struct shard_write_options {
-    uint32_t thread_count; /* files that are written side by side, each by a thread */
-    uint32_t io;           /* flags of dcp_io */
+    uint32_t thread_count;     /* files that are written side by side, each by a thread */
+    uint32_t io;               /* flags of dcp_io */
+    dcp_page_cache page_cache; /* decided: not DCP_PAGE_CACHE_AUTO */
     struct storage_manners manners;
     bool zstd;                 /* compress every stream by itself */
     int32_t zstd_level;        /* which format/item_compress.h has checked */
