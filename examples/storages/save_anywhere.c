@@ -9,7 +9,6 @@
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "storages.h"
@@ -111,15 +110,17 @@ static dcp_status load_rows(const struct trainer *trainer, float *rows)
 static void *run(void *argument)
 {
     struct trainer *trainer = argument;
-    float *rows = malloc(sizeof *rows * MINE * COLUMNS);
-    trainer->status = rows ? save_now(trainer, rows) : DCP_ERR_NO_MEMORY;
+    void *rows;
+    trainer->status = dcp_memory_allocate(sizeof(float) * MINE * COLUMNS, &rows);
+    if (trainer->status == DCP_OK)
+        trainer->status = save_now(trainer, rows);
     if (trainer->status == DCP_OK)
         trainer->status = save_behind(trainer, rows);
     if (trainer->status == DCP_OK)
         trainer->status = load_rows(trainer, rows);
     if (trainer->status != DCP_OK)
         fprintf(stderr, "%s\n", dcp_error_message());
-    free(rows);
+    dcp_memory_free(rows);
     return NULL;
 }
 

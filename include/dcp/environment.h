@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file environment.h
- * @brief What the library takes from the process around it: memory and a place for log lines.
+ * @brief What the library takes from the process around it: memory and a place for log lines; and
+ * memory that suits it.
  *
  * Both are process-wide and meant to be set once, before the first other call; the library keeps no
  * other global state but the thread-local error.
  */
 #ifndef DCP_ENVIRONMENT_H
 #define DCP_ENVIRONMENT_H
+
+#include <stddef.h>
 
 #include "status.h"
 
@@ -32,6 +35,31 @@ typedef struct dcp_allocator {
  * @param allocator copied; NULL restores malloc, realloc and free.
  */
 DCP_API dcp_status dcp_set_allocator(const dcp_allocator *allocator);
+
+/**
+ * Allocates memory for tensors, by the allocator. From 2 MiB on it begins at a multiple of 2 MiB,
+ * and Linux is asked to put it in large pages, all but what is left of the last 2 MiB; below that
+ * it begins at a multiple of 4 KiB. Devices transfer from and to large pages several times faster,
+ * as there is less to gather, and copies from and to them are faster as well. Where the system
+ * grants none (/sys/kernel/mm/transparent_hugepage/enabled is "never", or memory is in fragments)
+ * it is ordinary memory, and all works as well; see dcp_memory_in_large_pages(). Pages that are
+ * reserved for hugetlbfs are left to those whom they are reserved for: an allocator can take them.
+ * Thread-safe.
+ * @param size may be 0.
+ * @param memory owned by the caller, its content is undefined; NULL on failure.
+ * Errors: DCP_ERR_NO_MEMORY.
+ */
+DCP_API dcp_status dcp_memory_allocate(size_t size, void **memory);
+/** Frees what dcp_memory_allocate() gave; NULL is allowed. The allocator must be the same. */
+DCP_API void dcp_memory_free(void *memory);
+/**
+ * Tells how many bytes of a range are in large pages at the moment, whoever has allocated it, by
+ * looking at the page tables of the process. Memory gets its pages when it is written for the first
+ * time, so that the answer is 0 before. Thread-safe.
+ * @return 0 also where Linux does not tell. Before Linux 6.7 it tells less: at least so many bytes
+ * are, and reading that list takes as long as the process has mappings.
+ */
+DCP_API size_t dcp_memory_in_large_pages(const void *memory, size_t size);
 
 /** Severity of a log line. */
 typedef enum dcp_log_level {

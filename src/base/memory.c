@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/large_pages.h"
 #include "base/memory_account.h"
 #include "dcp/environment.h"
 
@@ -180,6 +181,25 @@ void *memory_allocate_large(size_t size)
     if (block != NULL && size >= LARGE_PAGE)
         madvise(block, size & ~(LARGE_PAGE - 1), MADV_HUGEPAGE);
     return block;
+}
+
+dcp_status dcp_memory_allocate(size_t size, void **memory)
+{
+    /* It becomes the caller's, also if a callback of a save or load asks for it. */
+    struct memory_account *before = memory_account_enter(NULL);
+    *memory = memory_allocate_large(size);
+    memory_account_enter(before);
+    return *memory ? DCP_OK : error_no_memory(size, "a tensor");
+}
+
+void dcp_memory_free(void *memory)
+{
+    memory_release_aligned(memory);
+}
+
+size_t dcp_memory_in_large_pages(const void *memory, size_t size)
+{
+    return large_pages_count(memory, size);
 }
 
 uint64_t memory_large_size(uint64_t size)

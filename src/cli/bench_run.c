@@ -91,9 +91,10 @@ static bool rank_prepare(struct bench_rank *rank)
     size_t alignment = bytes >= 16 * PAGE ? PAGE : 64;
     rank->stride = (bytes + alignment - 1) / alignment * alignment;
     size_t total = rank->stride * (size_t)options->tensor_count;
-    rank->memory = aligned_alloc(PAGE, (total + PAGE - 1) / PAGE * PAGE);
-    if (!rank->memory)
+    void *memory;
+    if (dcp_memory_allocate(total, &memory) != DCP_OK)
         return false;
+    rank->memory = memory;
     for (int64_t t = 0; t < options->tensor_count; t++)
         for (int64_t i = 0; i < rank->elements; i++)
             tensor_at(rank, t)[i] = element(rank->part, t, i);
@@ -293,7 +294,7 @@ static int run_all(struct bench_rank *ranks, const struct bench_options *options
     for (int i = 0; i < options->repeat && status == EXIT_FINE; i++)
         status = run_once(ranks, options, checkpoint, &saves[i], &loads[i]);
     for (int r = 0; r < options->rank_count; r++)
-        free(ranks[r].memory);
+        dcp_memory_free(ranks[r].memory);
     return status;
 }
 
