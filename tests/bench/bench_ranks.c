@@ -3,6 +3,7 @@
  * asked on standard input, one command a line: bench_ranks RANKS TENSORS COLUMNS
  *
  *   save DIR, load DIR, reshard DIR   a checkpoint
+ *   save_kept DIR                     one whose pages stay in the page cache
  *   alone DIR, together DIR           a load of everything by every rank, which reads for itself,
  *                                     or for the others as well
  *   write:WAY DIR, read:WAY DIR       the same bytes in one of the ways of disk_ways.h; infinitely
@@ -71,9 +72,10 @@ static void check(dcp_status status)
         errx(1, "%s: %s", dcp_status_string(status), dcp_error_message());
 }
 
-static void save(struct rank *rank, const char *path, struct answer *answer)
+static void save(struct rank *rank, const char *path, dcp_page_cache page_cache,
+                 struct answer *answer)
 {
-    dcp_save_options options = {.group = rank->group};
+    dcp_save_options options = {.group = rank->group, .page_cache = page_cache};
     unsigned long long before = memory_restart();
 
     shared_barrier(rank->shared);
@@ -163,7 +165,9 @@ static struct answer execute(struct rank *rank, const char *command, const char 
     unsigned long long before = disk_bytes_read();
 
     if (strcmp(command, "save") == 0)
-        save(rank, path, &answer);
+        save(rank, path, DCP_PAGE_CACHE_ANY, &answer);
+    else if (strcmp(command, "save_kept") == 0)
+        save(rank, path, DCP_PAGE_CACHE_KEPT, &answer);
     else if (strcmp(command, "load") == 0)
         load(rank, &rank->state, path, DCP_IO_AUTO, DCP_READING_AUTO, &answer);
     else if (strcmp(command, "reshard") == 0)
