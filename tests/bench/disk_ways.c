@@ -117,9 +117,8 @@ static void *write_share(void *context)
         err(1, "%s", path);
     if (file < 0)
         return NULL;
-    /* Several transfers at a time do not make a file longer. */
-    if (direct)
-        (void)fallocate(file, 0, 0, (off_t)size);
+    /* Several transfers at a time do not make a file longer, and it is less work later. */
+    (void)fallocate(file, 0, 0, (off_t)size);
     worker->good = disk_lane_write(worker->lane, file, whole);
     if (size > (size_t)whole) {
         (void)fcntl(file, F_SETFL, 0);
