@@ -158,27 +158,43 @@ static inline dcp_status dcp_checkpoint_info(const dcp_checkpoint *checkpoint, d
     return dcp_checkpoint_info_sized(checkpoint, parent, key, info, sizeof *info);
 }
 
+/** How a tensor is read. All zero is the sensible default. */
+typedef struct dcp_read_options {
+    dcp_verification verification;
+    /** As dcp_load_options::convert: elements are converted between any two real dtypes, as PyTorch
+     * does it. Otherwise, and for complex and packed dtypes (#DCP_F4_E2M1FN_X2) in any case, a
+     * destination of another dtype than the entry's is DCP_ERR_DTYPE. */
+    bool convert;
+} dcp_read_options;
+
 /**
- * Reads any box of a tensor into memory. Dtype, ndim and global_shape of @p destination must be the
- * entry's; the rest is as for a tensor to load. Without `sharded`, the whole tensor is read.
+ * Reads any box of a tensor into memory. Ndim and global_shape of @p destination must be the
+ * entry's, and its dtype, too, unless elements are to be converted; the rest is as for a tensor to
+ * load. Without `sharded`, the whole tensor is read.
  *
  * What is checked is as for a load (dcp_verification): of files that this library wrote, every
  * block of 4 KiB that the box lies in. Of a compressed chunk all is decompressed, in bounded
  * memory, and checked when a box of it is read. The chunks that were read last, up to eight, stay
  * open until dcp_checkpoint_close(), with the windows of their frames (2 MiB each as a rule):
  * reading on behind the box that was read before goes on there, without beginning anew.
+ *
+ * @param options NULL: all defaults.
+ * Errors: DCP_ERR_KIND for objects, DCP_ERR_SHAPE, DCP_ERR_DTYPE (dcp_read_options::convert),
+ * DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, DCP_ERR_IO and others. When the failure came while reading, the
+ * destination may be changed.
  */
 DCP_API dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
                                                     const dcp_tensor *destination,
                                                     size_t tensor_size,
-                                                    dcp_verification verification);
+                                                    const dcp_read_options *options,
+                                                    size_t options_size);
 
 static inline dcp_status dcp_checkpoint_read_tensor(dcp_checkpoint *checkpoint, size_t entry,
                                                     const dcp_tensor *destination,
-                                                    dcp_verification verification)
+                                                    const dcp_read_options *options)
 {
     return dcp_checkpoint_read_tensor_sized(checkpoint, entry, destination, sizeof *destination,
-                                            verification);
+                                            options, sizeof *options);
 }
 
 /** A stored chunk in memory; see dcp_checkpoint_map_chunk(). */

@@ -309,29 +309,24 @@ static void views(void **state)
     REFUSED(dcp_checkpoint_chunk_sized(checkpoint, index, 0, NULL, 0), DCP_ERR_ARGUMENT, "NULL");
 
     dcp_tensor tensor = matrix(8, 2);
-    REFUSED(dcp_checkpoint_read_tensor(NULL, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT,
-            "NULL");
-    REFUSED(dcp_checkpoint_read_tensor(checkpoint, 5, &tensor, DCP_VERIFY_ALL), DCP_ERR_ARGUMENT,
-            "5");
-    REFUSED(dcp_checkpoint_read_tensor_sized(checkpoint, index, NULL, 8, DCP_VERIFY_ALL),
-            DCP_ERR_ARGUMENT, "w");
-    REFUSED(dcp_checkpoint_read_tensor(checkpoint, object, &tensor, DCP_VERIFY_ALL), DCP_ERR_KIND,
-            "step");
-    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, (dcp_verification)9),
+    REFUSED(dcp_checkpoint_read_tensor(NULL, index, &tensor, NULL), DCP_ERR_ARGUMENT, "NULL");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, 5, &tensor, NULL), DCP_ERR_ARGUMENT, "5");
+    REFUSED(dcp_checkpoint_read_tensor_sized(checkpoint, index, NULL, 8, NULL, 0), DCP_ERR_ARGUMENT,
+            "w");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, object, &tensor, NULL), DCP_ERR_KIND, "step");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor,
+                                       &(dcp_read_options){.verification = (dcp_verification)9}),
             DCP_ERR_ARGUMENT, "verification");
     tensor.data = NULL;
-    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL),
-            DCP_ERR_ARGUMENT, "memory");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL), DCP_ERR_ARGUMENT,
+            "memory");
     tensor.sharded = true; /* nothing of it needs no memory */
-    assert_int_equal(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL),
-                     DCP_OK);
+    assert_int_equal(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL), DCP_OK);
     tensor = matrix(2, 8);
-    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_SHAPE,
-            "w");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL), DCP_ERR_SHAPE, "w");
     tensor = matrix(8, 2);
     tensor.dtype = DCP_I32;
-    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_ALL), DCP_ERR_DTYPE,
-            "w");
+    REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL), DCP_ERR_DTYPE, "w");
 
     dcp_state *root = dcp_state_new();
     REFUSED(dcp_checkpoint_read_object(checkpoint, object, NULL, "a"), DCP_ERR_ARGUMENT, "NULL");

@@ -115,7 +115,7 @@ static void must_hold_elements(dcp_checkpoint *checkpoint)
         .dtype = DCP_F32, .ndim = 2, .global_shape = {ROWS, COLUMNS}, .data = read};
     size_t index;
     must(dcp_checkpoint_find(checkpoint, w_name.name, &index));
-    must(dcp_checkpoint_read_tensor(checkpoint, index, &whole, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &whole, NULL));
     assert_memory_equal(read, elements, sizeof elements);
     free(read);
 }

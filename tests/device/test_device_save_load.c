@@ -226,7 +226,7 @@ static void views_read_into_devices(void **state)
     box.sizes[1] = 33;
     box.device = stand_in(0);
     box.data = stand_in_new(0, NULL, 90 * 33 * sizeof *values);
-    must(dcp_checkpoint_read_tensor(checkpoint, 0, &box, DCP_VERIFY_ALL));
+    must(dcp_checkpoint_read_tensor(checkpoint, 0, &box, NULL));
     const float *found = (const float *)(void *)stand_in_bytes(box.data);
     for (int r = 0; r < 90; r++)
         assert_memory_equal(found + r * 33, values + (r + 7) * COLUMNS + 1000, 33 * sizeof *values);

@@ -40,7 +40,7 @@ static void check_refused(const struct manifest *manifest)
         const struct manifest_entry *entry = &manifest->entries[i];
         size_t index = 0;
         if (entry->is_tensor && dcp_checkpoint_find(checkpoint, entry->name, &index) == DCP_OK)
-            status = dcp_checkpoint_read_tensor(checkpoint, index, &entry->whole, DCP_VERIFY_ALL);
+            status = dcp_checkpoint_read_tensor(checkpoint, index, &entry->whole, NULL);
     }
     if (status != DCP_ERR_UNSUPPORTED)
         check_failed("open", "%s instead of unsupported: %s", dcp_status_string(status),

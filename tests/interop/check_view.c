@@ -96,7 +96,7 @@ static void check_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_ent
         check_failed(expected->name, "has another shape");
 
     whole.data = calloc(1, expected->bytes + 1);
-    if (dcp_checkpoint_read_tensor(checkpoint, index, &whole, DCP_VERIFY_ALL) != DCP_OK)
+    if (dcp_checkpoint_read_tensor(checkpoint, index, &whole, NULL) != DCP_OK)
         check_failed(expected->name, "%s", dcp_error_message());
     else if (memcmp(whole.data, expected->whole.data, expected->bytes) != 0)
         check_failed(expected->name, "has other contents");

@@ -102,7 +102,7 @@ static dcp_status read_target(dcp_checkpoint *checkpoint, const char *name)
     whole.data = malloc(entry.bytes + 1);
     if (!whole.data)
         err(1, "no memory");
-    status = dcp_checkpoint_read_tensor(checkpoint, index, &whole, DCP_VERIFY_ALL);
+    status = dcp_checkpoint_read_tensor(checkpoint, index, &whole, NULL);
     free(whole.data);
     return status;
 }

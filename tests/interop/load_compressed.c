@@ -86,7 +86,7 @@ static void read_rows(dcp_checkpoint *checkpoint, const struct box *box)
         rows.offsets[0] += row;
         rows.sizes[0] = box->sizes[0] - row < 900 ? box->sizes[0] - row : 900;
         dcp_tensor tensor = describe(&rows);
-        if (dcp_checkpoint_read_tensor(checkpoint, entry, &tensor, DCP_VERIFY_ALL) != DCP_OK)
+        if (dcp_checkpoint_read_tensor(checkpoint, entry, &tensor, NULL) != DCP_OK)
             give_up(box->name);
         compare(&rows, tensor.data);
         free(tensor.data);

@@ -18,7 +18,8 @@ static dcp_status copy_tensor(dcp_checkpoint *checkpoint, size_t index, const dc
     tensor.data = malloc(entry->bytes + 1); /* until the process ends */
     if (!tensor.data)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %s", entry->name);
-    dcp_status status = dcp_checkpoint_read_tensor(checkpoint, index, &tensor, DCP_VERIFY_RECORDS);
+    dcp_status status = dcp_checkpoint_read_tensor(
+        checkpoint, index, &tensor, &(dcp_read_options){.verification = DCP_VERIFY_RECORDS});
     if (status == DCP_OK && !dcp_state_tensor(root, entry->name, &tensor))
         status = dcp_state_status(root);
     return status;

@@ -180,7 +180,7 @@ dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t e
 /* A small load: the destination as a tree of one tensor, so that planning proves that all of it is
  * filled. */
 static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct metadata_entry *entry,
-                                    const dcp_tensor *destination, dcp_verification verification)
+                                    const dcp_tensor *destination, const dcp_read_options *options)
 {
     struct flat_state flat = {0};
     struct load_plan plan = {0};
@@ -196,13 +196,14 @@ static dcp_status read_through_plan(dcp_checkpoint *checkpoint, const struct met
     if (status == DCP_OK)
         status = flatten_check_destinations(&flat);
     if (status == DCP_OK)
-        status = load_plan_make(&flat, checkpoint->metadata, NULL, false, &plan, &differences);
+        status = load_plan_make(&flat, checkpoint->metadata, NULL, options->convert, &plan,
+                                &differences);
     if (status == DCP_OK)
         status =
             load_differences_judge(&differences, DCP_STRICT_MISSING, false, checkpoint->metadata);
     if (status == DCP_OK)
         status = load_read_tensors(&flat, checkpoint->metadata, &plan, checkpoint->reader,
-                                   verification, 1, &moved);
+                                   options->verification, 1, &moved);
 done:
     load_differences_free(&differences);
     load_plan_free(&plan);
@@ -255,9 +256,10 @@ static bool has_elements(const dcp_tensor *chunk)
 
 dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t entry,
                                             const dcp_tensor *destination, size_t tensor_size,
-                                            dcp_verification verification)
+                                            const dcp_read_options *options, size_t options_size)
 {
     const struct metadata_entry *found = NULL;
+    dcp_read_options how;
     dcp_tensor ours;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
@@ -265,11 +267,12 @@ dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t e
     if (!destination)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination is NULL", found->name);
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, destination, tensor_size, "dcp_tensor"));
+    RETURN_IF_ERROR(sized_read(&how, sizeof how, options, options_size, "dcp_read_options"));
     RETURN_IF_ERROR(tensor_check_given(&ours));
     if (!ours.data && has_elements(&ours))
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the destination has no memory", found->name);
-    RETURN_IF_ERROR(options_check_verification(verification));
-    return read_through_plan(checkpoint, found, &ours, verification);
+    RETURN_IF_ERROR(options_check_verification(how.verification));
+    return read_through_plan(checkpoint, found, &ours, &how);
 }
 
 dcp_status dcp_checkpoint_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
