@@ -158,6 +158,43 @@ static inline dcp_status dcp_checkpoint_info(const dcp_checkpoint *checkpoint, d
     return dcp_checkpoint_info_sized(checkpoint, parent, key, info, sizeof *info);
 }
 
+/** An extra file of a checkpoint (dcp_save_options::extra_files). Texts are borrowed from it. */
+typedef struct dcp_extra_file_info {
+    const char *name; /**< of a union "MEMBER/NAME" */
+    const char *file; /**< that holds it, relative to the checkpoint's directory */
+    uint64_t size;    /**< in bytes */
+    uint64_t xxh3;    /**< XXH3 (64 bits) of its bytes */
+} dcp_extra_file_info;
+
+/** @return number of extra files: of all ranks, and of a union of all members. */
+DCP_API size_t dcp_checkpoint_extra_file_count(const dcp_checkpoint *checkpoint);
+
+/** Describes extra file @p index, by ranks. Errors: DCP_ERR_ARGUMENT. */
+DCP_API dcp_status dcp_checkpoint_extra_file_sized(const dcp_checkpoint *checkpoint, size_t index,
+                                                   dcp_extra_file_info *info, size_t info_size);
+
+static inline dcp_status dcp_checkpoint_extra_file(const dcp_checkpoint *checkpoint, size_t index,
+                                                   dcp_extra_file_info *info)
+{
+    return dcp_checkpoint_extra_file_sized(checkpoint, index, info, sizeof *info);
+}
+
+/** Finds an extra file by its name. Ranks that have saved without_collectives may have given the
+ * same name, which dcp_verify() reports: then the lowest rank's is found. Errors:
+ * DCP_ERR_NOT_FOUND. */
+DCP_API dcp_status dcp_checkpoint_find_extra_file(const dcp_checkpoint *checkpoint,
+                                                  const char *name, size_t *index);
+
+/**
+ * Reads an extra file as a whole, and checks it.
+ * @param bytes gets dcp_extra_file_info::size bytes, which @p size must be.
+ * Errors: DCP_ERR_ARGUMENT, DCP_ERR_CHECKSUM, DCP_ERR_FORMAT if the file has another size,
+ * DCP_ERR_NOT_FOUND, DCP_ERR_BUSY if the checkpoint was replaced meanwhile, and those of the
+ * storage. After a failure the bytes mean nothing.
+ */
+DCP_API dcp_status dcp_checkpoint_read_extra_file(dcp_checkpoint *checkpoint, size_t index,
+                                                  void *bytes, size_t size);
+
 /** How a tensor is read. All zero is the sensible default. */
 typedef struct dcp_read_options {
     dcp_verification verification;
@@ -327,8 +364,8 @@ typedef struct dcp_removal {
 
 /**
  * Removes the checkpoint that a directory holds: `.metadata` first and durably, then metadata of
- * single ranks and `metadata.json`, and after these the shards and what interrupted saves have
- * left.
+ * single ranks and `metadata.json`, and after these the shards, extra files and what interrupted
+ * saves have left.
  * Whenever it is interrupted, what is left is no whole checkpoint, and removing it again goes on.
  *
  * Only files with the names that saves give them are removed. All others stay: other files,
@@ -357,7 +394,8 @@ static inline dcp_status dcp_checkpoint_remove(const char *path, const dcp_remov
 
 /**
  * Checks a whole checkpoint: every file there, every length right, every zip record's CRC-32 and
- * every footer block right, every tensor completely covered and nothing overlapping. Of a union:
+ * every footer block right, every tensor completely covered and nothing overlapping, every extra
+ * file as it was saved. Of a union:
  * each member by itself, and then what they are together. What has no checksum (safetensors files,
  * records without a CRC-32) has its lengths checked, and is logged (DCP_LOG_INFO).
  *

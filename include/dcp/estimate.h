@@ -21,11 +21,12 @@ typedef struct dcp_estimate {
     uint64_t smallest_memory; /**< the smallest memory_limit that would do; the same on all ranks */
     uint64_t bytes;           /**< on disk: this rank's shard files */
     uint64_t files;           /**< shard files of this rank */
-    uint64_t total_bytes;     /**< on disk: all files of all ranks, with metadata; what a checkpoint
-                                 that is replaced takes comes on top, until the end of the save */
-    uint64_t total_files;     /**< of all ranks, with metadata */
-    uint64_t staging_memory;  /**< of `memory`, what the copies of an asynchronous save take; 0
-                                 without a `chain` */
+    uint64_t
+        total_bytes; /**< on disk: all files of all ranks, with metadata and extra files; what a
+                        checkpoint that is replaced takes comes on top, until the end of the save */
+    uint64_t total_files;    /**< of all ranks, with metadata */
+    uint64_t staging_memory; /**< of `memory`, what the copies of an asynchronous save take; 0
+                                without a `chain` */
 } dcp_estimate;
 
 /**

@@ -99,6 +99,19 @@ DCP_API dcp_status dcp_save_plan_cache_new(dcp_save_plan_cache **cache);
 /** NULL is allowed. */
 DCP_API void dcp_save_plan_cache_free(dcp_save_plan_cache *cache);
 
+/** A file of the caller's that belongs to a checkpoint: see dcp_save_options::extra_files. */
+typedef struct dcp_extra_file {
+    size_t size_of; /**< sizeof(dcp_extra_file), the same in all of an array, so that it can grow */
+    /** By which it is asked for: at most 63 bytes of UTF-8, without slashes, backslashes and
+     * control characters. Names that checkpoints use themselves are refused: those that begin with
+     * "." or
+     * "__" or end in ".distcp", ".safetensors" or ".tmp", "metadata.json",
+     * "model.safetensors.index.json", and "pp" with a number. */
+    const char *name;
+    const void *bytes; /**< borrowed for the call, also for an asynchronous save */
+    size_t size;
+} dcp_extra_file;
+
 /**
  * Options of a save. All zero is the sensible default. Every rank must pass the same values.
  *
@@ -270,6 +283,26 @@ typedef struct dcp_save_options {
 
     /** What is left of the shard files in the page cache. Ranks may differ. */
     dcp_page_cache page_cache;
+    /**
+     * Small files of the caller's (a configuration, a tokenizer, the state of each rank's random
+     * numbers) that belong to the checkpoint: they are durable before it is committed, replaced and
+     * removed with it, and checked by dcp_verify(). A save that is interrupted leaves the files of
+     * the checkpoint before as they were: at any moment there are the old ones or the new ones,
+     * never a mixture. dcp_checkpoint_find_extra_file() and those beside it read them back.
+     *
+     * Each rank gives its own; the same name on two ranks is DCP_ERR_DUPLICATE, which names both.
+     * Plans that are kept, retries, a fallback path, planners, and saves without_collectives go on
+     * as without such files. An asynchronous save copies them when it is called. Memory for that is
+     * not counted in `memory_limit`. A storage writer that has no directory cannot take any
+     * (DCP_ERR_ARGUMENT).
+     *
+     * On disk each is a file of its own, "__R.gG.extra.NAME" (of rank R, in generation G of the
+     * directory), which `.metadata` names in the field "dcp_extra_files", and metadata.json in
+     * "extra_files", with size and XXH3. PyTorch looks at neither. Which generation is the
+     * checkpoint's, only these say: after an interrupted save there may be others.
+     */
+    const dcp_extra_file *extra_files;
+    size_t extra_file_count;
 } dcp_save_options;
 
 /**

@@ -240,7 +240,8 @@ typedef struct dcp_rebuild_options {
  * Unites what the footers of one save say into a checkpoint that can be read, encoded
  * (dcp_checkpoint_encode()) and published. Files of other saves, and those without a good footer,
  * are left alone. What is not in footers is not in the rebuilt metadata either: planner data other
- * than paths, the fields of storage_meta other than the save id, `metadata.json`. A tensor or
+ * than paths, the fields of storage_meta other than the save id, `metadata.json`, extra files. A
+ * tensor or
  * object that lay in lost files alone cannot be noticed by its name; see
  * dcp_rebuild_options::file_count and allow_gaps.
  *

@@ -121,23 +121,54 @@ static int cat_object(dcp_checkpoint *checkpoint, size_t index)
     return status;
 }
 
+static int cat_extra_file(dcp_checkpoint *checkpoint, size_t index)
+{
+    dcp_extra_file_info info;
+    int status = EXIT_FINE;
+    if (dcp_checkpoint_extra_file(checkpoint, index, &info) != DCP_OK)
+        return command_fail("cat");
+    size_t size = (size_t)info.size;
+    char *bytes = malloc(size + 1);
+    if (!bytes) {
+        fprintf(stderr, "dcp cat: no memory for %zu bytes\n", size);
+        return EXIT_FAULT;
+    }
+    if (dcp_checkpoint_read_extra_file(checkpoint, index, bytes, size) != DCP_OK)
+        status = command_fail("cat");
+    else
+        fwrite(bytes, 1, size, stdout);
+    free(bytes);
+    return status;
+}
+
+static int cat_entry(dcp_checkpoint *checkpoint, size_t index)
+{
+    dcp_entry entry;
+    if (dcp_checkpoint_entry(checkpoint, index, &entry) != DCP_OK)
+        return command_fail("cat");
+    return entry.is_tensor ? cat_tensor(checkpoint, index, &entry) : cat_object(checkpoint, index);
+}
+
+/* The story of a name that is nothing is that of entries. */
+static int cat_name(dcp_checkpoint *checkpoint, const char *name)
+{
+    size_t index;
+    if (dcp_checkpoint_find(checkpoint, name, &index) == DCP_OK)
+        return cat_entry(checkpoint, index);
+    if (dcp_checkpoint_find_extra_file(checkpoint, name, &index) == DCP_OK)
+        return cat_extra_file(checkpoint, index);
+    dcp_checkpoint_find(checkpoint, name, &index);
+    return command_fail("cat");
+}
+
 int command_cat(int argc, char **argv)
 {
-    dcp_checkpoint *checkpoint = NULL;
-    dcp_entry entry;
-    size_t index;
-    int status;
-
+    dcp_checkpoint *checkpoint;
     if (argc < 3)
         return EXIT_USAGE;
-    if (command_open(argv + 1, argc - 2, &checkpoint) != DCP_OK ||
-        dcp_checkpoint_find(checkpoint, argv[argc - 1], &index) != DCP_OK ||
-        dcp_checkpoint_entry(checkpoint, index, &entry) != DCP_OK)
-        status = command_fail("cat");
-    else if (entry.is_tensor)
-        status = cat_tensor(checkpoint, index, &entry);
-    else
-        status = cat_object(checkpoint, index);
+    if (command_open(argv + 1, argc - 2, &checkpoint) != DCP_OK)
+        return command_fail("cat");
+    int status = cat_name(checkpoint, argv[argc - 1]);
     dcp_checkpoint_close(checkpoint);
     return status;
 }

@@ -86,6 +86,20 @@ static void print_value(char *text)
     }
 }
 
+static int print_extra_files(const dcp_checkpoint *checkpoint, int width)
+{
+    for (size_t i = 0; i < dcp_checkpoint_extra_file_count(checkpoint); i++) {
+        dcp_extra_file_info info;
+        if (dcp_checkpoint_extra_file(checkpoint, i, &info) != DCP_OK)
+            return command_fail("ls");
+        print_name(info.name, width);
+        printf("  extra file, %" PRIu64 " byte%s, in ", info.size, info.size == 1 ? "" : "s");
+        print_plain(stdout, info.file);
+        putchar('\n');
+    }
+    return EXIT_FINE;
+}
+
 static int list_plain(dcp_checkpoint *checkpoint)
 {
     int status = EXIT_FINE;
@@ -112,8 +126,14 @@ static int list_plain(dcp_checkpoint *checkpoint)
         }
         putchar('\n');
     }
-    printf("%zu tensor%s, %" PRIu64 " bytes, %zu object%s\n", tensors, tensors == 1 ? "" : "s",
-           bytes, count - tensors, count - tensors == 1 ? "" : "s");
+    if (print_extra_files(checkpoint, width) != EXIT_FINE)
+        status = EXIT_FAULT;
+    size_t extra = dcp_checkpoint_extra_file_count(checkpoint);
+    printf("%zu tensor%s, %" PRIu64 " bytes, %zu object%s", tensors, tensors == 1 ? "" : "s", bytes,
+           count - tensors, count - tensors == 1 ? "" : "s");
+    if (extra > 0)
+        printf(", %zu extra file%s", extra, extra == 1 ? "" : "s");
+    putchar('\n');
     return status;
 }
 
@@ -184,6 +204,23 @@ static int print_entry(dcp_checkpoint *checkpoint, size_t index)
     return status;
 }
 
+static int print_extra_files_json(const dcp_checkpoint *checkpoint)
+{
+    fputs(", \"extra_files\": [", stdout);
+    for (size_t i = 0; i < dcp_checkpoint_extra_file_count(checkpoint); i++) {
+        dcp_extra_file_info info;
+        if (dcp_checkpoint_extra_file(checkpoint, i, &info) != DCP_OK)
+            return command_fail("ls");
+        fputs(i > 0 ? ",\n {\"name\": " : "\n {\"name\": ", stdout);
+        print_json_string(stdout, info.name);
+        fputs(", \"file\": ", stdout);
+        print_json_string(stdout, info.file);
+        printf(", \"size\": %" PRIu64 ", \"xxh3\": \"%016" PRIx64 "\"}", info.size, info.xxh3);
+    }
+    putchar(']');
+    return EXIT_FINE;
+}
+
 static int list_json(dcp_checkpoint *checkpoint)
 {
     int status = EXIT_FINE;
@@ -192,7 +229,10 @@ static int list_json(dcp_checkpoint *checkpoint)
     for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++)
         if (print_entry(checkpoint, i) != EXIT_FINE)
             status = EXIT_FAULT;
-    fputs("\n]}\n", stdout);
+    fputs("\n]", stdout);
+    if (print_extra_files_json(checkpoint) != EXIT_FINE)
+        status = EXIT_FAULT;
+    fputs("}\n", stdout);
     return status;
 }
 

@@ -14,8 +14,10 @@ static const struct command {
     {"ls", command_ls, "ls [--json] CHECKPOINT...",
      "list names, dtypes, shapes, bytes, chunks, values",
      "  --json            everything, as JSON: paths, chunks, files and whole values too\n"},
-    {"cat", command_cat, "cat CHECKPOINT... NAME", "write a tensor's bytes, or an object as JSON",
-     "NAME is one that dcp ls shows. The bytes of a tensor are row-major and little-endian.\n"},
+    {"cat", command_cat, "cat CHECKPOINT... NAME",
+     "write a tensor's bytes, an object as JSON, or an extra file",
+     "NAME is one that dcp ls shows. The bytes of a tensor are row-major and little-endian; an "
+     "extra\nfile is written as it is.\n"},
     {"bench", command_bench, "bench [OPTION...] DIRECTORY",
      "measure saving and loading in a directory",
      "Saves and loads a state of its own, and removes it. In a storage it is saved under an id\n"

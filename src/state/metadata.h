@@ -11,6 +11,7 @@
 #include "base/arena.h"
 #include "base/name_table.h"
 #include "state/box.h"
+#include "state/extra_file.h"
 #include "state/flatten.h"
 
 /* How the bytes of a piece are to be understood. */
@@ -100,6 +101,8 @@ struct metadata {
     const char *load_id;
     const char *const *modules;
     size_t module_count;
+    const struct extra_file *extra_files;
+    size_t extra_file_count;
     struct arena arena;
     void *attachment; /* kept alive for PIECE_VIEW objects; private to format/ */
     void (*free_attachment)(void *attachment);

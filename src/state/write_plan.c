@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "state/name_part.h"
+
 void save_plan_free(struct save_plan *plan)
 {
     arena_free(&plan->arena);
@@ -33,38 +35,14 @@ void shard_name(char name[SHARD_NAME_MAX], int rank, uint32_t file, uint32_t gen
                  generation);
 }
 
-/* Takes a decimal number without leading zeros off the front of text. */
-static bool take_number(const char **text, uint64_t maximum, uint64_t *number)
-{
-    const char *digit = *text;
-    if (digit[0] == '0' && digit[1] >= '0' && digit[1] <= '9')
-        return false;
-    for (*number = 0; *digit >= '0' && *digit <= '9'; digit++) {
-        *number = *number * 10 + (uint64_t)(*digit - '0');
-        if (*number > maximum)
-            return false;
-    }
-    bool any = digit != *text;
-    *text = digit;
-    return any;
-}
-
-static bool take_text(const char **text, const char *expected)
-{
-    size_t length = strlen(expected);
-    if (strncmp(*text, expected, length) != 0)
-        return false;
-    *text += length;
-    return true;
-}
-
 bool shard_name_parse(const char *name, int *rank, uint32_t *file, uint32_t *generation)
 {
     uint64_t numbers[3] = {0, 0, 0};
-    if (!take_text(&name, "__") || !take_number(&name, INT_MAX, &numbers[0]) ||
-        !take_text(&name, "_") || !take_number(&name, UINT32_MAX, &numbers[1]))
+    if (!name_take_text(&name, "__") || !name_take_number(&name, INT_MAX, &numbers[0]) ||
+        !name_take_text(&name, "_") || !name_take_number(&name, UINT32_MAX, &numbers[1]))
         return false;
-    if (take_text(&name, ".g") && (!take_number(&name, UINT32_MAX, &numbers[2]) || numbers[2] == 0))
+    if (name_take_text(&name, ".g") &&
+        (!name_take_number(&name, UINT32_MAX, &numbers[2]) || numbers[2] == 0))
         return false;
     if (strcmp(name, ".distcp") != 0)
         return false;

@@ -92,7 +92,8 @@ static bool save_with_fault(const struct simulated_file_system *before, int old,
     /* A retry works, and leaves no more files than a save that never failed. */
     if (version_save(after, 3, size) != DCP_OK || version_find(after) != 3)
         fail_with(fs, fault.operation, "the retry failed", version_find(after));
-    assert_int_equal(version_count_files(after), own_files ? 0 : size);
+    assert_int_equal(version_count_files(after),
+                     (own_files ? 0 : size) + version_given_files(3, size));
     simulated_free(after);
     simulated_free(fs);
     return reached;
@@ -218,7 +219,7 @@ static void check_remainder(struct simulated_file_system *left,
     }
     if (version_save(left, 4, 1) != DCP_OK || version_find(left) != 4)
         fail_with(fs, n, "the save after the crash failed", found);
-    assert_int_equal(version_count_files(left), 1);
+    assert_int_equal(version_count_files(left), 1 + version_given_files(4, 1));
 }
 
 static bool crash_after(const struct simulated_file_system *before, int old, long n)
@@ -270,6 +271,29 @@ static void test_crash_in_overwrite(void **state)
         version_save_by(io_ways[i]);
         loop_over_crashes(1);
     }
+}
+
+/* Of the extra files there are the old ones or the new ones, as of the checkpoint. */
+static void test_extra_files(void **state)
+{
+    (void)state;
+    version_save_by(DCP_IO_AUTO);
+    version_give_files(true);
+    loop_over_faults(VERSION_NONE, 1);
+    loop_over_faults(1, 3);
+    loop_over_crashes(VERSION_NONE);
+    loop_over_crashes(1);
+    version_save_course(VERSION_IN_BACKGROUND);
+    loop_over_faults(1, 3);
+    version_save_course(VERSION_AT_ONCE);
+    version_save_hooked(VERSION_BY_HOOKS);
+    loop_over_faults(1, 3);
+    version_save_hooked(VERSION_OWN_FILES);
+    own_files = true;
+    loop_over_faults(1, 3);
+    own_files = false;
+    version_save_hooked(VERSION_WITHOUT_HOOKS);
+    version_give_files(false);
 }
 
 /* One load of version 1 with one fault, which leaves the disk as it is: a retry works. */
@@ -518,6 +542,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_fresh_save_of_ranks),
         cmocka_unit_test(test_crash_in_fresh_save),
         cmocka_unit_test(test_crash_in_overwrite),
+        cmocka_unit_test(test_extra_files),
         cmocka_unit_test(test_load),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_metadata_is_prepared_early),

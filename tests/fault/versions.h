@@ -34,6 +34,11 @@ enum version_hooked {
 };
 void version_save_hooked(enum version_hooked how);
 void version_load_hooked(enum version_hooked how);
+/* Whether each rank gives an extra file, and rank 0 of odd versions another one. What is found then
+ * has those of its version, and no others. */
+void version_give_files(bool give);
+/* How many a version has that was saved on so many ranks. */
+int version_given_files(int version, int size);
 /* Saves a version over any that is there. On ranks of a thread group if size is more than 1: all
  * must end alike. */
 dcp_status version_save(struct simulated_file_system *fs, int version, int size);
@@ -43,7 +48,7 @@ int version_load(struct simulated_file_system *fs, dcp_status *status);
 int version_load_ranks(struct simulated_file_system *fs, int size, dcp_status *status);
 /* As version_load(), where only a whole checkpoint or none can be. */
 int version_find(struct simulated_file_system *fs);
-/* Number of shard files and temporary files in the directory. */
+/* Number of shard files, extra files and temporary files in the directory. */
 int version_count_files(struct simulated_file_system *fs);
 
 #endif

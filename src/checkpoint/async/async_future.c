@@ -42,6 +42,7 @@ static void free_saving(dcp_future *future)
         stager->release(stager->context);
     dcp_state_free(future->tree);
     dcp_state_free(future->info);
+    save_extra_files_free(&future->saving.extra_files);
     memory_release(future->id);
     memory_release(future->fallback);
     memory_release(future->fallback_id);

@@ -167,6 +167,8 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_opti
     dcp_status status = saving_begin(saving, given);
     describe_staging(future);
     if (status == DCP_OK)
+        status = save_extra_files_keep(&saving->extra_files);
+    if (status == DCP_OK)
         status = keep_id(future, future->path, &future->id);
     saving->id = future->id;
     status = take_state(future, state, given->info, status);

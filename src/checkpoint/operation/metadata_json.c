@@ -60,9 +60,36 @@ static bool add_missing(cJSON *object, const struct metadata *metadata)
            add_integer(counts, "elements", (int64_t)missing.elements);
 }
 
-/* Memory that cJSON allocates: for the fixed fields, and per byte of info in the object and while
- * printing. */
+static bool add_extra_file(cJSON *list, const struct extra_file *extra)
+{
+    char digest[24];
+    snprintf(digest, sizeof digest, "%016" PRIx64, extra->digest);
+    cJSON *object = cJSON_CreateObject();
+    if (!object || !cJSON_AddItemToArray(list, object)) {
+        cJSON_Delete(object);
+        return false;
+    }
+    return cJSON_AddStringToObject(object, "name", extra->name) &&
+           cJSON_AddStringToObject(object, "file", extra->file) &&
+           add_integer(object, "size", (int64_t)extra->size) &&
+           cJSON_AddStringToObject(object, "xxh3", digest);
+}
+
+static bool add_extra_files(cJSON *object, const struct metadata *metadata)
+{
+    if (metadata->extra_file_count == 0)
+        return true;
+    cJSON *list = cJSON_AddArrayToObject(object, "extra_files");
+    for (size_t i = 0; list && i < metadata->extra_file_count; i++)
+        if (!add_extra_file(list, &metadata->extra_files[i]))
+            return false;
+    return list != NULL;
+}
+
+/* Memory that cJSON allocates: for the fixed fields, for each extra file, and per byte of info in
+ * the object and while printing. */
 #define JSON_SIZE   ((size_t)16 << 10)
+#define EXTRA_SIZE  ((size_t)2 << 10)
 #define INFO_COPIES 4
 
 static dcp_status info_text(const dcp_state *info, char **text)
@@ -84,7 +111,8 @@ static bool print(const struct metadata *metadata, const dcp_save_options *optio
         cJSON_AddStringToObject(object, "save_id", metadata->save_id) && add_time(object) &&
         (!options->has_step || add_integer(object, "step", options->step)) &&
         add_integer(object, "world_size", world_size) && add_totals(object, metadata) &&
-        add_missing(object, metadata) && (!info || cJSON_AddRawToObject(object, "info", info)))
+        add_missing(object, metadata) && add_extra_files(object, metadata) &&
+        (!info || cJSON_AddRawToObject(object, "info", info)))
         printed = cJSON_Print(object);
     *text = printed ? memory_copy_text(printed) : NULL;
     cJSON_free(printed);
@@ -99,7 +127,8 @@ dcp_status metadata_json_print(const struct metadata *metadata, const dcp_save_o
 
     *text = NULL;
     RETURN_IF_ERROR(info_text(options->info, &info));
-    size_t beside = JSON_SIZE + INFO_COPIES * (info ? strlen(info) : 0);
+    size_t beside = JSON_SIZE + EXTRA_SIZE * metadata->extra_file_count +
+                    INFO_COPIES * (info ? strlen(info) : 0);
     void *charge = memory_allocate_beside(0, beside);
     bool printed = charge && print(metadata, options, world_size, info, text);
     memory_release(charge);

@@ -39,6 +39,8 @@ dcp_status saving_plan_global(struct dcp_saving *saving, dcp_status status)
     saving->together = status == DCP_OK;
     if (status == DCP_OK)
         status = save_planning_run(saving);
+    if (saving->assigned && saving->planning.extra_files)
+        status = save_extra_files_gather(saving, status);
     figures->items = saving->orders.count;
     figures->bytes_wanted = save_local_bytes(&saving->local, &saving->orders);
     figures->plan_reused = saving->planning.reused;
@@ -100,6 +102,7 @@ dcp_status saving_write(struct dcp_saving *saving)
     if (saving->coordinates && !saving->gathers_results)
         RETURN_IF_ERROR(
             save_coordinator_prepare(&saving->coordinator, &saving->session, &saving->options));
+    RETURN_IF_ERROR(save_extra_files_write(saving));
     if (!saving->staged)
         RETURN_IF_ERROR(
             flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
@@ -122,6 +125,7 @@ static void clean_up(struct dcp_saving *saving)
     vain = saving_agree(saving, "asking whether a failed save is visible", vain);
     if (vain == DCP_OK || (saving->coordinates && !saving->visible)) {
         saving->steps.abandon(saving);
+        save_extra_files_discard(saving);
         shard_files_discard(&saving->session, saving->file_rank, saving->orders.file_count);
         saving_agree(saving, "cleaning up after a failed save", vain);
         if (saving->coordinates)
@@ -220,6 +224,7 @@ static void begin_plan(struct dcp_saving *saving)
     saving->coordinator = fresh.coordinator;
     saving->planning = fresh.planning;
     saving->assigned = saving->visible = false;
+    saving->extra_files.written = 0;
     metadata_init(&saving->coordinator.metadata);
 }
 
@@ -252,6 +257,8 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
     status = status == DCP_OK ? started : status;
     if (status == DCP_OK)
         status = storage_take(&saving->storage, given->storage);
+    if (status == DCP_OK)
+        status = save_extra_files_take(&saving->extra_files, given);
     begin_plan(saving);
     saving->steps = save_steps_default;
     saving->as_planned = saving->options.compression == DCP_COMPRESSION_NONE;
@@ -367,6 +374,7 @@ dcp_status dcp_save_sized(dcp_state *state, const char *path, const dcp_save_opt
         status = saving_finish(&saving, status);
     }
     saving_free(&saving);
+    save_extra_files_free(&saving.extra_files);
     operation_finish(&saving.operation, given.figures);
     return status;
 }

@@ -26,18 +26,20 @@ static const char *const trait_names[TRAITS] = {"coordinator",
                                                 "allow_different_replicas",
                                                 "allow_partial"};
 
-/* A rank's record: the id, a digest of the path, the memory limit, its hooks, whether lengths have
- * changed, the traits. */
+/* A rank's record: the id, a digest of the path, the memory limit, its hooks, what it has to tell
+ * the others (flags), the traits. */
 enum {
     AT_PATH = 8,
     AT_LIMIT = 16,
     AT_STORAGE = 24,
     AT_HOOKS = 32,
-    AT_GROWN = 40,
+    AT_TELLS = 40,
     AT_TRAITS = 44,
     RECORD = AT_TRAITS + 4 * TRAITS
 };
 _Static_assert((int)RECORD <= (int)GROUP_RECORD_MAX, "a record is shared in one collective");
+
+enum { TELLS_GROWN = 1, TELLS_EXTRA_FILES = 2 };
 
 static uint64_t digest_path(const char *path)
 {
@@ -66,7 +68,8 @@ static void make_record(const dcp_saving *saving, bool grown, unsigned char *rec
     store_u64(record + AT_LIMIT, options->memory_limit);
     store_u64(record + AT_STORAGE, saving->kind.storage);
     store_u64(record + AT_HOOKS, saving->kind.present);
-    store_u32(record + AT_GROWN, grown);
+    store_u32(record + AT_TELLS, (grown ? TELLS_GROWN : 0u) |
+                                     (saving->extra_files.count > 0 ? TELLS_EXTRA_FILES : 0u));
     for (size_t i = 0; i < TRAITS; i++)
         store_u32(record + AT_TRAITS + 4 * i, traits[i]);
 }
@@ -148,7 +151,8 @@ dcp_status save_agree(dcp_saving *saving, bool grown, dcp_status status)
         const unsigned char *theirs = records + (size_t)rank * RECORD;
         planning->reuse = planning->reuse && load_u64(theirs) == planning->id;
         planning->lengths_travel |=
-            rank != options->coordinator && load_u32(theirs + AT_GROWN) != 0;
+            rank != options->coordinator && load_u32(theirs + AT_TELLS) & TELLS_GROWN;
+        planning->extra_files |= (load_u32(theirs + AT_TELLS) & TELLS_EXTRA_FILES) != 0;
     }
     return paths_match(records, ranks, options->coordinator) ? DCP_OK
                                                              : refuse_path(options, saving->path);
@@ -157,7 +161,7 @@ dcp_status save_agree(dcp_saving *saving, bool grown, dcp_status status)
 dcp_status save_agree_alone(const dcp_save_options *options, const struct save_plan *plan,
                             bool *alone, bool *lengths_differ)
 {
-    enum { AT_LENGTHS = 8, AT_TELLS = 16, ALONE_RECORD = 20 };
+    enum { AT_LENGTHS = 8, AT_TELLS_ALL = 16, ALONE_RECORD = 20 };
     struct dcp_collective call = {"comparing save plans", options->timeout_seconds};
     int ranks = dcp_group_size(options->group);
     unsigned char record[ALONE_RECORD];
@@ -168,14 +172,14 @@ dcp_status save_agree_alone(const dcp_save_options *options, const struct save_p
                                             (uint32_t)ranks, &tells, &digest, &lengths);
     store_u64(record, digest);
     store_u64(record + AT_LENGTHS, lengths);
-    store_u32(record + AT_TELLS, tells);
+    store_u32(record + AT_TELLS_ALL, tells);
     RETURN_IF_ERROR(group_share(options->group, &call, status, record, sizeof record, &records));
     *alone = true;
     *lengths_differ = false;
     for (int rank = 0; rank < ranks; rank++) {
         const unsigned char *theirs = records + (size_t)rank * ALONE_RECORD;
         *alone =
-            *alone && load_u32(theirs + AT_TELLS) != 0 && load_u64(theirs) == load_u64(records);
+            *alone && load_u32(theirs + AT_TELLS_ALL) != 0 && load_u64(theirs) == load_u64(records);
         *lengths_differ |= load_u64(theirs + AT_LENGTHS) != load_u64(records + AT_LENGTHS);
     }
     return DCP_OK;

@@ -253,6 +253,7 @@ void save_coordinator_free(struct save_coordinator *coordinator)
         buffer_free(&coordinator->assignments[rank]);
     memory_release(coordinator->assignments);
     metadata_free(&coordinator->metadata);
+    arena_free(&coordinator->extra_names);
 }
 
 /* If the coordinator has no directory, no rank writes files. */

@@ -15,6 +15,7 @@ struct save_coordinator {
     int rank_count;
     uint64_t content; /* bytes of data in all ranks' files */
     struct save_commit commit;
+    struct arena extra_names; /* what the metadata says of extra files */
 };
 
 /* Begins the session and makes all ranks' assignments or, if own is not NULL, the orders of the

@@ -65,6 +65,7 @@ dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
     if (status == DCP_OK && estimate)
         tell(&saving, &mine, &all, estimate);
     saving_free(&saving);
+    save_extra_files_free(&saving.extra_files);
     dcp_state_free(info);
     dcp_state_free(copy);
     operation_finish(&saving.operation, NULL);

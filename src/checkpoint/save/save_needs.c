@@ -68,8 +68,8 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     RETURN_IF_ERROR(shard_needs_find(&saving->session, saving->file_rank, &saving->orders,
                                      saving->local.sources, staging.wanted, &saving->how,
                                      &needs->writing));
-    needs->bytes = needs->writing.bytes;
-    needs->files = needs->writing.files;
+    needs->bytes = needs->writing.bytes + save_extra_files_size(&saving->extra_files);
+    needs->files = needs->writing.files + saving->extra_files.count;
     RETURN_IF_ERROR(look_at_commit(saving, needs));
     RETURN_IF_ERROR(look_at_staging(saving, needs));
     /* The pool can be freed, unless it is in use. */

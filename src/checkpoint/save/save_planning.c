@@ -231,6 +231,8 @@ void save_planning_end(dcp_saving *saving)
         *metadata = saving->coordinator.metadata;
         metadata->save_id = "";
         metadata->checkpoint_id = NULL;
+        metadata->extra_files = NULL;
+        metadata->extra_file_count = 0;
         metadata->planner_data = NULL;
         metadata_init(&saving->coordinator.metadata);
     }

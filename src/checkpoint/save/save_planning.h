@@ -21,6 +21,7 @@ struct save_planning {
     struct buffer own;   /* this rank's encoded orders */
     bool lends;          /* metadata and extras belong to the cache, or will */
     bool reused;
+    bool extra_files; /* some rank has some */
 };
 
 /* On every rank; status: its status so far. Compares options that must be the same. */

@@ -21,6 +21,7 @@
 #include "checkpoint/operation/operation.h"
 #include "checkpoint/save/plan_extras.h"
 #include "checkpoint/save/save_coordinator.h"
+#include "checkpoint/save/save_extra_files.h"
 #include "checkpoint/save/save_local.h"
 #include "checkpoint/save/save_planning.h"
 #include "checkpoint/save/save_steps.h"
@@ -42,6 +43,7 @@ struct dcp_saving {
     bool as_planned;      /* bytes are written at the planned places and lengths */
     bool gathers_results; /* ranks report the places to the coordinator after writing */
     struct save_local local;
+    struct save_extra_files extra_files;
     struct save_session session;
     struct write_orders orders;
     struct write_results results; /* the places of this rank's items, if they are gathered */
@@ -89,7 +91,7 @@ dcp_status saving_plan_nowhere(struct dcp_saving *saving);
 bool saving_failed_place(dcp_status status);
 dcp_status saving_write(struct dcp_saving *saving);
 dcp_status saving_finish(struct dcp_saving *saving, dcp_status status);
-/* Everything but the options and the operation. */
+/* Everything but the options, the extra files and the operation. */
 void saving_free(struct dcp_saving *saving);
 /* Writes shard files, as the orders say. */
 dcp_status saving_write_files(struct dcp_saving *saving, struct write_results *results);

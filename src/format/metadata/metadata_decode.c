@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/error.h"
 #include "format/metadata/metadata_decoding.h"
+#include "format/metadata/metadata_encoder.h"
 
 /* The fields of the root. PyTorch's own Metadata, or what others derive from it under names of
  * their own: an object with these two fields. */
@@ -32,6 +33,8 @@ static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, 
     RETURN_IF_ERROR(metadata_decode_paths(decoding, planner_data, &only_paths));
     if (!only_paths)
         RETURN_IF_ERROR(metadata_decode_planner(decoding, size, planner_data));
+    RETURN_IF_ERROR(
+        metadata_decode_extra_files(decoding, pickle_dict_get(fields, METADATA_EXTRA_FILES)));
     return metadata_decode_storage_meta(decoding, size, pickle_dict_get(fields, "storage_meta"));
 }
 

@@ -29,6 +29,9 @@ dcp_status metadata_decode_planner(struct metadata_decoding *decoding, size_t pi
 /* The description of the save, from storage_meta. pickle_size: of the document. */
 dcp_status metadata_decode_storage_meta(struct metadata_decoding *decoding, size_t pickle_size,
                                         const struct pickle_value *storage_meta);
+/* The extra files. NULL: there are none. */
+dcp_status metadata_decode_extra_files(struct metadata_decoding *decoding,
+                                       const struct pickle_value *list);
 /* The pieces of each entry, and the files, from the chunks and storage_data. */
 dcp_status metadata_decode_pieces(struct metadata_decoding *decoding,
                                   const struct pickle_value *storage_data);

@@ -229,6 +229,7 @@ static dcp_status put_metadata(struct encoding *encoding)
     RETURN_IF_ERROR(put_planner_data(encoding));
     RETURN_IF_ERROR(put_storage_data(encoding));
     put_storage_meta(encoding);
+    metadata_put_extra_files(encoder, encoding->metadata);
     encoder_put_text(encoder, "version");
     encoder_put_text(encoder, "1.0.0");
     encoder_end_fields(encoder);

@@ -9,6 +9,7 @@
 #include "base/name_table.h"
 #include "dcp/tensor.h"
 #include "format/pickle/pickle.h"
+#include "state/metadata.h"
 
 /* Texts and globals that a pickle uses repeatedly. */
 enum metadata_shared {
@@ -48,6 +49,11 @@ struct metadata_encoder {
     uint32_t shared[SHARED_COUNT]; /* memo numbers + 1; 0: not yet written */
     struct name_table names;       /* memo numbers of names, path parts and files */
 };
+
+/* The field of Metadata that says which extra files there are. */
+#define METADATA_EXTRA_FILES "dcp_extra_files"
+/* Key and value of the field, if there are any. */
+void metadata_put_extra_files(struct metadata_encoder *encoder, const struct metadata *metadata);
 
 void metadata_encoder_init(struct metadata_encoder *encoder, struct buffer *out);
 void metadata_encoder_free(struct metadata_encoder *encoder);

@@ -21,6 +21,20 @@ static dcp_status join_name(struct arena *arena, const char *member, const char 
     return DCP_OK;
 }
 
+static dcp_status join_extra_names(struct metadata *part, const char *member)
+{
+    struct extra_file *extras =
+        arena_copy(&part->arena, part->extra_files, part->extra_file_count * sizeof *extras);
+    if (!extras)
+        return error_no_memory(part->extra_file_count * sizeof *extras, "extra files");
+    part->extra_files = extras;
+    for (size_t i = 0; i < part->extra_file_count; i++) {
+        RETURN_IF_ERROR(join_name(&part->arena, member, &extras[i].name));
+        RETURN_IF_ERROR(join_name(&part->arena, member, &extras[i].file));
+    }
+    return DCP_OK;
+}
+
 dcp_status metadata_set_member(struct metadata *part, const char *name, bool chosen)
 {
     struct metadata_member *member = arena_allocate(&part->arena, sizeof *member);
@@ -34,6 +48,7 @@ dcp_status metadata_set_member(struct metadata *part, const char *name, bool cho
         file_members[i] = 0;
         RETURN_IF_ERROR(join_name(&part->arena, name, &part->files[i]));
     }
+    RETURN_IF_ERROR(join_extra_names(part, name));
     part->members = member;
     part->member_count = 1;
     part->file_members = file_members;

@@ -189,6 +189,40 @@ static dcp_status add_member(struct metadata *whole, const struct metadata_membe
     return copy_id(&whole->arena, member->save_id, &copy->save_id);
 }
 
+static dcp_status add_extra_files(struct union_state *state, size_t index,
+                                  struct extra_file *extras)
+{
+    struct metadata *whole = state->whole;
+    const struct metadata *part = &state->parts[index];
+    for (size_t i = 0; i < part->extra_file_count; i++) {
+        const struct extra_file *extra = &part->extra_files[i];
+        struct extra_file *copy = &extras[whole->extra_file_count];
+        *copy = *extra;
+        copy->member = (uint32_t)index;
+        copy->name = arena_copy_text(&whole->arena, extra->name, strlen(extra->name));
+        copy->file = arena_copy_text(&whole->arena, extra->file, strlen(extra->file));
+        if (copy->name == NULL || copy->file == NULL)
+            return error_no_memory(strlen(extra->file), "an extra file");
+        whole->extra_file_count++;
+    }
+    return DCP_OK;
+}
+
+/* Parts of ranks may have the same name: the lowest rank's is found by it. */
+static dcp_status unite_extra_files(struct union_state *state, size_t part_count)
+{
+    size_t count = 0;
+    for (size_t p = 0; p < part_count; p++)
+        count += state->parts[p].extra_file_count;
+    struct extra_file *extras = arena_allocate_array(&state->whole->arena, count, sizeof *extras);
+    if (extras == NULL)
+        return error_no_memory(count * sizeof *extras, "extra files");
+    state->whole->extra_files = extras;
+    for (size_t p = 0; p < part_count; p++)
+        RETURN_IF_ERROR(add_extra_files(state, p, extras));
+    return DCP_OK;
+}
+
 static dcp_status add_part(struct union_state *state, size_t index)
 {
     struct metadata *whole = state->whole;
@@ -275,6 +309,7 @@ static dcp_status unite(struct union_state *state, size_t count)
     RETURN_IF_ERROR(reserve(state, entries, files, pieces, members));
     for (size_t p = 0; p < count; p++)
         RETURN_IF_ERROR(add_part(state, p));
+    RETURN_IF_ERROR(unite_extra_files(state, count));
     return distribute(state);
 }
 

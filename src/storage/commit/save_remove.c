@@ -21,6 +21,7 @@ static enum removal_step step_of(const struct directory_name *name)
     case DIRECTORY_RANK_LOCAL:
         return STEP_PARTS;
     case DIRECTORY_SHARD:
+    case DIRECTORY_EXTRA:
     case DIRECTORY_TEMPORARY:
         return STEP_DATA;
     default:

@@ -69,19 +69,18 @@ static dcp_status pick_generation(const struct directory *directory,
                                   const struct save_session *session, uint32_t *generation)
 {
     *generation = 0;
-    for (size_t i = directory->first[DIRECTORY_SHARD]; i < directory->first[DIRECTORY_SHARD + 1];
-         i++) {
-        const struct directory_name *shard = &directory->names[i];
-        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): no names, no turn of the loop */
-        if (session->of_one_rank && shard->rank != session->rank)
+    for (size_t i = 0; i < directory->count; i++) {
+        const struct directory_name *name = &directory->names[i];
+        if ((name->kind != DIRECTORY_SHARD && name->kind != DIRECTORY_EXTRA) ||
+            (session->of_one_rank && name->rank != session->rank))
             continue;
-        if (shard->generation == UINT32_MAX)
+        if (name->generation == UINT32_MAX)
             return dcp_error_set(DCP_ERR_UNSUPPORTED,
                                  "%s/%s has the highest generation possible: remove it, or save to "
                                  "another directory",
-                                 session->path, shard->name);
-        if (shard->generation >= *generation)
-            *generation = shard->generation + 1;
+                                 session->path, name->name);
+        if (name->generation >= *generation)
+            *generation = name->generation + 1;
     }
     return DCP_OK;
 }

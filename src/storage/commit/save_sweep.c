@@ -39,6 +39,8 @@ static bool is_old(const struct save_session *session, const struct directory_na
         return true;
     if (session->of_one_rank && session->expelled)
         return false; /* a save of all ranks may be between its last check and its commit */
+    if (name->kind == DIRECTORY_EXTRA)
+        return name->generation < session->generation;
     return name->kind == DIRECTORY_SHARD && name->generation < session->generation &&
            !name_table_find(named, name->name, strlen(name->name), &value);
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/safetensors/safetensors_index.h"
+#include "state/extra_file.h"
 #include "state/write_plan.h"
 
 /* PREFIX, a number, SUFFIX, with the number as PyTorch writes it: decimal, no sign, no leading
@@ -84,6 +85,7 @@ static bool is_temporary(const char *name, int *rank)
 static struct directory_name classify(const char *name)
 {
     struct directory_name entry = {.kind = DIRECTORY_OTHER, .name = name};
+    const char *extra;
     uint32_t file;
     int rank;
     if (strcmp(name, METADATA_NAME) == 0)
@@ -92,6 +94,8 @@ static struct directory_name classify(const char *name)
         entry.kind = DIRECTORY_RANK_LOCAL;
     else if (shard_name_parse(name, &entry.rank, &file, &entry.generation))
         entry.kind = DIRECTORY_SHARD;
+    else if (extra_file_parse(name, &entry.rank, &entry.generation, &extra))
+        entry.kind = DIRECTORY_EXTRA;
     else if (ends_in(name, ".safetensors"))
         entry.kind = DIRECTORY_SAFETENSORS;
     else if (strcmp(name, SAFETENSORS_INDEX_NAME) == 0)

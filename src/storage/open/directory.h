@@ -19,6 +19,7 @@ enum directory_kind {
     DIRECTORY_METADATA,    /* .metadata */
     DIRECTORY_RANK_LOCAL,  /* __R.metadata */
     DIRECTORY_SHARD,       /* __R_N.distcp and those of later generations */
+    DIRECTORY_EXTRA,       /* __R.gG.extra.NAME */
     DIRECTORY_SAFETENSORS, /* *.safetensors */
     DIRECTORY_INDEX,       /* model.safetensors.index.json */
     DIRECTORY_STAGE,       /* ppR, as pipeline stages are saved by themselves */
@@ -32,9 +33,9 @@ enum directory_kind {
 struct directory_name {
     enum directory_kind kind;
     const char *name;
-    int rank;            /* rank-local metadata and owner, shards; the number of a stage; what is
-                            temporary of a rank's files, else ALL_RANKS */
-    uint32_t generation; /* shards */
+    int rank; /* rank-local metadata and owner, shards, extra files; the number of a stage; what is
+                 temporary of a rank's files, else ALL_RANKS */
+    uint32_t generation; /* shards, extra files */
 };
 
 struct directory {

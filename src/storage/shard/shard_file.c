@@ -116,6 +116,19 @@ dcp_status shard_reader_read_beside(struct shard_reader *reader, const char *nam
     return storage_read_whole(directory, name, limit, bytes);
 }
 
+dcp_status shard_reader_open_extra(struct shard_reader *reader, const struct extra_file *extra,
+                                   struct storage_file *file)
+{
+    const struct metadata *metadata = reader->metadata;
+    const struct metadata_member *member =
+        metadata->member_count != 0 ? &metadata->members[extra->member] : NULL;
+    pthread_mutex_lock(&reader->mutex);
+    dcp_status status = open_name(reader, extra->file, member, file);
+    pthread_mutex_unlock(&reader->mutex);
+    return shard_file_explain_missing(reader, member, member ? member->save_id : metadata->save_id,
+                                      status);
+}
+
 bool shard_reader_is_far(struct shard_reader *reader)
 {
     const struct storage_directory *directory = NULL;

@@ -79,6 +79,10 @@ void shard_reader_open_directory(struct shard_reader *reader);
 dcp_status shard_reader_read_beside(struct shard_reader *reader, const char *name, uint64_t limit,
                                     struct buffer *bytes);
 
+/* Opens a file of the checkpoint that is no shard, of a member of a union if it is one. */
+dcp_status shard_reader_open_extra(struct shard_reader *reader, const struct extra_file *extra,
+                                   struct storage_file *file);
+
 /* How files are read that are opened from now on: flags of dcp_io, and the priority that reading
  * threads have; and who is told of the stored bytes of tensors as they are read. */
 void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,

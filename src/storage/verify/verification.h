@@ -48,6 +48,8 @@ dcp_status verify_account(struct verification *verification, uint32_t index,
                           const struct placed_piece *placed, size_t count);
 /* After all files: reports files without a footer if others have one. */
 void verify_bare_files(struct verification *verification);
+/* Checks that the extra files are there, and as they were saved. */
+dcp_status verify_extra_files(struct verification *verification);
 /* Checks every record of a zip archive that starts at an offset of the file. passing: NULL, or the
  * decompressor of the source. *sound: no fault was found. */
 dcp_status verify_records(struct verification *verification, struct byte_source source,
