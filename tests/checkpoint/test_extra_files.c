@@ -359,13 +359,14 @@ static void asynchronous_saves_have_copies(void **state)
     expect_files(path_in(state, "c"), "a.txt=before");
 }
 
-/* The system's files, of which making extra files fails for a while. */
+/* The system's files, of which making some fails for a while. */
 static atomic_int failures_left;
+static const char *failing_part;
 
 static int failing_open(void *context, int within, const char *path, unsigned flags,
                         int *descriptor)
 {
-    if ((flags & FILE_CREATE_NEW) && strstr(path, ".extra.") && failures_left > 0) {
+    if ((flags & FILE_CREATE_NEW) && strstr(path, failing_part) && failures_left > 0) {
         failures_left--;
         return 5; /* EIO */
     }
@@ -385,6 +386,7 @@ static void retries_and_a_fallback_have_them(void **state)
         failing = file_ops_system;
         failing.open = failing_open;
         failures_left = failures;
+        failing_part = ".extra.";
         must(dcp_save_chain_new(&how, &chain));
         must(save_behind(chain, path_in(state, "c"), failures, &file, &failing, &future));
         must(dcp_future_wait(future, 60));
@@ -394,6 +396,30 @@ static void retries_and_a_fallback_have_them(void **state)
         expect_files(path_in(state, failures == 1 ? "c" : "elsewhere/c"), "a=text");
         assert_int_equal(count_stored(path_in(state, "c")), 1);
     }
+}
+
+/* Before and after the extra files of the save were made. */
+static void a_failed_save_leaves_none(void **state)
+{
+    static const char *const parts[] = {"extra.b", ".distcp"};
+    static struct file_ops failing;
+    const dcp_extra_file files[] = {FILE_OF("a", "text"), FILE_OF("b", "another")};
+    dcp_save_options options = {
+        .overwrite = DCP_OVERWRITE_REPLACE, .extra_files = files, .extra_file_count = 2};
+    dcp_state *root = dcp_state_new();
+    needs_files();
+    dcp_state_int(root, "value", 1);
+    must(save_files(path_in(state, "c"), files, 1));
+    failing = file_ops_system;
+    failing.open = failing_open;
+    for (size_t i = 0; i < 2; i++) {
+        failures_left = 1;
+        failing_part = parts[i];
+        must_fail(save_over(&failing, root, path_in(state, "c"), &options), DCP_ERR_IO, parts[i]);
+        assert_int_equal(count_stored(path_in(state, "c")), 1);
+        expect_files(path_in(state, "c"), "a=text");
+    }
+    dcp_state_free(root);
 }
 
 /* Where there is no place to begin with. */
@@ -785,6 +811,7 @@ int main(void)
         TEST(plans_are_kept_whatever_files_there_are),
         TEST(asynchronous_saves_have_copies),
         TEST(retries_and_a_fallback_have_them),
+        TEST(a_failed_save_leaves_none),
         TEST(a_place_that_cannot_be_is_fallen_back_from),
         TEST(ranks_by_themselves_have_their_own),
         TEST(a_union_has_those_of_its_members),
