@@ -267,6 +267,11 @@ typedef struct dcp_publish_options {
     dcp_overwrite overwrite;    /**< whether a `.metadata` that is there is replaced */
     bool skip_sync;             /**< as dcp_save_options::skip_sync */
     double takeover_seconds;    /**< as dcp_save_options::takeover_seconds */
+    /** Extra files to write and to name (dcp_save_options::extra_files), beside those that the
+     * checkpoint has, which are in the directory. A name that it has is DCP_ERR_DUPLICATE. They are
+     * called as those of rank 0. Those of metadata that is replaced stay unless they are named. */
+    const dcp_extra_file *extra_files;
+    size_t extra_file_count;
 } dcp_publish_options;
 
 /**

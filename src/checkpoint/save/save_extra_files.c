@@ -7,9 +7,9 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/memory_account.h"
 #include "base/name_table.h"
 #include "base/sized.h"
-#include "checkpoint/save/saving.h"
 #include "storage/commit/save_extra.h"
 
 /* ---- what this rank was given ---- */
@@ -40,16 +40,6 @@ static dcp_status take_file(const dcp_save_options *options, size_t index,
     return DCP_OK;
 }
 
-static dcp_status refuse_twice(const char *name, int rank, int other)
-{
-    if (rank == other)
-        return dcp_error_set(DCP_ERR_DUPLICATE, "extra_files: \"%s\" is given twice", name);
-    return dcp_error_set(DCP_ERR_DUPLICATE,
-                         "extra_files: \"%s\" is given by rank %d and by rank %d: each file by one "
-                         "rank, under a name of its own",
-                         name, rank < other ? rank : other, rank < other ? other : rank);
-}
-
 static dcp_status take_files(const dcp_save_options *options, struct save_extra_files *extra,
                              struct name_table *names)
 {
@@ -67,7 +57,8 @@ static dcp_status take_files(const dcp_save_options *options, struct save_extra_
         RETURN_IF_ERROR(take_file(options, extra->count, file));
         RETURN_IF_ERROR(name_table_add(names, file->name, strlen(file->name), &value, &existing));
         if (existing)
-            return refuse_twice(file->name, 0, 0);
+            return dcp_error_set(DCP_ERR_DUPLICATE, "extra_files: \"%s\" is given twice",
+                                 file->name);
     }
     return DCP_OK;
 }
@@ -148,145 +139,65 @@ uint64_t save_extra_files_size(const struct save_extra_files *extra)
     return size;
 }
 
-/* ---- what all ranks were given ---- */
-
-static dcp_status encode(const struct save_extra_files *extra, struct buffer *message)
+static dcp_status add_file(const struct save_extra_file *given, const char *stored,
+                           struct arena *arena, struct extra_file *file)
 {
+    *file = (struct extra_file){.size = given->size, .digest = given->digest};
+    file->name = arena_copy_text(arena, given->name, strlen(given->name));
+    file->file = arena_copy_text(arena, stored, strlen(stored));
+    return file->name && file->file ? DCP_OK : error_no_memory(EXTRA_FILE_MAX, "an extra file");
+}
+
+dcp_status save_extra_files_add(const struct save_extra_files *extra, int rank, uint32_t generation,
+                                struct arena *arena, struct metadata *metadata)
+{
+    size_t before = metadata->extra_file_count, count = before + extra->count;
+    struct extra_file *files = arena_allocate_array(arena, count, sizeof *files);
+    if (!files)
+        return error_no_memory(count * sizeof *files, "extra files");
+    if (before > 0)
+        memcpy(files, metadata->extra_files, before * sizeof *files);
     for (size_t i = 0; i < extra->count; i++) {
-        const struct save_extra_file *file = &extra->files[i];
-        buffer_append_text(message, file->name, strlen(file->name));
-        buffer_append_u64(message, file->size);
-        buffer_append_u64(message, file->digest);
+        char stored[EXTRA_FILE_MAX];
+        for (size_t k = 0; k < before; k++)
+            if (strcmp(files[k].name, extra->files[i].name) == 0)
+                return dcp_error_set(DCP_ERR_DUPLICATE,
+                                     "extra_files: the checkpoint has a \"%s\" already",
+                                     files[k].name);
+        extra_file_name(stored, rank, generation, extra->files[i].name);
+        RETURN_IF_ERROR(add_file(&extra->files[i], stored, arena, &files[before + i]));
     }
-    return buffer_status(message);
-}
-
-/* On their way into the coordinator's metadata. */
-struct taking {
-    struct save_coordinator *coordinator;
-    struct extra_file *files;
-    struct name_table names; /* and the rank of each */
-    uint32_t generation;
-    int first_rank; /* in the names of files */
-};
-
-static dcp_status take_one(struct taking *taking, int rank, struct reader *reader)
-{
-    struct save_coordinator *coordinator = taking->coordinator;
-    struct extra_file *file = &taking->files[coordinator->metadata.extra_file_count];
-    uint64_t other = (uint64_t)rank;
-    bool existing;
-    size_t length = 0;
-    char stored[EXTRA_FILE_MAX];
-    const char *text = reader_text(reader, &length);
-    *file = (struct extra_file){.size = reader_u64(reader)};
-    file->digest = reader_u64(reader);
-    if (reader->failed || extra_name_fault(text, length))
-        return dcp_error_set(DCP_ERR_GROUP, "what rank %d says of its extra files is cut short",
-                             rank);
-    file->name = arena_copy_text(&coordinator->extra_names, text, length);
-    if (!file->name)
-        return error_no_memory(length, "an extra file");
-    RETURN_IF_ERROR(name_table_add(&taking->names, file->name, length, &other, &existing));
-    if (existing)
-        return refuse_twice(file->name, rank, (int)other);
-    extra_file_name(stored, taking->first_rank + rank, taking->generation, file->name);
-    file->file = arena_copy_text(&coordinator->extra_names, stored, strlen(stored));
-    if (!file->file)
-        return error_no_memory(sizeof stored, "an extra file");
-    coordinator->metadata.extra_file_count++;
-    if (!checked_add_u64(coordinator->content, file->size, &coordinator->content))
-        coordinator->content = UINT64_MAX;
+    metadata->extra_files = files;
+    metadata->extra_file_count = count;
     return DCP_OK;
-}
-
-/* Of a file the least that travels: the length of its name, a letter, size and digest. */
-enum { LEAST = 18 };
-
-static dcp_status take_messages(struct taking *taking, const struct group_messages *messages)
-{
-    struct save_coordinator *coordinator = taking->coordinator;
-    size_t most = messages->offsets[messages->count] / LEAST;
-    taking->files = arena_allocate_array(&coordinator->extra_names, most, sizeof *taking->files);
-    if (!taking->files)
-        return error_no_memory(most * sizeof *taking->files, "extra files of all ranks");
-    coordinator->metadata.extra_files = taking->files;
-    for (int rank = 0; rank < messages->count; rank++) {
-        struct reader reader;
-        size_t begin = messages->offsets[rank];
-        reader_init(&reader, messages->bytes + begin, messages->offsets[rank + 1] - begin);
-        while (reader_left(&reader) > 0)
-            RETURN_IF_ERROR(take_one(taking, rank, &reader));
-    }
-    return DCP_OK;
-}
-
-static dcp_status take_all(dcp_saving *saving, const struct group_messages *messages)
-{
-    struct taking taking = {.coordinator = &saving->coordinator,
-                            .generation = saving->session.generation,
-                            .first_rank = saving->file_rank - saving->rank};
-    arena_init(&saving->coordinator.extra_names, 0);
-    name_table_init(&taking.names);
-    dcp_status status = take_messages(&taking, messages);
-    name_table_free(&taking.names);
-    return status == DCP_OK ? save_coordinator_check_space(saving) : status;
-}
-
-dcp_status save_extra_files_gather(dcp_saving *saving, dcp_status status)
-{
-    const dcp_save_options *options = &saving->options;
-    struct dcp_collective call = {"gathering extra files", options->timeout_seconds};
-    struct group_messages messages = {0};
-    struct buffer message;
-    buffer_init(&message, 0);
-    if (status == DCP_OK)
-        status = encode(&saving->extra_files, &message);
-    status = group_gather(options->group, &call, options->coordinator, status, message.data,
-                          message.size, &messages);
-    buffer_free(&message);
-    if (saving->coordinates && status == DCP_OK)
-        status = take_all(saving, &messages);
-    group_messages_free(&messages);
-    return saving_agree(saving, "comparing extra files", status);
 }
 
 /* ---- writing ---- */
 
-static void name_file(const dcp_saving *saving, size_t index, char file[EXTRA_FILE_MAX])
+dcp_status save_extra_files_make(struct save_extra_files *extra,
+                                 const struct storage_directory *directory, int rank,
+                                 uint32_t generation, bool durable)
 {
-    extra_file_name(file, saving->file_rank, saving->session.generation,
-                    saving->extra_files.files[index].name);
-}
-
-dcp_status save_extra_files_write(dcp_saving *saving)
-{
-    struct save_extra_files *extra = &saving->extra_files;
     char file[EXTRA_FILE_MAX];
-    extra->written = 0;
-    if (extra->count == 0)
-        return DCP_OK;
-    if (!save_session_is_open(&saving->session))
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "extra_files have no place: the storage writer has no directory");
-    for (; extra->written < extra->count; extra->written++) {
+    for (extra->written = 0; extra->written < extra->count; extra->written++) {
         const struct save_extra_file *given = &extra->files[extra->written];
-        name_file(saving, extra->written, file);
+        extra_file_name(file, rank, generation, given->name);
         RETURN_IF_ERROR(
-            save_extra_write(&saving->session, file, given->bytes, (size_t)given->size));
+            save_extra_write(directory, file, given->bytes, (size_t)given->size, durable));
     }
-    return saving->session.sync ? storage_directory_sync(&saving->session.directory) : DCP_OK;
+    return durable && extra->count > 0 ? storage_directory_sync(directory) : DCP_OK;
 }
 
-void save_extra_files_discard(dcp_saving *saving)
+void save_extra_files_unmake(struct save_extra_files *extra,
+                             const struct storage_directory *directory, int rank,
+                             uint32_t generation)
 {
-    struct save_extra_files *extra = &saving->extra_files;
     struct error_story story;
     char file[EXTRA_FILE_MAX];
     error_save(&story);
     while (extra->written > 0) {
-        name_file(saving, --extra->written, file);
-        storage_directory_remove(&saving->session.directory, file);
+        extra_file_name(file, rank, generation, extra->files[--extra->written].name);
+        storage_directory_remove(directory, file);
     }
     error_restore(&story);
 }

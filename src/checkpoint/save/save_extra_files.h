@@ -8,6 +8,8 @@
 
 #include "base/arena.h"
 #include "dcp/save.h"
+#include "state/metadata.h"
+#include "storage/storage.h"
 
 struct save_extra_file {
     const char *name;
@@ -20,7 +22,7 @@ struct save_extra_file {
 struct save_extra_files {
     struct save_extra_file *files;
     size_t count;
-    size_t written; /* that this attempt has made */
+    size_t written; /* that were made, by this attempt */
     bool owned;     /* names and bytes are copies */
 };
 
@@ -32,6 +34,17 @@ void save_extra_files_free(struct save_extra_files *extra);
 /* Bytes of all of them. */
 uint64_t save_extra_files_size(const struct save_extra_files *extra);
 
+/* Adds some to those that metadata has, which stay where they are, as files of a rank and a
+ * generation. arena: of what is added. DCP_ERR_DUPLICATE for a name that it has. */
+dcp_status save_extra_files_add(const struct save_extra_files *extra, int rank, uint32_t generation,
+                                struct arena *arena, struct metadata *metadata);
+/* Writes them to a directory, and takes those that were written away again; the story is kept. */
+dcp_status save_extra_files_make(struct save_extra_files *extra,
+                                 const struct storage_directory *directory, int rank,
+                                 uint32_t generation, bool durable);
+void save_extra_files_unmake(struct save_extra_files *extra,
+                             const struct storage_directory *directory, int rank,
+                             uint32_t generation);
 /* Every rank, if any has some: the coordinator's metadata lists them. DCP_ERR_DUPLICATE names both
  * ranks that give the same name. status: how this rank came so far. */
 dcp_status save_extra_files_gather(dcp_saving *saving, dcp_status status);

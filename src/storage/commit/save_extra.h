@@ -4,11 +4,11 @@
 #ifndef STORAGE_COMMIT_SAVE_EXTRA_H
 #define STORAGE_COMMIT_SAVE_EXTRA_H
 
-#include "storage/shard/shard_writer.h"
+#include "storage/storage.h"
 
-/* Makes a file that is not there, durably where the session is; its entry in the directory is
- * durable after storage_directory_sync(). On failure there is none. */
-dcp_status save_extra_write(const struct save_session *session, const char *file, const void *bytes,
-                            size_t size);
+/* Makes a file that is not there, durably or not; its entry in the directory is durable after
+ * storage_directory_sync(). On failure there is none. */
+dcp_status save_extra_write(const struct storage_directory *directory, const char *file,
+                            const void *bytes, size_t size, bool durable);
 
 #endif

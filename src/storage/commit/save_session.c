@@ -64,27 +64,6 @@ static dcp_status expel_others(struct save_session *session, const struct direct
     return DCP_OK;
 }
 
-/* Files of interrupted saves count as well, so that no existing file is ever written to. */
-static dcp_status pick_generation(const struct directory *directory,
-                                  const struct save_session *session, uint32_t *generation)
-{
-    *generation = 0;
-    for (size_t i = 0; i < directory->count; i++) {
-        const struct directory_name *name = &directory->names[i];
-        if ((name->kind != DIRECTORY_SHARD && name->kind != DIRECTORY_EXTRA) ||
-            (session->of_one_rank && name->rank != session->rank))
-            continue;
-        if (name->generation == UINT32_MAX)
-            return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                                 "%s/%s has the highest generation possible: remove it, or save to "
-                                 "another directory",
-                                 session->path, name->name);
-        if (name->generation >= *generation)
-            *generation = name->generation + 1;
-    }
-    return DCP_OK;
-}
-
 /* Lists a directory and, if this save owns it, looks for saves of the other kind. */
 static dcp_status inspect(struct save_session *session, const struct storage_directory *found,
                           dcp_overwrite overwrite, double takeover_seconds)
@@ -95,7 +74,8 @@ static dcp_status inspect(struct save_session *session, const struct storage_dir
     if (status == DCP_OK && session->owner)
         status = expel_others(session, &directory, takeover_seconds);
     if (status == DCP_OK)
-        status = pick_generation(&directory, session, &session->generation);
+        status = directory_next_generation(&directory, session->path, save_session_rank(session),
+                                           &session->generation);
     directory_free(&directory);
     return status;
 }

@@ -179,6 +179,25 @@ dcp_status directory_read(const struct storage_directory *of, struct directory *
     return DCP_OK;
 }
 
+/* Debris of interrupted saves counts as well, so that nothing that exists is ever written to. */
+dcp_status directory_next_generation(const struct directory *directory, const char *path, int rank,
+                                     uint32_t *generation)
+{
+    *generation = 0;
+    for (size_t i = 0; i < directory->count; i++) {
+        const struct directory_name *name = &directory->names[i];
+        if ((name->kind != DIRECTORY_SHARD && name->kind != DIRECTORY_EXTRA) ||
+            (rank != ALL_RANKS && name->rank != rank))
+            continue;
+        if (name->generation == UINT32_MAX)
+            return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s/%s: no generation can follow", path,
+                                 name->name);
+        if (name->generation >= *generation)
+            *generation = name->generation + 1;
+    }
+    return DCP_OK;
+}
+
 size_t directory_count(const struct directory *directory, enum directory_kind kind)
 {
     return directory->first[kind + 1] - directory->first[kind];

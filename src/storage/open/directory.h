@@ -46,6 +46,10 @@ struct directory {
 };
 
 dcp_status directory_read(const struct storage_directory *of, struct directory *directory);
+/* One more than any of its files' of a rank, or of ALL_RANKS; DCP_ERR_UNSUPPORTED if none can
+ * follow. */
+dcp_status directory_next_generation(const struct directory *directory, const char *path, int rank,
+                                     uint32_t *generation);
 size_t directory_count(const struct directory *directory, enum directory_kind kind);
 void directory_free(struct directory *directory);
 
