@@ -3,14 +3,12 @@
 #include <string.h>
 
 #include "command.h"
+#include "ls.h"
 
 #define VALUE_COLUMNS 72
 
 /* Names are padded to the longest one, up to this. */
 #define NAME_COLUMNS 56
-
-/* Most bytes of one object's value: a small pickle can give more text than fits in memory. */
-#define VALUE_LIMIT ((size_t)64 << 20)
 
 /* The object as JSON text; NULL, with the library's error set, if it cannot be read. */
 static char *read_value(dcp_checkpoint *checkpoint, size_t index)
@@ -71,8 +69,7 @@ static void print_tensor(const dcp_entry *entry)
            entry->chunk_count == 1 ? "" : "s");
 }
 
-/* Cut to a line, never inside a UTF-8 sequence. */
-static void print_value(char *text)
+void print_value(char *text)
 {
     size_t length = strlen(text);
     if (length > VALUE_COLUMNS) {
@@ -102,7 +99,7 @@ static int print_extra_files(const dcp_checkpoint *checkpoint, int width)
 
 static int list_plain(dcp_checkpoint *checkpoint)
 {
-    int status = EXIT_FINE;
+    int status = print_save(checkpoint);
     uint64_t bytes = 0;
     size_t tensors = 0, count = dcp_checkpoint_count(checkpoint);
     int width = widest_name(checkpoint);
@@ -231,6 +228,8 @@ static int list_json(dcp_checkpoint *checkpoint)
             status = EXIT_FAULT;
     fputs("\n]", stdout);
     if (print_extra_files_json(checkpoint) != EXIT_FINE)
+        status = EXIT_FAULT;
+    if (print_save_json(checkpoint) != EXIT_FINE)
         status = EXIT_FAULT;
     fputs("}\n", stdout);
     return status;

@@ -12,7 +12,7 @@ static const struct command {
     const char *help;
 } commands[] = {
     {"ls", command_ls, "ls [--json] CHECKPOINT...",
-     "list names, dtypes, shapes, bytes, chunks, values",
+     "list names, dtypes, shapes, bytes, chunks, values, and which save made them",
      "  --json            everything, as JSON: paths, chunks, files and whole values too\n"},
     {"cat", command_cat, "cat CHECKPOINT... NAME",
      "write a tensor's bytes, an object as JSON, or an extra file",

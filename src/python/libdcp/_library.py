@@ -74,7 +74,14 @@ def _declare(library: ctypes.CDLL) -> None:
         (
             "dcp_checkpoint_read_tensor_sized",
             c_int,
-            [handle, c_size_t, pointer(structs.dcp_tensor), c_size_t, c_int],
+            [
+                handle,
+                c_size_t,
+                pointer(structs.dcp_tensor),
+                c_size_t,
+                pointer(structs.dcp_read_options),
+                c_size_t,
+            ],
         ),
         ("dcp_checkpoint_read_object", c_int, [handle, c_size_t, handle, text]),
         (

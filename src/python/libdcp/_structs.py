@@ -100,6 +100,10 @@ class dcp_open_options(Structure):
     ]
 
 
+class dcp_read_options(Structure):
+    _fields_ = [("verification", c_int), ("convert", c_bool)]
+
+
 class dcp_save_info(Structure):
     _fields_ = [
         ("found", c_bool),

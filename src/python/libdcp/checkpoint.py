@@ -194,6 +194,7 @@ class Tensor:
             wanted.sizes[i] = array.shape[i]
             wanted.strides[i] = array.strides[i] // array.itemsize
         wanted.data = array.__array_interface__["data"][0]
+        how = structs.dcp_read_options(verification=self._checkpoint._verification)
         with self._checkpoint._open() as checkpoint:
             check(
                 lib.dcp_checkpoint_read_tensor_sized(
@@ -201,7 +202,8 @@ class Tensor:
                     self._index,
                     ctypes.byref(wanted),
                     ctypes.sizeof(wanted),
-                    self._checkpoint._verification,
+                    ctypes.byref(how),
+                    ctypes.sizeof(how),
                 )
             )
 
