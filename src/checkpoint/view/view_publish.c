@@ -104,6 +104,7 @@ static dcp_status open_and_publish(const char *id, const dcp_storage *given,
     RETURN_IF_ERROR(storage_directory_open(&directory, chosen, id, flags, NULL));
     publishing->directory = &directory;
     dcp_status status = publish(publishing);
+    publishing->directory = NULL;
     storage_directory_close(&directory);
     return status;
 }
