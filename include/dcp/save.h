@@ -104,8 +104,7 @@ typedef struct dcp_extra_file {
     size_t size_of; /**< sizeof(dcp_extra_file), the same in all of an array, so that it can grow */
     /** By which it is asked for: at most 63 bytes of UTF-8, without slashes, backslashes and
      * control characters. Names that checkpoints use themselves are refused: those that begin with
-     * "." or
-     * "__" or end in ".distcp", ".safetensors" or ".tmp", "metadata.json",
+     * "." or "__" or end in ".distcp", ".safetensors" or ".tmp", "metadata.json",
      * "model.safetensors.index.json", and "pp" with a number. */
     const char *name;
     const void *bytes; /**< borrowed for the call, also for an asynchronous save */

@@ -241,8 +241,7 @@ typedef struct dcp_rebuild_options {
  * (dcp_checkpoint_encode()) and published. Files of other saves, and those without a good footer,
  * are left alone. What is not in footers is not in the rebuilt metadata either: planner data other
  * than paths, the fields of storage_meta other than the save id, `metadata.json`, extra files. A
- * tensor or
- * object that lay in lost files alone cannot be noticed by its name; see
+ * tensor or object that lay in lost files alone cannot be noticed by its name; see
  * dcp_rebuild_options::file_count and allow_gaps.
  *
  * Errors: DCP_ERR_COVERAGE names the tensor, a box that no file holds, and how many elements are
