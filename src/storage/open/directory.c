@@ -190,8 +190,10 @@ dcp_status directory_next_generation(const struct directory *directory, const ch
             (rank != ALL_RANKS && name->rank != rank))
             continue;
         if (name->generation == UINT32_MAX)
-            return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s/%s has the highest generation possible: remove it, or save to another directory", path,
-                                 name->name);
+            return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                                 "%s/%s has the highest generation possible: remove it, or save to "
+                                 "another directory",
+                                 path, name->name);
         if (name->generation >= *generation)
             *generation = name->generation + 1;
     }
