@@ -89,12 +89,8 @@ bool shard_footer_has_piece(const struct shard_file *file, const struct metadata
            bsearch(&digest, file->pieces, file->piece_count, sizeof *file->pieces, compare_digests);
 }
 
-dcp_status shard_footer_check_piece(const struct shard_file *file,
-                                    const struct metadata_entry *entry,
-                                    const struct metadata_piece *piece)
+dcp_status shard_footer_unlisted(const struct shard_file *file, const struct metadata_piece *piece)
 {
-    if (file->footer != FOOTER_GOOD || shard_footer_has_piece(file, entry, piece))
-        return DCP_OK;
     return dcp_error_set(DCP_ERR_FORMAT,
                          "the footer of %s has no such piece of %" PRIu64 " bytes at this place",
                          shard_file_path(file), piece->length);

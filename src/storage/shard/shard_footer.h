@@ -13,13 +13,11 @@
 dcp_status shard_footer_read(struct shard_file *file, const char *save_id);
 /* That its blocks are of a size that can be read. */
 dcp_status shard_footer_check_blocks(const struct footer *footer);
-/* With a good footer, a piece that it does not list at this place is DCP_ERR_FORMAT: metadata that
- * was damaged, or a file in the place of another one of the same save. */
+/* Whether a good footer lists the piece at this place. If it does not, the metadata was damaged, or
+ * the file is in the place of another one of the same save: DCP_ERR_FORMAT says so. */
 bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,
                             const struct metadata_piece *piece);
-dcp_status shard_footer_check_piece(const struct shard_file *file,
-                                    const struct metadata_entry *entry,
-                                    const struct metadata_piece *piece);
+dcp_status shard_footer_unlisted(const struct shard_file *file, const struct metadata_piece *piece);
 /* Decodes a damaged footer again, to say what is wrong with it; or it is missing. */
 dcp_status shard_footer_blame(struct shard_file *file);
 

@@ -16,6 +16,7 @@ struct read_window {
     uint64_t start;
     size_t size;
     unsigned char *bytes;
+    bool trusted; /* of a file with a good footer: its blocks were checked, unless nothing is */
 };
 
 dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,

@@ -50,6 +50,7 @@ static dcp_status load_stream(struct stored_item *item, const struct read_window
     item->at_hand = true;
     if (window && piece->offset >= window->start && piece->length <= window->size &&
         piece->offset - window->start <= window->size - piece->length) {
+        item->trusted = window->trusted;
         item->source = byte_source_memory(window->bytes + (piece->offset - window->start),
                                           (size_t)piece->length);
         return DCP_OK;
@@ -160,8 +161,10 @@ static dcp_status open_source(struct stored_item *item, struct shard_reader *rea
     bool is_stream = piece->encoding == PIECE_STREAM;
     RETURN_IF_ERROR(acquire_file(item, verification, window));
     dcp_status status = check_range(item->file, piece);
-    if (status == DCP_OK && verification != DCP_VERIFY_NONE)
-        status = shard_footer_check_piece(item->file, entry, piece);
+    item->listed = status == DCP_OK && shard_footer_has_piece(item->file, entry, piece);
+    if (status == DCP_OK && verification != DCP_VERIFY_NONE && !item->listed &&
+        item->file->footer == FOOTER_GOOD)
+        status = shard_footer_unlisted(item->file, piece);
     if (status == DCP_OK)
         checked_source_open(&item->checked, item->file, is_stream ? piece->offset : 0,
                             is_stream ? piece->length : shard_file_size(item->file), &item->source);
@@ -277,8 +280,7 @@ dcp_status stored_item_lay_out(struct stored_item *item, struct tensor_view *vie
     const struct metadata_entry *entry = item->entry;
     const struct metadata_piece *piece = item->piece;
     struct stream_layout layout;
-    if (item->at_hand || item->passing || !item->file || item->file->footer != FOOTER_GOOD ||
-        piece->zstd || !shard_footer_has_piece(item->file, entry, piece))
+    if (!item->listed || !entry->is_tensor || piece->zstd || (item->at_hand && !item->trusted))
         return DCP_OK;
     RETURN_IF_ERROR(stream_tensor_layout(entry->dtype, entry->ndim, piece->sizes, &layout));
     if (layout.length != piece->length)
