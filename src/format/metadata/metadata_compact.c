@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The message:
+ *
+ *   whether there are paths, save id, checkpoint id, load id, number of modules, their names
+ *   number of files, the name of each
+ *   number of entries, per entry: name, flags, path (if it is more than the name: number of parts,
+ *   per part 0 and a position, or 1 and a key); of a tensor dtype, number of dimensions and shape;
+ *   number of pieces, per piece: whether it is compressed, file, offset, length, and of a tensor
+ *   its offsets and sizes
+ *
+ * All numbers are varints. A text that may be missing has a byte in front that says whether it is
+ * there. */
+#include "format/metadata/metadata_compact.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/metadata/relative_path.h"
+
+enum entry_flags { ENTRY_TENSOR = 1, ENTRY_REQUIRES_GRAD = 2, ENTRY_PATH = 4 };
+
+/* The least that things take, for a bound on how many there can be. */
+enum { TEXT_LEAST = 1, PART_LEAST = 2, ENTRY_LEAST = 3, PIECE_LEAST = 4 };
+
+bool metadata_fits_compact(const struct metadata *metadata)
+{
+    return metadata->member_count == 0 && metadata->replica_count == 0 && !metadata->attachment &&
+           !metadata->planner_data;
+}
+
+/* ---- appending ---- */
+
+static void append_text(struct buffer *out, const char *text)
+{
+    buffer_append_text(out, text, strlen(text));
+}
+
+static void append_optional(struct buffer *out, const char *text)
+{
+    buffer_append_u8(out, text != NULL);
+    if (text)
+        append_text(out, text);
+}
+
+static void append_numbers(struct buffer *out, int32_t count, const int64_t *numbers)
+{
+    for (int32_t i = 0; i < count; i++)
+        buffer_append_varint(out, (uint64_t)numbers[i]);
+}
+
+static bool is_plain(const struct metadata_entry *entry)
+{
+    return entry->path_length == 1 && entry->path->key &&
+           strcmp(entry->path->key, entry->name) == 0;
+}
+
+static void append_path(struct buffer *out, const struct metadata_entry *entry)
+{
+    buffer_append_varint(out, entry->path_length);
+    for (size_t i = 0; i < entry->path_length; i++) {
+        append_optional(out, entry->path[i].key);
+        if (!entry->path[i].key)
+            buffer_append_varint(out, (uint64_t)entry->path[i].position);
+    }
+}
+
+static void append_entry(struct buffer *out, const struct metadata_entry *entry)
+{
+    bool plain = is_plain(entry);
+    int32_t ndim = entry->is_tensor ? entry->ndim : 0;
+    append_text(out, entry->name);
+    buffer_append_u8(out, (uint8_t)((entry->is_tensor ? ENTRY_TENSOR : 0) |
+                                    (entry->requires_grad ? ENTRY_REQUIRES_GRAD : 0) |
+                                    (plain ? 0 : ENTRY_PATH)));
+    if (!plain)
+        append_path(out, entry);
+    if (entry->is_tensor) {
+        buffer_append_varint(out, (uint64_t)entry->dtype);
+        buffer_append_varint(out, (uint64_t)ndim);
+        append_numbers(out, ndim, entry->global_shape);
+    }
+    buffer_append_varint(out, entry->piece_count);
+    for (size_t i = 0; i < entry->piece_count; i++) {
+        const struct metadata_piece *piece = &entry->pieces[i];
+        buffer_append_u8(out, piece->zstd);
+        buffer_append_varint(out, piece->file);
+        buffer_append_varint(out, piece->offset);
+        buffer_append_varint(out, piece->length);
+        append_numbers(out, ndim, piece->offsets);
+        append_numbers(out, ndim, piece->sizes);
+    }
+}
+
+dcp_status metadata_compact_append(const struct metadata *metadata, struct buffer *out)
+{
+    buffer_append_u8(out, metadata->has_paths);
+    append_text(out, metadata->save_id);
+    append_optional(out, metadata->checkpoint_id);
+    append_optional(out, metadata->load_id);
+    buffer_append_varint(out, metadata->module_count);
+    for (size_t i = 0; i < metadata->module_count; i++)
+        append_text(out, metadata->modules[i]);
+    buffer_append_varint(out, metadata->file_count);
+    for (size_t i = 0; i < metadata->file_count; i++)
+        append_text(out, metadata->files[i]);
+    buffer_append_varint(out, metadata->count);
+    for (size_t i = 0; i < metadata->count; i++)
+        append_entry(out, &metadata->entries[i]);
+    return buffer_status(out);
+}
+
+/* ---- reading ---- */
+
+static dcp_status fault(const char *what)
+{
+    return dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata: %s", what);
+}
+
+static dcp_status no_memory(size_t size)
+{
+    return error_no_memory(size, "the coordinator's metadata");
+}
+
+static dcp_status read_text(struct reader *reader, struct arena *arena, const char **text)
+{
+    size_t length = 0;
+    const char *bytes = reader_text(reader, &length);
+    if (!bytes || memchr(bytes, '\0', length) || !utf8_is_valid(bytes, length))
+        return fault("a text that is none");
+    *text = arena_copy_text(arena, bytes, length);
+    return *text ? DCP_OK : no_memory(length);
+}
+
+static dcp_status read_optional(struct reader *reader, struct arena *arena, const char **text)
+{
+    *text = NULL;
+    return reader_u8(reader) != 0 ? read_text(reader, arena, text) : DCP_OK;
+}
+
+/* A count of things that take so many bytes each, and room for them. */
+static dcp_status read_array(struct reader *reader, struct arena *arena, size_t least, size_t size,
+                             size_t *count, void **items)
+{
+    uint64_t told = reader_varint(reader);
+    if (reader->failed || told > reader_left(reader) / least)
+        return fault("a count that its bytes cannot hold");
+    *items = arena_allocate_array(arena, (size_t)told, size);
+    if (!*items)
+        return no_memory((size_t)told * size);
+    memset(*items, 0, (size_t)told * size);
+    *count = (size_t)told;
+    return DCP_OK;
+}
+
+static dcp_status read_texts(struct reader *reader, struct arena *arena, size_t *count,
+                             const char ***texts)
+{
+    void *items;
+    RETURN_IF_ERROR(read_array(reader, arena, TEXT_LEAST, sizeof **texts, count, &items));
+    *texts = items;
+    for (size_t i = 0; i < *count; i++)
+        RETURN_IF_ERROR(read_text(reader, arena, &(*texts)[i]));
+    return DCP_OK;
+}
+
+static dcp_status read_files(struct reader *reader, struct metadata *metadata)
+{
+    RETURN_IF_ERROR(read_texts(reader, &metadata->arena, &metadata->file_count, &metadata->files));
+    for (size_t i = 0; i < metadata->file_count; i++)
+        RETURN_IF_ERROR(relative_path_check(metadata->files[i], strlen(metadata->files[i])));
+    return metadata->file_count <= UINT32_MAX ? DCP_OK : fault("too many files");
+}
+
+static dcp_status read_path(struct reader *reader, struct arena *arena, bool plain,
+                            struct metadata_entry *entry)
+{
+    dcp_path_part *path;
+    void *items;
+    if (plain) {
+        const dcp_path_part part = {.key = entry->name};
+        entry->path = arena_copy(arena, &part, sizeof part);
+        entry->path_length = 1;
+        return entry->path ? DCP_OK : no_memory(sizeof part);
+    }
+    RETURN_IF_ERROR(
+        read_array(reader, arena, PART_LEAST, sizeof *path, &entry->path_length, &items));
+    entry->path = path = items;
+    for (size_t i = 0; i < entry->path_length; i++) {
+        RETURN_IF_ERROR(read_optional(reader, arena, &path[i].key));
+        uint64_t position = path[i].key ? 0 : reader_varint(reader);
+        if (position > INT64_MAX)
+            return fault("a path that is none");
+        path[i].position = (int64_t)position;
+    }
+    return entry->path_length != 0 ? DCP_OK : fault("a path without parts");
+}
+
+/* metadata_check_chunks() looks at what they are. */
+static void read_numbers(struct reader *reader, int32_t count, int64_t *numbers)
+{
+    for (int32_t i = 0; i < count; i++)
+        numbers[i] = (int64_t)reader_varint(reader);
+}
+
+static dcp_status read_tensor(struct reader *reader, struct arena *arena,
+                              struct metadata_entry *entry)
+{
+    uint64_t dtype = reader_varint(reader), ndim = reader_varint(reader), bytes;
+    if (reader->failed || dtype > UINT8_MAX || !dcp_dtype_name((dcp_dtype)dtype) ||
+        ndim > DCP_MAX_DIMS)
+        return fault("a tensor of no dtype, or of too many dimensions");
+    int64_t *shape = arena_allocate_array(arena, (size_t)ndim, sizeof *shape);
+    if (!shape)
+        return no_memory((size_t)ndim * sizeof *shape);
+    entry->is_tensor = true;
+    entry->dtype = (dcp_dtype)dtype;
+    entry->ndim = (int32_t)ndim;
+    entry->global_shape = shape;
+    read_numbers(reader, entry->ndim, shape);
+    return shape_bytes(entry->ndim, shape, entry->dtype, &bytes) ? DCP_OK
+                                                                 : fault("a shape that is none");
+}
+
+static bool piece_fits(const struct metadata *metadata, const struct metadata_entry *entry,
+                       const struct metadata_piece *piece)
+{
+    uint64_t bytes = 0;
+    if (piece->file >= metadata->file_count || piece->length == 0 || piece->length > INT64_MAX ||
+        piece->offset > INT64_MAX - piece->length)
+        return false;
+    if (!entry->is_tensor)
+        return true;
+    return shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
+           (piece->zstd || piece->length >= bytes);
+}
+
+/* The numbers of all pieces of a tensor take one allocation. */
+static dcp_status read_pieces(struct reader *reader, struct metadata *metadata,
+                              struct metadata_entry *entry)
+{
+    size_t ndim = (size_t)entry->ndim;
+    void *items;
+    RETURN_IF_ERROR(read_array(reader, &metadata->arena, PIECE_LEAST + 2 * ndim,
+                               sizeof *entry->pieces, &entry->piece_count, &items));
+    entry->pieces = items;
+    int64_t *numbers =
+        arena_allocate_array(&metadata->arena, entry->piece_count, 2 * ndim * sizeof *numbers);
+    if (!numbers)
+        return no_memory(entry->piece_count * 2 * ndim * sizeof *numbers);
+    if (!entry->is_tensor && entry->piece_count != 1)
+        return fault("an object in several pieces");
+    for (size_t i = 0; i < entry->piece_count; i++, numbers += 2 * ndim) {
+        struct metadata_piece *piece = &entry->pieces[i];
+        piece->encoding = PIECE_STREAM;
+        piece->zstd = reader_u8(reader) != 0;
+        uint64_t file = reader_varint(reader);
+        piece->file = file < UINT32_MAX ? (uint32_t)file : UINT32_MAX;
+        piece->offset = reader_varint(reader);
+        piece->length = reader_varint(reader);
+        read_numbers(reader, 2 * entry->ndim, numbers);
+        if (entry->is_tensor) {
+            piece->offsets = numbers;
+            piece->sizes = numbers + ndim;
+        }
+        if (reader->failed || !piece_fits(metadata, entry, piece))
+            return fault("a piece that is nowhere");
+    }
+    return DCP_OK;
+}
+
+static dcp_status read_entry(struct reader *reader, struct metadata *metadata,
+                             struct metadata_entry *entry)
+{
+    RETURN_IF_ERROR(read_text(reader, &metadata->arena, &entry->name));
+    unsigned flags = reader_u8(reader);
+    entry->requires_grad = (flags & ENTRY_REQUIRES_GRAD) != 0;
+    RETURN_IF_ERROR(read_path(reader, &metadata->arena, (flags & ENTRY_PATH) == 0, entry));
+    if ((flags & ENTRY_TENSOR) != 0)
+        RETURN_IF_ERROR(read_tensor(reader, &metadata->arena, entry));
+    return read_pieces(reader, metadata, entry);
+}
+
+static dcp_status read_metadata(struct reader *reader, struct metadata *metadata)
+{
+    struct arena *arena = &metadata->arena;
+    const char **modules;
+    void *items;
+    metadata->has_paths = reader_u8(reader) != 0;
+    RETURN_IF_ERROR(read_text(reader, arena, &metadata->save_id));
+    RETURN_IF_ERROR(read_optional(reader, arena, &metadata->checkpoint_id));
+    RETURN_IF_ERROR(read_optional(reader, arena, &metadata->load_id));
+    RETURN_IF_ERROR(read_texts(reader, arena, &metadata->module_count, &modules));
+    metadata->modules = modules;
+    RETURN_IF_ERROR(read_files(reader, metadata));
+    RETURN_IF_ERROR(read_array(reader, arena, ENTRY_LEAST, sizeof *metadata->entries,
+                               &metadata->count, &items));
+    metadata->entries = items;
+    for (size_t i = 0; i < metadata->count; i++)
+        RETURN_IF_ERROR(read_entry(reader, metadata, &metadata->entries[i]));
+    if (reader->failed || reader_left(reader) != 0)
+        return fault("cut short, or too long");
+    RETURN_IF_ERROR(metadata_index(metadata));
+    return metadata_check_chunks(metadata);
+}
+
+dcp_status metadata_compact_read(const void *bytes, size_t size, struct metadata *metadata)
+{
+    struct reader reader;
+    reader_init(&reader, bytes, size);
+    metadata_init(metadata);
+    dcp_status status = read_metadata(&reader, metadata);
+    if (status != DCP_OK)
+        metadata_free(metadata);
+    return status;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Metadata as ranks pass it to each other: what one of them has decoded, in a form that takes a
+ * tenth of the time to read. */
+#ifndef FORMAT_METADATA_METADATA_COMPACT_H
+#define FORMAT_METADATA_METADATA_COMPACT_H
+
+#include "base/buffer.h"
+#include "state/metadata.h"
+
+/* Whether the form has room for all of it: that of one directory of streams, without what a planner
+ * has stored in the place of paths. */
+bool metadata_fits_compact(const struct metadata *metadata);
+/* Of such metadata. The same metadata gives the same bytes. */
+dcp_status metadata_compact_append(const struct metadata *metadata, struct buffer *out);
+/* What the bytes say is checked as by metadata_decode(). *metadata is initialized by the call, and
+ * empty on failure; nothing of the bytes is needed afterwards. */
+dcp_status metadata_compact_read(const void *bytes, size_t size, struct metadata *metadata);
+
+#endif

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "failing_allocator.h"
+#include "fixture.h"
+#include "format/metadata/metadata_codec.h"
+#include "format/metadata/metadata_compact.h"
+
+/* Shards of tensors, and objects under names that are not their paths. */
+static void decode(struct metadata *metadata)
+{
+    struct bytes bytes = fixture_file("fsdp2_tp_w4/ckpt/.metadata");
+    assert_int_equal(metadata_decode(bytes.data, bytes.size, metadata), DCP_OK);
+    bytes_free(&bytes);
+}
+
+static void describe(struct metadata *metadata)
+{
+    static const char *const modules[] = {"model", "optimizer"};
+    metadata->checkpoint_id = "step_1000";
+    metadata->load_id = "";
+    metadata->modules = modules;
+    metadata->module_count = 2;
+}
+
+static void append(const struct metadata *metadata, struct buffer *out)
+{
+    buffer_init(out, 0);
+    assert_int_equal(metadata_compact_append(metadata, out), DCP_OK);
+}
+
+static dcp_status try(const void *bytes, size_t size)
+{
+    struct metadata metadata;
+    dcp_status status = metadata_compact_read(bytes, size, &metadata);
+    if (status != DCP_OK)
+        assert_int_equal(metadata.count, 0);
+    metadata_free(&metadata);
+    return status;
+}
+
+/* The pickle holds all there is. */
+static void gives_back_what_it_was_given(void **state)
+{
+    (void)state;
+    for (int described = 0; described < 2; described++) {
+        struct metadata before, after;
+        struct buffer message, first, second;
+        decode(&before);
+        if (described)
+            describe(&before);
+        assert_true(metadata_fits_compact(&before));
+        append(&before, &message);
+        assert_int_equal(metadata_compact_read(message.data, message.size, &after), DCP_OK);
+        buffer_init(&first, 0);
+        buffer_init(&second, 0);
+        assert_int_equal(metadata_encode(&before, &first), DCP_OK);
+        assert_true(message.size < first.size);
+        buffer_free(&message);
+        assert_int_equal(metadata_encode(&after, &second), DCP_OK);
+        assert_int_equal(first.size, second.size);
+        assert_memory_equal(first.data, second.data, first.size);
+        assert_int_equal(before.has_paths, after.has_paths);
+        assert_non_null(metadata_find(&after, before.entries[before.count - 1].name));
+        buffer_free(&first);
+        buffer_free(&second);
+        metadata_free(&before);
+        metadata_free(&after);
+    }
+}
+
+static void knows_what_it_has_no_room_for(void **state)
+{
+    (void)state;
+    struct metadata metadata;
+    decode(&metadata);
+    metadata.member_count = 1;
+    assert_false(metadata_fits_compact(&metadata));
+    metadata.member_count = 0;
+    metadata.replica_count = 1;
+    assert_false(metadata_fits_compact(&metadata));
+    metadata.replica_count = 0;
+    dcp_state *planned = dcp_state_new();
+    metadata.planner_data = planned;
+    assert_false(metadata_fits_compact(&metadata));
+    dcp_state_free(planned);
+    metadata_free(&metadata);
+}
+
+/* Cut, longer, and with each byte replaced: an error or other metadata, never anything worse. */
+static void survives_any_message(void **state)
+{
+    (void)state;
+    struct metadata metadata;
+    struct buffer message;
+    decode(&metadata);
+    describe(&metadata);
+    append(&metadata, &message);
+    for (size_t size = 0; size < message.size; size += size < 200 ? 1 : 37)
+        assert_int_not_equal(try(message.data, size), DCP_OK);
+    for (size_t at = 0; at < message.size; at++) {
+        static const unsigned char values[] = {0, 1, '/', 0x80, 0xff};
+        unsigned char before = message.data[at];
+        for (size_t i = 0; i < sizeof values; i++) {
+            message.data[at] = values[i];
+            dcp_status status = try(message.data, message.size);
+            assert_true(status == DCP_OK || status == DCP_ERR_GROUP || status == DCP_ERR_FORMAT ||
+                        status == DCP_ERR_DUPLICATE || status == DCP_ERR_COVERAGE ||
+                        status == DCP_ERR_OVERLAP);
+        }
+        message.data[at] = before;
+    }
+    buffer_append_u8(&message, 0);
+    assert_int_equal(try(message.data, message.size), DCP_ERR_GROUP);
+    buffer_free(&message);
+    metadata_free(&metadata);
+}
+
+static struct metadata_entry *tensor_of(const struct metadata *metadata)
+{
+    size_t tensor = 0;
+    while (!metadata->entries[tensor].is_tensor || metadata->entries[tensor].piece_count < 2)
+        tensor++;
+    return &metadata->entries[tensor];
+}
+
+static void lead_outside(struct metadata *metadata)
+{
+    metadata->files[0] = "../secret";
+}
+
+static void drop_files(struct metadata *metadata)
+{
+    metadata->file_count = 0;
+}
+
+static void overflow(struct metadata *metadata)
+{
+    tensor_of(metadata)->pieces[0].offset = INT64_MAX;
+}
+
+static void shorten(struct metadata *metadata)
+{
+    tensor_of(metadata)->pieces[0].length = 1;
+}
+
+static void overlap(struct metadata *metadata)
+{
+    struct metadata_entry *entry = tensor_of(metadata);
+    entry->pieces[1].offsets = entry->pieces[0].offsets;
+}
+
+static void lose_a_chunk(struct metadata *metadata)
+{
+    tensor_of(metadata)->piece_count--;
+}
+
+static void lose_the_dtype(struct metadata *metadata)
+{
+    tensor_of(metadata)->dtype = (dcp_dtype)99;
+}
+
+static void name_twice(struct metadata *metadata)
+{
+    metadata->entries[1].name = metadata->entries[0].name;
+}
+
+static void spoil_a_name(struct metadata *metadata)
+{
+    metadata->entries[0].name = "\xff";
+}
+
+static void lose_the_path(struct metadata *metadata)
+{
+    metadata->entries[0].path_length = 0;
+}
+
+static void refuses_what_decoding_would_refuse(void **state)
+{
+    (void)state;
+    static void (*const spoils[])(struct metadata *) = {
+        lead_outside, drop_files,     overflow,   shorten,      overlap,
+        lose_a_chunk, lose_the_dtype, name_twice, spoil_a_name, lose_the_path};
+    for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
+        struct metadata metadata;
+        struct buffer message;
+        decode(&metadata);
+        spoils[i](&metadata);
+        append(&metadata, &message);
+        assert_int_not_equal(try(message.data, message.size), DCP_OK);
+        buffer_free(&message);
+        metadata_free(&metadata);
+    }
+}
+
+static void reports_every_failed_allocation(void **state)
+{
+    (void)state;
+    struct metadata metadata;
+    struct buffer message;
+    size_t asked = 1;
+    decode(&metadata);
+    append(&metadata, &message);
+    for (size_t n = 0; n < asked; n++) {
+        struct metadata after;
+        struct buffer out;
+        buffer_init(&out, 0);
+        failing_allocator_install(n);
+        dcp_status appended = metadata_compact_append(&metadata, &out);
+        dcp_status read = metadata_compact_read(message.data, message.size, &after);
+        buffer_free(&out);
+        metadata_free(&after);
+        asked = failing_allocator_remove();
+        if (n < asked)
+            assert_true(appended == DCP_ERR_NO_MEMORY || read == DCP_ERR_NO_MEMORY);
+    }
+    buffer_free(&message);
+    metadata_free(&metadata);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gives_back_what_it_was_given),
+        cmocka_unit_test(knows_what_it_has_no_room_for),
+        cmocka_unit_test(survives_any_message),
+        cmocka_unit_test(refuses_what_decoding_would_refuse),
+        cmocka_unit_test(reports_every_failed_allocation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
