@@ -16,6 +16,23 @@
 #include "format/streams/tensor_pickle.h"
 #include "format/zip/zip.h"
 
+/* One for all, which was sealed for other data before. */
+static struct stream_frame frame;
+
+static void check_frame(const struct fixture_piece *piece, uint32_t crc)
+{
+    const unsigned char *stream = piece->stream.data;
+    assert_int_equal(stream_frame_fit(&frame, piece->dtype, piece->ndim, piece->sizes), DCP_OK);
+    assert_int_equal(frame.head.size + piece->whole.size + frame.tail.size, piece->stream.size);
+    assert_memory_equal(frame.head.data, stream, frame.head.size);
+    stream_frame_seal(&frame, ~crc);
+    assert_memory_not_equal(frame.tail.data, stream + piece->stream.size - frame.tail.size,
+                            frame.tail.size);
+    stream_frame_seal(&frame, crc);
+    assert_memory_equal(frame.tail.data, stream + piece->stream.size - frame.tail.size,
+                        frame.tail.size);
+}
+
 static void check_tensor(const struct fixture_piece *piece, struct buffer *out)
 {
     struct stream_layout layout;
@@ -29,6 +46,8 @@ static void check_tensor(const struct fixture_piece *piece, struct buffer *out)
     buffer_append(out, piece->whole.data, piece->whole.size);
     uint32_t crc = crc32_update(0, piece->whole.data, piece->whole.size);
     assert_int_equal(stream_tensor_tail(out, piece->dtype, piece->ndim, piece->sizes, crc), DCP_OK);
+    if (piece->whole.size != 0)
+        check_frame(piece, crc);
 }
 
 static void check_object(const struct fixture_piece *piece, struct buffer *out)
@@ -76,7 +95,9 @@ static void check_fixture(const char *name, size_t least)
     struct fixture fixture;
     size_t checked = 0;
     fixture_open(&fixture, name);
+    stream_frame_init(&frame);
     fixture_each_piece(&fixture, check_piece, &checked);
+    stream_frame_free(&frame);
     fixture_close(&fixture);
     assert_true(checked >= least);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "format/streams/stream.h"
 
+#include <string.h>
+
 #include "base/error.h"
-#include "format/streams/stream_records.h"
 #include "format/streams/tensor_pickle.h"
 #include "state/box.h"
 
@@ -37,13 +38,6 @@ dcp_status stream_tensor_layout(dcp_dtype dtype, int32_t ndim, const int64_t *si
     return DCP_OK;
 }
 
-static void put_record(struct buffer *out, const struct stream_record *record)
-{
-    stream_put_header(out, record);
-    buffer_append(out, record->bytes, (size_t)record->size);
-    stream_put_descriptor(out, record);
-}
-
 /* The records of a tensor's stream with all that is in them. The pickle must outlive them. */
 static dcp_status tensor_records(dcp_dtype dtype, int32_t ndim, const int64_t *sizes, uint32_t crc,
                                  struct buffer *pickle, struct stream_record *items,
@@ -61,41 +55,93 @@ static dcp_status tensor_records(dcp_dtype dtype, int32_t ndim, const int64_t *s
     return DCP_OK;
 }
 
+/* Leaves records without contents: only their sizes and checksums are needed further on. */
+static dcp_status make_frame(struct stream_frame *frame, dcp_dtype dtype, int32_t ndim,
+                             const int64_t *sizes, struct buffer *pickle)
+{
+    struct stream_record *items = frame->items;
+    struct stream_records *records = &frame->records;
+    RETURN_IF_ERROR(tensor_records(dtype, ndim, sizes, 0, pickle, items, records));
+    for (size_t i = 0; i < STREAM_DATA_RECORD; i++)
+        stream_put_record(&frame->head, &items[i]);
+    stream_put_header(&frame->head, &items[STREAM_DATA_RECORD]);
+    stream_put_descriptor(&frame->tail, &items[STREAM_DATA_RECORD]);
+    for (size_t i = STREAM_DATA_RECORD + 1; i < records->count; i++)
+        stream_put_record(&frame->tail, &items[i]);
+    stream_put_directory(&frame->tail, records);
+    RETURN_IF_ERROR(buffer_status(&frame->head));
+    return buffer_status(&frame->tail);
+}
+
+void stream_frame_init(struct stream_frame *frame)
+{
+    *frame = (struct stream_frame){.dtype = DCP_DTYPE_NONE};
+    buffer_init(&frame->head, 0);
+    buffer_init(&frame->tail, 0);
+}
+
+dcp_status stream_frame_fit(struct stream_frame *frame, dcp_dtype dtype, int32_t ndim,
+                            const int64_t *sizes)
+{
+    struct buffer pickle;
+    size_t bytes = ndim > 0 ? (size_t)ndim * sizeof *sizes : 0;
+    if (frame->dtype == dtype && dtype != DCP_DTYPE_NONE && frame->ndim == ndim &&
+        (bytes == 0 || memcmp(frame->sizes, sizes, bytes) == 0))
+        return DCP_OK;
+    frame->dtype = DCP_DTYPE_NONE;
+    RETURN_IF_ERROR(stream_tensor_layout(dtype, ndim, sizes, &frame->layout));
+    buffer_clear(&frame->head);
+    buffer_clear(&frame->tail);
+    buffer_init(&pickle, 0);
+    dcp_status status = make_frame(frame, dtype, ndim, sizes, &pickle);
+    buffer_free(&pickle);
+    RETURN_IF_ERROR(status);
+    frame->dtype = dtype;
+    frame->ndim = ndim;
+    if (bytes != 0)
+        memcpy(frame->sizes, sizes, bytes);
+    return DCP_OK;
+}
+
+void stream_frame_seal(struct stream_frame *frame, uint32_t crc)
+{
+    stream_records_reseal(&frame->records, crc, frame->tail.data);
+}
+
+void stream_frame_free(struct stream_frame *frame)
+{
+    buffer_free(&frame->head);
+    buffer_free(&frame->tail);
+}
+
+/* What one tensor takes of a frame. */
+static dcp_status append_part(struct buffer *out, dcp_dtype dtype, int32_t ndim,
+                              const int64_t *sizes, const uint32_t *crc)
+{
+    struct stream_frame frame;
+    stream_frame_init(&frame);
+    dcp_status status = stream_frame_fit(&frame, dtype, ndim, sizes);
+    if (status == DCP_OK && crc)
+        stream_frame_seal(&frame, *crc);
+    const struct buffer *part = crc ? &frame.tail : &frame.head;
+    if (status == DCP_OK) {
+        buffer_append(out, part->data, part->size);
+        status = buffer_status(out);
+    }
+    stream_frame_free(&frame);
+    return status;
+}
+
 dcp_status stream_tensor_head(struct buffer *out, dcp_dtype dtype, int32_t ndim,
                               const int64_t *sizes)
 {
-    struct stream_records records;
-    struct stream_record items[STREAM_RECORDS_FEW];
-    struct buffer pickle;
-    buffer_init(&pickle, 0);
-    dcp_status status = tensor_records(dtype, ndim, sizes, 0, &pickle, items, &records);
-    if (status == DCP_OK) {
-        for (size_t i = 0; i < STREAM_DATA_RECORD; i++)
-            put_record(out, &records.items[i]);
-        stream_put_header(out, &records.items[STREAM_DATA_RECORD]);
-        status = buffer_status(out);
-    }
-    buffer_free(&pickle);
-    return status;
+    return append_part(out, dtype, ndim, sizes, NULL);
 }
 
 dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
                               const int64_t *sizes, uint32_t crc)
 {
-    struct stream_records records;
-    struct stream_record items[STREAM_RECORDS_FEW];
-    struct buffer pickle;
-    buffer_init(&pickle, 0);
-    dcp_status status = tensor_records(dtype, ndim, sizes, crc, &pickle, items, &records);
-    if (status == DCP_OK) {
-        stream_put_descriptor(out, &records.items[STREAM_DATA_RECORD]);
-        for (size_t i = STREAM_DATA_RECORD + 1; i < records.count; i++)
-            put_record(out, &records.items[i]);
-        stream_put_directory(out, &records);
-        status = buffer_status(out);
-    }
-    buffer_free(&pickle);
-    return status;
+    return append_part(out, dtype, ndim, sizes, &crc);
 }
 
 dcp_status stream_object(struct buffer *out, const void *pickle, size_t size)
@@ -106,7 +152,7 @@ dcp_status stream_object(struct buffer *out, const void *pickle, size_t size)
     stream_records_fill(&records, pickle);
     stream_records_seal(&records);
     for (size_t i = 0; i < records.count; i++)
-        put_record(out, &records.items[i]);
+        stream_put_record(out, &records.items[i]);
     stream_put_directory(out, &records);
     return buffer_status(out);
 }

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "dcp/tensor.h"
+#include "format/streams/stream_records.h"
 
 struct stream_layout {
     uint64_t data_offset; /* of the first data byte in the stream; a multiple of 64 */
@@ -26,6 +27,27 @@ dcp_status stream_tensor_head(struct buffer *out, dcp_dtype dtype, int32_t ndim,
 /* Appends the bytes after the data: exactly length - data_offset - data_length. */
 dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
                               const int64_t *sizes, uint32_t crc);
+/* What surrounds the data of tensors of one dtype and shape, which differ by their CRC alone: made
+ * for the first of them, it serves all that follow. Stays where it is. */
+struct stream_frame {
+    dcp_dtype dtype; /* DCP_DTYPE_NONE: it fits none yet */
+    int32_t ndim;
+    int64_t sizes[DCP_MAX_DIMS];
+    struct stream_layout layout;
+    struct buffer head;
+    struct buffer tail; /* of the tensor that it was sealed for last */
+    struct stream_records records;
+    struct stream_record items[STREAM_RECORDS_FEW];
+};
+
+void stream_frame_init(struct stream_frame *frame);
+/* Makes it for such tensors, unless that is what it is for. Errors as of stream_tensor_layout(). */
+dcp_status stream_frame_fit(struct stream_frame *frame, dcp_dtype dtype, int32_t ndim,
+                            const int64_t *sizes);
+/* Makes the tail that of a tensor whose data has this CRC-32. */
+void stream_frame_seal(struct stream_frame *frame, uint32_t crc);
+void stream_frame_free(struct stream_frame *frame);
+
 /* Appends a whole stream around an object's pickle. */
 dcp_status stream_object(struct buffer *out, const void *pickle, size_t size);
 

@@ -19,6 +19,8 @@
 
 #define LOCAL_HEADER_SIZE 30u
 #define ENTRY_SIZE        46u
+#define ENTRY_CRC         16u /* where it is in an entry, and in a descriptor */
+#define DESCRIPTOR_CRC    4u
 #define END_RECORDS_SIZE  (56u + 20u + 22u)
 #define END64_SIZE        44u /* as the record counts it */
 #define VERSION_MADE_BY   798u
@@ -125,6 +127,25 @@ void stream_records_seal(struct stream_records *records)
     fill(&records->items[records->count - 1], records->serialization_id);
 }
 
+void stream_records_reseal(struct stream_records *records, uint32_t crc, unsigned char *tail)
+{
+    const struct stream_record *id = &records->items[records->count - 1];
+    struct stream_record *data = &records->items[STREAM_DATA_RECORD];
+    const uint64_t start = data->data_offset + data->size;
+    unsigned char *entry = tail + (records->directory_offset - start);
+    data->crc = crc;
+    stream_records_seal(records);
+    if (data->size != 0)
+        store_u32(tail + DESCRIPTOR_CRC, crc);
+    memcpy(tail + (id->data_offset - start), id->bytes, (size_t)id->size);
+    store_u32(tail + (id->data_offset + id->size - start) + DESCRIPTOR_CRC, id->crc);
+    for (size_t i = 0; i < records->count; i++) {
+        store_u32(entry + ENTRY_CRC, records->items[i].crc);
+        entry +=
+            ENTRY_SIZE + name_length(&records->items[i]) + zip64_field_size(&records->items[i]);
+    }
+}
+
 static void put_name(struct buffer *out, const struct stream_record *record)
 {
     buffer_append(out, TOP_DIRECTORY, strlen(TOP_DIRECTORY));
@@ -183,6 +204,13 @@ void stream_put_descriptor(struct buffer *out, const struct stream_record *recor
         buffer_append_u64(out, record->size);
         buffer_append_u64(out, record->size);
     }
+}
+
+void stream_put_record(struct buffer *out, const struct stream_record *record)
+{
+    stream_put_header(out, record);
+    buffer_append(out, record->bytes, (size_t)record->size);
+    stream_put_descriptor(out, record);
 }
 
 static void put_entry(struct buffer *out, const struct stream_record *record)

@@ -45,10 +45,16 @@ void stream_records_fill(struct stream_records *records, const void *pickle);
 /* Then fills the last record, which depends on all others. */
 void stream_records_seal(struct stream_records *records);
 
+/* Seals again after the checksum of a tensor's elements has changed, and updates what depends on it
+ * in the bytes behind the elements. */
+void stream_records_reseal(struct stream_records *records, uint32_t crc, unsigned char *tail);
+
 /* Append the parts of the stream: in this order for each record, with the directory last. */
 void stream_put_header(struct buffer *out, const struct stream_record *record);
 void stream_put_descriptor(struct buffer *out, const struct stream_record *record);
 void stream_put_directory(struct buffer *out, const struct stream_records *records);
+/* A record whose contents are known, from header to descriptor. */
+void stream_put_record(struct buffer *out, const struct stream_record *record);
 
 /* The contents of the last record, from the names and checksums of those before it: 40 digits. */
 void stream_serialization_id(const struct stream_record *records, size_t count,

@@ -19,8 +19,8 @@
 struct worker {
     struct worker *next; /* idle ones */
     struct item_compressor *compressor;
-    struct buffer small;     /* a compressed stream */
-    struct buffer surround;  /* what is around a tensor's data */
+    struct buffer small; /* a compressed stream */
+    struct stream_frame frame;
     unsigned char *gathered; /* SHARD_COMPRESS_PIECE; NULL: not needed so far */
 };
 
@@ -44,7 +44,7 @@ static dcp_status worker_new(int32_t level, uint32_t thread_count, struct worker
     if (!worker)
         return error_no_memory(sizeof *worker, "compressing");
     buffer_init(&worker->small, 0);
-    buffer_init(&worker->surround, 0);
+    stream_frame_init(&worker->frame);
     dcp_status status = item_compressor_new(level, thread_count, &worker->compressor);
     if (status == DCP_OK)
         *made = worker;
@@ -59,7 +59,7 @@ static void worker_free(struct worker *worker)
         return;
     item_compressor_free(worker->compressor);
     buffer_free(&worker->small);
-    buffer_free(&worker->surround);
+    stream_frame_free(&worker->frame);
     memory_release(worker->gathered);
     memory_release(worker);
 }
@@ -183,18 +183,14 @@ static dcp_status pass_tensor(const struct passage *passage, const struct shard_
                               struct box box)
 {
     const struct write_item *item = source->item;
-    struct buffer *surround = &passage->worker->surround;
-    struct stream_layout layout;
+    struct stream_frame *frame = &passage->worker->frame;
     uint32_t crc = 0;
-    buffer_clear(surround);
-    RETURN_IF_ERROR(stream_tensor_layout(item->dtype, item->ndim, box.sizes, &layout));
-    RETURN_IF_ERROR(stream_tensor_head(surround, item->dtype, item->ndim, box.sizes));
-    RETURN_IF_ERROR(pass(passage, surround->data, surround->size));
-    if (layout.data_length > 0)
-        RETURN_IF_ERROR(pass_elements(passage, source, box, layout.data_length, &crc));
-    buffer_clear(surround);
-    RETURN_IF_ERROR(stream_tensor_tail(surround, item->dtype, item->ndim, box.sizes, crc));
-    return pass(passage, surround->data, surround->size);
+    RETURN_IF_ERROR(stream_frame_fit(frame, item->dtype, item->ndim, box.sizes));
+    RETURN_IF_ERROR(pass(passage, frame->head.data, frame->head.size));
+    if (frame->layout.data_length > 0)
+        RETURN_IF_ERROR(pass_elements(passage, source, box, frame->layout.data_length, &crc));
+    stream_frame_seal(frame, crc);
+    return pass(passage, frame->tail.data, frame->tail.size);
 }
 
 static dcp_status pass_stream(const struct compression *compression, size_t index,

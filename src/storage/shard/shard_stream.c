@@ -64,29 +64,26 @@ static dcp_status pass_elements(struct outlet *outlet, const struct shard_source
 }
 
 static dcp_status pass_tensor(struct outlet *outlet, const struct shard_source *source,
-                              struct box box, struct buffer *surround)
+                              struct box box, struct stream_frame *frame)
 {
     const struct write_item *item = source->item;
-    struct stream_layout layout;
-    RETURN_IF_ERROR(stream_tensor_layout(item->dtype, item->ndim, box.sizes, &layout));
-    RETURN_IF_ERROR(stream_tensor_head(surround, item->dtype, item->ndim, box.sizes));
-    RETURN_IF_ERROR(pass(outlet, surround->data, surround->size));
+    RETURN_IF_ERROR(stream_frame_fit(frame, item->dtype, item->ndim, box.sizes));
+    RETURN_IF_ERROR(pass(outlet, frame->head.data, frame->head.size));
     outlet->crc = 0;
-    RETURN_IF_ERROR(pass_elements(outlet, source, box, layout.data_length));
-    buffer_clear(surround);
-    RETURN_IF_ERROR(stream_tensor_tail(surround, item->dtype, item->ndim, box.sizes, outlet->crc));
-    return pass(outlet, surround->data, surround->size);
+    RETURN_IF_ERROR(pass_elements(outlet, source, box, frame->layout.data_length));
+    stream_frame_seal(frame, outlet->crc);
+    return pass(outlet, frame->tail.data, frame->tail.size);
 }
 
 dcp_status shard_stream_write(const struct shard_source *source, const struct write_order *order,
                               dcp_sink sink, void *context)
 {
     struct outlet outlet = {.sink = sink, .context = context};
-    struct buffer surround;
+    struct stream_frame frame;
     if (!source->item->is_tensor)
         return pass_dense(&outlet, source->stream, order->length);
-    buffer_init(&surround, 0);
-    dcp_status status = pass_tensor(&outlet, source, order->box, &surround);
-    buffer_free(&surround);
+    stream_frame_init(&frame);
+    dcp_status status = pass_tensor(&outlet, source, order->box, &frame);
+    stream_frame_free(&frame);
     return status;
 }

@@ -87,29 +87,24 @@ static dcp_status write_elements(struct shard_output *output, const struct shard
     return status;
 }
 
-/* scratch: for what surrounds the data. */
 static dcp_status write_tensor(struct shard_output *output, const struct write_order *order,
                                const struct shard_source *source, struct device_lanes *lanes,
-                               struct buffer *scratch)
+                               struct stream_frame *frame)
 {
     const struct write_item *item = source->item;
-    const int64_t *sizes = order->box.sizes;
-    struct stream_layout layout;
+    const struct stream_layout *layout = &frame->layout;
     uint32_t crc = 0;
-    RETURN_IF_ERROR(stream_tensor_layout(item->dtype, item->ndim, sizes, &layout));
-    if (order->data_offset != layout.data_offset || order->length != layout.length)
+    RETURN_IF_ERROR(stream_frame_fit(frame, item->dtype, item->ndim, order->box.sizes));
+    if (order->data_offset != layout->data_offset || order->length != layout->length)
         return refuse_order(order, "it has another length than the stream");
-    buffer_clear(scratch);
-    RETURN_IF_ERROR(stream_tensor_head(scratch, item->dtype, item->ndim, sizes));
-    if (scratch->size != layout.data_offset)
+    if (frame->head.size != layout->data_offset)
         return refuse_order(order, "the head of its stream has another length");
-    RETURN_IF_ERROR(shard_output_append(output, scratch->data, scratch->size, NULL));
-    RETURN_IF_ERROR(write_elements(output, source, order->box, lanes, layout.data_length, &crc));
-    buffer_clear(scratch);
-    RETURN_IF_ERROR(stream_tensor_tail(scratch, item->dtype, item->ndim, sizes, crc));
-    if (scratch->size != layout.length - layout.data_offset - layout.data_length)
+    if (frame->tail.size != layout->length - layout->data_offset - layout->data_length)
         return refuse_order(order, "the tail of its stream has another length");
-    return shard_output_append(output, scratch->data, scratch->size, NULL);
+    RETURN_IF_ERROR(shard_output_append(output, frame->head.data, frame->head.size, NULL));
+    RETURN_IF_ERROR(write_elements(output, source, order->box, lanes, layout->data_length, &crc));
+    stream_frame_seal(frame, crc);
+    return shard_output_append(output, frame->tail.data, frame->tail.size, NULL);
 }
 
 /* The orders of one file. */
@@ -123,19 +118,19 @@ struct file_orders {
 static dcp_status write_plain(struct shard_output *output, struct shard_files *files,
                               const struct file_orders *file)
 {
-    struct buffer scratch;
+    struct stream_frame frame;
     dcp_status status = DCP_OK;
-    buffer_init(&scratch, 0);
+    stream_frame_init(&frame);
     for (size_t i = 0; i < file->count && status == DCP_OK; i++) {
         const struct write_order *order = &file->orders[i];
         const struct shard_source *source = &files->sources[order->item];
         status = shard_output_skip(output, order->offset);
         if (status == DCP_OK)
             status = source->item->is_tensor
-                         ? write_tensor(output, order, source, &files->lanes, &scratch)
+                         ? write_tensor(output, order, source, &files->lanes, &frame)
                          : shard_output_append(output, source->stream, order->length, NULL);
     }
-    buffer_free(&scratch);
+    stream_frame_free(&frame);
     return status;
 }
 
