@@ -32,6 +32,7 @@
  * | storage_writer.h, storage_reader.h | hooks alone: PyTorch's storage writers and readers |
  * | storage.h, device.h, #dcp_group_operations | those who provide storages, devices, groups |
  * | shard_file.h | tools that write single shard files or rebuild metadata |
+ * | run.h | finding the checkpoints of a training run |
  * | packed.h | bindings to other languages |
  * | types.h | included by the others |
  *
@@ -62,6 +63,7 @@
 #include "dcp/placement.h"
 #include "dcp/plan_item.h"
 #include "dcp/progress.h"
+#include "dcp/run.h"
 #include "dcp/save.h"
 #include "dcp/save_planner.h"
 #include "dcp/shard_file.h"

@@ -13,6 +13,8 @@ enum exit_status { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2, EXIT_UNABLE = 
 
 int command_bench(int argc, char **argv);
 int command_ls(int argc, char **argv);
+int command_latest(int argc, char **argv);
+int command_list(int argc, char **argv);
 int command_cat(int argc, char **argv);
 int command_repair(int argc, char **argv);
 int command_verify(int argc, char **argv);

@@ -18,6 +18,15 @@ static const struct command {
      "write a tensor's bytes, an object as JSON, or an extra file",
      "NAME is one that dcp ls shows. The bytes of a tensor are row-major and little-endian; an "
      "extra\nfile is written as it is.\n"},
+    {"list", command_list, "list [--json] RUN", "list the checkpoints of a training run",
+     "RUN is the directory that holds the steps of a training job, or the one above it. Each\n"
+     "checkpoint is checked without reading its data: whole, or why not. The last line says which\n"
+     "is the latest.\n"
+     "  --json            an array of objects: path, step, kind, complete, why, latest, marked\n"},
+    {"latest", command_latest, "latest [--json] RUN", "find the latest whole checkpoint of a run",
+     "Prints its path, and on standard error why it is this one. Marks of frameworks are hints;\n"
+     "what counts is what is there. Exits with 1 if there is none, or two of one step.\n"
+     "  --json            an object, as dcp list prints it\n"},
     {"bench", command_bench, "bench [OPTION...] DIRECTORY",
      "measure saving and loading in a directory",
      "Saves and loads a state of its own, and removes it. In a storage it is saved under an id\n"

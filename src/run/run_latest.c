@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which checkpoint is the latest whole one, and the line that says why. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "run/run_list.h"
+
+/* ---- order ---- */
+
+static int compare_numbers(int64_t a, int64_t b)
+{
+    return (a > b) - (a < b);
+}
+
+static int64_t step_of(const struct run_entry *entry)
+{
+    return entry->numbers.has_step ? entry->numbers.step + entry->layout->first_step : -1;
+}
+
+/* By epoch where the layout has one, whether it was evaluated, step and version; persistent ones
+ * before others of the same step. 0: of the same age, as far as names tell. */
+static int compare_age(const struct run_entry *a, const struct run_entry *b)
+{
+    int order = compare_numbers(a->numbers.has_step, b->numbers.has_step);
+    if (order == 0)
+        order = compare_numbers(a->numbers.epoch, b->numbers.epoch);
+    if (order == 0)
+        order = compare_numbers(a->numbers.evaluated, b->numbers.evaluated);
+    if (order == 0)
+        order = compare_numbers(step_of(a), step_of(b));
+    if (order == 0)
+        order = compare_numbers(a->numbers.version, b->numbers.version);
+    return order ? order : compare_numbers(a->inner, b->inner);
+}
+
+/* Of the same age, the layout that comes first in the table is the newer one. */
+static int compare_entries(const void *first, const void *second)
+{
+    const struct run_entry *a = first, *b = second;
+    int order = compare_age(a, b);
+    if (order == 0)
+        order = compare_numbers(b->layout - run_layouts, a->layout - run_layouts);
+    return order ? order : strcmp(a->path, b->path);
+}
+
+void run_sort(dcp_run_list *list)
+{
+    if (list->count > 1)
+        qsort(list->entries, list->count, sizeof *list->entries, compare_entries);
+}
+
+/* ---- finding ---- */
+
+static bool is_candidate(const struct run_entry *entry)
+{
+    return entry->kind != DCP_RUN_LINK && !entry->layout->never_latest;
+}
+
+/* Another whole one of the same age and layout, whose name says nothing else: SIZE_MAX if there is
+ * none. */
+static dcp_status find_twin(dcp_run_list *list, const struct run_place *place, size_t index,
+                            size_t *twin)
+{
+    const struct run_entry *entry = &list->entries[index];
+    *twin = SIZE_MAX;
+    for (size_t i = index; i-- > 0 && compare_age(&list->entries[i], entry) == 0;) {
+        const struct run_entry *other = &list->entries[i];
+        if (!is_candidate(other) || other->layout != entry->layout || entry->layout->free_names ||
+            strcmp(other->folder, entry->folder) != 0)
+            continue;
+        RETURN_IF_ERROR(run_check(list, place, i));
+        if (other->complete) {
+            *twin = i;
+            return DCP_OK;
+        }
+    }
+    return DCP_OK;
+}
+
+/* *latest: SIZE_MAX if there is none. */
+static dcp_status find_latest(dcp_run_list *list, const struct run_place *place, size_t *latest)
+{
+    *latest = SIZE_MAX;
+    for (size_t i = list->count; i-- > 0;) {
+        if (!is_candidate(&list->entries[i]))
+            continue;
+        RETURN_IF_ERROR(run_check(list, place, i));
+        if (list->entries[i].complete) {
+            *latest = i;
+            return DCP_OK;
+        }
+    }
+    return DCP_OK;
+}
+
+/* ---- the line ---- */
+
+enum { REASONS_MAX = 3 };
+
+/* Why newer ones are not it. */
+static void explain_newer(const dcp_run_list *list, size_t first, struct buffer *line)
+{
+    size_t told = 0, untold = 0;
+    for (size_t i = list->count; i-- > first;) {
+        const struct run_entry *entry = &list->entries[i];
+        if (!is_candidate(entry) || !entry->checked || entry->complete)
+            continue;
+        if (told++ < REASONS_MAX)
+            buffer_append_format(line, "; %s is not whole: %s", entry->path, entry->why);
+        else
+            untold++;
+    }
+    if (untold > 0)
+        buffer_append_format(line, "; nor are %zu more", untold);
+}
+
+/* Marks of the folder that the latest lies in. */
+static bool counts(const struct run_mark *mark, const char *folder)
+{
+    return strcmp(mark->folder, folder) == 0;
+}
+
+static bool disagree(const dcp_run_list *list, const char *folder)
+{
+    const struct run_mark *first = NULL;
+    for (size_t i = 0; i < list->mark_count; i++) {
+        const struct run_mark *mark = &list->marks[i];
+        if (!counts(mark, folder))
+            continue;
+        if (first && (mark->found != first->found || mark->checkpoint != first->checkpoint ||
+                      (!mark->found && strcmp(mark->text, first->text) != 0)))
+            return true;
+        first = first ? first : mark;
+    }
+    return false;
+}
+
+static void explain_mark(const dcp_run_list *list, const struct run_mark *mark, size_t latest,
+                         struct buffer *line)
+{
+    buffer_append_format(line, "; the mark %s ", mark->path);
+    if (!*mark->text)
+        buffer_append_format(line, "cannot be read");
+    else if (!mark->found)
+        buffer_append_format(line, "names %.200s, which is not there", mark->text);
+    else if (mark->checkpoint == latest)
+        buffer_append_format(line, "names it");
+    else
+        buffer_append_format(line, "names %s", list->entries[mark->checkpoint].path);
+}
+
+static void explain_marks(const dcp_run_list *list, const char *folder, size_t latest,
+                          struct buffer *line)
+{
+    for (size_t i = 0; i < list->mark_count; i++)
+        if (counts(&list->marks[i], folder))
+            explain_mark(list, &list->marks[i], latest, line);
+    if (disagree(list, folder))
+        buffer_append_format(line, "; these marks disagree, and neither was believed");
+}
+
+static dcp_status keep_line(dcp_run_list *list, struct buffer *line)
+{
+    buffer_append_u8(line, 0);
+    dcp_status status = buffer_status(line);
+    if (status == DCP_OK) {
+        list->reason = run_list_text(list, (const char *)line->data);
+        status = list->reason ? DCP_OK : DCP_ERR_NO_MEMORY;
+    }
+    buffer_free(line);
+    return status;
+}
+
+static dcp_status decide(dcp_run_list *list, size_t latest, size_t twin)
+{
+    struct buffer line;
+    const struct run_entry *entries = list->entries;
+    buffer_init(&line, 0);
+    list->latest = latest;
+    if (list->folders[1]) {
+        list->latest_status = DCP_ERR_DUPLICATE;
+        buffer_append_format(&line,
+                             "no latest: both %s and %s hold steps; name the one that is meant",
+                             list->folders[0], list->folders[1]);
+    } else if (latest == SIZE_MAX) {
+        list->latest_status = DCP_ERR_NOT_FOUND;
+        buffer_append_format(&line, list->count == 0 ? "no checkpoints are there"
+                                                     : "no latest: none of the run is whole");
+        explain_newer(list, 0, &line);
+        explain_marks(list, list->folders[0] ? list->folders[0] : "", latest, &line);
+    } else if (twin != SIZE_MAX) {
+        list->latest_status = DCP_ERR_DUPLICATE;
+        buffer_append_format(&line, "no latest: %s and %s are both step %" PRId64,
+                             entries[twin].path, entries[latest].path, step_of(&entries[latest]));
+    } else {
+        list->entries[latest].latest = true;
+        buffer_append_format(&line, "%s is the newest whole one", entries[latest].path);
+        explain_newer(list, latest + 1, &line);
+        explain_marks(list, entries[latest].folder, latest, &line);
+    }
+    return keep_line(list, &line);
+}
+
+dcp_status run_latest_find(dcp_run_list *list, const struct run_place *place, bool latest_only)
+{
+    size_t latest, twin = SIZE_MAX;
+    for (size_t i = list->count; i-- > 0 && !latest_only;)
+        RETURN_IF_ERROR(run_check(list, place, i));
+    RETURN_IF_ERROR(find_latest(list, place, &latest));
+    if (latest != SIZE_MAX)
+        RETURN_IF_ERROR(find_twin(list, place, latest, &twin));
+    return decide(list, latest, twin);
+}
