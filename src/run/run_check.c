@@ -39,7 +39,30 @@ const char *run_check_shown(const struct run_check *check, const char *path)
 
 /* ---- one need ---- */
 
-typedef dcp_status (*path_check)(struct run_check *check, const char *path);
+/* $ is the step's digits, & the checkpoint's name, and # the rank's number. */
+static char *fill_in(const struct run_check *check, const struct run_need *need, const char *folder,
+                     int64_t rank)
+{
+    struct buffer text;
+    const struct run_numbers *numbers = &check->entry->numbers;
+    buffer_init(&text, 0);
+    buffer_append_format(&text, *folder ? "%s/" : "%s", folder);
+    for (const char *c = need->path; *c && *c != ' '; c++) {
+        if (*c == '$')
+            buffer_append(&text, numbers->digits, (size_t)numbers->digit_count);
+        else if (*c == '&')
+            buffer_append(&text, check->entry->name, strlen(check->entry->name));
+        else if (*c == '#')
+            buffer_append_format(&text, "%" PRId64, rank);
+        else
+            buffer_append(&text, c, 1);
+    }
+    buffer_append_u8(&text, 0);
+    if (buffer_status(&text) == DCP_OK)
+        return (char *)text.data;
+    buffer_free(&text);
+    return NULL;
+}
 
 static dcp_status check_json(struct run_check *check, const struct run_need *need, const char *path)
 {
@@ -111,8 +134,14 @@ static dcp_status check_names(struct run_check *check, const struct run_need *ne
         found++;
         RETURN_IF_ERROR(check_in(check, need, name));
     }
-    return found > 0 || need->optional ? DCP_OK
-                                       : run_check_fault(check, "%s is missing", need->path);
+    if (found > 0 || need->optional)
+        return DCP_OK;
+    char *missing = fill_in(check, need, "", 0);
+    if (!missing)
+        return DCP_ERR_NO_MEMORY;
+    run_check_fault(check, "%s is missing", missing);
+    memory_release(missing);
+    return DCP_OK;
 }
 
 static dcp_status check_inside(struct run_check *check, const struct run_need *need)
@@ -132,31 +161,6 @@ static dcp_status check_inside(struct run_check *check, const struct run_need *n
 }
 
 /* ---- beside the checkpoint, and per rank ---- */
-
-/* $ is the step's digits, & the checkpoint's name, and # the rank's number. */
-static char *fill_in(const struct run_check *check, const struct run_need *need, const char *folder,
-                     int64_t rank)
-{
-    struct buffer text;
-    const struct run_numbers *numbers = &check->entry->numbers;
-    buffer_init(&text, 0);
-    buffer_append_format(&text, *folder ? "%s/" : "%s", folder);
-    for (const char *c = need->path; *c && *c != ' '; c++) {
-        if (*c == '$')
-            buffer_append(&text, numbers->digits, (size_t)numbers->digit_count);
-        else if (*c == '&')
-            buffer_append(&text, check->entry->name, strlen(check->entry->name));
-        else if (*c == '#')
-            buffer_append_format(&text, "%" PRId64, rank);
-        else
-            buffer_append(&text, c, 1);
-    }
-    buffer_append_u8(&text, 0);
-    if (buffer_status(&text) == DCP_OK)
-        return (char *)text.data;
-    buffer_free(&text);
-    return NULL;
-}
 
 static dcp_status check_absent(struct run_check *check, const struct run_need *need)
 {
@@ -315,8 +319,6 @@ dcp_status run_check(dcp_run_list *list, const struct run_place *place, size_t i
         return DCP_OK;
     if (follow(list, entry, &target)) {
         RETURN_IF_ERROR(run_check(list, place, target));
-        entry->numbers = list->entries[target].numbers;
-        entry->layout = list->entries[target].layout;
         if (!list->entries[target].complete)
             run_check_fault(&check, "it leads to %s, which is not whole", entry->target);
         return finish(&check);

@@ -371,6 +371,18 @@ static dcp_status search_inner(dcp_run_list *list, const struct run_place *place
     return DCP_OK;
 }
 
+/* A link is of the step of what it leads to. */
+static void follow_links(dcp_run_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        struct run_entry *entry = &list->entries[i];
+        size_t target =
+            entry->target ? run_list_find(list, entry->folder, entry->target) : SIZE_MAX;
+        if (target != SIZE_MAX)
+            entry->numbers = list->entries[target].numbers;
+    }
+}
+
 dcp_status run_find(dcp_run_list *list, const struct run_place *place)
 {
     struct run_names names;
@@ -386,6 +398,8 @@ dcp_status run_find(dcp_run_list *list, const struct run_place *place)
         status = search_below(list, place, "", &names, "*", false);
     if (status == DCP_OK)
         status = search_inner(list, place);
+    if (status == DCP_OK)
+        follow_links(list);
     run_names_free(&names);
     return status;
 }

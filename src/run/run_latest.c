@@ -117,24 +117,21 @@ static void explain_newer(const dcp_run_list *list, size_t first, struct buffer 
         buffer_append_format(line, "; nor are %zu more", untold);
 }
 
-/* Marks of the folder that the latest lies in. */
-static bool counts(const struct run_mark *mark, const char *folder)
+static bool names_the_same(const struct run_mark *a, const struct run_mark *b)
 {
-    return strcmp(mark->folder, folder) == 0;
+    if (a->found && b->found)
+        return a->checkpoint == b->checkpoint;
+    return a->found == b->found && strcmp(a->text, b->text) == 0;
 }
 
-static bool disagree(const dcp_run_list *list, const char *folder)
+/* Marks of one folder. */
+static bool disagree(const dcp_run_list *list)
 {
-    const struct run_mark *first = NULL;
-    for (size_t i = 0; i < list->mark_count; i++) {
-        const struct run_mark *mark = &list->marks[i];
-        if (!counts(mark, folder))
-            continue;
-        if (first && (mark->found != first->found || mark->checkpoint != first->checkpoint ||
-                      (!mark->found && strcmp(mark->text, first->text) != 0)))
-            return true;
-        first = first ? first : mark;
-    }
+    for (size_t i = 1; i < list->mark_count; i++)
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(list->marks[i].folder, list->marks[j].folder) == 0 &&
+                !names_the_same(&list->marks[i], &list->marks[j]))
+                return true;
     return false;
 }
 
@@ -152,14 +149,12 @@ static void explain_mark(const dcp_run_list *list, const struct run_mark *mark, 
         buffer_append_format(line, "names %s", list->entries[mark->checkpoint].path);
 }
 
-static void explain_marks(const dcp_run_list *list, const char *folder, size_t latest,
-                          struct buffer *line)
+static void explain_marks(const dcp_run_list *list, size_t latest, struct buffer *line)
 {
     for (size_t i = 0; i < list->mark_count; i++)
-        if (counts(&list->marks[i], folder))
-            explain_mark(list, &list->marks[i], latest, line);
-    if (disagree(list, folder))
-        buffer_append_format(line, "; these marks disagree, and neither was believed");
+        explain_mark(list, &list->marks[i], latest, line);
+    if (disagree(list))
+        buffer_append_format(line, "; marks disagree: none was believed");
 }
 
 static dcp_status keep_line(dcp_run_list *list, struct buffer *line)
@@ -190,7 +185,7 @@ static dcp_status decide(dcp_run_list *list, size_t latest, size_t twin)
         buffer_append_format(&line, list->count == 0 ? "no checkpoints are there"
                                                      : "no latest: none of the run is whole");
         explain_newer(list, 0, &line);
-        explain_marks(list, list->folders[0] ? list->folders[0] : "", latest, &line);
+        explain_marks(list, latest, &line);
     } else if (twin != SIZE_MAX) {
         list->latest_status = DCP_ERR_DUPLICATE;
         buffer_append_format(&line, "no latest: %s and %s are both step %" PRId64,
@@ -199,7 +194,7 @@ static dcp_status decide(dcp_run_list *list, size_t latest, size_t twin)
         list->entries[latest].latest = true;
         buffer_append_format(&line, "%s is the newest whole one", entries[latest].path);
         explain_newer(list, latest + 1, &line);
-        explain_marks(list, entries[latest].folder, latest, &line);
+        explain_marks(list, latest, &line);
     }
     return keep_line(list, &line);
 }

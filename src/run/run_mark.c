@@ -170,7 +170,13 @@ void run_mark_resolve(dcp_run_list *list, const struct run_place *place)
         mark->checkpoint = index;
         list->entries[index].marked = true;
     }
-    for (size_t i = 0; i < list->count; i++)
-        if (list->entries[i].layout->marks_itself)
-            list->entries[i].marked = true;
+    for (size_t i = 0; i < list->count; i++) {
+        struct run_entry *entry = &list->entries[i];
+        if (!entry->layout->marks_itself)
+            continue;
+        size_t target = entry->target ? run_list_find(list, entry->folder, entry->target) : i;
+        entry->marked = true;
+        if (target != SIZE_MAX)
+            list->entries[target].marked = true;
+    }
 }
