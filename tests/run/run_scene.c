@@ -82,8 +82,10 @@ void scene_save(const dcp_storage *storage, const char *id)
 {
     float values[4] = {1, 2, 3, 4};
     dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {4}, .data = values};
-    dcp_save_options options = {
-        .storage = storage, .files = DCP_FILE_PER_ITEM, .overwrite = DCP_OVERWRITE_REPLACE};
+    dcp_save_options options = {.storage = storage,
+                                .files = DCP_FILE_PER_ITEM,
+                                .overwrite = DCP_OVERWRITE_REPLACE,
+                                .skip_sync = true};
     dcp_state *root = dcp_state_new();
     dcp_state_tensor(root, "a", &tensor);
     dcp_state_int(root, "b", 5);

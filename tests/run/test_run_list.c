@@ -69,7 +69,7 @@ static void what_is_known_of_a_checkpoint_is_told(void **state)
     assert_false(found.checked || found.complete);
     must(dcp_run_list_latest(list, &index));
     must(dcp_run_list_checkpoint(list, index, &found));
-    assert_true(found.checked && found.complete && found.latest && found.bytes > 8192);
+    assert_true(found.checked && found.complete && found.latest && found.bytes > 1000);
     assert_true(found.unix_time > 1700000000);
     assert_string_equal(found.framework, "dcp");
     assert_string_equal(dcp_run_kind_name(found.kind), "dcp");
@@ -213,7 +213,8 @@ static void links_lead_nowhere_else(void **state)
 {
     mkdir(scene_in(*state, "run"), 0777);
     mkdir(scene_in(*state, "elsewhere"), 0777);
-    const char *run = scene_in(*state, "run");
+    char run[512];
+    snprintf(run, sizeof run, "%s/run", (const char *)*state);
     scene_save(NULL, scene_in(run, "step_1"));
     scene_save(NULL, scene_in(*state, "elsewhere/step_1"));
     assert_int_equal(symlink("../elsewhere/step_1", scene_in(run, "latest")), 0);
@@ -235,12 +236,12 @@ static void a_link_is_as_whole_as_what_it_leads_to(void **state)
     scene_expect(
         run, NULL,
         "epoch=0-step=10.ckpt 10 pt whole\nepoch=0-step=20.ckpt 20 pt whole\n"
-        "epoch=0-step=30.ckpt 30 pt whole latest marked\nlast.ckpt 30 link whole marked\n");
+        "last.ckpt 30 link whole marked\nepoch=0-step=30.ckpt 30 pt whole latest marked\n");
     scene_cut(run, "epoch=0-step=30.ckpt", 100);
     scene_expect(run, NULL,
                  "epoch=0-step=10.ckpt 10 pt whole\nepoch=0-step=20.ckpt 20 pt whole latest\n"
-                 "epoch=0-step=30.ckpt 30 pt (cut short) marked\n"
-                 "last.ckpt 30 link (leads to epoch=0-step=30.ckpt) marked\n");
+                 "last.ckpt 30 link (leads to epoch=0-step=30.ckpt) marked\n"
+                 "epoch=0-step=30.ckpt 30 pt (cut short) marked\n");
     /* A copy is a checkpoint whose step is not known. */
     scene_remove(run, "last.ckpt");
     size_t size;

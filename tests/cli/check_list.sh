@@ -1,0 +1,76 @@
+#!/bin/sh
+# dcp list and dcp latest: every reference tree as its expected.json says, and for people.
+#     check_list.sh DCP TREES DIRECTORY
+set -u
+dcp=$1 trees=$2 directory=$3
+rm -rf "$directory"
+mkdir -p "$directory"
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+# "path|step|kind|complete|latest|marked" of each checkpoint: of the lines of dcp list --json, ...
+listed() {
+    sed -n 's/^ *{"path": "\(.*\)", "step": \([^,]*\), "kind": "\([^"]*\)", .*"complete": \([a-z]*\),.* "latest": \([a-z]*\), "marked": \([a-z]*\),.*/\1|\2|\3|\4|\5|\6/p' | sort
+}
+
+# ... and of an expected.json, which has a line for each value.
+expected() {
+    sed -n 's/^ *"\([a-z_]*\)": "\{0,1\}\(.*[^,"]\)"\{0,1\},\{0,1\}$/\1 \2/p' "$1" | awk '
+        { key = $1; sub(/^[^ ]* /, ""); value[key] = $0 }
+        key == "marked" && value["kind"] != "foreign" {
+            print value["path"] "|" value["step"] "|" value["kind"] "|" value["complete"] "|" value["latest"] "|" value["marked"]
+        }' | sort
+}
+
+count=0
+for tree in "$trees"/*/; do
+    name=$(basename "$tree")
+    expected "$tree/expected.json" >"$directory/expected"
+    "$dcp" list --json "$tree/run" >"$directory/json" || fail "dcp list $name fails"
+    listed <"$directory/json" >"$directory/listed"
+    [ -s "$directory/listed" ] || fail "$name: nothing listed: $(cat "$directory/json")"
+    diff "$directory/expected" "$directory/listed" || fail "$name is not listed as expected"
+    latest=$(sed -n 's/^\([^|]*\)|.*|true|[a-z]*$/\1/p' "$directory/expected")
+    found=$("$dcp" latest "$tree/run" 2>"$directory/reason") || fail "dcp latest $name: $(cat "$directory/reason")"
+    [ "$found" = "$tree/run/$latest" ] || fail "dcp latest $name: $found, expected $latest"
+    grep -q "^dcp latest: $latest is the newest whole one" "$directory/reason" || fail "$name: $(cat "$directory/reason")"
+    "$dcp" latest --json "$tree/run" | grep -q "{\"path\": \"$latest\", .*\"latest\": true" || fail "$name: JSON of the latest"
+    count=$((count + 1))
+done
+[ $count -eq 22 ] || fail "$count trees"
+
+# For people.
+"$dcp" list "$trees/kempnerforge/run" >"$directory/table" || fail "the table"
+grep -Eq '^ +step +size +age +kind +path +state$' "$directory/table" || fail "$(cat "$directory/table")"
+grep -Eq '^ +20 +[0-9.]+K +[0-9]+[smhd] +dcp +step_20 +whole$' "$directory/table" || fail "$(cat "$directory/table")"
+grep -Eq '^ +30 .* step_30 +whole \[latest\]$' "$directory/table" || fail "$(cat "$directory/table")"
+grep -Eq '^ +40 .* step_40 +no .metadata \[marked\]$' "$directory/table" || fail "$(cat "$directory/table")"
+tail -1 "$directory/table" | grep -q '^step_30 is .*; the mark latest names step_40$' || fail "$(cat "$directory/table")"
+
+# A name cannot command a terminal, and is JSON nevertheless.
+mkdir -p "$directory/run/$(printf 'x\033[31m"step=1.ckpt')"
+"$dcp" list "$directory/run" | grep -q 'x\\x1b\[31m"step=1.ckpt' || fail "a name with control characters"
+"$dcp" list --json "$directory/run" | grep -q 'x\\u001b\[31m\\"step=1.ckpt' || fail "its JSON"
+
+# refuse STATUS WORDS ARGUMENT...
+refuse() {
+    status=$1 words=$2
+    shift 2
+    "$dcp" "$@" >"$directory/out" 2>&1
+    got=$?
+    [ $got -eq "$status" ] || fail "dcp $*: status $got, expected $status: $(cat "$directory/out")"
+    grep -q -e "$words" "$directory/out" || fail "dcp $*: no \"$words\" in: $(cat "$directory/out")"
+}
+mkdir "$directory/empty"
+refuse 0 "no checkpoints are there" list "$directory/empty"
+refuse 1 "no checkpoints are there" latest "$directory/empty"
+refuse 1 "no such" list "$directory/none"
+refuse 1 "is a file" latest "$directory/out"
+refuse 2 usage list
+refuse 2 usage list --unknown "$directory"
+refuse 2 usage latest "$directory" "$directory"
+[ "$("$dcp" list --json "$directory/empty" | tr -d ' \n')" = "[]" ] || fail "an empty array"
+rm -rf "$directory"
