@@ -5,10 +5,10 @@
  * good one.
  *
  * A *run* is a directory in which a training job keeps its checkpoints, one for each step that it
- * has saved. Frameworks name and mark them differently; those known are in #dcp_run_checkpoint
- * ::framework, among them torchtitan, KempnerForge, Megatron-LM and Bridge, NeMo, Lightning,
- * Transformers, Accelerate, Composer, DeepSpeed, OLMo-core, and `step_N` without anything else,
- * as this library's examples save.
+ * has saved. Frameworks name and mark them differently. Known are those of torchtitan,
+ * KempnerForge, Megatron-LM and Bridge, NeMo, NeMo AutoModel, Lightning, TorchTNT, Transformers,
+ * Accelerate, Composer, DeepSpeed, OLMo-core, MegaCpp, Orbax, nanochat and litgpt, and `step_N`
+ * without anything else, as this library's examples save.
  *
  * A name is no proof that a checkpoint is whole, and neither is a mark that a framework leaves
  * ("latest", a tracker): saves and removals are interrupted. So each checkpoint is checked, without

@@ -152,12 +152,7 @@ static dcp_status check_inside(struct run_check *check, const struct run_need *n
         return check_stages(check, need);
     if (*need->path && !strchr(need->path, '/'))
         return check_names(check, need);
-    size_t length = strlen(need->path);
-    if (length > 0 && need->path[length - 1] != '/')
-        return check_in(check, need, need->path);
-    char folder[64]; /* "weights/" is the folder */
-    snprintf(folder, sizeof folder, "%.*s", (int)(length > 0 ? length - 1 : 0), need->path);
-    return check_in(check, need, folder);
+    return check_in(check, need, need->path);
 }
 
 /* ---- beside the checkpoint, and per rank ---- */
@@ -235,9 +230,32 @@ static bool is_far(const struct run_check *check)
     return traits.far;
 }
 
+/* Whether a file is in this checkpoint, or in one next to it that has the same layout. */
+static dcp_status is_usual(const struct run_check *check, const char *name, bool *yes)
+{
+    const dcp_run_list *list = check->list;
+    size_t index = (size_t)(check->entry - list->entries);
+    *yes = false;
+    for (size_t i = index > 0 ? index - 1 : index; i <= index + 1 && i < list->count && !*yes;
+         i++) {
+        const struct run_contents next = {.place = check->place, .path = list->entries[i].path};
+        uint64_t size;
+        if (list->entries[i].layout != check->entry->layout)
+            continue;
+        char *path = run_contents_path(&next, name);
+        dcp_status status =
+            path ? run_place_size(check->place, path, &size, yes) : DCP_ERR_NO_MEMORY;
+        memory_release(path);
+        RETURN_IF_ERROR(status);
+    }
+    return DCP_OK;
+}
+
 static dcp_status applies(struct run_check *check, const struct run_need *need, bool *yes)
 {
     *yes = !need->far || is_far(check);
+    if (need->as_next)
+        return is_usual(check, need->path, yes);
     return need->when ? run_contents_show(&check->contents, need->when, yes) : DCP_OK;
 }
 

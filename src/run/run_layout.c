@@ -8,25 +8,44 @@
 /* What a save of DCP leaves, however far it came. */
 #define DCP_TRACES ".metadata .metadata.tmp* __* pp# .dcp_owner*"
 
-#define MCORE_NEEDS(folder)                                                                        \
-    {RUN_NEED_JSON, folder "metadata.json", .key = "sharded_backend"}, {RUN_NEED_DCP, folder},     \
+/* Up to Core 0.16 what is not sharded has a file of its own, as the JSON says. */
+#define MCORE_NEEDS                                                                                \
+    {.kind = RUN_NEED_JSON, .path = "metadata.json", .key = "sharded_backend"},                    \
+        {.kind = RUN_NEED_DCP, .path = ""},                                                        \
     {                                                                                              \
-        RUN_NEED_TORCH, folder "common.pt", .when = folder "metadata.json:common_backend"          \
+        .kind = RUN_NEED_TORCH, .path = "common.pt", .when = "metadata.json:common_backend"        \
+    }
+
+#define MCORE_IN_WEIGHTS_NEEDS                                                                     \
+    {.kind = RUN_NEED_JSON, .path = "weights/metadata.json", .key = "sharded_backend"},            \
+        {.kind = RUN_NEED_DCP, .path = "weights"},                                                 \
+    {                                                                                              \
+        .kind = RUN_NEED_TORCH, .path = "weights/common.pt",                                       \
+        .when = "weights/metadata.json:common_backend"                                             \
     }
 
 #define TRANSFORMERS_NEEDS                                                                         \
-    {RUN_NEED_DCP, "pytorch_model_fsdp_#", .or_next = true},                                       \
-        {RUN_NEED_TORCH, "pytorch_model*.bin", .or_next = true}, {RUN_NEED_WEIGHTS, ""},           \
-        {RUN_NEED_DCP, "optimizer_#", .or_next = true},                                            \
+    {.kind = RUN_NEED_DCP, .path = "pytorch_model_fsdp_#", .or_next = true},                       \
+        {.kind = RUN_NEED_TORCH, .path = "pytorch_model*.bin", .or_next = true},                   \
+        {.kind = RUN_NEED_WEIGHTS, .path = ""},                                                    \
+        {.kind = RUN_NEED_DCP, .path = "optimizer_#", .or_next = true},                            \
     {                                                                                              \
-        RUN_NEED_TORCH, "optimizer.pt optimizer*.bin"                                              \
+        .kind = RUN_NEED_TORCH, .path = "optimizer.pt optimizer*.bin"                              \
     }
 
 #define TRAINER_NEEDS                                                                              \
-    TRANSFORMERS_NEEDS, {RUN_NEED_TORCH, "scheduler.pt"},                                          \
-        {RUN_NEED_RANKS, "rng_state_#.pth rng_state.pth"},                                         \
+    TRANSFORMERS_NEEDS, {.kind = RUN_NEED_TORCH, .path = "scheduler.pt"},                          \
+        {.kind = RUN_NEED_RANKS, .path = "rng_state_#.pth rng_state.pth"},                         \
     {                                                                                              \
-        RUN_NEED_JSON, "trainer_state.json", .key = "global_step"                                  \
+        .kind = RUN_NEED_JSON, .path = "trainer_state.json", .key = "global_step"                  \
+    }
+
+/* Which of the last ones there are depends on what the job has prepared. */
+#define ACCELERATE_NEEDS                                                                           \
+    TRANSFORMERS_NEEDS, {.kind = RUN_NEED_RANKS, .path = "random_states_#.pkl"},                   \
+        {.kind = RUN_NEED_TORCH, .path = "scheduler.bin", .as_next = true},                        \
+    {                                                                                              \
+        .kind = RUN_NEED_FILE, .path = "sampler.bin", .as_next = true                              \
     }
 
 #define FSDP_SIGNS "pytorch_model_fsdp_# optimizer_#"
@@ -44,69 +63,70 @@ const struct run_layout run_layouts[] = {
      .kind = DCP_RUN_ORBAX,
      .names = "# *_#",
      .signs = "_CHECKPOINT_METADATA commit_success.txt */_METADATA */manifest.ocdbt",
-     .needs = {{RUN_NEED_JSON, "_CHECKPOINT_METADATA", .optional = true},
-               {RUN_NEED_FILE, "commit_success.txt", .far = true}}},
+     .needs = {{.kind = RUN_NEED_JSON, .path = "_CHECKPOINT_METADATA", .optional = true},
+               {.kind = RUN_NEED_FILE, .path = "commit_success.txt", .far = true}}},
     {.framework = "litgpt",
      .kind = DCP_RUN_PT,
      .names = "step-########",
      .signs = "lit_model.pth",
      .shares = true,
-     .needs = {{RUN_NEED_TORCH, "lit_model.pth"}}},
+     .needs = {{.kind = RUN_NEED_TORCH, .path = "lit_model.pth"}}},
     {.framework = "litgpt",
      .kind = DCP_RUN_PT,
      .names = "final",
      .signs = "lit_model.pth",
      .never_latest = true,
-     .needs = {{RUN_NEED_TORCH, "lit_model.pth"}}},
+     .needs = {{.kind = RUN_NEED_TORCH, .path = "lit_model.pth"}}},
     {.framework = "torchtitan",
      .kind = DCP_RUN_DCP_PART,
      .names = "step-#",
      .folder = "ft-replicat-*",
      .traces = DCP_TRACES,
      .never_latest = true,
-     .needs = {{RUN_NEED_DCP, ""}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""}}},
     {.framework = "torchtitan",
      .kind = DCP_RUN_DCP,
      .names = "step-#",
      .traces = DCP_TRACES " sharded *.safetensors *.safetensors.index.json",
-     .needs = {{RUN_NEED_DCP, "", .or_next = true}, {RUN_NEED_WEIGHTS, ""}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = "", .or_next = true},
+               {.kind = RUN_NEED_WEIGHTS, .path = ""}}},
     {.framework = "KempnerForge",
      .kind = DCP_RUN_DCP,
      .names = "step_#",
      .signs = "train_state.pt metadata.json:tokens_seen",
      .shares = true,
-     .needs = {{RUN_NEED_DCP, ""},
-               {RUN_NEED_TORCH, "train_state.pt"},
-               {RUN_NEED_JSON, "metadata.json", .key = "step", .optional = true}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""},
+               {.kind = RUN_NEED_TORCH, .path = "train_state.pt"},
+               {.kind = RUN_NEED_JSON, .path = "metadata.json", .key = "step", .optional = true}}},
     {.framework = "dcp",
      .kind = DCP_RUN_DCP,
      .names = "step_#",
      .traces = DCP_TRACES " metadata.json",
-     .needs = {{RUN_NEED_DCP, ""}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""}}},
     {.framework = "OLMo-core",
      .kind = DCP_RUN_DCP,
      .names = "step#",
      .traces = "model_and_optim train .metadata.json",
-     .needs = {{RUN_NEED_JSON, ".metadata.json"},
-               {RUN_NEED_DCP, "model_and_optim"},
-               {RUN_NEED_TORCH, "train/rank0.pt"}}},
+     .needs = {{.kind = RUN_NEED_JSON, .path = ".metadata.json"},
+               {.kind = RUN_NEED_DCP, .path = "model_and_optim"},
+               {.kind = RUN_NEED_TORCH, .path = "train/rank0.pt"}}},
     {.framework = "Megatron-LM",
      .kind = DCP_RUN_MEGATRON_LEGACY,
      .names = "iter_####### release",
      .signs = "mp_rank_*/model_optim_rng.pt mp_rank_*/distrib_optim.pt",
-     .needs = {{RUN_NEED_MODEL_PARALLEL, ""}}},
+     .needs = {{.kind = RUN_NEED_MODEL_PARALLEL, .path = ""}}},
     {.framework = "Megatron-Bridge",
      .kind = DCP_RUN_MCORE,
      .names = "iter_#######",
      .signs = "train_state.pt run_config.yaml",
      .beside = "latest_train_state.pt",
      .shares = true,
-     .needs = {MCORE_NEEDS(""), {RUN_NEED_TORCH, "train_state.pt"}}},
+     .needs = {MCORE_NEEDS, {.kind = RUN_NEED_TORCH, .path = "train_state.pt"}}},
     {.framework = "Megatron Core",
      .kind = DCP_RUN_MCORE,
      .names = "iter_####### release",
      .traces = DCP_TRACES " common.pt metadata.json modelopt_state hf tokenizer",
-     .needs = {MCORE_NEEDS("")}},
+     .needs = {MCORE_NEEDS}},
     {.framework = "NeMo",
      .kind = DCP_RUN_MCORE,
      .names = "*-step=#-consumed_samples=*",
@@ -114,7 +134,8 @@ const struct run_layout run_layouts[] = {
      .traces = "weights context",
      .free_names = true,
      .first_step = 1,
-     .needs = {{RUN_NEED_ABSENT, "&-unfinished", .beside = true}, MCORE_NEEDS("weights/")}},
+     .needs = {{.kind = RUN_NEED_ABSENT, .path = "&-unfinished", .beside = true},
+               MCORE_IN_WEIGHTS_NEEDS}},
     {.framework = "NeMo",
      .kind = DCP_RUN_MCORE,
      .names = "*-step=#-consumed_samples=*-last",
@@ -122,46 +143,47 @@ const struct run_layout run_layouts[] = {
      .marks_itself = true,
      .free_names = true,
      .first_step = 1,
-     .needs = {{RUN_NEED_ABSENT, "&-unfinished", .beside = true}, MCORE_NEEDS("weights/")}},
+     .needs = {{.kind = RUN_NEED_ABSENT, .path = "&-unfinished", .beside = true},
+               MCORE_IN_WEIGHTS_NEEDS}},
     {.framework = "Lightning",
      .kind = DCP_RUN_DCP,
      .names = "*step=#[-v~].ckpt *step=#-*[-v~].ckpt",
      .traces = DCP_TRACES " meta.pt",
      .free_names = true,
-     .needs = {{RUN_NEED_DCP, ""}, {RUN_NEED_TORCH, "meta.pt"}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""}, {.kind = RUN_NEED_TORCH, .path = "meta.pt"}}},
     {.framework = "Lightning",
      .kind = DCP_RUN_DCP,
      .names = "last[-v~].ckpt",
      .traces = DCP_TRACES " meta.pt",
      .marks_itself = true,
-     .needs = {{RUN_NEED_DCP, ""}, {RUN_NEED_TORCH, "meta.pt"}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""}, {.kind = RUN_NEED_TORCH, .path = "meta.pt"}}},
     {.framework = "Lightning",
      .kind = DCP_RUN_PT,
      .names = "*step=#[-v~].ckpt *step=#-*[-v~].ckpt",
      .is_file = true,
      .free_names = true,
-     .needs = {{RUN_NEED_TORCH, ""}}},
+     .needs = {{.kind = RUN_NEED_TORCH, .path = ""}}},
     {.framework = "Lightning",
      .kind = DCP_RUN_PT,
      .names = "last[-v~].ckpt",
      .is_file = true,
      .marks_itself = true,
-     .needs = {{RUN_NEED_TORCH, ""}}},
+     .needs = {{.kind = RUN_NEED_TORCH, .path = ""}}},
     {.framework = "NeMo AutoModel",
      .kind = DCP_RUN_AUTOMODEL,
      .names = "epoch_%_step_#",
      .signs = "model optim",
      .shares = true,
-     .needs = {{RUN_NEED_ABSENT, "*incomplete* *INCOMPLETE* *unfinished*"},
-               {RUN_NEED_WEIGHTS, "model"},
-               {RUN_NEED_DCP, "optim"}}},
+     .needs = {{.kind = RUN_NEED_ABSENT, .path = "*incomplete* *INCOMPLETE* *unfinished*"},
+               {.kind = RUN_NEED_WEIGHTS, .path = "model"},
+               {.kind = RUN_NEED_DCP, .path = "optim"}}},
     {.framework = "TorchTNT",
      .kind = DCP_RUN_DCP,
      .names = "epoch_@[_train]_step_#[_eval_step_!][_predict_step_%][_*=*] "
               "epoch_@_eval_step_#[_predict_step_%][_*=*] epoch_@_predict_step_#[_*=*]",
      .traces = DCP_TRACES,
      .free_names = true,
-     .needs = {{RUN_NEED_DCP, ""}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""}}},
     {.framework = "Transformers",
      .kind = DCP_RUN_HF_FSDP,
      .names = "checkpoint-#",
@@ -181,56 +203,56 @@ const struct run_layout run_layouts[] = {
      .signs = FSDP_SIGNS,
      .traces = ACCELERATE_TRACES,
      .shares = true,
-     .needs = {TRANSFORMERS_NEEDS, {RUN_NEED_RANKS, "random_states_#.pkl"}}},
+     .needs = {ACCELERATE_NEEDS}},
     {.framework = "Accelerate",
      .kind = DCP_RUN_PT_SET,
      .names = "checkpoint_#",
      .signs = PLAIN_SIGNS,
      .shares = true,
-     .needs = {TRANSFORMERS_NEEDS, {RUN_NEED_RANKS, "random_states_#.pkl"}}},
+     .needs = {ACCELERATE_NEEDS}},
     {.framework = "Composer",
      .kind = DCP_RUN_DCP,
      .names = "ep%-ba#",
      .traces = DCP_TRACES,
-     .needs = {{RUN_NEED_DCP, ""}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""}}},
     {.framework = "Composer",
      .kind = DCP_RUN_PT,
      .names = "ep%-ba#-rank0.pt",
      .is_file = true,
-     .needs = {{RUN_NEED_TORCH, ""}}},
+     .needs = {{.kind = RUN_NEED_TORCH, .path = ""}}},
     {.framework = "DeepSpeed",
      .kind = DCP_RUN_DEEPSPEED,
      .names = "global_step#",
      .traces = "mp_rank_* *zero_pp_rank_* layer_*",
-     .needs = {{RUN_NEED_ZERO, ""}}},
+     .needs = {{.kind = RUN_NEED_ZERO, .path = ""}}},
     {.framework = "MegaCpp",
      .kind = DCP_RUN_DCP,
      .names = "dcp_###### dist_ckpt_######",
      .traces = DCP_TRACES " extra_state.pt",
-     .needs = {{RUN_NEED_DCP, ""},
-               {RUN_NEED_JSON, "meta_$.json", .beside = true},
-               {RUN_NEED_TORCH, "extra_state.pt", .optional = true}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = ""},
+               {.kind = RUN_NEED_JSON, .path = "meta_$.json", .beside = true},
+               {.kind = RUN_NEED_TORCH, .path = "extra_state.pt", .optional = true}}},
     {.framework = "MegaCpp",
      .kind = DCP_RUN_EMERGENCY,
      .names = "emergency_step_#[_%]",
      .traces = "*",
      .never_latest = true,
-     .needs = {{RUN_NEED_DCP, "", .or_next = true}, {RUN_NEED_TORCH, "*.pt"}}},
+     .needs = {{.kind = RUN_NEED_DCP, .path = "", .or_next = true},
+               {.kind = RUN_NEED_TORCH, .path = "*.pt"}}},
     {.framework = "MegaCpp",
      .kind = DCP_RUN_PT,
      .names = "model_######.pt",
      .is_file = true,
      .beside = "dcp_###### dist_ckpt_###### extra_######.pt",
-     .needs = {{RUN_NEED_TORCH, ""},
-               {RUN_NEED_JSON, "meta_$.json", .beside = true},
-               {RUN_NEED_RANKS, "optim_$_rank#.pt", .beside = true}}},
+     .needs = {{.kind = RUN_NEED_TORCH, .path = ""},
+               {.kind = RUN_NEED_JSON, .path = "meta_$.json", .beside = true}}},
     {.framework = "nanochat",
      .kind = DCP_RUN_PT_SET,
      .names = "model_######.pt",
      .is_file = true,
-     .needs = {{RUN_NEED_TORCH, ""},
-               {RUN_NEED_JSON, "meta_$.json", .beside = true},
-               {RUN_NEED_RANKS, "optim_$_rank#.pt", .beside = true}}},
+     .needs = {{.kind = RUN_NEED_TORCH, .path = ""},
+               {.kind = RUN_NEED_JSON, .path = "meta_$.json", .beside = true},
+               {.kind = RUN_NEED_RANKS, .path = "optim_$_rank#.pt", .beside = true}}},
 };
 
 const size_t run_layout_count = sizeof run_layouts / sizeof *run_layouts;

@@ -30,6 +30,7 @@ struct run_need {
     const char *when; /* only if "FILE:KEY": that file of the checkpoint has that key */
     bool or_next;     /* an alternative follows; the first one of which there is anything counts */
     bool optional;    /* only if it is there */
+    bool as_next;     /* only if a checkpoint next to this one has it */
     bool beside;      /* beside the checkpoint: $ stands for the step's digits, & for its name */
     bool far;         /* only in a storage that is far */
 };

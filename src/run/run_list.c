@@ -71,10 +71,25 @@ size_t run_list_find(const dcp_run_list *list, const char *folder, const char *n
 
 /* ---- reading ---- */
 
+/* The path without slashes at its end, so that its last part is its name. */
+static const char *trim(dcp_run_list *list, const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/' && path[length - 2] != ':')
+        length--;
+    const char *root = arena_copy_text(&list->arena, path, length);
+    if (!root)
+        error_no_memory(length + 1, "the checkpoints of a run");
+    return root;
+}
+
 static dcp_status read_list(dcp_run_list *list, const char *path, const dcp_run_options *options)
 {
     struct run_place place;
-    run_place_init(&place, options->storage, path);
+    const char *root = trim(list, path);
+    if (!root)
+        return DCP_ERR_NO_MEMORY;
+    run_place_init(&place, options->storage, root);
     RETURN_IF_ERROR(run_find(list, &place));
     run_sort(list);
     run_mark_resolve(list, &place);

@@ -40,6 +40,7 @@ static const struct damage {
     {"hf_trainer", "checkpoint-30", "trainer_state.json", 3, "trainer_state.json is no JSON"},
     {"hf_trainer", "checkpoint-30", "pytorch_model_fsdp_0/.metadata", 9, ".metadata"},
     {"accelerate", "checkpoints/checkpoint_1", "random_states_0.pkl", -1, "random_states_0.pkl"},
+    {"accelerate", "checkpoints/checkpoint_1", "scheduler.bin", -1, "scheduler.bin is missing"},
     {"accelerate", "checkpoints/checkpoint_1", "optimizer_0/.metadata", -1, "no optimizer_0/"},
     {"deepspeed", "global_step20", "mp_rank_00_model_states.pt", -1, "0 of the model's files"},
     {"deepspeed", "global_step20", "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt", -1,
@@ -229,6 +230,26 @@ static void legacy_grids_are_full(void **state)
     free(torch);
 }
 
+/* Wherever a file of torch.save ends too early, it is noticed; other bytes do no harm. */
+static void every_length_of_a_torch_file_is_tried(void **state)
+{
+    const char *run = scene_tree(state, "litgpt", false);
+    const char *step = scene_in(run, "step-00000020");
+    size_t size;
+    unsigned char *torch = scratch_read(step, "lit_model.pth", &size);
+    for (size_t length = 0; length < size; length += length < size - 120 ? 37 : 1) {
+        scratch_write(step, "lit_model.pth", torch, length);
+        scene_expect_latest(run, "step-00000010");
+    }
+    for (size_t at = size > 400 ? size - 400 : 0; at < size; at++) {
+        torch[at] ^= 0xff;
+        scratch_write(step, "lit_model.pth", torch, size);
+        dcp_run_list_free(scene_read(run, NULL));
+        torch[at] ^= 0xff;
+    }
+    free(torch);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
 
 int main(void)
@@ -243,6 +264,7 @@ int main(void)
         TEST(safetensors_are_as_whole_as_their_index_says),
         TEST(plain_sets_of_transformers_are_sets),
         TEST(legacy_grids_are_full),
+        TEST(every_length_of_a_torch_file_is_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,12 +153,16 @@ static void neighbours_folders_are_not_searched(void **state)
     mkdir(scene_in(run, "energon"), 0777);
     scene_save(NULL, scene_in(run, "energon/iter_0000099"));
     scene_expect_latest(run, "iter_0000030");
+    /* Parts of a checkpoint are parts, also when it is their folder that is looked at. */
+    run = scene_tree(state, "torchtitan_ft", false);
+    scene_expect(scene_in(run, "checkpoint/ft-replicat-0/"), NULL,
+                 "step-10 10 dcp-part whole\nstep-20 20 dcp-part whole\n");
 }
 
 static void many_entries_are_fine(void **state)
 {
     char name[64];
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 2000; i++) {
         snprintf(name, sizeof name, "step_%d", i);
         mkdir(scene_in(*state, name), 0777);
         snprintf(name, sizeof name, "event.%d", i);
@@ -166,7 +170,7 @@ static void many_entries_are_fine(void **state)
     }
     scene_save(NULL, scene_in(*state, "step_77"));
     dcp_run_list *list = scene_read(*state, NULL);
-    assert_int_equal(dcp_run_list_count(list), 5000);
+    assert_int_equal(dcp_run_list_count(list), 2000);
     dcp_run_list_free(list);
     scene_expect_latest(*state, "step_77");
 }
