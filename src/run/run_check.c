@@ -344,6 +344,8 @@ dcp_status run_check(dcp_run_list *list, const struct run_place *place, size_t i
     dcp_status status = DCP_OK;
     if (!entry->layout->is_file)
         status = run_place_list(place, entry->path, &check.contents.names, &found);
+    if (status == DCP_OK && !entry->layout->is_file)
+        status = run_check_judge(&check, check.contents.names.status);
     if (status == DCP_OK)
         status = check_needs(&check);
     run_names_free(&check.contents.names);

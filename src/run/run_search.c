@@ -261,6 +261,10 @@ static dcp_status take_path(const struct run_search *search, const char *name, c
     if (fits_any(search, name, false)) {
         struct run_contents contents = {.place = search->place, .path = path};
         dcp_status status = run_place_list(search->place, path, &contents.names, &found);
+        /* What may be a folder and cannot be listed is there, if not whole. */
+        dcp_status listing = contents.names.status;
+        found = found || (status == DCP_OK && !target && listing != DCP_OK &&
+                          listing != DCP_ERR_NOT_FOUND && listing != DCP_ERR_KIND);
         if (status == DCP_OK && found)
             status = take_folder(search, name, target, &contents);
         run_names_free(&contents.names);

@@ -57,6 +57,8 @@ static const struct damage {
     {"lightning_fsdp", "epoch=0-step=20.ckpt", "meta.pt", 10, "meta.pt is cut short"},
     {"automodel", "epoch_0_step_20", "model/model.safetensors.index.json", 1, "no index"},
     {"automodel", "epoch_0_step_20", "optim/.metadata", -1, "no optim/.metadata"},
+    {"orbax", "30", "state/_METADATA", -1, "state/_METADATA is missing"},
+    {"litgpt", "step-00000020", "lit_model.pth", -1, "lit_model.pth is missing"},
     {"orbax", "30", "_CHECKPOINT_METADATA", 1, "_CHECKPOINT_METADATA is no JSON"},
     {"composer", "ep0-ba30", "__0_0.distcp", 1, "cut short"},
     {"torchtitan", "checkpoint/step-30", ".metadata", -1, "no .metadata"},

@@ -186,6 +186,37 @@ static void an_empty_run_has_no_latest(void **state)
     scene_expect_latest(*state, "none of the run is whole; step_5 is not whole: no .metadata");
 }
 
+/* A storage that cannot open one of the steps. */
+static dcp_status open_but_one(void *context, const char *id, uint32_t flags, void **directory,
+                               bool *created)
+{
+    if (strstr(id, "step_2"))
+        return dcp_error_set(DCP_ERR_IO, "%s: permission denied", id);
+    return dcp_storage_files()->open(context, id, flags, directory, created);
+}
+
+static void what_cannot_be_read_is_not_whole(void **state)
+{
+    dcp_storage storage = *dcp_storage_files();
+    storage.open = open_but_one;
+    scene_save(NULL, scene_in(*state, "step_1"));
+    scene_save(NULL, scene_in(*state, "step_2"));
+    scene_expect(*state, &storage, "step_1 1 dcp whole latest\nstep_2 2 dcp (permission denied)\n");
+}
+
+/* Files that are none wait for nobody. */
+static void pipes_are_no_files(void **state)
+{
+    const char *run = scene_tree(state, "kempnerforge", false);
+    scene_remove(run, "latest");
+    assert_int_equal(mkfifo(scene_in(run, "latest"), 0600), 0);
+    assert_int_equal(mkfifo(scene_in(run, "last.ckpt"), 0600), 0);
+    assert_int_equal(mkfifo(scene_in(run, "step_50"), 0600), 0);
+    scene_remove(scene_in(run, "step_30"), "train_state.pt");
+    assert_int_equal(mkfifo(scene_in(run, "step_30/train_state.pt"), 0600), 0);
+    scene_expect_latest(run, "step_20");
+}
+
 /* ---- marks ---- */
 
 static void a_mark_is_a_hint(void **state)
@@ -302,6 +333,8 @@ int main(void)
         TEST(neighbours_folders_are_not_searched),
         TEST(many_entries_are_fine),
         TEST(an_empty_run_has_no_latest),
+        TEST(what_cannot_be_read_is_not_whole),
+        TEST(pipes_are_no_files),
         TEST(a_mark_is_a_hint),
         TEST(links_lead_nowhere_else),
         TEST(a_link_is_as_whole_as_what_it_leads_to),
