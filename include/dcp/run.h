@@ -17,7 +17,8 @@
  *   least the length that it needs; if the save was this library's, with the footer of that save;
  * - of everything else that its framework needs to resume, that it is there; JSON is parsed, and
  *   files of torch.save have the end that their zip archive must have. No pickle is executed;
- * - per-rank files are there for as many ranks as saved, as far as the files tell.
+ * - files of single ranks are there for as many ranks as wrote shards; where nothing tells how many
+ *   these were, for as many as in the checkpoints next to it.
  * dcp_verify() checks the data as well.
  *
  * What comes of steps, epochs and versions in names is their order; file times are not looked at
