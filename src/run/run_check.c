@@ -91,6 +91,8 @@ static dcp_status check_path(struct run_check *check, const struct run_need *nee
         return run_check_torch(check, path);
     case RUN_NEED_JSON:
         return check_json(check, need, path);
+    case RUN_NEED_ZERO:
+        return run_check_zero(check, path);
     default:
         return run_check_file(check, path);
     }
@@ -277,8 +279,6 @@ static dcp_status check_need(struct run_check *check, const struct run_need *nee
         return check_ranks(check, need);
     if (need->kind == RUN_NEED_MODEL_PARALLEL)
         return run_check_model_parallel(check);
-    if (need->kind == RUN_NEED_ZERO)
-        return run_check_zero(check);
     return need->beside ? check_beside(check, need) : check_inside(check, need);
 }
 

@@ -38,7 +38,7 @@ dcp_status run_check_torch(struct run_check *check, const char *path);
 dcp_status run_check_file(struct run_check *check, const char *path);
 /* The folders of Megatron's model-parallel ranks. */
 dcp_status run_check_model_parallel(struct run_check *check);
-/* DeepSpeed's files. */
-dcp_status run_check_zero(struct run_check *check);
+/* A folder of DeepSpeed's files. */
+dcp_status run_check_zero(struct run_check *check, const char *path);
 
 #endif

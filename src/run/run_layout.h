@@ -17,7 +17,7 @@ enum run_need_kind {
     RUN_NEED_RANKS,   /* files numbered from 0, for as many ranks as wrote shards */
     RUN_NEED_ABSENT,  /* nothing of that name */
     RUN_NEED_MODEL_PARALLEL, /* Megatron's mp_rank_T_P_E folders: a full grid, each with the same */
-    RUN_NEED_ZERO            /* DeepSpeed's files: model-parallel ranks by data-parallel ranks */
+    RUN_NEED_ZERO /* folders of DeepSpeed's files: model-parallel by data-parallel ranks */
 };
 
 /* Something without which a checkpoint is not whole. */

@@ -35,16 +35,16 @@ static bool grid_is_full(const struct grid *grid)
 typedef dcp_status (*path_check)(struct run_check *check, const char *path);
 
 /* Takes all names of a pattern into the grid. */
-static dcp_status take_names(struct run_check *check, const char *pattern, path_check do_check,
-                             struct grid *grid)
+static dcp_status take_names(struct run_check *check, const struct run_contents *contents,
+                             const char *pattern, path_check do_check, struct grid *grid)
 {
-    for (size_t i = 0; i < check->contents.names.count; i++) {
+    for (size_t i = 0; i < contents->names.count; i++) {
         struct run_numbers numbers;
-        const char *name = check->contents.names.names[i];
+        const char *name = contents->names.names[i];
         if (!run_name_match(pattern, name, &numbers))
             continue;
         grid_take(grid, &numbers);
-        char *path = run_contents_path(&check->contents, name);
+        char *path = run_contents_path(contents, name);
         dcp_status status = path ? do_check(check, path) : DCP_ERR_NO_MEMORY;
         memory_release(path);
         if (status != DCP_OK)
@@ -79,7 +79,7 @@ dcp_status run_check_model_parallel(struct run_check *check)
     static const char ranks[] = "mp_rank_#[_@][_~]";
     struct grid grid = {.sizes = {1, 1, 1}}, again = grid;
     bool distributed;
-    dcp_status status = take_names(check, ranks, check_model_rank, &grid);
+    dcp_status status = take_names(check, &check->contents, ranks, check_model_rank, &grid);
     if (status == DCP_OK && !grid_is_full(&grid))
         run_check_fault(check,
                         "%" PRId64 " folders mp_rank_..., but their numbers make %" PRId64
@@ -88,7 +88,7 @@ dcp_status run_check_model_parallel(struct run_check *check)
     if (status == DCP_OK)
         status = run_contents_show(&check->contents, "mp_rank_*/distrib_optim.pt", &distributed);
     if (status == DCP_OK && distributed)
-        status = take_names(check, ranks, check_optimizer_rank, &again);
+        status = take_names(check, &check->contents, ranks, check_optimizer_rank, &again);
     return status;
 }
 
@@ -120,10 +120,11 @@ static dcp_status read_number(const struct run_check *check, const char *path, c
 }
 
 /* What the model's file of the first rank says of the numbers of ranks. */
-static dcp_status take_world(struct run_check *check, struct grid *grid)
+static dcp_status take_world(struct run_check *check, const struct run_contents *contents,
+                             struct grid *grid)
 {
     static const char *const names[2] = {"mp_world_size", "dp_world_size"};
-    char *path = run_contents_path(&check->contents, "mp_rank_00_model_states.pt");
+    char *path = run_contents_path(contents, "mp_rank_00_model_states.pt");
     dcp_status status = path ? DCP_OK : DCP_ERR_NO_MEMORY;
     for (int i = 0; i < 2 && status == DCP_OK; i++) {
         int64_t size;
@@ -144,18 +145,19 @@ static dcp_status expect_full(struct run_check *check, const struct grid *grid, 
                                                 grid->found, what, grid->sizes[0], grid->sizes[1]);
 }
 
-dcp_status run_check_zero(struct run_check *check)
+static dcp_status check_zero(struct run_check *check, const struct run_contents *contents)
 {
     struct grid models = {.sizes = {1, 1, 1}}, parts = models, optimizers = models;
-    dcp_status status = take_names(check, "mp_rank_#_model_states.pt", run_check_torch, &models);
+    dcp_status status =
+        take_names(check, contents, "mp_rank_#_model_states.pt", run_check_torch, &models);
     if (status == DCP_OK)
-        status =
-            take_names(check, "*zero_pp_rank_@_mp_rank_#_model_states.pt", run_check_torch, &parts);
+        status = take_names(check, contents, "*zero_pp_rank_@_mp_rank_#_model_states.pt",
+                            run_check_torch, &parts);
     if (status == DCP_OK)
-        status = take_names(check, "*zero_pp_rank_@_mp_rank_#_optim_states.pt", run_check_torch,
-                            &optimizers);
+        status = take_names(check, contents, "*zero_pp_rank_@_mp_rank_#_optim_states.pt",
+                            run_check_torch, &optimizers);
     if (status == DCP_OK)
-        status = take_world(check, &optimizers);
+        status = take_world(check, contents, &optimizers);
     if (status != DCP_OK)
         return status;
     models.sizes[0] = parts.sizes[0] = optimizers.sizes[0];
@@ -167,4 +169,15 @@ dcp_status run_check_zero(struct run_check *check)
     return optimizers.found > 0 || optimizers.sizes[1] > 1
                ? expect_full(check, &optimizers, "the optimizer's files")
                : DCP_OK;
+}
+
+dcp_status run_check_zero(struct run_check *check, const char *path)
+{
+    struct run_contents contents = {.place = check->place, .path = path};
+    bool found;
+    dcp_status status = run_place_list(check->place, path, &contents.names, &found);
+    if (status == DCP_OK)
+        status = check_zero(check, &contents);
+    run_names_free(&contents.names);
+    return status;
 }

@@ -203,6 +203,25 @@ static void plain_sets_of_transformers_are_sets(void **state)
     free(torch);
 }
 
+/* A Trainer over DeepSpeed has that one's folder in its own. */
+static void transformers_over_deepspeed_is_one(void **state)
+{
+    const char *run = scene_tree(state, "deepspeed", false);
+    const char *step = scene_in(*state, "trainer/checkpoint-20");
+    mkdir(scene_in(*state, "trainer"), 0777);
+    scene_write(step, "trainer_state.json", "{\"global_step\": 20}");
+    scene_write(step, "rng_state_0.pth", "x");
+    scene_write(step, "rng_state_1.pth", "x");
+    scene_write(step, "latest", "global_step20");
+    assert_int_equal(rename(scene_in(run, "global_step20"), scene_in(step, "global_step20")), 0);
+    mkdir(scene_in(*state, "trainer/checkpoint-30"), 0777);
+    scene_expect(scene_in(*state, "trainer"), NULL,
+                 "checkpoint-20 20 deepspeed whole latest\n"
+                 "checkpoint-30 30 deepspeed (global_step0 is missing)\n");
+    scene_remove(scene_in(step, "global_step20"), "mp_rank_00_model_states.pt");
+    scene_expect_latest(scene_in(*state, "trainer"), "0 of the model's files");
+}
+
 /* A model-parallel grid with a hole, and an optimizer that only one rank has. */
 static void legacy_grids_are_full(void **state)
 {
@@ -265,6 +284,7 @@ int main(void)
         TEST(evaluated_ones_are_newer),
         TEST(safetensors_are_as_whole_as_their_index_says),
         TEST(plain_sets_of_transformers_are_sets),
+        TEST(transformers_over_deepspeed_is_one),
         TEST(legacy_grids_are_full),
         TEST(every_length_of_a_torch_file_is_tried),
     };
