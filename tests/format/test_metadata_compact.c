@@ -27,6 +27,11 @@ static void describe(struct metadata *metadata)
     metadata->load_id = "";
     metadata->modules = modules;
     metadata->module_count = 2;
+    static const struct extra_file extras[] = {
+        {.name = "config.yaml", .file = "__0.g0.extra.config.yaml", .size = 0, .digest = 0},
+        {.name = "rng", .file = "__3.g12.extra.rng", .size = 7, .digest = UINT64_MAX}};
+    metadata->extra_files = extras;
+    metadata->extra_file_count = 2;
 }
 
 static void append(const struct metadata *metadata, struct buffer *out)

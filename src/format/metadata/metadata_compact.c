@@ -3,6 +3,7 @@
  *
  *   whether there are paths, save id, checkpoint id, load id, number of modules, their names
  *   number of files, the name of each
+ *   number of extra files, per file: its name in the directory, size, XXH3
  *   number of entries, per entry: name, flags, path (if it is more than the name: number of parts,
  *   per part 0 and a position, or 1 and a key); of a tensor dtype, number of dimensions and shape;
  *   number of pieces, per piece: whether it is compressed, file, offset, length, and of a tensor
@@ -18,11 +19,12 @@
 #include "base/error.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/metadata/relative_path.h"
+#include "state/extra_file.h"
 
 enum entry_flags { ENTRY_TENSOR = 1, ENTRY_REQUIRES_GRAD = 2, ENTRY_PATH = 4 };
 
 /* The least that things take, for a bound on how many there can be. */
-enum { TEXT_LEAST = 1, PART_LEAST = 2, ENTRY_LEAST = 3, PIECE_LEAST = 4 };
+enum { TEXT_LEAST = 1, PART_LEAST = 2, EXTRA_LEAST = 3, ENTRY_LEAST = 3, PIECE_LEAST = 4 };
 
 bool metadata_fits_compact(const struct metadata *metadata)
 {
@@ -93,6 +95,17 @@ static void append_entry(struct buffer *out, const struct metadata_entry *entry)
     }
 }
 
+static void append_extra_files(struct buffer *out, const struct metadata *metadata)
+{
+    buffer_append_varint(out, metadata->extra_file_count);
+    for (size_t i = 0; i < metadata->extra_file_count; i++) {
+        const struct extra_file *extra = &metadata->extra_files[i];
+        append_text(out, extra->file);
+        buffer_append_varint(out, extra->size);
+        buffer_append_varint(out, extra->digest);
+    }
+}
+
 dcp_status metadata_compact_append(const struct metadata *metadata, struct buffer *out)
 {
     buffer_append_u8(out, metadata->has_paths);
@@ -105,6 +118,7 @@ dcp_status metadata_compact_append(const struct metadata *metadata, struct buffe
     buffer_append_varint(out, metadata->file_count);
     for (size_t i = 0; i < metadata->file_count; i++)
         append_text(out, metadata->files[i]);
+    append_extra_files(out, metadata);
     buffer_append_varint(out, metadata->count);
     for (size_t i = 0; i < metadata->count; i++)
         append_entry(out, &metadata->entries[i]);
@@ -171,6 +185,27 @@ static dcp_status read_files(struct reader *reader, struct metadata *metadata)
     for (size_t i = 0; i < metadata->file_count; i++)
         RETURN_IF_ERROR(relative_path_check(metadata->files[i], strlen(metadata->files[i])));
     return metadata->file_count <= UINT32_MAX ? DCP_OK : fault("too many files");
+}
+
+static dcp_status read_extra_files(struct reader *reader, struct metadata *metadata)
+{
+    void *items;
+    int rank;
+    uint32_t generation;
+    RETURN_IF_ERROR(read_array(reader, &metadata->arena, EXTRA_LEAST, sizeof(struct extra_file),
+                               &metadata->extra_file_count, &items));
+    struct extra_file *extras = items;
+    metadata->extra_files = extras;
+    for (size_t i = 0; i < metadata->extra_file_count; i++) {
+        RETURN_IF_ERROR(read_text(reader, &metadata->arena, &extras[i].file));
+        if (!extra_file_parse(extras[i].file, &rank, &generation, &extras[i].name))
+            return fault("an extra file of no such name");
+        extras[i].size = reader_varint(reader);
+        extras[i].digest = reader_varint(reader);
+        if (extras[i].size > INT64_MAX)
+            return fault("an extra file of no such size");
+    }
+    return DCP_OK;
 }
 
 static dcp_status read_path(struct reader *reader, struct arena *arena, bool plain,
@@ -294,6 +329,7 @@ static dcp_status read_metadata(struct reader *reader, struct metadata *metadata
     RETURN_IF_ERROR(read_texts(reader, arena, &metadata->module_count, &modules));
     metadata->modules = modules;
     RETURN_IF_ERROR(read_files(reader, metadata));
+    RETURN_IF_ERROR(read_extra_files(reader, metadata));
     RETURN_IF_ERROR(read_array(reader, arena, ENTRY_LEAST, sizeof *metadata->entries,
                                &metadata->count, &items));
     metadata->entries = items;
