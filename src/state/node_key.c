@@ -270,7 +270,7 @@ static dcp_status write_part(struct key_writing *writing, const dcp_state *node)
 {
     struct key_form form;
     if (!key_is_hashable(node))
-        return dcp_error_set(writing->no_hash, "a %s, which has no hash, in a key or a set",
+        return dcp_error_set(writing->no_hash, "a %s, which cannot be hashed, in a key or a set",
                              node_kind_name(node->kind));
     if (key_is_compound(node))
         return open_part(writing, node);

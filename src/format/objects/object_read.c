@@ -137,7 +137,7 @@ static dcp_status attach(struct builder *builder, struct builder_frame *frame, d
     bool is_key = is_dict && frame->key == NULL;
     bool is_set = node_is_set(frame->node);
     if ((is_key || is_set) && !key_is_hashable(child))
-        return dcp_error_set(DCP_ERR_FORMAT, "a %s, which has no hash, %s",
+        return dcp_error_set(DCP_ERR_FORMAT, "a %s, which cannot be hashed, %s",
                              node_kind_name(child->kind), is_key ? "as key of a dict" : "in a set");
     if ((is_key || is_set) && key_is_compound(child) && !frame->is_unsettled)
         RETURN_IF_ERROR(note_unsettled(builder, frame));
