@@ -164,34 +164,34 @@ static void a_name_is_given_by_one_rank(void **state)
 
 static void names_that_checkpoints_use_are_refused(void **state)
 {
-    static const char *const refused[] = {"",
-                                          ".metadata",
-                                          ".dcp_owner.3",
-                                          "..",
-                                          "../a",
-                                          "a/b",
-                                          "a\\b",
-                                          "/a",
-                                          "metadata.json",
-                                          "__0_0.distcp",
-                                          "__0.g0.extra.a",
-                                          "a.distcp",
-                                          "a.safetensors",
-                                          "a.tmp",
-                                          "model.safetensors.index.json",
-                                          "pp0",
-                                          "a\nb",
-                                          "\xff",
-                                          "0123456789012345678901234567890123456789"
-                                          "012345678901234567890123"};
-    static const char *const taken[] = {"pp",
-                                        "pp0.txt",
-                                        "a b",
-                                        "metadata.json.bak",
-                                        "r\xc3\xa9sum\xc3\xa9",
-                                        "distcp",
-                                        "0123456789012345678901234567890123456789"
-                                        "01234567890123456789012"};
+    static const char *const refused[] = {
+        "",
+        ".metadata",
+        ".dcp_owner.3",
+        "..",
+        "../a",
+        "a/b",
+        "a\\b",
+        "/a",
+        "metadata.json",
+        "__0_0.distcp",
+        "__0.g0.extra.a",
+        "a.distcp",
+        "a.safetensors",
+        "a.tmp",
+        "model.safetensors.index.json",
+        "pp0",
+        "a\nb",
+        "\xff",
+        "0123456789012345678901234567890123456789012345678901234567890123"};
+    static const char *const taken[] = {
+        "pp",
+        "pp0.txt",
+        "a b",
+        "metadata.json.bak",
+        "r\xc3\xa9sum\xc3\xa9",
+        "distcp",
+        "012345678901234567890123456789012345678901234567890123456789012"};
     const char *path = path_in(state, "c");
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const dcp_extra_file file = {sizeof file, refused[i], "x", 1};

@@ -269,7 +269,8 @@ static void test_limits_and_large_requests(void **state)
     dcp_load_options loading = {.storage = &storage.table, .memory_limit = 1};
     must_fail(dcp_load(root, path_in(state, "c"), &loading, NULL), DCP_ERR_NO_MEMORY,
               "smallest sufficient limit is ");
-    uint64_t smallest = strtoull(strstr(dcp_error_message(), "do is ") + 6, NULL, 10);
+    static const char before[] = "smallest sufficient limit is ";
+    uint64_t smallest = strtoull(strstr(dcp_error_message(), before) + strlen(before), NULL, 10);
     for (uint64_t more = 0; more < 64 << 20; more += 3 << 20) {
         dcp_figures figures = {.size_of = sizeof figures};
         loading.memory_limit = smallest + more;
