@@ -164,7 +164,7 @@ class Future:
 
     def wait_staged(self, timeout: Optional[float] = None) -> None:
         """Waits until the state's arrays may change. DeadlineError: not yet."""
-        self._wait(lib.dcp_future_wait_staged, timeout)
+        check(self._wait(lib.dcp_future_wait_staged, timeout))
 
     def result(self, timeout: Optional[float] = None) -> None:
         """Waits until the checkpoint is durable and visible, and raises what went wrong.
@@ -172,7 +172,9 @@ class Future:
         DeadlineError: it is not yet, after timeout seconds.
         """
         if not self._ended.is_set():
-            self._wait(lib.dcp_future_wait, timeout)
+            status = self._wait(lib.dcp_future_wait, timeout)
+            if status == ERR_TIMEOUT and not self._ended.is_set():
+                check(status)
             self._ended.wait()  # for what is called when the save has ended
         if self._status:
             raise error_of(self._status, self._message)
@@ -219,7 +221,7 @@ class Future:
         yield from ended.__await__()
         self.result()
 
-    def _wait(self, wait: Callable[[int, float], int], timeout: Optional[float]) -> None:
+    def _wait(self, wait: Callable[[int, float], int], timeout: Optional[float]) -> int:
         left = float("inf") if timeout is None else timeout
         while True:
             now = min(left, _SLICE_SECONDS)
@@ -229,7 +231,7 @@ class Future:
                 break
         if self._group and self._group.callbacks.raised:
             raise self._group.callbacks.raised.pop(0)
-        check(status)
+        return status
 
 
 # Before Python ends: the library's own wait at the end of the process comes when callbacks cannot
