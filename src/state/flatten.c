@@ -93,10 +93,11 @@ static dcp_status tell_duplicate(const struct flattening *flattening, uint64_t e
                          other->name, first, second);
 }
 
-static dcp_status add_entry(struct flattening *flattening, dcp_state *node)
+static dcp_status add_entry(struct flattening *flattening, dcp_state *node,
+                            struct state_child *place)
 {
     struct flat_state *flat = flattening->flat;
-    struct flat_entry entry = {.path_length = flattening->depth, .node = node};
+    struct flat_entry entry = {.path_length = flattening->depth, .node = node, .place = place};
     uint64_t index = flat->count;
     bool existing;
     void *entries = flat->entries;
@@ -166,25 +167,26 @@ static dcp_status enter_stateful(struct flattening *flattening, dcp_state *node)
         return dcp_state_status(asked.subtree);
     RETURN_IF_ERROR(ask(&asked));
     if (whole)
-        return add_entry(flattening, asked.dict);
+        return add_entry(flattening, asked.dict, NULL);
     return enter(flattening, asked.subtree, node_walk_begin(asked.subtree));
 }
 
-static dcp_status visit(struct flattening *flattening, dcp_state *node, uint32_t walk)
+static dcp_status visit(struct flattening *flattening, struct state_child *place, uint32_t walk)
 {
+    dcp_state *node = place->value;
     const struct flatten_rules *rules = flattening->rules;
     const char *name = (const char *)flattening->name.data;
     bool entered = node_is_dict(node);
     if (node->kind == DCP_KIND_STATEFUL)
         return enter_stateful(flattening, node);
     if (rules->top_only)
-        return add_entry(flattening, node);
+        return add_entry(flattening, node, place);
     RETURN_IF_ERROR(buffer_status(&flattening->name));
     if (entered && rules->is_whole && rules->is_whole(rules->context, name, flattening->name.size))
         RETURN_IF_ERROR(dict_has_tensors(node, &entered));
     if (node->kind == DCP_KIND_LIST)
         RETURN_IF_ERROR(list_is_entered(node, walk, &entered));
-    return entered ? enter(flattening, node, walk) : add_entry(flattening, node);
+    return entered ? enter(flattening, node, walk) : add_entry(flattening, node, place);
 }
 
 /* Makes the path's last part from a dict's key. Strings are borrowed. */
@@ -218,16 +220,16 @@ static dcp_status run(struct flattening *flattening)
             flattening->depth--;
             continue;
         }
-        struct state_child child = frame->node->as.children.items[frame->next];
+        struct state_child *child = &frame->node->as.children.items[frame->next];
         flattening->name.size = frame->name_length;
         if (level > 0)
             buffer_append(&flattening->name, ".", 1);
         *part = (dcp_path_part){NULL, (int64_t)frame->next++};
-        if (child.key)
-            RETURN_IF_ERROR(key_part(flattening, child.key, part));
+        if (child->key)
+            RETURN_IF_ERROR(key_part(flattening, child->key, part));
         else
             buffer_append_format(&flattening->name, "%" PRId64, part->position);
-        RETURN_IF_ERROR(visit(flattening, child.value, frame->walk));
+        RETURN_IF_ERROR(visit(flattening, child, frame->walk));
     }
     return DCP_OK;
 }

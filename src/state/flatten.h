@@ -11,8 +11,9 @@ struct flat_entry {
     const char *name; /* path parts joined by "." */
     const dcp_path_part *path;
     size_t path_length;
-    dcp_state *node; /* a tensor, or an object of any other kind */
-    bool left_out;   /* a load does not touch it */
+    dcp_state *node;           /* a tensor, or an object of any other kind */
+    struct state_child *place; /* that holds the node; NULL: it was asked for as a whole */
+    bool left_out;             /* a load does not touch it */
 };
 
 /* One stateful entry that was asked: told again after a load. */
@@ -51,6 +52,9 @@ dcp_status flatten_state(dcp_state *root, struct flat_state *flat);
 /* The same by other rules. With top_only stateful entries of the root alone are asked. */
 dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
                             struct flat_state *flat);
+/* Before a load: objects that are one node in several places become one for each. root: the tree
+ * that was flattened. */
+dcp_status flatten_own_objects(dcp_state *root, struct flat_state *flat);
 /* Before a load: chunks that have memory must not overlap themselves in it (DCP_ERR_ARGUMENT), but
  * for what is left out. */
 dcp_status flatten_check_destinations(const struct flat_state *flat);

@@ -255,6 +255,45 @@ static void shared_containers_do_not_take_forever(void **state)
     expect_failure(*state, DCP_ERR_UNSUPPORTED, "shared more than 1048576 times");
 }
 
+static void put(dcp_state *dict, const char *key, dcp_state *value)
+{
+    dcp_state *name = node_text(dict->pool, DCP_KIND_STRING, key, strlen(key));
+    assert_int_equal(node_append(dict->pool, dict, name, value), DCP_OK);
+}
+
+/* As a pickle's memo leaves them: a string and a list in three places each, one of them in a dict
+ * that is itself in two places. */
+static void shared_values_become_one_for_each_place(void **state)
+{
+    dcp_state *root = *state, *text, *list;
+    struct flat_state flat;
+    text = node_text(root->pool, DCP_KIND_STRING, "same", 4);
+    list = node_new(root->pool, DCP_KIND_LIST);
+    assert_int_equal(node_append(root->pool, list, NULL, text), DCP_OK);
+    dcp_state *dict = dcp_state_dict(root, "d");
+    put(dict, "a", text);
+    put(dict, "b", list);
+    put(root, "e", dict);
+    put(root, "f", text);
+    put(root, "g", list);
+    assert_int_equal(flatten_state(root, &flat), DCP_OK);
+    assert_int_equal(flatten_own_objects(root, &flat), DCP_OK);
+    assert_int_equal(flat.count, 6);
+    for (size_t i = 0; i < flat.count; i++)
+        for (size_t j = 0; j < i; j++)
+            assert_ptr_not_equal(flat.entries[i].node, flat.entries[j].node);
+    /* Each is in the tree, the last of those that have one place. */
+    for (size_t i = 2; i < flat.count; i++)
+        assert_ptr_equal(flat.entries[i].node, flat.entries[i].place->value);
+    char *json;
+    assert_int_equal(dcp_state_to_json(root, 0, &json), DCP_OK);
+    assert_string_equal(json,
+                        "{\"d\": {\"a\": \"same\", \"b\": [\"same\"]}, \"e\": {\"a\": \"same\", "
+                        "\"b\": [\"same\"]}, \"f\": \"same\", \"g\": [\"same\"]}");
+    dcp_text_free(json);
+    flatten_free(&flat);
+}
+
 static void destinations_must_not_overlap_themselves(void **state)
 {
     struct flat_state flat;
@@ -561,6 +600,7 @@ int main(void)
         TEST(containers_in_themselves_are_refused),
         TEST(deep_nesting_is_refused_or_a_leaf),
         TEST(shared_containers_do_not_take_forever),
+        TEST(shared_values_become_one_for_each_place),
         TEST(destinations_must_not_overlap_themselves),
         TEST(stateful_entries_are_asked_and_told),
         TEST(those_left_out_are_not_told),

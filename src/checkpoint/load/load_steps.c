@@ -32,7 +32,8 @@ dcp_status load_flatten(dcp_loading *loading, dcp_state *state)
                                   &planning->stored.metadata};
     if (!state)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state to load into is NULL");
-    return flatten_by_rules(state, &rules, &planning->flat);
+    RETURN_IF_ERROR(flatten_by_rules(state, &rules, &planning->flat));
+    return flatten_own_objects(state, &planning->flat);
 }
 
 static dcp_status plan_local(dcp_loading *loading, dcp_state *state)

@@ -75,6 +75,7 @@ static dcp_status plan(struct setting *setting, dcp_state *destination)
     if (!destination)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state to be set is NULL");
     RETURN_IF_ERROR(flatten_state(destination, &setting->flat));
+    RETURN_IF_ERROR(flatten_own_objects(destination, &setting->flat));
     RETURN_IF_ERROR(load_plan_make(&setting->flat, setting->metadata, NULL,
                                    setting->options.convert, &setting->plan,
                                    &setting->differences));
