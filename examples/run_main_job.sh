@@ -1,5 +1,5 @@
 #!/bin/sh
-# The whole story on a fresh Debian 12: installs what is missing, builds, trains on 4 MPI ranks until killed in the middle
+# Everything on a fresh Debian 12: installs what is missing, builds, trains on 4 MPI ranks until killed in the middle
 # of a save, resumes on 2 ranks, and shows that the loss goes on as if nothing had happened.
 #
 # usage: examples/run_main_job.sh [BUILD_DIRECTORY]

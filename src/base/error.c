@@ -8,7 +8,7 @@
 
 #include "base/memory_account.h"
 
-static _Thread_local struct error_story current;
+static _Thread_local struct saved_error current;
 
 /* NULL if it is not a dcp_status. */
 static const char *status_text(dcp_status status)
@@ -104,7 +104,7 @@ const char *dcp_error_message(void)
 
 /* Takes ownership of the text, which may have been built from the current one. A text that is too
  * long is cut between characters and ends in "...". */
-static void story_take(dcp_status status, char *text, size_t length)
+static void error_take(dcp_status status, char *text, size_t length)
 {
     if (length >= ERROR_TEXT_MAX) {
         size_t end = ERROR_TEXT_MAX - sizeof "...";
@@ -128,7 +128,7 @@ dcp_status(dcp_error_set)(dcp_status status, const char *format, ...)
         text[0] = '\0';
         length = 0;
     }
-    story_take(status, text, (size_t)length);
+    error_take(status, text, (size_t)length);
     return status;
 }
 
@@ -138,15 +138,15 @@ void error_clear(void)
     current.text[0] = '\0';
 }
 
-void error_save(struct error_story *story)
+void error_save(struct saved_error *error)
 {
-    *story = current;
+    *error = current;
 }
 
-dcp_status error_restore(const struct error_story *story)
+dcp_status error_restore(const struct saved_error *error)
 {
-    current = *story;
-    return story->status;
+    current = *error;
+    return error->status;
 }
 
 dcp_status error_prefix(dcp_status status, const char *format, ...)
@@ -159,14 +159,14 @@ dcp_status error_prefix(dcp_status status, const char *format, ...)
     size_t total = length > 0 ? (size_t)length : 0;
     /* A callback may have failed without a message; then the current text belongs to an older
      * failure. */
-    const char *story = current.status == status && current.text[0] != '\0'
-                            ? current.text
-                            : dcp_status_string(status);
+    const char *message = current.status == status && current.text[0] != '\0'
+                              ? current.text
+                              : dcp_status_string(status);
     if (total < sizeof text) {
-        length = snprintf(text + total, sizeof text - total, ": %s", story);
+        length = snprintf(text + total, sizeof text - total, ": %s", message);
         total += length > 0 ? (size_t)length : 0;
     }
-    story_take(status, text, total);
+    error_take(status, text, total);
     return status;
 }
 

@@ -9,16 +9,16 @@
 #define ERROR_TEXT_MAX 1024
 
 /* A saved error: kept during a cleanup that may fail too, or sent to another rank. */
-struct error_story {
+struct saved_error {
     dcp_status status;
     char text[ERROR_TEXT_MAX];
 };
 
 void error_clear(void);
 /* Copies the calling thread's error, with the status of the last dcp_error_set(). */
-void error_save(struct error_story *story);
+void error_save(struct saved_error *error);
 /* Makes a saved error the thread's current one again; returns its status. */
-dcp_status error_restore(const struct error_story *story);
+dcp_status error_restore(const struct saved_error *error);
 /* Puts "text: " in front of the current message. Only for context that the failing function cannot
  * know. */
 dcp_status error_prefix(dcp_status status, const char *format, ...) DCP_PRINTF(2, 3);

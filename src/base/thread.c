@@ -16,7 +16,7 @@ struct crew {
     pthread_mutex_t mutex;
     size_t next;   /* guarded, as all below */
     size_t failed; /* lowest index that failed; count: none */
-    struct error_story story;
+    struct saved_error error;
 };
 
 static bool take_index(struct crew *crew, size_t *index)
@@ -34,8 +34,8 @@ static void note_failure(struct crew *crew, size_t index, dcp_status status)
     pthread_mutex_lock(&crew->mutex);
     if (index < crew->failed) {
         crew->failed = index;
-        error_save(&crew->story);
-        crew->story.status = status;
+        error_save(&crew->error);
+        crew->error.status = status;
     }
     pthread_mutex_unlock(&crew->mutex);
 }
@@ -139,5 +139,5 @@ dcp_status thread_run(size_t count, size_t thread_count, thread_work work, void 
         thread_join(&threads[i]);
     pthread_mutex_destroy(&crew.mutex);
     memory_release(threads);
-    return crew.failed != count ? error_restore(&crew.story) : DCP_OK;
+    return crew.failed != count ? error_restore(&crew.error) : DCP_OK;
 }

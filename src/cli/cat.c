@@ -149,7 +149,7 @@ static int cat_entry(dcp_checkpoint *checkpoint, size_t index)
     return entry.is_tensor ? cat_tensor(checkpoint, index, &entry) : cat_object(checkpoint, index);
 }
 
-/* The story of a name that is nothing is that of entries. */
+/* An unknown name gets the message that dcp_checkpoint_find() sets for entries. */
 static int cat_name(dcp_checkpoint *checkpoint, const char *name)
 {
     size_t index;

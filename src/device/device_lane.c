@@ -178,14 +178,14 @@ dcp_status device_lane_take(struct device_lanes *lanes, const dcp_device *device
 /* After a failure, copies may be under way that are not marked yet, so mark them here. */
 void device_lane_give(struct device_lanes *lanes, struct device_lane *lane)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!lane)
         return;
     const dcp_device_operations *operations = lane->device.operations;
-    error_save(&story);
+    error_save(&error);
     if (operations->event_record(&lane->device, lane->events[0]) == DCP_OK)
         operations->event_wait(&lane->device, lane->events[0]);
-    error_restore(&story);
+    error_restore(&error);
     lane->marked[0] = lane->marked[1] = false;
     pthread_mutex_lock(&lanes->mutex);
     lane->next = lanes->first;

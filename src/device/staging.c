@@ -35,7 +35,7 @@ struct staging {
     uint64_t head; /* where the next piece would be, under a limit */
     struct staging_piece *first_started,
         *last_started; /* copies that devices have been told to make */
-    struct error_story failure;
+    struct saved_error failure;
     size_t changed_count;
     char changed_names[CHANGED_TEXT];
 };
@@ -352,9 +352,9 @@ dcp_status staging_read(struct staging *staging, size_t index, uint64_t position
 /* With the mutex held. */
 static void give_up(struct staging *staging)
 {
-    struct error_story story;
-    error_save(&story);
-    fail(staging, story.status != DCP_OK ? story.status : DCP_ERR_CANCELLED);
+    struct saved_error error;
+    error_save(&error);
+    fail(staging, error.status != DCP_OK ? error.status : DCP_ERR_CANCELLED);
 }
 
 void staging_stop(struct staging *staging)

@@ -15,12 +15,12 @@ struct dcp_group {
     int size;
     const char
         *operation; /* static storage; the call that the ranks are in: "dcp_save"; NULL: unknown */
-    struct error_story broken; /* the first failure of a collective; its status is DCP_OK before */
+    struct saved_error broken; /* the first failure of a collective; its status is DCP_OK before */
     struct dcp_group *bulk;    /* owned; carries group_multicast(); NULL: this group does */
 
     /* For the exchanges of group.h. Their tables are allocated with the group, so that no exchange
      * fails half-way for lack of memory. */
-    struct error_story
+    struct saved_error
         agreed;           /* the last failure that all ranks share; its message names the rank */
     unsigned char *table; /* ROUND_BYTES for each rank */
     size_t *sizes;        /* one for each rank */

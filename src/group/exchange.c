@@ -16,13 +16,13 @@ dcp_status group_agree(dcp_group *group, const dcp_collective *call, dcp_status 
 dcp_status group_share(dcp_group *group, const dcp_collective *call, dcp_status mine,
                        const void *record, size_t size, const unsigned char **records)
 {
-    struct error_story story;
+    struct saved_error error;
     *records = record;
     if (dcp_group_size(group) == 1)
         return mine;
-    round_own_story(mine, &story);
+    round_own_error(mine, &error);
     RETURN_IF_ERROR(round_run(
-        group, call, &(struct round){.mine = &story, .record = record, .record_size = size}));
+        group, call, &(struct round){.mine = &error, .record = record, .record_size = size}));
     for (size_t rank = 0; rank < (size_t)group->size; rank++)
         memmove(group->table + rank * size, group->table + rank * ROUND_BYTES + ROUND_ENTRY_SIZE,
                 size);
@@ -81,10 +81,10 @@ dcp_status group_gather(dcp_group *group, const struct dcp_collective *call, int
         if (status == DCP_OK && size != 0)
             memcpy(all->bytes, payload, size);
     } else {
-        struct error_story story;
-        round_own_story(mine, &story);
+        struct saved_error error;
+        round_own_error(mine, &error);
         RETURN_IF_ERROR(
-            round_run(group, call, &(struct round){.mine = &story, .root = root, .number = size}));
+            round_run(group, call, &(struct round){.mine = &error, .root = root, .number = size}));
         status = round_ready(group, call, gather_prepare(group, root, all, &scratch));
         if (status == DCP_OK)
             status =
@@ -153,9 +153,9 @@ static dcp_status scatter_among(dcp_group *group, const dcp_collective *call, in
 {
     void *scratch = NULL;
     unsigned char *joined = NULL;
-    struct error_story story;
-    round_own_story(mine, &story);
-    RETURN_IF_ERROR(round_run(group, call, &(struct round){.mine = &story, .root = root}));
+    struct saved_error error;
+    round_own_error(mine, &error);
+    RETURN_IF_ERROR(round_run(group, call, &(struct round){.mine = &error, .root = root}));
     RETURN_IF_ERROR(announce(group, call, root, payloads));
     dcp_status status = round_ready(
         group, call, scatter_prepare(group, root, payloads, received, &scratch, &joined));
@@ -194,11 +194,11 @@ static dcp_status broadcast_among(dcp_group *group, const dcp_collective *call, 
                                   dcp_status mine, const void *payload, size_t size,
                                   struct buffer *received)
 {
-    struct error_story story;
+    struct saved_error error;
     if (mine == DCP_OK)
         mine = buffer_reserve(received, BROADCAST_ROOM);
-    round_own_story(mine, &story);
-    struct round round = {.mine = &story, .root = root, .number = group->rank == root ? size : 0};
+    round_own_error(mine, &error);
+    struct round round = {.mine = &error, .root = root, .number = group->rank == root ? size : 0};
     RETURN_IF_ERROR(round_run(group, call, &round));
     uint64_t told = round_number(group, root);
     size = told <= SIZE_MAX ? (size_t)told : SIZE_MAX;

@@ -12,7 +12,7 @@
  * exchange. */
 struct round_entry {
     dcp_status status;
-    uint32_t story_length;
+    uint32_t message_length;
     bool named;
     bool bulk_broken;
     uint64_t number;
@@ -25,7 +25,7 @@ enum { ENTRY_NAMED = 1, ENTRY_BULK_BROKEN = 2 };
 static void round_entry_encode(const struct round_entry *entry, unsigned char *bytes)
 {
     store_u32(bytes, (uint32_t)entry->status);
-    store_u32(bytes + 4, entry->story_length);
+    store_u32(bytes + 4, entry->message_length);
     store_u32(bytes + 8,
               (entry->named ? ENTRY_NAMED : 0u) | (entry->bulk_broken ? ENTRY_BULK_BROKEN : 0u));
     store_u64(bytes + 12, entry->number);
@@ -37,7 +37,7 @@ static void round_entry_encode(const struct round_entry *entry, unsigned char *b
 static struct round_entry round_entry_decode(const unsigned char *bytes)
 {
     struct round_entry entry = {.status = (dcp_status)load_u32(bytes),
-                                .story_length = load_u32(bytes + 4),
+                                .message_length = load_u32(bytes + 4),
                                 .named = (load_u32(bytes + 8) & ENTRY_NAMED) != 0,
                                 .bulk_broken = (load_u32(bytes + 8) & ENTRY_BULK_BROKEN) != 0,
                                 .number = load_u64(bytes + 12),
@@ -45,8 +45,8 @@ static struct round_entry round_entry_decode(const unsigned char *bytes)
                                 .root = (int)load_u32(bytes + 28)};
     if (entry.status != DCP_OK && !error_is_status(entry.status))
         entry.status = DCP_ERR_GROUP;
-    if (entry.story_length >= ERROR_TEXT_MAX)
-        entry.story_length = ERROR_TEXT_MAX - 1;
+    if (entry.message_length >= ERROR_TEXT_MAX)
+        entry.message_length = ERROR_TEXT_MAX - 1;
     return entry;
 }
 
@@ -61,27 +61,27 @@ uint64_t round_number(const dcp_group *group, int rank)
 }
 
 /* The calling thread's message if it belongs to this failure, otherwise the status's text. */
-void round_own_story(dcp_status mine, struct error_story *story)
+void round_own_error(dcp_status mine, struct saved_error *error)
 {
-    error_save(story);
+    error_save(error);
     if (mine == DCP_OK)
-        story->text[0] = '\0';
-    else if (story->status != mine || story->text[0] == '\0')
-        snprintf(story->text, sizeof story->text, "%s", dcp_status_string(mine));
-    story->status = mine;
+        error->text[0] = '\0';
+    else if (error->status != mine || error->text[0] == '\0')
+        snprintf(error->text, sizeof error->text, "%s", dcp_status_string(mine));
+    error->status = mine;
 }
 
 /* The failed rank broadcasts its message, which becomes the message of all. */
 static dcp_status share_failure(dcp_group *group, const dcp_collective *call, int failed,
-                                const struct round_entry *told, const struct error_story *mine)
+                                const struct round_entry *told, const struct saved_error *mine)
 {
     struct round_entry entry = *told;
     char text[ERROR_TEXT_MAX] = {0};
     if (group->rank == failed)
-        memcpy(text, mine->text, entry.story_length);
-    if (entry.story_length != 0)
-        RETURN_IF_ERROR(collective_broadcast(group, call, failed, text, entry.story_length));
-    text[entry.story_length] = '\0';
+        memcpy(text, mine->text, entry.message_length);
+    if (entry.message_length != 0)
+        RETURN_IF_ERROR(collective_broadcast(group, call, failed, text, entry.message_length));
+    text[entry.message_length] = '\0';
     if (entry.named)
         dcp_error_set(entry.status, "%s", text);
     else
@@ -169,7 +169,7 @@ static bool bulk_is_broken(const dcp_group *group)
 
 /* What all ranks conclude, alike, from all entries. */
 static dcp_status judge(dcp_group *group, const dcp_collective *call,
-                        const struct error_story *mine)
+                        const struct saved_error *mine)
 {
     int other = rank_elsewhere(group);
     if (other >= 0)
@@ -188,10 +188,10 @@ static dcp_status judge(dcp_group *group, const dcp_collective *call,
 
 dcp_status round_run(dcp_group *group, const dcp_collective *call, const struct round *round)
 {
-    const struct error_story *mine = round->mine;
+    const struct saved_error *mine = round->mine;
     struct round_entry entry = {
         .status = mine->status,
-        .story_length = (uint32_t)strlen(mine->text),
+        .message_length = (uint32_t)strlen(mine->text),
         .named = mine->status != DCP_OK && group->agreed.status == mine->status &&
                  strcmp(group->agreed.text, mine->text) == 0,
         .bulk_broken = group->bulk != NULL && group->bulk->broken.status != DCP_OK,
@@ -211,7 +211,7 @@ dcp_status round_run(dcp_group *group, const dcp_collective *call, const struct 
 
 dcp_status round_ready(dcp_group *group, const dcp_collective *call, dcp_status status)
 {
-    struct error_story story;
-    round_own_story(status, &story);
-    return round_run(group, call, &(struct round){.mine = &story});
+    struct saved_error error;
+    round_own_error(status, &error);
+    return round_run(group, call, &(struct round){.mine = &error});
 }

@@ -13,11 +13,11 @@
 enum { ROUND_ENTRY_SIZE = 32, ROUND_BYTES = ROUND_ENTRY_SIZE + GROUP_RECORD_MAX };
 
 /* The calling thread's message if it belongs to this failure, otherwise the status's text. */
-void round_own_story(dcp_status mine, struct error_story *story);
+void round_own_error(dcp_status mine, struct saved_error *error);
 
 /* What a rank shares in a round. */
 struct round {
-    const struct error_story *mine;
+    const struct saved_error *mine;
     int root;           /* of the exchange; must be the same on all ranks */
     uint64_t number;    /* what round_number() returns for this rank */
     const void *record; /* stored behind the entries in the group's table */

@@ -47,7 +47,7 @@ struct meeting_room {
     int arrived;
     uint64_t meetings; /* held so far */
     int taking;        /* ranks that still copy their messages of an all_to_all */
-    struct error_story broken;
+    struct saved_error broken;
     char broken_phase[128];
     struct offer *offers; /* one for each rank, in the current split */
     struct visit visits[];
@@ -414,15 +414,15 @@ static dcp_status thread_split(void *context, const dcp_collective *call, int co
     pthread_mutex_lock(&room->mutex);
     room->offers[door->rank] = (struct offer){color, made};
     pthread_mutex_unlock(&room->mutex);
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     dcp_status met =
         thread_broadcast(context, call, 0, &(char){0}, 0); /* until all have made their offers */
     if (met != DCP_OK && made)
         room_free(made);
     RETURN_IF_ERROR(met);
     if (status != DCP_OK)
-        return error_restore(&story);
+        return error_restore(&error);
     return color >= 0 ? take_offer(room, color, rank, part) : DCP_OK;
 }
 

@@ -88,11 +88,11 @@ dcp_status meeting_agree(struct meeting *meeting, MPI_Comm communicator, const d
         return mine;
     if (code != MPI_SUCCESS)
         return transport_mpi_error(code, "MPI_Iallreduce");
-    char story[1024];
-    snprintf(story, sizeof story, "%s", dcp_error_message());
+    char message[1024];
+    snprintf(message, sizeof message, "%s", dcp_error_message());
     dcp_status status = wait_for_all(meeting, "MPI_Iallreduce", call, deadline);
     if (mine != DCP_OK)
-        return dcp_error_set(mine, "%s", story);
+        return dcp_error_set(mine, "%s", message);
     if (status != DCP_OK || meeting->worst.status == DCP_OK)
         return status;
     return dcp_error_set((dcp_status)meeting->worst.status, "rank %d could not make its group: %s",

@@ -136,11 +136,11 @@ dcp_status run_file_read(struct run_file *file, void *bytes, size_t size, uint64
 void run_file_close(struct run_file *file)
 {
     const dcp_storage *table = file->place->table;
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     table->close_file(table->context, &file->file);
     table->close(table->context, file->directory);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 dcp_status run_place_size(const struct run_place *place, const char *path, uint64_t *size,

@@ -21,7 +21,7 @@ struct run_names {
     const char **names;
     size_t count;
     size_t capacity;
-    dcp_status status; /* of the listing, with its story, when nothing was found */
+    dcp_status status; /* of the listing, with its message, when nothing was found */
     struct arena arena;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Devices as callers supply them: checked before their first use, and named in every story of
+/* Devices as callers supply them: checked before their first use, and named in every message of
  * theirs. */
 #ifndef STATE_DEVICE_MEMORY_H
 #define STATE_DEVICE_MEMORY_H
@@ -21,7 +21,7 @@ bool device_overlaps(const dcp_device *device);
 /* Whether the memory of a chunk is on its device, as far as the device can tell. */
 dcp_status device_check_memory(const dcp_device *device, const void *memory, struct box box);
 
-/* What an operation returned, with the device's name and index in front of the story. */
+/* What an operation returned, with the device's name and index in front of the message. */
 dcp_status device_end(const dcp_device *device, dcp_status status);
 
 /* Host memory is aligned to 64 bytes. */

@@ -220,14 +220,14 @@ static dcp_status shard(const dcp_mesh *mesh, dcp_tensor *tensor, const dcp_plac
 }
 
 /* Leaves the failure in the tensor, so that nobody takes it for a whole one: its status in place of
- * a mesh, and its story in place of placements. tensor_check_given() tells it. */
+ * a mesh, and its message in place of placements. tensor_check_given() tells it. */
 static void spoil(dcp_tensor *tensor, dcp_status status)
 {
     dcp_layout *layout = &tensor->layout;
     *layout = (dcp_layout){.mesh = {.ndim = -(int32_t)status}};
-    const char *story = dcp_error_message();
-    size_t length = strlen(story);
-    memcpy(layout->placements, story,
+    const char *message = dcp_error_message();
+    size_t length = strlen(message);
+    memcpy(layout->placements, message,
            length < sizeof layout->placements ? length : sizeof layout->placements - 1);
 }
 

@@ -115,8 +115,8 @@ dcp_status metadata_index(struct metadata *metadata);
 const struct metadata_entry *metadata_find(const struct metadata *metadata, const char *name);
 /* The member of a union that a file is in; NULL if the checkpoint is one directory. */
 const struct metadata_member *metadata_file_member(const struct metadata *metadata, uint32_t file);
-/* Chunks inside their tensor, disjoint, and covering it; the story names entry, chunk and box. One
- * entry. */
+/* Chunks inside their tensor, disjoint, and covering it; the message names entry, chunk and box.
+ * One entry. */
 dcp_status metadata_check_entry(const struct metadata_entry *entry);
 /* How many elements of a tensor no chunk holds, if its chunks are inside of it and disjoint. */
 int64_t metadata_count_missing(const struct metadata_entry *entry);

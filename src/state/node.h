@@ -142,7 +142,7 @@ struct state_pool {
 struct state_root {
     dcp_state node; /* the dict that the caller sees */
     struct state_pool own;
-    struct error_story failure;  /* the first one */
+    struct saved_error failure;  /* the first one */
     dcp_state *open_pairs;       /* without a value */
     struct state_index *watched; /* of containers that dcp_state_status() checks */
     uint32_t walk;               /* number of the last walk */
@@ -153,8 +153,9 @@ struct state_pool *state_pool_new(struct state_root *root);
 /* Abandons it, with all nodes made from it. NULL is allowed. */
 void state_pool_free(struct state_pool *pool);
 
-/* Node makers for decoders. Texts and bytes are copied. NULL: no memory, with the story set. Nodes
- * of kinds whose value is plain (none, bool, float, complex, dtype) are filled in by the caller. */
+/* Node makers for decoders. Texts and bytes are copied. NULL: no memory, with the message set.
+ * Nodes of kinds whose value is plain (none, bool, float, complex, dtype) are filled in by the
+ * caller. */
 dcp_state *node_new(struct state_pool *pool, dcp_kind kind);
 /* string, bytes, bytearray, device, stream; opaque: its "module.name" */
 dcp_state *node_text(struct state_pool *pool, dcp_kind kind, const char *bytes, size_t length);

@@ -6,7 +6,7 @@
 
 #include "state/node.h"
 
-/* Begins a pair; NULL: no memory, with the story set. */
+/* Begins a pair; NULL: no memory, with the message set. */
 dcp_state *node_pair_new(struct state_pool *pool, dcp_state *dict);
 /* That it takes something more. */
 dcp_status node_pair_check(const dcp_state *node);

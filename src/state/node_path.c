@@ -81,10 +81,10 @@ const char *node_path(const dcp_state *node, char text[NODE_PATH_MAX])
 {
     dcp_state *root = &node->root->node;
     struct search search = {.wanted = node, .walk = node_walk_begin(root)};
-    struct error_story story;
+    struct saved_error error;
     struct buffer out;
     buffer_init(&out, 0);
-    error_save(&story); /* that is being told, and looking may fail */
+    error_save(&error); /* that is being told, and looking may fail */
     bool found = node != root && find(&search, root);
     for (size_t i = 0; i < search.depth && found; i++) {
         const struct step *step = &search.steps[i];
@@ -104,7 +104,7 @@ const char *node_path(const dcp_state *node, char text[NODE_PATH_MAX])
     else
         snprintf(text, NODE_PATH_MAX, "%s",
                  node == root ? "the root" : "a place that was not found");
-    error_restore(&story);
+    error_restore(&error);
     buffer_free(&out);
     memory_release(search.steps);
     return text;

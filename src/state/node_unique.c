@@ -84,7 +84,7 @@ dcp_status node_settle(struct state_pool *pool, dcp_state *container, uint64_t *
     return status;
 }
 
-/* Puts the place of a node in front of the story of its failure. */
+/* Puts the place of a node in front of the message of its failure. */
 static dcp_status tell_place(const dcp_state *container, dcp_status status)
 {
     char place[NODE_PATH_MAX];

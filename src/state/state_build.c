@@ -162,7 +162,7 @@ static dcp_status read_tensor(dcp_tensor *ours, const dcp_tensor *theirs, size_t
     return tensor_check_given(ours);
 }
 
-/* Ends the calls that add a tensor, whose story lacks the key. */
+/* Ends the calls that add a tensor, whose message lacks the key. */
 static dcp_state *finish_tensor(dcp_state *parent, const char *key, dcp_status status,
                                 dcp_state *node)
 {

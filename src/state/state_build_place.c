@@ -109,9 +109,9 @@ dcp_state *build_place(dcp_state *parent, const char *key, dcp_state *node)
 
 dcp_status build_told_status(void)
 {
-    struct error_story story;
-    error_save(&story);
-    return story.status;
+    struct saved_error error;
+    error_save(&error);
+    return error.status;
 }
 
 dcp_status build_finish(dcp_state *parent, const char *key, dcp_state *node)

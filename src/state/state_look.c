@@ -56,7 +56,7 @@ dcp_state *dcp_state_find_int(const dcp_state *node, int64_t key)
                : NULL;
 }
 
-/* The position of a tuple or frozenset; the story tells why it was not looked for. */
+/* The position of a tuple or frozenset; the message tells why it was not looked for. */
 static bool find_compound(const dcp_state *container, const dcp_state *key, size_t *position)
 {
     const struct state_children *children = &container->as.children;

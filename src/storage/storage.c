@@ -147,26 +147,26 @@ dcp_status storage_directory_open(struct storage_directory *directory, const dcp
 void storage_directory_withdraw(const struct storage_directory *directory)
 {
     const dcp_storage *table = directory->table;
-    struct error_story story;
+    struct saved_error error;
     if (!table || !table->remove_directory)
         return;
-    error_save(&story);
+    error_save(&error);
     error_clear();
     if (call_status(table->remove_directory(table->context, directory->handle), "remove_directory",
                     directory->id) != DCP_OK)
         log_line(DCP_LOG_WARNING, "%s stays: %s", directory->id, dcp_error_message());
-    error_restore(&story);
+    error_restore(&error);
 }
 
 void storage_directory_close(struct storage_directory *directory)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!directory->table)
         return;
-    error_save(&story);
+    error_save(&error);
     if (directory->table->close)
         directory->table->close(directory->table->context, directory->handle);
-    error_restore(&story);
+    error_restore(&error);
     memory_release(directory->id);
     *directory = (struct storage_directory){0};
 }

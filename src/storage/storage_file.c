@@ -68,13 +68,13 @@ static void forget(struct storage_file *file)
 
 void storage_file_close(struct storage_file *file)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!file->directory)
         return;
     const dcp_storage *table = file->directory->table;
-    error_save(&story);
+    error_save(&error);
     table->close_file(table->context, &file->file);
-    error_restore(&story);
+    error_restore(&error);
     forget(file);
 }
 
@@ -117,13 +117,13 @@ dcp_status storage_file_seal(struct storage_file *file, uint64_t size)
 
 void storage_file_abandon(struct storage_file *file)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!file->directory)
         return;
     const dcp_storage *table = file->directory->table;
-    error_save(&story);
+    error_save(&error);
     (table->abandon ? table->abandon : table->close_file)(table->context, &file->file);
-    error_restore(&story);
+    error_restore(&error);
     forget(file);
 }
 

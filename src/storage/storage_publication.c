@@ -44,10 +44,10 @@ dcp_status storage_directory_identify(const struct storage_directory *directory,
 static void abandon(struct storage_publication *publication)
 {
     const dcp_storage *table = publication->directory->table;
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     (table->abandon ? table->abandon : table->close_file)(table->context, &publication->file);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 static dcp_status write_file(struct storage_publication *publication, const void *bytes,
@@ -78,12 +78,12 @@ static dcp_status write_file(struct storage_publication *publication, const void
 static bool has_appeared(const struct storage_publication *publication)
 {
     char found[DCP_STORAGE_IDENTITY];
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     bool there =
         storage_directory_digest(publication->directory, publication->name, found) == DCP_OK &&
         strcmp(found, publication->digest) == 0;
-    error_restore(&story);
+    error_restore(&error);
     return there;
 }
 
@@ -177,15 +177,15 @@ dcp_status storage_publication_publish_over(struct storage_publication *publicat
 
 void storage_publication_retract(struct storage_publication *publication)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!publication->directory)
         return;
     const dcp_storage *table = publication->directory->table;
-    error_save(&story);
+    error_save(&error);
     if (table->prepare)
         table->retract(table->context, publication->handle);
     else
         abandon(publication);
-    error_restore(&story);
+    error_restore(&error);
     *publication = (struct storage_publication){0};
 }

@@ -11,7 +11,7 @@ struct slot {
     struct transfer_job job;
     struct storage_transfer *transfer; /* NULL: the slot is free */
     dcp_status status;
-    struct error_story *error; /* of a failure; NULL: there was no memory for it */
+    struct saved_error *error; /* of a failure; NULL: there was no memory for it */
 };
 
 /* Where transfers go: to the storage's queue, else to a pool, else nowhere. */

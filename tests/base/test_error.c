@@ -29,7 +29,7 @@ static void every_status_has_its_own_words(void **state)
     assert_int_equal(known, 30);
 }
 
-static void the_story_is_kept_until_the_next(void **state)
+static void the_message_is_kept_until_the_next(void **state)
 {
     (void)state;
     error_clear();
@@ -41,18 +41,18 @@ static void the_story_is_kept_until_the_next(void **state)
     assert_string_equal(dcp_error_message(), "again weight: 3");
 }
 
-static void a_story_survives_a_failing_cleanup(void **state)
+static void a_message_survives_a_failing_cleanup(void **state)
 {
     (void)state;
-    struct error_story story;
+    struct saved_error error;
     dcp_error_set(DCP_ERR_IO, "first");
-    error_save(&story);
+    error_save(&error);
     dcp_error_set(DCP_ERR_NOT_FOUND, "second");
-    assert_int_equal(error_restore(&story), DCP_ERR_IO);
+    assert_int_equal(error_restore(&error), DCP_ERR_IO);
     assert_string_equal(dcp_error_message(), "first");
 }
 
-static void prefixes_go_in_front_of_the_right_story(void **state)
+static void prefixes_go_in_front_of_the_right_message(void **state)
 {
     (void)state;
     dcp_error_set(DCP_ERR_IO, "disk gone");
@@ -66,7 +66,7 @@ static void prefixes_go_in_front_of_the_right_story(void **state)
     assert_string_equal(dcp_error_message(), "model: callback failed");
 }
 
-static void long_stories_are_cut_between_characters(void **state)
+static void long_messages_are_cut_between_characters(void **state)
 {
     (void)state;
     char text[3 * ERROR_TEXT_MAX];
@@ -99,7 +99,7 @@ static void *fail_elsewhere(void *argument)
     return NULL;
 }
 
-static void stories_belong_to_their_thread(void **state)
+static void messages_belong_to_their_thread(void **state)
 {
     (void)state;
     dcp_error_set(DCP_ERR_SHAPE, "here");
@@ -153,11 +153,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_status_has_its_own_words),
-        cmocka_unit_test(the_story_is_kept_until_the_next),
-        cmocka_unit_test(a_story_survives_a_failing_cleanup),
-        cmocka_unit_test(prefixes_go_in_front_of_the_right_story),
-        cmocka_unit_test(long_stories_are_cut_between_characters),
-        cmocka_unit_test(stories_belong_to_their_thread),
+        cmocka_unit_test(the_message_is_kept_until_the_next),
+        cmocka_unit_test(a_message_survives_a_failing_cleanup),
+        cmocka_unit_test(prefixes_go_in_front_of_the_right_message),
+        cmocka_unit_test(long_messages_are_cut_between_characters),
+        cmocka_unit_test(messages_belong_to_their_thread),
         cmocka_unit_test(log_lines_go_to_the_caller_up_to_its_level),
         cmocka_unit_test(versions_agree),
     };

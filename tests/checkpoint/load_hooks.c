@@ -44,15 +44,15 @@ void load_must(void **state, struct test test)
     ranks_must(2, path_in(state, "c"), body, &test);
 }
 
-void load_must_fail(void **state, const struct test *test, dcp_status expected, const char *story)
+void load_must_fail(void **state, const struct test *test, dcp_status expected, const char *message)
 {
     struct rank ranks[RANKS_MAX];
     struct test copy = *test;
     ranks_run(ranks, 2, path_in(state, "c"), body, &copy);
     for (int r = 0; r < 2; r++)
-        if (ranks[r].status != expected || !strstr(ranks[r].message, story))
+        if (ranks[r].status != expected || !strstr(ranks[r].message, message))
             fail_msg("rank %d: %s: \"%s\" does not say \"%s\"", r,
-                     dcp_status_string(ranks[r].status), ranks[r].message, story);
+                     dcp_status_string(ranks[r].status), ranks[r].message, message);
 }
 
 static dcp_status noting_set_up(void *context, dcp_loading *loading, dcp_state *tree,

@@ -48,8 +48,9 @@ dcp_status forgetful_local(void *context, dcp_loading *loading, dcp_load_plan *p
 
 /* The load of what scene_setup() saved, on two ranks. */
 void load_must(void **state, struct test test);
-/* Every rank must hear the story. */
-void load_must_fail(void **state, const struct test *test, dcp_status expected, const char *story);
+/* Every rank must hear the message. */
+void load_must_fail(void **state, const struct test *test, dcp_status expected,
+                    const char *message);
 
 /* For CMocka: a directory with the checkpoint "c" of two ranks. */
 int scene_setup(void **state);

@@ -36,10 +36,10 @@ const char *path_in(void *const *state, const char *name);
  * another storage (storages/every_storage.h). */
 void needs_files(void);
 
-/* Fails the test, with the library's story, unless the call succeeds. */
+/* Fails the test, with the library's message, unless the call succeeds. */
 #define must(call) must_succeed((call), #call, __FILE__, __LINE__)
 void must_succeed(dcp_status status, const char *call, const char *file, int line);
-/* Fails the test unless the call ends as expected and the story contains the text. */
+/* Fails the test unless the call ends as expected and the message contains the text. */
 #define must_fail(call, expected, text)                                                            \
     must_end((call), (expected), (text), #call, __FILE__, __LINE__)
 void must_end(dcp_status status, dcp_status expected, const char *text, const char *call,

@@ -612,12 +612,12 @@ static void a_hook_that_fails_is_everyones_failure(void **state)
         bool central = point == AT_GLOBAL_PLAN || point == AT_PREPARE_GLOBAL || point == AT_FINISH;
         struct failing failing = {.point = (enum point)point, .failing_rank = central ? 0 : 1};
         struct rank ranks[RANKS_MAX];
-        char rank[16], story[64];
+        char rank[16], message[64];
         snprintf(rank, sizeof rank, "rank %d: ", failing.failing_rank);
-        snprintf(story, sizeof story, "hook %s: it hails", names[point]);
+        snprintf(message, sizeof message, "hook %s: it hails", names[point]);
         ranks_run(ranks, 3, path, save_failing, &failing);
         for (int r = 0; r < 3; r++) {
-            if (ranks[r].status != DCP_ERR_DEVICE || !strstr(ranks[r].message, story) ||
+            if (ranks[r].status != DCP_ERR_DEVICE || !strstr(ranks[r].message, message) ||
                 strncmp(ranks[r].message, rank, strlen(rank)) != 0)
                 fail_msg("%s: rank %d: %d, %s", names[point], r, (int)ranks[r].status,
                          ranks[r].message);

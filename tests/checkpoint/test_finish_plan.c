@@ -250,7 +250,7 @@ static void what_the_metadata_says_is_settled(void **state)
 {
     const struct {
         dcp_status (*finish_plan)(void *context, dcp_saving *saving, dcp_save_plan *plan);
-        const char *story;
+        const char *message;
     } cases[] = {
         {drop_one, "hook finish_plan has removed an item of"},
         {drop_all, "hook finish_plan has removed an item of"},
@@ -271,7 +271,7 @@ static void what_the_metadata_says_is_settled(void **state)
         ranks_run(ranks, RANKS, path, body, &trial);
         for (int rank = 0; rank < RANKS; rank++) {
             assert_int_equal(ranks[rank].status, DCP_ERR_ARGUMENT);
-            if (!strstr(ranks[rank].message, cases[i].story))
+            if (!strstr(ranks[rank].message, cases[i].message))
                 fail_msg("case %zu: \"%s\"", i, ranks[rank].message);
         }
         assert_int_not_equal(access(path, F_OK), 0);

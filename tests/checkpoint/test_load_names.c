@@ -411,15 +411,15 @@ static dcp_status odd_body(struct rank *self)
     return status;
 }
 
-static void expect_refused(const char *path, dcp_load_options options, const char *story)
+static void expect_refused(const char *path, dcp_load_options options, const char *message)
 {
     struct rank ranks[RANKS_MAX];
     struct odd odd = {0, options};
     for (odd.rank = 0; odd.rank < RANKS; odd.rank++) {
         ranks_run(ranks, RANKS, path, odd_body, &odd);
         for (int r = 0; r < RANKS; r++) {
-            if (ranks[r].status != DCP_ERR_ARGUMENT || !strstr(ranks[r].message, story))
-                fail_msg("\"%s\" of rank %d: rank %d ended with %s: %s", story, odd.rank, r,
+            if (ranks[r].status != DCP_ERR_ARGUMENT || !strstr(ranks[r].message, message))
+                fail_msg("\"%s\" of rank %d: rank %d ended with %s: %s", message, odd.rank, r,
                          dcp_status_string(ranks[r].status), ranks[r].message);
             assert_string_equal(ranks[r].message, ranks[0].message);
         }

@@ -54,13 +54,13 @@ static dcp_status load_short_of_memory(struct rank *self, dcp_state *root, const
         failing_allocator_install(shortage, false);
     together(self);
     dcp_status status = dcp_load(root, path, options, report);
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     together(self);
     if (self->rank == 0)
         failing_allocator_remove();
     together(self);
-    return status == DCP_OK ? DCP_OK : error_restore(&story);
+    return status == DCP_OK ? DCP_OK : error_restore(&error);
 }
 
 /* What a load came to. */

@@ -110,7 +110,7 @@ static void every_rank_hears_of_a_hook_that_fails(void **state)
 {
     static const struct {
         struct test test;
-        const char *story;
+        const char *message;
     } cases[] = {
         {{.planner.set_up_planner = failing_set_up}, "rank 1: hook set_up_planner: it rains"},
         {{.planner.create_local_plan = failing_local}, "rank 1: hook create_local_plan: it rains"},
@@ -128,7 +128,7 @@ static void every_rank_hears_of_a_hook_that_fails(void **state)
         {{.reader.read_data = failing_read}, "rank 1: hook read_data: it rains"},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        load_must_fail(state, &cases[i].test, DCP_ERR_DEVICE, cases[i].story);
+        load_must_fail(state, &cases[i].test, DCP_ERR_DEVICE, cases[i].message);
 }
 
 static dcp_status no_status(void *context, dcp_loading *loading, dcp_load_plan *plan)
@@ -157,7 +157,7 @@ static dcp_status failing_global(void *context, dcp_loading *loading, dcp_load_p
     return dcp_error_set(DCP_ERR_DEVICE, "it snows");
 }
 
-static void failures_without_a_story_get_one(void **state)
+static void failures_without_a_message_get_one(void **state)
 {
     load_must_fail(state, &(struct test){.planner.finish_plan = no_status}, DCP_ERR_CALLBACK,
                    "hook finish_plan returned 12345, which is not a dcp_status");
@@ -199,7 +199,7 @@ struct nonsense {
     void (*change)(dcp_read_item *item, int64_t numbers[2]);
     bool add; /* to the plan, instead of in the place of the item */
     dcp_status status;
-    const char *story;
+    const char *message;
 };
 
 static dcp_status nonsense_finish(void *context, dcp_loading *loading, dcp_load_plan *plan)
@@ -347,7 +347,7 @@ static void plans_that_make_no_sense_are_refused(void **state)
     for (size_t i = 0; i < COUNT(all); i++)
         load_must_fail(state,
                        &(struct test){.planner.finish_plan = nonsense_finish, .choice = &all[i]},
-                       all[i].status, all[i].story);
+                       all[i].status, all[i].message);
     load_must_fail(state, &(struct test){.planner.create_local_plan = forgetful_local},
                    DCP_ERR_COVERAGE, "the load plan does not read it");
 }
@@ -374,7 +374,7 @@ static void plans_say_what_is_wrong_with_a_call(void **state)
 struct bad_tensor {
     void (*change)(dcp_tensor *tensor);
     dcp_status status;
-    const char *story;
+    const char *message;
 };
 
 static dcp_status bad_resolve(void *context, dcp_loading *loading, const dcp_read_item *item,
@@ -442,7 +442,7 @@ static void destinations_that_make_no_sense_are_refused(void **state)
     for (size_t i = 0; i < COUNT(all); i++)
         load_must_fail(state,
                        &(struct test){.planner.resolve_tensor = bad_resolve, .choice = &all[i]},
-                       all[i].status, all[i].story);
+                       all[i].status, all[i].message);
 }
 
 static dcp_status small_lookup(void *context, dcp_loading *loading, const dcp_read_item *item,
@@ -501,7 +501,7 @@ static dcp_status differing_body(struct rank *self)
 
 static void ranks_that_differ_in_hooks_are_told(void **state)
 {
-    static const char *const stories[] = {
+    static const char *const messages[] = {
         "rank 1: the planner's set of hooks differs from the coordinator's",
         "rank 1: the storage reader for "};
     for (int i = 0; i < 2; i++) {
@@ -510,7 +510,7 @@ static void ranks_that_differ_in_hooks_are_told(void **state)
         ranks_run(ranks, 2, path_in(state, "c"), differing_body, &reader_differs);
         for (int r = 0; r < 2; r++) {
             assert_int_equal(ranks[r].status, DCP_ERR_ARGUMENT);
-            assert_non_null(strstr(ranks[r].message, stories[i]));
+            assert_non_null(strstr(ranks[r].message, messages[i]));
         }
     }
 }
@@ -561,7 +561,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_hears_of_a_hook_that_fails),
-        cmocka_unit_test(failures_without_a_story_get_one),
+        cmocka_unit_test(failures_without_a_message_get_one),
         cmocka_unit_test(states_that_were_not_built_as_a_whole_are_refused),
         cmocka_unit_test(plans_that_make_no_sense_are_refused),
         cmocka_unit_test(plans_say_what_is_wrong_with_a_call),

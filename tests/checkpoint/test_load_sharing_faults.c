@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What goes wrong while ranks read for each other is one story on all ranks, and nobody hangs. */
+/* What goes wrong while ranks read for each other is one message on all ranks, and nobody hangs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -94,7 +94,7 @@ static struct trial trial_over(const struct file_ops *ops)
     return trial;
 }
 
-static void expect_one_story(const struct rank *ranks, dcp_status status)
+static void expect_same_error(const struct rank *ranks, dcp_status status)
 {
     for (int r = 0; r < RANKS; r++) {
         if (ranks[r].status != status)
@@ -128,12 +128,12 @@ static void every_read_of_a_rank_can_fail(void **state)
             bool reached = simulated_fault_reached(own);
             simulated_free(own);
             if (!reached) {
-                expect_one_story(ranks, DCP_OK);
+                expect_same_error(ranks, DCP_OK);
                 break;
             }
             if (ranks[0].status == DCP_OK) /* a close, or what is done without */
                 continue;
-            expect_one_story(ranks, DCP_ERR_IO);
+            expect_same_error(ranks, DCP_ERR_IO);
             char name[16];
             snprintf(name, sizeof name, "rank %d: ", odd);
             assert_non_null(strstr(ranks[0].message, name));
@@ -176,7 +176,7 @@ static void damage_is_found_by_its_reader(void **state)
             trial.rows = rows[i];
             trial.verification = how;
             ranks_run(ranks, RANKS, path, load_body, &trial);
-            expect_one_story(ranks, DCP_ERR_CHECKSUM);
+            expect_same_error(ranks, DCP_ERR_CHECKSUM);
             assert_non_null(strstr(ranks[0].message, "large (__0_0.distcp"));
             assert_non_null(strstr(ranks[0].message, "tensors may be partly filled: rank "));
             if (i > 0)
@@ -253,7 +253,7 @@ static void a_failed_exchange_of_a_pair_is_everyones(void **state)
         trial.paired = true;
         trial.timeout = 0.5;
         ranks_run(ranks, RANKS, path, load_body, &trial);
-        expect_one_story(ranks, rank == 0 ? DCP_ERR_GROUP : DCP_ERR_TIMEOUT);
+        expect_same_error(ranks, rank == 0 ? DCP_ERR_GROUP : DCP_ERR_TIMEOUT);
         assert_non_null(
             strstr(ranks[0].message, rank == 0 ? "the network is down" : "did not make this call"));
     }

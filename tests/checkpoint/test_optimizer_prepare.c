@@ -224,10 +224,10 @@ static void what_pytorch_saved(void **state)
 
 static void must_refuse(dcp_checkpoint *checkpoint, const char *prefix, dcp_state *model,
                         const dcp_optimizer_options *options, dcp_status expected,
-                        const char *story)
+                        const char *message)
 {
     dcp_state *into = dcp_state_new();
-    must_fail(dcp_optimizer_prepare(checkpoint, prefix, model, options, into), expected, story);
+    must_fail(dcp_optimizer_prepare(checkpoint, prefix, model, options, into), expected, message);
     dcp_state_free(into);
 }
 

@@ -184,9 +184,9 @@ static struct trial odd(dcp_replica_check check, int rank, int64_t from, int64_t
     return trial;
 }
 
-static const char *const tensor_story[] = {"tensor \"model.w\" [0:40, 0:512]: ranks 0, 2 agree; "
-                                           "rank 1 differs in elements ",
-                                           NULL};
+static const char *const tensor_message[] = {"tensor \"model.w\" [0:40, 0:512]: ranks 0, 2 agree; "
+                                             "rank 1 differs in elements ",
+                                             NULL};
 
 /* ---- what is found ---- */
 
@@ -217,7 +217,7 @@ static void all_names_tensor_ranks_and_elements(void **state)
         /* Segments of 20 elements. */
         struct trial trial = odd(DCP_REPLICA_CHECK_ALL, 1, 20003, 20004);
         trial.sharded = sharded;
-        must_differ(path_in(state, "c"), &trial, tensor_story);
+        must_differ(path_in(state, "c"), &trial, tensor_message);
         must_differ(path_in(state, "c"), &trial, texts);
         assert_int_not_equal(access(path_in(state, "c"), F_OK), 0);
     }
@@ -273,7 +273,7 @@ static void a_difference_may_be_a_warning(void **state)
     must_save(path_in(state, "c"), &trial);
     dcp_set_log(NULL, NULL, DCP_LOG_ERROR);
     assert_int_equal(log_lines, 1);
-    assert_non_null(strstr(logged, tensor_story[0]));
+    assert_non_null(strstr(logged, tensor_message[0]));
     assert_int_equal(access(path_in(state, "c/.metadata"), F_OK), 0);
 }
 
@@ -297,7 +297,7 @@ static void sampled_always_finds_what_differs_everywhere(void **state)
 {
     for (int i = 0; i < 20; i++) {
         struct trial trial = odd(DCP_REPLICA_CHECK_SAMPLED, 1, 0, ELEMENTS);
-        must_differ(path_in(state, "c"), &trial, tensor_story);
+        must_differ(path_in(state, "c"), &trial, tensor_message);
     }
 }
 
@@ -347,7 +347,7 @@ static void however_it_lies_in_memory(void **state)
         for (int memory = DENSE; memory <= DEVICE; memory++) {
             struct trial trial = odd((dcp_replica_check)check, 1, 0, ELEMENTS);
             trial.memory = (enum memory)memory;
-            must_differ(path_in(state, "c"), &trial, tensor_story);
+            must_differ(path_in(state, "c"), &trial, tensor_message);
             trial.from = trial.end;
             must_save(path_in(state, "c"), &trial);
         }
@@ -364,7 +364,7 @@ static void a_plan_that_is_reused_is_checked(void **state)
     must_save(path_in(state, "c"), &trial);
     assert_true(trial.reused);
     trial.odd_rank = 1;
-    must_differ(path_in(state, "c"), &trial, tensor_story);
+    must_differ(path_in(state, "c"), &trial, tensor_message);
     assert_true(trial.reused);
     trial.odd_rank = -1;
     must_save(path_in(state, "c"), &trial);
@@ -381,7 +381,7 @@ static void asynchronous_saves_are_checked(void **state)
         trial.chain.staging = DCP_STAGING_OVERLAPPED;
         must_save(path_in(state, "c"), &trial);
         trial.odd_rank = 1;
-        must_differ(path_in(state, "c"), &trial, tensor_story);
+        must_differ(path_in(state, "c"), &trial, tensor_message);
     }
 }
 
@@ -396,11 +396,11 @@ static void without_a_place_they_are_checked(void **state)
     snprintf(place, sizeof place, "/dev/null/c");
     must_save(place, &trial);
     trial.odd_rank = 1;
-    must_differ(place, &trial, tensor_story);
+    must_differ(place, &trial, tensor_message);
     /* With a planner there is no plan before there is a place. */
     dcp_save_planner planner = {.size_of = sizeof planner};
     trial.options.planner = &planner;
-    must_differ(place, &trial, tensor_story);
+    must_differ(place, &trial, tensor_message);
     trial.odd_rank = -1;
     must_save(place, &trial);
 }
@@ -425,7 +425,7 @@ static void what_a_stager_makes_is_checked(void **state)
     struct trial trial = odd(DCP_REPLICA_CHECK_ALL, 1, 0, ELEMENTS);
     trial.behind = true;
     trial.chain.stager = &stager;
-    must_differ(path_in(state, "c"), &trial, tensor_story);
+    must_differ(path_in(state, "c"), &trial, tensor_message);
     trial.odd_rank = -1;
     must_save(path_in(state, "c"), &trial);
 }
@@ -451,7 +451,7 @@ static void saves_with_hooks_are_checked(void **state)
         trial.behind = behind;
         trial.options.planner = &planner;
         planner.context = NULL;
-        must_differ(path_in(state, "c"), &trial, tensor_story);
+        must_differ(path_in(state, "c"), &trial, tensor_message);
         /* What would be written is the same. */
         planner.context = &nothing;
         must_save(path_in(state, "c"), &trial);

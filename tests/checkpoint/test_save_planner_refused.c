@@ -12,16 +12,16 @@
 #include "checkpoint/planner_trial.h"
 
 static void expect_failure(void **state, const struct trial *given, int size, dcp_status expected,
-                           const char *story)
+                           const char *message)
 {
     struct trial trial = *given;
     struct rank ranks[RANKS_MAX];
     const char *path = path_in(state, "refused");
     ranks_run(ranks, size, path, body, &trial);
     for (int rank = 0; rank < size; rank++) {
-        if (ranks[rank].status != expected || !strstr(ranks[rank].message, story))
+        if (ranks[rank].status != expected || !strstr(ranks[rank].message, message))
             fail_msg("rank %d: status %d, \"%s\" does not tell \"%s\"", rank, ranks[rank].status,
-                     ranks[rank].message, story);
+                     ranks[rank].message, message);
         assert_string_equal(ranks[rank].message, ranks[0].message);
     }
     assert_int_not_equal(access(path, F_OK), 0);
@@ -108,7 +108,7 @@ static void tells_every_rank_of_a_hook_that_fails(void **state)
     const struct {
         struct trial trial;
         dcp_status status;
-        const char *story;
+        const char *message;
     } cases[] = {
         {{.planner.set_up_planner = fail_set_up},
          DCP_ERR_CALLBACK,
@@ -136,7 +136,7 @@ static void tells_every_rank_of_a_hook_that_fails(void **state)
          "has not called dcp_save_default_set_up_planner()"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        expect_failure(state, &cases[i].trial, 3, cases[i].status, cases[i].story);
+        expect_failure(state, &cases[i].trial, 3, cases[i].status, cases[i].message);
 }
 
 static dcp_status save_another(void *context, dcp_saving *saving, dcp_state *state,
@@ -349,7 +349,7 @@ static void refuses_nonsense_in_local_plans(void **state)
     const struct {
         dcp_save_planner planner;
         dcp_status status;
-        const char *story;
+        const char *message;
     } cases[] = {
         {{.create_local_plan = plan_unknown_source}, DCP_ERR_ARGUMENT, "an invalid source"},
         {{.create_local_plan = plan_unknown_name}, DCP_ERR_NOT_FOUND, "\"who\" of the save plan"},
@@ -377,7 +377,7 @@ static void refuses_nonsense_in_local_plans(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct trial trial = {.planner = cases[i].planner};
-        expect_failure(state, &trial, 2, cases[i].status, cases[i].story);
+        expect_failure(state, &trial, 2, cases[i].status, cases[i].message);
     }
 }
 
@@ -433,7 +433,7 @@ static void refuses_nonsense_in_global_plans(void **state)
         dcp_save_planner planner;
         bool whole;
         dcp_status status;
-        const char *story;
+        const char *message;
     } cases[] = {
         {{.create_global_plan = global_nothing}, true, DCP_ERR_DUPLICATE, "would both write it"},
         {{.create_global_plan = global_exchange},
@@ -454,7 +454,7 @@ static void refuses_nonsense_in_global_plans(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct trial trial = {.planner = cases[i].planner, .whole = cases[i].whole};
-        expect_failure(state, &trial, 2, cases[i].status, cases[i].story);
+        expect_failure(state, &trial, 2, cases[i].status, cases[i].message);
     }
 }
 

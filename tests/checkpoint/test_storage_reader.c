@@ -268,7 +268,7 @@ static void readers_that_do_not_read_are_refused(void **state)
     static const struct {
         struct test test;
         dcp_status status;
-        const char *story;
+        const char *message;
     } cases[] = {
         {{.reader.read_data = reads_nothing},
          DCP_ERR_COVERAGE,
@@ -288,7 +288,7 @@ static void readers_that_do_not_read_are_refused(void **state)
         {{.reader.read_metadata = other_metadata}, DCP_ERR_FORMAT, "metadata"},
     };
     for (size_t i = 0; i < COUNT(cases); i++)
-        load_must_fail(state, &cases[i].test, cases[i].status, cases[i].story);
+        load_must_fail(state, &cases[i].test, cases[i].status, cases[i].message);
 }
 
 /* By hand, where the library would not have to: each tensor's elements as zeros. */

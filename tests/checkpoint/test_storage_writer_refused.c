@@ -121,7 +121,7 @@ static void tells_every_rank_and_leaves_nothing(void **state)
     const struct {
         dcp_storage_writer writer;
         dcp_status status;
-        const char *story;
+        const char *message;
     } cases[] = {
         {{.write_data = set_nowhere},
          DCP_ERR_ARGUMENT,
@@ -170,9 +170,9 @@ static void tells_every_rank_and_leaves_nothing(void **state)
         ranks_run(ranks, 2, path, store_save, &store);
         for (int rank = 0; rank < 2; rank++) {
             if (ranks[rank].status != cases[i].status ||
-                !strstr(ranks[rank].message, cases[i].story))
+                !strstr(ranks[rank].message, cases[i].message))
                 fail_msg("case %zu, rank %d: status %d, \"%s\" does not tell \"%s\"", i, rank,
-                         ranks[rank].status, ranks[rank].message, cases[i].story);
+                         ranks[rank].status, ranks[rank].message, cases[i].message);
             assert_string_equal(ranks[rank].message, ranks[0].message);
         }
         assert_int_equal(store.abandoned, 2);
@@ -208,7 +208,7 @@ static void refuses_descriptions_that_nobody_could_read(void **state)
 {
     static const struct {
         const char *what;
-        const char *story;
+        const char *message;
     } cases[] = {
         {"broken module", "hook storage_meta gave a module that is not valid UTF-8"},
         {"missing module", "hook storage_meta gave no module 1 of 2"},
@@ -226,8 +226,8 @@ static void refuses_descriptions_that_nobody_could_read(void **state)
         ranks_run(ranks, 2, path_in(state, "refused"), store_save, &store);
         assert_int_equal(ranks[1].status, DCP_ERR_ARGUMENT);
         assert_string_equal(ranks[0].message, ranks[1].message);
-        if (!strstr(ranks[0].message, cases[i].story))
-            fail_msg("\"%s\" does not tell \"%s\"", ranks[0].message, cases[i].story);
+        if (!strstr(ranks[0].message, cases[i].message))
+            fail_msg("\"%s\" does not tell \"%s\"", ranks[0].message, cases[i].message);
         assert_int_not_equal(access(path_in(state, "refused"), F_OK), 0);
     }
 }

@@ -284,7 +284,7 @@ static void test_wrong_members(void **state)
 struct conflict {
     struct member left, right;
     dcp_status status;
-    const char *story;
+    const char *message;
 };
 
 static void take_fault(void *context, const char *file, uint64_t offset, const char *name,
@@ -333,15 +333,15 @@ static void test_conflicts_name_both_members(void **state)
         save_member(state, name, conflicts[i].right);
         const char *path = path_in(state, directory);
         must_fail(dcp_checkpoint_open(path, NULL, &checkpoint), conflicts[i].status,
-                  conflicts[i].story);
+                  conflicts[i].message);
         must(dcp_verify(path, NULL, take_fault, fault, &faults));
         assert_int_equal(faults, conflicts[i].left.ranks ? 2 : 1);
-        assert_non_null(strstr(fault, conflicts[i].story));
+        assert_non_null(strstr(fault, conflicts[i].message));
         struct rank ranks[RANKS_MAX];
         ranks_run(ranks, 2, path, load_body, NULL);
         for (int r = 0; r < 2; r++) {
             assert_int_equal(ranks[r].status, conflicts[i].status);
-            assert_non_null(strstr(ranks[r].message, conflicts[i].story));
+            assert_non_null(strstr(ranks[r].message, conflicts[i].message));
         }
     }
 }
@@ -555,7 +555,7 @@ static void save_simulated(struct simulated_file_system *fs, const char *path, i
     dcp_state_free(root);
 }
 
-/* Whatever fails while a union is opened, compared and loaded is an error with a story. */
+/* Whatever fails while a union is opened, compared and loaded is an error with a message. */
 static void test_every_failed_file_operation(void **state)
 {
     (void)state;

@@ -21,10 +21,10 @@ tail -n 1 "$scratch/stages" | grep -q "^15 tensors, 5736 bytes, 61 objects$" || 
 "$dcp" verify "$scratch/run" | grep -q "^note: " && fail "verify can check all of ours"
 "$dcp" verify "$scratch/run/pp1" "$scratch/run/pp0" | grep -q "^0 faults$" || fail "named directories verify"
 
-if "$dcp" ls "$fixtures/torch_2.7.1_single/ckpt" "$fixtures/torch_2.4.1_single/ckpt" 2>"$scratch/story"; then
+if "$dcp" ls "$fixtures/torch_2.7.1_single/ckpt" "$fixtures/torch_2.4.1_single/ckpt" 2>"$scratch/message"; then
     fail "other values of a name are refused"
 fi
-grep -q "one value in .*2.7.1.* and another in .*2.4.1" "$scratch/story" || fail "both directories are named"
+grep -q "one value in .*2.7.1.* and another in .*2.4.1" "$scratch/message" || fail "both directories are named"
 rm "$scratch/run/pp0/.metadata"
 if "$dcp" verify "$scratch/run" >"$scratch/faults"; then fail "a stage that was interrupted is a fault"; fi
 grep -q "pp0" "$scratch/faults" || fail "the stage is named"

@@ -148,14 +148,14 @@ static void note_failure(struct damage_report *report, const char *what, dcp_sta
     if (status == DCP_OK || (status != DCP_ERR_INTERNAL && *dcp_error_message()))
         return;
     report->unexplained = true;
-    snprintf(report->story, sizeof report->story, "%s: %s: %s", what, dcp_status_string(status),
+    snprintf(report->message, sizeof report->message, "%s: %s: %s", what, dcp_status_string(status),
              dcp_error_message());
 }
 
 static void note_wrong(struct damage_report *report, const char *how, const char *name)
 {
     report->wrong++;
-    snprintf(report->story, sizeof report->story, "%s %s is another value", how, name);
+    snprintf(report->message, sizeof report->message, "%s %s is another value", how, name);
 }
 
 static void read_again(const struct contents *contents, dcp_checkpoint *checkpoint,
@@ -250,7 +250,7 @@ void contents_compare(const struct contents *contents, const char *path,
         report->faults++;
     if (memory_held != 0) {
         report->unexplained = true;
-        snprintf(report->story, sizeof report->story, "leaked %zu bytes", (size_t)memory_held);
+        snprintf(report->message, sizeof report->message, "leaked %zu bytes", (size_t)memory_held);
         memory_held = 0;
     }
 }

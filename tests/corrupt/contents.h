@@ -16,9 +16,9 @@ void contents_free(struct contents *contents);
 struct damage_report {
     uint64_t faults; /* that the verification found; at least 1 if it could not be made */
     bool opened;
-    size_t wrong;     /* values that were given without an error and differ */
-    char story[1200]; /* the last wrong one, or a failure without a story */
-    bool unexplained; /* a failure without a message, or one of ours */
+    size_t wrong;       /* values that were given without an error and differ */
+    char message[1200]; /* the last wrong one, or a failure without a message */
+    bool unexplained;   /* a failure without a message, or one of ours */
 };
 
 void contents_compare(const struct contents *contents, const char *path,

@@ -138,9 +138,9 @@ struct damage_report checkpoint_sample_examine(const struct checkpoint_sample *s
 
     contents_compare(sample->contents, sample->path, &report);
     if (report.unexplained)
-        fail_msg("%s: %s at %zu: %s", sample->title, what, at, report.story);
+        fail_msg("%s: %s at %zu: %s", sample->title, what, at, report.message);
     if (report.wrong > 0 && covered)
-        fail_msg("%s: %s at %zu: %s, %d faults found", sample->title, what, at, report.story,
+        fail_msg("%s: %s at %zu: %s, %d faults found", sample->title, what, at, report.message,
                  (int)report.faults);
     if (memory_limit_met())
         fail_msg("%s: %s at %zu: more than %d bytes asked for", sample->title, what, at,

@@ -33,7 +33,7 @@ void checkpoint_sample_free(struct checkpoint_sample *sample);
 void checkpoint_sample_write(const struct checkpoint_sample *sample, size_t file,
                              const unsigned char *bytes, size_t size);
 
-/* Reads the damaged checkpoint in every way. Fails the test if a failure had no story, memory
+/* Reads the damaged checkpoint in every way. Fails the test if a failure had no message, memory
  * beyond the limit was asked for, or, where `covered`, a value was wrong without an error. */
 struct damage_report checkpoint_sample_examine(const struct checkpoint_sample *sample,
                                                const char *what, size_t at, bool covered);

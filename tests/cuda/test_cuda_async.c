@@ -365,7 +365,8 @@ static void every_failure_is_told_and_leaves_nothing(void **state)
  * asynchronous save that copies at once, nor whoever waits for a copy behind it. */
 static void a_stream_that_does_not_end_is_told(void **state)
 {
-    static const char story[] = "cuda:1: what the device had to do before did not end within 0.1 s";
+    static const char message[] =
+        "cuda:1: what the device had to do before did not end within 0.1 s";
     struct model model;
     dcp_future *future;
     const char *path = path_in(state, "c");
@@ -377,13 +378,13 @@ static void a_stream_that_does_not_end_is_told(void **state)
     must(dcp_save(root, path, &options));
     set_gate(false);
     stand_in_stream_run(model.streams[0], pass_gate, NULL);
-    must_fail(dcp_save(root, path, &options), DCP_ERR_TIMEOUT, story);
-    must_fail(dcp_load(root, path, &loading, NULL), DCP_ERR_TIMEOUT, story);
+    must_fail(dcp_save(root, path, &options), DCP_ERR_TIMEOUT, message);
+    must_fail(dcp_load(root, path, &loading, NULL), DCP_ERR_TIMEOUT, message);
     for (int kind = DCP_STAGING_BLOCKING; kind <= DCP_STAGING_OVERLAPPED; kind++) {
         dcp_save_chain_options how = {.staging = (dcp_staging_kind)kind, .log_failures = true};
         how.detect_changes = kind == DCP_STAGING_OVERLAPPED; /* which copies at once as well */
         must(dcp_save_chain_new(&how, &options.chain));
-        must_fail(dcp_save_async(root, path, &options, &future), DCP_ERR_TIMEOUT, story);
+        must_fail(dcp_save_async(root, path, &options, &future), DCP_ERR_TIMEOUT, message);
         assert_null(future);
         dcp_save_chain_free(options.chain);
     }

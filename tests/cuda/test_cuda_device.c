@@ -334,7 +334,7 @@ static dcp_status locate(const dcp_device *device, void *memory, void *event)
 static void overlap_fails_in_words(void **state)
 {
     static const struct {
-        const char *function, *story;
+        const char *function, *message;
         dcp_status (*call)(const dcp_device *device, void *memory, void *event);
     } calls[] = {
         {"cudaHostRegister", "cudaHostRegister failed", lock_memory},
@@ -354,7 +354,7 @@ static void overlap_fails_in_words(void **state)
     must(device.operations->event_open(&device, &event));
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         stand_in_cuda_fail(calls[i].function, 1, cudaErrorIllegalAddress);
-        must_fail(calls[i].call(&device, memory, event), DCP_ERR_DEVICE, calls[i].story);
+        must_fail(calls[i].call(&device, memory, event), DCP_ERR_DEVICE, calls[i].message);
         assert_int_equal(stand_in_current(), -1);
     }
     device.operations->event_close(&device, event);

@@ -118,9 +118,9 @@ void simulated_hide_free_space(struct simulated_file_system *fs);
 
 /* A rename onto ".metadata" is a commit: by then the bytes and the name of every shard file
  * (*.distcp) in that directory, the bytes of the renamed file, and the directory's own entry and
- * those above it must be durable. If not, the test is aborted with the story, unless allowed. */
+ * those above it must be durable. If not, the test is aborted with the message, unless allowed. */
 void simulated_allow_early_commits(struct simulated_file_system *fs);
-/* The story of the first early commit; NULL: none. */
+/* The message of the first early commit; NULL: none. */
 const char *simulated_early_commit(const struct simulated_file_system *fs);
 
 /* Number of remainders that simulated_after_power_cut() gives: nothing of what is pending; all;

@@ -421,8 +421,8 @@ static void after_a_crash_nothing_happens(void **state)
 static void early_commits_are_noticed(void **state)
 {
     (void)state;
-    static const char *const stories[] = {NULL, "the name of directory c", "bytes of __0_0.distcp",
-                                          "bytes of .metadata itself", "the name of __0_0.distcp"};
+    static const char *const messages[] = {NULL, "the name of directory c", "bytes of __0_0.distcp",
+                                           "bytes of .metadata itself", "the name of __0_0.distcp"};
     for (int left_out = 0; left_out < 5; left_out++) {
         simulated_allow_early_commits(fs);
         OK(ops->make_directory(ops->context, FILE_NO_DIRECTORY, "/c"));
@@ -440,11 +440,11 @@ static void early_commits_are_noticed(void **state)
             OK(ops->sync(ops->context, metadata));
         assert_null(simulated_early_commit(fs));
         OK(ops->rename(ops->context, FILE_NO_DIRECTORY, "/c/.metadata.tmp", "/c/.metadata"));
-        const char *story = simulated_early_commit(fs);
-        if (stories[left_out] == NULL)
-            assert_null(story);
+        const char *message = simulated_early_commit(fs);
+        if (messages[left_out] == NULL)
+            assert_null(message);
         else
-            assert_non_null(strstr(story, stories[left_out]));
+            assert_non_null(strstr(message, messages[left_out]));
         teardown(state);
         setup(state);
     }

@@ -175,15 +175,15 @@ static dcp_status write_own_file(void *context, dcp_saving *saving, const dcp_sa
 {
     struct version_hooks *hooks = context;
     struct own_file own = {.end = 0};
-    struct error_story story;
+    struct saved_error error;
     choose_own_path(hooks);
     RETURN_IF_ERROR(file_open(&own.file, FILE_PATHS(hooks->ops), hooks->own_path, FILE_CREATE_NEW));
     dcp_status status = write_items(saving, plan, &own, strrchr(hooks->own_path, '/') + 1);
     if (status == DCP_OK)
         return file_close(&own.file);
-    error_save(&story);
+    error_save(&error);
     file_close(&own.file);
-    return error_restore(&story);
+    return error_restore(&error);
 }
 
 static void remove_own_file(void *context, dcp_saving *saving)

@@ -288,7 +288,7 @@ static void *run_part(void *argument)
     return NULL;
 }
 
-/* All ranks must end alike, with the same story. */
+/* All ranks must end alike, with the same message. */
 static struct part run_parts(struct simulated_file_system *fs, bool loads, int version, int size)
 {
     dcp_group *groups[RANKS] = {NULL};

@@ -44,7 +44,7 @@ int version_given_files(int version, int size);
 dcp_status version_save(struct simulated_file_system *fs, int version, int size);
 /* Loads, compares every byte, and tells which version it is; status: how the load ended. */
 int version_load(struct simulated_file_system *fs, dcp_status *status);
-/* The same on ranks of a thread group, which must all end alike, with the same story. */
+/* The same on ranks of a thread group, which must all end alike, with the same message. */
 int version_load_ranks(struct simulated_file_system *fs, int size, dcp_status *status);
 /* As version_load(), where only a whole checkpoint or none can be. */
 int version_find(struct simulated_file_system *fs);

@@ -289,12 +289,12 @@ static void writes_long_containers_in_batches(void **state)
 
 /* ---- errors ---- */
 
-static void check_refused(const struct sample *sample, dcp_status expected, const char *story)
+static void check_refused(const struct sample *sample, dcp_status expected, const char *message)
 {
     struct buffer out;
     buffer_init(&out, 0);
     assert_int_equal(metadata_encode(&sample->metadata, &out), expected);
-    assert_non_null(strstr(dcp_error_message(), story));
+    assert_non_null(strstr(dcp_error_message(), message));
     buffer_free(&out);
 }
 

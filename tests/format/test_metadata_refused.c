@@ -15,7 +15,7 @@
 
 struct refusal {
     struct metadata_variant variant;
-    const char *story; /* a part of it */
+    const char *message; /* a part of it */
 };
 
 #define BIG "LONG1 '\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01' "
@@ -121,9 +121,9 @@ static void tells_what_is_wrong(void **state)
         struct metadata metadata;
         metadata_variant_assemble(&pickle, &refusals[i].variant);
         dcp_status status = metadata_decode(pickle.data, pickle.size, &metadata);
-        if (status == DCP_OK || strstr(dcp_error_message(), refusals[i].story) == NULL)
-            fail_msg("refusal %zu: status %d, story \"%s\", expected \"%s\"", i, status,
-                     status != DCP_OK ? dcp_error_message() : "", refusals[i].story);
+        if (status == DCP_OK || strstr(dcp_error_message(), refusals[i].message) == NULL)
+            fail_msg("refusal %zu: status %d, message \"%s\", expected \"%s\"", i, status,
+                     status != DCP_OK ? dcp_error_message() : "", refusals[i].message);
         assert_int_equal(metadata.count, 0);
         buffer_free(&pickle);
     }

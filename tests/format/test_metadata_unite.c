@@ -181,12 +181,12 @@ static void takes_names_that_only_some_ranks_have(void **state)
     metadata_free(&whole);
 }
 
-static void check_refused(const struct part parts[3], dcp_status expected, const char *story)
+static void check_refused(const struct part parts[3], dcp_status expected, const char *message)
 {
     struct metadata whole;
     assert_int_equal(unite_three(parts, &whole), expected);
-    if (strstr(dcp_error_message(), story) == NULL)
-        fail_msg("\"%s\", expected \"%s\"", dcp_error_message(), story);
+    if (strstr(dcp_error_message(), message) == NULL)
+        fail_msg("\"%s\", expected \"%s\"", dcp_error_message(), message);
     assert_int_equal(whole.count, 0);
 }
 

@@ -190,7 +190,7 @@ static void numbers_values_densely(void **state)
 
 struct refusal {
     const char *script;
-    const char *story; /* a part of it */
+    const char *message; /* a part of it */
 };
 
 static const struct refusal refusals[] = {
@@ -273,9 +273,9 @@ static void refuses_what_breaks_the_rules(void **state)
         struct buffer input;
         pickle_assemble(&input, refusals[i].script);
         dcp_status status = pickle_read(input.data, input.size, false, &document);
-        if (status != DCP_ERR_FORMAT || strstr(dcp_error_message(), refusals[i].story) == NULL)
-            fail_msg("%s: status %d, story \"%s\", expected \"%s\"", refusals[i].script, status,
-                     dcp_error_message(), refusals[i].story);
+        if (status != DCP_ERR_FORMAT || strstr(dcp_error_message(), refusals[i].message) == NULL)
+            fail_msg("%s: status %d, message \"%s\", expected \"%s\"", refusals[i].script, status,
+                     dcp_error_message(), refusals[i].message);
         assert_null(document.root);
         buffer_free(&input);
     }

@@ -241,12 +241,12 @@ static void random_sequences_stay_in_step(void **state)
     }
 }
 
-/* One rank fails before one exchange, with or without a story; the failure of all then passes
+/* One rank fails before one exchange, with or without a message; the failure of all then passes
  * through the exchanges after it. */
 struct failure {
     int rank;
     enum exchange exchange;
-    bool storyless;
+    bool without_message;
     int root;
 };
 
@@ -257,7 +257,7 @@ static dcp_status fail_at_one(struct thread_rank *self)
     for (enum exchange exchange = 0; exchange < EXCHANGES; exchange++) {
         if (exchange == failure->exchange && self->rank == failure->rank) {
             status = DCP_ERR_NO_SPACE;
-            if (failure->storyless)
+            if (failure->without_message)
                 error_clear();
             else
                 dcp_error_set(DCP_ERR_NO_SPACE, "cannot write a: full");
@@ -274,11 +274,11 @@ static void a_rank_failing_at_any_exchange_is_named_once(void **state)
     for (unsigned i = 0; i < 3 * EXCHANGES * 2 * 3 * 2; i++) {
         struct failure failure = {.rank = (int)(i % 3),
                                   .exchange = i / 3 % EXCHANGES,
-                                  .storyless = i / 3 / EXCHANGES % 2,
+                                  .without_message = i / 3 / EXCHANGES % 2,
                                   .root = (int)(i / 6 / EXCHANGES % 3)};
         char expected[64];
         snprintf(expected, sizeof expected, "rank %d: %s", failure.rank,
-                 failure.storyless ? "no space left" : "cannot write a: full");
+                 failure.without_message ? "no space left" : "cannot write a: full");
         thread_ranks_run(3, i / 18 / EXCHANGES, fail_at_one, &failure, ranks);
         assert_all(ranks, 3, DCP_ERR_NO_SPACE, expected);
     }

@@ -17,7 +17,7 @@ static const dcp_collective call = {"testing", 5};
 /* A caller's collectives that do nothing but end as they are told. */
 struct scripted {
     dcp_status status;
-    const char *story; /* NULL: none */
+    const char *message; /* NULL: none */
     int calls;
     int closed;
 };
@@ -25,8 +25,8 @@ struct scripted {
 static dcp_status scripted_end(struct scripted *scripted)
 {
     scripted->calls++;
-    if (scripted->status != DCP_OK && scripted->story != NULL)
-        return dcp_error_set(scripted->status, "%s", scripted->story);
+    if (scripted->status != DCP_OK && scripted->message != NULL)
+        return dcp_error_set(scripted->status, "%s", scripted->message);
     return scripted->status;
 }
 
@@ -194,7 +194,7 @@ static void a_failed_collective_breaks_the_group(void **state)
     (void)state;
     static const struct {
         int status;
-        const char *story;
+        const char *set;
         dcp_status expected;
         const char *message;
     } cases[] = {
@@ -204,7 +204,7 @@ static void a_failed_collective_breaks_the_group(void **state)
         {1, NULL, DCP_ERR_CALLBACK, "testing: a collective returned 1, which is not a dcp_status"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct scripted scripted = {.status = (dcp_status)cases[i].status, .story = cases[i].story};
+        struct scripted scripted = {.status = (dcp_status)cases[i].status, .message = cases[i].set};
         dcp_group *group;
         assert_int_equal(dcp_group_new(&operations, &scripted, 0, 2, &group), DCP_OK);
         dcp_error_set(DCP_ERR_IO, "of something else");

@@ -210,12 +210,12 @@ struct scene {
 static dcp_status be_elsewhere(struct thread_rank *self)
 {
     const struct scene *scene = self->context;
-    struct error_story story;
+    struct saved_error error;
     begin(self->group, self->rank == scene->elsewhere ? scene->other : scene->kind);
-    error_save(&story);
+    error_save(&error);
     if (group_agree(self->group, &(dcp_collective){"going on", 60}, DCP_OK) != DCP_ERR_STATE)
         return dcp_error_set(DCP_ERR_INTERNAL, "the group is not broken");
-    return error_restore(&story);
+    return error_restore(&error);
 }
 
 static void ranks_in_different_calls_hear_so_at_once(void **state)

@@ -111,16 +111,16 @@ static dcp_status fail_in_bulk(struct thread_rank *self)
     group_enter(self->group, "mailing");
     if (self->rank == 0)
         self->group->bulk->operations.all_to_all = refuse;
-    struct error_story story;
+    struct saved_error error;
     group_agree(self->group, &after, multicast(self->group, 0.2));
-    error_save(&story);
+    error_save(&error);
     /* Both are broken, on all ranks, and nobody waits any more. */
     if (multicast(self->group, 20) != DCP_ERR_STATE ||
         !strstr(dcp_error_message(), "this cable is cut"))
         return dcp_error_set(DCP_ERR_INTERNAL, "the bulk group is not broken");
     if (group_agree(self->group, &after, DCP_OK) != DCP_ERR_STATE)
         return dcp_error_set(DCP_ERR_INTERNAL, "the group is not broken");
-    return error_restore(&story);
+    return error_restore(&error);
 }
 
 static void a_failure_in_bulk_is_everyones(void **state)

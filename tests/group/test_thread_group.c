@@ -267,7 +267,7 @@ static dcp_status one_goes_astray(struct thread_rank *self)
 static void ranks_out_of_step_fail_together(void **state)
 {
     (void)state;
-    static const char *const stories[] = {
+    static const char *const messages[] = {
         "keeping step: rank 0 called broadcast with root 0, but rank 2 called all_gather with root "
         "0: all ranks must make the same calls",
         "keeping step: rank 0 called broadcast with root 0, but rank 2 called broadcast with root "
@@ -280,7 +280,7 @@ static void ranks_out_of_step_fail_together(void **state)
         thread_ranks_run(3, false, one_goes_astray, &misstep, ranks);
         for (int rank = 0; rank < 3; rank++) {
             assert_int_equal(ranks[rank].status, DCP_ERR_GROUP);
-            assert_string_equal(ranks[rank].message, stories[misstep]);
+            assert_string_equal(ranks[rank].message, messages[misstep]);
         }
     }
 }

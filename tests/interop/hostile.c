@@ -141,7 +141,7 @@ static bool ends_well(const char *what, dcp_status status, bool must_fail)
     if (status == DCP_OK && must_fail)
         printf("    %s: succeeded\n", what);
     else if (status == DCP_ERR_INTERNAL || (status != DCP_OK && !*dcp_error_message()))
-        printf("    %s: %s without a story\n", what, dcp_status_string(status));
+        printf("    %s: %s without a message\n", what, dcp_status_string(status));
     else
         return true;
     return false;

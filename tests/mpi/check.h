@@ -14,7 +14,7 @@ extern int world_rank, world_size;
 #define CHECK(condition)                                                                           \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: rank %d of %d: %s is false; last story: %s\n", __FILE__,       \
+            fprintf(stderr, "%s:%d: rank %d of %d: %s is false; last message: %s\n", __FILE__,     \
                     __LINE__, world_rank, world_size, #condition, dcp_error_message());            \
             MPI_Abort(MPI_COMM_WORLD, 1);                                                          \
         }                                                                                          \
@@ -24,7 +24,7 @@ extern int world_rank, world_size;
     do {                                                                                           \
         dcp_status check_status_ = (call);                                                         \
         if (check_status_ != (expected)) {                                                         \
-            fprintf(stderr, "%s:%d: rank %d of %d: %s gave %d, expected %d; story: %s\n",          \
+            fprintf(stderr, "%s:%d: rank %d of %d: %s gave %d, expected %d; message: %s\n",        \
                     __FILE__, __LINE__, world_rank, world_size, #call, check_status_, (expected),  \
                     dcp_error_message());                                                          \
             MPI_Abort(MPI_COMM_WORLD, 1);                                                          \

@@ -141,7 +141,7 @@ static const char *path_of(const char *name, long number)
     return path;
 }
 
-/* Every rank ended alike, with the same story. */
+/* Every rank ended alike, with the same message. */
 static void check_agreement(dcp_status status)
 {
     char mine[1024], first[1024];

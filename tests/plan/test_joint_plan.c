@@ -150,7 +150,7 @@ static dcp_status ignore_orders(void *context, uint32_t rank, const struct write
     return DCP_OK;
 }
 
-/* Whatever is accepted can be merged, or is refused with a story. */
+/* Whatever is accepted can be merged, or is refused with a message. */
 static void damage_is_refused_or_harmless(void **state)
 {
     (void)state;

@@ -124,7 +124,7 @@ static void lies_are_refused(void **state)
     static const struct {
         size_t size;
         unsigned char bytes[16];
-        const char *story;
+        const char *message;
     } lies[] = {
         {6, {0x31, 52, 0, 0, 0, 0}, "bytes behind the end of the message"},
         {5, {0x31, 52, 0, 0, 0}, "the failure contradicts the differences"},
@@ -140,8 +140,8 @@ static void lies_are_refused(void **state)
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         struct load_differences differences;
         assert_int_equal(decode_copy(lies[i].bytes, lies[i].size, &differences), DCP_ERR_FORMAT);
-        if (strstr(dcp_error_message(), lies[i].story) == NULL)
-            fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), lies[i].story);
+        if (strstr(dcp_error_message(), lies[i].message) == NULL)
+            fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), lies[i].message);
         load_differences_free(&differences);
     }
 }
@@ -240,11 +240,11 @@ static void memory_may_run_out_anywhere(void **state)
 }
 
 static void expect_verdict(const struct load_differences *merged, const struct metadata *metadata,
-                           dcp_strictness strictness, dcp_status expected, const char *story)
+                           dcp_strictness strictness, dcp_status expected, const char *message)
 {
     assert_int_equal(load_differences_judge(merged, strictness, false, metadata), expected);
     if (expected != DCP_OK)
-        assert_string_equal(dcp_error_message(), story);
+        assert_string_equal(dcp_error_message(), message);
 }
 
 static void strictness_decides(void **state)
@@ -282,7 +282,7 @@ static void strictness_decides(void **state)
     metadata_free(&metadata);
 }
 
-static void stories_are_short(void **state)
+static void messages_are_short(void **state)
 {
     (void)state;
     struct load_differences merged;
@@ -303,8 +303,8 @@ static void stories_are_short(void **state)
         add(&merged, DCP_DIFFERENCE_MISSING, longest, "");
     assert_int_equal(load_differences_judge(&merged, DCP_STRICT_MISSING, false, &metadata),
                      DCP_ERR_MISSING_KEY);
-    const char *story = dcp_error_message();
-    assert_string_equal(story + strlen(story) - 4, "x...");
+    const char *message = dcp_error_message();
+    assert_string_equal(message + strlen(message) - 4, "x...");
     load_differences_free(&merged);
     metadata_free(&metadata);
 }
@@ -318,7 +318,7 @@ int main(void)
         cmocka_unit_test(mismatches_name_their_ranks),
         cmocka_unit_test(memory_may_run_out_anywhere),
         cmocka_unit_test(strictness_decides),
-        cmocka_unit_test(stories_are_short),
+        cmocka_unit_test(messages_are_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

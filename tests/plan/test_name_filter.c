@@ -61,10 +61,10 @@ static void a_plain_name_stands_for_all_below_it(void **state)
     }
 }
 
-static void expect_refused(struct name_filter filter, const char *story)
+static void expect_refused(struct name_filter filter, const char *message)
 {
     assert_int_equal(name_filter_check(&filter), DCP_ERR_ARGUMENT);
-    assert_string_equal(dcp_error_message(), story);
+    assert_string_equal(dcp_error_message(), message);
 }
 
 static void wrong_patterns_are_refused(void **state)

@@ -146,12 +146,12 @@ static void long_tables_are_looked_up(void **state)
     free(rules_given);
 }
 
-static void expect_refused(dcp_rename rule, const char *story)
+static void expect_refused(dcp_rename rule, const char *message)
 {
     dcp_rename given[] = {{DCP_RENAME_EXACT, "a", "b"}, rule};
     struct name_rules rules;
     assert_int_equal(name_rules_init(&rules, given, 2), DCP_ERR_ARGUMENT);
-    assert_string_equal(dcp_error_message(), story);
+    assert_string_equal(dcp_error_message(), message);
     name_rules_free(&rules);
 }
 

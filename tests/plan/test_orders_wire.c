@@ -125,15 +125,15 @@ static void damage_is_refused_or_harmless(void **state)
 }
 
 static void refuse(const struct fixture *fixture, struct write_order order, uint32_t file_count,
-                   const char *story)
+                   const char *message)
 {
     struct write_orders sent = {.orders = &order, .count = 1, .file_count = file_count}, orders;
     struct buffer bytes;
     buffer_init(&bytes, 0);
     assert_int_equal(write_orders_encode(&sent, &bytes), DCP_OK);
     assert_int_equal(decode_copy(fixture, bytes.data, bytes.size, &orders), DCP_ERR_FORMAT);
-    if (strstr(dcp_error_message(), story) == NULL)
-        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), story);
+    if (strstr(dcp_error_message(), message) == NULL)
+        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), message);
     write_orders_free(&orders);
     buffer_free(&bytes);
 }

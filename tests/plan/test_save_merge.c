@@ -11,13 +11,13 @@
 #include "fault/failing_allocator.h"
 #include "samples.h"
 
-static void expect_failure(const struct samples *samples, dcp_status expected, const char *story)
+static void expect_failure(const struct samples *samples, dcp_status expected, const char *message)
 {
     struct save_plan_options options = sample_options(DCP_REPLICAS_SLICE);
     struct merged merged;
     assert_int_equal(samples_merge(samples, &options, &merged), expected);
-    if (strstr(dcp_error_message(), story) == NULL)
-        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), story);
+    if (strstr(dcp_error_message(), message) == NULL)
+        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), message);
     merged_free(&merged);
 }
 

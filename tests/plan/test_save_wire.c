@@ -190,7 +190,7 @@ static void damage_is_refused_or_harmless(void **state)
     samples_free(&samples);
 }
 
-static void expect_refusal(const char *hex, const char *story)
+static void expect_refusal(const char *hex, const char *message)
 {
     unsigned char bytes[128];
     size_t size = strlen(hex) / 2;
@@ -201,8 +201,8 @@ static void expect_refusal(const char *hex, const char *story)
     }
     struct save_plan plan;
     assert_int_equal(decode_copy(bytes, size, &plan), DCP_ERR_FORMAT);
-    if (strstr(dcp_error_message(), story) == NULL)
-        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), story);
+    if (strstr(dcp_error_message(), message) == NULL)
+        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), message);
     save_plan_free(&plan);
 }
 

@@ -109,7 +109,7 @@ static void random_boxes_are_told_apart(void **state)
     }
 }
 
-/* The story names the chunk that is there, also when it came long before. */
+/* The message names the chunk that is there, also when it came long before. */
 static void the_right_chunk_is_named(void **state)
 {
     (void)state;

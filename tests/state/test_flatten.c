@@ -32,10 +32,10 @@ static void add_tensor(dcp_state *parent, const char *key)
     assert_non_null(dcp_state_tensor(parent, key, &vector));
 }
 
-static void expect_story(const char *story)
+static void expect_message(const char *message)
 {
-    if (!strstr(dcp_error_message(), story))
-        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), story);
+    if (!strstr(dcp_error_message(), message))
+        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), message);
 }
 
 /* One line an entry: its name, then its path as keys and [positions], then its kind. */
@@ -68,11 +68,11 @@ static void expect_entries(dcp_state *root, const char *expected)
     }
 }
 
-static void expect_failure(dcp_state *root, dcp_status status, const char *story)
+static void expect_failure(dcp_state *root, dcp_status status, const char *message)
 {
     struct flat_state flat;
     assert_int_equal(flatten_state(root, &flat), status);
-    expect_story(story);
+    expect_message(message);
     assert_int_equal(flat.count + flat.stateful_count, 0);
     flatten_free(&flat);
 }
@@ -308,7 +308,7 @@ static void destinations_must_not_overlap_themselves(void **state)
     dcp_state_tensor(dcp_state_dict(*state, "model"), "w", &repeated);
     assert_int_equal(flatten_state(*state, &flat), DCP_OK);
     assert_int_equal(flatten_check_destinations(&flat), DCP_ERR_ARGUMENT);
-    expect_story("model.w: a chunk of sizes [3, 4] and strides [0, 1] overlaps itself in memory");
+    expect_message("model.w: a chunk of sizes [3, 4] and strides [0, 1] overlaps itself in memory");
     flat.entries[2].left_out = true;
     assert_int_equal(flatten_check_destinations(&flat), DCP_OK);
     flatten_free(&flat);
@@ -384,7 +384,7 @@ static void stateful_entries_are_asked_and_told(void **state)
     assert_int_equal(silent.told, 0);
 
     inner.fail = DCP_ERR_CALLBACK;
-    dcp_error_set(DCP_ERR_CALLBACK, "an old story");
+    dcp_error_set(DCP_ERR_CALLBACK, "an old message");
     assert_int_equal(flatten_notify(&flat), DCP_ERR_CALLBACK);
     assert_string_equal(dcp_error_message(), "train.loader.inner: callback failed");
     flatten_free(&flat);

@@ -117,13 +117,13 @@ static void a_rank_outside_holds_nothing(void **state)
 }
 
 static void expect_refused(dcp_mesh mesh, dcp_tensor tensor, const dcp_placement *placements,
-                           const char *story)
+                           const char *message)
 {
     dcp_tensor before = tensor;
     char expected[300];
     assert_int_equal(dcp_mesh_shard(&mesh, &tensor, placements), DCP_ERR_ARGUMENT);
-    if (!strstr(dcp_error_message(), story))
-        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), story);
+    if (!strstr(dcp_error_message(), message))
+        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), message);
     assert_memory_equal(before.global_shape, tensor.global_shape, sizeof before.global_shape);
 
     /* Who does not look at the status hears of it from the state, and from its saves. */

@@ -47,11 +47,11 @@ static void set_piece(struct tensor *tensor, size_t piece, int64_t row, int64_t 
     tensor->numbers[piece][3] = columns;
 }
 
-static void expect(const struct metadata_entry *entry, dcp_status status, const char *story)
+static void expect(const struct metadata_entry *entry, dcp_status status, const char *message)
 {
     assert_int_equal(metadata_check_entry(entry), status);
-    if (story && !strstr(dcp_error_message(), story))
-        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), story);
+    if (message && !strstr(dcp_error_message(), message))
+        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), message);
 }
 
 static void whole_tensors_pass(void **state)

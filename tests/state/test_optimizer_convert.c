@@ -207,12 +207,13 @@ static void a_group_without_parameters(void **state)
 }
 
 static void must_refuse(const dcp_state *source, const dcp_optimizer_options *options,
-                        dcp_optimizer_form form, dcp_status expected, const char *story)
+                        dcp_optimizer_form form, dcp_status expected, const char *message)
 {
     dcp_state *into = dcp_state_new();
     dcp_status status = dcp_optimizer_convert(source, options, form, into);
-    if (status != expected || !strstr(dcp_error_message(), story))
-        fail_msg("%d: %s; expected %d: %s", (int)status, dcp_error_message(), (int)expected, story);
+    if (status != expected || !strstr(dcp_error_message(), message))
+        fail_msg("%d: %s; expected %d: %s", (int)status, dcp_error_message(), (int)expected,
+                 message);
     dcp_state_free(into);
 }
 

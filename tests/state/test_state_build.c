@@ -24,10 +24,10 @@ static int root_free(void **state)
     return 0;
 }
 
-static void expect_story(const char *story)
+static void expect_message(const char *message)
 {
-    if (!strstr(dcp_error_message(), story))
-        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), story);
+    if (!strstr(dcp_error_message(), message))
+        fail_msg("\"%s\" does not say \"%s\"", dcp_error_message(), message);
 }
 
 static float memory[64];
@@ -104,17 +104,17 @@ static void keys_are_checked(void **state)
     dcp_state *list = dcp_state_list(root, "list");
     assert_int_equal(dcp_state_int(root, "a", 1), DCP_OK);
     assert_int_equal(dcp_state_int(root, "a", 2), DCP_ERR_DUPLICATE);
-    expect_story("\"a\" is in the dict already");
+    expect_message("\"a\" is in the dict already");
     assert_int_equal(dcp_state_int(root, NULL, 2), DCP_ERR_ARGUMENT);
     assert_int_equal(dcp_state_int(root, "\xff", 2), DCP_ERR_ARGUMENT);
-    expect_story("UTF-8");
+    expect_message("UTF-8");
     assert_int_equal(dcp_state_int(root, "\xed\xa0\x80", 2), DCP_ERR_ARGUMENT);
     assert_int_equal(dcp_state_int(list, "a", 2), DCP_ERR_ARGUMENT);
-    expect_story("elements of a list have no key");
+    expect_message("elements of a list have no key");
     assert_int_equal(dcp_state_int(NULL, "a", 2), DCP_ERR_ARGUMENT);
-    expect_story("the parent is NULL");
+    expect_message("the parent is NULL");
     assert_int_equal(dcp_state_int(dcp_state_find(root, "a"), "b", 2), DCP_ERR_ARGUMENT);
-    expect_story("the parent is of kind int");
+    expect_message("the parent is of kind int");
     assert_null(dcp_state_dict(list, "a"));
     assert_int_equal(dcp_state_count(list), 0);
     assert_int_equal(dcp_state_count(root), 2);
@@ -130,7 +130,7 @@ static void values_are_checked(void **state)
     assert_int_equal(dcp_state_stateful(root, "a", NULL), DCP_ERR_ARGUMENT);
     assert_int_equal(dcp_state_stateful(root, "a", &nothing), DCP_ERR_ARGUMENT);
     assert_null(dcp_state_tensor(root, "a", NULL));
-    expect_story("tensor \"a\": the tensor is NULL");
+    expect_message("tensor \"a\": the tensor is NULL");
     assert_int_equal(dcp_state_count(root), 0);
     assert_int_equal(dcp_state_status(NULL), DCP_ERR_ARGUMENT);
 }
@@ -148,7 +148,7 @@ static void stateful_entries_are_in_dicts(void **state)
     assert_int_equal(dcp_state_stateful(*state, "a", &stateful), DCP_OK);
     assert_int_equal(dcp_state_stateful(dcp_state_list(*state, "list"), NULL, &stateful),
                      DCP_ERR_ARGUMENT);
-    expect_story("not in a list");
+    expect_message("not in a list");
 }
 
 static void the_first_failure_sticks(void **state)
@@ -163,7 +163,7 @@ static void the_first_failure_sticks(void **state)
     assert_int_equal(dcp_state_int(root, "fine", 1), DCP_ERR_DUPLICATE);
     dcp_error_set(DCP_ERR_IO, "something else");
     assert_int_equal(dcp_state_status(dcp_state_find(root, "fine")), DCP_ERR_ARGUMENT);
-    expect_story("not valid UTF-8");
+    expect_message("not valid UTF-8");
 }
 
 static void interned_keys_are_copies(void **state)
@@ -174,7 +174,7 @@ static void interned_keys_are_copies(void **state)
     assert_string_equal(key, "layers.0.weight");
     assert_string_equal(dcp_state_intern(*state, NULL, 0), "");
     assert_null(dcp_state_intern(*state, "a\0b", 3));
-    expect_story("NUL");
+    expect_message("NUL");
     assert_null(dcp_state_intern(*state, "\xff", 1));
     assert_null(dcp_state_intern(*state, NULL, 3));
     assert_null(dcp_state_intern(NULL, "a", 1));
@@ -218,14 +218,14 @@ static void chunks_are_added(void **state)
 
     chunk = chunk_of(8, 6, 3, 5, 1, 1);
     assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_ERR_OVERLAP);
-    expect_story("[3:4, 5:6] overlaps the chunk [0:4, 0:6]");
+    expect_message("[3:4, 5:6] overlaps the chunk [0:4, 0:6]");
     chunk = chunk_of(8, 7, 3, 5, 1, 1);
     assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_ERR_ARGUMENT);
-    expect_story("global shape is [8, 7], its tensor's is [8, 6]");
+    expect_message("global shape is [8, 7], its tensor's is [8, 6]");
     chunk = chunk_of(8, 6, 3, 5, 1, 1);
     chunk.dtype = DCP_F16;
     assert_int_equal(dcp_state_add_chunk(node, &chunk), DCP_ERR_ARGUMENT);
-    expect_story("float16");
+    expect_message("float16");
     assert_int_equal(dcp_state_add_chunk(node, NULL), DCP_ERR_ARGUMENT);
     assert_int_equal(dcp_state_add_chunk(NULL, &chunk), DCP_ERR_ARGUMENT);
     assert_int_equal(dcp_state_add_chunk(*state, &chunk), DCP_ERR_ARGUMENT);
@@ -233,13 +233,14 @@ static void chunks_are_added(void **state)
     assert_int_equal(dcp_state_status(*state), DCP_ERR_OVERLAP);
 }
 
-static void refuse(dcp_state *root, const dcp_tensor *tensor, dcp_status status, const char *story)
+static void refuse(dcp_state *root, const dcp_tensor *tensor, dcp_status status,
+                   const char *message)
 {
     dcp_state *scratch = dcp_state_new();
     (void)root;
     assert_null(dcp_state_tensor(scratch, "w", tensor));
-    expect_story("tensor \"w\": ");
-    expect_story(story);
+    expect_message("tensor \"w\": ");
+    expect_message(message);
     assert_int_equal(dcp_state_status(scratch), status);
     dcp_state_free(scratch);
 }
@@ -369,7 +370,7 @@ static void structs_travel_with_their_size(void **state)
 
     larger.later = 1;
     assert_null(dcp_state_tensor_sized(*state, "unknown", &larger.tensor, sizeof larger));
-    expect_story("knows only");
+    expect_message("knows only");
     assert_int_equal(dcp_state_status(*state), DCP_ERR_ARGUMENT);
 }
 
@@ -431,7 +432,7 @@ static void tensors_that_could_mean_two_things_are_refused(void **state)
     static float data[16];
     static const struct {
         dcp_tensor tensor;
-        const char *story;
+        const char *message;
     } cases[] = {
         {{.dtype = DCP_F32, .global_shape = {4, 4}, .data = data},
          "tensor \"w\": ndim is 0, but global_shape begins with 4: set ndim to the number of"},
@@ -447,7 +448,7 @@ static void tensors_that_could_mean_two_things_are_refused(void **state)
         dcp_state *root = dcp_state_new();
         assert_null(dcp_state_tensor(root, "w", &cases[i].tensor));
         assert_int_equal(dcp_state_status(root), DCP_ERR_ARGUMENT);
-        if (!strstr(dcp_error_message(), cases[i].story))
+        if (!strstr(dcp_error_message(), cases[i].message))
             fail_msg("case %zu: %s", i, dcp_error_message());
         dcp_state_free(root);
     }

@@ -81,11 +81,11 @@ static dcp_status write_and_read(void)
     if (status == DCP_OK)
         status = file_unlink(&directory, "h", false);
     buffer_free(&whole);
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     file_close(&file);
     file_directory_close(&directory);
-    error_restore(&story);
+    error_restore(&error);
     return status;
 }
 
@@ -173,7 +173,7 @@ static void every_failed_allocation_is_an_error(void **state)
     }
 }
 
-static void stories_say_what_and_where(void **state)
+static void messages_say_what_and_where(void **state)
 {
     (void)state;
     struct file file;
@@ -327,7 +327,7 @@ int main(void)
         FILE_TEST(short_and_interrupted_transfers_go_on),
         FILE_TEST(every_failed_operation_is_an_error),
         FILE_TEST(every_failed_allocation_is_an_error),
-        FILE_TEST(stories_say_what_and_where),
+        FILE_TEST(messages_say_what_and_where),
         FILE_TEST(a_file_that_could_not_be_written_is_not_left),
         FILE_TEST(a_write_without_progress_is_an_error),
         FILE_TEST(preallocation_may_be_refused),

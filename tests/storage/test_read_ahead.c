@@ -82,13 +82,13 @@ static dcp_status read_range(const struct file_ops *ops, const char *path, uint3
         status = shard_file_read_ahead(&file, memory + way, size - way, way, visit_piece, &visit);
     if (status == DCP_OK)
         assert_memory_equal(memory + way, visit.content + way, size - way);
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     shard_reader_free_lanes(&reader);
     storage_file_close(&file.file);
     opened_close(&opened);
     free(memory);
-    return status == DCP_OK ? DCP_OK : error_restore(&story);
+    return status == DCP_OK ? DCP_OK : error_restore(&error);
 }
 
 static void every_way_reads_the_same_bytes(void **state)

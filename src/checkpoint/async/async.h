@@ -59,7 +59,7 @@ struct dcp_future {
     bool concluding;                   /* a thread is committing */
     bool joined;                       /* the thread has been joined, or is being joined */
     bool heard;                        /* the result has been returned to the caller */
-    struct error_story story;          /* of the write while it is WRITTEN; then of the save */
+    struct saved_error error;          /* of the write while it is WRITTEN; then of the save */
     dcp_figures figures;               /* when it is over */
     struct future_listener *listeners; /* called when it is over */
     bool notifies;                     /* they are being called, by this thread: */
@@ -90,7 +90,7 @@ dcp_status future_synchronize(dcp_future *future);
 /* Calls the listeners of a save that is over, and frees their list. Keeps the calling thread's
  * error. */
 void future_notify(dcp_future *future, struct future_listener *listeners,
-                   const struct error_story *story);
+                   const struct saved_error *error);
 /* Whether the calling thread is in such a function; with the mutex held. */
 bool future_is_notifier(const dcp_future *future);
 

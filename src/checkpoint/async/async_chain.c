@@ -214,12 +214,12 @@ void dcp_save_chain_free(dcp_save_chain *chain)
         return;
     dcp_future *last = chain->last;
     if (last) {
-        struct error_story story;
-        error_save(&story);
+        struct saved_error error;
+        error_save(&error);
         future_await_end(last, chain->options.exit_seconds);
         chain->last = NULL;
         future_release(last);
-        error_restore(&story);
+        error_restore(&error);
     }
     chain_release(chain);
 }

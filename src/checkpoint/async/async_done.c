@@ -11,13 +11,13 @@ struct future_listener {
 };
 
 /* In the order in which they were added. Keeps the calling thread's error. */
-static void call_listeners(struct future_listener *listeners, const struct error_story *story)
+static void call_listeners(struct future_listener *listeners, const struct saved_error *error)
 {
-    struct error_story kept;
+    struct saved_error kept;
     error_save(&kept);
     while (listeners) {
         struct future_listener *next = listeners->next;
-        listeners->function(listeners->context, story->status, story->text);
+        listeners->function(listeners->context, error->status, error->text);
         memory_release(listeners);
         listeners = next;
     }
@@ -26,7 +26,7 @@ static void call_listeners(struct future_listener *listeners, const struct error
 
 /* A function may wait for the save or free the future; the thread must not join itself then. */
 void future_notify(dcp_future *future, struct future_listener *listeners,
-                   const struct error_story *story)
+                   const struct saved_error *error)
 {
     if (!listeners)
         return;
@@ -34,7 +34,7 @@ void future_notify(dcp_future *future, struct future_listener *listeners,
     future->notifies = true;
     future->notifier = pthread_self();
     pthread_mutex_unlock(&future->mutex);
-    call_listeners(listeners, story);
+    call_listeners(listeners, error);
     pthread_mutex_lock(&future->mutex);
     future->notifies = false;
     pthread_mutex_unlock(&future->mutex);
@@ -73,8 +73,8 @@ dcp_status dcp_future_on_done(dcp_future *future, dcp_future_done_function funct
     *listener = (struct future_listener){.function = function, .context = context};
     if (!add(future, listener)) {
         /* It may free the future, so copy the error, which no longer changes. */
-        struct error_story story = future->story;
-        call_listeners(listener, &story);
+        struct saved_error error = future->error;
+        call_listeners(listener, &error);
     }
     return DCP_OK;
 }

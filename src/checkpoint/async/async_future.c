@@ -103,7 +103,7 @@ const char *dcp_future_message(dcp_future *future)
     if (!future)
         return "";
     pthread_mutex_lock(&future->mutex);
-    const char *message = future->state == DCP_FUTURE_FAILED ? future->story.text : "";
+    const char *message = future->state == DCP_FUTURE_FAILED ? future->error.text : "";
     pthread_mutex_unlock(&future->mutex);
     return message;
 }
@@ -138,11 +138,11 @@ void dcp_future_cancel(dcp_future *future)
 
 void dcp_future_free(dcp_future *future)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!future)
         return;
-    error_save(&story);
+    error_save(&error);
     future_await_end(future, future->chain->options.exit_seconds);
-    error_restore(&story);
+    error_restore(&error);
     future_release(future);
 }

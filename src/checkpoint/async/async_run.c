@@ -55,7 +55,7 @@ static dcp_status write_again(dcp_future *future, const char *path, const char *
 /* The message names the original path, too. */
 static dcp_status fall_back(dcp_future *future)
 {
-    struct error_story first, second;
+    struct saved_error first, second;
     error_save(&first);
     log_line(DCP_LOG_WARNING, "saving to %s failed, falling back to %s: %s", future->path,
              future->fallback, first.text);
@@ -84,21 +84,21 @@ static dcp_status try_again(dcp_future *future, dcp_status status)
 /* After the state is set, the caller may free the future. */
 static void end(dcp_future *future, dcp_status status)
 {
-    struct error_story story = {.status = DCP_OK};
+    struct saved_error error = {.status = DCP_OK};
     dcp_figures figures = {.size_of = sizeof figures};
     if (status != DCP_OK) {
-        error_save(&story);
-        story.status = status;
+        error_save(&error);
+        error.status = status;
     }
     if (status != DCP_OK && future->chain->options.log_failures)
-        log_line(DCP_LOG_WARNING, "saving to %s failed: %s", future->path, story.text);
+        log_line(DCP_LOG_WARNING, "saving to %s failed: %s", future->path, error.text);
     /* From here on, the tensors and the pool may be reused. */
     staging_end(future->staged.staging);
     staging_pool_leave(&future->chain->pool);
     saving_free(&future->saving);
     operation_finish(&future->saving.operation, &figures);
     pthread_mutex_lock(&future->mutex);
-    future->story = story;
+    future->error = error;
     future->figures = figures;
     future->state = status == DCP_OK ? DCP_FUTURE_DONE : DCP_FUTURE_FAILED;
     struct future_listener *listeners = future->listeners;
@@ -107,7 +107,7 @@ static void end(dcp_future *future, dcp_status status)
     pthread_cond_broadcast(&future->changed);
     pthread_mutex_unlock(&future->mutex);
     /* Exit waits for these functions, too. */
-    future_notify(future, listeners, &story);
+    future_notify(future, listeners, &error);
     exit_remove(future);
 }
 
@@ -120,9 +120,9 @@ static void enter_account(dcp_future *future)
 void future_conclude(dcp_future *future)
 {
     enter_account(future);
-    dcp_status status = future->story.status;
+    dcp_status status = future->error.status;
     if (status != DCP_OK)
-        error_restore(&future->story);
+        error_restore(&future->error);
     if (!future->nowhere)
         status = saving_finish(&future->saving, status);
     if (status != DCP_OK)
@@ -133,8 +133,8 @@ void future_conclude(dcp_future *future)
 void future_give_up(dcp_future *future, dcp_status status)
 {
     enter_account(future);
-    if (future->story.status != DCP_OK)
-        status = error_restore(&future->story);
+    if (future->error.status != DCP_OK)
+        status = error_restore(&future->error);
     end(future, status);
 }
 
@@ -143,8 +143,8 @@ static void *run(void *argument)
     dcp_future *future = argument;
     dcp_status status = future->nowhere ? DCP_OK : write(future);
     if (status != DCP_OK) {
-        error_save(&future->story);
-        future->story.status = status;
+        error_save(&future->error);
+        future->error.status = status;
     }
     if (future->in_background)
         future_conclude(future);

@@ -113,17 +113,17 @@ static dcp_status copy_within_limit(dcp_future *future, const dcp_state *state,
                                     const dcp_state *info)
 {
     struct memory_account *account = future->saving.operation.account;
-    struct error_story story;
+    struct saved_error error;
     dcp_status status = copy_state(future, state, info);
     if (status != DCP_ERR_NO_MEMORY || memory_account_limit_reached() == 0)
         return status;
-    error_save(&story);
+    error_save(&error);
     dcp_state_free(future->info);
     future->info = NULL;
     memory_account_set_limit(account, 0);
     status = copy_state(future, state, info);
     memory_account_set_limit(account, future->saving.options.memory_limit);
-    return status == DCP_OK ? error_restore(&story) : status;
+    return status == DCP_OK ? error_restore(&error) : status;
 }
 
 /* Takes ownership of what is saved: the stager's result, or a copy of the tree, of the caller's or
@@ -190,8 +190,8 @@ static bool has_policy(const dcp_future *future)
 static dcp_status begin_nowhere(dcp_future *future, dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
-    error_save(&future->story);
-    future->story.status = status;
+    error_save(&future->error);
+    future->error.status = status;
     if (saving->assigned)
         saving_finish(saving, status);
     future->nowhere = true;

@@ -90,7 +90,7 @@ static dcp_status how_it_ended(dcp_future *future, const char *what)
     if (future->state == DCP_FUTURE_DONE)
         status = DCP_OK;
     else if (future->state == DCP_FUTURE_FAILED)
-        status = error_restore(&future->story);
+        status = error_restore(&future->error);
     else
         status = dcp_error_set(DCP_ERR_TIMEOUT, "the save to %s is not %s yet", future->path, what);
     pthread_mutex_unlock(&future->mutex);

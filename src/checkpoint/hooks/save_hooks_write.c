@@ -263,10 +263,10 @@ dcp_status save_hooks_commit(dcp_saving *saving)
 void save_hooks_abandon(dcp_saving *saving)
 {
     const dcp_storage_writer *writer = &saving->hooks->writer;
-    struct error_story story;
+    struct saved_error error;
     if (!saving->hooks->writer_began || !writer->abandon)
         return;
-    error_save(&story);
+    error_save(&error);
     writer->abandon(writer->context, saving);
-    error_restore(&story);
+    error_restore(&error);
 }

@@ -52,10 +52,10 @@ static dcp_status measure(struct dcp_loading *loading, dcp_status status)
  * the next exchange. Every rank computes the same verdict, so the message names no rank. */
 static dcp_status pass_verdict(struct dcp_loading *loading, dcp_status verdict, last_steps last)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     dcp_status heard = last(loading, verdict);
-    return heard == verdict ? error_restore(&story) : heard;
+    return heard == verdict ? error_restore(&error) : heard;
 }
 
 static dcp_status run(struct dcp_loading *loading, dcp_state *state, dcp_status status,
@@ -157,19 +157,19 @@ static dcp_status explain(struct dcp_loading *loading, dcp_state *state, dcp_loa
 {
     bool reached = loading->limit.too_small || memory_account_limit_reached() != 0;
     uint64_t smallest = 0;
-    struct error_story story;
+    struct saved_error error;
 
-    error_save(&story);
+    error_save(&error);
     dcp_status asked = loading_agree(loading, "asking whether the memory limit was reached",
                                      reached ? DCP_ERR_NO_MEMORY : DCP_OK);
     if (asked != DCP_ERR_NO_MEMORY)
-        return error_restore(&story);
+        return error_restore(&error);
     start_over(loading);
     memory_account_set_limit(loading->operation.account, 0);
     dcp_status status = run(loading, state, set_up(loading, DCP_OK), report, measure);
     status = load_limit_share(&loading->options, status, loading->limit.smallest, &smallest);
     if (status != DCP_OK || smallest <= loading->options.memory_limit)
-        return status != DCP_OK ? status : error_restore(&story);
+        return status != DCP_OK ? status : error_restore(&error);
     return dcp_error_set(DCP_ERR_NO_MEMORY,
                          "memory_limit is %" PRIu64
                          " bytes, but the smallest sufficient limit is %" PRIu64,

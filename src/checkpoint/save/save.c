@@ -116,9 +116,9 @@ dcp_status saving_write(struct dcp_saving *saving)
  * coordinator tries to remove the directory. */
 static void clean_up(struct dcp_saving *saving)
 {
-    struct error_story story;
+    struct saved_error error;
 
-    error_save(&story);
+    error_save(&error);
     save_commit_drop(&saving->coordinator.commit);
     dcp_status vain =
         saving->visible ? dcp_error_set(DCP_ERR_STATE, "the checkpoint is visible") : DCP_OK;
@@ -131,7 +131,7 @@ static void clean_up(struct dcp_saving *saving)
         if (saving->coordinates)
             save_session_abandon(&saving->session);
     }
-    error_restore(&story);
+    error_restore(&error);
 }
 
 /* Waits for all ranks to write. If only the writers know the places of items, as with compression
@@ -166,16 +166,16 @@ static bool is_unheard(const struct dcp_saving *saving, dcp_status status)
 static dcp_status set_unconfirmed(const struct dcp_saving *saving)
 {
     const char *path = saving->session.path ? saving->session.path : "";
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     if (saving->coordinates)
         return dcp_error_set(
             DCP_ERR_UNCONFIRMED,
             "%s: the checkpoint is committed, but not all ranks have confirmed it: %s", path,
-            story.text);
+            error.text);
     return dcp_error_set(DCP_ERR_UNCONFIRMED,
                          "%s: the checkpoint may be committed, but rank %d could not find out: %s",
-                         path, saving->rank, story.text);
+                         path, saving->rank, error.text);
 }
 
 /* The checkpoint becomes visible only if every rank has written, and every rank learns the result.

@@ -14,7 +14,7 @@ static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2
 
 dcp_status save_alone_explain(dcp_status status, int group_size)
 {
-    struct error_story story;
+    struct saved_error error;
     if (group_size > 1 || (status != DCP_ERR_BUSY && status != DCP_ERR_EXISTS))
         return status;
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
@@ -22,11 +22,11 @@ dcp_status save_alone_explain(dcp_status status, int group_size)
         long count = value ? strtol(value, NULL, 10) : 0;
         if (count <= 1)
             continue;
-        error_save(&story);
+        error_save(&error);
         return dcp_error_set(status,
                              "%.800s; this process is one of %ld of a job (%s), but options.group "
                              "is not set, so each of them saves by itself: set options.group",
-                             story.text, count, variables[i]);
+                             error.text, count, variables[i]);
     }
     return status;
 }

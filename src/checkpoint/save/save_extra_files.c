@@ -192,12 +192,12 @@ void save_extra_files_unmake(struct save_extra_files *extra,
                              const struct storage_directory *directory, int rank,
                              uint32_t generation)
 {
-    struct error_story story;
+    struct saved_error error;
     char file[EXTRA_FILE_MAX];
-    error_save(&story);
+    error_save(&error);
     while (extra->written > 0) {
         extra_file_name(file, rank, generation, extra->files[--extra->written].name);
         storage_directory_remove(directory, file);
     }
-    error_restore(&story);
+    error_restore(&error);
 }

@@ -38,7 +38,7 @@ uint64_t save_extra_files_size(const struct save_extra_files *extra);
  * generation. arena: of what is added. DCP_ERR_DUPLICATE for a name that it has. */
 dcp_status save_extra_files_add(const struct save_extra_files *extra, int rank, uint32_t generation,
                                 struct arena *arena, struct metadata *metadata);
-/* Writes them to a directory, and takes those that were written away again; the story is kept. */
+/* Writes them to a directory, and takes those that were written away again; the message is kept. */
 dcp_status save_extra_files_make(struct save_extra_files *extra,
                                  const struct storage_directory *directory, int rank,
                                  uint32_t generation, bool durable);
@@ -49,7 +49,7 @@ void save_extra_files_unmake(struct save_extra_files *extra,
  * ranks that give the same name. status: how this rank came so far. */
 dcp_status save_extra_files_gather(dcp_saving *saving, dcp_status status);
 dcp_status save_extra_files_write(dcp_saving *saving);
-/* After a failure: those that were made here go; the story is kept. */
+/* After a failure: those that were made here go; the message is kept. */
 void save_extra_files_discard(dcp_saving *saving);
 
 #endif

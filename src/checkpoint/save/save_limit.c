@@ -57,20 +57,20 @@ dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state)
 {
     bool reached = saving->limit_too_small || memory_account_limit_reached() != 0;
     struct save_needs mine = {0}, all;
-    struct error_story story;
+    struct saved_error error;
 
-    error_save(&story);
+    error_save(&error);
     dcp_status asked = reached ? DCP_ERR_NO_MEMORY : DCP_OK;
     asked = saving_agree(saving, "asking whether the memory limit was reached", asked);
     if (asked != DCP_ERR_NO_MEMORY)
-        return error_restore(&story);
+        return error_restore(&error);
     dcp_status begun = saving_start_over_dry(saving);
     if (saving->staging.pool)
         staging_pool_free(saving->staging.pool);
-    dcp_status status = state ? begun : error_restore(&story);
+    dcp_status status = state ? begun : error_restore(&error);
     status = save_limit_measure(saving, state, status, &mine, &all);
     if (status != DCP_OK || all.smallest <= saving->options.memory_limit)
-        return status != DCP_OK ? status : error_restore(&story);
+        return status != DCP_OK ? status : error_restore(&error);
     return dcp_error_set(DCP_ERR_NO_MEMORY,
                          "memory_limit is %" PRIu64
                          " bytes, but the smallest sufficient limit is %" PRIu64,

@@ -11,11 +11,11 @@ enum { TENSORS_NAMED = 4 };
 static void log_tensor(const char *path, const struct metadata_entry *entry)
 {
     char text[METADATA_MISSING_TEXT];
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     /* Without memory to find the boxes, the save goes on. */
     bool known = metadata_format_missing(entry, text) == DCP_OK;
-    error_restore(&story);
+    error_restore(&error);
     log_line(DCP_LOG_WARNING, "%s: partial save: no rank holds %s of \"%s\"", path,
              known ? text : "parts", entry->name);
 }

@@ -158,7 +158,7 @@ static dcp_status check_files(const struct found_save *save, const dcp_rebuild_o
 /* All faults are reported; the first one is the result. */
 static dcp_status check_entries(const struct metadata *metadata, const dcp_rebuild_options *options)
 {
-    struct error_story first;
+    struct saved_error first;
     dcp_status result = DCP_OK;
     for (size_t i = 0; i < metadata->count; i++) {
         const struct metadata_entry *entry = &metadata->entries[i];
@@ -194,15 +194,15 @@ static dcp_status rebuild_save(const struct found_save *save, const dcp_rebuild_
                                struct metadata *metadata)
 {
     dcp_status files = check_files(save, options);
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     if (files == DCP_ERR_NO_MEMORY)
         return files;
     /* Even if files are missing: the missing boxes say more than the names of files. */
     RETURN_IF_ERROR(unite_footers(save, options, metadata));
     dcp_status status = check_entries(metadata, options);
     if (status == DCP_OK && files != DCP_OK)
-        status = error_restore(&story);
+        status = error_restore(&error);
     if (status != DCP_OK)
         metadata_free(metadata);
     return status;
@@ -233,7 +233,7 @@ static dcp_status rebuild_latest(const struct found_saves *found, const char *di
                                  const dcp_rebuild_options *options, struct metadata *metadata)
 {
     const struct found_save *chosen = NULL;
-    struct error_story first;
+    struct saved_error first;
     dcp_status result = DCP_ERR_NOT_FOUND;
     if (found->count == 0 || !found->saves)
         return dcp_error_set(result, "%s has no shard file with a valid footer", directory);

@@ -268,15 +268,15 @@ dcp_status dcp_shard_writer_location_sized(const dcp_shard_writer *writer, size_
 
 void dcp_shard_writer_abandon(dcp_shard_writer *writer)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!writer || writer->stage == SHARD_WRITER_ENDED)
         return;
-    error_save(&story);
+    error_save(&error);
     if (writer->stage == SHARD_WRITER_SEALED)
         storage_directory_remove(&writer->session.directory, writer->file);
     save_session_abandon(&writer->session);
     writer->stage = SHARD_WRITER_ENDED;
-    error_restore(&story);
+    error_restore(&error);
 }
 
 void dcp_shard_writer_free(dcp_shard_writer *writer)

@@ -108,14 +108,14 @@ static dcp_status place_round(struct rounds *rounds, const unsigned char *own)
  * later; only failures of the group are returned. sent: this rank's own window. */
 static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const unsigned char **sent)
 {
-    struct error_story story;
+    struct saved_error error;
     const unsigned char *own = NULL;
     mark_receivers(rounds);
     if (*mine == DCP_OK && rounds->sizes[rounds->rank] != 0)
         *mine = share_prefetch_next(rounds->prefetch, rounds->sizes[rounds->rank], &own);
     else if (rounds->sizes[rounds->rank] != 0)
         share_prefetch_next(rounds->prefetch, rounds->sizes[rounds->rank], &own);
-    error_save(&story);
+    error_save(&error);
     *sent = own;
     const struct group_multicast multicast = {
         .sizes = rounds->sizes,
@@ -128,7 +128,7 @@ static dcp_status send_windows(struct rounds *rounds, dcp_status *mine, const un
     };
     dcp_status status = group_multicast(rounds->exchange->group, &rounds->call, &multicast);
     if (*mine != DCP_OK)
-        error_restore(&story);
+        error_restore(&error);
     return status != DCP_OK && *mine != DCP_OK ? *mine : status;
 }
 

@@ -31,7 +31,7 @@ struct share_prefetch {
     uint64_t filled;
     uint64_t emptied;
     bool stopping;
-    struct error_story failure; /* of the last buffer that was filled */
+    struct saved_error failure; /* of the last buffer that was filled */
 };
 
 static size_t align(size_t place)

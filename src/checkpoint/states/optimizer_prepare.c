@@ -234,9 +234,9 @@ static dcp_state *make_tensor(struct state_pool *pool, const struct wanted_entry
 
 static dcp_status told(void)
 {
-    struct error_story story;
-    error_save(&story);
-    return story.status;
+    struct saved_error error;
+    error_save(&error);
+    return error.status;
 }
 
 static dcp_status build_entry(dcp_state *into, const struct wanted_entry *wanted)

@@ -186,9 +186,9 @@ static dcp_state *make_whole(const struct getting *getting, const struct metadat
 
 static dcp_status told(void)
 {
-    struct error_story story;
-    error_save(&story);
-    return story.status;
+    struct saved_error error;
+    error_save(&error);
+    return error.status;
 }
 
 static dcp_status make_nodes(struct getting *getting)

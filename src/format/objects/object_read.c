@@ -22,9 +22,9 @@ dcp_status builder_made(const dcp_state *node)
 {
     if (node != NULL)
         return DCP_OK;
-    struct error_story story;
-    error_save(&story);
-    return story.status;
+    struct saved_error error;
+    error_save(&error);
+    return error.status;
 }
 
 dcp_status builder_charge(struct builder *builder, uint64_t amount)

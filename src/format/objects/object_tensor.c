@@ -167,9 +167,9 @@ static dcp_status make_node(const struct tensor_view *view, const struct tensor_
         (*node)->as.tensor->parameter = said->parameter;
         return DCP_OK;
     }
-    struct error_story story;
-    error_save(&story);
-    return story.status;
+    struct saved_error error;
+    error_save(&error);
+    return error.status;
 }
 
 /* Elements that are not as they lie in the storage, in memory of their own. */

@@ -89,22 +89,22 @@ static enum verdict verdict_of(dcp_strictness strictness, dcp_difference differe
 }
 
 /* Longer than an error message, so that dcp_error_set() truncates it. */
-struct story {
+struct message {
     char text[2 * ERROR_TEXT_MAX];
     size_t length;
 };
 
-static void tell(struct story *story, const char *format, ...) DCP_PRINTF(2, 3);
+static void tell(struct message *message, const char *format, ...) DCP_PRINTF(2, 3);
 
-static void tell(struct story *story, const char *format, ...)
+static void tell(struct message *message, const char *format, ...)
 {
-    size_t room = sizeof story->text - story->length;
+    size_t room = sizeof message->text - message->length;
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(story->text + story->length, room, format, arguments);
+    int length = vsnprintf(message->text + message->length, room, format, arguments);
     va_end(arguments);
     if (length > 0)
-        story->length += (size_t)length < room ? (size_t)length : room - 1;
+        message->length += (size_t)length < room ? (size_t)length : room - 1;
 }
 
 /* Searches the stored names that are not wanted: a missing name was probably renamed to one of
@@ -135,32 +135,32 @@ static const char *find_closest(const struct load_differences *merged,
 }
 
 /* The name, with details in parentheses. */
-static void tell_line(struct story *story, const struct load_differences *merged,
+static void tell_line(struct message *message, const struct load_differences *merged,
                       const struct metadata *metadata, const struct load_difference *line)
 {
     const char *before = " (";
-    tell(story, "\"%s\"", line->name);
+    tell(message, "\"%s\"", line->name);
     if (strcmp(line->stored_name, line->name) != 0) {
-        tell(story, "%slooked for as \"%s\"", before, line->stored_name);
+        tell(message, "%slooked for as \"%s\"", before, line->stored_name);
         before = "; ";
     }
     const char *closest = NULL;
     if (line->difference == DCP_DIFFERENCE_MISSING)
         closest = find_closest(merged, metadata, line->stored_name);
     if (line->detail[0] != '\0') {
-        tell(story, "%s%s", before, line->detail);
+        tell(message, "%s%s", before, line->detail);
         before = "; ";
     }
     if (closest != NULL) {
-        tell(story, "%sdid you mean \"%s\"?", before, closest);
+        tell(message, "%sdid you mean \"%s\"?", before, closest);
         before = "; ";
     }
     if (before[0] == ';')
-        tell(story, ")");
+        tell(message, ")");
 }
 
 /* The number of differences of a kind, and the first few; false: none. */
-static bool tell_kind(struct story *story, const struct load_differences *merged,
+static bool tell_kind(struct message *message, const struct load_differences *merged,
                       const struct metadata *metadata, const struct kind *kind)
 {
     size_t count = 0, told = 0;
@@ -168,30 +168,30 @@ static bool tell_kind(struct story *story, const struct load_differences *merged
         count += merged->lines[i].difference == kind->difference;
     if (count == 0)
         return false;
-    story->length = 0;
-    tell(story, "%zu %s: ", count, count == 1 ? kind->one : kind->many);
+    message->length = 0;
+    tell(message, "%zu %s: ", count, count == 1 ? kind->one : kind->many);
     for (size_t i = 0; i < merged->count && told < NAMES_SHOWN; i++) {
         if (merged->lines[i].difference != kind->difference)
             continue;
-        tell(story, "%s", told++ != 0 ? ", " : "");
-        tell_line(story, merged, metadata, &merged->lines[i]);
+        tell(message, "%s", told++ != 0 ? ", " : "");
+        tell_line(message, merged, metadata, &merged->lines[i]);
     }
     if (count > told)
-        tell(story, ", and %zu more", count - told);
+        tell(message, ", and %zu more", count - told);
     return true;
 }
 
 dcp_status load_differences_judge(const struct load_differences *merged, dcp_strictness strictness,
                                   bool allow_unused, const struct metadata *metadata)
 {
-    struct story story;
+    struct message message;
     for (size_t i = 0; i < KINDS; i++)
         if (verdict_of(strictness, kinds[i].difference, allow_unused) == RAISED &&
-            tell_kind(&story, merged, metadata, &kinds[i])) {
+            tell_kind(&message, merged, metadata, &kinds[i])) {
             dcp_status failure = kinds[i].failure;
             if (kinds[i].difference == DCP_DIFFERENCE_UNUSED)
-                tell(&story, "; set allow_unused_patterns to allow this");
-            return dcp_error_set(failure != DCP_OK ? failure : merged->failure, "%s", story.text);
+                tell(&message, "; set allow_unused_patterns to allow this");
+            return dcp_error_set(failure != DCP_OK ? failure : merged->failure, "%s", message.text);
         }
     return DCP_OK;
 }
@@ -199,9 +199,9 @@ dcp_status load_differences_judge(const struct load_differences *merged, dcp_str
 void load_differences_log(const struct load_differences *merged, dcp_strictness strictness,
                           const struct metadata *metadata, const char *path)
 {
-    struct story story;
+    struct message message;
     for (size_t i = 0; i < KINDS; i++) /* logged differences are not failures */
         if (verdict_of(strictness, kinds[i].difference, true) == LOGGED &&
-            tell_kind(&story, merged, metadata, &kinds[i]))
-            log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, story.text);
+            tell_kind(&message, merged, metadata, &kinds[i]))
+            log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, message.text);
 }

@@ -16,7 +16,7 @@ struct name_filter {
     size_t exclude_count;
 };
 
-/* DCP_ERR_ARGUMENT for arrays and patterns that are NULL or malformed; the story names which. */
+/* DCP_ERR_ARGUMENT for arrays and patterns that are NULL or malformed; the message names which. */
 dcp_status name_filter_check(const struct name_filter *filter);
 /* Whether some include pattern matches and no exclude pattern does. A pattern without wildcards
  * stands for what is below it, too: "model" for "model.w". used: one for each pattern, include

@@ -19,7 +19,7 @@ struct name_rules {
     struct buffer stored;          /* the last name made */
 };
 
-/* DCP_ERR_ARGUMENT for rules that are malformed; the story names which. Free in either case. */
+/* DCP_ERR_ARGUMENT for rules that are malformed; the message names which. Free in either case. */
 dcp_status name_rules_init(struct name_rules *rules, const dcp_rename *given, size_t count);
 void name_rules_free(struct name_rules *rules);
 /* The name that the first rule that matches makes, valid until the next call; the name itself if

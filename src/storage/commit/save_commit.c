@@ -75,8 +75,8 @@ static bool is_metadata_there(const struct save_commit *commit)
 static dcp_status explain_busy(const struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     *visible = is_metadata_there(commit);
     if (*visible)
         return DCP_OK;
@@ -84,7 +84,7 @@ static dcp_status explain_busy(const struct save_commit *commit, bool *visible)
     return dcp_error_set(DCP_ERR_BUSY,
                          "%s: the checkpoint there was changed during this save, although the "
                          "directory was marked as this save's (%s): nothing is committed (%.300s)",
-                         session->path, save_owner_name(session->owner), story.text);
+                         session->path, save_owner_name(session->owner), error.text);
 }
 
 /* Replaces the .metadata that was there when the save began, and no other. */
@@ -120,16 +120,16 @@ static dcp_status publish_metadata(struct save_commit *commit, bool *visible)
 static void take_back(const struct save_commit *commit, bool json_placed, bool visible)
 {
     const struct save_session *session = commit->session;
-    struct error_story story;
+    struct saved_error error;
     char name[SMALL_NAME_MAX];
-    error_save(&story);
+    error_save(&error);
     if (visible && !session->replaces && is_metadata_there(commit)) {
         directory_metadata_name(save_session_rank(session), name);
         storage_directory_remove(&session->directory, name);
     }
     if (json_placed && is_there(session, JSON_NAME, commit->json_digest))
         storage_directory_remove(&session->directory, JSON_NAME);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 dcp_status save_commit_publish(struct save_commit *commit, bool *visible)

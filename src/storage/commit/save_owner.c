@@ -83,7 +83,7 @@ static dcp_status publish(const struct storage_directory *directory, const char 
     char text[SAVE_MARK_SIZE];
     struct storage_publication publication;
     struct save_mark found;
-    struct error_story story;
+    struct saved_error error;
     bool visible, readable;
     size_t length = save_mark_print(mark, text);
     RETURN_IF_ERROR(
@@ -93,10 +93,10 @@ static dcp_status publish(const struct storage_directory *directory, const char 
                  : storage_publication_publish(&publication, DCP_PUBLISH_IF_ABSENT, &visible);
     if (status == DCP_OK)
         return DCP_OK;
-    error_save(&story);
+    error_save(&error);
     bool ours = read_mark(directory, name, &found, &readable) == DCP_OK && readable &&
                 strcmp(found.save_id, mark->save_id) == 0;
-    error_restore(&story);
+    error_restore(&error);
     return ours ? DCP_OK : status;
 }
 
@@ -274,10 +274,10 @@ static dcp_status remove_mark(const struct save_owner *owner,
 
 void save_owner_release(struct save_owner *owner, const struct storage_directory *directory)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!owner || !owner->marked)
         return;
-    error_save(&story);
+    error_save(&error);
     owner->marked = false;
     /* Tries twice, as a failure may be temporary and would leave the mark. */
     dcp_status status = remove_mark(owner, directory);
@@ -287,7 +287,7 @@ void save_owner_release(struct save_owner *owner, const struct storage_directory
         log_line(DCP_LOG_WARNING, "%s: cannot remove %s: %s", directory->id, owner->name,
                  dcp_error_message());
     save_live_remove(&owner->live);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 void save_owner_free(struct save_owner *owner, const struct storage_directory *directory)

@@ -108,15 +108,15 @@ static bool is_ours(const struct save_session *session, const char *name)
 
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count)
 {
-    struct error_story story;
+    struct saved_error error;
     if (!save_session_is_open(session))
         return;
-    error_save(&story);
+    error_save(&error);
     for (uint32_t file = 0; file < file_count; file++) {
         char name[SHARD_NAME_MAX];
         shard_name(name, rank, file, session->generation);
         if (is_ours(session, name))
             storage_directory_remove(&session->directory, name);
     }
-    error_restore(&story);
+    error_restore(&error);
 }

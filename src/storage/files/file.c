@@ -33,12 +33,12 @@ static dcp_status status_of(int error_number)
     }
 }
 
-/* The story is there, but for the path. */
+/* The message is there, but for the path. */
 static dcp_status told_error(const char *verb, const char *path)
 {
-    struct error_story story;
-    error_save(&story);
-    return error_prefix(story.status, "cannot %s %s", verb, path);
+    struct saved_error error;
+    error_save(&error);
+    return error_prefix(error.status, "cannot %s %s", verb, path);
 }
 
 dcp_status file_error(int error_number, const char *verb, const char *path)
@@ -249,7 +249,7 @@ dcp_status file_read_whole(const struct file_directory *directory, const char *n
                            struct buffer *bytes)
 {
     struct file file;
-    struct error_story story;
+    struct saved_error error;
     uint64_t size = 0;
     RETURN_IF_ERROR(file_open(&file, directory, name, FILE_READ));
     dcp_status status = file_size(&file, &size);
@@ -265,9 +265,9 @@ dcp_status file_read_whole(const struct file_directory *directory, const char *n
         bytes->size += (size_t)size;
         return file_close(&file);
     }
-    error_save(&story);
+    error_save(&error);
     file_close(&file);
-    return error_restore(&story);
+    return error_restore(&error);
 }
 
 dcp_status file_write_whole(const struct file_directory *directory, const char *name,
@@ -283,11 +283,11 @@ dcp_status file_write_whole(const struct file_directory *directory, const char *
         status = file_close(&file);
     if (status == DCP_OK)
         return DCP_OK;
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     file_close(&file);
     ops->unlink(ops->context, directory->descriptor, name);
-    return error_restore(&story);
+    return error_restore(&error);
 }
 
 static dcp_status

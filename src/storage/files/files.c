@@ -28,8 +28,8 @@ static bool takes_id(void *context, const char *id)
 static dcp_status refuse(const struct file_ops *ops, const char *path, dcp_status refused)
 {
     struct file_information information;
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     dcp_status status = file_look(FILE_PATHS(ops), path, &information);
     if (status == DCP_ERR_NOT_FOUND)
         return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no such file or directory", path);
@@ -37,7 +37,7 @@ static dcp_status refuse(const struct file_ops *ops, const char *path, dcp_statu
         return dcp_error_set(DCP_ERR_KIND, "%s is a file, not a directory", path);
     if (status == DCP_OK && information.kind != FILE_DIRECTORY)
         return dcp_error_set(DCP_ERR_FORMAT, "%s is neither a directory nor a regular file", path);
-    error_restore(&story);
+    error_restore(&error);
     return refused;
 }
 
@@ -113,7 +113,7 @@ struct listing {
     dcp_storage_visitor visitor;
     void *context;
     dcp_status status;
-    struct error_story story;
+    struct saved_error error;
 };
 
 static int visit(void *context, const char *name)
@@ -122,7 +122,7 @@ static int visit(void *context, const char *name)
     listing->status = listing->visitor(listing->context, name);
     if (listing->status == DCP_OK)
         return 0;
-    error_save(&listing->story);
+    error_save(&listing->error);
     return ECANCELED;
 }
 
@@ -133,7 +133,7 @@ static dcp_status list_directory(void *context, void *opened, dcp_storage_visito
     struct listing listing = {visitor, visitor_context, DCP_OK, {0}};
     (void)context;
     dcp_status status = file_list(&directory->at, visit, &listing);
-    return listing.status == DCP_OK ? status : error_restore(&listing.story);
+    return listing.status == DCP_OK ? status : error_restore(&listing.error);
 }
 
 static dcp_status remove_file(void *context, void *opened, const char *name)

@@ -44,10 +44,10 @@ static dcp_status open_direct(struct files_file *file, const struct file_directo
 
 static void release(struct files_file *file)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     file_close(&file->file);
-    error_restore(&story);
+    error_restore(&error);
     memory_release(file->name);
     memory_release(file);
 }

@@ -149,13 +149,13 @@ static dcp_status busy(const struct files_publication *publication)
 static dcp_status judge(const struct files_publication *publication, const char *from,
                         dcp_status status, bool *visible)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     bool gone = is_gone(publication->directory, from), other = gone && is_other(publication);
     *visible = gone && !other;
     if (!gone)
         file_unlink(publication->directory, from, true);
-    error_restore(&story);
+    error_restore(&error);
     return other ? busy(publication) : status;
 }
 
@@ -228,25 +228,25 @@ static dcp_status check_target(const struct files_publication *publication, cons
 
 static void remove_own(const struct files_publication *publication)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     file_unlink(publication->directory, publication->temporary, true);
     file_unlink(publication->directory, publication->committing, true);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 /* (1) */
 static dcp_status become_known(const struct files_publication *publication)
 {
     const struct file_directory *directory = publication->directory;
-    struct error_story story;
+    struct saved_error error;
     dcp_status status = file_rename(directory, publication->temporary, publication->committing);
     if (status == DCP_OK)
         return DCP_OK;
-    error_save(&story);
+    error_save(&error);
     bool taken =
         is_gone(directory, publication->temporary) && is_gone(directory, publication->committing);
-    error_restore(&story);
+    error_restore(&error);
     return taken ? busy(publication) : status;
 }
 

@@ -89,8 +89,8 @@ void shard_reader_open_directory(struct shard_reader *reader)
 {
     const struct storage_directory *directory;
     const char *name = "";
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     pthread_mutex_lock(&reader->mutex);
     dcp_status status = find_directory(reader, &name, NULL, &directory);
     if (status != DCP_OK && !reader->refused)
@@ -100,7 +100,7 @@ void shard_reader_open_directory(struct shard_reader *reader)
         reader->refused->status = status;
     }
     pthread_mutex_unlock(&reader->mutex);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 dcp_status shard_reader_read_beside(struct shard_reader *reader, const char *name, uint64_t limit,
@@ -133,14 +133,14 @@ bool shard_reader_is_far(struct shard_reader *reader)
 {
     const struct storage_directory *directory = NULL;
     const char *name = "";
-    struct error_story story;
+    struct saved_error error;
     if (!reader)
         return false;
-    error_save(&story);
+    error_save(&error);
     pthread_mutex_lock(&reader->mutex);
     dcp_status status = find_directory(reader, &name, NULL, &directory);
     pthread_mutex_unlock(&reader->mutex);
-    error_restore(&story);
+    error_restore(&error);
     return status == DCP_OK && directory->traits.far;
 }
 

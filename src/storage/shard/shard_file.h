@@ -53,7 +53,7 @@ struct shard_reader {
     const dcp_storage *storage;
     char *id;                           /* of the checkpoint's directory */
     struct storage_directory directory; /* opened when it is first needed; the mutex guards that */
-    struct error_story *refused;        /* why it could not be opened; NULL: it was not tried */
+    struct saved_error *refused;        /* why it could not be opened; NULL: it was not tried */
     struct storage_directory *members;  /* those of a union that the caller chose, likewise */
     size_t member_count;
     uint32_t io; /* flags of dcp_io */
@@ -112,7 +112,7 @@ typedef dcp_status (*shard_piece_visitor)(void *context, uint64_t position,
                                           const unsigned char *bytes, size_t size);
 dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t size, uint64_t offset,
                                  shard_piece_visitor visit, void *context);
-/* Puts name and place in front of the story of what went wrong with a piece. */
+/* Puts name and place in front of the message of what went wrong with a piece. */
 dcp_status shard_reader_blame(const struct shard_reader *reader, const struct metadata_entry *entry,
                               const struct metadata_piece *piece, dcp_status status);
 /* What was found out about a part of a file. start: UINT64_MAX in the beginning. */

@@ -366,11 +366,11 @@ uint64_t shard_output_size(const struct shard_output *output)
 
 void shard_output_free(struct shard_output *output)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     storage_queue_close(output->queue);
     storage_file_abandon(&output->file);
-    error_restore(&story);
+    error_restore(&error);
     xxh3_stream_free(output->hash);
     memory_release(output->blocks);
     memory_release_aligned(output->memory);

@@ -96,7 +96,7 @@ uint64_t shard_record_memory(uint64_t size, uint32_t threads, uint64_t queue);
  * threads, each of which takes 4 MiB for buffers. The bytes need not stay. */
 dcp_status shard_output_append_blocks(struct shard_output *output, const unsigned char *bytes,
                                       size_t size, uint32_t *crc);
-/* Waits for what is under way, closes the file if it is open, and frees. The story is kept. */
+/* Waits for what is under way, closes the file if it is open, and frees. The message is kept. */
 void shard_output_free(struct shard_output *output);
 
 #endif

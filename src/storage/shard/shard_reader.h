@@ -63,7 +63,7 @@ dcp_status storage_read_known(const dcp_storage *storage, const char *path,
 /* Reads what several members of a union hold and compares it: DCP_ERR_DUPLICATE names the members
  * that differ. Tensors whose records have checksums are compared by these. */
 dcp_status storage_check_replicas(struct shard_reader *reader);
-/* One of them; the story is the same. */
+/* One of them; the message is the same. */
 dcp_status storage_check_replica(struct shard_reader *reader,
                                  const struct metadata_replica *replica);
 

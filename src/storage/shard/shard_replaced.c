@@ -30,11 +30,11 @@ dcp_status shard_file_explain_missing(const struct shard_reader *reader,
                                       const struct metadata_member *member, const char *save_id,
                                       dcp_status status)
 {
-    struct error_story story;
+    struct saved_error error;
     struct metadata now;
     if (status != DCP_ERR_NOT_FOUND || !*save_id)
         return status;
-    error_save(&story);
+    error_save(&error);
     /* No limit of the load is meant for finding out why it fails. */
     struct memory_account *account = memory_account_enter(NULL);
     metadata_init(&now);
@@ -44,9 +44,9 @@ dcp_status shard_file_explain_missing(const struct shard_reader *reader,
                                "%s: the checkpoint was replaced while it was read: it was of save "
                                "%s, now it is of save %s; begin again (%.400s)",
                                reader->id, save_id, *now.save_id ? now.save_id : "without an id",
-                               story.text);
+                               error.text);
     else
-        error_restore(&story);
+        error_restore(&error);
     metadata_free(&now);
     memory_account_enter(account);
     return status;

@@ -285,18 +285,18 @@ static dcp_status write_file(void *context, size_t index)
     return status;
 }
 
-/* After a failure; the story is kept. */
+/* After a failure; the message is kept. */
 static void remove_made(const struct shard_files *files)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     for (uint32_t file = 0; file < files->orders->file_count; file++) {
         char room[SHARD_NAME_MAX];
         if (!files->made[file])
             continue;
         storage_directory_remove(&files->session->directory, file_name(files, file, room));
     }
-    error_restore(&story);
+    error_restore(&error);
 }
 
 /* Results that say as much as is known beforehand: the file of each. */

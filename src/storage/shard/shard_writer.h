@@ -160,7 +160,7 @@ dcp_status shard_file_write(const struct save_session *session, const char *name
 dcp_status shard_stream_write(const struct shard_source *source, const struct write_order *order,
                               dcp_sink sink, void *context);
 /* Every rank, when the save failed elsewhere: removes its complete files, those whose footer has
- * this save's id; the story is kept. */
+ * this save's id; the message is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);
 
 /* A commit on its way; begins as zeros. */
@@ -184,7 +184,7 @@ bool save_commit_is_prepared(const struct save_commit *commit);
  * shard files must stay, and so must those of the checkpoint before, which may come back after a
  * power cut. Nothing is left prepared, and no temporary file, in any case. */
 dcp_status save_commit_publish(struct save_commit *commit, bool *visible);
-/* If something is prepared, it goes; the story is kept. */
+/* If something is prepared, it goes; the message is kept. */
 void save_commit_drop(struct save_commit *commit);
 /* Coordinator, after a commit: removes what earlier saves left and the new metadata does not name:
  * shard files of earlier generations, the rank-local metadata of a checkpoint that was replaced,
@@ -192,7 +192,7 @@ void save_commit_drop(struct save_commit *commit);
  * the checkpoint is whole. */
 void save_session_sweep(const struct save_session *session, const struct metadata *metadata);
 /* Coordinator, after a failure and when all ranks have discarded: the directory is this save's no
- * longer, and is removed if this save made it and it is empty; the story is kept. */
+ * longer, and is removed if this save made it and it is empty; the message is kept. */
 void save_session_abandon(const struct save_session *session);
 void save_session_free(struct save_session *session);
 

@@ -172,7 +172,7 @@ static dcp_status verify_loose_files(struct verification *verification,
 /* Metadata could not be read: checks each of its parts by itself. If none has a fault, the parts do
  * not fit together. */
 static dcp_status verify_parts(struct verification *verification, struct storage_place *place,
-                               const struct error_story *story)
+                               const struct saved_error *error)
 {
     uint64_t before = verification->faults;
     for (size_t i = 0; i < place->part_count && place->form != STORAGE_PT; i++) {
@@ -184,7 +184,7 @@ static dcp_status verify_parts(struct verification *verification, struct storage
     }
     if (verification->faults == before)
         verification_fault(verification, place->part_count == 1 ? place->parts[0] : "", 0, "", "%s",
-                           story->text);
+                           error->text);
     return place->form == STORAGE_DCP ? verify_loose_files(verification, &place->directory)
                                       : DCP_OK;
 }
@@ -194,10 +194,10 @@ static dcp_status verify_parts(struct verification *verification, struct storage
 static dcp_status verify_nothing(struct verification *verification, const dcp_storage *storage,
                                  const char *path)
 {
-    struct error_story story;
+    struct saved_error error;
     struct storage_directory of;
     struct directory directory;
-    error_save(&story);
+    error_save(&error);
     bool shards = false;
     dcp_status status = storage_directory_open(&of, storage, path, 0, NULL);
     if (status == DCP_OK)
@@ -207,9 +207,9 @@ static dcp_status verify_nothing(struct verification *verification, const dcp_st
         directory_free(&directory);
     }
     if (!verification_is_own(status))
-        status = error_restore(&story);
+        status = error_restore(&error);
     if (shards) {
-        verification_fault(verification, METADATA_NAME, 0, "", "%s", story.text);
+        verification_fault(verification, METADATA_NAME, 0, "", "%s", error.text);
         status = verify_loose_files(verification, &of);
     }
     storage_directory_close(&of);
@@ -225,9 +225,9 @@ static dcp_status verify_place(struct verification *verification, struct storage
     if (verification_is_own(status))
         return status;
     if (status != DCP_OK) {
-        struct error_story story;
-        error_save(&story);
-        return verify_parts(verification, place, &story);
+        struct saved_error error;
+        error_save(&error);
+        return verify_parts(verification, place, &error);
     }
     verification->metadata = &metadata;
     status = verify_contents(verification);
