@@ -195,7 +195,7 @@ DCP_API dcp_status dcp_checkpoint_find_extra_file(const dcp_checkpoint *checkpoi
 DCP_API dcp_status dcp_checkpoint_read_extra_file(dcp_checkpoint *checkpoint, size_t index,
                                                   void *bytes, size_t size);
 
-/** How a tensor is read. All zero is the sensible default. */
+/** How a tensor is read or mapped. All zero is the sensible default. */
 typedef struct dcp_read_options {
     dcp_verification verification;
     /** As dcp_load_options::convert: elements are converted between any two real dtypes, as PyTorch
@@ -259,24 +259,26 @@ typedef struct dcp_mapped_chunk {
  * A file that is cut short while it is mapped, or whose disk fails, ends the process with SIGBUS
  * when the lost pages are touched: that is how mappings work. Map what nobody else changes.
  *
- * @param verification DCP_VERIFY_NONE touches nothing beyond the chunk's head. Else all of the
- * chunk is read once and checked against the checksums that the file has for it, before this
- * returns.
+ * @param options NULL: all defaults. With DCP_VERIFY_NONE nothing beyond the chunk's head is read.
+ * Otherwise all of the chunk is read once and checked against the checksums that the file has for
+ * it, before this returns. dcp_read_options::convert is DCP_ERR_ARGUMENT: a mapping shows elements
+ * as they are stored.
  * @param mapping owned by the caller, dcp_mapping_free(). It stays valid when the checkpoint is
  * closed and when the file is replaced by a later save.
- * Errors: DCP_ERR_KIND for objects, DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, DCP_ERR_IO and others.
+ * Errors: DCP_ERR_KIND for objects, DCP_ERR_ARGUMENT, DCP_ERR_CHECKSUM, DCP_ERR_FORMAT, DCP_ERR_IO
+ * and others.
  */
 DCP_API dcp_status dcp_checkpoint_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry,
-                                                  size_t chunk, dcp_verification verification,
-                                                  dcp_mapping **mapping, dcp_mapped_chunk *mapped,
-                                                  size_t mapped_size);
+                                                  size_t chunk, const dcp_read_options *options,
+                                                  size_t options_size, dcp_mapping **mapping,
+                                                  dcp_mapped_chunk *mapped, size_t mapped_size);
 
 static inline dcp_status dcp_checkpoint_map_chunk(dcp_checkpoint *checkpoint, size_t entry,
-                                                  size_t chunk, dcp_verification verification,
+                                                  size_t chunk, const dcp_read_options *options,
                                                   dcp_mapping **mapping, dcp_mapped_chunk *mapped)
 {
-    return dcp_checkpoint_map_chunk_sized(checkpoint, entry, chunk, verification, mapping, mapped,
-                                          sizeof *mapped);
+    return dcp_checkpoint_map_chunk_sized(checkpoint, entry, chunk, options, sizeof *options,
+                                          mapping, mapped, sizeof *mapped);
 }
 
 /** Ends a mapping. NULL is fine. */

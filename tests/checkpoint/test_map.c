@@ -56,6 +56,11 @@ static void read_chunk(dcp_checkpoint *checkpoint, size_t index, const dcp_entry
     must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL));
 }
 
+static const dcp_read_options verify_none = {.verification = DCP_VERIFY_NONE};
+static const dcp_read_options verify_records = {.verification = DCP_VERIFY_RECORDS};
+static const dcp_read_options verify_unknown = {.verification = (dcp_verification)7};
+static const dcp_read_options converting = {.convert = true};
+
 /* Returns how the mapping ended: DCP_OK, or DCP_ERR_UNSUPPORTED. */
 static dcp_status compare_chunk(dcp_checkpoint *checkpoint, size_t index, size_t chunk,
                                 dcp_verification verification)
@@ -64,10 +69,11 @@ static dcp_status compare_chunk(dcp_checkpoint *checkpoint, size_t index, size_t
     dcp_stored_chunk stored;
     dcp_mapping *mapping;
     dcp_mapped_chunk mapped;
+    const dcp_read_options options = {.verification = verification};
     must(dcp_checkpoint_entry(checkpoint, index, &entry));
     must(dcp_checkpoint_chunk(checkpoint, index, chunk, &stored));
     dcp_status status =
-        dcp_checkpoint_map_chunk(checkpoint, index, chunk, verification, &mapping, &mapped);
+        dcp_checkpoint_map_chunk(checkpoint, index, chunk, &options, &mapping, &mapped);
     if (status != DCP_OK) {
         assert_null(mapping);
         must_fail(status, DCP_ERR_UNSUPPORTED, "cannot be mapped: its elements are stored");
@@ -177,7 +183,7 @@ static void test_outlives_everything(void **state)
     must(save_matrix(&file_ops_system, path, false));
     must(dcp_checkpoint_open(path, NULL, &checkpoint));
     must(dcp_checkpoint_find(checkpoint, "matrix", &index));
-    must(dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_RECORDS, &mapping, &mapped));
+    must(dcp_checkpoint_map_chunk(checkpoint, index, 0, &verify_records, &mapping, &mapped));
     assert_int_equal(mapped.alignment, 4096);
     dcp_checkpoint_close(checkpoint);
     must(save_matrix(&file_ops_system, path, false));
@@ -199,26 +205,34 @@ static void test_refused(void **state)
     must(dcp_checkpoint_open(path, NULL, &checkpoint));
     must(dcp_checkpoint_find(checkpoint, "matrix", &matrix));
     must(dcp_checkpoint_find(checkpoint, "step", &step));
-    must_fail(dcp_checkpoint_map_chunk(checkpoint, step, 0, DCP_VERIFY_ALL, &mapping, &mapped),
-              DCP_ERR_KIND, "step: is an object");
-    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 1, DCP_VERIFY_ALL, &mapping, &mapped),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, step, 0, NULL, &mapping, &mapped), DCP_ERR_KIND,
+              "step: is an object");
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 1, NULL, &mapping, &mapped),
               DCP_ERR_ARGUMENT, "chunk 1");
-    must_fail(dcp_checkpoint_map_chunk(checkpoint, 9, 0, DCP_VERIFY_ALL, &mapping, &mapped),
-              DCP_ERR_ARGUMENT, "entry 9");
-    must_fail(dcp_checkpoint_map_chunk(NULL, 0, 0, DCP_VERIFY_ALL, &mapping, &mapped),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, 9, 0, NULL, &mapping, &mapped), DCP_ERR_ARGUMENT,
+              "entry 9");
+    must_fail(dcp_checkpoint_map_chunk(NULL, 0, 0, NULL, &mapping, &mapped), DCP_ERR_ARGUMENT,
+              "NULL");
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, NULL, NULL, &mapped),
               DCP_ERR_ARGUMENT, "NULL");
-    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, NULL, &mapped),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, NULL, &mapping, NULL),
               DCP_ERR_ARGUMENT, "NULL");
-    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_ALL, &mapping, NULL),
-              DCP_ERR_ARGUMENT, "NULL");
-    must_fail(
-        dcp_checkpoint_map_chunk(checkpoint, matrix, 0, (dcp_verification)7, &mapping, &mapped),
-        DCP_ERR_ARGUMENT, "verification");
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, &verify_unknown, &mapping, &mapped),
+              DCP_ERR_ARGUMENT, "verification");
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, &converting, &mapping, &mapped),
+              DCP_ERR_ARGUMENT, "matrix: a mapped chunk cannot be converted");
+    const struct {
+        dcp_read_options known;
+        int64_t unknown;
+    } newer = {.unknown = 1};
+    must_fail(dcp_checkpoint_map_chunk_sized(checkpoint, matrix, 0, &newer.known, sizeof newer,
+                                             &mapping, &mapped, sizeof mapped),
+              DCP_ERR_ARGUMENT, "dcp_read_options");
     dcp_checkpoint_close(checkpoint);
 #if DCP_HAVE_ZSTD
     must(save_matrix(&file_ops_system, path, true));
     must(dcp_checkpoint_open(path, NULL, &checkpoint));
-    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, DCP_VERIFY_NONE, &mapping, &mapped),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, matrix, 0, &verify_none, &mapping, &mapped),
               DCP_ERR_UNSUPPORTED, "compressed");
     dcp_checkpoint_close(checkpoint);
 #endif
@@ -243,16 +257,16 @@ static void test_damage(void **state)
     assert_int_equal(fseek(file, (long)(stored.offset + stored.length / 2), SEEK_SET), 0);
     fputc(0x55, file);
     fclose(file);
-    must_fail(dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped),
+    must_fail(dcp_checkpoint_map_chunk(checkpoint, index, 0, NULL, &mapping, &mapped),
               DCP_ERR_CHECKSUM, "matrix");
-    must(dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped));
+    must(dcp_checkpoint_map_chunk(checkpoint, index, 0, &verify_none, &mapping, &mapped));
     dcp_mapping_free(mapping);
     dcp_checkpoint_close(checkpoint);
     /* A file that was cut is known as such, not mapped beyond its end. */
     assert_int_equal(truncate(path_in(state, "c/__0_0.distcp"), (long)stored.offset + 100000), 0);
     must(dcp_checkpoint_open(path, NULL, &checkpoint));
     dcp_status status =
-        dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_NONE, &mapping, &mapped);
+        dcp_checkpoint_map_chunk(checkpoint, index, 0, &verify_none, &mapping, &mapped);
     must_fail(status, DCP_ERR_FORMAT, "matrix");
     dcp_checkpoint_close(checkpoint);
 }
@@ -268,7 +282,7 @@ static dcp_status map_once(const struct file_ops *ops, const char *path)
         return status;
     status = dcp_checkpoint_find(checkpoint, "matrix", &index);
     if (status == DCP_OK)
-        status = dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped);
+        status = dcp_checkpoint_map_chunk(checkpoint, index, 0, NULL, &mapping, &mapped);
     dcp_checkpoint_close(checkpoint);
     if (status == DCP_OK)
         check_matrix(&mapped);

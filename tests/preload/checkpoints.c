@@ -148,7 +148,7 @@ static dcp_status map_large(dcp_checkpoint *checkpoint, int version, bool *right
     dcp_mapped_chunk mapped = {0};
     dcp_status status = dcp_checkpoint_find(checkpoint, "large", &index);
     if (status == DCP_OK)
-        status = dcp_checkpoint_map_chunk(checkpoint, index, 0, DCP_VERIFY_ALL, &mapping, &mapped);
+        status = dcp_checkpoint_map_chunk(checkpoint, index, 0, NULL, &mapping, &mapped);
     *right = status != DCP_OK || is_mapped(&mapped, version);
     dcp_mapping_free(mapping);
     return status == DCP_ERR_UNSUPPORTED ? DCP_OK : status;

@@ -44,9 +44,11 @@ static dcp_status map_piece(dcp_checkpoint *checkpoint, const struct metadata_en
 }
 
 dcp_status dcp_checkpoint_map_chunk_sized(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
-                                          dcp_verification verification, dcp_mapping **mapping,
-                                          dcp_mapped_chunk *mapped, size_t mapped_size)
+                                          const dcp_read_options *options, size_t options_size,
+                                          dcp_mapping **mapping, dcp_mapped_chunk *mapped,
+                                          size_t mapped_size)
 {
+    dcp_read_options how;
     const struct metadata_entry *found = NULL;
     const struct metadata_piece *piece = NULL;
 
@@ -55,8 +57,14 @@ dcp_status dcp_checkpoint_map_chunk_sized(dcp_checkpoint *checkpoint, size_t ent
     *mapping = NULL;
     RETURN_IF_ERROR(view_find_piece(checkpoint, entry, chunk, &found, &piece));
     RETURN_IF_ERROR(view_check_readable(checkpoint, found));
-    RETURN_IF_ERROR(options_check_verification(verification));
-    RETURN_IF_ERROR(map_piece(checkpoint, found, piece, verification, mapping));
+    RETURN_IF_ERROR(sized_read(&how, sizeof how, options, options_size, "dcp_read_options"));
+    RETURN_IF_ERROR(options_check_verification(how.verification));
+    if (how.convert)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%s: a mapped chunk cannot be converted; use "
+                             "dcp_checkpoint_read_tensor()",
+                             found->name);
+    RETURN_IF_ERROR(map_piece(checkpoint, found, piece, how.verification, mapping));
     const dcp_mapping *made = *mapping;
     dcp_mapped_chunk ours = {
         .data = made->mapped.bytes.bytes,

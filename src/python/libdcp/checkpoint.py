@@ -148,13 +148,15 @@ class Tensor:
         """
         kind = _dtypes.numpy_dtype(self._number)
         handle, mapped = ctypes.c_void_p(), structs.dcp_mapped_chunk()
+        how = structs.dcp_read_options(verification=_VERIFY_NONE)
         with self._checkpoint._open() as checkpoint:
             check(
                 lib.dcp_checkpoint_map_chunk_sized(
                     checkpoint,
                     self._index,
                     chunk,
-                    _VERIFY_NONE,
+                    ctypes.byref(how),
+                    ctypes.sizeof(how),
                     ctypes.byref(handle),
                     ctypes.byref(mapped),
                     ctypes.sizeof(mapped),
