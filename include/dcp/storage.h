@@ -254,10 +254,10 @@ typedef struct dcp_storage {
     /* ---- optional, together: publishing otherwise than by create(), write() and seal(), for a
      * storage whose create() takes the name at once, as that of files ---- */
 
-    /** Brings a small file to the storage without its being seen yet. @param publication the
-     * storage's own, for publish() or retract(), one of which follows. */
+    /** Writes a small file that does not appear yet. @param access `size` and `durable` are set.
+     * @param publication the storage's own, for publish() or retract(), one of which follows. */
     dcp_status (*prepare)(void *context, void *directory, const char *name, const void *bytes,
-                          size_t size, bool durable, void **publication);
+                          size_t size, const dcp_storage_access *access, void **publication);
     /** Makes it appear at once, in the place of one that was there. Takes no memory. Ends the
      * publication, whatever is returned. What was prepared may have been removed by somebody else
      * since: DCP_ERR_BUSY. @param condition not #DCP_PUBLISH_OVER. @param visible whether it has

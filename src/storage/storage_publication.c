@@ -51,17 +51,15 @@ static void abandon(struct storage_publication *publication)
 }
 
 static dcp_status write_file(struct storage_publication *publication, const void *bytes,
-                             bool durable)
+                             const dcp_storage_access *access)
 {
     const struct storage_directory *directory = publication->directory;
     const dcp_storage *table = directory->table;
     size_t size = (size_t)publication->size;
-    const dcp_storage_access access = {
-        .size_of = sizeof access, .durable = durable, .size = size, .published = true};
     content_identify_bytes(bytes, size, publication->digest);
     error_clear();
     RETURN_IF_ERROR(call_status(table->create(table->context, directory->handle, publication->name,
-                                              &access, &publication->file),
+                                              access, &publication->file),
                                 "create", publication->name));
     if (size == 0)
         return DCP_OK;
@@ -108,6 +106,8 @@ dcp_status storage_publication_prepare(struct storage_publication *publication,
                                        const void *bytes, size_t size, bool durable)
 {
     const dcp_storage *table = directory->table;
+    const dcp_storage_access access = {
+        .size_of = sizeof access, .durable = durable, .size = size, .published = !table->prepare};
     *publication = (struct storage_publication){.directory = directory, .size = size};
     if (strlen(name) >= sizeof publication->name) {
         *publication = (struct storage_publication){0};
@@ -117,9 +117,9 @@ dcp_status storage_publication_prepare(struct storage_publication *publication,
     error_clear();
     dcp_status status =
         table->prepare ? call_status(table->prepare(table->context, directory->handle, name, bytes,
-                                                    size, durable, &publication->handle),
+                                                    size, &access, &publication->handle),
                                      "prepare", name)
-                       : write_file(publication, bytes, durable);
+                       : write_file(publication, bytes, &access);
     if (status != DCP_OK)
         *publication = (struct storage_publication){0};
     return status;

@@ -223,12 +223,12 @@ static dcp_status seal(void *context, dcp_storage_file *file, uint64_t size,
 /* ---- publications ---- */
 
 static dcp_status prepare(void *context, void *directory, const char *name, const void *bytes,
-                          size_t size, bool durable, void **publication)
+                          size_t size, const dcp_storage_access *access, void **publication)
 {
     struct own_storage *own = context;
     dcp_status status = enter(own, "prepare", name);
     if (status == DCP_OK)
-        status = own->kept->prepare(own->kept->context, directory, name, bytes, size, durable,
+        status = own->kept->prepare(own->kept->context, directory, name, bytes, size, access,
                                     publication);
     own->open += status == DCP_OK;
     return status;

@@ -259,13 +259,13 @@ static dcp_status seal_file(void *context, dcp_storage_file *file, uint64_t size
 /* ---- publications, where the storage below prepares them ---- */
 
 static dcp_status prepare(void *context, void *directory, const char *name, const void *bytes,
-                          size_t size, bool durable, void **publication)
+                          size_t size, const dcp_storage_access *access, void **publication)
 {
     struct awkward_storage *storage = context;
     dcp_status status = awkward_storage_strike(storage, AWKWARD_PREPARE);
     if (status == DCP_OK)
         status = storage->below->prepare(storage->below->context, directory, name, bytes, size,
-                                         durable, publication);
+                                         access, publication);
     return opened(storage, status, publication);
 }
 

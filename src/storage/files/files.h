@@ -59,7 +59,7 @@ dcp_status files_settle(struct files_file *file, const struct file_transfer *wha
                         size_t done);
 
 dcp_status files_prepare(void *context, void *directory, const char *name, const void *bytes,
-                         size_t size, bool durable, void **publication);
+                         size_t size, const dcp_storage_access *access, void **publication);
 dcp_status files_publish(void *context, void *publication, dcp_storage_condition condition,
                          bool *visible);
 void files_retract(void *context, void *publication);

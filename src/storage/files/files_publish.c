@@ -79,14 +79,14 @@ static dcp_status publication_new(const struct files_directory *directory, const
 }
 
 dcp_status files_prepare(void *context, void *opened, const char *name, const void *bytes,
-                         size_t size, bool durable, void **prepared)
+                         size_t size, const dcp_storage_access *access, void **prepared)
 {
     struct files_publication *publication;
     (void)context;
     RETURN_IF_ERROR(publication_new(opened, name, &publication));
     content_identify_bytes(bytes, size, publication->identity);
-    dcp_status status =
-        file_write_whole(publication->directory, publication->temporary, bytes, size, durable);
+    dcp_status status = file_write_whole(publication->directory, publication->temporary, bytes,
+                                         size, access->durable);
     if (status == DCP_OK)
         *prepared = publication;
     else
