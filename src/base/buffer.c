@@ -59,6 +59,11 @@ void buffer_free(struct buffer *buffer)
     buffer_init(buffer, buffer->maximum);
 }
 
+void buffer_set_maximum(struct buffer *buffer, size_t maximum)
+{
+    buffer->maximum = maximum;
+}
+
 void buffer_clear(struct buffer *buffer)
 {
     buffer->size = 0;
@@ -80,8 +85,6 @@ static bool make_room(struct buffer *buffer, size_t more)
 {
     if (buffer->status != DCP_OK)
         return false;
-    if (more <= buffer->capacity - buffer->size)
-        return true;
     size_t needed;
     if (__builtin_add_overflow(buffer->size, more, &needed)) {
         buffer->status = DCP_ERR_NO_MEMORY;
@@ -91,6 +94,8 @@ static bool make_room(struct buffer *buffer, size_t more)
         buffer->status = DCP_ERR_UNSUPPORTED;
         return false;
     }
+    if (needed <= buffer->capacity)
+        return true;
     size_t capacity = buffer->capacity <= SIZE_MAX / 2 ? buffer->capacity * 2 : SIZE_MAX;
     if (capacity < 64)
         capacity = 64;

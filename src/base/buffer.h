@@ -18,12 +18,15 @@ struct buffer {
     unsigned char *data;
     size_t size;
     size_t capacity;
-    size_t maximum; /* 0: none */
+    size_t maximum; /* 0: none; buffer_set_maximum() */
     dcp_status status;
 };
 
 void buffer_init(struct buffer *buffer, size_t maximum);
 void buffer_free(struct buffer *buffer);
+/* From now on appends beyond it fail, whatever memory and contents the buffer has already. 0: no
+ * maximum. */
+void buffer_set_maximum(struct buffer *buffer, size_t maximum);
 /* Keeps the memory; discards the contents and any failure. */
 void buffer_clear(struct buffer *buffer);
 /* DCP_OK, or the status of the first failed append, with its message set. */

@@ -35,16 +35,15 @@ static dcp_status unique_add(struct unique_keys *keys, uint64_t *position, bool 
     return name_table_add(&keys->forms, form, keys->form.size, position, existing);
 }
 
-/* Within the allowance, which must not be 0, for no maximum; nor is a buffer that has grown bound
- * by one that is smaller now. */
+/* Within the allowance. One of 0 is refused here, as a buffer takes it for no maximum. */
 static dcp_status write_within(struct unique_keys *keys, const dcp_state *key, uint64_t *allowance)
 {
     dcp_status status = DCP_ERR_UNSUPPORTED;
     buffer_clear(&keys->form);
-    keys->form.maximum = *allowance < SIZE_MAX ? (size_t)*allowance : SIZE_MAX;
+    buffer_set_maximum(&keys->form, *allowance < SIZE_MAX ? (size_t)*allowance : SIZE_MAX);
     if (*allowance > 0)
         status = key_write(key, DCP_ERR_FORMAT, &keys->form);
-    if (status == DCP_ERR_UNSUPPORTED || (status == DCP_OK && keys->form.size > *allowance))
+    if (status == DCP_ERR_UNSUPPORTED)
         return dcp_error_set(DCP_ERR_FORMAT, "an object that repeats its values without end");
     RETURN_IF_ERROR(status);
     *allowance -= keys->form.size;

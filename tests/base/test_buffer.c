@@ -136,6 +136,35 @@ static void a_maximum_is_kept_and_told_once(void **state)
     buffer_free(&buffer);
 }
 
+/* Also by a buffer that has more memory than that. */
+static void a_lowered_maximum_is_kept(void **state)
+{
+    (void)state;
+    struct buffer buffer;
+    buffer_init(&buffer, 0);
+    buffer_append_zeros(&buffer, 1000);
+    assert_int_equal(buffer_status(&buffer), DCP_OK);
+    buffer_clear(&buffer);
+    buffer_set_maximum(&buffer, 10);
+    buffer_append_zeros(&buffer, 10);
+    assert_int_equal(buffer_status(&buffer), DCP_OK);
+    buffer_append_u8(&buffer, 1);
+    assert_int_equal(buffer.size, 10);
+    assert_int_equal(buffer_status(&buffer), DCP_ERR_UNSUPPORTED);
+    assert_string_equal(dcp_error_message(), "the output exceeds its limit of 10 bytes");
+    /* One below the contents allows nothing more. */
+    buffer_clear(&buffer);
+    buffer_append_zeros(&buffer, 10);
+    buffer_set_maximum(&buffer, 5);
+    assert_int_equal(buffer_reserve(&buffer, 1), DCP_ERR_UNSUPPORTED);
+    assert_int_equal(buffer.size, 10);
+    buffer_clear(&buffer);
+    buffer_set_maximum(&buffer, 0);
+    buffer_append_zeros(&buffer, 2000);
+    assert_int_equal(buffer_status(&buffer), DCP_OK);
+    buffer_free(&buffer);
+}
+
 static void failed_appends_are_remembered(void **state)
 {
     (void)state;
@@ -179,6 +208,7 @@ int main(void)
         cmocka_unit_test(a_reader_stays_inside),
         cmocka_unit_test(malformed_lengths_are_failures),
         cmocka_unit_test(a_maximum_is_kept_and_told_once),
+        cmocka_unit_test(a_lowered_maximum_is_kept),
         cmocka_unit_test(failed_appends_are_remembered),
         cmocka_unit_test(sources_check_their_range),
     };

@@ -14,6 +14,7 @@
 #include "base/checksum.h"
 #include "checkpoint/limit_trial.h"
 #include "format/metadata/metadata_codec.h"
+#include "format/stream_part.h"
 #include "format/streams/stream.h"
 #include "format/streams/tensor_pickle.h"
 #include "format/zip_builder.h"
@@ -173,11 +174,11 @@ static void put_frames(struct buffer *out, int64_t size)
     struct stream_layout layout;
     buffer_init(&stream, 0);
     must(stream_tensor_layout(DCP_U8, 1, &size, &layout));
-    must(stream_tensor_head(&stream, DCP_U8, 1, &size));
+    must(stream_part_head(&stream, DCP_U8, 1, &size));
     for (int64_t i = 0; i < size; i++)
         buffer_append_u8(&stream, odd_value(i));
-    must(stream_tensor_tail(&stream, DCP_U8, 1, &size,
-                            crc32_update(0, stream.data + layout.data_offset, (size_t)size)));
+    must(stream_part_tail(&stream, DCP_U8, 1, &size,
+                          crc32_update(0, stream.data + layout.data_offset, (size_t)size)));
     must(buffer_status(&stream));
     put_frame(out, stream.data, HEAD_FRAME, 10);
     put_frame(out, stream.data + HEAD_FRAME, stream.size - HEAD_FRAME, 24);

@@ -15,6 +15,7 @@
 #include "format/streams/item.h"
 #include "format/streams/stream.h"
 #include "format/streams/tensor_pickle.h"
+#include "stream_part.h"
 #include "zip_builder.h"
 
 static bool foresee(const void *bytes, size_t size, struct arena *arena, struct tensor_view *view)
@@ -84,11 +85,11 @@ static void put_stream(struct buffer *out, dcp_dtype dtype, int32_t ndim, const 
 {
     struct stream_layout layout;
     assert_int_equal(stream_tensor_layout(dtype, ndim, sizes, &layout), DCP_OK);
-    assert_int_equal(stream_tensor_head(out, dtype, ndim, sizes), DCP_OK);
+    assert_int_equal(stream_part_head(out, dtype, ndim, sizes), DCP_OK);
     for (uint64_t i = 0; i < layout.data_length; i++)
         buffer_append_u8(out, (uint8_t)(i * 31));
     uint32_t crc = crc32_update(0, out->data + layout.data_offset, (size_t)layout.data_length);
-    assert_int_equal(stream_tensor_tail(out, dtype, ndim, sizes, crc), DCP_OK);
+    assert_int_equal(stream_part_tail(out, dtype, ndim, sizes, crc), DCP_OK);
 }
 
 static void test_what_is_written_here(void **state)

@@ -14,6 +14,7 @@
 #include "format/streams/item.h"
 #include "format/streams/stream.h"
 #include "format/streams/tensor_pickle.h"
+#include "stream_part.h"
 #include "zip_builder.h"
 
 /* ---- the reference checkpoints ---- */
@@ -452,10 +453,10 @@ static void test_own_streams(void **state)
     struct arena arena;
     struct tensor_view view;
     buffer_init(&stream, 0);
-    assert_int_equal(stream_tensor_head(&stream, DCP_C128, 3, sizes), DCP_OK);
+    assert_int_equal(stream_part_head(&stream, DCP_C128, 3, sizes), DCP_OK);
     size_t data_offset = stream.size;
     buffer_append(&stream, zeros, 30 * 16);
-    assert_int_equal(stream_tensor_tail(&stream, DCP_C128, 3, sizes, 77), DCP_OK);
+    assert_int_equal(stream_part_tail(&stream, DCP_C128, 3, sizes, 77), DCP_OK);
     arena_init(&arena, 0);
     for (size_t size = 0; size < stream.size; size++)
         assert_int_not_equal(item_open_tensor(byte_source_memory(stream.data, size), &arena, &view),

@@ -15,6 +15,7 @@
 #include "format/streams/stream.h"
 #include "format/streams/tensor_pickle.h"
 #include "format/zip/zip.h"
+#include "stream_part.h"
 
 /* One for all, which was sealed for other data before. */
 static struct stream_frame frame;
@@ -41,11 +42,11 @@ static void check_tensor(const struct fixture_piece *piece, struct buffer *out)
     assert_int_equal(layout.length, piece->stream.size);
     assert_int_equal(layout.data_length, piece->whole.size);
     assert_int_equal(layout.data_offset % 64, 0);
-    assert_int_equal(stream_tensor_head(out, piece->dtype, piece->ndim, piece->sizes), DCP_OK);
+    assert_int_equal(stream_part_head(out, piece->dtype, piece->ndim, piece->sizes), DCP_OK);
     assert_int_equal(out->size, layout.data_offset);
     buffer_append(out, piece->whole.data, piece->whole.size);
     uint32_t crc = crc32_update(0, piece->whole.data, piece->whole.size);
-    assert_int_equal(stream_tensor_tail(out, piece->dtype, piece->ndim, piece->sizes, crc), DCP_OK);
+    assert_int_equal(stream_part_tail(out, piece->dtype, piece->ndim, piece->sizes, crc), DCP_OK);
     if (piece->whole.size != 0)
         check_frame(piece, crc);
 }
@@ -133,11 +134,11 @@ static void test_zip64_equals_pytorch(void **state)
         assert_int_equal(stream_tensor_layout(DCP_U8, 1, &cases[i].size, &layout), DCP_OK);
         assert_int_equal(layout.data_offset, 704);
         assert_int_equal(layout.length, 704 + (uint64_t)cases[i].size + cases[i].tail_size);
-        assert_int_equal(stream_tensor_head(&out, DCP_U8, 1, &cases[i].size), DCP_OK);
+        assert_int_equal(stream_part_head(&out, DCP_U8, 1, &cases[i].size), DCP_OK);
         assert_int_equal(out.size, 704);
         assert_int_equal(crc32_update(0, out.data, out.size), cases[i].head_crc);
         buffer_clear(&out);
-        assert_int_equal(stream_tensor_tail(&out, DCP_U8, 1, &cases[i].size, cases[i].data_crc),
+        assert_int_equal(stream_part_tail(&out, DCP_U8, 1, &cases[i].size, cases[i].data_crc),
                          DCP_OK);
         assert_int_equal(out.size, cases[i].tail_size);
         assert_int_equal(crc32_update(0, out.data, out.size), cases[i].tail_crc);
@@ -168,9 +169,9 @@ static void test_layout_agrees_with_head(void **state)
         tensor_pickle_write(&out, dtype, ndim, sizes);
         assert_int_equal(out.size, tensor_pickle_size(dtype, ndim, sizes));
         buffer_clear(&out);
-        assert_int_equal(stream_tensor_head(&out, dtype, ndim, sizes), DCP_OK);
+        assert_int_equal(stream_part_head(&out, dtype, ndim, sizes), DCP_OK);
         assert_int_equal(out.size, layout.data_offset);
-        assert_int_equal(stream_tensor_tail(&out, dtype, ndim, sizes, 0), DCP_OK);
+        assert_int_equal(stream_part_tail(&out, dtype, ndim, sizes, 0), DCP_OK);
         assert_int_equal(out.size + layout.data_length, layout.length);
         buffer_free(&out);
     }
@@ -185,14 +186,14 @@ static void test_refused_tensors(void **state)
     const int64_t sizes[DCP_MAX_DIMS + 1] = {2, -1};
     const int64_t huge[2] = {INT64_MAX / 4, 2};
     assert_int_equal(stream_tensor_layout(DCP_BITS8, 1, sizes, &layout), DCP_ERR_UNSUPPORTED);
-    assert_int_equal(stream_tensor_head(&out, DCP_BITS4X2, 1, sizes), DCP_ERR_UNSUPPORTED);
+    assert_int_equal(stream_part_head(&out, DCP_BITS4X2, 1, sizes), DCP_ERR_UNSUPPORTED);
     assert_int_equal(stream_tensor_layout(DCP_DTYPE_NONE, 1, sizes, &layout), DCP_ERR_ARGUMENT);
     assert_int_equal(stream_tensor_layout(DCP_F32, 2, sizes, &layout), DCP_ERR_ARGUMENT);
     assert_int_equal(stream_tensor_layout(DCP_F32, -1, sizes, &layout), DCP_ERR_ARGUMENT);
     assert_int_equal(stream_tensor_layout(DCP_F32, DCP_MAX_DIMS + 1, sizes, &layout),
                      DCP_ERR_ARGUMENT);
     assert_int_equal(stream_tensor_layout(DCP_F32, 2, huge, &layout), DCP_ERR_ARGUMENT);
-    assert_int_equal(stream_tensor_tail(&out, DCP_F32, 2, huge, 0), DCP_ERR_ARGUMENT);
+    assert_int_equal(stream_part_tail(&out, DCP_F32, 2, huge, 0), DCP_ERR_ARGUMENT);
     assert_int_equal(out.size, 0);
     buffer_free(&out);
 }
@@ -206,9 +207,9 @@ static void test_no_memory(void **state)
         struct buffer out;
         failing_allocator_install(n);
         buffer_init(&out, 0);
-        dcp_status status = stream_tensor_head(&out, DCP_F32, 2, sizes);
+        dcp_status status = stream_part_head(&out, DCP_F32, 2, sizes);
         if (status == DCP_OK)
-            status = stream_tensor_tail(&out, DCP_F32, 2, sizes, 0);
+            status = stream_part_tail(&out, DCP_F32, 2, sizes, 0);
         if (status == DCP_OK)
             status = stream_object(&out, "\x80\x02N.", 4);
         buffer_free(&out);

@@ -16,6 +16,7 @@
 #include "fixture.h"
 #include "format/streams/stream.h"
 #include "format/zip/zip.h"
+#include "stream_part.h"
 #include "zip_builder.h"
 
 static const char pickle[] = "not looked at here, but long enough to be deflated, deflated";
@@ -588,10 +589,10 @@ static void test_large_stream(void **state)
     struct buffer part;
     buffer_init(&part, 0);
     assert_int_equal(stream_tensor_layout(DCP_U8, 1, &size, &layout), DCP_OK);
-    assert_int_equal(stream_tensor_head(&part, DCP_U8, 1, &size), DCP_OK);
+    assert_int_equal(stream_part_head(&part, DCP_U8, 1, &size), DCP_OK);
     assert_int_equal(pwrite(descriptor, part.data, part.size, 0), part.size);
     buffer_clear(&part);
-    assert_int_equal(stream_tensor_tail(&part, DCP_U8, 1, &size, 0x41d912ff), DCP_OK);
+    assert_int_equal(stream_part_tail(&part, DCP_U8, 1, &size, 0x41d912ff), DCP_OK);
     assert_int_equal(
         pwrite(descriptor, part.data, part.size, (off_t)(layout.data_offset + layout.data_length)),
         part.size);

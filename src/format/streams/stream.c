@@ -114,36 +114,6 @@ void stream_frame_free(struct stream_frame *frame)
     buffer_free(&frame->tail);
 }
 
-/* What one tensor takes of a frame. */
-static dcp_status append_part(struct buffer *out, dcp_dtype dtype, int32_t ndim,
-                              const int64_t *sizes, const uint32_t *crc)
-{
-    struct stream_frame frame;
-    stream_frame_init(&frame);
-    dcp_status status = stream_frame_fit(&frame, dtype, ndim, sizes);
-    if (status == DCP_OK && crc)
-        stream_frame_seal(&frame, *crc);
-    const struct buffer *part = crc ? &frame.tail : &frame.head;
-    if (status == DCP_OK) {
-        buffer_append(out, part->data, part->size);
-        status = buffer_status(out);
-    }
-    stream_frame_free(&frame);
-    return status;
-}
-
-dcp_status stream_tensor_head(struct buffer *out, dcp_dtype dtype, int32_t ndim,
-                              const int64_t *sizes)
-{
-    return append_part(out, dtype, ndim, sizes, NULL);
-}
-
-dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
-                              const int64_t *sizes, uint32_t crc)
-{
-    return append_part(out, dtype, ndim, sizes, &crc);
-}
-
 dcp_status stream_object(struct buffer *out, const void *pickle, size_t size)
 {
     struct stream_records records;

@@ -21,12 +21,6 @@ struct stream_layout {
 /* Of a dense row-major tensor. Pure; DCP_ERR_UNSUPPORTED for dtypes that DCP cannot save. */
 dcp_status stream_tensor_layout(dcp_dtype dtype, int32_t ndim, const int64_t *sizes,
                                 struct stream_layout *layout);
-/* Appends the bytes in front of the data: exactly layout.data_offset. */
-dcp_status stream_tensor_head(struct buffer *out, dcp_dtype dtype, int32_t ndim,
-                              const int64_t *sizes);
-/* Appends the bytes after the data: exactly length - data_offset - data_length. */
-dcp_status stream_tensor_tail(struct buffer *out, dcp_dtype dtype, int32_t ndim,
-                              const int64_t *sizes, uint32_t crc);
 /* What surrounds the data of tensors of one dtype and shape, which differ by their CRC alone: made
  * for the first of them, it serves all that follow. Stays where it is. */
 struct stream_frame {
@@ -34,8 +28,9 @@ struct stream_frame {
     int32_t ndim;
     int64_t sizes[DCP_MAX_DIMS];
     struct stream_layout layout;
-    struct buffer head;
-    struct buffer tail; /* of the tensor that it was sealed for last */
+    struct buffer head; /* the bytes in front of the data: layout.data_offset */
+    struct buffer tail; /* the rest of the stream, behind the data, of the tensor that it was sealed
+                           for last */
     struct stream_records records;
     struct stream_record items[STREAM_RECORDS_FEW];
 };
