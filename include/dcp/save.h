@@ -221,10 +221,13 @@ typedef struct dcp_save_options {
 
     /**
      * Compares what several ranks hold in common. Without it each rank writes its slice of what
-     * ranks hold, or one of them writes all of it, and the others' bytes are not looked at. It is
-     * one more reading of the bytes compared, by one thread of each rank, besides a few exchanges
-     * of 16 bytes for each chunk and object of a rank, of which the coordinator needs 40 bytes for
-     * each of all ranks. The estimate and the smallest `memory_limit` do not count that memory.
+     * ranks hold, or one of them writes all of it, and the others' bytes are not looked at. It
+     * costs one more reading of the compared bytes, by one thread of each rank, and a few exchanges
+     * of 16 bytes for each chunk and object of a rank. The coordinator needs about 60 bytes of
+     * memory for each chunk and object of each rank. The estimate and `memory_limit` count that;
+     * they do not count the message about a difference, which takes at most 35 KiB of each rank,
+     * and as much of the coordinator for each rank. With a `memory_limit` the lists are exchanged
+     * twice.
      *
      * A difference is DCP_ERR_REPLICA on all ranks, before any shard file is written. The message
      * names up to four tensors or objects, and of each the box, the ranks that agree, the ranks

@@ -65,6 +65,9 @@ void limit_state_make(struct limit_state *made, int kind, int rank, int size)
         add_tensor(made, "large", 48, 1 << 20, rank, size, false);
         dcp_state_bytes(made->root, "bytes", made->data, 3 << 20);
         break;
+    case STATE_REPLICAS:
+        add_many(made, 2000, 0, 1);
+        break;
     default: /* a replica, which is divided, beside what only the last rank has */
         add_tensor(made, "replica", 40, 1 << 19, 0, 1, false);
         if (rank == size - 1)

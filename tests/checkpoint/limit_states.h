@@ -6,6 +6,8 @@
 #include "dcp.h"
 
 enum { STATE_KINDS = 5 };
+/* One more, of which every rank holds everything: many small tensors and objects. */
+enum { STATE_REPLICAS = STATE_KINDS };
 
 /* This rank's part of a state. Destroyed with limit_state_free(). */
 struct limit_state {

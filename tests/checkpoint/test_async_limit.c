@@ -139,6 +139,14 @@ static void test_ways_of_writing(void **state)
         look_for_smallest(state, (struct trial){.kind = 3, .options = ways[i]}, 2);
 }
 
+static void test_replica_check(void **state)
+{
+    struct trial trial = {.kind = 4, .options.check_replicas = DCP_REPLICA_CHECK_ALL};
+    look_for_smallest(state, trial, 3);
+    trial.kind = 0;
+    look_for_smallest(state, trial, 2);
+}
+
 /* Another attempt needs all of the copy. */
 static void test_whole_copies(void **state)
 {
@@ -414,11 +422,17 @@ static void test_a_failed_save_lets_go(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIMIT_TEST(test_every_state),           LIMIT_TEST(test_ways_of_staging),
-        LIMIT_TEST(test_ways_of_writing),       LIMIT_TEST(test_whole_copies),
-        LIMIT_TEST(test_a_reserved_pool),       LIMIT_TEST(test_a_kept_pool),
-        LIMIT_TEST(test_on_a_device),           LIMIT_TEST(test_in_little_address_space),
-        LIMIT_TEST(test_failing_allocations),   LIMIT_TEST(test_a_rank_without_memory),
+        LIMIT_TEST(test_every_state),
+        LIMIT_TEST(test_ways_of_staging),
+        LIMIT_TEST(test_ways_of_writing),
+        LIMIT_TEST(test_replica_check),
+        LIMIT_TEST(test_whole_copies),
+        LIMIT_TEST(test_a_reserved_pool),
+        LIMIT_TEST(test_a_kept_pool),
+        LIMIT_TEST(test_on_a_device),
+        LIMIT_TEST(test_in_little_address_space),
+        LIMIT_TEST(test_failing_allocations),
+        LIMIT_TEST(test_a_rank_without_memory),
         LIMIT_TEST(test_a_failed_save_lets_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,6 +78,19 @@ static void test_options(void **state)
         look_for_smallest(state, (struct trial){.kind = 3, .options = ways[i]}, 2);
 }
 
+/* The lists of a replica check are counted, whether there is little else or a lot of them. */
+static void test_replica_check(void **state)
+{
+    static const int kinds[] = {0, STATE_REPLICAS};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct trial trial = {.kind = kinds[i], .options.skip_sync = true};
+        trial.options.check_replicas = DCP_REPLICA_CHECK_ALL;
+        look_for_smallest(state, trial, 4);
+        trial.options.check_replicas = DCP_REPLICA_CHECK_SAMPLED;
+        look_for_smallest(state, trial, 2);
+    }
+}
+
 static void test_compressed(void **state)
 {
     struct trial trial = {.kind = 3,
@@ -199,9 +212,13 @@ static void test_in_little_address_space(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        LIMIT_TEST(test_every_state),         LIMIT_TEST(test_options),
-        LIMIT_TEST(test_compressed),          LIMIT_TEST(test_ranks_that_disagree),
-        LIMIT_TEST(test_failing_allocations), LIMIT_TEST(test_in_little_address_space),
+        LIMIT_TEST(test_every_state),
+        LIMIT_TEST(test_options),
+        LIMIT_TEST(test_replica_check),
+        LIMIT_TEST(test_compressed),
+        LIMIT_TEST(test_ranks_that_disagree),
+        LIMIT_TEST(test_failing_allocations),
+        LIMIT_TEST(test_in_little_address_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,7 @@
 struct replica_check {
     dcp_saving *saving;
     struct dcp_collective call;
+    bool dry;           /* all digests are 0 */
     struct buffer keys; /* keys of all of its items, 8 bytes each */
     struct buffer
         question; /* the coordinator's request: items to digest, 4 bytes each; then the part */
@@ -68,9 +69,11 @@ static dcp_status list_keys(struct replica_check *check)
 static dcp_status make_questions(struct replica_check *check, const struct group_messages *keys,
                                  struct buffer *questions)
 {
-    bool sampled = check->saving->options.check_replicas == DCP_REPLICA_CHECK_SAMPLED;
-    uint64_t turn;
-    RETURN_IF_ERROR(next_turn(&turn));
+    bool sampled =
+        check->saving->options.check_replicas == DCP_REPLICA_CHECK_SAMPLED && !check->dry;
+    uint64_t turn = 0;
+    if (!check->dry)
+        RETURN_IF_ERROR(next_turn(&turn));
     RETURN_IF_ERROR(replica_holders_find(&check->shared, keys, sampled, turn));
     RETURN_IF_ERROR(replica_holders_ask(&check->shared, questions));
     for (int rank = 0; rank < keys->count; rank++) {
@@ -121,7 +124,9 @@ static dcp_status make_digests(struct replica_check *check)
     };
     if (count == 0)
         return DCP_OK;
-    RETURN_IF_ERROR(flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
+    if (!check->dry)
+        RETURN_IF_ERROR(
+            flatten_await_devices(&saving->local.flat, saving->options.timeout_seconds));
     dcp_status status = replica_digester_init(&digester);
     for (size_t i = 0; i < count && status == DCP_OK; i++) {
         uint32_t item = load_u32(question->data + i * sizeof(uint32_t));
@@ -130,7 +135,7 @@ static dcp_status make_digests(struct replica_check *check)
             status = dcp_error_set(
                 DCP_ERR_GROUP,
                 "the coordinator asks for the digest of item %u, which does not exist", item);
-        else
+        else if (!check->dry)
             status = replica_digest(&digester, &saving->local.sources[item],
                                     load_u64(check->keys.data + item * sizeof(uint64_t)), sample,
                                     &digest);
@@ -191,28 +196,40 @@ static dcp_status tell(struct replica_check *check)
     return group_agree(options->group, &check->call, status);
 }
 
-dcp_status replica_check_run(dcp_saving *saving, dcp_status status)
+static dcp_status run(dcp_saving *saving, bool dry, dcp_status status)
 {
-    int64_t began = clock_monotonic_ns();
-    if (!replica_check_is_wanted(saving))
-        return status;
     struct replica_check check = {
         .saving = saving,
         .call = {"comparing replicas", saving->options.timeout_seconds},
+        .dry = dry,
     };
     status = ask(&check, status);
     if (status == DCP_OK)
         status = compare(&check);
     if (status == DCP_OK && check.differing.size > 0)
         status = tell(&check);
-    saving->replicas_checked = status == DCP_OK;
     replica_holders_free(&check.shared);
     buffer_free(&check.description);
     buffer_free(&check.differing);
     buffer_free(&check.digests);
     buffer_free(&check.question);
     buffer_free(&check.keys);
+    return status;
+}
+
+dcp_status replica_check_run(dcp_saving *saving, dcp_status status)
+{
+    int64_t began = clock_monotonic_ns();
+    if (!replica_check_is_wanted(saving))
+        return status;
+    status = run(saving, false, status);
+    saving->replicas_checked = status == DCP_OK;
     saving->operation.figures.replica_check_seconds +=
         (double)(clock_monotonic_ns() - began) * 1e-9;
     return status;
+}
+
+dcp_status replica_check_measure(dcp_saving *saving, dcp_status status)
+{
+    return replica_check_is_wanted(saving) ? run(saving, true, status) : status;
 }

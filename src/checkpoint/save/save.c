@@ -242,6 +242,7 @@ dcp_status saving_start_over_dry(struct dcp_saving *saving)
     begin_plan(saving);
     saving->local = (struct save_local){0};
     saving->copied = NULL;
+    saving->replicas_checked = false;
     saving->steps = save_steps_default;
     dcp_status status = save_hooks_choose(saving);
     save_steps_make_dry(&saving->steps);

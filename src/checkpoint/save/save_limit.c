@@ -4,6 +4,7 @@
 #include <inttypes.h>
 
 #include "base/error.h"
+#include "checkpoint/save/replica_check.h"
 
 dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status status,
                               struct save_needs *mine, struct save_needs *all)
@@ -16,6 +17,8 @@ dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status s
     if (status == DCP_OK)
         status = saving->steps.plan_local(saving);
     status = saving_plan_global(saving, status);
+    if (saving->assigned)
+        status = replica_check_measure(saving, status);
     if (status == DCP_OK)
         status = save_needs_find(saving, mine);
     return save_needs_share(saving->options.group, &call, saving->options.coordinator, status, mine,
@@ -40,6 +43,7 @@ dcp_status save_limit_keep(dcp_saving *saving, dcp_status status)
     uint64_t limit = saving->options.memory_limit;
     struct save_needs needs;
 
+    status = replica_check_measure(saving, status);
     if (status == DCP_OK)
         status = save_needs_find(saving, &needs);
     if (status == DCP_OK && needs.smallest > limit) {
