@@ -83,7 +83,7 @@ static inline dcp_status dcp_checkpoint_entry(const dcp_checkpoint *checkpoint, 
 }
 
 /**
- * Describes several entries in one call, for callers to whom a call is dear.
+ * Describes several entries in one call, for callers whose calls are slow (Python).
  * @param entries room for @p count of them, each of @p entry_size bytes. After a failure some may
  * be filled in.
  * Errors: DCP_ERR_ARGUMENT if there are not so many.
@@ -135,9 +135,8 @@ typedef struct dcp_save_info {
 } dcp_save_info;
 
 /**
- * Reads back what dcp_save_options::step and dcp_save_options::info said, from `metadata.json`.
- * Checkpoints of PyTorch have none, unions and other forms none of their own: then nothing is
- * found, which is no error.
+ * Reads dcp_save_options::step and dcp_save_options::info back from `metadata.json`. Checkpoints of
+ * PyTorch, unions and other forms have no such file: then nothing is found, which is no error.
  *
  * Info comes back as dcp_state_to_json() wrote it: ints of up to 4096 digits and floats are what
  * they were, also those that are not finite; tuples are lists; what JSON lacks otherwise stays a
@@ -368,7 +367,7 @@ typedef struct dcp_removal {
  * Removes the checkpoint that a directory holds: `.metadata` first and durably, then metadata of
  * single ranks and `metadata.json`, and after these the shards, extra files and what interrupted
  * saves have left.
- * Whenever it is interrupted, what is left is no whole checkpoint, and removing it again goes on.
+ * If it is interrupted, no whole checkpoint is left, and another call removes the rest.
  *
  * Only files with the names that saves give them are removed. All others stay: other files,
  * safetensors, and subdirectories, those of a union's members among them, which are checkpoints by

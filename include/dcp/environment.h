@@ -121,7 +121,7 @@ typedef enum dcp_page_cache {
     /** What is written fastest: large files go around the page cache where the file system lets
      * them, and what goes through it stays. */
     DCP_PAGE_CACHE_ANY = 0,
-    /** They stay. Files go through the page cache, which is told to write early, so that the sync
+    /** They stay. Files go through the page cache, which starts to write early, so that the sync
      * at the end is short. Not with #DCP_IO_DIRECT. */
     DCP_PAGE_CACHE_KEPT = 10,
     /** None is left. Files go around the page cache, and what has to go through it is dropped when

@@ -18,7 +18,7 @@ typedef struct dcp_estimate {
 
     uint64_t memory;          /**< the most that this rank takes at a time, beside the state; at the
                                  coordinator with the plans of all ranks */
-    uint64_t smallest_memory; /**< the smallest memory_limit that would do; the same on all ranks */
+    uint64_t smallest_memory; /**< the smallest sufficient memory_limit; the same on all ranks */
     uint64_t bytes;           /**< on disk: this rank's shard files */
     uint64_t files;           /**< shard files of this rank */
     uint64_t

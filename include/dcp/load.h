@@ -22,23 +22,22 @@ extern "C" {
 #define DCP_MAX_LOAD_THREADS 16
 
 /**
- * What loads of one chain (an evaluation loop's, or a process that goes back to its checkpoint
- * again and again) keep of their planning, so that the next one of the same structure need not plan
- * again.
+ * Keeps the plan of a load, so that the next load of the same structure need not plan again, as in
+ * an evaluation loop.
  *
- * Kept is what was stored, and the plan that all ranks made for it. If the next checkpoint's
- * `.metadata` says the same but for the save's id, names of files, and where chunks and objects lie
- * in them, as checkpoints of one training run do, ranks are told only what has changed. If besides
- * each of them wants the same names, kinds, dtypes, shapes and chunks by the same patterns, rules
- * and other options, they find that out in one small exchange, and neither plan nor compare what
- * differs: dcp_figures::plan_reused. Otherwise all plan again. Values, memory, directories and
- * strictness do not matter. What is read is checked as by any load, and the report is the same.
+ * It keeps the metadata and the plan that all ranks made for it. Checkpoints of one training run
+ * differ only in the save's id, the names of files, and the places of chunks and objects in them.
+ * For such a checkpoint the coordinator sends the other ranks only what has changed. If each rank
+ * also wants the same names, kinds, dtypes, shapes and chunks, with the same patterns, rules and
+ * other options, one small exchange shows that, and the plan is used again
+ * (dcp_figures::plan_reused). Otherwise all plan again. Values, memory, directories and strictness
+ * may differ. Data is checked as in any load, and the report is the same.
  *
  * Owned by the caller, one on each rank, passed to one load at a time. It takes the memory of a
  * plan and of the checkpoint's metadata, and holds no pointers into the state. All ranks of a load
- * pass one or none does. With a planner, or a storage reader that plans or reads by itself, what
- * was stored is kept, and hooks plan each load anew. Not used, and harmless: with a memory_limit,
- * and for forms other than directories with `.metadata` and unions of such.
+ * pass one or none does. With a planner, or a storage reader that plans or reads by itself, only
+ * the metadata is kept, and hooks plan each load anew. It is ignored with a memory_limit, and for
+ * everything other than directories with `.metadata` and unions of these.
  */
 typedef struct dcp_load_plan_cache dcp_load_plan_cache;
 
@@ -71,17 +70,17 @@ typedef struct dcp_load_options {
     dcp_verification verification;
     bool convert; /**< convert between real dtypes where stored and wanted differ; else that is an
                      error */
-    double timeout_seconds; /**< deadline of each wait for other ranks, and, half of it, of the one
-                               for what devices had to do before; 0 means 1800 */
+    double timeout_seconds; /**< deadline of each wait for other ranks; half of it is the deadline
+                               for earlier work of devices; 0 means 1800 */
     int32_t thread_count;   /**< threads of this rank that read tensors, at most
-                               DCP_MAX_LOAD_THREADS; 0 means up to 4, as the load is large and
-                               processors are at hand */
-    uint32_t io; /**< of dcp_io: how large tensors are read. What is not said is chosen by where
-                    the bytes are: from the page cache what it holds, else around it. */
+                               DCP_MAX_LOAD_THREADS; 0 means up to 4, depending on the size of
+                               the load and the number of processors */
+    uint32_t io; /**< of dcp_io: how large tensors are read. By default bytes that are in the
+                    page cache are read from there, and others around it. */
 
     /**
-     * Patterns over flattened names: the load is about names that match one of `include` (none
-     * given: all names) and none of `exclude`. `*` matches any run of characters, dots too, `?` one
+     * Patterns over flattened names: the load takes names that match one of `include` (all names if
+     * there is none) and none of `exclude`. `*` matches any run of characters, dots too, `?` one
      * character, `[abc]`, `[a-z]` and `[!abc]` one of a set or one that is not in it; the whole
      * name must match. A name without any of these stands for all that is below it as well:
      * "optimizer" is "optimizer" and "optimizer.*".
@@ -91,8 +90,8 @@ typedef struct dcp_load_options {
      * that may have been meant, before anything is read: see `allow_unused_patterns`.
      *
      * A name of the tree that is left out keeps its value and is not missing; a stateful entry of
-     * which everything is left out is not told of the load. A stored name that nothing in the tree
-     * asks for is compared as it is stored, and is not unexpected if it is left out.
+     * which everything is left out is not called. A stored name that nothing in the tree
+     * asks for is matched as it is stored, and is not unexpected if it is left out.
      */
     const char *const *include;
     size_t include_count;
@@ -162,20 +161,21 @@ typedef struct dcp_load_options {
     bool no_dist;
 
     /**
-     * The most that each rank may take of memory at a time, in bytes, for plans, metadata, buffers
-     * and stacks of threads together, beside the state's own memory and the objects that are loaded
-     * into it; 0: no limit. Within it fewer threads read through smaller buffers, the page cache
-     * serves where there is no memory for reading around it, and each rank reads for itself where
-     * there is none for reading cooperatively, whatever `io` and `reading` say. Compressed tensors
-     * are decompressed as they are read, whatever their size: that takes the window of their frames
-     * (2 MiB at the usual level, 128 MiB at most) and less than a MiB for each thread. To know it,
-     * the headers in all streams that others than this library wrote are looked at beforehand.
+     * The most memory that each rank may take at a time, in bytes; 0: no limit. It covers plans,
+     * metadata, buffers and stacks of threads, but not the state and the objects that are loaded
+     * into it. To stay within it, fewer threads read through smaller buffers. If there is too
+     * little memory for reading around the page cache or for reading cooperatively, reads go
+     * through the page cache and each rank reads for itself, whatever `io` and `reading` say.
+     * Compressed tensors are decompressed as they are read. That takes the window of their frames
+     * (2 MiB at the default level, 128 MiB at most) and less than 1 MiB for each thread. The window
+     * must be known beforehand, so the headers of all streams that other writers made are read
+     * first.
      *
-     * If it is too small, no destination is changed, and the message of DCP_ERR_NO_MEMORY names the
-     * smallest that would do, the same on all ranks; to find that out, the plans are made and
-     * objects are read once more without a limit, and stateful entries are asked again.
-     * Hooks that plan are called once more for that. With a planner, or a storage reader that plans
-     * or reads by itself, one thread reads, and what hooks take by themselves is not counted.
+     * If the limit is too small, no destination is changed. The message of DCP_ERR_NO_MEMORY names
+     * the smallest sufficient limit, the same on all ranks. To find it, the plans are made and
+     * objects are read again without a limit, stateful entries are asked again, and hooks that plan
+     * are called once more. With a planner, or a storage reader that plans or reads by itself, one
+     * thread reads, and memory that hooks allocate is not counted.
      */
     uint64_t memory_limit;
 
@@ -186,8 +186,8 @@ typedef struct dcp_load_options {
      * same contents. */
     const dcp_storage *storage;
 
-    /** Patterns and rules that no name matches are no error, for those that serve trees and
-     * checkpoints which need not have what they are about. The report has them in any case. */
+    /** Patterns and rules that no name matches are no error. For options that serve different
+     * trees and checkpoints. The report lists them in any case. */
     bool allow_unused_patterns;
 } dcp_load_options;
 
@@ -197,8 +197,8 @@ typedef struct dcp_load_report dcp_load_report;
 /** One line of a report; borrowed from it. */
 typedef struct dcp_report_line {
     dcp_difference difference;
-    const char *name; /**< flattened name; of what is unused, the pattern or rule's `wanted` */
-    /** In words: "float32 -> bfloat16", "stored [12], wanted [13] on rank 2 and 5 more"; of a
+    const char *name; /**< flattened name; if unused, the pattern or the rule's `wanted` */
+    /** For example "float32 -> bfloat16", "stored [12], wanted [13] on rank 2 and 5 more"; of a
      * missing name that only some ranks want, "wanted on rank 2 and 5 more"; "" if the name says it
      * all. */
     const char *detail;
@@ -211,10 +211,10 @@ typedef struct dcp_report_line {
  * gets some, see dcp_state_chunk()), objects are replaced by what is stored, stateful entries are
  * asked and told.
  *
- * Succeeds only if the checksum of each element held that was written to a destination, as far as
- * there is one (see dcp_verification); what was not checked is counted, in figures and report, and
- * logged (DCP_LOG_INFO). On failure the same status comes on every rank, and the message says
- * whether destinations were already changed.
+ * Succeeds only if all elements that were written to destinations match their checksums, where
+ * there are any (see dcp_verification). Bytes that were not checked are counted in figures and
+ * report, and logged (DCP_LOG_INFO). On failure every rank returns the same status, and the message
+ * says whether destinations were changed already.
  *
  * @param path directory of a checkpoint (`.metadata`, or `__*.metadata` of a save without
  * collectives), directory of safetensors files, directory of pipeline stages pp0, pp1 and so on
@@ -245,7 +245,7 @@ static inline dcp_status dcp_load_report_line(const dcp_load_report *report, siz
     return dcp_load_report_line_sized(report, index, line, sizeof *line);
 }
 
-/** What dcp_figures has by the same names: of this rank, unlike the rest of the report. */
+/** The fields of dcp_figures with the same names: of this rank, unlike the rest of the report. */
 DCP_API uint64_t dcp_load_report_bytes_checked(const dcp_load_report *report);
 DCP_API uint64_t dcp_load_report_bytes_unchecked(const dcp_load_report *report);
 

@@ -20,10 +20,10 @@ extern "C" {
 typedef enum dcp_status {
     DCP_OK = 0,
 
-    /* The caller asked for something that cannot be. */
+    /* The caller asked for something that is not possible. */
     DCP_ERR_ARGUMENT = 10,    /**< an argument is NULL, out of range or contradicts another */
     DCP_ERR_UNSUPPORTED = 11, /**< well-formed, but this build or version cannot do it */
-    DCP_ERR_STATE = 12,       /**< the handle is in no condition for this call (a broken group) */
+    DCP_ERR_STATE = 12,       /**< the handle cannot take this call now (a broken group) */
 
     /* Resources. */
     DCP_ERR_NO_MEMORY = 20,  /**< an allocation failed */
@@ -35,12 +35,12 @@ typedef enum dcp_status {
     DCP_ERR_DEVICE = 34,     /**< a device failed: a copy, an allocation, the device itself */
     DCP_ERR_BUSY = 35,       /**< another save owns the directory, or has changed it meanwhile */
 
-    /* What was read is not what it should be. */
+    /* What was read is wrong. */
     DCP_ERR_FORMAT = 40,   /**< bytes from disk break the format, or exceed a limit of it */
     DCP_ERR_CHECKSUM = 41, /**< bytes from disk do not match their checksum */
     DCP_ERR_FOREIGN = 42,  /**< a file belongs to another save */
 
-    /* The checkpoint and what is asked of it do not fit. */
+    /* The checkpoint does not match the request. */
     DCP_ERR_MISSING_KEY = 50,    /**< wanted, but not in the checkpoint */
     DCP_ERR_UNEXPECTED_KEY = 51, /**< in the checkpoint, but not wanted */
     DCP_ERR_SHAPE = 52,          /**< global shapes differ */
@@ -48,18 +48,18 @@ typedef enum dcp_status {
     DCP_ERR_KIND = 54,           /**< a tensor where an object is, or the reverse */
     DCP_ERR_COVERAGE = 55,       /**< chunks leave a hole */
     DCP_ERR_OVERLAP = 56,        /**< chunks overlap */
-    DCP_ERR_DUPLICATE = 57,      /**< one name for two things */
-    DCP_ERR_REPLICA = 58,        /**< ranks hold different bytes of what should be the same */
+    DCP_ERR_DUPLICATE = 57,      /**< two things have the same name */
+    DCP_ERR_REPLICA = 58,        /**< replicas differ between ranks */
 
     /* Other ranks. */
     DCP_ERR_GROUP = 70,   /**< communication failed */
-    DCP_ERR_TIMEOUT = 71, /**< a rank did not come within the deadline */
-    /** A save was committed, or may have been, and not every rank has confirmed it; the message
-     * says which. What is at the path is whole in either case. */
+    DCP_ERR_TIMEOUT = 71, /**< a rank did not take part before the deadline */
+    /** A save was committed, or may have been, but not every rank has confirmed it. The message
+     * says which of the two. In either case the checkpoint at the path is whole. */
     DCP_ERR_UNCONFIRMED = 72,
 
     DCP_ERR_CALLBACK = 80, /**< a callback of the caller returned a failure that is no dcp_status */
-    DCP_ERR_CANCELLED = 81, /**< the caller's progress function said so, or dcp_future_cancel() */
+    DCP_ERR_CANCELLED = 81, /**< by the caller's progress function, or dcp_future_cancel() */
     DCP_ERR_INTERNAL = 90   /**< the library contradicts itself; please report it */
 } dcp_status;
 

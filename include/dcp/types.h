@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file types.h
- * @brief The choices that a save or a load has, which several headers name.
+ * @brief Options of saves and loads that several headers use.
  */
 #ifndef DCP_TYPES_H
 #define DCP_TYPES_H
@@ -17,7 +17,7 @@ extern "C" {
 
 /* ---- of a save ---- */
 
-/** What to do when the directory already holds a checkpoint. */
+/** What a save does if the directory holds a checkpoint already. */
 typedef enum dcp_overwrite {
     DCP_OVERWRITE_REFUSE = 0, /**< DCP_ERR_EXISTS, before anything is written */
     /** Write files of a new generation beside the old ones, commit by renaming `.metadata`, then
@@ -36,16 +36,16 @@ typedef enum dcp_replicas {
 } dcp_replicas;
 
 /**
- * Whether a save compares what several ranks hold in common, before anything is written: chunks of
- * one tensor with the same box, and objects of one name, by digests (XXH3) of their bytes. Chunks
- * of which one covers only a part of another are not compared.
+ * Whether a save compares replicas before anything is written: chunks of one tensor with the same
+ * box, and objects of one name, by digests (XXH3) of their bytes. Chunks that overlap only in part
+ * are not compared.
  */
 typedef enum dcp_replica_check {
     DCP_REPLICA_CHECK_OFF = 0, /**< nothing is compared, and the check costs nothing */
-    /** A part of each of them, another one in each save: one of #DCP_REPLICA_PARTS parts, but at
-     * least one block of 4 KiB. All of a tensor has been compared after as many saves of the
-     * coordinator's process. Where a rank holds more than 256 items of less than about 1 MiB, these
-     * take turns: about 256 of them in each save. */
+    /** A part of each replica, a different one in each save: one of #DCP_REPLICA_PARTS parts, but
+     * at least one block of 4 KiB. After #DCP_REPLICA_PARTS saves of the coordinator's process all
+     * of a tensor has been compared. Where a rank holds more than 256 items of less than about 1
+     * MiB, these take turns: about 256 of them in each save. */
     DCP_REPLICA_CHECK_SAMPLED = 1,
     DCP_REPLICA_CHECK_ALL = 2 /**< all bytes */
 } dcp_replica_check;
@@ -91,8 +91,8 @@ typedef enum dcp_compression {
  * | return_all | #DCP_STRICT_PARTIAL, and the report |
  * | ignore_all | #DCP_STRICT_PARTIAL, without a report |
  *
- * Logged is one warning for each kind of difference, by the coordinator, with the words and the few
- * names that the error would have.
+ * The coordinator logs one warning for each kind of difference, with the text and the first names
+ * of the error.
  */
 typedef enum dcp_strictness {
     DCP_STRICT_MISSING = 0,    /**< missing names are an error, unexpected ones are not (PyTorch) */
@@ -112,12 +112,12 @@ typedef enum dcp_strictness {
  * safetensors file has none.
  */
 typedef enum dcp_verification {
-    /** All that can be checked is, before it counts, as long as that costs little: a part of a
-     * record with one checksum is read as a whole with it if the record has at most 1 MiB, or if
-     * the part is one run of its bytes and the rest at most an eighth of it. What is not checked is
+    /** Everything is checked where that costs little. If only a part of a record with one checksum
+     * is wanted, the whole record is read and checked if it has at most 1 MiB, or if the part is
+     * one run of its bytes and the rest is at most an eighth of it. Bytes that are not checked are
      * counted in dcp_figures::bytes_unchecked, and logged. */
     DCP_VERIFY_ALL = 0,
-    /** All that has a checksum, whatever it costs: records are read whole. */
+    /** Everything that has a checksum is checked: records are always read whole. */
     DCP_VERIFY_RECORDS = 1,
     DCP_VERIFY_NONE = 2 /**< nothing */
 } dcp_verification;

@@ -83,7 +83,8 @@ dcp_status device_memory_allocate(const dcp_device *device, size_t bytes, void *
     /* A chunk without elements has memory as well, but no device is asked for none. */
     dcp_status status = device->operations->allocate(device, bytes > 0 ? bytes : 1, memory);
     if (status == DCP_OK && !*memory)
-        status = dcp_error_set(DCP_ERR_DEVICE, "no memory came of allocating %zu bytes", bytes);
+        status = dcp_error_set(DCP_ERR_DEVICE,
+                               "allocating %zu bytes succeeded, but returned no memory", bytes);
     return device_end(device, status);
 }
 

@@ -19,7 +19,7 @@ struct flat_entry {
 /* One stateful entry that was asked: told again after a load. */
 struct flat_stateful {
     const dcp_stateful *stateful;
-    dcp_state *subtree; /* a root of its own */
+    dcp_state *subtree; /* a separate root */
     dcp_state *dict;    /* what was asked to be filled: the subtree, or a dict in it */
     const char *name;   /* path parts joined by "." */
     const dcp_path_part *path;

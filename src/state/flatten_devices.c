@@ -39,7 +39,7 @@ static dcp_status await_event(const struct waiting *waiting, const dcp_device *d
             return DCP_OK;
         if (late)
             return dcp_error_set(DCP_ERR_TIMEOUT,
-                                 "what the device had to do before did not end within %g seconds",
+                                 "earlier work of the device did not finish within %g seconds",
                                  waiting->seconds);
         clock_sleep_ns(pause);
         pause = 2 * pause < PAUSE_NS_MOST ? 2 * pause : PAUSE_NS_MOST;

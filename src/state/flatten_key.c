@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "state/number_text.h"
 
-/* Keys are hashable, so that nesting means tuples in tuples; nobody nests them deeper. */
+/* Keys are hashable, so that nesting means tuples in tuples; real keys are not nested deeper. */
 #define NESTING_MAX 16
 
 /* A string or bytes in quotes, as repr() writes it. */

@@ -219,8 +219,8 @@ static dcp_status shard(const dcp_mesh *mesh, dcp_tensor *tensor, const dcp_plac
     return DCP_OK;
 }
 
-/* Leaves the failure in the tensor, so that nobody takes it for a whole one: its status in place of
- * a mesh, and its message in place of placements. tensor_check_given() tells it. */
+/* Stores the failure in the tensor, so that it is not taken for a whole one: the status in place of
+ * the mesh, and the message in place of the placements. tensor_check_given() reports it. */
 static void spoil(dcp_tensor *tensor, dcp_status status)
 {
     dcp_layout *layout = &tensor->layout;

@@ -180,7 +180,7 @@ dcp_status node_append(struct state_pool *pool, dcp_state *container, dcp_state 
 
 /* A copy of a node with all below it; the memory of tensors is borrowed, see dcp_state_copy(). */
 dcp_status node_copy(struct state_pool *pool, const dcp_state *node, dcp_state **copy);
-/* The same of a dict, as a tree of its own. */
+/* The same of a dict, as a separate tree. */
 dcp_status state_copy_root(const dcp_state *dict, dcp_state **copy);
 
 /* The children of a container or an opaque node; NULL for leaves. */
@@ -201,7 +201,7 @@ dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *o
 /* Gives a chunk dense memory that the tree owns, on its device; host memory aligned to 64 bytes. */
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index);
 
-/* Walks over graphs that may share nodes and contain themselves. Each walk has marks of its own,
+/* Walks over graphs that may share nodes and contain themselves. Each walk has its own marks,
  * from 0 to 7: 0 for every node that the walk has not marked yet. */
 uint32_t node_walk_begin(dcp_state *node);
 unsigned node_mark(const dcp_state *node, uint32_t walk);

@@ -87,7 +87,7 @@ dcp_status chunk_read(const struct state_tensor *tensor, const struct state_chun
                                                              (size_t)bytes, (size_t)bytes, 1));
 }
 
-/* ---- memory of its own for all that is below a node ---- */
+/* ---- separate memory for everything below a node ---- */
 
 struct pending {
     dcp_state *node;

@@ -196,7 +196,7 @@ struct key_writing {
 #define LENGTH_SIZE sizeof(uint64_t)
 #define HEAD_SIZE   (1 + LENGTH_SIZE)
 
-/* Frozensets are told from tuples by the class in front of them. */
+/* The class in front distinguishes frozensets from tuples. */
 #define CLASS_FROZENSET (KEY_COMPOUND + 1)
 
 struct element {

@@ -34,7 +34,7 @@ dcp_status node_pair_check(const dcp_state *node)
 {
     if (!node->as.pair.link)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "a pair of a dict has its key and its value: there is no more to add");
+                             "a pair has its key and its value already: nothing more can be added");
     return DCP_OK;
 }
 

@@ -172,7 +172,7 @@ dcp_status state_check_complete(struct state_root *root)
     if (root->open_pairs) {
         const struct state_pair *pair = &root->open_pairs->as.pair;
         dcp_status status = dcp_error_set(
-            DCP_ERR_ARGUMENT, "a pair was begun that has %s: add it, with NULL for its key",
+            DCP_ERR_ARGUMENT, "a pair has %s: add what is missing, with NULL for its key",
             pair->key ? "a key but no value" : "neither key nor value");
         return tell_place(pair->dict, status);
     }

@@ -226,7 +226,7 @@ static dcp_status put_empty_group(const struct optimizer_source *source, dcp_sta
             continue;
         if (found)
             return dcp_error_set(DCP_ERR_DUPLICATE,
-                                 "a group without parameters could be any of several saved ones");
+                                 "a group without parameters matches several saved groups");
         found = candidate;
     }
     struct optimizer_part part = {.group = found};
@@ -306,7 +306,7 @@ static dcp_status check_complete(const struct conversion *conversion)
         if (conversion->form == DCP_OPTIMIZER_BY_POSITION && some && !parameter->frozen &&
             !optimizer_part_has_state(part))
             return dcp_error_set(DCP_ERR_MISSING_KEY,
-                                 "the optimizer's state has nothing of the parameter \"%s\"",
+                                 "the optimizer's state has no entry for the parameter \"%s\"",
                                  parameter->name);
     }
     return DCP_OK;

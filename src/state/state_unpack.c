@@ -156,7 +156,7 @@ static dcp_status add_container(struct unpacker *unpacker, dcp_state *parent, co
     return node ? push(unpacker, node, count) : dcp_state_status(parent);
 }
 
-/* A value whose length is told. */
+/* A value with its length in front. */
 static dcp_status add_text(struct unpacker *unpacker, uint8_t kind, dcp_state *parent,
                            const char *key)
 {

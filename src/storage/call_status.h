@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What a function of a storage's table returned, which may be anything. */
+/* Checks what a function of a storage's table returned: a custom storage may return any int. */
 #ifndef STORAGE_CALL_STATUS_H
 #define STORAGE_CALL_STATUS_H
 
 #include "dcp/status.h"
 
-/* error_clear() comes before the call. what: the directory or file, for a message where the storage
- * left none. A value that is no status is DCP_ERR_CALLBACK. */
+/* Call error_clear() before the function. what: the directory or file, for the message if the
+ * storage set none. A value that is not a dcp_status becomes DCP_ERR_CALLBACK. */
 dcp_status call_status(dcp_status returned, const char *function, const char *what);
 
 #endif

@@ -12,7 +12,7 @@ struct file_source {
     struct byte_source source;
 };
 
-/* The name is trusted: found by listing, or the caller's. */
+/* The name is trusted: it comes from a listing or from the caller. */
 dcp_status file_source_open(struct file_source *source, const struct storage_directory *directory,
                             const char *name);
 void file_source_close(struct file_source *source);

@@ -12,14 +12,14 @@
 #include "base/sized.h"
 #include "storage/call_status.h"
 
-/* What no storage can do without. */
+/* Functions that every storage must have. */
 static bool is_complete(const dcp_storage *table)
 {
     return table->list && table->remove && table->open_file && table->read && table->close_file &&
            table->create && table->write && table->seal;
 }
 
-/* Functions that only work together. */
+/* Groups of functions that must be complete or missing. */
 static bool is_paired(const dcp_storage *table)
 {
     bool queue = table->queue_open != NULL, prepares = table->prepare != NULL;
@@ -40,11 +40,11 @@ dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs)
     ours->size_of = sizeof *ours;
     if (!is_complete(ours))
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "the storage lacks a function that is not optional (dcp/storage.h)");
+                             "the storage lacks a required function (dcp/storage.h)");
     if (!is_paired(ours))
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "the storage has some functions of those that only work together "
-                             "(dcp/storage.h), not all");
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "the storage has only some functions of a group that must be complete (dcp/storage.h)");
     return DCP_OK;
 }
 
@@ -84,7 +84,7 @@ static dcp_status keep_id(const dcp_storage *table, const char *id, char **kept)
     return status;
 }
 
-/* Charged to nobody, as an open directory. */
+/* Not charged to the account, like an open directory. */
 dcp_status storage_keep_id(const dcp_storage *table, const char *id, char **kept)
 {
     struct memory_account *account = memory_account_enter(NULL);
@@ -93,7 +93,7 @@ dcp_status storage_keep_id(const dcp_storage *table, const char *id, char **kept
     return status;
 }
 
-/* Where nothing is to be opened, the id is what stands for the directory. */
+/* Without open(), the id itself stands for the directory. */
 static void cut_slashes(char *id)
 {
     for (size_t length = strlen(id); length > 1 && id[length - 1] == '/'; length--)
@@ -114,7 +114,7 @@ static dcp_status open_directory(struct storage_directory *directory, const dcp_
     } else {
         cut_slashes(copy);
         directory->handle = copy;
-        /* What is empty there is as good as nothing, so that nothing is to be left of it. */
+        /* An empty directory means nothing there, so none is to be left. */
         *created = flags & DCP_OPEN_CREATE;
     }
     if (status != DCP_OK) {
@@ -129,8 +129,8 @@ static dcp_status open_directory(struct storage_directory *directory, const dcp_
     return DCP_OK;
 }
 
-/* What an open directory takes is charged to nobody: it is little, and when it is taken differs
- * between ranks, and between a save and the estimate of it. */
+/* The memory of an open directory is not charged to the account: it is little, and the time when
+ * it is taken differs between ranks, and between a save and its estimate. */
 dcp_status storage_directory_open(struct storage_directory *directory, const dcp_storage *table,
                                   const char *id, uint32_t flags, bool *created)
 {

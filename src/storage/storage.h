@@ -14,8 +14,8 @@ dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs);
  * takes no "scheme://". */
 dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_storage **chosen);
 
-/* The id as it means the same wherever the process goes from now on (dcp_storage::absolute). Owned
- * by the caller. */
+/* The id in a form that means the same when the process changes its directory
+ * (dcp_storage::absolute). Owned by the caller. */
 dcp_status storage_keep_id(const dcp_storage *table, const char *id, char **kept);
 
 struct storage_directory {
@@ -32,7 +32,7 @@ dcp_status storage_directory_open(struct storage_directory *directory, const dcp
 /* Removes the directory if it is empty, where the storage can do that. What fails is logged; the
  * error is kept. */
 void storage_directory_withdraw(const struct storage_directory *directory);
-/* Fine for one that is not open. */
+/* Does nothing for one that is not open. */
 void storage_directory_close(struct storage_directory *directory);
 dcp_status storage_directory_list(const struct storage_directory *directory,
                                   dcp_storage_visitor visitor, void *context);
@@ -53,17 +53,17 @@ dcp_status storage_file_open(struct storage_file *file, const struct storage_dir
                              const char *name, const dcp_storage_access *access);
 /* Fine for one that is not open. */
 void storage_file_close(struct storage_file *file);
-/* All of it or an error; what reaches beyond the end is DCP_ERR_FORMAT. */
+/* Reads all of it or fails; a range that goes beyond the end is DCP_ERR_FORMAT. */
 dcp_status storage_file_read(struct storage_file *file, void *bytes, size_t size, uint64_t offset);
 dcp_status storage_file_create(struct storage_file *file, const struct storage_directory *directory,
                                const char *name, const dcp_storage_access *access);
 dcp_status storage_file_write(struct storage_file *file, const void *bytes, size_t size,
                               uint64_t offset);
-/* Either closes it, whatever comes of it. Sealing never replaces a file. */
+/* Both close the file, also on failure. Sealing never replaces a file. */
 dcp_status storage_file_seal(struct storage_file *file, uint64_t size);
 void storage_file_abandon(struct storage_file *file);
 
-/* Hints and what a storage may lack. */
+/* Hints, and functions that a storage may lack. */
 bool storage_file_is_cached(struct storage_file *file, uint64_t offset, size_t size);
 /* Whether aligned transfers, from memory in large pages, are the best way, and still so. */
 bool storage_file_wants_alignment(struct storage_file *file);
@@ -98,7 +98,7 @@ dcp_status storage_directory_digest(const struct storage_directory *directory, c
 /* Bytes of the name of a file that is published, the NUL at its end among them. */
 enum { STORAGE_PUBLISHED_NAME = 64 };
 
-/* A small file that is on its way to appear. All zero: nothing is. */
+/* A small file that will appear. All zero: none. */
 struct storage_publication {
     const struct storage_directory *directory;
     char name[STORAGE_PUBLISHED_NAME];
@@ -111,15 +111,14 @@ struct storage_publication {
 dcp_status storage_publication_prepare(struct storage_publication *publication,
                                        const struct storage_directory *directory, const char *name,
                                        const void *bytes, size_t size, bool durable);
-/* Takes no memory, as far as the storage takes none. Nothing is left of the publication in either
- * case. */
+/* Takes no memory, unless the storage does. The publication has ended in either case. */
 dcp_status storage_publication_publish(struct storage_publication *publication,
                                        dcp_storage_condition condition, bool *visible);
 /* The same in the place of the file of that identity: DCP_ERR_BUSY if it is not there any more. May
  * take memory. */
 dcp_status storage_publication_publish_over(struct storage_publication *publication,
                                             const char *identity, bool *visible);
-/* Fine for nothing; the error is kept. */
+/* Does nothing for none; keeps the thread's error. */
 void storage_publication_retract(struct storage_publication *publication);
 
 #endif

@@ -51,7 +51,8 @@ dcp_status dcp_storage_remove(const dcp_storage *storage, const char *id, const 
     if (!id || !name)
         return dcp_error_set(DCP_ERR_ARGUMENT, "removing a file needs its directory and name");
     if (relative_path_check(name, strlen(name)) != DCP_OK)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\" is no name of a file in %s", name, id);
+        return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\" is not the name of a file inside %s", name,
+                             id);
     RETURN_IF_ERROR(open_directory(storage, id, &ours, &opened));
     error_clear();
     dcp_status status = call_status(

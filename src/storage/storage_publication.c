@@ -72,7 +72,7 @@ static dcp_status write_file(struct storage_publication *publication, const void
     return status;
 }
 
-/* Whether it is there after a failure, as far as one can see. */
+/* Whether the file has appeared in spite of a failure, as far as its content shows. */
 static bool has_appeared(const struct storage_publication *publication)
 {
     char found[DCP_STORAGE_IDENTITY];
@@ -140,7 +140,7 @@ dcp_status storage_publication_publish(struct storage_publication *publication,
     return call_status(status, "publish", directory->id);
 }
 
-/* For a storage that cannot do both at once. */
+/* For a storage that cannot compare and replace in one step. */
 static dcp_status compare_and_publish(struct storage_publication *publication, const char *identity,
                                       bool *visible)
 {
@@ -149,9 +149,9 @@ static dcp_status compare_and_publish(struct storage_publication *publication, c
     *visible = false;
     dcp_status status = storage_directory_identify(directory, publication->name, found);
     if (status == DCP_ERR_NOT_FOUND || (status == DCP_OK && strcmp(found, identity) != 0))
-        status = dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was: it was %s meanwhile",
-                               directory->id, publication->name,
-                               status == DCP_OK ? "replaced" : "removed");
+        status =
+            dcp_error_set(DCP_ERR_BUSY, "%s/%s has changed meanwhile: it was %s", directory->id,
+                          publication->name, status == DCP_OK ? "replaced" : "removed");
     if (status == DCP_OK)
         return storage_publication_publish(publication, DCP_PUBLISH_ALWAYS, visible);
     storage_publication_retract(publication);

@@ -28,8 +28,8 @@ dcp_status storage_check_io(uint32_t io)
     uint32_t known = DCP_IO_RING | DCP_IO_POOL | DCP_IO_DIRECT | DCP_IO_BUFFERED;
     uint32_t ways = DCP_IO_RING | DCP_IO_POOL, caches = DCP_IO_DIRECT | DCP_IO_BUFFERED;
     if ((io & ~known) != 0 || (io & ways) == ways || (io & caches) == caches)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "io is %u, which are no flags that go together",
-                             (unsigned)io);
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "io is %u, which is not a valid combination of flags", (unsigned)io);
     return DCP_OK;
 }
 

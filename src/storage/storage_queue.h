@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Transfers that go on while the caller does something else: by the storage's own queue, by a few
- * threads where it has none, or, for what is too small to gain from either, on the spot. */
+/* Transfers in the background: by the storage's queue, or by a few threads if it has none. Small
+ * transfers are done at once, in the calling thread. */
 #ifndef STORAGE_STORAGE_QUEUE_H
 #define STORAGE_STORAGE_QUEUE_H
 
@@ -8,7 +8,7 @@
 
 /* Transfers that one queue takes at a time. */
 #define STORAGE_QUEUE_DEPTH 16
-/* From here on a file is worth a queue, and direct transfers. */
+/* Files of at least this size use a queue and direct transfers. */
 #define STORAGE_LARGE_FILE ((uint64_t)4 << 20)
 
 /* For one thread. */
@@ -21,7 +21,7 @@ struct storage_transfer {
     struct storage_file *file; /* NULL: not started, or finished */
 };
 
-/* How transfers go easy on others. All zero: not at all. */
+/* How transfers spare other work on the machine. All zero: they do not. */
 struct storage_manners {
     struct rate *write_rate;  /* NULL: any */
     dcp_io_priority priority; /* which threads have on their own, and those that they start */
@@ -47,10 +47,10 @@ void storage_queue_write(struct storage_queue *queue, struct storage_transfer *t
                          uint64_t offset);
 void storage_queue_read(struct storage_queue *queue, struct storage_transfer *transfer,
                         struct storage_file *file, void *bytes, size_t size, uint64_t offset);
-/* Waits until the transfer is complete, and says what came of it; fine for one that was not
+/* Waits until the transfer is complete, and returns its result. DCP_OK for one that was not
  * started. */
 dcp_status storage_queue_finish(struct storage_queue *queue, struct storage_transfer *transfer);
-/* Waits for what is under way, whatever becomes of it. NULL is fine. */
+/* Waits for transfers that are under way, and ignores their results. NULL is allowed. */
 void storage_queue_close(struct storage_queue *queue);
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "dcp/status.h"
 
-/* Part of what it is about; stays where it is until it is not pending any more. */
+/* Part of the caller's struct; must stay in place until it is no longer pending. */
 struct transfer_job {
     void (*run)(struct transfer_job *job);
     bool pending; /* guarded by the pool, as what follows */
@@ -22,10 +22,10 @@ struct transfer_pool;
 dcp_status transfer_pool_open(uint32_t thread_count, struct transfer_pool **pool);
 /* Memory that a pool takes, at most. */
 uint64_t transfer_pool_memory(void);
-/* Carried out on the spot if the system has refused every thread. */
+/* Done at once, in the calling thread, if no thread could be started. */
 void transfer_pool_submit(struct transfer_pool *pool, struct transfer_job *job);
 void transfer_pool_wait(struct transfer_pool *pool, const struct transfer_job *job);
-/* Waits for what was submitted. NULL is fine. */
+/* Waits for submitted jobs. NULL is allowed. */
 void transfer_pool_close(struct transfer_pool *pool);
 
 #endif

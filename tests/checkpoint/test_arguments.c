@@ -289,8 +289,8 @@ static void views(void **state)
     REFUSED(dcp_checkpoint_entry(NULL, 0, &entry), DCP_ERR_ARGUMENT, "NULL");
     dcp_entry entries[2];
     REFUSED(dcp_checkpoint_entries(checkpoint, 1, 2, entries), DCP_ERR_ARGUMENT,
-            "2 entries from 1 on were asked for, there are 2");
-    REFUSED(dcp_checkpoint_entries(checkpoint, 3, 0, entries), DCP_ERR_ARGUMENT, "from 3");
+            "2 entries from number 1 on were requested, but the checkpoint has 2");
+    REFUSED(dcp_checkpoint_entries(checkpoint, 3, 0, entries), DCP_ERR_ARGUMENT, "from number 3");
     REFUSED(dcp_checkpoint_entries(checkpoint, 0, 1, NULL), DCP_ERR_ARGUMENT, "place");
     REFUSED(dcp_checkpoint_entries(NULL, 0, 0, entries), DCP_ERR_ARGUMENT, "checkpoint");
     assert_int_equal(dcp_checkpoint_entries(checkpoint, 0, 2, entries), DCP_OK);

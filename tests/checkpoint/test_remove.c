@@ -82,7 +82,7 @@ static void try_names(const dcp_storage *storage, const char *id)
     assert_int_equal(names.count, 2);
     must(dcp_storage_remove(storage, id, "notes.txt"));
     must_fail(dcp_storage_remove(storage, id, "notes.txt"), DCP_ERR_NOT_FOUND, "notes.txt");
-    must_fail(dcp_storage_remove(storage, id, "../notes.txt"), DCP_ERR_ARGUMENT, "no name");
+    must_fail(dcp_storage_remove(storage, id, "../notes.txt"), DCP_ERR_ARGUMENT, "is not the name");
     expect_names(storage, id, ".metadata __0_0.distcp __0_1.distcp metadata.json ");
 }
 

@@ -365,8 +365,7 @@ static void every_failure_is_told_and_leaves_nothing(void **state)
  * asynchronous save that copies at once, nor whoever waits for a copy behind it. */
 static void a_stream_that_does_not_end_is_told(void **state)
 {
-    static const char message[] =
-        "cuda:1: what the device had to do before did not end within 0.1 s";
+    static const char message[] = "cuda:1: earlier work of the device did not finish within 0.1 s";
     struct model model;
     dcp_future *future;
     const char *path = path_in(state, "c");

@@ -402,7 +402,7 @@ static void test_refused_objects(void **state)
     expect_refused(list_key, sizeof list_key - 1, "cannot be hashed");
     expect_refused(set_key, sizeof set_key - 1, "cannot be hashed");
     expect_refused(set_of_lists, sizeof set_of_lists - 1, "cannot be hashed");
-    expect_refused(wide_bytes, sizeof wide_bytes - 1, "beyond 255");
+    expect_refused(wide_bytes, sizeof wide_bytes - 1, "above 255");
     expect_refused(name_of_noise, sizeof name_of_noise - 1, "no text");
 }
 

@@ -231,7 +231,7 @@ static void what_is_missing(void **state)
         must_refuse(whole, &options, DCP_OPTIMIZER_BY_POSITION, DCP_ERR_MISSING_KEY,
                     "\"new\" is in no group");
         must_refuse(whole, &other, DCP_OPTIMIZER_BY_POSITION, DCP_ERR_MISSING_KEY,
-                    "nothing of the parameter \"b\"");
+                    "no entry for the parameter \"b\"");
         options.partial = other.partial = true;
         for (int o = 0; o < 2; o++) {
             dcp_state *result = convert(whole, o ? &options : &other, DCP_OPTIMIZER_BY_POSITION);

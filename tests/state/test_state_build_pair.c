@@ -137,7 +137,7 @@ static void wrong_pairs_are_refused(void **state)
     REFUSED(dcp_state_tensor(pair, NULL, &tensor), DCP_ERR_ARGUMENT, "a tensor equals only itself");
     REFUSED(dcp_state_stateful(pair, NULL, &stateful), DCP_ERR_ARGUMENT, "no state_dict");
     REFUSED(dcp_state_int(pair, "key", 1), DCP_ERR_ARGUMENT, "a pair have no key, but \"key\"");
-    REFUSED(dcp_state_int(full, NULL, 1), DCP_ERR_ARGUMENT, "there is no more to add");
+    REFUSED(dcp_state_int(full, NULL, 1), DCP_ERR_ARGUMENT, "nothing more can be added");
     REFUSED(dcp_state_int(dict, NULL, 1), DCP_ERR_ARGUMENT, "dcp_state_pair()");
     REFUSED(dcp_state_bool(pair, NULL, true), DCP_ERR_DUPLICATE, "the key True is in the dict");
     REFUSED(dcp_state_int_key(dict, 1), DCP_ERR_DUPLICATE, "the key 1 is in the dict");
@@ -167,11 +167,10 @@ static void half_a_pair_is_an_error_until_it_is_whole(void **state)
     dcp_state *entry = dcp_state_dict(dcp_state_int_key(dcp_state_dict(list, NULL), 7), NULL);
     dcp_state *outer = dcp_state_pair(root), *pair = dcp_state_pair(entry);
     assert_int_equal(dcp_state_status(root), DCP_ERR_ARGUMENT);
-    expect_message("the dict at [\"a\"][\"b\"][0][7]: a pair was begun that has neither key nor");
+    expect_message("the dict at [\"a\"][\"b\"][0][7]: a pair has neither key nor");
     dcp_state_int(pair, NULL, 1);
     assert_int_equal(dcp_state_status(pair), DCP_ERR_ARGUMENT);
-    expect_message(
-        "the dict at [\"a\"][\"b\"][0][7]: a pair was begun that has a key but no value");
+    expect_message("the dict at [\"a\"][\"b\"][0][7]: a pair has a key but no value");
     dcp_state_int(pair, NULL, 1);
     assert_int_equal(dcp_state_status(root), DCP_ERR_ARGUMENT);
     expect_message("the dict at the root: ");

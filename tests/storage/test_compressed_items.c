@@ -231,7 +231,7 @@ static void streams_that_contradict_themselves(void **state)
     (void)state;
     for (int verification = DCP_VERIFY_ALL; verification <= DCP_VERIFY_NONE; verification++)
         expect_refused(&(struct stream_options){.other = true, .turned = true},
-                       (dcp_verification)verification, DCP_ERR_FORMAT, "something else");
+                       (dcp_verification)verification, DCP_ERR_FORMAT, "disagree");
     for (int last = 0; last < 2; last++) {
         struct stream_options options = {.wrong_crc = true, .last = last != 0};
         expect_refused(&options, DCP_VERIFY_ALL, DCP_ERR_CHECKSUM, "CRC-32");

@@ -84,8 +84,9 @@ static dcp_status find_entry(const dcp_checkpoint *checkpoint, size_t index,
     if (!checkpoint)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the checkpoint is NULL");
     if (index >= checkpoint->metadata->count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "entry %zu was asked for, the checkpoint has %zu",
-                             index, checkpoint->metadata->count);
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "entry %zu was requested, but the checkpoint has %zu", index,
+                             checkpoint->metadata->count);
     *entry = &checkpoint->metadata->entries[index];
     return DCP_OK;
 }
@@ -123,9 +124,10 @@ dcp_status dcp_checkpoint_entries_sized(const dcp_checkpoint *checkpoint, size_t
     if (!checkpoint || (!entries && count > 0))
         return dcp_error_set(DCP_ERR_ARGUMENT, "listing entries needs a checkpoint and a place");
     if (first > total || count > total - first)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "%zu entries from %zu on were asked for, there are %zu", count, first,
-                             total);
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "%zu entries from number %zu on were requested, but the checkpoint has %zu", count,
+            first, total);
     for (size_t i = 0; i < count; i++) {
         void *entry = (unsigned char *)entries + i * entry_size;
         RETURN_IF_ERROR(dcp_checkpoint_entry_sized(checkpoint, first + i, entry, entry_size));
@@ -151,7 +153,7 @@ dcp_status view_find_piece(const dcp_checkpoint *checkpoint, size_t entry, size_
 {
     RETURN_IF_ERROR(find_entry(checkpoint, entry, found));
     if (chunk >= (*found)->piece_count)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %zu was asked for, it has %zu",
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%s: chunk %zu was requested, but it has %zu",
                              (*found)->name, chunk, (*found)->piece_count);
     *piece = &(*found)->pieces[chunk];
     return DCP_OK;
@@ -241,7 +243,7 @@ dcp_status view_check_readable(const dcp_checkpoint *checkpoint, const struct me
 {
     if (checkpoint->reader)
         return DCP_OK;
-    return dcp_error_set(DCP_ERR_STATE, "%s: nothing can be read through what planners are shown",
+    return dcp_error_set(DCP_ERR_STATE, "%s: planners see metadata only: no data can be read here",
                          entry->name);
 }
 

@@ -24,7 +24,8 @@ static dcp_status find(const dcp_checkpoint *checkpoint, size_t index,
         return dcp_error_set(DCP_ERR_ARGUMENT, "the checkpoint is NULL");
     if (index >= count)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "extra file %zu was asked for, the checkpoint has %zu", index, count);
+                             "extra file %zu was requested, but the checkpoint has %zu", index,
+                             count);
     *extra = &checkpoint->own.extra_files[index];
     return DCP_OK;
 }
@@ -64,7 +65,8 @@ dcp_status dcp_checkpoint_read_extra_file(dcp_checkpoint *checkpoint, size_t ind
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: %zu bytes are given for it, expected %" PRIu64,
                              extra->name, bytes ? size : 0, extra->size);
     if (!checkpoint->reader)
-        return dcp_error_set(DCP_ERR_STATE, "%s: nothing can be read through metadata alone",
+        return dcp_error_set(DCP_ERR_STATE,
+                             "%s: only the metadata is here: open the checkpoint to read data",
                              extra->name);
     return extra_read(checkpoint->reader, extra, bytes);
 }

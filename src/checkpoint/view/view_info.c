@@ -93,8 +93,9 @@ dcp_status dcp_checkpoint_info_sized(const dcp_checkpoint *checkpoint, dcp_state
 {
     struct buffer text;
     if (!checkpoint || !info)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "asking what a save said needs a checkpoint and a place for it");
+        return dcp_error_set(
+            DCP_ERR_ARGUMENT,
+            "reading the info of a save needs a checkpoint and a place for the result");
     const char *save_id = checkpoint->metadata->save_id ? checkpoint->metadata->save_id : "";
     dcp_save_info ours = {.save_id = *save_id ? save_id : NULL};
     buffer_init(&text, 0);

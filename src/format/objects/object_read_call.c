@@ -45,7 +45,7 @@ static dcp_status decode_latin1(dcp_state *node)
         if (c >= 0x80) {
             if (c > 0xc3 || i + 1 == length)
                 return dcp_error_set(DCP_ERR_FORMAT,
-                                     "bytes written as text with a character beyond 255");
+                                     "bytes that are stored as text have a character above 255");
             c = (unsigned char)(c << 6 | ((unsigned char)bytes[++i] & 0x3f));
         }
         bytes[used++] = (char)c;

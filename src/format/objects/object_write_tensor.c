@@ -94,7 +94,7 @@ static void put_numbers(struct encoder *encoder, int32_t count, const int64_t *n
         encoder_put_memo(encoder);
 }
 
-/* typed: as a storage of its own class, else as bytes. */
+/* typed: as a storage of the dtype's class; else as bytes. */
 static void put_storage(struct encoder *encoder, size_t index, bool typed)
 {
     struct encoder_storage *storage = &encoder->storages[index];

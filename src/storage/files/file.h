@@ -48,7 +48,7 @@ struct file_transfer {
     void *bytes;
     size_t size;
     uint64_t offset;
-    uint16_t priority; /* Linux's number; 0: that of whoever submits it */
+    uint16_t priority; /* Linux's number; 0: that of the submitting thread */
     void *owner;       /* comes back with the completion */
 };
 
@@ -62,8 +62,8 @@ struct file_completion {
 /* An errno value ends the walk and is its result. */
 typedef int (*file_visitor)(void *context, const char *name);
 
-/* What an operation that has set a message returns in the place of an errno value. Only for what is
- * called by whoever hears of it: there are no queues over such operations. */
+/* Returned instead of an errno value by an operation that has set a message itself. Only for calls
+ * in the same thread, as the message belongs to it: not for queues. */
 #define FILE_TOLD (-1)
 
 struct file_ops {
@@ -78,7 +78,7 @@ struct file_ops {
     int (*pwrite)(void *context, int descriptor, const void *bytes, size_t size, uint64_t offset,
                   size_t *done);
     int (*allocate)(void *context, int descriptor, uint64_t size); /* EOPNOTSUPP is fine */
-    /* Whether a range lies in the page cache, as far as a few samples tell. NULL: nobody knows. */
+    /* Whether a range is in the page cache, by a few samples. NULL: not known. */
     int (*cached)(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
     /* Maps a range of what is open for reading, from wherever it begins. NULL: there is no such
      * way.
@@ -143,7 +143,7 @@ struct file_directory {
 dcp_status file_directory_open(struct file_directory *opened,
                                const struct file_directory *directory, const char *name,
                                unsigned flags);
-/* Fine for one without a descriptor. */
+/* Does nothing for one without a descriptor. */
 void file_directory_close(struct file_directory *opened);
 
 /* An open file. descriptor is -1 when closed. */
@@ -161,7 +161,7 @@ dcp_status file_open(struct file *file, const struct file_directory *directory, 
  * DCP_ERR_UNSUPPORTED where the file system refuses. */
 dcp_status file_open_direct(struct file *file, const struct file_directory *directory,
                             const char *name, unsigned flags);
-/* Reports a failed close; the file is closed in any case. Closing a closed file is fine. */
+/* Reports a failed close; the file is closed in any case. Closing a closed file does nothing. */
 dcp_status file_close(struct file *file);
 /* All of it or an error; reading past the end is DCP_ERR_FORMAT ("file ends at ..., expected ...").
  */

@@ -131,8 +131,8 @@ static dcp_status take_step(struct step *step)
     return file_error(result, "create directory", step->path);
 }
 
-/* An entry that was there already is synced too: whoever made it may not have come that far. Then
- * a parent that may not be read is not ours to care for. */
+/* An entry that existed already is synced too, as the process that made it may not have done so. In
+ * that case a parent that may not be read is no error. */
 static dcp_status make_durable(const struct step *step)
 {
     const struct file_ops *ops = step->ops;

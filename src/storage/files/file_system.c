@@ -348,7 +348,7 @@ static bool system_remote(void *context, int directory)
     return false;
 }
 
-/* Opened anew: descriptors that are duplicates would share how far they have come. */
+/* Opened again: duplicated descriptors would share their position in the listing. */
 static int system_list(void *context, int directory, file_visitor visitor, void *visitor_context)
 {
     (void)context;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Small files that appear at once and whole: written under a temporary name, then renamed.
  *
- * Temporary names are made up at random, NAME.DIGITS.tmp, so that nobody counts on, renames or
- * removes what another save has written.
+ * Temporary names are random, NAME.DIGITS.tmp, so that no save renames or removes the files of
+ * another one.
  *
- * POSIX has no rename that asks whether the target still is what it was. files_publish_over() gets
- * it from what there is: a rename fails if its source is gone. Whoever wants to replace a file
- * (1) makes itself known, by the name NAME.DIGITS.commit.tmp of what it has prepared; (2) removes
- * the files of that kind of everyone else, who can then rename them no more; (3) looks whether the
- * target is what it is to be; (4) renames. If two do so for the same target, the later one in (1)
- * sees the other in (2), or finds its work in (3): so at most one succeeds. Both may fail; what is
- * there stays then. The rename in (1) also has clients of network file systems list the directory
- * anew. */
+ * POSIX has no rename that compares the target first. files_publish_over() builds one from the fact
+ * that a rename fails if its source is gone. A save that replaces a file (1) announces itself by
+ * renaming its prepared file to NAME.DIGITS.commit.tmp; (2) removes the files of that kind of all
+ * other saves, which can then no longer rename them; (3) compares the target with the expected
+ * identity; (4) renames. If two saves do so for the same target, the one that is later in (1) sees
+ * the other's file in (2), or its result in (3): so at most one succeeds. Both may fail; then the
+ * target stays. The rename in (1) also makes clients of network file systems read the directory
+ * again. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -199,7 +199,7 @@ static int see_name(void *context, const char *name)
     return ECANCELED;
 }
 
-/* From here on nobody who was committing before can. */
+/* From here on no earlier commit can succeed. */
 static dcp_status remove_rivals(const struct files_publication *publication)
 {
     for (;;) {
@@ -220,7 +220,7 @@ static dcp_status check_target(const struct files_publication *publication, cons
     char found[CONTENT_IDENTITY_SIZE];
     dcp_status status = identify_file(publication->directory, publication->name, found);
     if (status == DCP_ERR_NOT_FOUND || (status == DCP_OK && strcmp(found, identity) != 0))
-        return dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was: it was %s meanwhile",
+        return dcp_error_set(DCP_ERR_BUSY, "%s/%s has changed meanwhile: it was %s",
                              publication->directory->path, publication->name,
                              status == DCP_OK ? "replaced" : "removed");
     return status;

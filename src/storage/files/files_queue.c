@@ -43,7 +43,7 @@ static dcp_status open_ring(struct files_queue *queue)
     if (result == 0)
         return DCP_OK;
     queue->ring = NULL;
-    return dcp_error_set(DCP_ERR_UNSUPPORTED, "there is no io_uring: %s",
+    return dcp_error_set(DCP_ERR_UNSUPPORTED, "io_uring is not available: %s",
                          strerror_r(result, reason, sizeof reason));
 }
 

@@ -43,7 +43,7 @@ struct memory_file *memory_find_file(const struct memory_directory *directory, c
     return file;
 }
 
-/* What is kept is nobody's who saves: no limit of a save counts it. */
+/* Stored files are not charged to the save: no memory limit counts them. */
 struct memory_file *memory_file_new(const char *name, size_t capacity)
 {
     size_t length = strlen(name) + 1;

@@ -142,7 +142,9 @@ static dcp_status check_place(const struct memory_file *file, const struct memor
     if (before)
         content_identify_bytes(before->bytes, before->size, found);
     if (strcmp(found, identity) != 0)
-        return dcp_error_set(DCP_ERR_BUSY, "%s/%s is not what it was", id, file->name);
+        return dcp_error_set(DCP_ERR_BUSY,
+                             "%s/%s has changed meanwhile: it was replaced or removed", id,
+                             file->name);
     return DCP_OK;
 }
 

@@ -46,8 +46,8 @@ static dcp_status check_blocks(struct checked_source *checked, uint64_t position
     return DCP_OK;
 }
 
-/* Carries the record's CRC on over bytes that were read. Reading some of it again does no harm,
- * leaving some of it out ends the watch. */
+/* Continues the record's CRC over bytes that were read. Bytes that are read again are skipped; a
+ * gap ends the watch. */
 static dcp_status crc_piece(struct checked_source *checked, uint64_t position,
                             const unsigned char *bytes, size_t size)
 {
@@ -91,7 +91,7 @@ static dcp_status check_piece(void *context, uint64_t position, const unsigned c
     return crc_piece(checked, position, bytes, size);
 }
 
-/* Has blocks from `start` up to `end` at hand. */
+/* Reads the blocks from `start` to `end`, unless they are held already. */
 static dcp_status hold_blocks(struct checked_source *checked, uint64_t start, uint64_t end)
 {
     size_t size = (size_t)(end - start);
@@ -111,8 +111,8 @@ static dcp_status hold_blocks(struct checked_source *checked, uint64_t start, ui
     return DCP_OK;
 }
 
-/* Blocks that a range lies in, from where it begins: all of them if that is little, else the first;
- * what is at hand is not read again. */
+/* The blocks of a range, from its beginning: all of them if they are few, else the first. Blocks
+ * that are held are not read again. */
 static dcp_status hold_range(struct checked_source *checked, uint64_t position, uint64_t end)
 {
     const struct shard_file *file = checked->file;
@@ -128,8 +128,8 @@ static bool is_held(const struct checked_source *checked, uint64_t position)
     return position >= checked->held_start && position - checked->held_start < checked->held_size;
 }
 
-/* Whole blocks go straight to where they are wanted; parts of blocks, and little ranges, by way of
- * what is held. */
+/* Whole blocks are read straight into the destination; parts of blocks and small ranges are
+ * copied from the held blocks. */
 static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
                               unsigned char *bytes, size_t size)
 {

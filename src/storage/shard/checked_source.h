@@ -16,7 +16,7 @@
 struct checked_source {
     struct shard_file *file;
     uint64_t offset;           /* of the part in the file */
-    struct progress_part part; /* is told of what is read */
+    struct progress_part part; /* is called for bytes that are read */
 
     bool widened;
     struct shard_sums_window sums;
@@ -26,14 +26,14 @@ struct checked_source {
     uint64_t held_start;
     size_t held_size;
 
-    struct cached_group nearby; /* of what was last expected */
+    struct cached_group nearby; /* of the range that was announced last */
 
-    struct shard_part_sum *sum; /* where the CRC of a part goes when it is known; NULL: nowhere */
+    struct shard_part_sum *sum; /* gets the CRC of a part when it is known; may be NULL */
     struct shard_parts *parts;  /* the record is one part of these; NULL: all of it */
     size_t part_index;
     uint64_t place;           /* of the whole record, for messages */
     bool watching;            /* the record has been seen from its beginning to record_position */
-    bool passed;              /* all of it has been seen, and was right, or its sum is known */
+    bool passed;              /* all of it has been read and was right, or its sum is known */
     uint64_t record_position; /* in the file, as record_end */
     uint64_t record_end;
     uint64_t record_start;
@@ -41,7 +41,7 @@ struct checked_source {
     uint32_t stored_crc;
 };
 
-/* Most bytes of blocks that are held at a time, and memory that a source takes in all. */
+/* The most bytes of blocks that are held at a time; and the memory of a source in all. */
 #define CHECKED_SOURCE_HELD   ((size_t)64 << 10)
 #define CHECKED_SOURCE_MEMORY (CHECKED_SOURCE_HELD + SHARD_SUMS_WINDOW)
 
@@ -64,7 +64,7 @@ void checked_source_watch_part(struct checked_source *checked, uint64_t offset, 
                                uint32_t crc);
 void checked_source_close(struct checked_source *checked);
 
-/* What there is to say of a CRC that differs. offset: of the record in the file. */
+/* Sets the error of a CRC that differs. offset: of the record in the file. */
 dcp_status checked_crc_error(uint64_t offset, uint32_t stored, uint32_t computed);
 
 #endif

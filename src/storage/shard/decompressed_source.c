@@ -9,15 +9,15 @@
 #include "base/memory.h"
 #include "format/streams/item_decompress.h"
 
-/* What is kept of what came out last: more than a stream has behind its elements, as a rule. */
+/* Bytes of the latest output that are kept: usually more than a stream has behind its elements. */
 #define KEPT ((size_t)16 << 10)
-/* What the window holds. */
+/* Bytes in the window. */
 #define WINDOW DECOMPRESSED_BEGINNING
-/* Reads from here on go straight to where they are wanted, so much at a time: it stays in a core's
- * cache until it has been checked. */
+/* Reads from this size on are decompressed straight into the destination, in steps of this size,
+ * which stay in a core's cache until they have been checked. */
 #define DIRECT ((size_t)32 << 10)
 #define PIECE  ((size_t)256 << 10)
-/* Input that is asked for beforehand. */
+/* Input that is announced beforehand. */
 #define AHEAD ((uint64_t)2 << 20)
 
 static void begin_anew(struct decompressed_source *decompressed)
@@ -29,7 +29,7 @@ static void begin_anew(struct decompressed_source *decompressed)
     decompressed->position = 0;
 }
 
-/* Tells that what comes will be read: it comes while this is decompressed. */
+/* Announces the next input, so that it is read while this is decompressed. */
 static void expect_input(struct decompressed_source *decompressed)
 {
     const struct byte_source *packed = &decompressed->packed;
@@ -44,7 +44,7 @@ static void expect_input(struct decompressed_source *decompressed)
     decompressed->expected = end;
 }
 
-/* Moves what is left of the input to the front and reads on. */
+/* Moves the rest of the input to the front and reads more. */
 static dcp_status read_input(struct decompressed_source *decompressed)
 {
     size_t left = decompressed->input_size - decompressed->input_taken;
@@ -63,7 +63,7 @@ static dcp_status read_input(struct decompressed_source *decompressed)
     return DCP_OK;
 }
 
-/* Carries the CRC of the record on over what has come out. */
+/* Continues the CRC of the record over new output. */
 static void watch(struct decompressed_source *decompressed, uint64_t position,
                   const unsigned char *bytes, size_t size)
 {
@@ -146,7 +146,7 @@ static dcp_status tell_of_end(const struct decompressed_source *decompressed, ui
                          size, offset, decompressed->size);
 }
 
-/* Straight to where it is wanted. */
+/* Straight into the destination. */
 static dcp_status read_straight(struct decompressed_source *decompressed, unsigned char *bytes,
                                 size_t size)
 {
@@ -160,7 +160,7 @@ static dcp_status read_straight(struct decompressed_source *decompressed, unsign
     return done == size ? DCP_OK : tell_of_end(decompressed, decompressed->position, size - done);
 }
 
-/* What there is at hand of a range, from its beginning on. */
+/* The part of a range that is held, from its beginning. */
 static size_t copy_part(const struct decompressed_source *decompressed, uint64_t offset,
                         unsigned char *bytes, size_t size)
 {

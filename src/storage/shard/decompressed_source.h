@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A zstd-compressed stream as a byte source of what comes out of it, in bounded memory: it is
- * decompressed as it is read. Reading forwards costs nothing more, what lies in between is passed
- * over; reading backwards begins anew, but for the beginning and what was read last, which are
- * kept. For one thread. */
+/* A zstd-compressed stream as a byte source of its decompressed bytes, in bounded memory: it is
+ * decompressed as it is read. Reading forwards skips the bytes in between. Reading backwards
+ * decompresses from the beginning again, except for the first bytes and the latest output, which
+ * are kept. For one thread. */
 #ifndef STORAGE_SHARD_DECOMPRESSED_SOURCE_H
 #define STORAGE_SHARD_DECOMPRESSED_SOURCE_H
 
@@ -12,22 +12,22 @@
 
 struct item_decompressor;
 
-/* Bytes of compressed input that are read at a time, as a rule. */
+/* Bytes of compressed input that are usually read at a time. */
 #define DECOMPRESSED_INPUT ((size_t)256 << 10)
 
 struct decompressed_source {
     struct byte_source packed;
-    uint64_t limit; /* more than this does not come out of it */
+    uint64_t limit; /* the most output */
     struct item_decompressor *decompressor;
 
     unsigned char *input;
     size_t input_room;
     size_t input_size;
     size_t input_taken;
-    uint64_t packed_position; /* what lies in front of it has been read */
-    uint64_t expected;        /* and this has been asked for */
+    uint64_t packed_position; /* input before this has been read */
+    uint64_t expected;        /* and before this has been announced */
 
-    unsigned char *window; /* what came out last */
+    unsigned char *window; /* the latest output */
     size_t window_size;
     uint64_t position; /* of the end of the window */
     uint64_t size;     /* of all; UINT64_MAX: not known yet */
@@ -35,7 +35,7 @@ struct decompressed_source {
     unsigned char *beginning;
     size_t beginning_size;
 
-    uint64_t record_start, record_end; /* of what passes by, a CRC is made */
+    uint64_t record_start, record_end; /* the CRC of this range is computed as it passes */
     uint64_t record_position;          /* so far */
     uint32_t crc;
 };

@@ -7,7 +7,7 @@
 
 /* All of it, into extra->size bytes. DCP_ERR_CHECKSUM, DCP_ERR_FORMAT for another size. */
 dcp_status extra_read(struct shard_reader *reader, const struct extra_file *extra, void *bytes);
-/* The same, into little memory, which is forgotten. */
+/* The same, in a small buffer: checks it without keeping the bytes. */
 dcp_status extra_check(struct shard_reader *reader, const struct extra_file *extra);
 
 #endif

@@ -7,7 +7,7 @@
 #include "state/copy.h"
 #include "state/record_rest.h"
 
-/* Read at a time for a checksum alone. */
+/* Bytes read at a time if only the checksum is needed. */
 #define REST_SIZE ((uint64_t)256 << 10)
 
 /* Whether reading the piece as a whole passes over all of its record, in order. */
@@ -53,8 +53,8 @@ static void watch_record(struct stored_item *item, const struct tensor_view *vie
         checked_source_watch(&item->checked, view->data_offset + start, length, view->crc);
 }
 
-/* Has what lies in front of and behind a region read as well; of parts, by the first and the last.
- */
+/* Also reads the bytes in front of and behind a region; with parts, the first and the last part
+ * do that. */
 static void complete_record(struct piece_check *check, const struct stored_item *item,
                             const struct tensor_view *view, const struct piece_reading *reading,
                             struct box whole)
@@ -92,7 +92,7 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
     return DCP_OK;
 }
 
-/* A CRC-32 of 0 means none, and yet may be one: blocks know better. */
+/* A CRC-32 of 0 usually means none, but may be a real one: then block sums are used. */
 static dcp_status check_at_hand(struct piece_check *check, struct stored_item *item,
                                 const struct tensor_view *view)
 {
@@ -125,7 +125,7 @@ dcp_status piece_check_arrange(struct piece_check *check, struct stored_item *it
     return check_by_record(check, item, view, reading, verification);
 }
 
-/* Of a range, only the checksum is of interest. */
+/* Reads a range for its checksum only. */
 static dcp_status pass_over(const struct stored_item *item, uint64_t offset, uint64_t size)
 {
     if (size == 0)

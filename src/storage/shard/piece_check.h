@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* How what is read of a piece comes to be checked, each byte once: by its record's CRC-32 if that
- * is at hand, by the blocks of our footer if there are some; else by the CRC if all of the record
- * is read, or if the rest of it costs little. */
+/* How the bytes read of a piece are checked, each once: by its record's CRC-32 if the whole
+ * record is in memory; else by the block sums of the footer, if there is one; else by the CRC if
+ * the whole record is read, or if reading the rest costs little. */
 #ifndef STORAGE_SHARD_PIECE_CHECK_H
 #define STORAGE_SHARD_PIECE_CHECK_H
 
@@ -28,7 +28,7 @@ struct piece_reading {
 struct piece_check {
     bool held;                    /* what was read was right, or will be before it is handed out */
     bool bare;                    /* there is no checksum for it */
-    uint64_t before, before_size; /* of the record: what is read for its checksum alone */
+    uint64_t before, before_size; /* of the record: bytes that are read only for its checksum */
     uint64_t after, after_size;
 };
 

@@ -10,15 +10,15 @@
 #include "state/device_memory.h"
 #include "state/element_sign.h"
 
-/* Runs that are this long are worth a read each, straight to where they go. */
+/* Runs of at least this size are read one by one, straight into the destination. */
 #define DIRECT_SIZE ((int64_t)4 << 10)
-/* And this long, of a source that reads more than it is asked for. */
+/* The same for a source that reads more than requested. */
 #define GRAINS_DIRECT 64
-/* What the source is told of beforehand. */
+/* Bytes that are announced to the source beforehand. */
 #define RUNS_AHEAD   16
 #define BLOCKS_AHEAD 2
-/* Gaps that are read along: so small that another read costs more, or hardly anything beside what
- * is wanted. */
+/* Gaps that are read too: another read would cost more, or they are small beside the wanted
+ * bytes. */
 #define GAP_SIZE      ((int64_t)512)
 #define GAP_OF_WANTED 64
 
@@ -52,8 +52,8 @@ static void add_dimension(struct region *region, int64_t size, int64_t stored, i
     region->wanted[at] = wanted;
 }
 
-/* Views were checked when they were opened; what reading computes with is checked once more, where
- * it is used. */
+/* Views were checked when they were opened. The numbers that reading computes with are checked
+ * again where they are used. */
 static dcp_status lay_out(struct region *region, const int64_t *offsets, const int64_t *sizes)
 {
     const struct tensor_view *view = region->view;
@@ -79,7 +79,7 @@ static dcp_status lay_out(struct region *region, const int64_t *offsets, const i
     return DCP_OK;
 }
 
-/* Where a block begins, in elements of either side. */
+/* Where a block begins on both sides, in elements. */
 static int64_t way_to(const struct region *region, const struct box_storage *block,
                       const int64_t *strides)
 {
@@ -124,7 +124,7 @@ static int64_t span_of(const struct region *region, const struct box_storage *bl
     return span;
 }
 
-/* Says of so many more blocks that they will be read: they come while others are put in place. */
+/* Announces that many more blocks, so that they are read while others are copied. */
 static void expect(const struct region *region, struct box_blocks *ahead, size_t count)
 {
     const struct byte_source *source = region->source;
@@ -196,7 +196,7 @@ static int64_t choose_blocks(const struct region *region, int32_t *split, int64_
     return span;
 }
 
-/* Makes the buffered elements what they mean. */
+/* Applies byte order, conjugation and negation to the buffered elements. */
 static void settle(const struct region *region, void *elements, int64_t count)
 {
     const struct tensor_view *view = region->view;
@@ -258,7 +258,7 @@ static dcp_status convert_to_device(const struct region *region, const struct bo
     return status;
 }
 
-/* Puts the elements of a block, which lie in host memory as they are stored, where they go. */
+/* Copies the elements of a block, which are in host memory as stored, to the destination. */
 static dcp_status scatter(struct region *region, const struct box_storage *block,
                           const void *elements)
 {
@@ -324,7 +324,7 @@ static dcp_status read_buffered(struct region *region)
     return status;
 }
 
-/* What goes to a device is there when this returns. */
+/* Elements for a device have arrived when this returns. */
 static dcp_status read_to_device(struct region *region)
 {
     const struct region_target *target = region->target;

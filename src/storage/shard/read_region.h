@@ -9,12 +9,12 @@
 #include "device/device_lane.h"
 #include "state/metadata.h"
 
-/* Bytes of the buffer, if nothing else is said. */
+/* Default size of the buffer, in bytes. */
 #define READ_REGION_BUFFER ((size_t)2 << 20)
-/* And of the smallest one. */
+/* The smallest size. */
 #define READ_REGION_LEAST ((size_t)64 << 10)
 
-/* Where a region goes. */
+/* The destination of a region. */
 struct region_target {
     dcp_dtype dtype;
     dcp_device device;

@@ -228,7 +228,7 @@ static dcp_status write_stream(struct compression *compression, size_t index, st
     if (small)
         RETURN_IF_ERROR(pass_stream(compression, index, &passage));
     if (!wait_for_turn(compression, index))
-        return dcp_error_set(DCP_ERR_STATE, "a stream in front of this one has failed");
+        return dcp_error_set(DCP_ERR_STATE, "an earlier stream of the file has failed");
     result->zstd = true;
     result->offset = compression->output->position;
     RETURN_IF_ERROR(small ? shard_output_append_copy(compression->output, worker->small.data,

@@ -20,12 +20,12 @@ struct shard_compress_options {
     uint32_t thread_count;      /* at least 1 */
     struct staging *staging;    /* of the sources; is stopped after a failure; NULL: none */
     struct device_lanes *lanes; /* for elements on devices */
-    struct progress *progress;  /* is told of bytes before they are compressed; NULL: nobody */
+    struct progress *progress;  /* is called for bytes before they are compressed; may be NULL */
 };
 
-/* Appends the streams in the order of orders, whatever thread is first, and tells in results where
- * each has come to lie. Memory, whatever the streams' size: what zstd takes for each thread at the
- * level, and 3 MiB. */
+/* Appends the streams in the sequence of the orders, and writes the place of each to results.
+ * Memory does not depend on the streams' sizes: what zstd takes for each thread at this level,
+ * and 3 MiB. */
 dcp_status shard_compress_streams(struct shard_output *output, const struct write_order *orders,
                                   size_t count, const struct shard_source *sources,
                                   const struct shard_compress_options *options,

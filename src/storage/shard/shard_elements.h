@@ -9,13 +9,13 @@
 #include "state/box_blocks.h"
 #include "storage/shard/shard_writer.h"
 
-/* A source whose chunk is at hand. */
+/* A source whose chunk is in memory. */
 struct shard_opened {
     struct shard_source source;
     struct shard_resolved resolved;
 };
 
-/* Has the box's elements got if they are not there. */
+/* Gets the box's elements if they are not in memory yet. */
 dcp_status shard_source_open(struct shard_opened *opened, const struct shard_source *source,
                              struct box box);
 void shard_source_close(struct shard_opened *opened);
@@ -26,7 +26,7 @@ struct shard_elements {
     const unsigned char *first;
     struct box_blocks blocks;
     struct box_storage block;
-    size_t size;       /* bytes of the block at hand */
+    size_t size;       /* bytes of the current block */
     uint64_t position; /* of these in all of the box's */
     struct device_lanes *lanes;
     struct device_lane *lane; /* through which they come; NULL: block by block */
@@ -45,7 +45,7 @@ dcp_status shard_elements_start(struct shard_elements *elements, const struct sh
                                 struct box box, size_t most, struct device_lanes *lanes);
 /* False at the end. */
 bool shard_elements_next(struct shard_elements *elements);
-/* Brings the block at hand to space, of elements->size bytes. Each block once. */
+/* Copies the current block to space, which has elements->size bytes. Once for each block. */
 dcp_status shard_elements_gather(struct shard_elements *elements, unsigned char *space);
 /* Also after a failure, of shard_elements_start() too. */
 void shard_elements_end(struct shard_elements *elements);

@@ -34,7 +34,7 @@ static dcp_status check_range(const struct shard_file *file, const struct metada
     if (piece->encoding != PIECE_STREAM)
         return DCP_OK;
     if (piece->length == 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "a stream of no bytes");
+        return dcp_error_set(DCP_ERR_FORMAT, "the stream has no bytes");
     if (piece->offset > file->content_length ||
         piece->length > file->content_length - piece->offset)
         return dcp_error_set(DCP_ERR_FORMAT,
@@ -129,7 +129,7 @@ static dcp_status decompress_stream(struct stored_item *item, const struct read_
     return DCP_OK;
 }
 
-/* What was read for several pieces has their file in use already. */
+/* A window that holds several pieces already keeps their file in use. */
 static dcp_status acquire_file(struct stored_item *item, dcp_verification verification,
                                const struct read_window *window)
 {
@@ -346,7 +346,7 @@ dcp_status stored_item_check_record(const struct stored_item *item, const struct
     return status;
 }
 
-/* What is at hand from now on instead of what was. */
+/* Replaces the bytes in memory. */
 static void take_memory(struct stored_item *item, void *bytes, size_t size)
 {
     memory_release(item->memory);

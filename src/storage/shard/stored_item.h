@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One stored piece, opened: its bytes as a source, wherever they have to come from. */
+/* An open stored piece: its bytes as a source, from a file, a window or memory. */
 #ifndef STORAGE_SHARD_STORED_ITEM_H
 #define STORAGE_SHARD_STORED_ITEM_H
 
@@ -28,7 +28,7 @@ struct stored_item {
     struct decompressed_source decompressed;
     struct byte_source source; /* what format/ is given: the stream, or the file of a view */
     bool listed;               /* the file's footer has the piece */
-    bool at_hand;              /* all of source is in memory, whose ever */
+    bool at_hand;              /* all of source is in memory; the item need not own it */
     bool trusted;              /* and of a window that needs no further check */
     bool passing;              /* source is decompressed as it is read */
     bool foreseen;             /* a view of it is to be compared with what its end says */
@@ -72,7 +72,7 @@ dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *v
 /* Decompresses all of such a stream: then the size of item->source is known, the view that its
  * beginning gives, if any, was found right, and the CRC of that record is at hand. */
 dcp_status stored_item_pass(struct stored_item *item);
-/* Has all of such a stream in memory after all. */
+/* Reads all of such a stream into memory. */
 dcp_status stored_item_hold(struct stored_item *item);
 /* The same by the footer, where that has the piece as our writer lays it out: nothing is read, and
  * no CRC known. *known: view was filled. */
@@ -82,7 +82,7 @@ uint64_t stored_item_place(const struct stored_item *item, const struct tensor_v
 /* Reads the view's record as a whole for the checks alone: its CRC-32, if it has one, and what the
  * source checks. */
 dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view);
-/* Has the record in memory, and its CRC right. */
+/* Reads the record into memory and checks its CRC. */
 dcp_status stored_item_hold_record(struct stored_item *item, struct tensor_view *view);
 /* Reads the stored stream again that is at hand, checked by its file's blocks, to take its place.
  */

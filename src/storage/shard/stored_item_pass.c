@@ -62,8 +62,9 @@ static dcp_status compare_end(struct stored_item *item, const struct tensor_view
     RETURN_IF_ERROR(item_open_tensor(item->source, &item->arena, exact));
     if (item_same_view(view, exact))
         return DCP_OK;
-    return dcp_error_set(DCP_ERR_FORMAT, "the zip directory says something else of the elements "
-                                         "than the records in front of them");
+    return dcp_error_set(
+        DCP_ERR_FORMAT,
+        "the zip directory and the headers of the records disagree on where the elements are");
 }
 
 dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *view,
