@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/stream_copy.h"
 #include "device/device_copy.h"
-#include "device/stream_copy.h"
 #include "state/box.h"
 #include "state/box_blocks.h"
 #include "state/copy.h"
@@ -16,6 +16,8 @@
 #define ALIGNMENT   ((uint64_t)64)
 /* Bytes that are copied at a time, unless a limit is small. */
 #define PIECE_SIZE ((size_t)4 << 20)
+/* From this size on, a piece is more than a core's cache should give up its contents for. */
+#define STREAMED ((size_t)256 << 10)
 
 static uint64_t source_volume(const struct staging_source *source)
 {
@@ -152,6 +154,15 @@ void staging_pieces_free(struct staging_pieces *pieces)
     memory_release(pieces->sources);
 }
 
+/* What is small may be used soon. */
+static void copy_dense(void *to, const void *from, size_t size)
+{
+    if (size < STREAMED)
+        memcpy(to, from, size);
+    else
+        stream_copy(to, from, size);
+}
+
 dcp_status staging_piece_copy(const struct staging_pieces *pieces,
                               const struct staging_piece *piece, const dcp_device *device,
                               bool start, void *to)
@@ -160,7 +171,7 @@ dcp_status staging_piece_copy(const struct staging_pieces *pieces,
     int64_t dense[DCP_MAX_DIMS];
     shape_strides(source->ndim, piece->sizes, dense);
     if (device_is_host(device) && copy_is_dense(source->ndim, piece->sizes, source->strides)) {
-        stream_copy(to, piece->from, piece->bytes);
+        copy_dense(to, piece->from, piece->bytes);
         return DCP_OK;
     }
     if (device_is_host(device)) {

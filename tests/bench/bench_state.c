@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of tensors' memory, as frameworks have it. */
+enum { ALIGNMENT = 64 };
+
 void bench_state_new(struct bench_state *state, size_t count, int64_t columns, int dim, int rank,
                      int ranks)
 {
@@ -25,7 +28,8 @@ void bench_state_new(struct bench_state *state, size_t count, int64_t columns, i
         *chunk = (dcp_tensor){.dtype = DCP_F32, .ndim = 2, .global_shape = {BENCH_ROWS, columns}};
         if (dcp_mesh_shard(&mesh, chunk, &placement) != DCP_OK)
             errx(1, "%s", dcp_error_message());
-        chunk->data = malloc((size_t)(chunk->sizes[0] * chunk->sizes[1] + 1) * sizeof(float));
+        size_t size = (size_t)(chunk->sizes[0] * chunk->sizes[1] + 1) * sizeof(float);
+        chunk->data = aligned_alloc(ALIGNMENT, (size / ALIGNMENT + 1) * ALIGNMENT);
         if (!chunk->data)
             err(1, "no memory");
         snprintf(name, sizeof name, "t%zu", t);

@@ -22,6 +22,7 @@
 
 #define NAME       "file"
 #define SIZE       (((size_t)9 << 20) + 12345)
+#define CACHED     ((size_t)3 << 20) /* so little is read through the page cache */
 #define PIECE      ((size_t)512 << 10)
 #define LARGE_PAGE ((size_t)2 << 20)
 
@@ -59,9 +60,9 @@ static dcp_status visit_piece(void *context, uint64_t position, const unsigned c
     return DCP_OK;
 }
 
-/* way: where the range begins, in the file and beyond a page of memory. */
+/* way: where the range begins, in the file and, with skew, beyond a page of memory. */
 static dcp_status read_range(const struct file_ops *ops, const char *path, uint32_t io, size_t way,
-                             struct visit visit, size_t size)
+                             size_t skew, struct visit visit, size_t size)
 {
     unsigned char *memory =
         aligned_alloc(MEMORY_PAGE, SIZE / MEMORY_PAGE * MEMORY_PAGE + 2 * MEMORY_PAGE);
@@ -70,7 +71,7 @@ static dcp_status read_range(const struct file_ops *ops, const char *path, uint3
     struct opened opened;
     struct shard_file file = {.reader = &reader};
     assert_non_null(memory);
-    transfer_watch_memory(memory, SIZE + way);
+    transfer_watch_memory(memory, SIZE + way + skew);
     visit.position = way;
     dcp_status status = opened_open(&opened, ops, path);
     if (status != DCP_OK) {
@@ -79,9 +80,10 @@ static dcp_status read_range(const struct file_ops *ops, const char *path, uint3
     }
     status = storage_file_open(&file.file, &opened.directory, opened.name, &access);
     if (status == DCP_OK)
-        status = shard_file_read_ahead(&file, memory + way, size - way, way, visit_piece, &visit);
+        status =
+            shard_file_read_ahead(&file, memory + way + skew, size - way, way, visit_piece, &visit);
     if (status == DCP_OK)
-        assert_memory_equal(memory + way, visit.content + way, size - way);
+        assert_memory_equal(memory + way + skew, visit.content + way, size - way);
     struct saved_error error;
     error_save(&error);
     shard_reader_free_lanes(&reader);
@@ -99,13 +101,13 @@ static void every_way_reads_the_same_bytes(void **state)
     scratch_write(*state, NAME, visit.content, SIZE);
     for (size_t i = 0; i < IO_WAY_COUNT * 4; i++) {
         dcp_status status =
-            read_range(&file_ops_system, path, io_ways[i / 4], ways[i % 4], visit, SIZE);
+            read_range(&file_ops_system, path, io_ways[i / 4], ways[i % 4], i % 3, visit, SIZE);
         if (status == DCP_ERR_UNSUPPORTED)
             print_message("not tested: %s\n", dcp_error_message());
         else
             assert_int_equal(status, DCP_OK);
     }
-    assert_int_equal(read_range(&file_ops_system, path, DCP_IO_AUTO, 1, visit, SIZE + 1),
+    assert_int_equal(read_range(&file_ops_system, path, DCP_IO_AUTO, 1, 0, visit, SIZE + 1),
                      DCP_ERR_FORMAT);
     free(path);
     free((void *)visit.content);
@@ -124,7 +126,7 @@ static bool read_with_fault(struct simulated_file_system *fs, const struct simul
                             uint32_t io, struct visit visit)
 {
     simulated_set_fault(fs, fault);
-    dcp_status status = read_range(simulated_ops(fs), NAME, io, 0, visit, SIZE);
+    dcp_status status = read_range(simulated_ops(fs), NAME, io, 0, 0, visit, SIZE);
     const char *name = simulated_operation_name(fs, fault->operation);
     bool read = strncmp(name, "pread", 5) == 0, submit = strncmp(name, "queue_submit", 12) == 0;
     bool lasting = fault->kind == SIMULATED_ERROR && fault->error_number == EIO;
@@ -165,7 +167,7 @@ static void a_refused_piece_ends_the_reading(void **state)
     struct simulated_file_system *fs = disk_with(visit.content);
     for (size_t i = 0; i < IO_WAY_COUNT; i++) {
         for (visit.refuse = 1; visit.refuse < SIZE; visit.refuse += 1 << 20) {
-            assert_int_equal(read_range(simulated_ops(fs), NAME, io_ways[i], 0, visit, SIZE),
+            assert_int_equal(read_range(simulated_ops(fs), NAME, io_ways[i], 0, 0, visit, SIZE),
                              DCP_ERR_CHECKSUM);
             assert_int_equal(simulated_open_descriptors(fs), 0);
         }
@@ -183,7 +185,7 @@ static void missing_memory_is_an_error(void **state)
         bool reached = true;
         for (long n = 1; reached; n++) {
             failing_allocator_install(n, false);
-            dcp_status status = read_range(simulated_ops(fs), NAME, io_ways[i], 0, visit, SIZE);
+            dcp_status status = read_range(simulated_ops(fs), NAME, io_ways[i], 0, 0, visit, SIZE);
             reached = failing_allocator_reached();
             assert_int_equal(failing_allocator_remove(), 0);
             assert_int_equal(status, reached ? DCP_ERR_NO_MEMORY : DCP_OK);
@@ -204,7 +206,7 @@ static void direct_reads_use_large_pages(void **state)
     for (size_t i = 0; i < 2 * 4; i++) {
         const struct file_ops *ops = transfer_watch(simulated_ops(fs));
         size_t way = ways[i % 4], begins = way - way % MEMORY_PAGE;
-        assert_int_equal(read_range(ops, NAME, io[i / 4], way, visit, SIZE), DCP_OK);
+        assert_int_equal(read_range(ops, NAME, io[i / 4], way, 0, visit, SIZE), DCP_OK);
         struct transfer_count count = transfer_watch_count(true);
         /* The last piece ends inside the file's last page. */
         assert_int_equal(count.count, (SIZE - begins) / PIECE);
@@ -217,6 +219,24 @@ static void direct_reads_use_large_pages(void **state)
     free((void *)visit.content);
 }
 
+/* The system's copy would be slow. */
+static void skewed_memory_is_reached_through_a_buffer(void **state)
+{
+    static const size_t skews[] = {0, 64, 16, 1};
+    struct visit visit = {.content = make_content()};
+    struct simulated_file_system *fs = disk_with(visit.content);
+    (void)state;
+    for (size_t i = 0; i < sizeof skews / sizeof *skews; i++) {
+        const struct file_ops *ops = transfer_watch(simulated_ops(fs));
+        assert_int_equal(read_range(ops, NAME, DCP_IO_AUTO, 0, skews[i], visit, CACHED), DCP_OK);
+        struct transfer_count count = transfer_watch_count(false);
+        assert_int_equal(count.count, CACHED / PIECE);
+        assert_int_equal(count.callers, skews[i] % 64 == 0 ? count.count : 0);
+    }
+    simulated_free(fs);
+    free((void *)visit.content);
+}
+
 /* Even when the next ones are there already. */
 static void eight_pieces_are_under_way(void **state)
 {
@@ -224,7 +244,7 @@ static void eight_pieces_are_under_way(void **state)
     struct simulated_file_system *fs = disk_with(visit.content);
     const struct file_ops *ops = transfer_watch(simulated_ops(fs));
     (void)state;
-    assert_int_equal(read_range(ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, 0, visit, SIZE), DCP_OK);
+    assert_int_equal(read_range(ops, NAME, DCP_IO_RING | DCP_IO_DIRECT, 0, 0, visit, SIZE), DCP_OK);
     simulated_free(fs);
     free((void *)visit.content);
 }
@@ -238,6 +258,7 @@ int main(void)
         cmocka_unit_test(a_refused_piece_ends_the_reading),
         cmocka_unit_test(missing_memory_is_an_error),
         cmocka_unit_test(direct_reads_use_large_pages),
+        cmocka_unit_test(skewed_memory_is_reached_through_a_buffer),
         cmocka_unit_test(eight_pieces_are_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

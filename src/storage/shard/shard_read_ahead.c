@@ -2,10 +2,9 @@
 /* Reading a range of a file piece by piece: what the page cache has is copied from there, and of
  * what it has not several pieces are under way at a time, around it. These go through buffers in
  * large pages: for a device to gather ordinary pages costs far more than a copy. */
-#include <string.h>
-
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/stream_copy.h"
 #include "storage/shard/shard_file.h"
 
 /* Stays in a core's cache from being read, if that is at once, until it has been visited. */
@@ -17,11 +16,16 @@
 #define LARGE ((size_t)4 << 20)
 /* What is asked about at a time. */
 #define GROUP ((uint64_t)8 << 20)
+/* Bytes that processors copy fast from and to; from a range of so many bytes on, one whose place in
+ * memory is not aligned as in its file goes through a buffer as well. */
+#define LINE   ((uintptr_t)64)
+#define SKEWED ((size_t)256 << 10)
 /* Of a stream, up to where its data begins, and from where it ends. */
 #define STREAM_HEAD ((uint64_t)2 * MEMORY_PAGE)
 #define STREAM_TAIL ((uint64_t)2048)
 
-/* What reading ahead takes; made when first needed, and reused by the reads that follow. */
+/* What reading ahead takes; each part is made when first needed, and reused by the reads that
+ * follow. */
 struct read_lane {
     struct storage_queue *queue;
     unsigned char *buffers; /* PIECE of each piece that is under way; NULL until needed */
@@ -30,6 +34,7 @@ struct read_lane {
 
 enum piece_way {
     PIECE_AT_ITS_TURN, /* from the page cache */
+    PIECE_SKEWED,      /* the same, through a buffer */
     PIECE_QUEUED,      /* from the page cache, meanwhile */
     PIECE_DIRECT       /* around it, through a buffer */
 };
@@ -77,22 +82,32 @@ static dcp_status take_lane(struct reading *reading)
     if (lane)
         reader->lanes = lane->next;
     pthread_mutex_unlock(&reader->mutex);
-    if (!lane) {
+    if (!lane)
         lane = memory_allocate_zeroed(1, sizeof *lane);
-        if (!lane)
-            return error_no_memory(sizeof *lane, "reading ahead");
-        const dcp_storage_access access = {.size_of = sizeof access, .io = reader->io};
-        dcp_status status = storage_queue_open(reading->file->file.directory, &access,
-                                               &reader->manners, STORAGE_LARGE_FILE, &lane->queue);
-        if (status != DCP_OK) {
-            memory_release(lane);
-            return status;
-        }
-        if (storage_queue_ways(lane->queue, NULL) & DCP_IO_RING)
-            atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
-    }
     reading->lane = lane;
+    return lane ? DCP_OK : error_no_memory(sizeof *lane, "reading ahead");
+}
+
+static dcp_status open_queue(struct reading *reading)
+{
+    struct shard_reader *reader = reading->file->reader;
+    struct read_lane *lane = reading->lane;
+    if (lane->queue)
+        return DCP_OK;
+    const dcp_storage_access access = {.size_of = sizeof access, .io = reader->io};
+    RETURN_IF_ERROR(storage_queue_open(reading->file->file.directory, &access, &reader->manners,
+                                       STORAGE_LARGE_FILE, &lane->queue));
+    if (storage_queue_ways(lane->queue, NULL) & DCP_IO_RING)
+        atomic_store_explicit(&reader->ring, true, memory_order_relaxed);
     return DCP_OK;
+}
+
+static dcp_status make_buffers(struct reading *reading)
+{
+    struct read_lane *lane = reading->lane;
+    if (!lane->buffers)
+        lane->buffers = memory_allocate_large(BUFFERS);
+    return lane->buffers ? DCP_OK : error_no_memory(BUFFERS, "buffers for reading ahead");
 }
 
 static void lane_free(struct read_lane *lane)
@@ -177,6 +192,14 @@ void shard_file_expect_stream(struct shard_file *file, uint64_t offset, uint64_t
     expect_blocks(file, &group, offset + length - STREAM_TAIL, offset + length);
 }
 
+/* The system's copy into memory that is aligned otherwise than the file is slow on many processors,
+ * slower than one that stays in a core's cache and another from there. */
+static bool is_skewed(const struct reading *reading)
+{
+    return ((uintptr_t)reading->bytes - reading->offset) % LINE != 0 && reading->size >= SKEWED &&
+           reading->file->file.directory->traits.request_size <= PIECE;
+}
+
 /* Direct transfers cannot reach into the page that the file ends in the middle of. */
 static enum piece_way choose_way(struct reading *reading, size_t at)
 {
@@ -186,7 +209,7 @@ static enum piece_way choose_way(struct reading *reading, size_t at)
         return PIECE_AT_ITS_TURN;
     if (!reading->demanded &&
         (reading->size < LARGE || is_cached(reading->file, &reading->group, position)))
-        return PIECE_AT_ITS_TURN;
+        return is_skewed(reading) ? PIECE_SKEWED : PIECE_AT_ITS_TURN;
     if (!storage_file_wants_alignment(&file->file))
         return PIECE_QUEUED;
     uint64_t end = position + piece_at(reading, at);
@@ -200,10 +223,7 @@ static dcp_status start_direct(struct reading *reading, size_t at)
     uint64_t page = MEMORY_PAGE - 1, position = reading->offset + at;
     uint64_t start = position & ~page;
     uint64_t end = (position + piece_at(reading, at) + page) & ~page;
-    if (!lane->buffers)
-        lane->buffers = memory_allocate_large(BUFFERS);
-    if (!lane->buffers)
-        return error_no_memory(BUFFERS, "buffers for reading ahead");
+    RETURN_IF_ERROR(make_buffers(reading));
     size_t slot = slot_of(reading, at);
     storage_queue_read(lane->queue, &reading->transfers[slot], &reading->file->file,
                        lane->buffers + slot * PIECE, (size_t)(end - start), start);
@@ -219,6 +239,9 @@ static dcp_status start_piece(struct reading *reading, size_t at)
         return DCP_OK;
     if (!reading->lane)
         RETURN_IF_ERROR(take_lane(reading));
+    if (way == PIECE_SKEWED)
+        return make_buffers(reading);
+    RETURN_IF_ERROR(open_queue(reading));
     if (way == PIECE_DIRECT)
         return start_direct(reading, at);
     storage_queue_read(reading->lane->queue, &reading->transfers[slot], &reading->file->file,
@@ -230,7 +253,7 @@ static dcp_status start_piece(struct reading *reading, size_t at)
 static bool is_next_at_its_turn(const struct reading *reading)
 {
     return reading->started > reading->visited &&
-           reading->ways[slot_of(reading, reading->visited)] == PIECE_AT_ITS_TURN;
+           reading->ways[slot_of(reading, reading->visited)] <= PIECE_SKEWED;
 }
 
 static dcp_status start_pieces(struct reading *reading)
@@ -258,16 +281,43 @@ static dcp_status read_at_its_turn(struct reading *reading, size_t at)
     return DCP_OK;
 }
 
-static dcp_status finish_piece(struct reading *reading, size_t at)
+/* The first buffer, which stays in a core's cache from piece to piece, unless transfers of later
+ * pieces are under way. */
+static unsigned char *skewed_buffer(const struct reading *reading, size_t at)
+{
+    bool alone = reading->started - at == piece_at(reading, at);
+    return reading->lane->buffers + (alone ? 0 : slot_of(reading, at) * PIECE);
+}
+
+/* Has the bytes of a piece somewhere: in *found, which is not yet their place if they came through
+ * a buffer. */
+static dcp_status finish_piece(struct reading *reading, size_t at, unsigned char **found)
 {
     size_t slot = slot_of(reading, at);
+    enum piece_way way = reading->ways[slot];
     uint64_t position = reading->offset + at;
-    if (!reading->lane || reading->ways[slot] == PIECE_AT_ITS_TURN)
+    *found = reading->bytes + at;
+    if (way == PIECE_AT_ITS_TURN)
         return read_at_its_turn(reading, at);
-    RETURN_IF_ERROR(storage_queue_finish(reading->lane->queue, &reading->transfers[slot]));
-    if (reading->ways[slot] == PIECE_DIRECT)
-        memcpy(reading->bytes + at, reading->lane->buffers + slot * PIECE + position % MEMORY_PAGE,
-               piece_at(reading, at));
+    if (way == PIECE_SKEWED) {
+        *found = skewed_buffer(reading, at);
+        return storage_file_read(&reading->file->file, *found, piece_at(reading, at), position);
+    }
+    if (way == PIECE_DIRECT)
+        *found = reading->lane->buffers + slot * PIECE + position % MEMORY_PAGE;
+    return storage_queue_finish(reading->lane->queue, &reading->transfers[slot]);
+}
+
+/* Visited in a buffer, bytes are in a core's cache when they are copied from there. */
+static dcp_status visit_piece(struct reading *reading, shard_piece_visitor visit, void *context)
+{
+    size_t at = reading->visited, piece = piece_at(reading, at);
+    unsigned char *found;
+    RETURN_IF_ERROR(finish_piece(reading, at, &found));
+    RETURN_IF_ERROR(visit(context, reading->offset + at, found, piece));
+    if (found != reading->bytes + at)
+        stream_copy(reading->bytes + at, found, piece);
+    reading->visited += piece;
     return DCP_OK;
 }
 
@@ -283,16 +333,12 @@ dcp_status shard_file_read_ahead(struct shard_file *file, void *bytes, size_t si
                               .demanded = size >= LARGE && reader->io & ~(uint32_t)DCP_IO_BUFFERED};
     dcp_status status = DCP_OK;
     while (status == DCP_OK && reading.visited < size) {
-        size_t at = reading.visited, piece = piece_at(&reading, at);
         status = start_pieces(&reading);
         if (status == DCP_OK)
-            status = finish_piece(&reading, at);
-        if (status == DCP_OK)
-            status = visit(context, offset + at, reading.bytes + at, piece);
-        if (status == DCP_OK)
-            reading.visited += piece;
+            status = visit_piece(&reading, visit, context);
     }
-    if (reading.lane && storage_queue_ways(reading.lane->queue, &file->file) & DCP_IO_DIRECT)
+    if (reading.lane && reading.lane->queue &&
+        storage_queue_ways(reading.lane->queue, &file->file) & DCP_IO_DIRECT)
         atomic_store_explicit(&reader->direct, true, memory_order_relaxed);
     atomic_fetch_add_explicit(&reader->bytes_read, reading.started, memory_order_relaxed);
     give_lane(&reading);

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "device/stream_copy.h"
+#include "base/stream_copy.h"
 
 enum { MOST = (1 << 20) + 200, MARGIN = 80 };
 

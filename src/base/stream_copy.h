@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copies of data that will not be used soon. */
-#ifndef DEVICE_STREAM_COPY_H
-#define DEVICE_STREAM_COPY_H
+/* Copies of parts of large data, which will not be used soon. */
+#ifndef BASE_STREAM_COPY_H
+#define BASE_STREAM_COPY_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "device/stream_copy.h"
+#include "base/stream_copy.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 /* A cache line, which must be written as a whole. */
 enum { LINE = 64 };
 /* Below, memcpy() is as fast. */
-#define WORTHWHILE ((size_t)256 << 10)
+#define WORTHWHILE ((size_t)4 << 10)
 
 void stream_copy(void *to, const void *from, size_t size)
 {
