@@ -32,7 +32,8 @@
  * | storage_writer.h, storage_reader.h | hooks alone: PyTorch's storage writers and readers |
  * | storage.h, device.h, #dcp_group_operations | those who provide storages, devices, groups |
  * | shard_file.h | tools that write single shard files or rebuild metadata |
- * | run.h | finding the checkpoints of a training run |
+ * | run.h | a training run: saving when it is due, resuming |
+ * | run_list.h, run_prune.h | finding the checkpoints of a run, and removing old ones |
  * | packed.h | bindings to other languages |
  * | types.h | included by the others |
  *
@@ -64,6 +65,8 @@
 #include "dcp/plan_item.h"
 #include "dcp/progress.h"
 #include "dcp/run.h"
+#include "dcp/run_list.h"
+#include "dcp/run_prune.h"
 #include "dcp/save.h"
 #include "dcp/save_planner.h"
 #include "dcp/shard_file.h"

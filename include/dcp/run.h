@@ -1,172 +1,285 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file run.h
- * @brief Checkpoints over time: what a training job's directory holds, and which of it is the last
- * good one.
+ * @brief A training run: saving when it is due, resuming from the last good checkpoint, keeping
+ * some.
  *
- * A *run* is a directory in which a training job keeps its checkpoints, one for each step that it
- * has saved. Frameworks name and mark them differently. Known are those of torchtitan,
- * KempnerForge, Megatron-LM and Bridge, NeMo, NeMo AutoModel, Lightning, TorchTNT, Transformers,
- * Accelerate, Composer, DeepSpeed, OLMo-core, MegaCpp, Orbax, nanochat and litgpt, and `step_N`
- * without anything else, as this library's examples save.
+ * @code
+ * dcp_run_options options = {.group = group, .state = state, .every_steps = 1000, .last_step = n,
+ *                            .keep = &(dcp_run_keep){sizeof(dcp_run_keep), .last = 3}};
+ * dcp_run_open("checkpoints", &options, &run);
+ * dcp_run_resume(run, &resumed);
+ * for (step = resumed.step; step < n && !dcp_run_should_stop(run);) {
+ *     train();
+ *     dcp_run_step(run, ++step);
+ * }
+ * dcp_run_close(run);
+ * @endcode
  *
- * A name is no proof that a checkpoint is whole, and neither is a mark that a framework leaves
- * ("latest", a tracker): saves and removals are interrupted. So each checkpoint is checked, without
- * reading its data:
- * - of a DCP directory, `.metadata` can be read, and every file that it names is there with at
- *   least the length that it needs; if the save was this library's, with the footer of that save;
- * - of everything else that its framework needs to resume, that it is there; JSON is parsed, and
- *   files of torch.save have the end that their zip archive must have. No pickle is executed;
- * - files of single ranks are there for as many ranks as wrote shards; where nothing tells how many
- *   these were, for as many as in the checkpoints next to it.
- * dcp_verify() checks the data as well.
+ * A run is a directory with a checkpoint for each saved step: `step_N`, or a name of another
+ * pattern. Each holds the state, metadata.json (step, time, ranks, and under "info" the run's
+ * identity, its numbers and the caller's own fields) and extra files. When a save is durable, the
+ * mark `latest` moves to it: a link, or elsewhere than in a file system an object with its name.
+ * Figures of each save become a line of `dcp_saves.jsonl`.
  *
- * What comes of steps, epochs and versions in names is their order; file times are not looked at
- * for that.
+ * @section dcp_run_identity Identity
+ *
+ * The run's file `.dcp_run` says whose directory it is, and each checkpoint does. Checkpoints of
+ * another run are neither resumed from unasked, nor replaced, nor removed; the log names them. Two
+ * jobs that share a directory give different identities. A job that gives none goes on with the
+ * run that the directory holds.
+ *
+ * @section dcp_run_ranks Ranks
+ *
+ * All ranks open the run together, and call dcp_run_step(), dcp_run_should_stop(),
+ * dcp_run_wait_staged(), dcp_run_save(), dcp_run_resume() and dcp_run_close() in the same order.
+ * They answer the same on every rank. Rank 0 reads the clock and looks at files. Ranks exchange
+ * eight bytes where something else than the step's number has a say: at most at each step,
+ * and where steps are short about once in a second, or four times while a save is under way, but
+ * not less often than at every 16th call.
+ *
+ * @section dcp_run_bridge Megatron Bridge's options
+ *
+ * | Bridge | here |
+ * | --- | --- |
+ * | save, load | the path; `reference` |
+ * | save_interval | `every_steps` |
+ * | most_recent_k | dcp_run_keep::last |
+ * | save_retain_interval | dcp_run_keep::every_steps |
+ * | async_save | `mode` |
+ * | ckpt_step | `reference` = "1000" |
+ * | exit_on_missing_checkpoint | `if_missing` = #DCP_RUN_MISSING_FAIL |
+ * | pretrained_checkpoint, finetune | `pretrained` |
+ * | load_optim, load_rng, load_main_params | `skip_optimizer`, `skip_rng`, `skip_main_params` |
+ * | save_optim, save_rng | what is in `state`, and what `before_save` adds |
+ * | dist_ckpt_strictness | dcp_load_options::strictness in `load` |
+ * | fully_parallel_save | always; fully_parallel_load: dcp_load_options::reading |
+ * | ckpt_assume_constant_structure | always tried: plans are kept, and compared |
  */
 #ifndef DCP_RUN_H
 #define DCP_RUN_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include "storage.h"
+#include "async.h"
+#include "load.h"
+#include "run_list.h"
+#include "run_prune.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- finding ---- */
+/** A training run. For one thread at a time on each rank. */
+typedef struct dcp_run dcp_run;
 
-/** What a checkpoint of a run is made of. */
-typedef enum dcp_run_kind {
-    DCP_RUN_DCP = 0,              /**< "dcp": a DCP directory, perhaps with files beside it */
-    DCP_RUN_DCP_STAGES = 10,      /**< "dcp-stages": DCP directories `pp0`, `pp1` ..., a union */
-    DCP_RUN_DCP_PART = 11,        /**< "dcp-part": one replica's data loader; no checkpoint alone */
-    DCP_RUN_MCORE = 20,           /**< "mcore": Megatron Core: DCP and its metadata.json */
-    DCP_RUN_HF_FSDP = 21,         /**< "hf-fsdp": DCP directories of model and optimizer */
-    DCP_RUN_AUTOMODEL = 22,       /**< "automodel": safetensors and a DCP directory */
-    DCP_RUN_MEGATRON_LEGACY = 30, /**< "megatron-legacy": files of torch.save for each rank */
-    DCP_RUN_PT = 31,              /**< "pt": one file of torch.save */
-    DCP_RUN_PT_SET = 32,          /**< "pt-set": several of them, or safetensors, as one */
-    DCP_RUN_DEEPSPEED = 33,       /**< "deepspeed": its files for each rank */
-    DCP_RUN_ORBAX = 40,           /**< "orbax": only recognized */
-    DCP_RUN_EMERGENCY = 50,       /**< "emergency": dumped by one node; never taken unasked */
-    DCP_RUN_LINK = 60             /**< "link": another name of a checkpoint */
-} dcp_run_kind;
+/** How it saves. */
+typedef enum dcp_run_mode {
+    DCP_RUN_ASYNC = 0,             /**< behind training, from a copy (#DCP_STAGING_BLOCKING) */
+    DCP_RUN_ASYNC_PINNED = 10,     /**< from a copy in page-locked memory */
+    DCP_RUN_ASYNC_OVERLAPPED = 20, /**< copied behind training too, see dcp_run_wait_staged() */
+    DCP_RUN_BLOCKING = 30          /**< training waits */
+} dcp_run_mode;
 
-/** @return the name in quotes above; "unknown" for other values. Static. */
-DCP_API const char *dcp_run_kind_name(dcp_run_kind kind);
+/** Whose names and files a run has, so that the framework resumes from it. */
+typedef enum dcp_run_layout {
+    DCP_RUN_LAYOUT_DCP = 0, /**< `step_N`, `latest` */
+    /** `step_N` with train_state.pt (step, tokens_seen and all numbers of dcp_run_note()), and the
+     * link `latest`. The state's keys are the caller's: "model", "optimizer". */
+    DCP_RUN_LAYOUT_KEMPNERFORGE = 10,
+    /** `iter_000000N` with metadata.json of Megatron Core, train_state.pt (what dcp_run_note() says
+     * of its numbers, 0 otherwise), run_config.yaml if an extra file has that name, and both
+     * trackers. */
+    DCP_RUN_LAYOUT_BRIDGE = 20
+} dcp_run_layout;
 
-/** How a run is looked at. All zero is the default. */
+/** What a resume does when there is nothing to resume from. */
+typedef enum dcp_run_missing {
+    DCP_RUN_MISSING_FRESH = 0, /**< training begins, from `pretrained` if there is one */
+    DCP_RUN_MISSING_FAIL = 10  /**< DCP_ERR_NOT_FOUND */
+} dcp_run_missing;
+
+/** Called on each rank before a save begins, for dcp_run_add_file() and dcp_run_note(). A failure
+ * is the save's on all ranks. */
+typedef dcp_status (*dcp_run_before_save)(void *context, dcp_run *run, int64_t step);
+
+/**
+ * How a run is kept. All zero is the sensible default, but for `state`. What pointers lead to is
+ * borrowed until dcp_run_close(). Every rank passes the same values; where ranks differ in when to
+ * save or stop, or how to resume, rank 0's count.
+ */
 typedef struct dcp_run_options {
-    /**
-     * Where the run is (dcp/storage.h); NULL: in the file system. Subdirectories must be in what
-     * the storage lists. The table has neither links nor times: links among marks are read in the
-     * file system alone, and dcp_run_checkpoint::unix_time is otherwise known only of saves that
-     * say it. Of a storage that is `far`, Orbax's checkpoints need their success file.
-     */
-    const dcp_storage *storage;
-    /** Only what finding the latest one takes is checked: from the newest back to the first that is
-     * whole. Of the others dcp_run_checkpoint::checked is false. */
-    bool latest_only;
+    dcp_group *group;           /**< NULL: this process alone */
+    const dcp_storage *storage; /**< where the path is; NULL: in the file system */
+    dcp_state *state;           /**< what is saved and loaded; the same tree each time */
+    /** Names of checkpoints: letters, digits, ".", "_" and "-" around one "{N}" for the step, or
+     * "{N:06d}" for at least six digits. NULL: that of the layout. */
+    const char *pattern;
+    dcp_run_layout layout;
+    /** Of the run: 1 to 63 letters, digits, ".", "_" and "-". NULL: that of the directory, or a
+     * random one. */
+    const char *identity;
+    /** A new run, whatever the directory holds: without `identity` it gets a new one, and
+     * dcp_run_resume() takes nothing of it unasked. */
+    bool fresh;
+
+    dcp_run_mode mode;
+    /** Further options of saves: compression, limits and so on. Group, chain, storage, overwrite,
+     * step, info, extra files, figures, metadata and plan_cache are the run's. */
+    const dcp_save_options *save;
+    const dcp_save_chain_options
+        *chain;                   /**< further ones of asynchronous saves; no fallback_path */
+    const dcp_load_options *load; /**< further ones of loads */
+    const dcp_state *info; /**< a dict: own fields for metadata.json, beside "run" and numbers */
+    const dcp_extra_file *files; /**< for every checkpoint; each rank its own */
+    size_t file_count;
+    dcp_run_before_save before_save; /**< optional */
+    void *before_save_context;
+
+    /** Saves when the step is a multiple; 0: this is not looked at. If any of the three that follow
+     * wants a save, it is due. */
+    int64_t every_steps;
+    double every_seconds; /**< since the last save began; 0: not looked at */
+    /** Mean time between failures of the job: saves at the interval of Young and Daly for it and
+     * for what saves have cost so far, the first one at the first step; 0: not looked at. */
+    double failure_seconds;
+    /** Saves may cost at most so many percent of the time, as measured: one that would come too
+     * early is put off. By itself: as often as that allows. 0: no limit. */
+    double overhead_percent;
+    int64_t last_step; /**< is saved, and each after it; 0: unknown */
+    /** Saves in a row that may fail: these failures are only logged. Then one is returned. */
+    int32_t allowed_failures;
+
+    /** Installs handlers of SIGTERM and SIGUSR1 until the run is closed, that set a flag. */
+    bool stop_on_signals;
+    const char *halt_file;     /**< in the file system: stops if it is there, as rank 0 sees it */
+    int64_t stop_at_unix_time; /**< end of the allocation, such as SLURM_JOB_END_TIME; 0: none */
+    /** To stop so long before that, beside one and a half times the longest save so far; 0: 30. */
+    double stop_margin_seconds;
+
+    /** What dcp_run_resume() takes: NULL or "latest", "best" (by dcp_run_keep::metric), a step's
+     * number, the name of a checkpoint of the run, or the path of a checkpoint, its `.metadata`,
+     * a `.pt` file, or another run. But for the first two it is this and nothing else. */
+    const char *reference;
+    const char
+        *require_kind; /**< "dcp": another kind (dcp_run_kind_name()) is refused; NULL: any */
+    dcp_run_missing if_missing;
+    const char *pretrained; /**< a checkpoint whose model is loaded when there is none to resume */
+    bool skip_optimizer, skip_rng, skip_main_params; /**< are not loaded */
+    /** A checkpoint without optimizer is resumed from, with a warning; else it counts as model
+     * only: it is passed over aloud, and refused if the reference names it. */
+    bool allow_missing_optimizer;
+    /** Keys at the top of the state; NULL: "model", "optimizer", "rng", "main_params". */
+    const char *model_key, *optimizer_key, *rng_key, *main_params_key;
+    /** How long a checkpoint that rank 0 has seen and another rank has not may take to be seen by
+     * all, as on NFS; 0: 60. */
+    double visible_seconds;
+
+    const dcp_run_keep *keep; /**< which checkpoints stay; NULL: all */
+    const char *figures_file; /**< of figures; NULL: dcp_saves.jsonl in the run, if that is in the
+                                   file system */
 } dcp_run_options;
 
-/** The checkpoints of a run, oldest first, those without a step before all others. Threading: any
- * number of threads may look at the same time. */
-typedef struct dcp_run_list dcp_run_list;
-
-/** One checkpoint. Pointers are borrowed from the list. */
-typedef struct dcp_run_checkpoint {
-    const char *path;      /**< relative to the run: "checkpoint/step-10" */
-    const char *framework; /**< whose layout it has: "torchtitan" */
+/** What a run was resumed from. Texts are borrowed from the run. */
+typedef struct dcp_run_resumed {
+    bool found;      /**< else training begins at step 0 */
+    bool model_only; /**< of `pretrained`: `step` is 0 */
+    int64_t step;    /**< steps done */
     dcp_run_kind kind;
-    bool has_step;     /**< else `step` is 0: "last.ckpt", "final" */
-    bool checked;      /**< else nothing is known of `complete`, `why`, `bytes` */
-    bool complete;     /**< everything that resuming from it needs is there */
-    bool latest;       /**< the newest complete one; of at most one in a list */
-    bool marked;       /**< the framework's own mark names it */
-    int64_t step;      /**< steps done; a count of saves in Accelerate */
-    const char *why;   /**< why it is not complete; "" if it is */
-    uint64_t bytes;    /**< of the files that were looked at: shards, metadata, needed side files */
-    int64_t unix_time; /**< when it was saved, in seconds, by the save's word or the file's time; 0:
-                            unknown. Not to be relied on */
-} dcp_run_checkpoint;
-
-/** A mark that a framework left to say which checkpoint is its latest. Pointers are borrowed from
- * the list. */
-typedef struct dcp_run_mark {
-    const char *path;  /**< of the mark, relative to the run: "latest" */
-    const char *text;  /**< what it says: a name, a number, a path; "" if it cannot be read */
-    bool found;        /**< it names a checkpoint of the list */
-    size_t checkpoint; /**< which one */
-} dcp_run_mark;
+    const char *path;   /**< "" if nothing was found */
+    const char *reason; /**< the line that was logged: which source won, and why others did not */
+} dcp_run_resumed;
 
 /**
- * Finds the checkpoints of a run and checks them.
- *
- * The path is the directory that holds the steps, or the one above it. Where the path's own names
- * are no steps, each subdirectory is looked at; "checkpoint" and "checkpoints" count before others.
- * Names that are no framework's are left out, whatever they are: other files, temporary
- * directories, data loaders' states, step numbers that do not fit in 63 bits.
- *
- * @param options NULL: all defaults.
- * @param list owned by the caller: dcp_run_list_free(). It may be empty.
- * Errors: DCP_ERR_NOT_FOUND, DCP_ERR_KIND for a file, DCP_ERR_NO_MEMORY, DCP_ERR_FILE_LIMIT and
- * the storage's when it cannot list. A checkpoint that cannot be read is no failure, but not
- * complete.
+ * Opens a run, and makes its directory. Collective.
+ * @param run owned by the caller: dcp_run_close().
+ * Errors: DCP_ERR_ARGUMENT, DCP_ERR_NO_MEMORY, those of the group and the storage.
  */
-DCP_API dcp_status dcp_run_list_read_sized(const char *path, const dcp_run_options *options,
-                                           size_t options_size, dcp_run_list **list);
+DCP_API dcp_status dcp_run_open_sized(const char *path, const dcp_run_options *options,
+                                      size_t options_size, size_t save_size, size_t chain_size,
+                                      size_t load_size, dcp_run **run);
 
-static inline dcp_status dcp_run_list_read(const char *path, const dcp_run_options *options,
-                                           dcp_run_list **list)
+static inline dcp_status dcp_run_open(const char *path, const dcp_run_options *options,
+                                      dcp_run **run)
 {
-    return dcp_run_list_read_sized(path, options, sizeof *options, list);
+    return dcp_run_open_sized(path, options, sizeof *options, sizeof(dcp_save_options),
+                              sizeof(dcp_save_chain_options), sizeof(dcp_load_options), run);
 }
 
-/** NULL is allowed. */
-DCP_API void dcp_run_list_free(dcp_run_list *list);
+/** @return the run's identity; borrowed from it. */
+DCP_API const char *dcp_run_identity(const dcp_run *run);
 
-/** @return number of checkpoints. */
-DCP_API size_t dcp_run_list_count(const dcp_run_list *list);
+/**
+ * Loads the state from the newest checkpoint of this run that is whole, or from what the options
+ * name. Collective. A checkpoint whose data turns out to be damaged is remembered in the run's
+ * directory, and an older one is taken, now and next time; saving that step again forgets it. That
+ * the state does not fit is no such damage, and ends the resume.
+ *
+ * Marks are hints: what counts is what is there and whole. Checkpoints that another library has
+ * left in the directory are taken as well, if no identity was given.
+ * @param resumed may be NULL.
+ * Errors: DCP_ERR_NOT_FOUND (#DCP_RUN_MISSING_FAIL, or the reference), DCP_ERR_KIND (the required
+ * kind or class), and those of dcp_load().
+ */
+DCP_API dcp_status dcp_run_resume_sized(dcp_run *run, dcp_run_resumed *resumed,
+                                        size_t resumed_size);
 
-/** Describes a checkpoint. Errors: DCP_ERR_ARGUMENT. */
-DCP_API dcp_status dcp_run_list_checkpoint_sized(const dcp_run_list *list, size_t index,
-                                                 dcp_run_checkpoint *checkpoint,
-                                                 size_t checkpoint_size);
-
-static inline dcp_status dcp_run_list_checkpoint(const dcp_run_list *list, size_t index,
-                                                 dcp_run_checkpoint *checkpoint)
+static inline dcp_status dcp_run_resume(dcp_run *run, dcp_run_resumed *resumed)
 {
-    return dcp_run_list_checkpoint_sized(list, index, checkpoint, sizeof *checkpoint);
-}
-
-/** @return number of marks. */
-DCP_API size_t dcp_run_list_mark_count(const dcp_run_list *list);
-
-/** Describes a mark. Errors: DCP_ERR_ARGUMENT. */
-DCP_API dcp_status dcp_run_list_mark_sized(const dcp_run_list *list, size_t index,
-                                           dcp_run_mark *mark, size_t mark_size);
-
-static inline dcp_status dcp_run_list_mark(const dcp_run_list *list, size_t index,
-                                           dcp_run_mark *mark)
-{
-    return dcp_run_list_mark_sized(list, index, mark, sizeof *mark);
+    return dcp_run_resume_sized(run, resumed, sizeof *resumed);
 }
 
 /**
- * Gives the latest checkpoint: the newest that is complete, whatever marks say. Emergency dumps,
- * links, parts and results without a step ("final") are not among those to choose from.
- * Errors: DCP_ERR_NOT_FOUND: there is none. DCP_ERR_DUPLICATE: two of one step ("step_20" and
- * "step_00000020") would be it, or several subdirectories hold runs.
+ * Reads an extra file of the checkpoint that was resumed from, such as this rank's random numbers.
+ * Not collective.
+ * @param bytes owned by the caller: dcp_memory_free(). @param size in bytes.
+ * Errors: DCP_ERR_NOT_FOUND, also after a fresh start, and those of
+ * dcp_checkpoint_read_extra_file().
  */
-DCP_API dcp_status dcp_run_list_latest(const dcp_run_list *list, size_t *index);
+DCP_API dcp_status dcp_run_read_file(dcp_run *run, const char *name, void **bytes, size_t *size);
 
-/** @return one line: which checkpoint is the latest, why newer ones are not, and what marks say of
- * it; or why there is none. Borrowed from the list. */
-DCP_API const char *dcp_run_list_reason(const dcp_run_list *list);
+/**
+ * Is called once after each step, and saves if that is due. Collective as the page's head says.
+ * @param step steps done.
+ * @return how the save went that was begun, and how the asynchronous save before it ended, if that
+ * has become known: a failure of either, unless `allowed_failures` covers it. The run can be used
+ * after failures, and saves again when that is due.
+ */
+DCP_API dcp_status dcp_run_step(dcp_run *run, int64_t step);
+
+/**
+ * Whether training is to end: because of a signal, the halt file, or the end of the allocation.
+ * Also for loops between steps (evaluation, warm-up). When it is time, the next dcp_run_step(), or
+ * else dcp_run_close(), saves, so that the state must then still be that of the last step.
+ */
+DCP_API bool dcp_run_should_stop(dcp_run *run);
+
+/** @return why training is to end, "" if it is not; static. */
+DCP_API const char *dcp_run_stop_reason(const dcp_run *run);
+
+/** Waits until tensors may change, with #DCP_RUN_ASYNC_OVERLAPPED: right before the optimizer's
+ * step. Otherwise returns at once. How the save fares is told by dcp_run_step(). */
+DCP_API void dcp_run_wait_staged(dcp_run *run);
+
+/** Saves now, whatever is due; waits for the save before it. A step that was saved is not saved
+ * again. Returns as dcp_run_step() does. Collective. */
+DCP_API dcp_status dcp_run_save(dcp_run *run, int64_t step);
+
+/** Waits for the save that is under way, and says how it ended. Collective. */
+DCP_API dcp_status dcp_run_flush(dcp_run *run);
+
+/** @return the last step whose checkpoint is durable, as far as this rank knows; -1: none. */
+DCP_API int64_t dcp_run_saved_step(const dcp_run *run);
+
+/** Sets a number that goes into the info of saves from now on, such as a loss; at rank 0. Errors:
+ * DCP_ERR_ARGUMENT (the name "run", or more than 64 of them), DCP_ERR_NO_MEMORY. */
+DCP_API dcp_status dcp_run_note(dcp_run *run, const char *name, double value);
+
+/** Adds an extra file of this rank to the next save, copied. Errors: DCP_ERR_ARGUMENT,
+ * DCP_ERR_NO_MEMORY. */
+DCP_API dcp_status dcp_run_add_file(dcp_run *run, const char *name, const void *bytes, size_t size);
+
+/** Flushes as dcp_run_flush(), saves the last step if it was time to stop, ends what goes on in the
+ * background, and frees the run. Collective. NULL is allowed. */
+DCP_API dcp_status dcp_run_close(dcp_run *run);
 
 #ifdef __cplusplus
 }

@@ -16,6 +16,8 @@ int command_ls(int argc, char **argv);
 int command_latest(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_cat(int argc, char **argv);
+int command_pin(int argc, char **argv);
+int command_prune(int argc, char **argv);
 int command_repair(int argc, char **argv);
 int command_verify(int argc, char **argv);
 

@@ -172,7 +172,7 @@ static int fail(const char *command, dcp_status status)
 
 int command_list(int argc, char **argv)
 {
-    const dcp_run_options options = {.storage = command_storage()};
+    const dcp_run_list_options options = {.storage = command_storage()};
     dcp_run_list *list;
     const char *run;
     bool json;
@@ -207,7 +207,7 @@ static int print_latest(const char *run, const dcp_run_list *list, bool json)
 
 int command_latest(int argc, char **argv)
 {
-    const dcp_run_options options = {.storage = command_storage(), .latest_only = true};
+    const dcp_run_list_options options = {.storage = command_storage(), .latest_only = true};
     dcp_run_list *list;
     const char *run;
     bool json;

@@ -47,6 +47,19 @@ static const struct command {
      "To see what comparing replicas costs:\n"
      "  --check-replicas  off, sampled or all; every rank has all tensors then\n"
      "Bytes may be given as 64K, 64M or 64G.\n"},
+    {"pin", command_pin, "pin [--remove] CHECKPOINT",
+     "keep a checkpoint of a run from being pruned",
+     "CHECKPOINT is a directory of a run that dcp/run.h keeps, as RUN/step_1000.\n"
+     "  --remove          it may be pruned again\n"},
+    {"prune", command_prune, "prune [OPTION...] RUN", "remove old checkpoints of a run",
+     "Removes whole checkpoints of a run that dcp/run.h keeps and none of these rules does, and\n"
+     "what its dead saves have left. The newest whole one and those that are pinned stay, and so\n"
+     "does everything that is not this run's.\n"
+     "  --last N          the newest N                   --every N          multiples of N steps\n"
+     "  --best N          the best N by --metric         --younger SECONDS  saved less long ago\n"
+     "  --metric NAME     a number in metadata.json      --higher           more of it is better\n"
+     "  --identity NAME   of the run, if the directory holds several\n"
+     "  --dry-run         removes nothing, and prints what would go\n"},
     {"repair", command_repair, "repair [OPTION...] DIRECTORY", "rebuild a lost .metadata",
      "Rebuilds .metadata from what the footers of the shard files say, and publishes it if there\n"
      "is none and every tensor is complete.\n"

@@ -223,12 +223,12 @@ static bool is_far(const struct run_check *check)
     const struct run_place *place = check->place;
     dcp_storage_traits traits = {.size_of = sizeof traits};
     void *directory;
-    bool created;
-    if (!place->table->describe ||
-        place->table->open(place->table->context, place->root, 0, &directory, &created) != DCP_OK)
-        return false;
-    place->table->describe(place->table->context, directory, &traits);
-    place->table->close(place->table->context, directory);
+    char *id = place->table->describe ? run_place_id(place, "") : NULL;
+    if (id && run_place_open(place, id, 0, &directory) == DCP_OK) {
+        place->table->describe(place->table->context, directory, &traits);
+        run_place_close(place, directory);
+    }
+    memory_release(id);
     return traits.far;
 }
 

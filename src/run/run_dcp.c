@@ -151,6 +151,10 @@ static dcp_status check_files(struct stored *stored, const char *id)
     dcp_status status = dcp_checkpoint_info(stored->checkpoint, NULL, NULL, &stored->info);
     if (run_place_gives_up(status))
         return status;
+    if (stored->info.has_step) {
+        stored->check->entry->has_saved_step = true;
+        stored->check->entry->saved_step = stored->info.step;
+    }
     if (stored->info.unix_time > stored->check->unix_time)
         stored->check->unix_time = stored->info.unix_time;
     for (size_t i = 0; i < stored->count; i++)

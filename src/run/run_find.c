@@ -6,7 +6,27 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "run/run_contents.h"
+#include "run/run_own.h"
 #include "run/run_search.h"
+
+/* The row of a run of ours; of one whose file cannot be understood there is none. */
+static dcp_status find_own(struct run_search *search)
+{
+    struct run_own own;
+    bool found;
+    if (!run_names_has(&search->names, RUN_OWN_FILE))
+        return DCP_OK;
+    dcp_status status = run_own_read(search->place, search->folder, &own, &found);
+    if (status != DCP_OK || !found)
+        return run_place_gives_up(status) ? status : DCP_OK;
+    char *names = arena_allocate(&search->list->arena, RUN_NAME_MAX);
+    struct run_layout *row = arena_allocate(&search->list->arena, sizeof *row);
+    if (!names || !row)
+        return error_no_memory(sizeof *row + RUN_NAME_MAX, "the layout of a run");
+    run_own_layout(&own, names, row);
+    search->own = row;
+    return DCP_OK;
+}
 
 static dcp_status search_names(struct run_search *search)
 {
@@ -15,6 +35,7 @@ static dcp_status search_names(struct run_search *search)
     search->beside = memory_allocate_zeroed(run_layout_count, sizeof *search->beside);
     if (!search->beside)
         return error_no_memory(run_layout_count, "the layouts of a run");
+    RETURN_IF_ERROR(find_own(search));
     for (size_t i = 0; i < run_layout_count; i++)
         if (run_layouts[i].beside)
             search->beside[i] = run_contents_have(&at, run_layouts[i].beside);

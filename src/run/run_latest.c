@@ -15,7 +15,7 @@ static int compare_numbers(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
-static int64_t step_of(const struct run_entry *entry)
+int64_t run_entry_step(const struct run_entry *entry)
 {
     return entry->numbers.has_step ? entry->numbers.step + entry->layout->first_step : -1;
 }
@@ -30,10 +30,19 @@ static int compare_age(const struct run_entry *a, const struct run_entry *b)
     if (order == 0)
         order = compare_numbers(a->numbers.evaluated, b->numbers.evaluated);
     if (order == 0)
-        order = compare_numbers(step_of(a), step_of(b));
+        order = compare_numbers(run_entry_step(a), run_entry_step(b));
     if (order == 0)
         order = compare_numbers(a->numbers.version, b->numbers.version);
     return order ? order : compare_numbers(a->inner, b->inner);
+}
+
+/* By the table's order; rows of runs of ours come before it. */
+static int64_t layout_order(const struct run_layout *layout)
+{
+    for (size_t i = 0; i < run_layout_count; i++)
+        if (layout == &run_layouts[i])
+            return (int64_t)i;
+    return -1;
 }
 
 /* Of the same age, the layout that comes first in the table is the newer one. */
@@ -42,7 +51,7 @@ static int compare_entries(const void *first, const void *second)
     const struct run_entry *a = first, *b = second;
     int order = compare_age(a, b);
     if (order == 0)
-        order = compare_numbers(b->layout - run_layouts, a->layout - run_layouts);
+        order = compare_numbers(layout_order(b->layout), layout_order(a->layout));
     return order ? order : strcmp(a->path, b->path);
 }
 
@@ -54,22 +63,20 @@ void run_sort(dcp_run_list *list)
 
 /* ---- finding ---- */
 
-static bool is_candidate(const struct run_entry *entry)
+bool run_is_candidate(const struct run_entry *entry)
 {
     return entry->kind != DCP_RUN_LINK && !entry->layout->never_latest;
 }
 
-/* Another whole one of the same age and layout, whose name says nothing else: SIZE_MAX if there is
- * none. */
-static dcp_status find_twin(dcp_run_list *list, const struct run_place *place, size_t index,
-                            size_t *twin)
+dcp_status run_latest_twin(dcp_run_list *list, const struct run_place *place, size_t index,
+                           size_t *twin)
 {
     const struct run_entry *entry = &list->entries[index];
     *twin = SIZE_MAX;
     for (size_t i = index; i-- > 0 && compare_age(&list->entries[i], entry) == 0;) {
         const struct run_entry *other = &list->entries[i];
-        if (!is_candidate(other) || other->layout != entry->layout || entry->layout->free_names ||
-            strcmp(other->folder, entry->folder) != 0)
+        if (!run_is_candidate(other) || other->layout != entry->layout ||
+            entry->layout->free_names || strcmp(other->folder, entry->folder) != 0)
             continue;
         RETURN_IF_ERROR(run_check(list, place, i));
         if (other->complete) {
@@ -85,7 +92,7 @@ static dcp_status find_latest(dcp_run_list *list, const struct run_place *place,
 {
     *latest = SIZE_MAX;
     for (size_t i = list->count; i-- > 0;) {
-        if (!is_candidate(&list->entries[i]))
+        if (!run_is_candidate(&list->entries[i]))
             continue;
         RETURN_IF_ERROR(run_check(list, place, i));
         if (list->entries[i].complete) {
@@ -106,7 +113,7 @@ static void explain_newer(const dcp_run_list *list, size_t first, struct buffer 
     size_t told = 0, untold = 0;
     for (size_t i = list->count; i-- > first;) {
         const struct run_entry *entry = &list->entries[i];
-        if (!is_candidate(entry) || !entry->checked || entry->complete)
+        if (!run_is_candidate(entry) || !entry->checked || entry->complete)
             continue;
         if (told++ < REASONS_MAX)
             buffer_append_format(line, "; %s is not whole: %s", entry->path, entry->why);
@@ -149,7 +156,7 @@ static void explain_mark(const dcp_run_list *list, const struct run_mark *mark, 
         buffer_append_format(line, "names %s", list->entries[mark->checkpoint].path);
 }
 
-static void explain_marks(const dcp_run_list *list, size_t latest, struct buffer *line)
+void run_latest_explain_marks(const dcp_run_list *list, size_t latest, struct buffer *line)
 {
     for (size_t i = 0; i < list->mark_count; i++)
         explain_mark(list, &list->marks[i], latest, line);
@@ -185,16 +192,17 @@ static dcp_status decide(dcp_run_list *list, size_t latest, size_t twin)
         buffer_append_format(&line, list->count == 0 ? "no checkpoints are there"
                                                      : "no latest: none of the run is whole");
         explain_newer(list, 0, &line);
-        explain_marks(list, latest, &line);
+        run_latest_explain_marks(list, latest, &line);
     } else if (twin != SIZE_MAX) {
         list->latest_status = DCP_ERR_DUPLICATE;
         buffer_append_format(&line, "no latest: %s and %s are both step %" PRId64,
-                             entries[twin].path, entries[latest].path, step_of(&entries[latest]));
+                             entries[twin].path, entries[latest].path,
+                             run_entry_step(&entries[latest]));
     } else {
         list->entries[latest].latest = true;
         buffer_append_format(&line, "%s is the newest whole one", entries[latest].path);
         explain_newer(list, latest + 1, &line);
-        explain_marks(list, latest, &line);
+        run_latest_explain_marks(list, latest, &line);
     }
     return keep_line(list, &line);
 }
@@ -206,6 +214,6 @@ dcp_status run_latest_find(dcp_run_list *list, const struct run_place *place, bo
         RETURN_IF_ERROR(run_check(list, place, i));
     RETURN_IF_ERROR(find_latest(list, place, &latest));
     if (latest != SIZE_MAX)
-        RETURN_IF_ERROR(find_twin(list, place, latest, &twin));
+        RETURN_IF_ERROR(run_latest_twin(list, place, latest, &twin));
     return decide(list, latest, twin);
 }

@@ -5,7 +5,7 @@
 #ifndef RUN_RUN_LAYOUT_H
 #define RUN_RUN_LAYOUT_H
 
-#include "dcp/run.h"
+#include "dcp/run_list.h"
 
 enum run_need_kind {
     RUN_NEED_NONE,    /* the end of a row's needs */

@@ -83,7 +83,8 @@ static const char *trim(dcp_run_list *list, const char *path)
     return root;
 }
 
-static dcp_status read_list(dcp_run_list *list, const char *path, const dcp_run_options *options)
+static dcp_status read_list(dcp_run_list *list, const char *path,
+                            const dcp_run_list_options *options)
 {
     struct run_place place;
     const char *root = trim(list, path);
@@ -96,15 +97,15 @@ static dcp_status read_list(dcp_run_list *list, const char *path, const dcp_run_
     return run_latest_find(list, &place, options->latest_only);
 }
 
-dcp_status dcp_run_list_read_sized(const char *path, const dcp_run_options *options,
+dcp_status dcp_run_list_read_sized(const char *path, const dcp_run_list_options *options,
                                    size_t options_size, dcp_run_list **list)
 {
-    dcp_run_options ours;
+    dcp_run_list_options ours;
     if (!path || !*path || !list)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "listing a run needs its directory and a place for the list");
     *list = NULL;
-    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_run_options"));
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_run_list_options"));
     dcp_run_list *made = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "the checkpoints of a run");

@@ -5,6 +5,7 @@
 #define RUN_RUN_LIST_H
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "run/run_layout.h"
 #include "run/run_name.h"
 #include "run/run_place.h"
@@ -24,6 +25,8 @@ struct run_entry {
     const char *why;
     uint64_t bytes;
     int64_t unix_time;
+    bool has_saved_step; /* by the save's word, which a copy under another name keeps */
+    int64_t saved_step;
 };
 
 struct run_mark {
@@ -60,6 +63,17 @@ dcp_status run_check(dcp_run_list *list, const struct run_place *place, size_t i
 void run_sort(dcp_run_list *list);
 /* Checks all, or back to the latest; finds that, and writes the reason. */
 dcp_status run_latest_find(dcp_run_list *list, const struct run_place *place, bool latest_only);
+
+/* Of -1: it has none. */
+int64_t run_entry_step(const struct run_entry *entry);
+/* Whether it may be the latest: no link, dump or part. */
+bool run_is_candidate(const struct run_entry *entry);
+/* Another whole one of the same age and layout, whose name says nothing else: SIZE_MAX if there is
+ * none. */
+dcp_status run_latest_twin(dcp_run_list *list, const struct run_place *place, size_t index,
+                           size_t *twin);
+/* Appends what marks say of a checkpoint, or of none. */
+void run_latest_explain_marks(const dcp_run_list *list, size_t latest, struct buffer *line);
 
 /* "folder/name" in the list's arena; name alone for "". NULL: no memory, said. */
 /* Ranks beyond are no ranks. */

@@ -88,19 +88,16 @@ bool run_names_has(const struct run_names *names, const char *name)
 /* ---- files ---- */
 
 /* A trusted name: links to files and folders are followed, as frameworks do. */
-static dcp_status open_in(struct run_file *file, const char *folder, const char *name)
+static dcp_status open_in(struct run_file *file, const char *name)
 {
     const dcp_storage *table = file->place->table;
     const dcp_storage_access access = {.size_of = sizeof access, .trusted = true};
-    bool created;
-    error_clear();
-    RETURN_IF_ERROR(error_checked(
-        table->open(table->context, folder, 0, &file->directory, &created), "the storage's open"));
+    RETURN_IF_ERROR(run_place_open(file->place, file->id, 0, &file->directory));
     dcp_status status =
         error_checked(table->open_file(table->context, file->directory, name, &access, &file->file),
                       "the storage's open_file");
     if (status != DCP_OK)
-        table->close(table->context, file->directory);
+        run_place_close(file->place, file->directory);
     return status;
 }
 
@@ -108,13 +105,14 @@ dcp_status run_file_open(struct run_file *file, const struct run_place *place, c
 {
     *file = (struct run_file){.place = place};
     const char *slash = strrchr(path, '/');
-    char *id = run_place_id(place, slash ? path : "");
-    if (!id)
+    file->id = run_place_id(place, slash ? path : "");
+    if (!file->id)
         return DCP_ERR_NO_MEMORY;
     if (slash)
-        *strrchr(id, '/') = '\0';
-    dcp_status status = open_in(file, id, slash ? slash + 1 : path);
-    memory_release(id);
+        *strrchr(file->id, '/') = '\0';
+    dcp_status status = open_in(file, slash ? slash + 1 : path);
+    if (status != DCP_OK)
+        memory_release(file->id);
     return status;
 }
 
@@ -139,7 +137,8 @@ void run_file_close(struct run_file *file)
     struct saved_error error;
     error_save(&error);
     table->close_file(table->context, &file->file);
-    table->close(table->context, file->directory);
+    run_place_close(file->place, file->directory);
+    memory_release(file->id);
     error_restore(&error);
 }
 

@@ -41,6 +41,7 @@ bool run_names_has(const struct run_names *names, const char *name);
 /* An open file, for bounded reads. */
 struct run_file {
     const struct run_place *place;
+    char *id; /* of its directory */
     void *directory;
     dcp_storage_file file;
 };
@@ -57,6 +58,29 @@ dcp_status run_place_size(const struct run_place *place, const char *path, uint6
  * than limit bytes. */
 dcp_status run_place_read(const struct run_place *place, const char *path, uint64_t limit,
                           struct buffer *bytes, bool *found);
+
+/* A directory of the storage; id stays until it is closed, and is changed by no one. */
+dcp_status run_place_open(const struct run_place *place, char *id, uint32_t flags,
+                          void **directory);
+/* Keeps the thread's error. */
+void run_place_close(const struct run_place *place, void *directory);
+
+/* ---- writing; folder: relative to the run, which is made ---- */
+
+/* A small file appears durably, at once and whole. */
+dcp_status run_place_publish(const struct run_place *place, const char *folder, const char *name,
+                             const void *bytes, size_t size, dcp_storage_condition condition);
+/* The run's own directory is made. */
+dcp_status run_place_make(const struct run_place *place);
+/* DCP_ERR_NOT_FOUND if there is none. */
+dcp_status run_place_remove(const struct run_place *place, const char *folder, const char *name);
+/* A name in the run comes to mean another of its names, at once: a symbolic link, or, elsewhere
+ * than in the file system, a file with the name. */
+dcp_status run_place_mark(const struct run_place *place, const char *name, const char *target);
+/* Removes a folder that is empty; else nothing. */
+void run_place_remove_folder(const struct run_place *place, const char *folder);
+/* An absolute id; NULL: no memory, or the storage's failure, said. */
+char *run_place_absolute(const struct run_place *place);
 
 enum { RUN_LINK_MAX = 4096 };
 /* Whether a path is a symbolic link, and what it says. In the file system alone. */

@@ -32,6 +32,8 @@ static bool fits(const struct run_search *search, const struct run_layout *layou
 static bool fits_any(const struct run_search *search, const char *name, bool is_file)
 {
     struct run_numbers numbers;
+    if (search->own && !is_file && fits(search, search->own, name, &numbers))
+        return true;
     for (size_t i = 0; i < run_layout_count; i++)
         if (run_layouts[i].is_file == is_file && fits(search, &run_layouts[i], name, &numbers))
             return true;
@@ -47,6 +49,12 @@ static dcp_status choose_folder(const struct run_search *search,
 {
     struct run_numbers numbers;
     *layout = NULL;
+    *certain = search->own && fits(search, search->own, name, &numbers) &&
+               run_contents_have(contents, search->own->signs);
+    if (*certain) {
+        *layout = search->own;
+        return DCP_OK;
+    }
     for (size_t i = 0; i < run_layout_count; i++) {
         const struct run_layout *tried = &run_layouts[i];
         if (tried->is_file || !fits(search, tried, name, &numbers))
@@ -86,7 +94,7 @@ void run_search_settle(const struct run_search *search, size_t first)
     bool *seen = search->beside;
     struct run_numbers numbers;
     for (size_t i = first; i < list->count; i++)
-        if (list->entries[i].certain)
+        if (list->entries[i].certain && list->entries[i].layout != search->own)
             seen[list->entries[i].layout - run_layouts] = true;
     for (size_t i = first; i < list->count; i++) {
         struct run_entry *entry = &list->entries[i];

@@ -13,7 +13,8 @@ struct run_search {
     const char *base; /* its own name */
     bool inner;
     struct run_names names;
-    bool *beside; /* by layout: what it wants beside checkpoints is there */
+    const struct run_layout *own; /* of a run of ours that the folder is; NULL: it is none */
+    bool *beside;                 /* by layout: what it wants beside checkpoints is there */
 };
 
 /* Adds what has a name to the list, if it is a checkpoint. */

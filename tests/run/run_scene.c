@@ -115,7 +115,7 @@ void scene_cut(const char *directory, const char *name, size_t bytes)
 
 dcp_run_list *scene_read(const char *path, const dcp_storage *storage)
 {
-    const dcp_run_options options = {.storage = storage};
+    const dcp_run_list_options options = {.storage = storage};
     dcp_run_list *list = NULL;
     must(dcp_run_list_read(path, &options, &list));
     return list;
@@ -172,7 +172,7 @@ void scene_expect(const char *path, const dcp_storage *storage, const char *expe
 
 void scene_expect_latest(const char *path, const char *expected)
 {
-    const dcp_run_options options = {.latest_only = true};
+    const dcp_run_list_options options = {.latest_only = true};
     dcp_run_checkpoint found;
     dcp_run_list *list = NULL;
     size_t index;

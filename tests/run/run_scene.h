@@ -4,7 +4,7 @@
 #ifndef TESTS_RUN_RUN_SCENE_H
 #define TESTS_RUN_RUN_SCENE_H
 
-#include "dcp/run.h"
+#include "dcp/run_list.h"
 
 /* A copy of a reference tree's run, in a test's directory; what was a link and is a text there
  * becomes one again if links is true. The path is static. */

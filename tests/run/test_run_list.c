@@ -61,7 +61,7 @@ static void what_is_known_of_a_checkpoint_is_told(void **state)
     size_t index;
     scene_save(NULL, scene_in(*state, "step_7"));
     scene_write(scene_in(*state, "step_3"), ".metadata", "");
-    const dcp_run_options options = {.latest_only = true};
+    const dcp_run_list_options options = {.latest_only = true};
     dcp_run_list *list;
     must(dcp_run_list_read(*state, &options, &list));
     assert_int_equal(dcp_run_list_count(list), 2);
@@ -303,11 +303,11 @@ static void wrong_arguments_are_refused(void **state)
     scene_write(*state, "file", "x");
     must_fail(dcp_run_list_read(scene_in(*state, "file"), NULL, &list), DCP_ERR_KIND, "file");
     struct {
-        dcp_run_options options;
+        dcp_run_list_options options;
         int more;
     } newer = {.more = 1};
     must_fail(dcp_run_list_read_sized(*state, &newer.options, sizeof newer, &list),
-              DCP_ERR_ARGUMENT, "dcp_run_options");
+              DCP_ERR_ARGUMENT, "dcp_run_list_options");
     must(dcp_run_list_read(*state, NULL, &list));
     must_fail(dcp_run_list_checkpoint(list, 0, &found), DCP_ERR_ARGUMENT, "checkpoint 0");
     must_fail(dcp_run_list_checkpoint(list, 0, NULL), DCP_ERR_ARGUMENT, "NULL");

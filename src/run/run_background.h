@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Pruning behind training, by a thread that is started when there is something to do. */
+#ifndef RUN_RUN_BACKGROUND_H
+#define RUN_RUN_BACKGROUND_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "base/thread.h"
+#include "dcp/run_prune.h"
+
+struct run_background {
+    const char *root;
+    dcp_run_prune_options prune; /* but for the bound */
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    struct thread thread;
+    bool made, started;
+    /* Under the mutex. */
+    bool wanted, ending;
+    int64_t bound;
+};
+
+dcp_status run_background_init(struct run_background *background, const char *root,
+                               const dcp_run_prune_options *prune);
+/* A step was committed. Returns at once; calls that come meanwhile become one. */
+void run_background_post(struct run_background *background, int64_t step);
+/* Waits for the removal that is going on, and begins no other. */
+void run_background_end(struct run_background *background);
+
+#endif
