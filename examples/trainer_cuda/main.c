@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "trainers/newest_checkpoint.h"
 #include "trainers/sudden_death.h"
 #include "training.h"
 
@@ -28,7 +27,6 @@ static struct options options = {.directory = "run", .steps = 60, .save_every = 
 /* One of the GPUs, and what came of it. */
 struct worker {
     struct training training;
-    int64_t resumed; /* step; -1: from the beginning */
     double loss;
     uint64_t digest;
     pthread_t thread;
@@ -39,7 +37,7 @@ static const char usage[] = "usage: trainer_cuda [OPTIONS]\n\n"
                             "  --gpus N           how many GPUs (default: all)\n"
                             "  --steps N          train up to this step (default: 60)\n"
                             "  --save-every N     save after every N steps (default: 10)\n"
-                            "  --die-in-save K    dies by SIGKILL in the middle of the K-th save\n";
+                            "  --die-in-save K    dies by SIGKILL while step K * N is saved\n";
 
 static bool parse_count(const char *text, int64_t *count)
 {
@@ -76,7 +74,7 @@ static void arm_sudden_death(const struct training *training)
 {
     int self = (int)getpid();
     char path[4096];
-    training_path(training, training->network.step, path);
+    snprintf(path, sizeof path, "%s/step_%" PRId64, training->directory, training->network.step);
     must(sudden_death_arm(path, &self, 1), "dying", "no thread for it");
 }
 
@@ -84,18 +82,13 @@ static void *work(void *argument)
 {
     struct worker *worker = argument;
     struct training *training = &worker->training;
-    int64_t saved = 0;
-    training_begin(training);
-    if (worker->resumed >= 0)
-        training_resume(training, worker->resumed);
+    training_begin(training, options.save_every);
     while (training->network.step < options.steps) {
         training_step(training);
-        training_follow_save(training, false);
-        if (training->network.step % options.save_every != 0)
-            continue;
-        if (++saved == options.die_in_save && training->gpu == 0)
+        if (training->network.step == options.die_in_save * options.save_every &&
+            training->gpu == 0)
             arm_sudden_death(training);
-        training_save(training);
+        training_after_step(training);
     }
     must(network_loss(&training->network, &worker->loss) == cudaSuccess, "the loss", "lost");
     worker->digest = training_digest(training);
@@ -106,14 +99,10 @@ static void *work(void *argument)
 static void train(struct worker *workers, int gpus)
 {
     ncclComm_t communicators[GPUS_MOST] = {NULL};
-    int64_t resumed = newest_checkpoint(options.directory);
-    if (resumed >= 0)
-        printf("resuming from %s/step_%" PRId64 " on %d GPUs\n", options.directory, resumed, gpus);
     if (gpus > 1)
         must(ncclCommInitAll(communicators, gpus, NULL) == ncclSuccess, "ncclCommInitAll",
              ncclGetLastError(NULL));
     for (int i = 0; i < gpus; i++) {
-        workers[i].resumed = resumed;
         workers[i].training = (struct training){.directory = options.directory,
                                                 .gpu = i,
                                                 .gpus = gpus,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "training.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -66,37 +65,45 @@ static dcp_state *tree_of(const struct training *training)
         add_tensor(training, own, "exp_avg", rows, columns, network->exp_avg + place);
         add_tensor(training, own, "exp_avg_sq", rows, columns, network->exp_avg_sq + place);
     }
-    dcp_state_int(root, "step", network->step);
     return root;
 }
 
 /* Checkpoints go over the communicator of training, between its steps, so that a job needs nothing
- * but NCCL; a GPU alone needs no group. */
-void training_begin(struct training *training)
+ * but NCCL; a GPU alone needs no group. Over NCCL a save commits at one of the steps that follow,
+ * as soon as all GPUs' parts are written: NCCL's collectives come in one order, which a thread of
+ * the library could not keep. */
+void training_begin(struct training *training, int64_t save_every)
 {
+    dcp_run_resumed resumed;
     must_cuda(cudaSetDevice(training->gpu), "cudaSetDevice");
     must_cuda(network_make(&training->network, training->gpu, training->gpus), "making a network");
     if (training->communicator)
         must_dcp(
             dcp_group_new_nccl(training->communicator, training->network.stream, &training->group),
             "dcp_group_new_nccl");
-    dcp_save_chain_options options = {.group = training->group, .staging = DCP_STAGING_OVERLAPPED};
-    must_dcp(dcp_save_chain_new(&options, &training->saves), "dcp_save_chain_new");
+    training->state = tree_of(training);
+    const dcp_run_options run = {
+        .group = training->group,
+        .state = training->state,
+        .every_steps = save_every,
+        .mode = DCP_RUN_ASYNC_OVERLAPPED,
+        .load = &(dcp_load_options){.strictness = DCP_STRICT_RAISE_ALL},
+    };
+    must_dcp(dcp_run_open(training->directory, &run, &training->run), "opening the run");
+    must_dcp(dcp_run_resume(training->run, &resumed), "resuming");
+    training->network.step = (int)resumed.step;
+    if (resumed.found && training->gpu == 0)
+        printf("resuming from %s on %d GPUs\n", resumed.path, training->gpus);
 }
 
 void training_end(struct training *training)
 {
-    training_follow_save(training, true);
-    dcp_save_chain_free(training->saves);
+    must_dcp(dcp_run_close(training->run), "saving");
+    dcp_state_free(training->state);
     dcp_group_free(training->group);
     network_free(&training->network);
     if (training->communicator)
         must_nccl(ncclCommDestroy(training->communicator), "ncclCommDestroy");
-}
-
-void training_path(const struct training *training, int64_t step, char path[4096])
-{
-    snprintf(path, 4096, "%s/step_%" PRId64, training->directory, step);
 }
 
 /* Copies of parameters and moments are taken while gradients are computed; they must be over before
@@ -109,47 +116,14 @@ void training_step(struct training *training)
         must_nccl(ncclAllReduce(network->sums, network->sums, SUMS, ncclInt64, ncclSum,
                                 training->communicator, network->stream),
                   "ncclAllReduce");
-    if (training->saving)
-        must_dcp(dcp_future_wait_staged(training->saving, -1), "staging");
+    dcp_run_wait_staged(training->run);
     network_update(network);
     must_cuda(cudaGetLastError(), "a kernel");
 }
 
-void training_save(struct training *training)
+void training_after_step(struct training *training)
 {
-    int64_t step = training->network.step;
-    dcp_save_options options = {.chain = training->saves, .has_step = true, .step = step};
-    char path[4096];
-    training_follow_save(training, true);
-    training_path(training, step, path);
-    dcp_state *root = tree_of(training);
-    must_dcp(dcp_save_async(root, path, &options, &training->saving), "saving");
-    training->saving_step = step;
-    dcp_state_free(root);
-}
-
-/* Over NCCL a save commits when it is asked for, as soon as all GPUs' parts are written: NCCL's
- * collectives come in one order, which a thread of the library could not keep. */
-void training_follow_save(struct training *training, bool wait)
-{
-    if (!training->saving || (!wait && dcp_future_poll(training->saving) < DCP_FUTURE_DONE))
-        return;
-    must_dcp(dcp_future_wait(training->saving, -1), "saving");
-    dcp_future_free(training->saving);
-    training->saving = NULL;
-    if (training->gpu == 0)
-        printf("saved %s/step_%" PRId64 "\n", training->directory, training->saving_step);
-}
-
-void training_resume(struct training *training, int64_t step)
-{
-    dcp_load_options options = {.group = training->group, .strictness = DCP_STRICT_RAISE_ALL};
-    char path[4096];
-    training_path(training, step, path);
-    dcp_state *root = tree_of(training);
-    must_dcp(dcp_load(root, path, &options, NULL), "loading");
-    must_dcp(dcp_state_as_int(dcp_state_find(root, "step"), &training->network.step), "loading");
-    dcp_state_free(root);
+    must_dcp(dcp_run_step(training->run, training->network.step), "saving");
 }
 
 /* FNV-1a. */

@@ -16,28 +16,22 @@ struct training {
 
     struct network network;
     dcp_group *group;
-    dcp_save_chain *saves;
-    dcp_future *saving; /* the save that is under way; NULL: none */
-    int64_t saving_step;
+    dcp_state *state; /* what of it is saved and loaded */
+    dcp_run *run;
 };
 
-/* Begins with the first four members set. All of this is for the GPU's own thread, and collective
- * over all GPUs' threads. */
-void training_begin(struct training *training);
+/* Begins with the first four members set, where the run was left. All of this is for the GPU's own
+ * thread, and collective over all GPUs' threads. */
+void training_begin(struct training *training, int64_t save_every);
 void training_end(struct training *training);
 
 void training_step(struct training *training);
-/* Begins to save; steps go on meanwhile. */
-void training_save(struct training *training);
-/* Asks, or waits, for the end of the save that is under way, if any. */
-void training_follow_save(struct training *training, bool wait);
-/* Loads what any number of GPUs saved. */
-void training_resume(struct training *training, int64_t step);
+/* Saves if that is due; steps go on meanwhile. */
+void training_after_step(struct training *training);
 
 /* Of all parameters' bits. */
 uint64_t training_digest(struct training *training);
 
-void training_path(const struct training *training, int64_t step, char path[4096]);
 void must(bool good, const char *what, const char *why);
 
 #endif

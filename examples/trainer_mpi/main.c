@@ -10,7 +10,6 @@
 
 #include <dcp/mpi.h>
 
-#include "trainers/newest_checkpoint.h"
 #include "trainers/sudden_death.h"
 #include "training.h"
 
@@ -30,7 +29,7 @@ static const char usage[] =
     "  --save-every N     save after every N steps (default: 10)\n"
     "  --hidden N         units of the two hidden layers (default: 1024)\n"
     "  --wait             for each save; else training goes on meanwhile\n"
-    "  --die-in-save K    all ranks die by SIGKILL in the middle of the K-th save\n";
+    "  --die-in-save K    all ranks die by SIGKILL while step K * N is saved\n";
 
 static bool parse_count(const char *text, int64_t *count)
 {
@@ -81,33 +80,6 @@ static bool parse_options(int argc, char **argv, struct options *options)
     return good && optind == argc;
 }
 
-static dcp_status resume(struct training *training, const struct options *options)
-{
-    int64_t step = -1;
-    int rank = dcp_group_rank(training->group);
-
-    if (rank == 0)
-        step = newest_checkpoint(options->directory);
-    MPI_Bcast(&step, 1, MPI_INT64_T, 0, training->communicator);
-    if (step < 0)
-        return DCP_OK;
-    dcp_status status = training_load(training, options->directory, step);
-    if (status == DCP_OK && rank == 0)
-        printf("resumed from %s/step_%" PRId64 " on %d ranks\n", options->directory, step,
-               dcp_group_size(training->group));
-    return status;
-}
-
-static dcp_status follow_save(struct training *training, const struct options *options, bool wait)
-{
-    int64_t step;
-    dcp_status status = training_follow_save(training, wait, &step);
-
-    if (step >= 0 && dcp_group_rank(training->group) == 0)
-        printf("saved %s/step_%" PRId64 "\n", options->directory, step);
-    return status;
-}
-
 /* Collective: all ranks are to die. */
 static void arm_sudden_death(const struct training *training, const char *directory)
 {
@@ -127,26 +99,40 @@ static void arm_sudden_death(const struct training *training, const char *direct
 
 static dcp_status train(struct training *training, const struct options *options)
 {
-    dcp_status status = resume(training, options);
+    const dcp_run_options run = {
+        .group = training->group,
+        .state = training->state,
+        .every_steps = options->save_every,
+        .mode = options->wait ? DCP_RUN_BLOCKING : DCP_RUN_ASYNC_OVERLAPPED,
+        .load = &(dcp_load_options){.strictness = DCP_STRICT_RAISE_ALL},
+    };
+    dcp_run_resumed resumed = {0};
     int rank = dcp_group_rank(training->group);
-    int64_t saved = 0;
+    dcp_status status = dcp_run_open(options->directory, &run, &training->run);
 
+    if (status == DCP_OK)
+        status = dcp_run_resume(training->run, &resumed);
+    training->step = resumed.step;
+    if (resumed.found && rank == 0)
+        printf("resumed from %s on %d ranks\n", resumed.path, dcp_group_size(training->group));
     while (status == DCP_OK && training->step < options->steps) {
         double loss = training_step(training);
         if (rank == 0)
             printf("step %3" PRId64 " loss %.9f (%a)\n", training->step, loss, loss);
-        bool saves = training->step % options->save_every == 0;
-        status = follow_save(training, options, saves);
         fflush(stdout);
-        if (!saves || status != DCP_OK)
-            continue;
-        if (++saved == options->die_in_save)
+        if (training->step == options->die_in_save * options->save_every)
             arm_sudden_death(training, options->directory);
-        status = training_save(training, options->directory);
-        if (status == DCP_OK && options->wait)
-            status = follow_save(training, options, true);
+        status = dcp_run_step(training->run, training->step);
     }
-    return status == DCP_OK ? follow_save(training, options, true) : status;
+    dcp_status closed = dcp_run_close(training->run);
+    return status == DCP_OK ? closed : status;
+}
+
+/* Which checkpoint it resumes from and why, and what is saved. */
+static void print_log(void *context, dcp_log_level level, const char *line)
+{
+    (void)context, (void)level;
+    printf("%s\n", line);
 }
 
 int main(int argc, char **argv)
@@ -176,14 +162,14 @@ int main(int argc, char **argv)
     }
 
     dcp_status status = dcp_group_new_mpi(training.communicator, &training.group);
-    if (status == DCP_OK)
-        status = training_prepare_saves(&training);
+    training.state = training_state(&training);
+    if (rank == 0)
+        dcp_set_log(print_log, NULL, DCP_LOG_INFO);
     if (status == DCP_OK)
         status = train(&training, &options);
     if (status != DCP_OK)
         fprintf(stderr, "rank %d: %s: %s\n", rank, dcp_status_string(status), dcp_error_message());
-    dcp_future_free(training.saving);
-    dcp_save_chain_free(training.saves);
+    dcp_state_free(training.state);
     dcp_group_free(training.group);
     model_free(&training.model);
     MPI_Finalize();

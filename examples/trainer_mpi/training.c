@@ -59,9 +59,7 @@ double training_step(struct training *training)
     MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_INT64_T, MPI_SUM, training->communicator);
 
     advance_schedule(&training->schedule);
-    /* A save may still be copying what is about to change. How it fares is told when it is over. */
-    if (training->saving)
-        dcp_future_wait_staged(training->saving, -1);
+    dcp_run_wait_staged(training->run); /* a save may be copying what is about to change */
     for (int i = 0; i < PARAMETER_COUNT; i++) {
         struct parameter *p = &training->model.parameters[i];
         MPI_Reduce_scatter(p->fixed_sum, p->fixed_gradient, p->counts, MPI_INT64_T, MPI_SUM,

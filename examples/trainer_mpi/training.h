@@ -22,22 +22,14 @@ struct training {
     struct spirals data;
     int64_t step;
 
-    dcp_save_chain *saves;
-    dcp_future *saving; /* the save that is under way; NULL: none */
-    int64_t saving_step;
+    dcp_state *state; /* what of it is saved and loaded */
+    dcp_run *run;
 };
 
 /* One step of Adam over all ranks. Returns the mean loss of the batch. */
 double training_step(struct training *training);
 
-/* Makes what saves need. Collective, as are those that follow. */
-dcp_status training_prepare_saves(struct training *training);
-/* Begins to save as DIRECTORY/step_N; steps go on meanwhile. */
-dcp_status training_save(struct training *training, const char *directory);
-/* Asks, or waits, for the end of the save that is under way, if any. Step: what is safe now, -1:
- * nothing new. */
-dcp_status training_follow_save(struct training *training, bool wait, int64_t *step);
-/* Loads DIRECTORY/step_STEP, whatever number of ranks wrote it. */
-dcp_status training_load(struct training *training, const char *directory, int64_t step);
+/* The tree that checkpoints are made of; freed by the caller. */
+dcp_state *training_state(struct training *training);
 
 #endif

@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What of a training run goes into its checkpoints: the same tree describes it for saving and for
  * loading. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "training.h"
 
 static dcp_status schedule_save(void *context, dcp_state *into)
@@ -56,7 +52,7 @@ static void add_rows(dcp_state *parent, const char *key, const dcp_tensor *chunk
 }
 
 /* Failures stick to the tree, and the save or load tells of them. */
-static dcp_state *training_state(struct training *training)
+dcp_state *training_state(struct training *training)
 {
     dcp_state *root = dcp_state_new();
     dcp_state *model = dcp_state_dict(root, "model");
@@ -73,54 +69,5 @@ static dcp_state *training_state(struct training *training)
     dcp_state_stateful(root, "schedule",
                        &(dcp_stateful){schedule_save, schedule_load, &training->schedule});
     dcp_state_stateful(root, "data", &(dcp_stateful){data_save, data_load, &training->data});
-    dcp_state_int(root, "step", training->step);
     return root;
-}
-
-dcp_status training_prepare_saves(struct training *training)
-{
-    dcp_save_chain_options options = {.group = training->group, .staging = DCP_STAGING_OVERLAPPED};
-
-    return dcp_save_chain_new(&options, &training->saves);
-}
-
-/* Copies of parameters and moments are taken while the next step computes gradients. */
-dcp_status training_save(struct training *training, const char *directory)
-{
-    dcp_state *state = training_state(training);
-    dcp_save_options options = {.chain = training->saves, .has_step = true, .step = training->step};
-    char path[4096];
-
-    snprintf(path, sizeof path, "%s/step_%" PRId64, directory, training->step);
-    dcp_status status = dcp_save_async(state, path, &options, &training->saving);
-    training->saving_step = training->step;
-    dcp_state_free(state);
-    return status;
-}
-
-dcp_status training_follow_save(struct training *training, bool wait, int64_t *step)
-{
-    *step = -1;
-    if (!training->saving || (!wait && dcp_future_poll(training->saving) < DCP_FUTURE_DONE))
-        return DCP_OK;
-    dcp_status status = dcp_future_wait(training->saving, -1);
-    dcp_future_free(training->saving);
-    training->saving = NULL;
-    if (status == DCP_OK)
-        *step = training->saving_step;
-    return status;
-}
-
-dcp_status training_load(struct training *training, const char *directory, int64_t step)
-{
-    dcp_state *state = training_state(training);
-    dcp_load_options options = {.group = training->group, .strictness = DCP_STRICT_RAISE_ALL};
-    char path[4096];
-
-    snprintf(path, sizeof path, "%s/step_%" PRId64, directory, step);
-    dcp_status status = dcp_load(state, path, &options, NULL);
-    if (status == DCP_OK)
-        status = dcp_state_as_int(dcp_state_find(state, "step"), &training->step);
-    dcp_state_free(state);
-    return status;
 }

@@ -163,12 +163,16 @@ typedef struct dcp_run_options {
         *require_kind; /**< "dcp": another kind (dcp_run_kind_name()) is refused; NULL: any */
     dcp_run_missing if_missing;
     const char *pretrained; /**< a checkpoint whose model is loaded when there is none to resume */
-    bool skip_optimizer, skip_rng, skip_main_params; /**< are not loaded */
+    bool skip_optimizer;    /**< what is below its key is not loaded */
+    bool skip_rng;          /**< likewise */
+    bool skip_main_params;  /**< likewise: fp32 masters */
     /** A checkpoint without optimizer is resumed from, with a warning; else it counts as model
      * only: it is passed over aloud, and refused if the reference names it. */
     bool allow_missing_optimizer;
-    /** Keys at the top of the state; NULL: "model", "optimizer", "rng", "main_params". */
-    const char *model_key, *optimizer_key, *rng_key, *main_params_key;
+    const char *model_key;       /**< at the top of the state; NULL: "model" */
+    const char *optimizer_key;   /**< NULL: "optimizer" */
+    const char *rng_key;         /**< NULL: "rng" */
+    const char *main_params_key; /**< NULL: "main_params" */
     /** How long a checkpoint that rank 0 has seen and another rank has not may take to be seen by
      * all, as on NFS; 0: 60. */
     double visible_seconds;
