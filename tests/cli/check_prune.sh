@@ -1,0 +1,58 @@
+#!/bin/sh
+# dcp prune and dcp pin on a run: what goes, what stays, and what is refused: check_prune.sh DCP MAKE_RUN DIRECTORY
+set -u
+dcp=$1 make_run=$2 directory=$3
+status=0
+
+fault() {
+    echo "$*" >&2
+    status=1
+}
+
+steps() {
+    ls "$directory/run" | grep '^step_[0-9]*$' | sort -t_ -k2 -n | tr '\n' ' '
+}
+
+expect_steps() {
+    [ "$(steps)" = "$1" ] || fault "expected $1, found $(steps)"
+}
+
+expect_status() { # status, words of the command
+    expected=$1
+    shift
+    "$dcp" "$@" >/dev/null 2>&1
+    found=$?
+    [ $found = "$expected" ] || fault "dcp $*: exited with $found instead of $expected"
+}
+
+rm -rf "$directory"
+mkdir -p "$directory"
+"$make_run" "$directory/run" 11 25 33 42 57 64 >/dev/null || fault "make_run fails"
+mkdir "$directory/run/step_old"
+
+"$dcp" prune --dry-run --last 2 "$directory/run" >"$directory/dry" || fault "a dry run fails"
+grep -q '^would remove step_11: no rule keeps it$' "$directory/dry" || fault "dry: $(cat "$directory/dry")"
+grep -q '^keep         step_64: the newest whole one$' "$directory/dry" || fault "dry: $(cat "$directory/dry")"
+expect_steps "step_11 step_25 step_33 step_42 step_57 step_64 "
+
+expect_status 0 pin "$directory/run/step_25/"
+expect_status 1 pin "$directory/run/step_26"
+"$dcp" prune --best 1 --metric loss "$directory/run" >"$directory/best" || fault "pruning fails"
+grep -q '^keep         step_25: pinned$' "$directory/best" || fault "best: $(cat "$directory/best")"
+grep -q '^removed      step_33: no rule keeps it$' "$directory/best" || fault "best: $(cat "$directory/best")"
+expect_steps "step_11 step_25 step_64 "
+expect_status 0 pin --remove "$directory/run/step_25"
+expect_status 1 pin --remove "$directory/run/step_25"
+expect_status 0 prune --identity another --last 1 "$directory/run"
+expect_steps "step_11 step_25 step_64 "
+expect_status 0 prune --last 1 "$directory/run"
+expect_steps "step_64 "
+[ -d "$directory/run/step_old" ] || fault "a foreign directory was removed"
+
+for wrong in "prune" "prune --last 0 x" "prune --last x y" "prune --best 1 x" "prune a b" "pin" "pin --x y" "pin a b"; do
+    # shellcheck disable=SC2086
+    expect_status 2 $wrong
+done
+expect_status 1 prune --last 1 "$directory"
+[ "$("$dcp" latest "$directory/run" 2>/dev/null)" = "$directory/run/step_64" ] || fault "what is left is not whole"
+exit $status
