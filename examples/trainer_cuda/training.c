@@ -85,6 +85,7 @@ void training_begin(struct training *training, int64_t save_every)
     const dcp_run_options run = {
         .group = training->group,
         .state = training->state,
+        .identity = "trainer_cuda",
         .every_steps = save_every,
         .mode = DCP_RUN_ASYNC_OVERLAPPED,
         .load = &(dcp_load_options){.strictness = DCP_STRICT_RAISE_ALL},

@@ -102,6 +102,7 @@ static dcp_status train(struct training *training, const struct options *options
     const dcp_run_options run = {
         .group = training->group,
         .state = training->state,
+        .identity = "spirals",
         .every_steps = options->save_every,
         .mode = options->wait ? DCP_RUN_BLOCKING : DCP_RUN_ASYNC_OVERLAPPED,
         .load = &(dcp_load_options){.strictness = DCP_STRICT_RAISE_ALL},
