@@ -162,11 +162,11 @@ dcp_status dcp_run_resume_sized(dcp_run *run, dcp_run_resumed *resumed, size_t r
     dcp_status status = choice ? DCP_OK : error_no_memory(sizeof *choice, "a resume");
     status = dcp_group_agree(run->options.group, status, 0);
     run_chooser_init(&chooser, run);
-    if (status == DCP_OK)
+    if (status == DCP_OK && choice)
         status = try_all(run, &chooser, choice);
-    if (status == DCP_OK)
+    if (status == DCP_OK && choice)
         status = dcp_group_agree(run->options.group, keep_result(run, choice), 0);
-    if (status == DCP_OK && resumed) {
+    if (status == DCP_OK && choice && resumed) {
         const dcp_run_resumed ours = {.found = choice->found,
                                       .model_only = choice->pretrained,
                                       .step = choice->pretrained ? 0 : choice->step,
