@@ -109,7 +109,7 @@ bool run_own_step(const struct run_own *own, const char *name, int64_t *step)
 
 void run_own_note_name(const char *prefix, const char *name, char joined[2 * RUN_NAME_MAX])
 {
-    snprintf(joined, (size_t)(2 * RUN_NAME_MAX), "%s%.200s", prefix, name);
+    snprintf(joined, (size_t)2 * RUN_NAME_MAX, "%s%.200s", prefix, name);
 }
 
 /* ---- the row of a layout ---- */
