@@ -68,11 +68,11 @@ void run_figures_append(const dcp_run *run, dcp_status status, const char *messa
                         const dcp_figures *figures)
 {
     const char *given = run->options.figures_file;
-    struct error_story story;
+    struct saved_error error;
     char *text = NULL;
     if (!given && run->place.table != dcp_storage_files())
         return;
-    error_save(&story);
+    error_save(&error);
     char *path = given ? memory_copy_text(given) : run_place_id(&run->place, FIGURES_FILE);
     dcp_state *line = make_line(run, status, message, figures);
     if (!path || dcp_state_to_json(line, 0, &text) != DCP_OK || !append_text(path, text))
@@ -81,5 +81,5 @@ void run_figures_append(const dcp_run *run, dcp_status status, const char *messa
     dcp_text_free(text);
     dcp_state_free(line);
     memory_release(path);
-    error_restore(&story);
+    error_restore(&error);
 }

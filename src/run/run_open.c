@@ -185,8 +185,8 @@ static dcp_status open_run(dcp_run *run, const char *path)
 
 static void free_run(dcp_run *run)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     if (run->watches_signals)
         run_signal_leave();
     dcp_save_chain_free(run->chain);
@@ -199,7 +199,7 @@ static void free_run(dcp_run *run)
     memory_release(run->reason);
     memory_release(run->root);
     memory_release(run);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 dcp_status dcp_run_open_sized(const char *path, const dcp_run_options *options, size_t options_size,

@@ -29,11 +29,11 @@ dcp_status run_place_open(const struct run_place *place, char *id, uint32_t flag
 
 void run_place_close(const struct run_place *place, void *directory)
 {
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     if (place->table->open)
         place->table->close(place->table->context, directory);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 char *run_place_absolute(const struct run_place *place)
@@ -72,9 +72,9 @@ dcp_status run_place_make(const struct run_place *place)
 
 void run_place_remove_folder(const struct run_place *place, const char *folder)
 {
-    struct error_story story;
+    struct saved_error error;
     void *directory;
-    error_save(&story);
+    error_save(&error);
     char *id = run_place_id(place, folder);
     if (id && place->table->remove_directory &&
         run_place_open(place, id, DCP_OPEN_NO_LINK, &directory) == DCP_OK) {
@@ -82,7 +82,7 @@ void run_place_remove_folder(const struct run_place *place, const char *folder)
         run_place_close(place, directory);
     }
     memory_release(id);
-    error_restore(&story);
+    error_restore(&error);
 }
 
 /* ---- small files ---- */
@@ -114,8 +114,10 @@ static dcp_status publish_in(const dcp_storage *table, void *directory, const ch
     error_clear();
     if (!table->prepare)
         return create_and_seal(table, directory, name, bytes, size, condition);
+    const dcp_storage_access access = {
+        .size_of = sizeof access, .size = size, .durable = true, .published = true};
     RETURN_IF_ERROR(error_checked(
-        table->prepare(table->context, directory, name, bytes, size, true, &publication),
+        table->prepare(table->context, directory, name, bytes, size, &access, &publication),
         "the storage's prepare"));
     error_clear();
     return error_checked(table->publish(table->context, publication, condition, &visible),

@@ -127,12 +127,12 @@ static dcp_status remove_note(const struct pruning *pruning, const char *prefix,
 static void remove_side_files(const struct pruning *pruning, const char *name)
 {
     static const char *const files[] = {"train_state.pt", "run_config.yaml"};
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (pruning->own.layout != DCP_RUN_LAYOUT_DCP)
             run_place_remove(&pruning->place, name, files[i]);
-    error_restore(&story);
+    error_restore(&error);
     run_place_remove_folder(&pruning->place, name);
 }
 
@@ -153,12 +153,12 @@ static dcp_status remove_checkpoint(const struct pruning *pruning, const char *n
     if (status == DCP_OK)
         status = remove_note(pruning, RUN_FAILED, name);
     if (status == DCP_OK || status == DCP_ERR_BUSY) {
-        struct error_story story;
-        error_save(&story);
+        struct saved_error error;
+        error_save(&error);
         dcp_status noted = remove_note(pruning, RUN_REMOVING, name);
         if (status == DCP_OK)
             return noted;
-        error_restore(&story);
+        error_restore(&error);
     }
     return status;
 }
@@ -204,7 +204,7 @@ static dcp_status prune(struct pruning *pruning, uint64_t *removed)
     const struct run_bounds bounds = {.now = clock_wall_ns() / 1000000000,
                                       .has_bound = options->has_bound,
                                       .bound = options->bound};
-    struct error_story first = {.status = DCP_OK};
+    struct saved_error first = {.status = DCP_OK};
     RETURN_IF_ERROR(take_names(pruning));
     size_t count = pruning->list.count;
     for (size_t i = 0; i < count; i++)

@@ -114,19 +114,19 @@ static dcp_status share_choice(dcp_run *run, struct run_chooser *chooser, struct
 /* Until one loads, or there is none. */
 static dcp_status try_all(dcp_run *run, struct run_chooser *chooser, struct run_choice *choice)
 {
-    struct error_story story = {.status = DCP_OK};
+    struct saved_error error = {.status = DCP_OK};
     for (;;) {
         RETURN_IF_ERROR(share_choice(run, chooser, choice));
         if (!choice->found)
-            return story.status == DCP_OK ? DCP_OK : error_restore(&story);
+            return error.status == DCP_OK ? DCP_OK : error_restore(&error);
         dcp_status status = load(run, choice);
         if (status == DCP_OK || choice->named || choice->pretrained || !is_damage(status))
             return status;
-        error_save(&story);
+        error_save(&error);
         if (run->rank == 0) {
             log_line(DCP_LOG_ERROR, "%s did not load, and an older one is taken: %s", choice->path,
-                     story.text);
-            run_chooser_remember(chooser, choice, story.text);
+                     error.text);
+            run_chooser_remember(chooser, choice, error.text);
         }
     }
 }

@@ -21,13 +21,13 @@ static void drop_added(dcp_run *run)
 dcp_status run_save_ended(dcp_run *run, dcp_status status, const dcp_figures *figures)
 {
     double seconds = run_now() - run->saving_begun;
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     run_schedule_measured(&run->schedule, run->stall);
     if (seconds > run->longest_save)
         run->longest_save = seconds;
     if (run->rank == 0)
-        run_figures_append(run, status, story.text, figures);
+        run_figures_append(run, status, error.text, figures);
     if (status == DCP_OK) {
         run->failures = 0;
         run->saved_step = run->saving_step;
@@ -37,10 +37,10 @@ dcp_status run_save_ended(dcp_run *run, dcp_status status, const dcp_figures *fi
         return DCP_OK;
     }
     if (run->rank == 0)
-        log_line(DCP_LOG_ERROR, "%s/%s was not saved: %s", run->root, run->saving_name, story.text);
+        log_line(DCP_LOG_ERROR, "%s/%s was not saved: %s", run->root, run->saving_name, error.text);
     if (run->failures++ < run->options.allowed_failures)
         return DCP_OK;
-    return error_restore(&story);
+    return error_restore(&error);
 }
 
 dcp_status run_settle(dcp_run *run)
@@ -50,14 +50,14 @@ dcp_status run_settle(dcp_run *run)
         return DCP_OK;
     double begun = run_now();
     dcp_status status = dcp_future_wait(run->saving, -1);
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     run->stall += run_now() - begun;
     dcp_future_figures(run->saving, &figures);
     dcp_future_free(run->saving);
     run->saving = NULL;
     if (status != DCP_OK)
-        error_restore(&story);
+        error_restore(&error);
     return run_save_ended(run, status, &figures);
 }
 
@@ -234,7 +234,7 @@ static dcp_status begin(dcp_run *run, int64_t step, dcp_figures *figures)
 dcp_status run_save_begin(dcp_run *run, int64_t step)
 {
     dcp_figures figures = {.size_of = sizeof figures};
-    struct error_story before;
+    struct saved_error before;
     double begun = run_now();
     dcp_status told = run_settle(run);
     error_save(&before);

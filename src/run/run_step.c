@@ -125,10 +125,10 @@ dcp_status dcp_run_step(dcp_run *run, int64_t step)
     if (!(wants && !judged) && !run->due && !stops)
         return told;
     run->stop_saved = run->stop != RUN_STOP_NONE;
-    struct error_story story;
-    error_save(&story);
+    struct saved_error error;
+    error_save(&error);
     dcp_status status = run_save_begin(run, step);
-    return status == DCP_OK && told != DCP_OK ? error_restore(&story) : status;
+    return status == DCP_OK && told != DCP_OK ? error_restore(&error) : status;
 }
 
 bool dcp_run_should_stop(dcp_run *run)
