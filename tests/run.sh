@@ -37,7 +37,7 @@ build() { # preset, cmake options
 }
 
 sources() {
-    git ls-files -- "$@" | grep -E '\.(c|h|cpp)$'
+    git ls-files -- "$@" | grep -E '\.(c|h|cpp|hpp)$'
 }
 
 step_format() {
