@@ -1,102 +1,65 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From C++: handles in unique_ptr, failures as exceptions, two ranks as two threads. Run it as:
+/* From C++: a vector saved by two ranks, which are threads, and loaded by one. Run it as:
  * state_dict DIRECTORY */
 #include <cstdio>
-#include <memory>
+#include <exception>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <dcp.h>
+#include <dcp/dcp.hpp>
 
 namespace
 {
 
-struct release {
-    void operator()(dcp_state *state) const
-    {
-        dcp_state_free(state);
-    }
-    void operator()(dcp_group *group) const
-    {
-        dcp_group_free(group);
-    }
-};
-using state_ptr = std::unique_ptr<dcp_state, release>;
-using group_ptr = std::unique_ptr<dcp_group, release>;
-
-void check(dcp_status status)
-{
-    if (status != DCP_OK)
-        throw std::runtime_error(std::string(dcp_status_string(status)) + ": " +
-                                 dcp_error_message());
-}
+constexpr std::int64_t length = 1001;
 
 /* A vector that is sharded evenly over the ranks. */
 struct shard {
     std::vector<double> values;
-    dcp_tensor tensor{};
+    dcp::tensor tensor;
 
-    shard(int64_t length, int rank, int ranks)
+    shard(int rank, int ranks)
     {
-        dcp_mesh mesh{};
-        mesh.ndim = 1;
-        mesh.shape[0] = ranks;
-        mesh.rank = rank;
-        dcp_placement placement = dcp_shard(0);
-        tensor.dtype = DCP_F64;
-        tensor.ndim = 1;
-        tensor.global_shape[0] = length;
-        check(dcp_mesh_shard(&mesh, &tensor, &placement));
-        values.resize(static_cast<size_t>(tensor.sizes[0]));
+        tensor = dcp::tensor(DCP_F64, {length}).shard(dcp::mesh({ranks}, rank), {dcp::shard(0)});
+        values.resize(static_cast<std::size_t>(tensor.count()));
         tensor.data = values.data();
-    }
-
-    state_ptr state()
-    {
-        state_ptr root(dcp_state_new());
-        dcp_state_tensor(root.get(), "vector", &tensor);
-        return root;
     }
 };
 
-constexpr int64_t length = 1001;
-
-void save_rank(const std::string &path, group_ptr group)
+void save_rank(const std::string &path, const dcp::group &group)
 {
-    shard part(length, dcp_group_rank(group.get()), dcp_group_size(group.get()));
-    for (size_t i = 0; i < part.values.size(); i++)
+    shard part(group.rank(), group.size());
+    for (std::size_t i = 0; i < part.values.size(); i++)
         part.values[i] = static_cast<double>(part.tensor.offsets[0]) + static_cast<double>(i);
 
-    dcp_save_options options{};
-    options.group = group.get();
+    dcp::state state{{"vector", part.tensor}};
+    dcp::save_options options;
+    options.group = group;
     options.overwrite = DCP_OVERWRITE_REPLACE;
-    state_ptr state = part.state();
-    check(dcp_save(state.get(), path.c_str(), &options));
+    dcp::save(state, path, options);
 }
 
 void save_on_threads(const std::string &path, int ranks)
 {
-    std::vector<dcp_group *> groups(static_cast<size_t>(ranks));
-    std::vector<std::string> failures(groups.size());
+    std::vector<dcp::group> groups = dcp::group::threads(ranks);
+    std::vector<std::exception_ptr> failures(groups.size());
     std::vector<std::thread> threads;
 
-    check(dcp_group_new_threads(ranks, groups.data()));
-    for (size_t r = 0; r < groups.size(); r++) {
-        threads.emplace_back([&path, &failures, r, group = groups[r]] {
+    for (std::size_t r = 0; r < groups.size(); r++)
+        threads.emplace_back([&path, &failures, r, group = std::move(groups[r])] {
             try {
-                save_rank(path, group_ptr(group));
-            } catch (const std::exception &error) {
-                failures[r] = error.what();
+                save_rank(path, group);
+            } catch (...) {
+                failures[r] = std::current_exception();
             }
         });
-    }
     for (std::thread &thread : threads)
         thread.join();
-    for (const std::string &failure : failures)
-        if (!failure.empty())
-            throw std::runtime_error(failure);
+    for (const std::exception_ptr &failure : failures)
+        if (failure)
+            std::rethrow_exception(failure);
 }
 
 } // namespace
@@ -109,10 +72,10 @@ try {
     }
     save_on_threads(argv[1], 2);
 
-    shard whole(length, 0, 1);
-    state_ptr state = whole.state();
-    check(dcp_load(state.get(), argv[1], nullptr, nullptr));
-    for (size_t i = 0; i < whole.values.size(); i++)
+    shard whole(0, 1);
+    dcp::state state{{"vector", whole.tensor}};
+    dcp::load(state, argv[1]);
+    for (std::size_t i = 0; i < whole.values.size(); i++)
         if (whole.values[i] != static_cast<double>(i))
             throw std::runtime_error("element " + std::to_string(i) + " differs");
     std::printf("saved by 2 ranks, loaded by 1: %zu values\n", whole.values.size());
