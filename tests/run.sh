@@ -18,7 +18,8 @@ venv=$PWD/build/venv
 install_packages() {
     cmake/install_packages.sh build-essential cmake ninja-build pkg-config git \
         libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev liburing-dev libopenmpi-dev openmpi-bin libcmocka-dev \
-        clang clang-tidy clang-format cppcheck doxygen python3-venv strace file groff-base
+        clang clang-tidy clang-format cppcheck doxygen python3-venv strace file groff-base \
+        rustc bindgen golang-go
 }
 
 # CUDA and NCCL; without them, and without a network to get them by, what stands on them is left out, and the end says so.
