@@ -9,7 +9,7 @@ for page in README.md .github/CONTRIBUTING.md .github/SECURITY.md; do
         grep -rqw -e "$name" -e "${name}_sized" include cmake examples ||
             { [ "$name" = dcp_to_torch_save ]; } || { echo "$page: there is no $name"; status=1; }
     done
-    for link in $(grep -oE '\]\([^)#]+' "$page" | cut -c3- | sort -u); do
+    for link in $(sed '/^```/,/^```/d' "$page" | grep -oE '\]\([^)#]+' | cut -c3- | sort -u); do
         [ -e "$(dirname "$page")/$link" ] || { echo "$page: there is no $link"; status=1; }
     done
 done

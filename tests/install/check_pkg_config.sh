@@ -26,6 +26,7 @@ consume() { # compiler, source, package
 
 consume "$cc -std=c11" save_load.c dcp ""
 consume "$cxx -std=c++17" save_load.cpp dcp ""
+consume "$cxx -std=c++17" save_load_hpp.cpp dcp ""
 for part; do
     consume "$cc -std=c11" "save_load_${part%%=*}.c" "dcp-${part%%=*}" "${part#*=}"
     consume "$cxx -std=c++17" "save_load_${part%%=*}.cpp" "dcp-${part%%=*}" "${part#*=}"
