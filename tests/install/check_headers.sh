@@ -20,10 +20,12 @@ for header in dcp.h dcp/*.h; do
     echo "#include <$header>" | "$cxx" -std=c++17 $strict -I. $flags -x c++ -
     echo "$header"
 done
-for header in dcp/dcp.hpp dcp/cpp/*.hpp; do
-    for standard in c++17 c++20; do
-        # shellcheck disable=SC2086
-        echo "#include <$header>" | "$cxx" -std=$standard $strict -I. -x c++ -
-    done
+for header in dcp/cpp/*.hpp; do
+    # shellcheck disable=SC2086
+    echo "#include <$header>" | "$cxx" -std=c++17 $strict -I. -x c++ -
     echo "$header"
+done
+for standard in c++17 c++20; do
+    # shellcheck disable=SC2086
+    echo "#include <dcp/dcp.hpp>" | "$cxx" -std=$standard $strict -I. -x c++ -
 done
