@@ -124,6 +124,7 @@ void a_class_is_a_storage()
 
     own->fails_to_read = true;
     REQUIRE(THROWN(own_exception, dcp::load(into, "x", loading)).number == 2);
+    REQUIRE(THROWN(own_exception, dcp::open("x", opening)).number == 2);
     own->fails_to_read = false;
     own->fails_to_write = true;
     REQUIRE(THROWN(own_exception, dcp::save(from, "z", saving)).number == 1);
