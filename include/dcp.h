@@ -43,6 +43,8 @@
  * so that structs can grow; call the inline function without that ending. All-zero options are the
  * defaults.
  *
+ * `dcp/dcp.hpp` is the same for C++17: types that own their handles, and exceptions.
+ *
  * `dcp/cuda.h`, `dcp/mpi.h` and `dcp/nccl.h` (libdcp_cuda, libdcp_mpi, libdcp_nccl) are not
  * included here, because they include the headers of other libraries.
  */
