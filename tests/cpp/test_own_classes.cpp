@@ -235,6 +235,9 @@ void a_group_throws_through()
     options.group = again;
     REQUIRE(THROWN(own_exception, dcp::save(state, where / "a", options)).number == 3);
     REQUIRE(THROWN(dcp::error, dcp::group(own, 3, 2)).status() == DCP_ERR_ARGUMENT);
+    REQUIRE(THROWN(dcp::error, dcp::group(nullptr, 0, 1)).status() == DCP_ERR_ARGUMENT);
+    REQUIRE(THROWN(dcp::error, dcp::storage(std::shared_ptr<dcp::custom_storage>())).status() ==
+            DCP_ERR_ARGUMENT);
 }
 
 } // namespace

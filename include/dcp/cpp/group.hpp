@@ -76,6 +76,8 @@ class group
     group(std::shared_ptr<collectives> operations, int rank, int size)
         : operations_(std::make_shared<detail::group_adapter>())
     {
+        if (!operations)
+            throw error(DCP_ERR_ARGUMENT, "a group without collectives");
         operations_->own = std::move(operations);
         dcp_group_operations table{};
         table.size_of = sizeof table;

@@ -81,6 +81,8 @@ struct storage_adapter {
 
     explicit storage_adapter(std::shared_ptr<custom_storage> storage) : own(std::move(storage))
     {
+        if (!own)
+            throw error(DCP_ERR_ARGUMENT, "a storage without a class");
         table.size_of = sizeof table;
         table.context = this;
         table.takes = takes;
