@@ -46,8 +46,7 @@ static void make_tensor(struct sample_tensor *tensor, uint64_t *random, size_t n
     for (int32_t i = 0; i < ndim; i++)
         tensor->bytes *= (size_t)sizes[i];
     tensor->dense = allocate(tensor->bytes, 1);
-    for (size_t i = 0; i < tensor->bytes; i++)
-        tensor->dense[i] = (unsigned char)scratch_random(random);
+    scratch_fill(random, tensor->dense, tensor->bytes);
     tensor->memory = allocate((size_t)tensor->layout.total, element);
     layout_fill(&tensor->layout, element, tensor->dense, tensor->memory);
 }

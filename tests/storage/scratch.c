@@ -168,6 +168,17 @@ uint64_t scratch_random(uint64_t *state)
     return z ^ (z >> 31);
 }
 
+void scratch_fill(uint64_t *state, void *memory, size_t size)
+{
+    uint64_t block[512];
+    for (size_t at = 0; at < size; at += sizeof block) {
+        size_t part = size - at < sizeof block ? size - at : sizeof block;
+        for (size_t i = 0; i < (part + 7) / 8; i++)
+            block[i] = scratch_random(state);
+        memcpy((unsigned char *)memory + at, block, part);
+    }
+}
+
 int64_t scratch_below(uint64_t *state, int64_t limit)
 {
     return (int64_t)(scratch_random(state) % (uint64_t)limit);

@@ -268,7 +268,7 @@ static void flipped_bits(void **state)
     make(&sample, 11);
     save(&sample, *state);
     free(scratch_read(*state, SHARD, &size));
-    for (uint64_t at = 0; at < size; at += 1 + size / 300) {
+    for (uint64_t at = 0; at < size; at += 1 + size / 300 * TRIAL_STEP) {
         uint64_t faults = 0;
         unsigned char mask = (unsigned char)(1 << at % 8);
         scratch_flip(*state, SHARD, at, mask);
@@ -294,7 +294,7 @@ static void failing_reads(void **state)
     assert_int_equal(sample_save(&sample, simulated_storage(fs), "c", DCP_OVERWRITE_REPLACE, true),
                      DCP_OK);
     bool reached = true;
-    for (long n = 1; reached; n += 1 + n / 60) {
+    for (long n = 1; reached; n += TRIAL_STEP + n / 60) {
         struct simulated_file_system *copy = simulated_copy(fs);
         struct simulated_fault fault = {n, SIMULATED_ERROR, EIO, n % 2 != 0};
         simulated_set_fault(copy, &fault);
@@ -314,7 +314,7 @@ static void missing_memory(void **state)
     struct sample sample;
     make(&sample, 5);
     save(&sample, *state);
-    for (long n = 1;; n += 1 + n / 100) {
+    for (long n = 1;; n += TRIAL_STEP + n / 100) {
         failing_allocator_install(n, n % 2 != 0);
         dcp_status status =
             sample_read(&sample, dcp_storage_files(), *state, DCP_VERIFY_RECORDS, 1);

@@ -38,8 +38,7 @@ static unsigned char *make_content(void)
     uint64_t random = 3;
     unsigned char *content = malloc(SIZE);
     assert_non_null(content);
-    for (size_t i = 0; i < SIZE; i++)
-        content[i] = (unsigned char)scratch_random(&random);
+    scratch_fill(&random, content, SIZE);
     return content;
 }
 
@@ -152,7 +151,7 @@ static void reads_end_that_were_cut_short(void **state)
         struct simulated_fault fault = faults[i / IO_WAY_COUNT];
         fault.operation = 1;
         while (read_with_fault(fs, &fault, io_ways[i % IO_WAY_COUNT], visit))
-            fault.operation += 1 + fault.operation / 8;
+            fault.operation += TRIAL_STEP + fault.operation / 8;
         assert_true(fault.operation > 8);
     }
     simulated_free(fs);

@@ -193,8 +193,7 @@ static long peak_of(const char *path, int64_t bytes, uint32_t threads)
     struct save_session session;
     uint64_t random = 5;
     assert_non_null(data);
-    for (int64_t i = 0; i < bytes; i++)
-        data[i] = (unsigned char)scratch_random(&random);
+    scratch_fill(&random, data, (size_t)bytes);
     assert_int_equal(
         save_session_begin(&session, dcp_storage_files(), path, DCP_OVERWRITE_REFUSE, false, 1800),
         DCP_OK);
@@ -236,7 +235,7 @@ static void missing_memory_is_an_error(void **state)
     char *path = scratch_path(*state, "fresh");
     for (uint32_t threads = 1; threads <= 2; threads++) {
         sample.zstd_threads = threads;
-        for (long n = 1;; n++) {
+        for (long n = 1;; n += TRIAL_STEP) {
             failing_allocator_install(n, false);
             dcp_status status =
                 sample_save(&sample, dcp_storage_files(), path, DCP_OVERWRITE_REPLACE, false);
@@ -267,7 +266,7 @@ static void failing_operations_leave_nothing(void **state)
     sample.zstd_threads = 3;
     for (size_t e = 0; e < 3; e++) {
         bool reached = true;
-        for (long n = 1; reached; n += 1 + n / 8) {
+        for (long n = 1; reached; n += TRIAL_STEP + n / 8) {
             struct simulated_file_system *fs = simulated_new();
             struct simulated_fault fault = {n, SIMULATED_ERROR, errors[e], n % 2 && e < 2};
             simulated_set_fault(fs, &fault);

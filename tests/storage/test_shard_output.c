@@ -62,8 +62,7 @@ static void script_make(struct script *script, uint64_t seed, size_t count, size
         aligned_alloc(MEMORY_PAGE, (most + 5000 + MEMORY_PAGE) / MEMORY_PAGE * MEMORY_PAGE);
     script->content = calloc(1, script->length + sizeof footer);
     assert_true(script->memory && script->content);
-    for (size_t i = 0; i < most + 5000; i++)
-        script->memory[i] = (unsigned char)scratch_random(&random);
+    scratch_fill(&random, script->memory, most + 5000);
     uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
         const struct part *part = &script->parts[i];
@@ -150,8 +149,7 @@ static void script_make_large(struct script *script, size_t way)
     script->memory = aligned_alloc(MEMORY_PAGE, most);
     script->content = calloc(1, ((size_t)38 << 20));
     assert_true(script->memory && script->content);
-    for (size_t i = 0; i < most; i++)
-        script->memory[i] = (unsigned char)scratch_random(&random);
+    scratch_fill(&random, script->memory, most);
     for (size_t i = 0; i < 3; i++) {
         struct part *part = &script->parts[i];
         *part = (struct part){.skip = 70 * way + 64, .size = sizes[i], .from = i * way};
@@ -172,8 +170,7 @@ static void script_make_aligned(struct script *script)
     script->memory = aligned_alloc(MEMORY_PAGE, sizes[1]);
     script->content = calloc(1, script->length + sizeof footer);
     assert_true(script->memory && script->content);
-    for (size_t i = 0; i < sizes[1]; i++)
-        script->memory[i] = (unsigned char)scratch_random(&random);
+    scratch_fill(&random, script->memory, sizes[1]);
     for (size_t i = 0; i < 2; i++) {
         script->parts[i].size = sizes[i];
         memcpy(script->content + (i ? sizes[0] : 0), script->memory, sizes[i]);
@@ -203,17 +200,19 @@ static void threads_write_large_records_alike(void **state)
 {
     static const size_t ways[] = {0, 64, 999};
     char *path = scratch_path(*state, NAME);
-    for (size_t i = 0; i < IO_WAY_COUNT * 3; i++) {
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         struct script script;
-        script_make_large(&script, ways[i % 3]);
-        dcp_status status =
-            write_script(&script, &file_ops_system, path, io_ways[i / 3], (size_t)8 << 20);
-        if (status == DCP_OK) {
-            check_file(&script, &file_ops_system, path);
-            unlink(path);
-        } else {
-            assert_int_equal(status, DCP_ERR_UNSUPPORTED);
-            print_message("not tested: %s\n", dcp_error_message());
+        script_make_large(&script, ways[i]);
+        for (size_t w = 0; w < IO_WAY_COUNT; w++) {
+            dcp_status status =
+                write_script(&script, &file_ops_system, path, io_ways[w], (size_t)8 << 20);
+            if (status == DCP_OK) {
+                check_file(&script, &file_ops_system, path);
+                unlink(path);
+            } else {
+                assert_int_equal(status, DCP_ERR_UNSUPPORTED);
+                print_message("not tested: %s\n", dcp_error_message());
+            }
         }
         script_free(&script);
     }
@@ -228,7 +227,7 @@ static void threads_that_fail_are_noticed(void **state)
     script_make_large(&script, 64);
     for (size_t i = 0; i < IO_WAY_COUNT; i++) {
         bool reached = true;
-        for (long n = 1; reached; n += 1 + n / 4) {
+        for (long n = 1; reached; n += TRIAL_STEP + n / 4) {
             struct simulated_file_system *fs = simulated_new();
             struct simulated_fault fault = {n, SIMULATED_ERROR, n % 2 ? EIO : ENOSPC, n % 3 == 0};
             simulated_set_fault(fs, &fault);
