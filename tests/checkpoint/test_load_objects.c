@@ -61,8 +61,8 @@ static void tree_init(struct tree *tree, const struct trial *trial, int rank, in
         if (filled || wants(trial, rank, size, i))
             dcp_state_string(tree->root, key, filled ? text : "");
     }
-    tree->large = malloc(LARGE_SIZE);
-    for (size_t i = 0; i < LARGE_SIZE; i++)
+    tree->large = trial->large ? malloc(LARGE_SIZE) : NULL;
+    for (size_t i = 0; trial->large && i < LARGE_SIZE; i++)
         tree->large[i] = byte_at(i);
     if (trial->large && (filled || wants(trial, rank, size, 0)))
         dcp_state_bytes(tree->root, "large", tree->large, filled ? LARGE_SIZE : 1);

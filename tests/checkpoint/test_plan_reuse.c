@@ -388,7 +388,7 @@ static void memory_may_run_out_anywhere(void **state)
 #endif
     };
     for (size_t way = 0; way < sizeof scenes / sizeof *scenes; way++) {
-        for (long n = 1;; n += 1 + n / 40) {
+        for (long n = 1;; n += TRIAL_STEP + n / 40) {
             char name[64], path[1100];
             snprintf(name, sizeof name, "shortage%zu-%ld", way, n);
             struct chain chain = {scenes[way], 3, path_in(state, name), n};

@@ -97,7 +97,7 @@ static void loads_are_whole_in_any_way(void **state)
     sample_make(&saved, 1);
     assert_int_equal(dcp_save(saved.root, *state, &(dcp_save_options){.skip_sync = true}), DCP_OK);
     for (int bare = 0; bare < 2; bare++) {
-        for (int i = 0; i < 3 * 3 * 3; i++) {
+        for (int i = 0; i < 3 * 3 * 3; i += TRIAL_STEP) {
             sample_make(&loaded, -1);
             dcp_status status = load(&loaded, *state, i % 3 * 2 + 1, ways[i / 3 % 3],
                                      i / 9 == 0   ? DCP_VERIFY_ALL

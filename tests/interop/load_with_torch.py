@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Load checkpoints with PyTorch on several ranks into DTensors, and compare with their manifests.
 
-    python load_with_torch.py INDEX.json
+    python load_with_torch.py [--all] INDEX.json
 
-Nothing may warn, and every object must be readable with weights_only=True.
+Each checkpoint is loaded on one rank and at one other topology, in turn, or with --all at every one. Nothing may warn, and
+every object must be readable with weights_only=True.
 """
 import io
 import json
@@ -129,15 +130,17 @@ def load_all(rank, world, manifests, mesh_shape, divisions):
 
 
 def main():
-    index = sys.argv[1]
+    every, index = sys.argv[1:-1] == ["--all"], sys.argv[-1]
     torch.set_num_threads(1)
     with open(index) as file:
         cases = json.load(file)["cases"]
     manifests = [os.path.join(os.path.dirname(os.path.abspath(index)), c["expected"]) for c in cases]
-    for mesh_shape, divisions in TOPOLOGIES:
+    others = len(TOPOLOGIES) - 1
+    for number, (mesh_shape, divisions) in enumerate(TOPOLOGIES):
         world = torch.Size(mesh_shape).numel()
-        run_ranks(world, load_all, manifests, mesh_shape, divisions)
-        print("%d checkpoints on %s ranks" % (len(manifests), "x".join(map(str, mesh_shape))))
+        some = manifests if every or world == 1 else manifests[number - 1::others]
+        run_ranks(world, load_all, some, mesh_shape, divisions)
+        print("%d checkpoints on %s ranks" % (len(some), "x".join(map(str, mesh_shape))))
 
 
 if __name__ == "__main__":

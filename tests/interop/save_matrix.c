@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Saves the same kinds of state at many topologies and in every form of file, each with a manifest:
- * save_matrix DIRECTORY. Ranks are threads. */
+ * save_matrix DIRECTORY [FORMS], of which each topology meets two, or FORMS. Ranks are threads. */
 #include <err.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -164,12 +164,13 @@ int main(int argc, char **argv)
     size_t form_count = sizeof forms / sizeof *forms;
     char name[100], path[4096];
 
-    if (argc != 2)
-        errx(2, "usage: save_matrix DIRECTORY");
+    size_t met = argc == 3 ? strtoul(argv[2], NULL, 10) : 2;
+    if (argc < 2 || argc > 3 || met == 0 || met > form_count)
+        errx(2, "usage: save_matrix DIRECTORY [FORMS]");
     mkdir(argv[1], 0777);
     for (size_t t = 0; t < sizeof topologies / sizeof *topologies; t++) {
         /* Two forms for each topology, so that each form meets both kinds of meshes. */
-        for (size_t f = t; f < t + 2; f++) {
+        for (size_t f = t; f < t + met; f++) {
             const struct topology *topology = &topologies[t];
             const struct form *form = &forms[f % form_count];
             name_case(name, sizeof name, topology, form);

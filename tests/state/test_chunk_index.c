@@ -143,7 +143,7 @@ static void many_chunks_take_no_time(void **state)
                         .sharded = true,
                         .global_shape = {2 * SIDE, 2 * SIDE},
                         .sizes = {2, 2}};
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &start);
     for (int i = 0; i < SIDE * SIDE; i++) {
         int place = (int)((int64_t)i * 40503 % (SIDE * SIDE)); /* each once, in disorder */
         chunk.offsets[0] = place / SIDE * 2;
@@ -153,7 +153,7 @@ static void many_chunks_take_no_time(void **state)
         else
             assert_int_equal(node_add_chunk(node, &chunk), DCP_OK);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &end);
     assert_true(end.tv_sec - start.tv_sec < 20);
     chunk.offsets[0] = 301;
     assert_int_equal(node_add_chunk(node, &chunk), DCP_ERR_OVERLAP);
