@@ -25,14 +25,21 @@
  * | `Z` | torch.Size | count, as many i64 |
  * | `[`, `(` | list, tuple | count, as many values |
  * | `{`, `O` | dict, OrderedDict | count, as many pairs of a key and a value |
- * | `t` | tensor | see below |
+ * | `t`, `m` | tensor, tensor on a mesh | see below |
  * | `S`, `F` | set, frozenset | count, as many values |
+ * | `o` | stored stream of an object, see dcp_state_stream() | length, the bytes |
  * | `x` | opaque object | name as by `s`, count, as many values; only dcp_state_pack() gives it |
  *
  * A tensor is u8 dtype, u8 ndim, u8 requires_grad, u8 sharded, a count of chunks, its global shape,
  * and then each chunk: the fields `operations`, `index` and `queue` of #dcp_device, and the address
  * of its first element (each of these a u64), offsets, sizes and strides. Shapes and the like are
  * `ndim` i64 each. A tensor that is not sharded has one chunk, the whole of it.
+ *
+ * A tensor on a mesh is u8 dtype, u8 ndim, u8 requires_grad, u8 dimensions of the mesh, the mesh's
+ * rank and shape, for each of its dimensions a placement (kind, dim and split_factor of
+ * #dcp_placement), the global shape, and the one chunk that this rank holds, as above but without
+ * offsets; numbers are i64. The chunk is divided as dcp_mesh_shard() does it, and its sizes must be
+ * those that come of it. dcp_state_pack() gives such a tensor with its offsets instead.
  */
 #ifndef DCP_PACKED_H
 #define DCP_PACKED_H
@@ -50,7 +57,7 @@ extern "C" {
  * @param key as for these calls; NULL in a list or tuple. NULL with a dict for @p parent: the bytes
  * are a dict, whose pairs are added to the parent itself.
  * Errors: DCP_ERR_FORMAT, naming the byte at which the description goes wrong, and those of the
- * calls.
+ * calls; DCP_ERR_SHAPE where the sizes of a chunk on a mesh are not those of its placements.
  */
 DCP_API dcp_status dcp_state_unpack(dcp_state *parent, const char *key, const void *bytes,
                                     size_t size);
@@ -59,8 +66,8 @@ DCP_API dcp_status dcp_state_unpack(dcp_state *parent, const char *key, const vo
  * Describes a node with all that is below it. Values that are shared are repeated. Memory of
  * tensors stays the tree's.
  * @param limit most bytes of the description; beyond it DCP_ERR_UNSUPPORTED. 0 means 1 GiB.
- * Errors: DCP_ERR_UNSUPPORTED for a value that contains itself, a stateful entry or a stored
- * stream; and the sink's.
+ * Errors: DCP_ERR_UNSUPPORTED for a value that contains itself or a stateful entry; and the
+ * sink's.
  */
 DCP_API dcp_status dcp_state_pack(const dcp_state *node, size_t limit, dcp_sink sink,
                                   void *context);

@@ -24,6 +24,8 @@ enum packed_kind {
     PACKED_SET = 'S',
     PACKED_FROZENSET = 'F',
     PACKED_TENSOR = 't',
+    PACKED_MESH_TENSOR = 'm',
+    PACKED_STREAM = 'o',
     PACKED_OPAQUE = 'x'
 };
 

@@ -113,6 +113,9 @@ static dcp_status put_leaf(struct packer *packer, const dcp_state *node)
     case DCP_KIND_BYTEARRAY:
         put_text(packer, PACKED_BYTEARRAY, text, length);
         return DCP_OK;
+    case DCP_KIND_STREAM:
+        put_text(packer, PACKED_STREAM, text, length);
+        return DCP_OK;
     case DCP_KIND_DEVICE:
         put_text(packer, PACKED_DEVICE, text, length);
         return DCP_OK;

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A tree from bytes, by the calls that anyone builds one with. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "dcp/mesh.h"
 #include "dcp/packed.h"
 #include "state/packed.h"
 #include "state/state_build.h"
@@ -92,17 +94,23 @@ static dcp_status add_size(struct unpacker *unpacker, dcp_state *parent, const c
     return status;
 }
 
-static dcp_status read_chunk(struct unpacker *unpacker, dcp_tensor *tensor)
+static dcp_status read_memory(struct unpacker *unpacker, dcp_tensor *tensor)
 {
     struct reader *reader = &unpacker->reader;
     tensor->device.operations = (const dcp_device_operations *)(uintptr_t)reader_u64(reader);
     tensor->device.index = (int32_t)(int64_t)reader_u64(reader);
     tensor->device.queue = (void *)(uintptr_t)reader_u64(reader);
     tensor->data = (void *)(uintptr_t)reader_u64(reader);
+    return reader->failed ? cut_short(unpacker) : DCP_OK;
+}
+
+static dcp_status read_chunk(struct unpacker *unpacker, dcp_tensor *tensor)
+{
+    RETURN_IF_ERROR(read_memory(unpacker, tensor));
     read_numbers(unpacker, tensor->offsets, tensor->ndim);
     read_numbers(unpacker, tensor->sizes, tensor->ndim);
     read_numbers(unpacker, tensor->strides, tensor->ndim);
-    return reader->failed ? cut_short(unpacker) : DCP_OK;
+    return unpacker->reader.failed ? cut_short(unpacker) : DCP_OK;
 }
 
 static dcp_status add_tensor(struct unpacker *unpacker, dcp_state *parent, const char *key)
@@ -128,6 +136,64 @@ static dcp_status add_tensor(struct unpacker *unpacker, dcp_state *parent, const
         RETURN_IF_ERROR(dcp_state_add_chunk(node, &tensor));
     }
     return DCP_OK;
+}
+
+static dcp_status read_mesh(struct unpacker *unpacker, int32_t ndim, dcp_layout *layout)
+{
+    struct reader *reader = &unpacker->reader;
+    dcp_mesh *mesh = &layout->mesh;
+    size_t at = reader->position;
+    if (ndim > DCP_MAX_MESH_DIMS)
+        return bad(unpacker, at, "a mesh has more than 16 dimensions");
+    mesh->ndim = ndim;
+    mesh->rank = (int64_t)reader_u64(reader);
+    read_numbers(unpacker, mesh->shape, ndim);
+    for (int32_t i = 0; i < ndim; i++) {
+        int64_t numbers[3]; /* kind, dim, split_factor */
+        read_numbers(unpacker, numbers, 3);
+        if (numbers[0] < DCP_REPLICATE || numbers[0] > DCP_STRIDED_SHARD ||
+            numbers[1] < -DCP_MAX_DIMS || numbers[1] >= DCP_MAX_DIMS)
+            return bad(unpacker, at, "a placement is none");
+        layout->placements[i] = (dcp_placement){.kind = (dcp_placement_kind)numbers[0],
+                                                .dim = (int32_t)numbers[1],
+                                                .split_factor = numbers[2]};
+    }
+    return reader->failed ? cut_short(unpacker) : DCP_OK;
+}
+
+static dcp_status check_sizes(const dcp_tensor *tensor, const int64_t *given, const char *key)
+{
+    for (int32_t i = 0; i < tensor->ndim; i++)
+        if (tensor->sizes[i] != given[i])
+            return dcp_error_set(DCP_ERR_SHAPE,
+                                 "tensor \"%s\": dimension %" PRId32 " of the chunk has %" PRId64
+                                 " elements, its placements leave it %" PRId64,
+                                 key ? key : "(an element)", i, given[i], tensor->sizes[i]);
+    return DCP_OK;
+}
+
+static dcp_status add_mesh_tensor(struct unpacker *unpacker, dcp_state *parent, const char *key)
+{
+    struct reader *reader = &unpacker->reader;
+    size_t at = reader->position;
+    dcp_layout layout = {0};
+    int64_t sizes[DCP_MAX_DIMS];
+    dcp_tensor tensor = {.dtype = (dcp_dtype)reader_u8(reader), .ndim = reader_u8(reader)};
+    tensor.requires_grad = reader_u8(reader) != 0;
+    tensor.strided = true;
+    int32_t mesh_ndim = reader_u8(reader);
+    if (tensor.ndim > DCP_MAX_DIMS)
+        return bad(unpacker, at, "a tensor has more than 64 dimensions");
+    RETURN_IF_ERROR(read_mesh(unpacker, mesh_ndim, &layout));
+    read_numbers(unpacker, tensor.global_shape, tensor.ndim);
+    RETURN_IF_ERROR(read_memory(unpacker, &tensor));
+    read_numbers(unpacker, sizes, tensor.ndim);
+    read_numbers(unpacker, tensor.strides, tensor.ndim);
+    if (reader->failed)
+        return cut_short(unpacker);
+    RETURN_IF_ERROR(dcp_mesh_shard(&layout.mesh, &tensor, layout.placements));
+    RETURN_IF_ERROR(check_sizes(&tensor, sizes, key));
+    return dcp_state_tensor(parent, key, &tensor) ? DCP_OK : dcp_state_status(parent);
 }
 
 static dcp_status push(struct unpacker *unpacker, dcp_state *node, uint64_t count)
@@ -168,6 +234,8 @@ static dcp_status add_text(struct unpacker *unpacker, uint8_t kind, dcp_state *p
                                      : dcp_state_device(parent, key, bytes);
     }
     RETURN_IF_ERROR(read_bytes(unpacker, &bytes, &length));
+    if (kind == PACKED_STREAM)
+        return dcp_state_stream(parent, key, bytes, length);
     if (kind == PACKED_STRING)
         return dcp_state_text(parent, key, bytes, length);
     return kind == PACKED_BYTES ? dcp_state_bytes(parent, key, bytes, length)
@@ -216,6 +284,7 @@ static dcp_status add_value(struct unpacker *unpacker, dcp_state *parent, const 
     case PACKED_BYTES:
     case PACKED_BYTEARRAY:
     case PACKED_DEVICE:
+    case PACKED_STREAM:
         return add_text(unpacker, kind, parent, key);
     case PACKED_DTYPE:
         return dcp_state_dtype(parent, key, (dcp_dtype)reader_u8(reader));
@@ -223,6 +292,8 @@ static dcp_status add_value(struct unpacker *unpacker, dcp_state *parent, const 
         return add_size(unpacker, parent, key);
     case PACKED_TENSOR:
         return add_tensor(unpacker, parent, key);
+    case PACKED_MESH_TENSOR:
+        return add_mesh_tensor(unpacker, parent, key);
     case PACKED_LIST:
         return add_container(unpacker, parent, key, dcp_state_list);
     case PACKED_TUPLE:

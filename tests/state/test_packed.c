@@ -177,6 +177,78 @@ static void wrong_descriptions_are_refused(void **state)
     }
 }
 
+static void put_numbers(struct buffer *out, size_t count, const int64_t *numbers)
+{
+    for (size_t i = 0; i < count; i++)
+        buffer_append_u64(out, (uint64_t)numbers[i]);
+}
+
+/* {"w": rank 1 of a mesh of 2 by 1 ranks, rows 3 to 4 of 5 by 4, "o": a stream} */
+static void describe_mesh(struct buffer *packed, int64_t rows, int64_t kind, uint8_t mesh_ndim)
+{
+    buffer_init(packed, 0);
+    buffer_append(packed, "{\2\0\0\0\0\0\0\0s\1\0\0\0\0\0\0\0wm\2\2\1", 23);
+    buffer_append_u8(packed, mesh_ndim);
+    put_numbers(packed, 9, (int64_t[]){1, 2, 1, kind, 0, 0, DCP_REPLICATE, 0, 0});
+    put_numbers(packed, 5, (int64_t[]){5, 4, 0, 0, 0});
+    put_numbers(packed, 5, (int64_t[]){(int64_t)(uintptr_t)elements, rows, 4, 4, 1});
+    buffer_append(packed, "s\1\0\0\0\0\0\0\0oo\3\0\0\0\0\0\0\0abc", 22);
+}
+
+static void tensors_on_a_mesh_and_streams_are_built(void **state)
+{
+    (void)state;
+    struct buffer packed, again;
+    dcp_tensor chunk;
+    dcp_state *root = dcp_state_new();
+    const void *bytes;
+    size_t length;
+    describe_mesh(&packed, 2, DCP_SHARD, 2);
+    assert_int_equal(dcp_state_unpack(root, NULL, packed.data, packed.size), DCP_OK);
+    assert_int_equal(dcp_state_chunk(dcp_state_find(root, "w"), 0, &chunk), DCP_OK);
+    assert_true(chunk.sharded && chunk.offsets[0] == 3 && chunk.sizes[0] == 2);
+    assert_ptr_equal(chunk.data, elements);
+    assert_int_equal(dcp_state_find(root, "w")->as.tensor->layout->mesh.shape[0], 2);
+    assert_int_equal(dcp_state_kind(dcp_state_find(root, "o")), DCP_KIND_STREAM);
+    assert_int_equal(dcp_state_as_bytes(dcp_state_find(root, "o"), &bytes, &length), DCP_OK);
+    assert_memory_equal(bytes, "abc", 3);
+    pack(root, &again);
+    assert_memory_equal(again.data + again.size - 12, "o\3\0\0\0\0\0\0\0abc", 12);
+    dcp_state_free(root);
+    buffer_free(&again);
+    for (size_t size = 0; size < packed.size; size++) {
+        root = dcp_state_new();
+        assert_int_equal(dcp_state_unpack(root, NULL, packed.data, size), DCP_ERR_FORMAT);
+        dcp_state_free(root);
+    }
+    buffer_free(&packed);
+}
+
+static void wrong_meshes_are_refused(void **state)
+{
+    static const struct {
+        int64_t rows, kind;
+        uint8_t mesh_ndim;
+        dcp_status status;
+        const char *words;
+    } cases[] = {
+        {3, DCP_SHARD, 2, DCP_ERR_SHAPE, "has 3 elements, its placements leave it 2"},
+        {2, 3, 2, DCP_ERR_FORMAT, "a placement is none"},
+        {2, DCP_SHARD, 17, DCP_ERR_FORMAT, "more than 16 dimensions"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer packed;
+        dcp_state *root = dcp_state_new();
+        describe_mesh(&packed, cases[i].rows, cases[i].kind, cases[i].mesh_ndim);
+        dcp_status status = dcp_state_unpack(root, NULL, packed.data, packed.size);
+        if (status != cases[i].status || !strstr(dcp_error_message(), cases[i].words))
+            fail_msg("case %zu: %s: %s", i, dcp_status_string(status), dcp_error_message());
+        buffer_free(&packed);
+        dcp_state_free(root);
+    }
+}
+
 static dcp_status refuse(void *context, const void *bytes, size_t size)
 {
     (void)context;
@@ -249,6 +321,8 @@ int main(void)
         cmocka_unit_test(a_tree_comes_back),
         cmocka_unit_test(cut_descriptions_are_refused),
         cmocka_unit_test(wrong_descriptions_are_refused),
+        cmocka_unit_test(tensors_on_a_mesh_and_streams_are_built),
+        cmocka_unit_test(wrong_meshes_are_refused),
         cmocka_unit_test(what_cannot_be_packed_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
