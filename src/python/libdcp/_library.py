@@ -19,6 +19,7 @@ INTERFACE = (0, 1)
 
 OK = 0
 ERR_ARGUMENT = 10
+ERR_UNSUPPORTED = 11
 ERR_MISSING_KEY = 50
 ERR_TIMEOUT = 71
 ERR_CALLBACK = 80
@@ -52,6 +53,7 @@ def _declare(library: ctypes.CDLL) -> None:
         ("dcp_state_new", handle, []),
         ("dcp_state_free", None, [handle]),
         ("dcp_state_find", handle, [handle, text]),
+        ("dcp_state_stateful", c_int, [handle, text, pointer(structs.dcp_stateful)]),
         ("dcp_state_pack", c_int, [handle, c_size_t, structs.Sink, c_void_p]),
         ("dcp_state_unpack", c_int, [handle, text, c_char_p, c_size_t]),
         (
@@ -152,6 +154,10 @@ def _declare(library: ctypes.CDLL) -> None:
         ("dcp_future_cancel", None, [handle]),
         ("dcp_future_free", None, [handle]),
         ("dcp_finish_saves", None, []),
+        ("dcp_save_plan_cache_new", c_int, [pointer(handle)]),
+        ("dcp_save_plan_cache_free", None, [handle]),
+        ("dcp_load_plan_cache_new", c_int, [pointer(handle)]),
+        ("dcp_load_plan_cache_free", None, [handle]),
         ("dcp_save_id_make", c_int, [c_char_p]),
         (
             "dcp_shard_writer_open_sized",

@@ -124,8 +124,11 @@ class dcp_progress(Structure):
 ProgressFunction = CFUNCTYPE(c_bool, c_void_p, POINTER(dcp_progress))
 
 
+AfterCommit = CFUNCTYPE(c_int, c_void_p, c_char_p, c_char_p)
+
+
 class dcp_save_options(Structure):
-    """Up to the progress function."""
+    """Up to what is called after the commit."""
 
     _fields_ = [
         ("group", c_void_p),
@@ -159,11 +162,19 @@ class dcp_save_options(Structure):
         ("storage_writer_count", c_size_t),
         ("storage", c_void_p),
         ("chain", c_void_p),
+        ("takeover_seconds", c_double),
+        ("check_replicas", c_int),
+        ("allow_different_replicas", c_bool),
+        ("allow_partial", c_bool),
+        ("without_collectives", c_bool),
+        ("rank", c_int32),
+        ("after_commit", AfterCommit),
+        ("after_commit_context", c_void_p),
     ]
 
 
 class dcp_load_options(Structure):
-    """Up to the limit of memory."""
+    """Up to the plan cache."""
 
     _fields_ = [
         ("group", c_void_p),
@@ -195,6 +206,7 @@ class dcp_load_options(Structure):
         ("storage_reader_count", c_size_t),
         ("no_dist", c_bool),
         ("memory_limit", c_uint64),
+        ("plan_cache", c_void_p),
     ]
 
 
@@ -247,11 +259,31 @@ AllGather = CFUNCTYPE(c_int, c_void_p, POINTER(dcp_collective), c_void_p, c_size
 Broadcast = CFUNCTYPE(c_int, c_void_p, POINTER(dcp_collective), c_int, c_void_p, c_size_t)
 
 
+Close = CFUNCTYPE(None, c_void_p)
+Duplicate = CFUNCTYPE(c_int, c_void_p, POINTER(dcp_collective), POINTER(c_void_p))
+
+
 class dcp_group_operations(Structure):
-    """Up to the required collectives."""
+    """Up to the making of copies; what has no type here is left out of groups."""
 
     _fields_ = [
         ("size_of", c_size_t),
         ("all_gather", AllGather),
         ("broadcast", Broadcast),
+        ("gather", c_void_p),
+        ("scatter", c_void_p),
+        ("close", Close),
+        ("all_to_all", c_void_p),
+        ("duplicate", Duplicate),
+    ]
+
+
+StatefulFunction = CFUNCTYPE(c_int, c_void_p, c_void_p)
+
+
+class dcp_stateful(Structure):
+    _fields_ = [
+        ("state_dict", StatefulFunction),
+        ("load_state_dict", c_void_p),
+        ("context", c_void_p),
     ]

@@ -44,6 +44,7 @@ class Group:
             structs.AllGather(self._all_gather),
             structs.Broadcast(self._broadcast),
         )
+        self._add_operations(self._operations)
         handle = ctypes.c_void_p()
         check(
             lib.dcp_group_new(
@@ -51,6 +52,9 @@ class Group:
             )
         )
         self.handle = handle.value
+
+    def _add_operations(self, operations: structs.dcp_group_operations) -> None:
+        """For groups that can do more than the two that every group has."""
 
     def _all_gather(self, _context: Any, _call: Any, send: int, size: int, receive: int) -> int:
         def gather() -> None:

@@ -45,13 +45,13 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from . import _dtypes
-from ._errors import MismatchError, UnsupportedError
-from ._shards import Memory, ShardWriter, make_save_id
-from ._values import Sharded
-from .checkpoint import Checkpoint, Tensor
-from .checkpoint import open as open_checkpoint
-from .loading import load_tensors
+from .. import _dtypes
+from .._errors import MismatchError, UnsupportedError
+from .._shards import Memory, ShardWriter, make_save_id
+from .._values import Sharded
+from ..checkpoint import Checkpoint, Tensor
+from ..checkpoint import open as open_checkpoint
+from ..loading import load_tensors
 
 _StockWriter: Any = getattr(_stock, "_StockFileSystemWriter", _stock.FileSystemWriter)
 _StockReader: Any = getattr(_stock, "_StockFileSystemReader", _stock.FileSystemReader)

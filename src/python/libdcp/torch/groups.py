@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Process groups of PyTorch, and what saves and loads over one of them keep."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+import weakref
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+
+from .. import _structs as structs
+from .._library import Callbacks, check, lib
+from ..groups import Group
+
+
+def _view(address: int, size: int) -> torch.Tensor:
+    """Memory of the library, as a tensor."""
+    return torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8)
+
+
+class Lane:
+    """Bytes between the ranks of one process group, in tensors on a device that its backend takes."""
+
+    def __init__(self, process_group: Any) -> None:
+        # PyTorch keeps it until it is destroyed, and then it should go.
+        self._process_group = weakref.ref(process_group)
+        self.rank = dist.get_rank(process_group)
+        self.size = dist.get_world_size(process_group)
+        devices = process_group._device_types
+        self._cpu = not devices or torch.device("cpu") in devices
+        self._kind = "cpu" if self._cpu else devices[0].type
+
+    @property
+    def process_group(self) -> Any:
+        group = self._process_group()
+        if group is None:
+            raise RuntimeError("the process group was destroyed")
+        return group
+
+    def Get_rank(self) -> int:
+        return self.rank
+
+    def Get_size(self) -> int:
+        return self.size
+
+    def all_gather(self, send: int, size: int, receive: int) -> None:
+        """Gives every rank the bytes of all ranks, in rank order."""
+        if size == 0:
+            return
+        mine, whole = _view(send, size), _view(receive, size * self.size)
+        if self._cpu:
+            dist.all_gather(list(whole.split(size)), mine, group=self.process_group)
+            return
+        device = torch.device(self._kind, torch.get_device_module(self._kind).current_device())
+        parts = torch.empty(size * self.size, dtype=torch.uint8, device=device)
+        dist.all_gather(list(parts.split(size)), mine.to(device), group=self.process_group)
+        whole.copy_(parts)
+
+    def broadcast(self, root: int, data: int, size: int) -> None:
+        """Gives every rank the bytes of one."""
+        if size == 0:
+            return
+        source = dist.get_global_rank(self.process_group, root)
+        mine = _view(data, size)
+        if self._cpu:
+            dist.broadcast(mine, source, group=self.process_group)
+            return
+        device = torch.device(self._kind, torch.get_device_module(self._kind).current_device())
+        there = mine.to(device)
+        dist.broadcast(there, source, group=self.process_group)
+        if self.rank != root:
+            mine.copy_(there)
+
+    def allgather(self, sendobj: bytes) -> List[bytes]:
+        raise NotImplementedError("a TorchGroup moves bytes where they lie")
+
+    def bcast(self, obj: Any, root: int) -> bytes:
+        raise NotImplementedError("a TorchGroup moves bytes where they lie")
+
+    def duplicate(self) -> Optional["Lane"]:
+        """Another group of the same ranks, for another thread; None where there can be none."""
+        if not dist.is_gloo_available():
+            return None
+        ranks = dist.get_process_group_ranks(self.process_group)
+        group = dist.new_group(ranks, backend="gloo", use_local_synchronization=True)
+        return Lane(group)
+
+
+class TorchGroup(Group):
+    """A group over a process group of PyTorch.
+
+    Asynchronous saves commit over a gloo group of the same ranks, which is made for the first.
+    """
+
+    def __init__(self, process_group: Any) -> None:
+        self._lanes: Dict[int, Tuple[Lane, Callbacks]] = {}
+        self._numbers = itertools.count(1)
+        lane = Lane(process_group)
+        super().__init__(lane)
+        self._lanes[0] = (lane, self.callbacks)
+
+    def _add_operations(self, operations: structs.dcp_group_operations) -> None:
+        operations.close = structs.Close(self._close)
+        operations.duplicate = structs.Duplicate(self._duplicate)
+
+    def _all_gather(self, context: Any, _call: Any, send: int, size: int, receive: int) -> int:
+        lane, callbacks = self._lanes[context or 0]
+        return callbacks.call(lambda: lane.all_gather(send, size, receive))
+
+    def _broadcast(self, context: Any, _call: Any, root: int, data: int, size: int) -> int:
+        lane, callbacks = self._lanes[context or 0]
+        return callbacks.call(lambda: lane.broadcast(root, data, size))
+
+    def _duplicate(self, context: Any, _call: Any, copy: Any) -> int:
+        lane, callbacks = self._lanes[context or 0]
+
+        def make() -> None:
+            made = lane.duplicate()
+            if made is None:
+                copy[0] = None
+                return
+            number = next(self._numbers)
+            # What a thread of the library raises is told by the status that it leads to.
+            self._lanes[number] = (made, Callbacks())
+            copy[0] = number
+
+        return callbacks.call(make)
+
+    def _close(self, context: Any) -> None:
+        if context:
+            del self._lanes[context]
+
+
+class Ranks:
+    """The ranks of a process group (None: this process alone), and plans of earlier calls."""
+
+    def __init__(self, process_group: Any) -> None:
+        self.group = TorchGroup(process_group) if process_group is not None else None
+        self.rank = self.group.rank if self.group else 0
+        self.size = self.group.size if self.group else 1
+        self.lock = threading.Lock()
+        self.save_plans = _new(lib.dcp_save_plan_cache_new)
+        self.async_plans = _new(lib.dcp_save_plan_cache_new)
+        self.load_plans = _new(lib.dcp_load_plan_cache_new)
+        plans = (self.save_plans, self.async_plans, self.load_plans)
+        self._chains: List[int] = []
+        self._finalizer = weakref.finalize(self, _free, self._chains, plans, self.group)
+
+    @property
+    def handle(self) -> Optional[int]:
+        return self.group.handle if self.group else None
+
+    def chain_of_saves(self) -> int:
+        """The chain of asynchronous saves, which keeps their staging memory. Collective once."""
+        if not self._chains:
+            options = structs.dcp_save_chain_options(group=self.handle)
+            handle = ctypes.c_void_p()
+            check(
+                lib.dcp_save_chain_new_sized(
+                    ctypes.byref(options), ctypes.sizeof(options), ctypes.byref(handle)
+                )
+            )
+            self._chains.append(int(handle.value or 0))
+        return self._chains[0]
+
+
+def _free(chains: List[int], plans: Tuple[int, int, int], group: Optional[TorchGroup]) -> None:
+    for chain in chains:
+        lib.dcp_save_chain_free(chain)
+    lib.dcp_save_plan_cache_free(plans[0])
+    lib.dcp_save_plan_cache_free(plans[1])
+    lib.dcp_load_plan_cache_free(plans[2])
+    if group:
+        group.close()
+
+
+def _new(make: Any) -> int:
+    handle = ctypes.c_void_p()
+    check(make(ctypes.byref(handle)))
+    return int(handle.value or 0)
+
+
+_known: "weakref.WeakKeyDictionary[Any, Ranks]" = weakref.WeakKeyDictionary()
+_alone: List[Ranks] = []
+_lock = threading.Lock()
+
+
+def ranks_of(process_group: Any, no_dist: bool) -> Ranks:
+    """The ranks that save or load together, as PyTorch's functions choose them."""
+    if no_dist or not dist.is_available() or not dist.is_initialized():
+        with _lock:
+            if not _alone:
+                _alone.append(Ranks(None))
+            return _alone[0]
+    group = process_group if process_group is not None else dist.group.WORLD
+    with _lock:
+        found = _known.get(group)
+        if found is None:
+            found = _known[group] = Ranks(group)
+        return found

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``load`` of ``torch.distributed.checkpoint``."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Set
+
+import torch
+import torch.distributed.checkpoint as _dcp
+from torch.distributed.checkpoint.stateful import Stateful
+from torch.distributed.checkpoint.utils import _api_bc_check
+
+from .. import _structs as structs
+from .._errors import FormatError, MismatchError, NotFoundError, UnsupportedError
+from .._library import interruptible, lib, path_bytes
+from .._progress import Watch
+from .._state import State, gather_bytes
+from .._values import Unpacker
+from ..checkpoint import Checkpoint
+from ..checkpoint import open as open_checkpoint
+from ..loading import _lines
+from . import ways
+from .groups import Ranks, ranks_of
+from .storage import FileSystemReader
+from .trees import _SCALARS, Elsewhere, LoadDescriber
+
+_stock_load: Any = _dcp.load
+
+_STRICT_MISSING, _STRICT_PARTIAL = 0, 30
+_READING_DIRECT = 10
+
+# PyTorch may still load what does not fit: it converts dtypes, puts objects where tensors were, and
+# knows names of earlier versions; else its error is the one that is expected.
+_OTHERWISE = (FormatError, MismatchError, NotFoundError, UnsupportedError)
+
+
+@_api_bc_check  # type: ignore[misc,unused-ignore]
+def load(
+    state_dict: Dict[str, Any],
+    *,
+    checkpoint_id: Any = None,
+    storage_reader: Any = None,
+    planner: Any = None,
+    process_group: Any = None,
+    no_dist: bool = False,
+) -> None:
+    """Fills a state dict from a checkpoint, in place, as ``torch.distributed.checkpoint.load``.
+
+    Collective over the process group. What is read is checked as far as its file has checksums.
+    Objects are unpickled as PyTorch does, which executes what they name, but for plain values.
+    """
+    if storage_reader is not None and checkpoint_id is not None:
+        storage_reader.reset(checkpoint_id)
+    states = {
+        key: value.state_dict() if isinstance(value, Stateful) else value
+        for key, value in sorted(state_dict.items(), key=lambda item: item[0])
+    }
+    try:
+        ways.check_load_planner(planner)
+        reader = ways.reader_for(storage_reader, checkpoint_id)
+        _load(states, reader, planner, ranks_of(process_group, no_dist))
+    except Elsewhere as why:
+        ways.say_elsewhere("load", str(why))
+        if storage_reader is None and ways.is_local(checkpoint_id):
+            storage_reader, checkpoint_id = FileSystemReader(checkpoint_id), None
+        _stock_load(
+            states,
+            storage_reader=storage_reader,
+            checkpoint_id=checkpoint_id,
+            planner=planner,
+            process_group=process_group,
+            no_dist=no_dist,
+        )
+    for key, value in states.items():
+        if isinstance(state_dict[key], Stateful):
+            state_dict[key].load_state_dict(value)
+        else:
+            state_dict[key] = value
+
+
+def _load(states: Dict[Any, Any], reader: Any, planner: Any, ranks: Ranks) -> None:
+    flatten = planner is None or planner.flatten_state_dict
+    partial = planner is not None and planner.allow_partial_load
+    describer = LoadDescriber(ranks.size)
+    with ranks.lock:
+        tree: Optional[State] = None
+        refusal: Optional[ways.Refusal] = None
+        try:
+            tree, refusal = ways.tree_of(
+                describer, lambda: describer.put_state(states, flatten), ranks.group is None
+            )
+            missing = _fill(tree, reader.path, partial, ranks)
+            with _Objects(tree, reader.path) as objects:
+                for name, (parent, key) in describer.objects.items():
+                    if name not in missing:
+                        parent[key] = objects.value(name)
+        except Elsewhere:
+            raise
+        except _OTHERWISE as error:
+            raise Elsewhere(str(error)) from None
+        except Exception as error:
+            ways.fail("read", ranks.rank, refusal.error if refusal else error)
+        finally:
+            if tree:
+                tree.free()
+
+
+def _fill(tree: State, path: Path, partial: bool, ranks: Ranks) -> Set[str]:
+    """Loads into the tree. Returns the names that are not stored, if they need not be."""
+    watch = Watch(None, "loading")
+    options = structs.dcp_load_options()
+    options.group = ranks.handle
+    options.strictness = _STRICT_PARTIAL if partial else _STRICT_MISSING
+    options.unflattened = True
+    options.reading = _READING_DIRECT
+    options.plan_cache = ranks.load_plans
+    options.progress = watch.function
+
+    def call() -> Set[str]:
+        report = ctypes.c_void_p()
+        try:
+            status = lib.dcp_load_sized(
+                tree.handle,
+                path_bytes(path),
+                ctypes.byref(options),
+                ctypes.sizeof(options),
+                ctypes.byref(report),
+            )
+            if ranks.group and ranks.group.callbacks.raised:
+                raise ranks.group.callbacks.raised.pop(0)
+            watch.callbacks.check(status)
+            lines = _lines(report) if partial else []
+            return {line.name for line in lines if line.kind == "missing"}
+        finally:
+            lib.dcp_load_report_free(report)
+
+    return call() if ranks.group else interruptible(call, watch.cancel)
+
+
+class _NotPlain(Exception):
+    """A value is to be unpickled."""
+
+
+def _refuse(*_: Any) -> Any:
+    raise _NotPlain
+
+
+class _PlainUnpacker(Unpacker):
+    """Takes values in which nothing can be shared: the rest is PyTorch's to make."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data, _refuse)
+        for kind in b"xDVSFIB":
+            self._take[kind] = _refuse
+
+    def take_plain(self) -> Any:
+        value = self.take()
+        kind = type(value)
+        if kind in _SCALARS:
+            return value
+        if kind is dict or kind is OrderedDict:
+            parts: List[Any] = [*value.keys(), *value.values()]
+        elif kind is list or kind is tuple:
+            parts = list(value)
+        else:
+            raise _NotPlain
+        if any(type(part) not in _SCALARS for part in parts):
+            raise _NotPlain
+        return value
+
+
+class _Objects:
+    """The objects that a load has put into its tree."""
+
+    def __init__(self, tree: State, path: Path) -> None:
+        self._tree = tree
+        self._path = path
+        self._checkpoint: Optional[Checkpoint] = None
+
+    def value(self, name: str) -> Any:
+        node = lib.dcp_state_find(self._tree.handle, name.encode("utf-8"))
+        try:
+            return _PlainUnpacker(
+                gather_bytes(lambda sink: int(lib.dcp_state_pack(node, 0, sink, None)))
+            ).take_plain()
+        except (_NotPlain, UnsupportedError):
+            pass
+        if self._checkpoint is None:
+            self._checkpoint = open_checkpoint(self._path)
+        return torch.load(io.BytesIO(self._checkpoint.stream(name)), weights_only=False)
+
+    def __enter__(self) -> "_Objects":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._checkpoint is not None:
+            self._checkpoint.close()

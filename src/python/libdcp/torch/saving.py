@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""``save`` and ``async_save`` of ``torch.distributed.checkpoint``."""
+
+from __future__ import annotations
+
+import ctypes
+import pickle
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as _dcp
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+from torch.distributed.checkpoint.stateful import Stateful
+from torch.distributed.checkpoint.utils import _api_bc_check
+
+from .. import _structs as structs
+from .. import saving as _saving
+from .._errors import Error, UnsupportedError
+from .._library import check, interruptible, lib, path_bytes
+from .._progress import Watch
+from .._state import State
+from . import ways
+from .groups import Ranks, ranks_of
+from .storage import FileSystemWriter
+from .trees import Elsewhere, SaveDescriber
+
+_stock_save: Any = _dcp.save
+_stock_async_save: Any = _dcp.async_save
+
+_FIELDS = ("state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version")
+_REPLICAS_WHOLE, _REPLICAS_LOWEST = 1, 2
+_FILE_PER_ITEM = 1
+
+
+class SavedMetadata(Metadata):
+    """The metadata of a save. It is read from the checkpoint when it is looked at."""
+
+    def __init__(self, path: str, save_id: str) -> None:
+        self.__dict__.update(_path=path, _save_id=save_id)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in _FIELDS:
+            SavedMetadata._read(self)
+        return object.__getattribute__(self, name)
+
+    def _read(self) -> None:
+        """Makes an ordinary Metadata of it."""
+        values = self.__dict__
+        place = Path(values["_path"]) / ".metadata"
+        with open(place, "rb") as file:
+            found = pickle.load(file)
+        if found.storage_meta is None or found.storage_meta.save_id != values["_save_id"]:
+            raise RuntimeError("%s: another save has replaced this checkpoint" % place)
+        values.clear()
+        self.__class__ = Metadata  # type: ignore[assignment]
+        values.update(found.__dict__)
+
+    def __eq__(self, other: object) -> bool:
+        SavedMetadata._read(self)
+        return bool(self == other)
+
+    def __repr__(self) -> str:
+        SavedMetadata._read(self)
+        return repr(self)
+
+    def __reduce__(self) -> Any:
+        SavedMetadata._read(self)
+        return self.__reduce_ex__(2)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Save:
+    """One save by the library: its tree, options, and what it leaves."""
+
+    def __init__(
+        self, state_dict: Any, writer: Any, planner: Any, ranks: Ranks, plans: int
+    ) -> None:
+        flatten = planner is None or planner.flatten_state_dict
+        describer = SaveDescriber(ranks.size)
+        self.ranks = ranks
+        self.path = path_bytes(writer.path)
+        self.tree, self.refusal = ways.tree_of(
+            describer, lambda: describer.put_state(state_dict, flatten), ranks.group is None
+        )
+        self._committed: List[Tuple[str, str]] = []
+        self._after = structs.AfterCommit(self._commit)
+        options = structs.dcp_save_options()
+        options.group = ranks.handle
+        options.overwrite = 1 if writer.overwrite else 0
+        lowest = planner is not None and planner.dedup_save_to_lowest_rank
+        options.replicas = _REPLICAS_LOWEST if lowest else _REPLICAS_WHOLE
+        options.files = 0 if writer.single_file_per_rank else _FILE_PER_ITEM
+        options.thread_count = writer.thread_count
+        options.skip_sync = not writer.sync_files
+        options.unflattened = not flatten
+        options.allow_partial = ranks.size == 1
+        options.plan_cache = plans
+        options.after_commit = self._after
+        self.options = options
+
+    def _commit(self, _context: Any, path: bytes, save_id: bytes) -> int:
+        self._committed.append((path.decode("utf-8", "surrogateescape"), save_id.decode("ascii")))
+        return 0
+
+    @property
+    def held(self) -> Tuple[Any, ...]:
+        """What must live as long as the save."""
+        return (self._after, self.refusal, *self.tree.held)
+
+    def metadata(self) -> Metadata:
+        return SavedMetadata(*self._committed[-1])
+
+    def raised(self, error: Exception) -> Exception:
+        """What a failure of the library stands for on this rank. Elsewhere: nothing was saved."""
+        if isinstance(error, UnsupportedError):
+            return Elsewhere(str(error))
+        if self.refusal:
+            return self.refusal.error
+        return error
+
+
+def _states_of(state_dict: Any) -> Dict[Any, Any]:
+    return {
+        key: value.state_dict() if isinstance(value, Stateful) else value
+        for key, value in state_dict.items()
+    }
+
+
+def _reset(storage: Any, checkpoint_id: Any) -> None:
+    if storage is not None and checkpoint_id is not None:
+        storage.reset(checkpoint_id)
+
+
+@_api_bc_check  # type: ignore[misc,unused-ignore]
+def save(
+    state_dict: Dict[str, Any],
+    *,
+    checkpoint_id: Any = None,
+    storage_writer: Any = None,
+    planner: Any = None,
+    process_group: Any = None,
+    no_dist: bool = False,
+    use_collectives: bool = True,
+) -> Metadata:
+    """Saves a state dict as a checkpoint, as ``torch.distributed.checkpoint.save``.
+
+    Collective over the process group. Returns when the checkpoint is durable and visible; a
+    checkpoint that is there is replaced at that moment, whole. Failures are CheckpointException,
+    the same on all ranks. The metadata that it returns is read when it is looked at.
+    """
+    _reset(storage_writer, checkpoint_id)
+    states = _states_of(state_dict)
+    try:
+        ways.check_save_planner(planner)
+        if not use_collectives:
+            raise Elsewhere("each rank saves without the others")
+        writer = ways.writer_for(storage_writer, checkpoint_id)
+        return _save(states, writer, planner, ranks_of(process_group, no_dist))
+    except Elsewhere as why:
+        ways.say_elsewhere("save", str(why))
+    metadata: Metadata = _stock_save(
+        states,
+        storage_writer=_stock_writer(storage_writer, checkpoint_id),
+        checkpoint_id=None if ways.is_local(checkpoint_id) else checkpoint_id,
+        planner=planner,
+        process_group=process_group,
+        no_dist=no_dist,
+        use_collectives=use_collectives,
+    )
+    return metadata
+
+
+def _stock_writer(storage_writer: Any, checkpoint_id: Any) -> Any:
+    if storage_writer is None and ways.is_local(checkpoint_id):
+        return FileSystemWriter(checkpoint_id)
+    return storage_writer
+
+
+def _save(states: Dict[Any, Any], writer: Any, planner: Any, ranks: Ranks) -> Metadata:
+    with ranks.lock:
+        one: Optional[_Save] = None
+        try:
+            one = _Save(states, writer, planner, ranks, ranks.save_plans)
+            _run(one)
+            return one.metadata()
+        except Elsewhere:
+            raise
+        except Exception as error:
+            raised = one.raised(error) if one else error
+            if isinstance(raised, Elsewhere):
+                raise raised from None
+            ways.fail("write", ranks.rank, raised)
+        finally:
+            if one:
+                one.tree.free()
+
+
+def _run(one: _Save) -> None:
+    group, watch = one.ranks.group, Watch(None, "saving")
+    one.options.progress = watch.function
+
+    def call() -> None:
+        status = lib.dcp_save_sized(
+            one.tree.handle, one.path, ctypes.byref(one.options), ctypes.sizeof(one.options)
+        )
+        _saving._check(status, watch, group)
+
+    if group:
+        call()
+    else:
+        interruptible(call, watch.cancel)
+
+
+def async_save(
+    state_dict: Dict[str, Any],
+    *,
+    checkpoint_id: Any = None,
+    storage_writer: Any = None,
+    planner: Any = None,
+    process_group: Any = None,
+    async_checkpointer_type: AsyncCheckpointerType = AsyncCheckpointerType.THREAD,
+    async_stager: Any = None,
+    no_dist: bool = False,
+    use_collectives: bool = True,
+) -> Any:
+    """Saves while training goes on, as ``torch.distributed.checkpoint.async_save``.
+
+    Tensors may change when this returns: they have been copied, into memory that is kept for the
+    next save. The future gives the metadata when the checkpoint is durable and visible. A save
+    waits for the one before it.
+    """
+    if not no_dist and dist.is_available() and dist.is_initialized():
+        group = process_group or dist.group.WORLD
+        if torch.device("cpu") not in group._device_types:
+            raise AssertionError(
+                "A CPU backend must be enabled for async save; try initializing process group"
+                " with 'cpu:gloo,cuda:nccl'"
+            )
+    states = _states_of(state_dict)
+    try:
+        ways.check_save_planner(planner)
+        if async_stager is not None:
+            raise Elsewhere("there is a stager of class %s" % ways.name_of(async_stager))
+        if async_checkpointer_type != AsyncCheckpointerType.THREAD:
+            raise Elsewhere("it is to be done by a process")
+        if not use_collectives:
+            raise Elsewhere("each rank saves without the others")
+        _reset(storage_writer, checkpoint_id)
+        writer = ways.writer_for(storage_writer, checkpoint_id)
+        return _begin(states, writer, planner, ranks_of(process_group, no_dist))
+    except Elsewhere as why:
+        ways.say_elsewhere("async_save", str(why))
+    return _stock_async_save(
+        states,
+        storage_writer=_stock_writer(storage_writer, checkpoint_id),
+        checkpoint_id=checkpoint_id,
+        planner=planner,
+        process_group=process_group,
+        async_checkpointer_type=async_checkpointer_type,
+        async_stager=async_stager,
+        no_dist=no_dist,
+        use_collectives=use_collectives,
+    )
+
+
+def _begin(states: Dict[Any, Any], writer: Any, planner: Any, ranks: Ranks) -> "Future[Metadata]":
+    with ranks.lock:
+        one: Optional[_Save] = None
+        try:
+            one = _Save(states, writer, planner, ranks, ranks.async_plans)
+            one.options.chain = ranks.chain_of_saves()
+            handle = ctypes.c_void_p()
+            check(
+                lib.dcp_save_async_sized(
+                    one.tree.handle,
+                    one.path,
+                    ctypes.byref(one.options),
+                    ctypes.sizeof(one.options),
+                    ctypes.byref(handle),
+                )
+            )
+            return _future_of(one, _saving.Future(int(handle.value or 0), one.held, ranks.group))
+        except Elsewhere:
+            raise
+        except Exception as error:
+            if ranks.group and ranks.group.callbacks.raised:
+                error = _first(ranks.group.callbacks.raised)
+            raised = one.raised(error) if one else error
+            if isinstance(raised, Elsewhere):
+                raise raised from None
+            ways.fail("write", ranks.rank, raised)
+        finally:
+            if one:
+                one.tree.free()
+
+
+def _first(raised: List[BaseException]) -> Exception:
+    first = raised[0]
+    raised.clear()
+    return first if isinstance(first, Exception) else RuntimeError(repr(first))
+
+
+def _future_of(one: _Save, saving: "_saving.Future") -> "Future[Metadata]":
+    """A future as PyTorch's async_save returns it."""
+    future: "Future[Metadata]" = Future()
+    future.set_running_or_notify_cancel()
+
+    def end(ended: "_saving.Future") -> None:
+        try:
+            ended.result()
+            future.set_result(one.metadata())
+        except Error as error:
+            try:
+                ways.fail("write", one.ranks.rank, error)
+            except BaseException as failure:
+                future.set_exception(failure)
+
+    saving.add_done_callback(end)
+    return future

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Which way a call goes, the library's or PyTorch's, and what it says when it fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any, Callable, NoReturn, Optional, Set, Tuple
+
+from torch.distributed.checkpoint import filesystem as _stock
+from torch.distributed.checkpoint.api import CheckpointException, _wrap_exception
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+
+from .. import _structs as structs
+from .._errors import Error, ExistsError
+from .._library import ERR_CALLBACK, ERR_UNSUPPORTED, check, lib
+from .._state import State
+from .storage import FileSystemReader, FileSystemWriter, _StockReader, _StockWriter
+from .trees import Describer, Elsewhere
+
+_log = logging.getLogger("libdcp.torch")
+_said: Set[str] = set()
+
+
+def say_elsewhere(call: str, why: str) -> None:
+    """Logs, once, why a call goes PyTorch's way."""
+    text = "%s goes PyTorch's way: %s" % (call, why)
+    if text not in _said:
+        _said.add(text)
+        _log.warning("%s", text)
+
+
+def fail(call: str, rank: int, error: Exception) -> NoReturn:
+    """Raises as PyTorch's functions do."""
+    if isinstance(error, ExistsError):
+        error = ExistsError("Checkpoint already exists and self.overwrite=False: %s" % error)
+    raise CheckpointException(call, {rank: _wrap_exception(error)}) from error
+
+
+def name_of(value: Any) -> str:
+    kind = type(value)
+    return "%s.%s" % (kind.__module__, kind.__qualname__)
+
+
+def is_local(checkpoint_id: Any) -> bool:
+    """Whether it is a directory of this machine's file systems."""
+    return isinstance(checkpoint_id, (str, os.PathLike)) and "://" not in os.fspath(checkpoint_id)
+
+
+def check_save_planner(planner: Any) -> None:
+    """Elsewhere: the planner does something of its own."""
+    if planner is not None and type(planner) is not DefaultSavePlanner:
+        raise Elsewhere("the planner is a %s" % name_of(planner))
+
+
+def check_load_planner(planner: Any) -> None:
+    """Elsewhere: the planner does something of its own."""
+    if planner is not None and type(planner) is not DefaultLoadPlanner:
+        raise Elsewhere("the planner is a %s" % name_of(planner))
+
+
+def writer_for(storage_writer: Any, checkpoint_id: Any) -> Any:
+    """The storage writer whose options a save has. Elsewhere: it is none of the library's."""
+    if storage_writer is None:
+        if not is_local(checkpoint_id):
+            raise Elsewhere("the checkpoint is not in a file system")
+        return FileSystemWriter(checkpoint_id)
+    if type(storage_writer) not in (FileSystemWriter, _StockWriter):
+        raise Elsewhere("the storage writer is a %s" % name_of(storage_writer))
+    if (
+        type(storage_writer.fs) is not _stock.FileSystem
+        or storage_writer.transforms.extensions
+        or storage_writer.serialization_format != _stock.SerializationFormat.TORCH_SAVE
+    ):
+        raise Elsewhere("the storage writer has extensions or another format")
+    return storage_writer
+
+
+def reader_for(storage_reader: Any, checkpoint_id: Any) -> Any:
+    """The storage reader of a load. Elsewhere: it is none of the library's."""
+    if storage_reader is None:
+        if not is_local(checkpoint_id):
+            raise Elsewhere("the checkpoint is not in a file system")
+        return FileSystemReader(checkpoint_id)
+    if type(storage_reader) not in (FileSystemReader, _StockReader):
+        raise Elsewhere("the storage reader is a %s" % name_of(storage_reader))
+    if type(storage_reader.fs) is not _stock.FileSystem:
+        raise Elsewhere("the storage reader has another file system")
+    return storage_reader
+
+
+class Refusal:
+    """Why this rank cannot take part: every rank gets it from the call that they make together."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        status = ERR_UNSUPPORTED if isinstance(error, Elsewhere) else ERR_CALLBACK
+        text = str(error) if isinstance(error, Elsewhere) else "%s: %s" % (name_of(error), error)
+
+        def refuse(_context: Any, _node: Any) -> int:
+            lib.dcp_error_set(status, b"%s", text.encode("utf-8", "replace"))
+            return status
+
+        self._function = structs.StatefulFunction(refuse)
+
+    def tree(self) -> State:
+        stateful = structs.dcp_stateful(self._function)
+        state = State()
+        state.held.append((self._function, stateful))
+        check(lib.dcp_state_stateful(state.handle, b"refused", stateful))
+        return state
+
+
+def tree_of(
+    describer: Describer, describe: Callable[[], None], alone: bool
+) -> Tuple[State, Optional[Refusal]]:
+    """The tree of what is described. Where it cannot be: alone, the exception; else a tree that
+    refuses."""
+    try:
+        describe()
+        described = b"".join(describer.parts)
+        state = State()
+        try:
+            state.held = describer.held
+            check(lib.dcp_state_unpack(state.handle, None, described, len(described)))
+        except Error as error:
+            state.free()
+            raise Elsewhere(str(error)) from error
+        return state, None
+    except Exception as error:
+        if alone:
+            raise
+        refusal = Refusal(error)
+        return refusal.tree(), refusal
+
+
