@@ -308,6 +308,11 @@ typedef struct dcp_save_options {
      */
     const dcp_extra_file *extra_files;
     size_t extra_file_count;
+
+    /** What `.metadata` says of where it was saved: PyTorch's StorageMeta.checkpoint_id, which
+     * nobody needs for loading. The coordinator's counts. NULL: None. Valid UTF-8; borrowed until
+     * the save has ended. With a storage writer, its storage_meta says it. */
+    const char *checkpoint_id;
 } dcp_save_options;
 
 /**

@@ -67,6 +67,21 @@ static void a_commit_is_followed_by_one_call(void **state)
     assert_int_equal(call.count, 1);
 }
 
+static void metadata_says_where_it_was_saved(void **state)
+{
+    dcp_save_options options = {.checkpoint_id = "runs/step_1"};
+    dcp_storage_meta meta;
+    dcp_checkpoint *checkpoint = NULL;
+    must(save_value(NULL, path_in(state, "a"), 1, &options));
+    must(dcp_checkpoint_open(path_in(state, "a"), NULL, &checkpoint));
+    must(dcp_checkpoint_storage_meta(checkpoint, &meta));
+    assert_string_equal(meta.checkpoint_id, "runs/step_1");
+    dcp_checkpoint_close(checkpoint);
+    options.checkpoint_id = "\xff";
+    must_fail(save_value(NULL, path_in(state, "b"), 1, &options), DCP_ERR_ARGUMENT,
+              "checkpoint_id is not valid UTF-8");
+}
+
 static void its_failure_is_logged_and_undoes_nothing(void **state)
 {
     static const dcp_status failures[] = {DCP_ERR_IO, (dcp_status)4711};
@@ -213,8 +228,11 @@ static void metadata_is_what_was_committed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(a_commit_is_followed_by_one_call),   TEST(its_failure_is_logged_and_undoes_nothing),
-        TEST(every_rank_is_called_with_the_same), TEST(a_fallback_is_reported_once),
+        TEST(a_commit_is_followed_by_one_call),
+        TEST(metadata_says_where_it_was_saved),
+        TEST(its_failure_is_logged_and_undoes_nothing),
+        TEST(every_rank_is_called_with_the_same),
+        TEST(a_fallback_is_reported_once),
         TEST(metadata_is_what_was_committed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

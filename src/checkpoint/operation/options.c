@@ -2,7 +2,9 @@
 #include "checkpoint/operation/options.h"
 
 #include <math.h>
+#include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/thread.h"
 #include "checkpoint/operation/operation.h"
@@ -140,6 +142,9 @@ dcp_status options_check_save(const dcp_save_options *given, dcp_save_options *o
                              options->io_threads, DCP_MAX_THREADS);
     if (options->info && dcp_state_kind(options->info) != DCP_KIND_DICT)
         return dcp_error_set(DCP_ERR_ARGUMENT, "info is not a dict");
+    if (options->checkpoint_id &&
+        !utf8_is_valid(options->checkpoint_id, strlen(options->checkpoint_id)))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "checkpoint_id is not valid UTF-8");
     RETURN_IF_ERROR(options_check_takeover(&options->takeover_seconds));
     RETURN_IF_ERROR(check_rank(options));
     return operation_check_figures(options->figures);

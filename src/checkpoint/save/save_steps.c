@@ -59,6 +59,7 @@ static void describe(const dcp_saving *saving, struct metadata *metadata)
 {
     metadata->has_paths = !saving->options.unflattened;
     metadata->save_id = saving->session.save_id;
+    metadata->checkpoint_id = saving->options.checkpoint_id;
 }
 
 static dcp_status take_results(dcp_saving *saving, const struct group_messages *results)

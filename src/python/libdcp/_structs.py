@@ -128,7 +128,7 @@ AfterCommit = CFUNCTYPE(c_int, c_void_p, c_char_p, c_char_p)
 
 
 class dcp_save_options(Structure):
-    """Up to what is called after the commit."""
+    """As it is."""
 
     _fields_ = [
         ("group", c_void_p),
@@ -170,6 +170,11 @@ class dcp_save_options(Structure):
         ("rank", c_int32),
         ("after_commit", AfterCommit),
         ("after_commit_context", c_void_p),
+        ("metadata", c_void_p),
+        ("page_cache", c_int),
+        ("extra_files", c_void_p),
+        ("extra_file_count", c_size_t),
+        ("checkpoint_id", c_char_p),
     ]
 
 

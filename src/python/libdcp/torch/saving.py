@@ -83,6 +83,7 @@ class _Save:
         flatten = planner is None or planner.flatten_state_dict
         describer = SaveDescriber(ranks.size)
         self.ranks = ranks
+        self._writer = writer
         self.path = path_bytes(writer.path)
         self.tree, self.refusal = ways.tree_of(
             describer, lambda: describer.put_state(state_dict, flatten), ranks.group is None
@@ -101,6 +102,8 @@ class _Save:
         options.allow_partial = ranks.size == 1
         options.plan_cache = plans
         options.after_commit = self._after
+        self._id = str(writer.path).encode("utf-8", "replace")
+        options.checkpoint_id = self._id
         self.options = options
 
     def _commit(self, _context: Any, path: bytes, save_id: bytes) -> int:
@@ -110,10 +113,12 @@ class _Save:
     @property
     def held(self) -> Tuple[Any, ...]:
         """What must live as long as the save."""
-        return (self._after, self.refusal, *self.tree.held)
+        return (self._after, self._id, self.refusal, *self.tree.held)
 
     def metadata(self) -> Metadata:
-        return SavedMetadata(*self._committed[-1])
+        path, save_id = self._committed[-1]
+        self._writer.save_id = save_id
+        return SavedMetadata(path, save_id)
 
     def raised(self, error: Exception) -> Exception:
         """What a failure of the library stands for on this rank. Elsewhere: nothing was saved."""
