@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""save, load and async_save of libdcp.torch beside PyTorch's: the same values and metadata, read by either."""
+
+import collections
+import os
+import pickle
+import random
+import tempfile
+import unittest
+import warnings
+from pathlib import Path
+from unittest import mock
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+import torch.multiprocessing as mp
+from test_torch_storage import any_state, any_tensor, bits, emptied, equal, free_port, run_rank
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+
+import libdcp
+import libdcp.torch as ours
+from libdcp.torch import ways
+
+OBJECTS = {
+    "tuple": (1, "a", None), "nested": [[1], {"no": ()}][:1], "size": torch.Size([3, 0]), "dtype": torch.bfloat16,
+    "device": torch.device("cpu"), "big": 2**100, "float": float("inf"), "bytes": b"\0\xff", "set": {1, "b"},
+    "pair": (torch.arange(3), [torch.ones(2)]), "ordered": collections.OrderedDict(z=1, a=[1.5]), "text": "\ud800é",
+    "counter": (collections.Counter("aab"),), "empty": {}, "nothing": [], "path": Path("a/b"), 7: True, "d.o.t": 1,
+}  # fmt: skip
+
+
+def metadata_of(path):
+    return pickle.loads((Path(path) / ".metadata").read_bytes())
+
+
+def described(metadata):
+    """What is the same: PyTorch stores chunks without elements of those who hold nothing, too."""
+    found = {}
+    for name, entry in metadata.state_dict_metadata.items():
+        if isinstance(entry, dcp.metadata.TensorStorageMetadata):
+            some = [chunk for chunk in entry.chunks if chunk.sizes.numel() or not entry.size.numel()]
+            chunks = {(tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in some}
+            entry = (entry.properties, entry.size, chunks if entry.size.numel() else bool(chunks))
+        found[name] = entry
+    return found
+
+
+def compare_metadata(case, mine, stock):
+    case.maxDiff = None
+    case.assertEqual(described(mine), described(stock))
+    case.assertEqual(mine.planner_data, stock.planner_data)
+    case.assertLessEqual(set(mine.storage_data), set(stock.storage_data))
+    case.assertEqual(mine.version, stock.version)
+    case.assertEqual(str(mine.storage_meta.checkpoint_id).rsplit("/", 1)[0],
+                     str(stock.storage_meta.checkpoint_id).rsplit("/", 1)[0])  # fmt: skip
+
+
+class Elsewhere(list):
+    """Notes what goes PyTorch's way."""
+
+    def __enter__(self):
+        self.patch = mock.patch.object(ways, "say_elsewhere", lambda call, why: self.append(why))
+        self.patch.start()
+        return self
+
+    def __exit__(self, *error):
+        self.patch.stop()
+
+
+class OneProcess(unittest.TestCase):
+    def setUp(self):
+        warnings.simplefilter("ignore")
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.path = Path(temporary.name)
+
+    def both(self, state, name, planner=None, **options):
+        """Saves by both sides, and gives what was returned."""
+        found = []
+        for side, package in (("ours", ours), ("theirs", dcp)):
+            writer = ours.FileSystemWriter(self.path / name / side, **options)
+            if package is dcp:
+                writer = ways._StockWriter(self.path / name / side, **options)
+            made = planner() if planner else None
+            found.append(package.save(state, storage_writer=writer, planner=made))
+        return found
+
+    def test_random_states_by_either_side(self):
+        for seed in range(25):
+            source = random.Random(seed)
+            state = any_state(source)
+            lowest, flat = source.random() < 0.5, source.random() < 0.7
+            options = {"thread_count": source.choice([1, 3]), "single_file_per_rank": source.random() < 0.7}
+            with Elsewhere() as elsewhere:
+                mine, stock = self.both(
+                    state, str(seed), lambda: dcp.DefaultSavePlanner(flat, dedup_save_to_lowest_rank=lowest), **options
+                )
+                compare_metadata(self, mine, stock)
+                compare_metadata(self, metadata_of(self.path / str(seed) / "ours"), stock)
+                for side in ("ours", "theirs"):
+                    for package in (ours, dcp):
+                        found = emptied(state) if flat else {key: 0 for key in state}
+                        # Without flattening, PyTorch loads objects only if it does not flatten shards either.
+                        planner = dcp.DefaultLoadPlanner(flat, flatten_sharded_tensors=flat)
+                        package.load(found, checkpoint_id=self.path / str(seed) / side, planner=planner)
+                        self.assertTrue(equal(state, found), (seed, side, package))
+            self.assertEqual(elsewhere, [])
+            self.assertEqual(libdcp.verify(self.path / str(seed) / "ours"), [])
+
+    def test_objects_of_many_classes(self):
+        mine, stock = self.both({"objects": OBJECTS, "list": [torch.ones(2), OBJECTS]}, "a")
+        compare_metadata(self, mine, stock)
+        for side in ("ours", "theirs"):
+            found = {"objects": dict.fromkeys(OBJECTS, 0)}
+            del found["objects"]["empty"], found["objects"]["ordered"]
+            ours.load(found, checkpoint_id=self.path / "a" / side)
+            for key, value in found["objects"].items():
+                self.assertIs(type(value), type(OBJECTS.get(key)), key)
+                if key != "pair":
+                    self.assertEqual(value, OBJECTS[key])
+            self.assertTrue(torch.equal(found["objects"]["pair"][0], torch.arange(3)))
+
+    def test_destinations_keep_their_strides(self):
+        state = {str(i): any_tensor(random.Random(i)) for i in range(40)}
+        ours.save(state, checkpoint_id=self.path / "a")
+        for seed in range(3):
+            source = random.Random(seed)
+            places = {}
+            for name, tensor in state.items():
+                order = source.sample(range(tensor.dim()), tensor.dim())
+                back = [order.index(i) for i in range(tensor.dim())]
+                room = torch.zeros([tensor.shape[i] + 1 for i in order], dtype=tensor.dtype)
+                places[name] = room[tuple(slice(tensor.shape[i]) for i in order)].permute(back)
+            strides = {name: place.stride() for name, place in places.items()}
+            pointers = {name: place.data_ptr() for name, place in places.items()}
+            with Elsewhere() as elsewhere:
+                ours.load(places, checkpoint_id=self.path / "a")
+            self.assertEqual(elsewhere, [])
+            for name, place in places.items():
+                self.assertEqual(bits(place), bits(state[name]), name)
+                self.assertEqual((place.stride(), place.data_ptr()), (strides[name], pointers[name]))
+
+    def test_modules_and_optimizers(self):
+        def make(seed):
+            torch.manual_seed(seed)
+            model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+            optimizer = torch.optim.AdamW(model.parameters(), lr=0.1 * (seed + 1))
+            model(torch.rand(5, 3)).sum().backward()
+            optimizer.step()
+            return model, optimizer
+
+        model, optimizer = make(0)
+        ours.save({"model": model, "optimizer": optimizer.state_dict()}, checkpoint_id=self.path / "a")
+        for package in (ours, dcp):
+            other, other_optimizer = make(1)
+            state = {"model": other, "optimizer": other_optimizer.state_dict()}
+            package.load(state, checkpoint_id=self.path / "a")
+            self.assertIs(state["model"], other)
+            self.assertTrue(equal(dict(other.state_dict()), dict(model.state_dict())))
+            self.assertTrue(equal(other_optimizer.state_dict()["state"], optimizer.state_dict()["state"]))
+        self.assertEqual(state["optimizer"]["param_groups"][0]["lr"], 0.1)
+
+    def test_failures_are_those_of_pytorch(self):
+        ours.save({"a": torch.ones(4), "step": 1}, checkpoint_id=self.path / "a")
+        writer = ours.FileSystemWriter(self.path / "a", overwrite=False)
+        with self.assertRaisesRegex(CheckpointException, "Checkpoint already exists"):
+            ours.save({"a": torch.ones(1)}, storage_writer=writer)
+        with self.assertRaisesRegex(CheckpointException, "Checkpoint already exists"):
+            ours.async_save({"a": torch.ones(1)}, storage_writer=writer)
+        for state, words in (
+            ({"b": torch.ones(1)}, "Missing key in checkpoint state_dict: b"),
+            ({"a": torch.ones(5)}, "Size mismatch"),
+        ):
+            with self.assertRaisesRegex(CheckpointException, words):
+                ours.load(state, checkpoint_id=self.path / "a")
+        with self.assertRaises(CheckpointException):
+            ours.load({"a": torch.ones(4)}, checkpoint_id=self.path / "none")
+        with self.assertRaisesRegex(CheckpointException, "pickle"):
+            ours.save({"a": lambda: 0}, checkpoint_id=self.path / "b")
+        with self.assertRaisesRegex(CheckpointException, "another thing is in the way|Not a directory|directory"):
+            (self.path / "file").write_text("")
+            ours.save({"a": 1}, checkpoint_id=self.path / "file" / "c")
+        found = {"a": torch.zeros(4, dtype=torch.int32), "b": 5, "step": 0}
+        ours.load(found, checkpoint_id=self.path / "a", planner=dcp.DefaultLoadPlanner(allow_partial_load=True))
+        self.assertEqual((found["a"].tolist(), found["b"], found["step"]), ([1] * 4, 5, 1))
+
+    def test_damage_is_noticed(self):
+        ours.save({"a": torch.ones(100_000)}, checkpoint_id=self.path)
+        file = self.path / "__0_0.distcp"
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        with self.assertRaisesRegex(CheckpointException, "block"):
+            ours.load({"a": torch.zeros(100_000)}, checkpoint_id=self.path)
+
+    def test_metadata_is_that_of_the_save(self):
+        first = ours.save({"a": 1}, checkpoint_id=self.path)
+        second = ours.save({"b": 2}, checkpoint_id=self.path)
+        self.assertIsInstance(second, dcp.Metadata)
+        self.assertEqual(list(pickle.loads(pickle.dumps(second)).state_dict_metadata), ["b"])
+        self.assertEqual(second, metadata_of(self.path))
+        with self.assertRaisesRegex(RuntimeError, "another save has replaced"):
+            first.planner_data
+
+    def test_asynchronous_saves(self):
+        state = {"a": torch.zeros(1000), "step": 0}
+        writer = ours.FileSystemWriter(self.path)
+        for step in range(4):
+            state["a"].fill_(step)
+            state["step"] = step
+            future = ours.async_save(state, storage_writer=writer)
+            state["a"].fill_(-1)
+            self.assertEqual(sorted(future.result(60).state_dict_metadata), ["a", "step"])
+            found = {"a": torch.zeros(1000), "step": 0}
+            dcp.load(found, checkpoint_id=self.path)
+            self.assertEqual((found["a"].sum(), found["step"]), (1000 * step, step))
+        (self.path / "file").write_text("")
+        with self.assertRaises(CheckpointException):
+            ours.async_save(state, checkpoint_id=self.path / "file").result(60)
+
+    def test_what_goes_the_way_of_pytorch(self):
+        class Planner(dcp.DefaultSavePlanner):
+            pass
+
+        class Tagged(torch.Tensor):
+            pass
+
+        tagged = torch.ones(3).as_subclass(Tagged)
+        state = {"a": torch.ones(3), "step": 1}
+        for named, values, words in (
+            ({"planner": Planner()}, state, "planner"),
+            ({"use_collectives": False}, state, "without the others"),
+            ({}, {**state, "t": tagged}, "Tagged"),
+            ({}, {**state, "s": torch.ones(3).to_sparse()}, "sparse"),
+        ):
+            with Elsewhere() as elsewhere:
+                try:
+                    ours.save(values, checkpoint_id=self.path / words, **named)
+                except CheckpointException:
+                    self.assertEqual(words, "sparse")
+            self.assertEqual(len(elsewhere), 1)
+            self.assertIn(words, elsewhere[0])
+        found = {"a": torch.zeros(3), "step": 0}
+        ours.load(found, checkpoint_id=self.path / "planner")
+        self.assertTrue(equal(found, state))
+        with Elsewhere() as elsewhere:
+            stager = dcp.staging.BlockingAsyncStager()
+            ours.async_save(state, checkpoint_id=self.path / "async", async_stager=stager).result()
+        self.assertIn("stager", elsewhere[0])
+        with self.assertLogs("libdcp.torch", "WARNING") as log:
+            for _ in range(2):
+                ways.say_elsewhere("save", "once")
+        self.assertEqual(len(log.output), 1)
+
+
+# ---- ranks ----
+
+
+def placements_of(source, dims, ndim):
+    return [source.choice([Replicate(), *map(Shard, range(ndim))]) for _ in range(dims)]
+
+
+def any_sharded_state(source, size, rank, full):
+    """The same on all ranks, but for what each holds; empty ones for loading, placed otherwise."""
+    places = random.Random(source.random() + full)
+    meshes = [init_device_mesh("cpu", (size,))]
+    if size == 4:
+        meshes.append(init_device_mesh("cpu", (2, 2)))
+    state = {"model": {}, "list": [torch.full((3,), 2.0 * full), {"k": 5 * full}], "step": 7 * full}
+    for i in range(12):
+        shape = [source.choice([1, 2, 5, 8]) for _ in range(source.randrange(1, 4))]
+        whole = torch.arange(torch.Size(shape).numel(), dtype=torch.float32).reshape(shape) + i
+        mesh = places.choice(meshes)
+        placed = placements_of(places, mesh.ndim, len(shape))
+        if i % 4 == 3:
+            state["model"]["t%d" % i] = whole if full else torch.zeros_like(whole)
+        else:
+            state["model"]["t%d" % i] = distribute_tensor(whole * full, mesh, placed)
+    return state
+
+
+def random_work(rank, size, path):
+    """Saved by both, loaded by both, at other placements."""
+    case = unittest.TestCase()
+    for seed in range(3):
+        state = any_sharded_state(random.Random(seed), size, rank, True)
+        with Elsewhere() as elsewhere:
+            mine = ours.save(state, checkpoint_id=path / str(seed) / "ours")
+            stock = dcp.save(state, checkpoint_id=path / str(seed) / "theirs")
+            compare_metadata(case, mine, stock)
+            for side in ("ours", "theirs"):
+                for package in (ours, dcp):
+                    found = any_sharded_state(random.Random(seed), size, rank, False)
+                    package.load(found, checkpoint_id=path / str(seed) / side)
+                    for name, tensor in found["model"].items():
+                        wanted = state["model"][name]
+                        if isinstance(tensor, DTensor):
+                            tensor, wanted = tensor.full_tensor(), wanted.full_tensor()
+                        case.assertTrue(torch.equal(tensor, wanted), (seed, side, name))
+                    case.assertEqual((found["step"], found["list"][1]), (7, {"k": 5}))
+        case.assertEqual(elsewhere, [])
+        dist.barrier()
+
+
+def other_work(rank, size, path):
+    """Where one rank cannot, all go PyTorch's way, or all fail; plans are kept, and renewed; a rank outside of a mesh."""
+    case = unittest.TestCase()
+
+    class Tagged(torch.Tensor):
+        pass
+
+    odd = torch.ones(3).as_subclass(Tagged) if rank == 1 else torch.ones(3)
+    with Elsewhere() as elsewhere:
+        ours.save({"a": odd, "b": torch.ones(2)}, checkpoint_id=path / "odd")
+    case.assertIn("Tagged", elsewhere[0])
+    found = {"a": torch.zeros(3)}
+    ours.load(found, checkpoint_id=path / "odd")
+    case.assertEqual(found["a"].sum(), 3)
+    bad = (lambda: 0) if rank == 1 else 0
+    for call in (ours.save, lambda *a, **k: ours.async_save(*a, **k).result()):
+        with case.assertRaisesRegex(CheckpointException, "pickle"):
+            call({"bad": bad, "a": torch.ones(2)}, checkpoint_id=path / "bad")
+    mesh = init_device_mesh("cpu", (size,))
+    for step in range(4):
+        state = {"w": distribute_tensor(torch.full((8, 3), float(step)), mesh, [Shard(step % 2)]), "step": step}
+        ours.save(state, checkpoint_id=path / "steps")
+        found = {"w": distribute_tensor(torch.zeros(8, 3), mesh, [Shard(0)]), "step": 0}
+        ours.load(found, checkpoint_id=path / "steps")
+        case.assertTrue(torch.equal(found["w"].full_tensor(), state["w"].full_tensor()))
+        case.assertEqual(found["step"], step)
+    first = dist.new_group([0, 1])
+    if rank < 2:
+        state = {"a": torch.full((5,), 3.0), "rank": 0}
+        ours.save(state, checkpoint_id=path / "group", process_group=first)
+        found = emptied(state)
+        ours.load(found, checkpoint_id=path / "group", process_group=first)
+        case.assertTrue(equal(found, state))
+    part = dist.DeviceMesh("cpu", [0, 1])
+    local = torch.full((2, 3), 1.0 + rank)
+    state = {"part": DTensor.from_local(local, part, [Shard(0)], run_check=False), "step": 4}
+    for package in (ours, dcp):
+        package.save(state, checkpoint_id=path / package.__name__)
+        found = {"part": DTensor.from_local(torch.zeros(2, 3), part, [Shard(0)], run_check=False), "step": 0}
+        ours.load(found, checkpoint_id=path / package.__name__)
+        case.assertEqual(found["step"], 4)
+        if rank < 2:
+            case.assertTrue(torch.equal(found["part"].to_local(), local))
+    alone = {"w": distribute_tensor(torch.ones(8, 3), mesh, [Shard(0)]), "mine": rank}
+    ours.save(alone, checkpoint_id=path / ("alone%d" % rank), no_dist=True)
+    found = {"mine": -1}
+    dcp.load(found, checkpoint_id=path / ("alone%d" % rank), no_dist=True)
+    case.assertEqual(found["mine"], rank)
+    partial = DTensor.from_local(torch.ones(3), mesh, [Partial()], run_check=False)
+    with Elsewhere() as elsewhere, case.assertRaises(CheckpointException):
+        ours.save({"p": partial}, checkpoint_id=path / "partial")
+    case.assertIn("Partial", elsewhere[0])
+
+
+def training_work(rank, size, path):
+    """FSDP2, with an optimizer, saved asynchronously while it goes on."""
+    case = unittest.TestCase()
+
+    def make(seed):
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Linear(7, 5), torch.nn.Linear(5, 3))
+        fully_shard(model, mesh=init_device_mesh("cpu", (size,)))
+        optimizer = torch.optim.AdamW(model.parameters())
+        return model, optimizer
+
+    def step(model, optimizer):
+        optimizer.zero_grad()
+        model(torch.ones(2, 7)).sum().backward()
+        optimizer.step()
+
+    def states(model, optimizer):
+        names, values = ("model", "optimizer"), get_state_dict(model, optimizer)
+        return dict(zip(names, values))
+
+    model, optimizer = make(0)
+    for number in range(3):
+        step(model, optimizer)
+        state = states(model, optimizer)
+        kept = {name: tensor.to_local().clone() for name, tensor in state["model"].items()}
+        with Elsewhere() as elsewhere:
+            future = ours.async_save(state, checkpoint_id=path / "run")
+        case.assertEqual(elsewhere, [])
+        step(model, optimizer)
+        future.result(60)
+        for package in (ours, dcp):
+            other, other_optimizer = make(1)
+            found = states(other, other_optimizer)
+            package.load(found, checkpoint_id=path / "run")
+            set_state_dict(
+                other, other_optimizer, model_state_dict=found["model"], optim_state_dict=found["optimizer"]
+            )
+            for name, tensor in other.state_dict().items():
+                case.assertTrue(torch.equal(tensor.to_local(), kept[name]), (number, name))
+            case.assertEqual(found["optimizer"]["state"]["0.weight"]["step"], 2 * number + 1)
+        dist.barrier()
+
+
+class Ranks(unittest.TestCase):
+    def run_ranks(self, size, work):
+        with tempfile.TemporaryDirectory() as path:
+            mp.start_processes(run_rank, args=(size, free_port(), path, work), nprocs=size, start_method="fork")
+
+    def test_random_states(self):
+        for size in (1, 2, 3, 4):
+            self.run_ranks(size, random_work)
+
+    def test_ranks_that_differ(self):
+        self.run_ranks(3, other_work)
+
+    def test_training(self):
+        self.run_ranks(2, training_work)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    unittest.main()
