@@ -205,6 +205,23 @@ def load_work(rank, size, path):
             assert equal(wanted, found), (folder, reader)
 
 
+def cached_work(rank, size, path):
+    """Plans that the planner keeps, changed on one rank, on all, on none; over a checkpoint, and beside it."""
+    for step in range(5):
+        state = {"mine%d" % rank: torch.full((3,), float(step)), "all": torch.full((4,), float(step)), "step": step}
+        if step > 1 and rank == 0 or step > 2:
+            state["more%d" % rank] = torch.ones(2)
+        for name in ("same", str(step)):
+            planner = dcp.DefaultSavePlanner(enable_plan_caching=True)
+            dcp.save(state, storage_writer=FileSystemWriter(path / name), planner=planner)
+            for reader in (FileSystemReader, StockReader):
+                found = emptied(state)
+                dcp.load(found, storage_reader=reader(path / name))
+                assert equal(state, found), (step, name, reader)
+            assert libdcp.verify(path / name) == []
+            dist.barrier()
+
+
 def alone_work(rank, size, path):
     state = {"mine": torch.full((3,), float(rank)), "step": rank}
     dcp.save(state, storage_writer=FileSystemWriter(path / "alone"), use_collectives=False)
@@ -239,6 +256,11 @@ class Ranks(unittest.TestCase):
             self.run_ranks(2, save_work, path)
             self.run_ranks(3, load_work, path)
             self.assertEqual(libdcp.verify(Path(path) / "ours"), [])
+
+    def test_plans_that_are_kept(self):
+        for size in (1, 2):
+            with tempfile.TemporaryDirectory() as path:
+                self.run_ranks(size, cached_work, path)
 
     def test_ranks_save_without_collectives(self):
         with tempfile.TemporaryDirectory() as path:

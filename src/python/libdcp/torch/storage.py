@@ -24,6 +24,7 @@ import os
 import pickle
 import queue
 import re
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,6 +72,19 @@ class SavePrefix(_stock._StoragePrefix):  # type: ignore[misc,unused-ignore]
         middle = ".g%d" % self.generation if self.generation else ""
         return "%s%d%s%s" % (self.prefix, number, middle, _stock.DEFAULT_SUFFIX)
 
+    def __reduce__(self) -> Any:
+        return _arrive, (self.prefix, self.generation, self.save_id)
+
+
+# What the coordinator told this thread's rank last. A planner that keeps plans goes on with the plan
+# of an earlier save, and with that save's prefix.
+_told = threading.local()
+
+
+def _arrive(prefix: str, generation: int, save_id: str) -> SavePrefix:
+    _told.prefix = SavePrefix(prefix, generation, save_id)
+    return SavePrefix(prefix, generation, save_id)
+
 
 class _Elsewhere(Exception):
     """Something is not for this library; PyTorch's own way is taken."""
@@ -101,6 +115,7 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
         self._earlier = []
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        _told.prefix = None
         plan = super().prepare_local_plan(plan)
         if isinstance(plan.storage_data, _stock._StoragePrefix):
             plan = replace(plan, storage_data=self._own_prefix(plan.storage_data))
@@ -108,10 +123,13 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
 
     def prepare_global_plan(self, plans: List[SavePlan]) -> List[SavePlan]:
         plans = super().prepare_global_plan(plans)
-        return [replace(plan, storage_data=self._own_prefix(plan.storage_data)) for plan in plans]
+        plans = [replace(plan, storage_data=self._own_prefix(plan.storage_data)) for plan in plans]
+        if len(plans) == 1:
+            _told.prefix = plans[0].storage_data
+        return plans
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> "Future[List[WriteResult]]":
-        prefix = plan.storage_data
+        prefix = getattr(_told, "prefix", None) or plan.storage_data
         if not isinstance(prefix, SavePrefix) or not self._is_ours():
             return cast("Future[List[WriteResult]]", super().write_data(plan, planner))
         buckets = (
