@@ -17,7 +17,7 @@ from .._library import Callbacks, check, lib
 from ..groups import Group
 
 
-def _view(address: int, size: int) -> torch.Tensor:
+def _view(address: int, size: int) -> Any:
     """Memory of the library, as a tensor."""
     return torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=torch.uint8)
 
@@ -56,7 +56,7 @@ class Lane:
             dist.all_gather(list(whole.split(size)), mine, group=self.process_group)
             return
         device = torch.device(self._kind, torch.get_device_module(self._kind).current_device())
-        parts = torch.empty(size * self.size, dtype=torch.uint8, device=device)
+        parts: Any = torch.empty(size * self.size, dtype=torch.uint8, device=device)
         dist.all_gather(list(parts.split(size)), mine.to(device), group=self.process_group)
         whole.copy_(parts)
 

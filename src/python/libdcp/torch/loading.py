@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Set
 
 import torch
-import torch.distributed.checkpoint as _dcp
+import torch.distributed.checkpoint.state_dict_loader as _stock
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.checkpoint.utils import _api_bc_check
 
@@ -28,7 +28,7 @@ from .groups import Ranks, ranks_of
 from .storage import FileSystemReader
 from .trees import _SCALARS, Elsewhere, LoadDescriber
 
-_stock_load: Any = _dcp.load
+_stock_load: Any = _stock.load
 
 _STRICT_MISSING, _STRICT_PARTIAL = 0, 30
 _READING_DIRECT = 10
@@ -38,7 +38,7 @@ _READING_DIRECT = 10
 _OTHERWISE = (FormatError, MismatchError, NotFoundError, UnsupportedError)
 
 
-@_api_bc_check  # type: ignore[misc,unused-ignore]
+@_api_bc_check  # type: ignore[misc,untyped-decorator,unused-ignore]
 def load(
     state_dict: Dict[str, Any],
     *,

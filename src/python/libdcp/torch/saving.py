@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as _dcp
+import torch.distributed.checkpoint.state_dict_saver as _stock
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.checkpoint.stateful import Stateful
@@ -28,8 +28,8 @@ from .groups import Ranks, ranks_of
 from .storage import FileSystemWriter
 from .trees import Elsewhere, SaveDescriber
 
-_stock_save: Any = _dcp.save
-_stock_async_save: Any = _dcp.async_save
+_stock_save: Any = _stock.save
+_stock_async_save: Any = _stock.async_save
 
 _FIELDS = ("state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version")
 _REPLICAS_WHOLE, _REPLICAS_LOWEST = 1, 2
@@ -141,7 +141,7 @@ def _reset(storage: Any, checkpoint_id: Any) -> None:
         storage.reset(checkpoint_id)
 
 
-@_api_bc_check  # type: ignore[misc,unused-ignore]
+@_api_bc_check  # type: ignore[misc,untyped-decorator,unused-ignore]
 def save(
     state_dict: Dict[str, Any],
     *,
@@ -240,7 +240,7 @@ def async_save(
     waits for the one before it.
     """
     if not no_dist and dist.is_available() and dist.is_initialized():
-        group = process_group or dist.group.WORLD
+        group: Any = process_group or dist.group.WORLD
         if torch.device("cpu") not in group._device_types:
             raise AssertionError(
                 "A CPU backend must be enabled for async save; try initializing process group"

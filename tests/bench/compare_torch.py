@@ -1,0 +1,82 @@
+"""libdcp.torch next to torch.distributed.checkpoint, in the same processes.
+
+    compare torch [save|load|async|small|import ...] [--ranks 2] [--repeat 5] [--json] [--dir DIR]
+                  [--library FILE] [--python PYTHON]
+
+save, load  1 GiB in 100 sharded tensors, durable, each save into a fresh directory
+async       the same: how long a step waits, from the third save on, with stagers that are kept
+small       save and load of 10,000 sharded tensors of 4 KiB, again and again
+import      of the package, when PyTorch's are there; the limit is 50 ms
+
+pair is PyTorch's functions over our storage, full are our functions; the rival is PyTorch with plan
+caching on.  Medians of the slowest rank; sides take turns.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(HERE))
+ROWS = 240
+LARGE, SMALL = (100, 1 << 30), (10000, 40 << 20)
+MEASURES = {"save": [("save", LARGE)], "load": [("load", LARGE)], "async": [("async", LARGE)],
+            "small": [("save", SMALL), ("load", SMALL)], "import": [("import", SMALL)]}
+
+
+def measure(what, size, options):
+    """Medians of the sides."""
+    tensors, size = size
+    columns = max(1, round(size / tensors / ROWS / 4))
+    paths = [os.path.join(TREE, "src", "python"), os.environ.get("PYTHONPATH", "")]
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in paths if path), OMP_NUM_THREADS="1")
+    if options.library:
+        environment["LIBDCP_LIBRARY"] = options.library
+    with tempfile.TemporaryDirectory(prefix="compare.", dir=options.dir) as directory:
+        numbers = [str(n) for n in (options.ranks, tensors, columns, options.repeat)]
+        program = [options.python, os.path.join(HERE, "torch_functions.py"), what, *numbers, directory]
+        out = subprocess.run(program, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    values = {}
+    for line in out.splitlines():
+        side, seconds = line.split()
+        values.setdefault(side, []).append(float(seconds))
+    return {side: statistics.median(seconds) for side, seconds in values.items()}
+
+
+def report(name, what, medians, options):
+    full = medians["full"]
+    row = {"measure": name if name == what else "%s %s" % (name, what), "ranks": options.ranks, "unit": "s", **medians}
+    if "stock" in medians:
+        row["pair_ratio"] = round(medians["stock"] / medians["pair"], 2)
+        row["full_ratio"] = round(medians["stock"] / full, 2)
+    if options.json:
+        print(json.dumps(row), flush=True)
+    elif "stock" in medians:
+        print("%-12s PyTorch %9.4f s   pair %9.4f s %6.2fx   full %9.4f s %6.2fx" % (
+            row["measure"], medians["stock"], medians["pair"], row["pair_ratio"], full, row["full_ratio"]), flush=True)
+    else:
+        print("%-12s %9.1f ms" % (row["measure"], full * 1000), flush=True)
+
+
+def main(arguments):
+    parser = argparse.ArgumentParser(prog="compare torch", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("measures", nargs="*", metavar="MEASURE", help=", ".join(MEASURES))
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--dir", default=None, help="where to save; default: the system's place for temporary files")
+    library = os.path.join(TREE, "build", "release", "src", "libdcp.so")
+    parser.add_argument("--library", default=os.environ.get("LIBDCP_LIBRARY") or library)
+    venv = os.path.join(TREE, "build", "venv", "bin", "python")
+    parser.add_argument("--python", default=os.environ.get("DCP_PYTHON") or (venv if os.path.exists(venv) else sys.executable))
+    options = parser.parse_args(arguments)
+    unknown = set(options.measures) - set(MEASURES)
+    if unknown:
+        parser.error("no measure: %s" % ", ".join(sorted(unknown)))
+    for name in options.measures or MEASURES:
+        for what, size in MEASURES[name]:
+            report(name, what, measure(what, size, options), options)

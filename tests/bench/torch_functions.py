@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""PyTorch's side and libdcp.torch's in the same processes, for compare torch: prints seconds of each try, slowest rank.
+
+    torch_functions.py save|load|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY
+
+Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage) and full (libdcp.torch's
+functions); PyTorch's planner keeps plans. They take turns in being first; the first two tries are not printed.
+"""
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+warnings.simplefilter("ignore")
+logging.disable(logging.CRITICAL)
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions  # noqa: E402
+from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+
+import libdcp.torch as ours  # noqa: E402
+from torch_ranks import make_state, same  # noqa: E402
+
+WARM = 2
+
+
+class Stock(dcp.DefaultSavePlanner):
+    """Plans are kept by the name of the class."""
+
+
+class Pair(dcp.DefaultSavePlanner):
+    pass
+
+
+class Sides:
+    def __init__(self, group):
+        self.group = group
+        self.stagers = {side: DefaultStager(StagingOptions(False, False, False, False)) for side in ("stock", "pair")}
+
+    def save(self, side, state, path):
+        if side == "full":
+            ours.save(state, checkpoint_id=path)
+            return
+        writer, planner = (dcp.FileSystemWriter, Stock) if side == "stock" else (ours.FileSystemWriter, Pair)
+        dcp.save(state, storage_writer=writer(path), planner=planner(enable_plan_caching=True))
+
+    def load(self, side, state, path):
+        if side == "full":
+            ours.load(state, checkpoint_id=path)
+            return
+        dcp.load(state, storage_reader=(dcp.FileSystemReader if side == "stock" else ours.FileSystemReader)(path))
+
+    def begin(self, side, state, path):
+        if side == "full":
+            return ours.async_save(state, checkpoint_id=path, process_group=self.group)
+        writer, planner = (dcp.FileSystemWriter, Stock) if side == "stock" else (ours.FileSystemWriter, Pair)
+        answer = dcp.async_save(
+            state, storage_writer=writer(path), planner=planner(enable_plan_caching=True), process_group=self.group,
+            async_stager=self.stagers[side],
+        )
+        return getattr(answer, "upload_completion", answer)
+
+    def close(self):
+        for stager in self.stagers.values():
+            stager.close()
+
+
+def attempt(sides, what, side, state, empty, path):
+    """Seconds of one try on this rank."""
+    dist.barrier()
+    start = time.perf_counter()
+    if what == "load":
+        sides.load(side, empty, path)
+        seconds = time.perf_counter() - start
+        if not same(empty, state):
+            sys.exit("%s: what was loaded differs" % path)
+    elif what == "save":
+        sides.save(side, state, path)
+        seconds = time.perf_counter() - start
+    else:
+        future = sides.begin(side, state, path)
+        seconds = time.perf_counter() - start
+        future.result()
+    slowest = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(slowest, dist.ReduceOp.MAX)
+    return slowest.item()
+
+
+def run_rank(rank, ranks, what, count, columns, repeat, directory, store):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks)
+    mesh = init_device_mesh("cpu", (ranks,))
+    state, empty = (make_state(mesh, count, columns, 0, fill) for fill in (True, False))
+    sides, names = Sides(dist.new_group(backend="gloo")), ["stock", "pair", "full"]
+    if what == "load":
+        for side in names:
+            sides.save(side, state, os.path.join(directory, side))
+    for turn in range(WARM + repeat):
+        for side in names[turn % 3 :] + names[: turn % 3]:
+            path = os.path.join(directory, side)
+            if what != "load" and rank == 0:
+                shutil.rmtree(path, ignore_errors=True)
+                os.sync()
+            seconds = attempt(sides, what, side, state, empty, path)
+            if rank == 0 and turn >= WARM:
+                print(side, "%.6f" % seconds, flush=True)
+    dist.barrier()
+    sides.close()
+    dist.destroy_process_group()
+
+
+def time_import(repeat):
+    """Milliseconds beside PyTorch's, in processes of their own."""
+    program = (
+        "import torch.distributed.checkpoint, torch.distributed.tensor, time; start = time.perf_counter();"
+        "import libdcp.torch; print(time.perf_counter() - start)"
+    )
+    for _ in range(repeat):
+        out = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+        print("full", out.strip())
+
+
+def main():
+    what, (ranks, count, columns, repeat), directory = sys.argv[1], map(int, sys.argv[2:6]), sys.argv[6]
+    if what == "import":
+        return time_import(repeat)
+    with tempfile.TemporaryDirectory() as place:
+        children = []
+        for rank in range(ranks):
+            child = os.fork()
+            if child == 0:
+                run_rank(rank, ranks, what, count, columns, repeat, directory, os.path.join(place, "store"))
+                os._exit(0)
+            children.append(child)
+        if any([os.waitpid(child, 0)[1] for child in children]):
+            sys.exit("a rank failed")
+
+
+if __name__ == "__main__":
+    main()
