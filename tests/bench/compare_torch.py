@@ -1,11 +1,11 @@
 """libdcp.torch next to torch.distributed.checkpoint, in the same processes.
 
-    compare torch [save|load|async|small|import ...] [--ranks 2] [--repeat 5] [--json] [--dir DIR]
+    compare torch [save|load|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--json] [--dir DIR]
                   [--library FILE] [--python PYTHON]
 
 save, load  1 GiB in 100 sharded tensors, durable, each save into a fresh directory
 async       the same: how long a step waits, from the third save on, with stagers that are kept
-small       save and load of 10,000 sharded tensors of 4 KiB, again and again
+small-save, small-load   10,000 sharded tensors of 4 KiB, again and again
 import      of the package, when PyTorch's are there; the limit is 50 ms
 
 pair is PyTorch's functions over our storage, full are our functions; the rival is PyTorch with plan
@@ -23,8 +23,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 ROWS = 240
 LARGE, SMALL = (100, 1 << 30), (10000, 40 << 20)
-MEASURES = {"save": [("save", LARGE)], "load": [("load", LARGE)], "async": [("async", LARGE)],
-            "small": [("save", SMALL), ("load", SMALL)], "import": [("import", SMALL)]}
+MEASURES = {"save": ("save", LARGE), "load": ("load", LARGE), "async": ("async", LARGE), "small-save": ("save", SMALL),
+            "small-load": ("load", SMALL), "import": ("import", SMALL)}
 
 
 def measure(what, size, options):
@@ -46,9 +46,9 @@ def measure(what, size, options):
     return {side: statistics.median(seconds) for side, seconds in values.items()}
 
 
-def report(name, what, medians, options):
+def report(name, medians, options):
     full = medians["full"]
-    row = {"measure": name if name == what else "%s %s" % (name, what), "ranks": options.ranks, "unit": "s", **medians}
+    row = {"measure": name, "ranks": options.ranks, "unit": "s", **medians}
     if "stock" in medians:
         row["pair_ratio"] = round(medians["stock"] / medians["pair"], 2)
         row["full_ratio"] = round(medians["stock"] / full, 2)
@@ -78,5 +78,4 @@ def main(arguments):
     if unknown:
         parser.error("no measure: %s" % ", ".join(sorted(unknown)))
     for name in options.measures or MEASURES:
-        for what, size in MEASURES[name]:
-            report(name, what, measure(what, size, options), options)
+        report(name, measure(*MEASURES[name], options), options)
