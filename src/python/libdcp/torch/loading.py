@@ -93,15 +93,16 @@ def _load(states: Dict[Any, Any], reader: Any, planner: Any, ranks: Ranks) -> No
             tree, refusal = ways.tree_of(
                 describer, lambda: describer.put_state(states, flatten), ranks.group is None
             )
-            missing = _fill(tree, reader.path, partial, ranks)
+            try:
+                missing = _fill(tree, reader.path, partial, ranks)
+            except _OTHERWISE as error:  # on all ranks
+                raise Elsewhere(str(error)) from None
             with _Objects(tree, reader.path) as objects:
                 for name, (parent, key) in describer.objects.items():
                     if name not in missing:
                         parent[key] = objects.value(name)
         except Elsewhere:
             raise
-        except _OTHERWISE as error:
-            raise Elsewhere(str(error)) from None
         except Exception as error:
             ways.fail("read", ranks.rank, refusal.error if refusal else error)
         finally:

@@ -80,15 +80,15 @@ class Describer:
         self.parts.append(_COUNT.pack(b"s", len(encoded)))
         self.parts.append(encoded)
 
-    def tensor_of(self, value: Any) -> Optional[Callable[[], None]]:
-        """What describes a tensor; None: this rank holds nothing of it."""
+    def put_tensor(self, value: Any) -> bool:
+        """Describes a tensor; False: this rank holds nothing of it."""
         kind = type(value)
         if kind is DTensor:
-            return self._distributed(value)
+            return self._put_distributed(value)
         if kind is ShardedTensor:
-            return self._sharded(value)
-        memory, number = self._memory(value)
-        return lambda: self._put_whole(value, memory, number)
+            return self._put_sharded(value)
+        self._put_whole(value, *self._memory(value))
+        return True
 
     def _memory(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, int]:
         """A dense tensor in host memory with the elements."""
@@ -118,7 +118,7 @@ class Describer:
             )  # fmt: skip
         )
 
-    def _distributed(self, value: Any) -> Optional[Callable[[], None]]:
+    def _put_distributed(self, value: Any) -> bool:
         spec = value._spec
         memory, number = self._memory(value._local_tensor)
         key = (spec.mesh, spec.placements)
@@ -126,7 +126,7 @@ class Describer:
             self._meshes[key] = self._describe_mesh(spec.mesh, spec.placements)
         mesh = self._meshes[key]
         if mesh is None:
-            return None
+            return False
         shape, local = value.shape, memory.shape
         ndim = len(shape)
         if len(local) != ndim:
@@ -137,21 +137,15 @@ class Describer:
             )
             if tuple(sizes) != tuple(local):
                 raise Elsewhere("a DTensor whose chunk is of another size")
-            return lambda: self._put_chunks(
-                shape, value.requires_grad, [(offsets, memory, number)]
-            )
-
-        def put() -> None:
-            self.held.append(memory)
-            self.parts.append(
-                _MESH_HEAD.pack(b"m", number, ndim, value.requires_grad, mesh[0])
-                + mesh[1]
-                + _forms[ndim].mesh.pack(
-                    *shape, 0, 0, 0, memory.data_ptr(), *local, *memory.stride()
-                )
-            )
-
-        return put
+            self._put_chunks(shape, value.requires_grad, [(offsets, memory, number)])
+            return True
+        self.held.append(memory)
+        self.parts.append(
+            _MESH_HEAD.pack(b"m", number, ndim, value.requires_grad, mesh[0])
+            + mesh[1]
+            + _forms[ndim].mesh.pack(*shape, 0, 0, 0, memory.data_ptr(), *local, *memory.stride())
+        )
+        return True
 
     def _describe_mesh(self, mesh: Any, placements: Any) -> Optional[Tuple[int, bytes]]:
         """Dimensions and description; the latter is empty where offsets are to be computed here."""
@@ -174,7 +168,7 @@ class Describer:
             "<%dq" % (1 + len(shape) + len(numbers)), rank, *shape, *numbers
         )
 
-    def _sharded(self, value: Any) -> Optional[Callable[[], None]]:
+    def _put_sharded(self, value: Any) -> bool:
         whole = value.metadata()
         chunks = []
         for shard in value.local_shards():
@@ -182,11 +176,9 @@ class Describer:
             if tuple(memory.shape) != tuple(shard.metadata.shard_sizes):
                 raise Elsewhere("a ShardedTensor whose chunk is of another size")
             chunks.append((shard.metadata.shard_offsets, memory, number))
-        if not chunks:
-            return None
-        return lambda: self._put_chunks(
-            whole.size, whole.tensor_properties.requires_grad, chunks
-        )
+        if chunks:
+            self._put_chunks(whole.size, whole.tensor_properties.requires_grad, chunks)
+        return bool(chunks)
 
     def _put_chunks(self, shape: Any, requires_grad: bool, chunks: List[Tuple[Any, Any, int]]) -> None:
         form = _forms[len(shape)]
@@ -262,11 +254,8 @@ class SaveDescriber(Describer):
 
     def _put_value(self, value: Any) -> bool:
         if is_tensor(value):
-            put = self.tensor_of(value)
-            if put is None:
-                return False
-            put()
-        elif self._is_plain(value):
+            return self.put_tensor(value)
+        if self._is_plain(value):
             self._packer.put(value)
         else:
             stream = io.BytesIO()
@@ -323,14 +312,13 @@ class LoadDescriber(Describer):
     def _put_value(self, name: str, value: Any, parent: Any, key: Any) -> None:
         if name in self._names:
             raise ValueError("duplicated flatten key %s" % name)
+        before = len(self.parts)
+        self.put_name(name)
         if is_tensor(value):
-            put = self.tensor_of(value)
-            if put is None:
+            if not self.put_tensor(value):
+                del self.parts[before:]
                 return
-            self.put_name(name)
-            put()
         else:
-            self.put_name(name)
             self.parts.append(b"N")
             self.objects[name] = (parent, key)
         self._names[name] = None
