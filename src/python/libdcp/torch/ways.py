@@ -20,12 +20,13 @@ from .trees import Describer, Elsewhere
 
 _log = logging.getLogger("libdcp.torch")
 _said: Set[str] = set()
+_SAID_MOST = 100  # what a load finds names places, and differs each time
 
 
 def say_elsewhere(call: str, why: str) -> None:
     """Logs, once, why a call goes PyTorch's way."""
     text = "%s goes PyTorch's way: %s" % (call, why)
-    if text not in _said:
+    if text not in _said and len(_said) < _SAID_MOST:
         _said.add(text)
         _log.warning("%s", text)
 
