@@ -9,14 +9,21 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Tables of this size are searched linearly, which is faster than hashing. */
-enum { CAPACITY_FIRST = 16 };
+/* So many names are searched one by one, which is faster than hashing. */
+enum { FEW = 12, SLOTS_FIRST = 32 };
+
+/* The most names: their numbers and one more fit into a slot. */
+#define MOST ((size_t)UINT32_MAX / 2)
+
+struct named {
+    const char *name;
+    size_t length;
+    uint64_t value;
+};
 
 struct name_slot {
-    const char *name; /* NULL: free */
-    size_t length;
-    uint64_t hash;
-    uint64_t value;
+    uint32_t hash;
+    uint32_t number; /* of a name, from 1 on; 0: free */
 };
 
 /* Names come from files, so hashes are seeded: an attacker must not be able to choose names that
@@ -40,79 +47,134 @@ void name_table_init(struct name_table *table)
 
 void name_table_free(struct name_table *table)
 {
+    memory_release(table->names);
     memory_release(table->slots);
     *table = (struct name_table){.seed = table->seed};
 }
 
-static uint64_t hash_name(const struct name_table *table, const char *name, size_t length)
+/* Names that differ in their last byte alone are neighbours in the index: whoever goes through
+ * numbered names waits for memory once for ten of them. No more than 256 names can be chosen to be
+ * that. */
+static uint32_t hash_name(const struct name_table *table, const char *name, size_t length)
 {
-    return table->capacity > CAPACITY_FIRST ? XXH3_64bits_withSeed(name, length, table->seed) : 0;
+    size_t before = length != 0 ? length - 1 : 0;
+    uint32_t last = length != 0 ? (unsigned char)name[before] : 0;
+    return (uint32_t)XXH3_64bits_withSeed(name, before, table->seed) + last;
 }
 
-/* The slot that holds the name, or the free slot for it. Capacities are powers of two, and tables
- * at most three quarters full. At the first capacity, slots are filled in order. */
-static struct name_slot *find_slot(const struct name_table *table, uint64_t hash, const char *name,
+static bool is_name(const struct named *named, const char *name, size_t length)
+{
+    return named->length == length && memcmp(named->name, name, length) == 0;
+}
+
+/* The slot of the name, or the free one for it. Half of the slots at least are free. */
+static struct name_slot *find_slot(const struct name_table *table, uint32_t hash, const char *name,
                                    size_t length)
 {
-    struct name_slot *slots = table->slots;
-    size_t i = (size_t)hash & (table->capacity - 1);
-    while (slots[i].name != NULL) {
-        if (slots[i].hash == hash && slots[i].length == length &&
-            memcmp(slots[i].name, name, length) == 0)
+    size_t last = table->capacity - 1, i = hash & last;
+    while (table->slots[i].number != 0) {
+        const struct name_slot *slot = &table->slots[i];
+        if (slot->hash == hash && is_name(&table->names[slot->number - 1], name, length))
             break;
-        i = (i + 1) & (table->capacity - 1);
+        i = (i + 1) & last;
     }
-    return &slots[i];
+    return &table->slots[i];
 }
 
-static dcp_status grow(struct name_table *table)
+/* NULL: there is no such name. *slot: where it is to go, with which hash; NULL: there are none. */
+static const struct named *find_named(const struct name_table *table, const char *name,
+                                      size_t length, struct name_slot **slot, uint32_t *hash)
 {
-    size_t capacity = CAPACITY_FIRST;
-    if (table->capacity != 0 && __builtin_mul_overflow(table->capacity, 2, &capacity))
+    *slot = NULL;
+    if (table->slots != NULL) {
+        *hash = hash_name(table, name, length);
+        *slot = find_slot(table, *hash, name, length);
+        return (*slot)->number != 0 ? &table->names[(*slot)->number - 1] : NULL;
+    }
+    for (size_t i = 0; i < table->count; i++)
+        if (is_name(&table->names[i], name, length))
+            return &table->names[i];
+    return NULL;
+}
+
+static dcp_status grow_names(struct name_table *table)
+{
+    size_t room = table->room != 0 ? table->room * 2 : FEW;
+    if (table->count >= MOST)
         return error_no_memory(SIZE_MAX, "a name table");
-    struct name_table grown = {.seed = table->seed, .capacity = capacity, .count = table->count};
-    grown.slots = memory_allocate_zeroed(capacity, sizeof *grown.slots);
-    if (grown.slots == NULL)
-        return error_no_memory(capacity * sizeof *grown.slots, "a name table");
-    for (size_t i = 0; i < table->capacity; i++) {
-        struct name_slot old = table->slots[i];
-        if (old.name == NULL)
-            continue;
-        if (table->capacity == CAPACITY_FIRST)
-            old.hash = hash_name(&grown, old.name, old.length);
-        *find_slot(&grown, old.hash, old.name, old.length) = old;
+    struct named *names = memory_reallocate_array(table->names, room, sizeof *names);
+    if (names == NULL)
+        return error_no_memory(room * sizeof *names, "a name table");
+    table->names = names;
+    table->room = room;
+    return DCP_OK;
+}
+
+/* The name is not there. */
+static void put_slot(struct name_slot *slots, size_t capacity, struct name_slot slot)
+{
+    size_t i = slot.hash & (capacity - 1);
+    while (slots[i].number != 0)
+        i = (i + 1) & (capacity - 1);
+    slots[i] = slot;
+}
+
+static dcp_status grow_slots(struct name_table *table)
+{
+    size_t capacity = table->capacity != 0 ? table->capacity * 2 : SLOTS_FIRST;
+    struct name_slot *slots = memory_allocate_zeroed(capacity, sizeof *slots);
+    if (slots == NULL)
+        return error_no_memory(capacity * sizeof *slots, "a name table");
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->slots[i].number != 0)
+            put_slot(slots, capacity, table->slots[i]);
+    for (size_t i = 0; table->slots == NULL && i < table->count; i++) {
+        const struct named *named = &table->names[i];
+        put_slot(slots, capacity,
+                 (struct name_slot){hash_name(table, named->name, named->length), (uint32_t)i + 1});
     }
     memory_release(table->slots);
-    *table = grown;
+    table->slots = slots;
+    table->capacity = capacity;
+    return DCP_OK;
+}
+
+/* For one name more. */
+static dcp_status make_room(struct name_table *table)
+{
+    if (table->count == table->room)
+        RETURN_IF_ERROR(grow_names(table));
+    if (table->count >= FEW && table->count >= table->capacity / 2)
+        RETURN_IF_ERROR(grow_slots(table));
     return DCP_OK;
 }
 
 dcp_status name_table_add(struct name_table *table, const char *name, size_t length,
                           uint64_t *value, bool *existing)
 {
-    if (table->count >= table->capacity / 4 * 3)
-        RETURN_IF_ERROR(grow(table));
-    uint64_t hash = hash_name(table, name, length);
-    struct name_slot *slot = find_slot(table, hash, name, length);
-    *existing = slot->name != NULL;
+    RETURN_IF_ERROR(make_room(table));
+    struct name_slot *slot;
+    uint32_t hash = 0;
+    const struct named *known = find_named(table, name, length, &slot, &hash);
+    *existing = known != NULL;
     if (*existing) {
-        *value = slot->value;
+        *value = known->value;
         return DCP_OK;
     }
-    *slot = (struct name_slot){.name = name, .length = length, .hash = hash, .value = *value};
-    table->count++;
+    table->names[table->count++] = (struct named){name, length, *value};
+    if (slot != NULL)
+        *slot = (struct name_slot){hash, (uint32_t)table->count};
     return DCP_OK;
 }
 
 bool name_table_find(const struct name_table *table, const char *name, size_t length,
                      uint64_t *value)
 {
-    if (table->count == 0)
+    struct name_slot *slot;
+    uint32_t hash;
+    const struct named *known = find_named(table, name, length, &slot, &hash);
+    if (known == NULL)
         return false;
-    uint64_t hash = hash_name(table, name, length);
-    const struct name_slot *slot = find_slot(table, hash, name, length);
-    if (slot->name == NULL)
-        return false;
-    *value = slot->value;
+    *value = known->value;
     return true;
 }

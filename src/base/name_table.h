@@ -1,22 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A hash table from names to 64-bit values. Names are borrowed, or copied into the table's
- * arena. */
+/* A hash table from names to 64-bit values. Names are borrowed. */
 #ifndef BASE_NAME_TABLE_H
 #define BASE_NAME_TABLE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "dcp/status.h"
 
+struct named;
 struct name_slot;
 
+/* Names lie in the order in which they were added, and beside them is a small index by hash: who
+ * looks for many of them in about that order waits for memory once a name, not for each thing that
+ * is compared. */
 struct name_table {
-    struct name_slot *slots;
-    size_t capacity;
+    struct named *names;
     size_t count;
-    uint64_t seed; /* of the hash */
+    size_t room;             /* for names */
+    struct name_slot *slots; /* NULL: there are few names */
+    size_t capacity;         /* of slots, a power of two */
+    uint64_t seed;           /* of the hash */
 };
 
 void name_table_init(struct name_table *table);

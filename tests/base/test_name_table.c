@@ -74,6 +74,34 @@ static void names_are_bytes(void **state)
     name_table_free(&table);
 }
 
+/* Their places in the index are neighbours. */
+static void names_that_differ_at_the_end_are_told_apart(void **state)
+{
+    (void)state;
+    static char siblings[64][256][3];
+    struct name_table table;
+    uint64_t value;
+    bool existing;
+    name_table_init(&table);
+    for (int first = 0; first < 64; first++) {
+        for (int last = 0; last < 256; last++) {
+            char *name = siblings[first][last];
+            memcpy(name, (char[]){(char)first, 'x', (char)last}, 3);
+            value = (uint64_t)(first * 256 + last);
+            assert_int_equal(name_table_add(&table, name, 3, &value, &existing), DCP_OK);
+            assert_false(existing);
+            assert_int_equal(name_table_find(&table, name, 2, &value), false);
+        }
+    }
+    for (int i = 0; i < 64 * 256; i++) {
+        char name[3];
+        memcpy(name, siblings[i / 256][i % 256], 3);
+        assert_true(name_table_find(&table, name, 3, &value));
+        assert_int_equal(value, i);
+    }
+    name_table_free(&table);
+}
+
 static void a_failed_add_loses_nothing(void **state)
 {
     (void)state;
@@ -110,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_found),
         cmocka_unit_test(names_are_bytes),
+        cmocka_unit_test(names_that_differ_at_the_end_are_told_apart),
         cmocka_unit_test(a_failed_add_loses_nothing),
     };
     return cmocka_run_group_tests(tests, make_names, NULL);
