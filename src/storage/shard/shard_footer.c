@@ -81,12 +81,26 @@ static dcp_status take_pieces(struct shard_file *file, const struct metadata *co
     return DCP_OK;
 }
 
+/* Digests are spread evenly, so that where one must be is nearly known: from there in steps that
+ * double, which find it at once among millions, and in no more than twice a search by halves where
+ * somebody has chosen them. */
+static bool has_digest(const uint64_t *digests, size_t count, uint64_t digest)
+{
+    size_t from = (size_t)((digest >> 32) * count >> 32), end = from, step = 4;
+    for (; from > 0 && digests[from] > digest; step *= 2)
+        from = from > step ? from - step : 0;
+    for (step = 4; end < count && digests[end] < digest; step *= 2)
+        end = count - end > step ? end + step : count;
+    if (end < count)
+        end++;
+    return count > 0 &&
+           bsearch(&digest, digests + from, end - from, sizeof *digests, compare_digests);
+}
+
 bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,
                             const struct metadata_piece *piece)
 {
-    uint64_t digest = piece_digest(entry, piece);
-    return file->piece_count > 0 &&
-           bsearch(&digest, file->pieces, file->piece_count, sizeof *file->pieces, compare_digests);
+    return has_digest(file->pieces, file->piece_count, piece_digest(entry, piece));
 }
 
 dcp_status shard_footer_unlisted(const struct shard_file *file, const struct metadata_piece *piece)
