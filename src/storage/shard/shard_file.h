@@ -121,6 +121,8 @@ struct cached_group {
     bool cached;
 };
 
+/* Whether the page cache has what is at a position and near it, or nobody knows. */
+bool shard_file_is_cached(struct shard_file *file, uint64_t position);
 /* A range that will be read: it begins to come into the page cache, unless it is there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size);

@@ -164,6 +164,12 @@ static bool is_cached(struct shard_file *file, struct cached_group *group, uint6
     return group->cached;
 }
 
+bool shard_file_is_cached(struct shard_file *file, uint64_t position)
+{
+    struct cached_group group = {.start = UINT64_MAX};
+    return is_cached(file, &group, position);
+}
+
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size)
 {

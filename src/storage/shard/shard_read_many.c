@@ -41,6 +41,7 @@ struct read_tasks {
     struct read_task *tasks;
     size_t count;
     size_t thread_count;
+    uint64_t run; /* bytes of neighbours that one thread reads, at most */
     atomic_uint_fast64_t moved;
 };
 
@@ -58,18 +59,33 @@ static bool is_small(const struct shard_request *request)
                box_volume((struct box){entry->ndim, piece->offsets, piece->sizes});
 }
 
-/* Whether a request is read along with those in front of it, from `first` on. */
-static bool is_neighbour(const struct shard_request *first, const struct shard_request *request)
+/* Enough runs for all threads to be busy until the end. */
+static uint64_t choose_run(const struct read_tasks *tasks, size_t count)
+{
+    uint64_t bytes = 0, shares = 4 * (uint64_t)tasks->thread_count;
+    if (tasks->reader->how.plain)
+        return SHARD_WINDOW_MOST;
+    for (size_t i = 0; i < count && bytes / shares < SHARD_RUN_MOST; i++)
+        bytes += is_small(&tasks->requests[i]) ? tasks->requests[i].piece->length : 0;
+    uint64_t run = bytes / shares;
+    if (run < SHARD_WINDOW_MOST)
+        return SHARD_WINDOW_MOST;
+    return run < SHARD_RUN_MOST ? run : SHARD_RUN_MOST;
+}
+
+/* Whether a request is read by the thread that reads those in front of it, from `first` on. */
+static bool is_neighbour(const struct shard_request *first, const struct shard_request *request,
+                         uint64_t run)
 {
     const struct metadata_piece *from = first->piece, *piece = request->piece;
     const struct metadata_piece *before = request[-1].piece;
     if (!is_small(request) || !is_small(request - 1) || piece->file != from->file ||
         before->offset < from->offset || piece->offset < before->offset ||
-        piece->offset - from->offset > WINDOW_MOST - SMALL_STREAM)
+        piece->offset - from->offset > run - SMALL_STREAM)
         return false;
-    uint64_t end = before->offset + before->length,
+    uint64_t end = before->offset + before->length, way = piece->offset - from->offset,
              gap = piece->offset > end ? piece->offset - end : 0;
-    return gap <= GAP_SIZE || gap <= (piece->offset - from->offset) / GAP_OF_WINDOW;
+    return gap <= GAP_SIZE || gap <= (way < WINDOW_MOST ? way : WINDOW_MOST) / GAP_OF_WINDOW;
 }
 
 /* Whether a request is read together with the one in front of it, of a piece that is decompressed
@@ -126,6 +142,7 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
     if (!list)
         return error_no_memory(most * sizeof *list, "a list of reads");
     tasks->tasks = list;
+    tasks->run = choose_run(tasks, count);
     for (size_t i = 0; i < count; i++) {
         struct read_task *last = tasks->count > 0 ? &list[tasks->count - 1] : NULL;
         size_t parts = choose_parts(&tasks->requests[i], thread_count);
@@ -134,7 +151,7 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
         else if (last && is_of_same_piece(&tasks->requests[i]))
             last->together = ++last->count > 1;
         else if (last && !last->parts && !last->together &&
-                 is_neighbour(&tasks->requests[last->first], &tasks->requests[i]))
+                 is_neighbour(&tasks->requests[last->first], &tasks->requests[i], tasks->run))
             last->count++;
         else
             list[tasks->count++] = (struct read_task){.first = i, .count = 1};
@@ -166,23 +183,60 @@ static dcp_status read_together(struct read_tasks *tasks, const struct read_task
     return DCP_OK;
 }
 
-static dcp_status read_neighbours(struct read_tasks *tasks, const struct read_task *task)
+static uint64_t end_of(const struct shard_request *request)
 {
-    const struct shard_request *requests = &tasks->requests[task->first];
+    return request->piece->offset + request->piece->length;
+}
+
+static dcp_status read_window(struct read_tasks *tasks, const struct shard_request *requests,
+                              size_t count, uint64_t end)
+{
     const struct metadata_piece *first = requests[0].piece;
-    uint64_t end = first->offset;
-    for (size_t i = 0; i < task->count; i++) {
-        uint64_t last = requests[i].piece->offset + requests[i].piece->length;
-        end = last > end ? last : end;
-    }
     struct read_window window;
     RETURN_IF_ERROR(read_window_open(&window, tasks->reader, first->file, first->offset, end,
                                      tasks->verification));
     dcp_status status = DCP_OK;
-    for (size_t i = 0; status == DCP_OK && i < task->count; i++)
+    for (size_t i = 0; status == DCP_OK && i < count; i++)
         status = read_request(tasks, &requests[i], &window);
     read_window_close(&window);
     return status;
+}
+
+/* What the page cache has is read in windows that stay in a core's cache. */
+static dcp_status choose_window(const struct read_tasks *tasks, const struct read_task *task,
+                                uint64_t *most)
+{
+    const struct shard_request *first = &tasks->requests[task->first];
+    const struct shard_request *last = first + task->count - 1;
+    struct shard_file *file;
+    *most = WINDOW_MOST;
+    if (last->piece->offset - first->piece->offset < SHARD_RUN_MOST / 2)
+        return DCP_OK;
+    RETURN_IF_ERROR(
+        shard_file_acquire(tasks->reader, first->piece->file, tasks->verification, &file));
+    if (tasks->reader->io & ~(uint32_t)DCP_IO_BUFFERED ||
+        !shard_file_is_cached(file, first->piece->offset))
+        *most = SHARD_RUN_MOST;
+    shard_file_release(tasks->reader, file);
+    return DCP_OK;
+}
+
+static dcp_status read_neighbours(struct read_tasks *tasks, const struct read_task *task)
+{
+    const struct shard_request *requests = &tasks->requests[task->first];
+    uint64_t most;
+    RETURN_IF_ERROR(choose_window(tasks, task, &most));
+    for (size_t i = 0, count; i < task->count; i += count) {
+        uint64_t start = requests[i].piece->offset, end = start;
+        for (count = 0; i + count < task->count; count++) {
+            uint64_t next = end_of(&requests[i + count]);
+            if (count > 0 && next - start > most)
+                break;
+            end = next > end ? next : end;
+        }
+        RETURN_IF_ERROR(read_window(tasks, &requests[i], count, end));
+    }
+    return DCP_OK;
 }
 
 /* Has the ends of what this thread will probably read next come from the disk while it is busy: the

@@ -176,6 +176,7 @@ static uint64_t thread_memory(const struct shard_read_needs *needs,
     memory += needs->block + needs->item;
     if (how->plain)
         return memory;
+    memory += SHARD_RUN_MOST - SHARD_WINDOW_MOST;
     size_t input = needs->passing ? stored_item_input(needs->io, needs->request) : 0;
     return memory + shard_read_ahead_memory(needs->io) + (input > DECOMPRESSED_INPUT ? input : 0);
 }

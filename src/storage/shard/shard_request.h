@@ -8,6 +8,8 @@
 
 /* Neighbours up to so much together are read at once. */
 #define SHARD_WINDOW_MOST ((uint64_t)256 << 10)
+/* And so much where the page cache does not have them: then they are read around it. */
+#define SHARD_RUN_MOST ((uint64_t)8 << 20)
 
 /* A range of a file that has been read for several pieces in it. */
 struct read_window {
