@@ -16,64 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <time.h>
 
-#include "memory_use.h"
-
-enum { ROWS = 4 };
-
-static void check(dcp_status status)
-{
-    if (status != DCP_OK)
-        errx(1, "%s: %s", dcp_status_string(status), dcp_error_message());
-}
-
-/* When a measurement began. */
-struct start {
-    double user, kernel, wall;
-    unsigned long long memory;
-};
-
-static double seconds_of(struct timeval time)
-{
-    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
-}
-
-static struct start read_now(void)
-{
-    struct rusage usage;
-    struct timespec time;
-
-    getrusage(RUSAGE_SELF, &usage);
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (struct start){.user = seconds_of(usage.ru_utime),
-                          .kernel = seconds_of(usage.ru_stime),
-                          .wall = (double)time.tv_sec + (double)time.tv_nsec * 1e-9};
-}
-
-static struct start start_measuring(void)
-{
-    unsigned long long memory = memory_restart();
-    struct start start = read_now();
-
-    start.memory = memory;
-    return start;
-}
-
-/* ranks: by how many it is divided; 0: there is one, which has the time to itself. */
-static void report(const char *what, const struct start *start, int ranks)
-{
-    unsigned long long memory = memory_peak();
-    struct start now = read_now();
-    int shares = ranks > 0 ? ranks : 1;
-
-    printf("%s-user %.9g s\n", what, (now.user - start->user) / shares);
-    printf("%s-kernel %.9g s\n", what, (now.kernel - start->kernel) / shares);
-    if (ranks == 0)
-        printf("%s-wall %.9g s\n", what, now.wall - start->wall);
-    printf("%s-memory %.0f bytes\n", what, (double)(memory - start->memory) / shares);
-}
+#include "growth_point.h"
 
 static dcp_state *make_state(long tensors, long chunks, long columns, float *data)
 {
@@ -95,10 +39,10 @@ static dcp_state *make_state(long tensors, long chunks, long columns, float *dat
             if (c == 0)
                 node = dcp_state_tensor(model, name, &tensor);
             else
-                check(dcp_state_add_chunk(node, &tensor));
+                growth_check(dcp_state_add_chunk(node, &tensor));
         }
     }
-    check(dcp_state_status(root));
+    growth_check(dcp_state_status(root));
     return root;
 }
 
@@ -109,15 +53,17 @@ static void measure_state(long tensors, long chunks, long long bytes, const char
     size_t size = (size_t)tensors * (size_t)chunks * (size_t)columns * sizeof(float);
     void *data;
 
-    check(dcp_memory_allocate(size, &data));
+    growth_check(dcp_memory_allocate(size, &data));
     memset(data, 1, size);
     dcp_state *root = make_state(tensors, chunks, columns, data);
-    struct start start = start_measuring();
-    check(dcp_save(root, path, NULL));
-    report("save", &start, 0);
-    start = start_measuring();
-    check(dcp_load(root, path, NULL, NULL));
-    report("load", &start, 0);
+    struct growth_point start = growth_start();
+    growth_check(dcp_save(root, path, NULL));
+    struct growth_point taken = growth_since(&start);
+    growth_report("save", &taken, 0);
+    start = growth_start();
+    growth_check(dcp_load(root, path, NULL, NULL));
+    taken = growth_since(&start);
+    growth_report("load", &taken, 0);
     dcp_state_free(root);
     dcp_memory_free(data);
 }
@@ -136,33 +82,8 @@ struct rank {
     dcp_group *group;
     pthread_t thread;
     dcp_state *root;
-    float data[ROWS];
+    float data[GROWTH_COLUMNS];
 };
-
-/* Every rank has a row of each tensor. */
-static void make_rank_state(struct rank *rank)
-{
-    const struct scene *scene = rank->scene;
-    dcp_mesh mesh = {.ndim = 1, .shape = {scene->ranks}, .rank = rank->rank};
-    dcp_placement rows = dcp_shard(0);
-    dcp_tensor tensor = {.dtype = DCP_F32,
-                         .ndim = 2,
-                         .sharded = true,
-                         .global_shape = {scene->ranks, ROWS},
-                         .offsets = {rank->rank, 0},
-                         .sizes = {1, ROWS},
-                         .data = rank->data};
-    char name[40];
-
-    if (scene->mesh)
-        check(dcp_mesh_shard(&mesh, &tensor, &rows));
-    rank->root = dcp_state_new();
-    for (long t = 0; t < scene->tensors; t++) {
-        snprintf(name, sizeof name, "layer.%07ld", t);
-        dcp_state_tensor(rank->root, name, &tensor);
-    }
-    check(dcp_state_status(rank->root));
-}
 
 static void *run_rank(void *context)
 {
@@ -170,14 +91,14 @@ static void *run_rank(void *context)
     dcp_save_options save = {.group = rank->group, .storage = rank->scene->storage};
     dcp_load_options load = {.group = rank->group, .storage = rank->scene->storage};
 
-    check(rank->scene->loads ? dcp_load(rank->root, "growth", &load, NULL)
-                             : dcp_save(rank->root, "growth", &save));
+    growth_check(rank->scene->loads ? dcp_load(rank->root, "growth", &load, NULL)
+                                    : dcp_save(rank->root, "growth", &save));
     return NULL;
 }
 
 static void run_all(struct scene *scene, struct rank *ranks, bool loads)
 {
-    struct start start = start_measuring();
+    struct growth_point start = growth_start();
 
     scene->loads = loads;
     for (int r = 0; r < scene->ranks; r++)
@@ -185,7 +106,8 @@ static void run_all(struct scene *scene, struct rank *ranks, bool loads)
             errx(1, "cannot make as many threads as there are ranks");
     for (int r = 0; r < scene->ranks; r++)
         pthread_join(ranks[r].thread, NULL);
-    report(loads ? "load" : "save", &start, scene->ranks);
+    struct growth_point taken = growth_since(&start);
+    growth_report(loads ? "load" : "save", &taken, scene->ranks);
 }
 
 static void measure_ranks(struct scene *scene)
@@ -195,11 +117,12 @@ static void measure_ranks(struct scene *scene)
 
     if (!groups || !ranks)
         err(1, "no memory");
-    check(dcp_storage_memory_new(&scene->storage));
-    check(dcp_group_new_threads(scene->ranks, groups));
+    growth_check(dcp_storage_memory_new(&scene->storage));
+    growth_check(dcp_group_new_threads(scene->ranks, groups));
     for (int r = 0; r < scene->ranks; r++) {
         ranks[r] = (struct rank){.scene = scene, .rank = r, .group = groups[r]};
-        make_rank_state(&ranks[r]);
+        ranks[r].root =
+            growth_rank_state(scene->ranks, r, scene->tensors, scene->mesh, ranks[r].data);
     }
     run_all(scene, ranks, false);
     run_all(scene, ranks, true);
