@@ -181,13 +181,11 @@ class checkpoint
         return read_object((*this)[name], tree, "value").template as<Type>();
     }
     /** Maps a stored chunk into memory, see dcp_checkpoint_map_chunk(). */
-    mapping map(const entry &of, std::size_t chunk = 0,
-                dcp_verification verification = DCP_VERIFY_ALL)
+    mapping map(const entry &of, std::size_t chunk = 0, const dcp_read_options &options = {})
     {
         dcp_mapping *made = nullptr;
         dcp_mapped_chunk mapped{};
-        storage_.finish(
-            dcp_checkpoint_map_chunk(get(), of.index, chunk, verification, &made, &mapped));
+        storage_.finish(dcp_checkpoint_map_chunk(get(), of.index, chunk, &options, &made, &mapped));
         return {made, mapped, storage_};
     }
     /** Gives the stream of an object or a chunk to a function, piece by piece; see

@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "../run.h"
+#include "../run_list.h"
 #include "error.hpp"
 #include "storage.hpp"
 
@@ -26,7 +26,7 @@ class run_list
      * latest one takes is checked. */
     explicit run_list(const std::string &path, const storage &where = {}, bool latest_only = false)
     {
-        dcp_run_options options{};
+        dcp_run_list_options options{};
         options.storage = where.get();
         options.latest_only = latest_only;
         dcp_run_list *found = nullptr;
