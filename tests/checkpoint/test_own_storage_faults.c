@@ -420,7 +420,7 @@ static void half_a_storage_is_refused(void **state)
         memset((char *)&own.table + (is_needed ? needed[i] : paired[i - COUNT(needed)]), 0,
                sizeof(void (*)(void)));
         const char *text =
-            is_needed ? "lacks a required function" : "some functions of those that only work together";
+            is_needed ? "lacks a required function" : "only some functions of a group";
         dcp_checkpoint *checkpoint;
         const dcp_open_options options = {.storage = &own.table};
         must_fail(load_scene(&alone, &own, (dcp_load_options){0}), DCP_ERR_ARGUMENT, text);
