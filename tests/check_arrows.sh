@@ -13,6 +13,7 @@ BEGIN {
     allowed["device"] = " base state device dcp "
     allowed["storage"] = " base state format device storage dcp "
     allowed["checkpoint"] = " base state format plan group device storage checkpoint dcp "
+    allowed["convert"] = " base state format plan convert dcp " # on public headers, and what makes other forms
     allowed["run"] = " base run dcp " # on public headers, and the conveniences of base
     # On public headers alone.
     allowed["cli"] = " dcp "; allowed["mpi"] = " dcp mpi "; allowed["cuda"] = " dcp cuda "

@@ -31,6 +31,7 @@ typedef struct dcp_entry {
     const int64_t *global_shape; /**< tensors: `ndim` values */
     uint64_t bytes;              /**< tensors: of the whole tensor */
     size_t chunk_count;          /**< stored pieces; 1 for objects */
+    bool requires_grad;          /**< tensors; informative */
 } dcp_entry;
 
 /** Where one stored piece lies. All pointers are borrowed from the checkpoint. */
@@ -40,6 +41,15 @@ typedef struct dcp_stored_chunk {
     const char *file; /**< relative to the checkpoint's directory, or an absolute member's file */
     uint64_t offset;  /**< first byte of the stream in the file */
     uint64_t length;  /**< bytes of the stream as stored */
+
+    /** How a tensor of a `.pt` file lies in its storage, which begins at `offset`: tensors for
+     * which `file` and `offset` are the same share it. NULL, as what follows is 0, in other forms.
+     */
+    const int64_t *strides;
+    int64_t storage_offset; /**< of the first element, in elements */
+    uint64_t storage_bytes; /**< of the whole storage */
+    bool altered; /**< the elements are other than the storage's bytes: big-endian, or to be
+                     conjugated or negated */
 } dcp_stored_chunk;
 
 /** How a checkpoint is opened or verified. All zero is the sensible default. */
@@ -232,6 +242,16 @@ static inline dcp_status dcp_checkpoint_read_tensor(dcp_checkpoint *checkpoint, 
     return dcp_checkpoint_read_tensor_sized(checkpoint, entry, destination, sizeof *destination,
                                             options, sizeof *options);
 }
+
+/**
+ * Reads of the storage that a tensor of a `.pt` file is a view of, whatever tensors see of it.
+ * @param first, count elements of the entry's dtype, from the beginning of the storage; there are
+ * dcp_stored_chunk::storage_bytes of it. Errors: DCP_ERR_UNSUPPORTED for other forms and for a
+ * storage that is `altered`, DCP_ERR_ARGUMENT beyond its end, and those of
+ * dcp_checkpoint_read_tensor().
+ */
+DCP_API dcp_status dcp_checkpoint_read_storage(dcp_checkpoint *checkpoint, size_t entry,
+                                               int64_t first, int64_t count, void *elements);
 
 /** A stored chunk in memory; see dcp_checkpoint_map_chunk(). */
 typedef struct dcp_mapping dcp_mapping;

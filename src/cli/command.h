@@ -12,6 +12,7 @@
 enum exit_status { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2, EXIT_UNABLE = 3 };
 
 int command_bench(int argc, char **argv);
+int command_convert(int argc, char **argv);
 int command_ls(int argc, char **argv);
 int command_latest(int argc, char **argv);
 int command_list(int argc, char **argv);

@@ -18,6 +18,29 @@ static const struct command {
      "write a tensor's bytes, an object as JSON, or an extra file",
      "NAME is one that dcp ls shows. The bytes of a tensor are row-major and little-endian; an "
      "extra\nfile is written as it is.\n"},
+    {"convert", command_convert, "convert [OPTION...] CHECKPOINT... DST",
+     "write a checkpoint in another form: DCP, .pt, safetensors, Hugging Face",
+     "DST must not be there. Its form is what its suffix says (.pt, .pth, .bin, .ckpt, "
+     ".safetensors)\nor:\n"
+     "  --to FORM         dcp, pt, safetensors or hf (a Hugging Face directory)\n"
+     "What is taken of the checkpoint, under which names:\n"
+     "  --include GLOB    only such names                --exclude GLOB     but no such ones\n"
+     "  --rename FROM=TO  a name, what is below it, or a pattern whose stars TO takes over\n"
+     "  --model-only      what is below \"model\" or the like, without objects where they have no "
+     "place\n"
+     "  --dtype DTYPE     of all floating-point tensors: float32, bfloat16 ...\n"
+     "  --tied keep|drop  lm_head.weight where it equals the embedding\n"
+     "How it is written:\n"
+     "  --shard-size 50GB of files of a Hugging Face directory\n"
+     "  --ranks N         a DCP directory as N ranks write it\n"
+     "  --zstd            compressed (DCP directories)   --no-sync          does not wait for the "
+     "disk\n"
+     "  --threads N       that read and write            --quiet            prints nothing but "
+     "errors\n"
+     "  --json            what was done, as JSON\n"
+     "A Hugging Face directory is a CHECKPOINT, too. For example:\n"
+     "  dcp convert run/step_1000 model.safetensors --model-only --dtype bfloat16\n"
+     "  dcp convert Llama-3-8B checkpoint --to dcp --ranks 8\n"},
     {"list", command_list, "list [--json] RUN", "list the checkpoints of a training run",
      "RUN is the directory that holds the steps of a training job, or the one above it. Each\n"
      "checkpoint is checked without reading its data: whole, or why not. The last line says which\n"

@@ -105,6 +105,7 @@ dcp_status dcp_checkpoint_entry_sized(const dcp_checkpoint *checkpoint, size_t i
         .path_length = stored->path_length,
         .is_tensor = stored->is_tensor,
         .chunk_count = stored->piece_count,
+        .requires_grad = stored->is_tensor && stored->requires_grad,
     };
     if (stored->is_tensor) {
         ours.dtype = stored->dtype;
@@ -175,6 +176,13 @@ dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t e
         .offset = piece->offset,
         .length = piece->length,
     };
+    if (found->is_tensor && piece->encoding == PIECE_VIEW) {
+        const struct tensor_view *view = piece->view;
+        ours.strides = view->strides;
+        ours.storage_offset = view->storage_offset;
+        ours.storage_bytes = view->storage_bytes;
+        ours.altered = view->swapped || view->conjugate || view->negative;
+    }
     sized_write(stored, stored_size, &ours, sizeof ours);
     return DCP_OK;
 }

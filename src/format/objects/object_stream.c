@@ -92,6 +92,36 @@ static dcp_status put_stored(struct buffer *out, const dcp_state *object)
     return buffer_status(out);
 }
 
+/* The pickle of an object and what its tensors look at. In the end encoder_free(). */
+static dcp_status encode_pickle(struct encoder *encoder, const dcp_state *object)
+{
+    pickle_put_protocol(encoder->out, 2);
+    dcp_status status = encoder_walk(encoder, object);
+    pickle_put_op(encoder->out, OP_STOP);
+    return status == DCP_OK ? buffer_status(encoder->out) : status;
+}
+
+dcp_status item_encode_parts(const dcp_state *object, struct buffer *pickle,
+                             struct item_storage **storages, size_t *count)
+{
+    struct encoder encoder = {.out = pickle, .takes_tensors = true};
+    *storages = NULL;
+    *count = 0;
+    dcp_status status = encode_pickle(&encoder, object);
+    if (status == DCP_OK) {
+        *storages = memory_allocate_array(encoder.storage_count, sizeof **storages);
+        if (*storages == NULL)
+            status = error_no_memory(encoder.storage_count * sizeof **storages, "storages");
+    }
+    for (size_t i = 0; i < encoder.storage_count && status == DCP_OK; i++) {
+        const struct encoder_storage *storage = &encoder.storages[i];
+        (*storages)[i] = (struct item_storage){storage->tensor, storage->block, storage->size};
+        *count = i + 1;
+    }
+    encoder_free(&encoder);
+    return status;
+}
+
 dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream)
 {
     if (object->kind == DCP_KIND_STREAM)
@@ -99,11 +129,7 @@ dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream)
     struct buffer pickle;
     buffer_init(&pickle, 0);
     struct encoder encoder = {.out = &pickle, .takes_tensors = true};
-    pickle_put_protocol(&pickle, 2);
-    dcp_status status = encoder_walk(&encoder, object);
-    pickle_put_op(&pickle, OP_STOP);
-    if (status == DCP_OK)
-        status = buffer_status(&pickle);
+    dcp_status status = encode_pickle(&encoder, object);
     if (status == DCP_OK)
         status = encoder.storage_count == 0 ? stream_object(stream, pickle.data, pickle.size)
                                             : put_stream(stream, &encoder, &pickle);

@@ -38,6 +38,16 @@ dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle);
  * are copied; those of one block share a storage. An object given as a stored stream is checked and
  * appended unchanged. */
 dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream);
+/* The same in parts, for elements that are not in memory: appends the pickle, and tells which
+ * storages its records "data/0", "data/1" ... are: those of the blocks of tensors (block), or the
+ * elements of one tensor, row-major. storages: memory_release(), also after a failure. */
+struct item_storage {
+    const dcp_state *tensor; /* the first one that looks at it */
+    const struct state_block *block;
+    uint64_t size;
+};
+dcp_status item_encode_parts(const dcp_state *object, struct buffer *pickle,
+                             struct item_storage **storages, size_t *count);
 /* Checks that a stream is a file of torch.save, without reading its pickle: a zip archive with
  * data.pkl, whose records match their CRC-32s, if they have them. */
 dcp_status item_check_stream(struct byte_source stream);

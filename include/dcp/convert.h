@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/**
+ * @file convert.h
+ * @brief Converting a checkpoint from one form into another.
+ *
+ * The data streams: memory does not grow with the size of the model, beyond what the names, shapes
+ * and objects take. Nothing is visible at the destination before all of it is written and durable,
+ * and nothing that is there already is replaced.
+ *
+ * | form | what it is |
+ * | --- | --- |
+ * | #DCP_FORM_DCP | a DCP directory; as a source also a union, and stages pp0, pp1 and so on |
+ * | #DCP_FORM_PT | one file of torch.save: nested dicts and lists of tensors and objects |
+ * | #DCP_FORM_SAFETENSORS | one safetensors file |
+ * | #DCP_FORM_HF | a Hugging Face directory: safetensors files, an index if there are several, and
+ * beside them files such as config.json; as a source also what PyTorch's HuggingFaceStorageWriter
+ * leaves |
+ *
+ * What is recognised by name and not converted is DCP_ERR_UNSUPPORTED: GGUF, checkpoints of
+ * DeepSpeed, Megatron-Core's torch_dist and torch_checkpointing, pickled Hugging Face shards, and
+ * models quantized by bitsandbytes, GPTQ, AWQ, ModelOpt and others. Models in FP8 with block
+ * scales, MXFP4 and compressed-tensors are copied as they are.
+ */
+#ifndef DCP_CONVERT_H
+#define DCP_CONVERT_H
+
+#include "progress.h"
+#include "storage.h"
+#include "tensor.h"
+#include "types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** Most ranks that dcp_convert_options::ranks may name. */
+#define DCP_CONVERT_RANKS_MAX 1024
+
+/** A form of checkpoints. */
+typedef enum dcp_form {
+    DCP_FORM_UNKNOWN = 0,
+    DCP_FORM_DCP = 10,
+    DCP_FORM_PT = 20,
+    DCP_FORM_SAFETENSORS = 30,
+    DCP_FORM_HF = 40
+} dcp_form;
+
+/** @return "dcp", "pt", "safetensors" or "hf"; NULL for other values. Static. */
+DCP_API const char *dcp_form_name(dcp_form form);
+
+/** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */
+DCP_API dcp_form dcp_form_from_name(const char *name);
+
+/** What becomes of `lm_head.weight` where it is the same tensor as the embedding. */
+typedef enum dcp_tied {
+    /** A Hugging Face directory is written without it if the source's config.json says that both
+     * are tied, and they are equal bit for bit; else it is kept. */
+    DCP_TIED_AUTO = 0,
+    DCP_TIED_KEEP = 10,
+    DCP_TIED_DROP = 20 /**< left out if it is equal bit for bit, whatever config.json says */
+} dcp_tied;
+
+/** A rule that gives a name of the source another one. The first that matches is applied, and no
+ * other. The struct will not grow, as callers keep arrays of it. */
+typedef struct dcp_convert_rename {
+    dcp_rename_kind kind; /**< as for dcp_rename, with `from` in the place of `wanted` */
+    const char *from;     /**< in the source */
+    const char *to;       /**< in the destination, as dcp_rename::stored */
+} dcp_convert_rename;
+
+/** How a checkpoint is converted. All zero is the sensible default. Arrays and texts are borrowed
+ * for the call. */
+typedef struct dcp_convert_options {
+    /** Of the source: directories whose union it is (dcp_open_options::members). */
+    const char *const *members;
+    size_t member_count;
+    /** Where the source is, and the destination if it is a DCP directory; NULL: in the file system.
+     * Destinations of other forms are in the file system. */
+    const dcp_storage *storage;
+    const dcp_storage *target_storage;
+
+    /** Of the destination. #DCP_FORM_UNKNOWN: its suffix says: ".pt", ".pth", ".bin", ".ckpt" or
+     * ".safetensors". */
+    dcp_form form;
+
+    /** Patterns over the source's names, as dcp_load_options::include. One that matches no name is
+     * DCP_ERR_ARGUMENT. */
+    const char *const *include;
+    size_t include_count;
+    const char *const *exclude;
+    size_t exclude_count;
+    /** A rule that applies to no name is DCP_ERR_ARGUMENT; two tensors of one name are
+     * DCP_ERR_DUPLICATE. A tensor that gets another name is an entry of the outermost dict in forms
+     * that nest. */
+    const dcp_convert_rename *renames;
+    size_t rename_count;
+    /** Takes the model alone: what is below the first of the keys "model", "module", "state_dict",
+     * "model_state_dict" and "network" that the outermost dict has, without that key. Where there
+     * is none of them, all, unless something is below "optimizer" or "optim": that is
+     * DCP_ERR_ARGUMENT. Renames see names without the key. */
+    bool model_only;
+    /** Float64, float32, float16 and bfloat16 tensors are converted to this dtype, one of these, as
+     * PyTorch does it; #DCP_DTYPE_NONE: they stay. DCP_ERR_UNSUPPORTED for quantized models. */
+    dcp_dtype dtype;
+    dcp_tied tied;
+
+    /** Hugging Face directories: most bytes of tensors in a file, but for a tensor that is larger
+     * by itself; 0 means 50 GB, as in transformers 5. */
+    uint64_t shard_size;
+
+    /** DCP directories: written as by this many ranks, each of which holds a part of the first
+     * dimension of every tensor; 0 means 1; at most #DCP_CONVERT_RANKS_MAX. */
+    int32_t ranks;
+    dcp_compression compression; /**< DCP directories, as dcp_save_options::compression */
+    int32_t compression_level;
+
+    int32_t thread_count; /**< that read and write; 0 means up to 4, as processors are at hand */
+    bool skip_sync;       /**< do not wait for the disk */
+
+    dcp_progress_function progress; /**< may end the conversion: DCP_ERR_CANCELLED */
+    void *progress_context;
+} dcp_convert_options;
+
+/** What was converted. */
+typedef struct dcp_convert_report {
+    dcp_form source;
+    dcp_form target;
+    char source_text[192]; /**< what the source was taken for, in words */
+    uint64_t tensors;      /**< in the destination */
+    uint64_t objects;
+    uint64_t bytes;    /**< of these tensors */
+    uint64_t files;    /**< of the destination that hold them; 0: not counted (DCP directories) */
+    uint64_t left_out; /**< names of the source that options, or the destination's form with
+                          model_only, have left out */
+    uint64_t tied;     /**< tensors that were left out because they are tied */
+} dcp_convert_report;
+
+/**
+ * Finds out what a source is, as dcp_convert() does, without reading its data.
+ * @param report gets `source` and `source_text`; the rest is zero.
+ * Errors: DCP_ERR_UNSUPPORTED for forms that are only recognised, and those of opening it.
+ */
+DCP_API dcp_status dcp_convert_recognize_sized(const char *source,
+                                               const dcp_convert_options *options,
+                                               size_t options_size, dcp_convert_report *report,
+                                               size_t report_size);
+
+static inline dcp_status dcp_convert_recognize(const char *source,
+                                               const dcp_convert_options *options,
+                                               dcp_convert_report *report)
+{
+    return dcp_convert_recognize_sized(source, options, sizeof *options, report, sizeof *report);
+}
+
+/**
+ * Converts a checkpoint. What is read is checked as by dcp_checkpoint_read_tensor(): of large
+ * tensors in files that have one checksum for each tensor alone (PyTorch's), dcp_verify() checks
+ * more.
+ *
+ * - DCP directories, and `.pt` files, hold tensors and objects under the names that the source has,
+ *   nested as there. Keys of dicts are text, as PyTorch's own flattening makes them. Lists of which
+ *   elements were left out become dicts. The step, info and extra files of a DCP directory go into
+ *   another one.
+ * - `.pt` files keep storages that tensors of a `.pt` source share, strides too, unless they are
+ *   converted.
+ * - safetensors files and Hugging Face directories hold no objects: an object is
+ *   DCP_ERR_UNSUPPORTED, unless `model_only` is given. Tensors lie in them as the safetensors
+ *   package and transformers write them; from a Hugging Face directory to another one its other
+ *   files go along, with the dtype in config.json as the tensors have it.
+ *
+ * @param target must not be there, but for an empty directory; for a DCP directory one that holds
+ * no checkpoint and is not the source.
+ * @param options NULL: all defaults.
+ * @param report NULL: not wanted. After a failure it is not filled in.
+ * Errors: DCP_ERR_EXISTS, DCP_ERR_UNSUPPORTED, DCP_ERR_ARGUMENT, DCP_ERR_DUPLICATE,
+ * DCP_ERR_FORMAT (also where an index and the headers of its files differ), DCP_ERR_CANCELLED, and
+ * those of reading and saving. After a failure nothing is left of the destination.
+ */
+DCP_API dcp_status dcp_convert_sized(const char *source, const char *target,
+                                     const dcp_convert_options *options, size_t options_size,
+                                     dcp_convert_report *report, size_t report_size);
+
+static inline dcp_status dcp_convert(const char *source, const char *target,
+                                     const dcp_convert_options *options, dcp_convert_report *report)
+{
+    return dcp_convert_sized(source, target, options, sizeof *options, report, sizeof *report);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The storages of a .pt file, which its tensors are views of. */
+#include <inttypes.h>
+
+#include "base/error.h"
+#include "checkpoint/view/view.h"
+
+/* The storage as a tensor of one dimension. */
+static dcp_status read_whole(dcp_checkpoint *checkpoint, const struct metadata_entry *entry,
+                             int64_t elements, int64_t first, int64_t count, void *bytes)
+{
+    static const int64_t zero, one = 1;
+    struct tensor_view view = *entry->pieces->view;
+    view.ndim = 1;
+    view.sizes = &elements;
+    view.strides = &one;
+    view.storage_offset = 0;
+    struct metadata_piece piece = *entry->pieces;
+    piece.offsets = &zero;
+    piece.sizes = &elements;
+    piece.view = &view;
+    struct metadata_entry storage = *entry;
+    storage.ndim = 1;
+    storage.global_shape = &elements;
+    storage.pieces = &piece;
+    const struct state_chunk target = {
+        .offsets = &first, .sizes = &count, .strides = (int64_t *)&one, .data = bytes};
+    return shard_read_tensor(checkpoint->reader, &storage, &piece, (struct box){1, &first, &count},
+                             entry->dtype, &target, DCP_VERIFY_ALL);
+}
+
+dcp_status dcp_checkpoint_read_storage(dcp_checkpoint *checkpoint, size_t entry, int64_t first,
+                                       int64_t count, void *elements)
+{
+    const struct metadata_entry *found = NULL;
+    const struct metadata_piece *piece = NULL;
+    RETURN_IF_ERROR(view_find_piece(checkpoint, entry, 0, &found, &piece));
+    RETURN_IF_ERROR(view_check_readable(checkpoint, found));
+    if (!found->is_tensor || piece->encoding != PIECE_VIEW || piece->view->swapped ||
+        piece->view->conjugate || piece->view->negative)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: not a plain view of a storage", found->name);
+    int64_t there = (int64_t)(piece->view->storage_bytes / dcp_dtype_size(found->dtype));
+    if (first < 0 || count < 0 || first > there || count > there - first ||
+        (count > 0 && !elements))
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%s: %" PRId64 " elements from %" PRId64
+                             " on were asked for, its storage has %" PRId64,
+                             found->name, count, first, there);
+    return count > 0 ? read_whole(checkpoint, found, there, first, count, elements) : DCP_OK;
+}

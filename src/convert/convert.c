@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A conversion: options, source, target, report. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/sized.h"
+#include "convert/convert_target.h"
+
+static const struct {
+    dcp_form form;
+    const char *name;
+    const char *suffix; /* of files; NULL: none says so */
+    dcp_status (*write)(struct convert_source *source, const struct convert_target *target);
+} forms[] = {
+    {DCP_FORM_DCP, "dcp", NULL, convert_to_dcp},
+    {DCP_FORM_PT, "pt", ".pt", convert_to_pt},
+    {DCP_FORM_PT, "pt", ".pth", convert_to_pt},
+    {DCP_FORM_PT, "pt", ".bin", convert_to_pt},
+    {DCP_FORM_PT, "pt", ".ckpt", convert_to_pt},
+    {DCP_FORM_SAFETENSORS, "safetensors", ".safetensors", convert_to_safetensors},
+    {DCP_FORM_HF, "hf", NULL, convert_to_model},
+};
+enum { FORMS = sizeof forms / sizeof *forms };
+
+const char *dcp_form_name(dcp_form form)
+{
+    for (size_t i = 0; i < FORMS; i++)
+        if (forms[i].form == form)
+            return forms[i].name;
+    return NULL;
+}
+
+dcp_form dcp_form_from_name(const char *name)
+{
+    for (size_t i = 0; i < FORMS && name; i++)
+        if (strcmp(forms[i].name, name) == 0)
+            return forms[i].form;
+    return DCP_FORM_UNKNOWN;
+}
+
+static dcp_status find_form(const char *target, dcp_form *form)
+{
+    size_t length = strlen(target);
+    if (*form != DCP_FORM_UNKNOWN)
+        return dcp_form_name(*form)
+                   ? DCP_OK
+                   : dcp_error_set(DCP_ERR_ARGUMENT, "%d is no form of checkpoints", (int)*form);
+    for (size_t i = 0; i < FORMS; i++) {
+        size_t suffix = forms[i].suffix ? strlen(forms[i].suffix) : length;
+        if (length > suffix && strcmp(target + length - suffix, forms[i].suffix) == 0) {
+            *form = forms[i].form;
+            return DCP_OK;
+        }
+    }
+    return dcp_error_set(DCP_ERR_ARGUMENT,
+                         "%s: its name does not say which form it shall have: give one of dcp, pt, "
+                         "safetensors and hf",
+                         target);
+}
+
+static dcp_status check_options(const dcp_convert_options *options)
+{
+    if (options->dtype != DCP_DTYPE_NONE && options->dtype != DCP_F64 &&
+        options->dtype != DCP_F32 && options->dtype != DCP_F16 && options->dtype != DCP_BF16)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "tensors are converted to float64, float32, float16 or bfloat16 only");
+    if (options->ranks < 0 || options->ranks > DCP_CONVERT_RANKS_MAX)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%d ranks; there can be 1 to %d",
+                             (int)options->ranks, DCP_CONVERT_RANKS_MAX);
+    if (options->thread_count < 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%d threads", (int)options->thread_count);
+    if (options->tied != DCP_TIED_AUTO && options->tied != DCP_TIED_KEEP &&
+        options->tied != DCP_TIED_DROP)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%d says nothing of tied tensors",
+                             (int)options->tied);
+    if (options->form != DCP_FORM_DCP &&
+        (options->ranks > 1 || options->compression != DCP_COMPRESSION_NONE ||
+         options->target_storage))
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "ranks, compression and a storage are for DCP directories alone");
+    if (options->form != DCP_FORM_HF && options->shard_size > 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "the size of shards is for Hugging Face directories alone");
+    return DCP_OK;
+}
+
+/* A quantized weight without its scale is another number: none is cast. */
+static dcp_status check_quantized(const struct convert_source *source)
+{
+    if (source->options->dtype == DCP_DTYPE_NONE)
+        return DCP_OK;
+    if (source->quantized)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "%s: tensors of a model quantized by \"%s\" are copied, not converted "
+                             "to %s",
+                             source->path, source->quantized,
+                             dcp_dtype_name(source->options->dtype));
+    for (size_t i = 0; i < source->count; i++) {
+        dcp_dtype dtype = source->items[i].stored;
+        if (source->items[i].is_tensor && dtype >= DCP_F8_E4M3FN && dtype <= DCP_F4_E2M1FN_X2)
+            return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                                 "%s: \"%s\" is of dtype %s: with such weights nothing can be "
+                                 "converted to %s, as their scales are not applied",
+                                 source->path, source->items[i].name, dcp_dtype_name(dtype),
+                                 dcp_dtype_name(source->options->dtype));
+    }
+    return DCP_OK;
+}
+
+static dcp_status write_target(struct convert_source *source, const struct convert_target *target)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < source->count; i++)
+        bytes += source->items[i].is_tensor ? source->items[i].bytes : 0;
+    RETURN_IF_ERROR(progress_enter(target->progress, DCP_PHASE_WRITING, bytes));
+    size_t form = 0;
+    while (forms[form].form != source->options->form)
+        form++;
+    return forms[form].write(source, target);
+}
+
+/* Whether a path leads to the other, by whatever name. */
+static bool is_same(const char *one, const char *other)
+{
+    struct stat a, b;
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* A save would go into a directory that holds something else. */
+static dcp_status check_apart(const char *from, const char *to, const dcp_convert_options *options)
+{
+    bool same = !options->storage && options->member_count == 0 && is_same(from, to);
+    for (size_t i = 0; i < options->member_count && !same; i++)
+        same = !options->storage && is_same(options->members[i], to);
+    return same ? dcp_error_set(DCP_ERR_EXISTS, "%s: is the source itself", to) : DCP_OK;
+}
+
+static void fill_report(const struct convert_source *source, dcp_convert_report *report)
+{
+    report->source = source->form;
+    report->target = source->options->form;
+    memcpy(report->source_text, source->text, sizeof report->source_text);
+    report->left_out = source->left_out;
+    for (size_t i = 0; i < source->count; i++) {
+        report->tensors += source->items[i].is_tensor;
+        report->objects += !source->items[i].is_tensor;
+        report->bytes += source->items[i].is_tensor ? source->items[i].bytes : 0;
+    }
+}
+
+static dcp_status convert(const char *from, const char *to, const dcp_convert_options *options,
+                          dcp_convert_report *report)
+{
+    struct convert_source source;
+    struct progress progress;
+    const struct convert_target target = {to, &progress, report};
+    progress_init(&progress, options->progress, options->progress_context);
+    dcp_status status = progress_enter(&progress, DCP_PHASE_PLANNING, 0);
+    memset(&source, 0, sizeof source);
+    if (status == DCP_OK)
+        status = convert_source_open(&source, from, options);
+    if (status == DCP_OK)
+        status = check_apart(from, to, options);
+    if (status == DCP_OK)
+        status = convert_select(&source);
+    if (status == DCP_OK)
+        status = check_quantized(&source);
+    if (status == DCP_OK)
+        status = write_target(&source, &target);
+    if (status == DCP_OK)
+        fill_report(&source, report);
+    convert_source_close(&source);
+    progress_free(&progress);
+    return status;
+}
+
+dcp_status dcp_convert_recognize_sized(const char *source, const dcp_convert_options *options,
+                                       size_t options_size, dcp_convert_report *report,
+                                       size_t report_size)
+{
+    struct convert_source opened;
+    dcp_convert_options ours;
+    dcp_convert_report found = {0};
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_convert_options"));
+    if (!source || !*source || !report)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "recognising needs a path and a place");
+    dcp_status status = convert_source_open(&opened, source, &ours);
+    if (status == DCP_OK) {
+        found.source = opened.form;
+        memcpy(found.source_text, opened.text, sizeof found.source_text);
+        sized_write(report, report_size, &found, sizeof found);
+    }
+    convert_source_close(&opened);
+    return status;
+}
+
+dcp_status dcp_convert_sized(const char *source, const char *target,
+                             const dcp_convert_options *options, size_t options_size,
+                             dcp_convert_report *report, size_t report_size)
+{
+    dcp_convert_options ours;
+    dcp_convert_report done = {0};
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_convert_options"));
+    if (!source || !*source || !target || !*target)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a conversion needs a source and a destination");
+    RETURN_IF_ERROR(find_form(target, &ours.form));
+    RETURN_IF_ERROR(check_options(&ours));
+    RETURN_IF_ERROR(convert(source, target, &ours, &done));
+    if (report)
+        sized_write(report, report_size, &done, sizeof done);
+    return DCP_OK;
+}

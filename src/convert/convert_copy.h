@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Moves elements from a source into files at known places, block by block, on several threads. */
+#ifndef CONVERT_CONVERT_COPY_H
+#define CONVERT_CONVERT_COPY_H
+
+#include "base/progress.h"
+#include "convert/convert_output.h"
+#include "convert/convert_source.h"
+
+/* Bytes of a block: each thread has memory for one. */
+#define CONVERT_BLOCK ((size_t)4 << 20)
+
+/* One run of bytes of a file, and where they come from. */
+struct convert_run {
+    const struct convert_item *item; /* the tensor; NULL: bytes */
+    bool storage;                    /* not its elements, but all of the storage that they are in */
+    const void *bytes;
+    uint64_t size;
+    size_t file;
+    uint64_t offset; /* in the file */
+    uint32_t crc;    /* is filled in */
+};
+
+/* Copies all runs, in their order as far as threads keep to it. thread_count: 0 means up to 4, as
+ * there are processors. with_crc: checksums are wanted. */
+dcp_status convert_copy(const struct convert_source *source, const struct convert_output *output,
+                        struct convert_run *runs, size_t count, bool with_crc,
+                        struct progress *progress);
+size_t convert_thread_count(const dcp_convert_options *options);
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "convert/convert_source.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "format/safetensors/safetensors_index.h"
+
+/* More than any config.json has. */
+enum { SMALL_FILE_MAX = 256 << 20 };
+
+static dcp_status read_text(struct convert_source *source, const char *path, FILE *file,
+                            const char **text, size_t *size)
+{
+    struct buffer bytes;
+    size_t taken = 1;
+    buffer_init(&bytes, SMALL_FILE_MAX);
+    dcp_status status = DCP_OK;
+    while (taken > 0 && status == DCP_OK) {
+        status = buffer_reserve(&bytes, 1 << 16);
+        if (status != DCP_OK)
+            break;
+        taken = fread(bytes.data + bytes.size, 1, 1 << 16, file);
+        bytes.size += taken;
+    }
+    if (status == DCP_OK && ferror(file))
+        status = dcp_error_set(DCP_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (status == DCP_OK) {
+        *size = bytes.size;
+        *text = arena_copy_text(&source->arena, (const char *)bytes.data, bytes.size);
+        if (!*text)
+            status = error_no_memory(bytes.size, path);
+    }
+    buffer_free(&bytes);
+    return status;
+}
+
+dcp_status convert_read_text(struct convert_source *source, const char *name, const char **text,
+                             size_t *size)
+{
+    size_t length = strlen(source->path) + strlen(name) + 2;
+    char *path = arena_allocate(&source->arena, length);
+    *text = NULL;
+    *size = 0;
+    if (!path)
+        return error_no_memory(length, "a path");
+    snprintf(path, length, "%s/%s", source->path, name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return errno == ENOENT
+                   ? DCP_OK
+                   : dcp_error_set(DCP_ERR_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    dcp_status status = read_text(source, path, file, text, size);
+    fclose(file);
+    return status;
+}
+
+static int compare_indexed(const void *name, const void *indexed)
+{
+    const struct safetensors_indexed *tensor = indexed;
+    return strcmp(name, tensor->name);
+}
+
+/* transformers takes model.safetensors where there is one, and does not look at the index. */
+static dcp_status check_hidden(const struct convert_source *source,
+                               const struct safetensors_index *index)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/model.safetensors", source->path);
+    if (length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0)
+        return DCP_OK;
+    if (index->file_count == 1 && strcmp(index->files[0], "model.safetensors") == 0)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT,
+                         "%s: there is model.safetensors beside an index of other files: one of "
+                         "them is of another model; remove it",
+                         source->path);
+}
+
+/* That the files have what the index lists has been checked by opening them. */
+dcp_status convert_check_index(const struct convert_source *source)
+{
+    struct convert_source reading = *source;
+    struct safetensors_index index = {0};
+    const char *text;
+    size_t size;
+    dcp_entry entry;
+    arena_init(&reading.arena, 0);
+    dcp_status status = convert_read_text(&reading, SAFETENSORS_INDEX_NAME, &text, &size);
+    if (status == DCP_OK && text)
+        status = safetensors_index_read(text, size, &reading.arena, &index);
+    if (status == DCP_OK && text)
+        status = check_hidden(source, &index);
+    size_t count = text ? dcp_checkpoint_count(source->checkpoint) : 0;
+    for (size_t i = 0; i < count && status == DCP_OK; i++) {
+        status = dcp_checkpoint_entry(source->checkpoint, i, &entry);
+        if (status == DCP_OK &&
+            (index.tensor_count == 0 || !bsearch(entry.name, index.tensors, index.tensor_count,
+                                                 sizeof *index.tensors, compare_indexed)))
+            status = dcp_error_set(DCP_ERR_FORMAT,
+                                   "%s: a file that " SAFETENSORS_INDEX_NAME " names has \"%s\", "
+                                   "which the index does not list",
+                                   source->path, entry.name);
+    }
+    arena_free(&reading.arena);
+    return status;
+}
+
+dcp_status convert_source_open(struct convert_source *source, const char *path,
+                               const dcp_convert_options *options)
+{
+    const dcp_open_options open_options = {.storage = options->storage,
+                                           .members = options->members,
+                                           .member_count = options->member_count};
+    const char *open_path;
+    *source = (struct convert_source){.options = options, .path = path};
+    arena_init(&source->arena, 0);
+    RETURN_IF_ERROR(convert_recognize(source, &open_path));
+    RETURN_IF_ERROR(dcp_checkpoint_open(open_path, &open_options, &source->checkpoint));
+    return source->form == DCP_FORM_HF ? convert_check_index(source) : DCP_OK;
+}
+
+void convert_source_close(struct convert_source *source)
+{
+    dcp_checkpoint_close(source->checkpoint);
+    arena_free(&source->arena);
+    *source = (struct convert_source){0};
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What a conversion reads: a list of tensors and objects, chosen and named as the options say, and
+ * ranges of their elements.
+ *
+ * Everything that can be opened as a dcp_checkpoint is a source; targets see nothing else of it. */
+#ifndef CONVERT_CONVERT_SOURCE_H
+#define CONVERT_CONVERT_SOURCE_H
+
+#include "base/arena.h"
+#include "dcp/checkpoint.h"
+#include "dcp/convert.h"
+
+/* A tensor or object of the destination. */
+struct convert_item {
+    const char *name;
+    const dcp_path_part *path;
+    size_t path_length;
+    size_t entry; /* of the checkpoint */
+    bool is_tensor;
+    bool requires_grad;
+    dcp_dtype stored; /* tensors, as what follows */
+    dcp_dtype dtype;  /* in the destination */
+    int32_t ndim;
+    const int64_t *shape;
+    uint64_t bytes; /* in the destination */
+};
+
+struct convert_source {
+    const dcp_convert_options *options;
+    const char *path;
+    dcp_form form;
+    char text[sizeof((dcp_convert_report *)NULL)->source_text];
+    const char *quantized; /* its quant_method; NULL: it is not */
+    bool says_tied;        /* config.json: tie_word_embeddings */
+    dcp_checkpoint *checkpoint;
+    struct convert_item *items; /* in the checkpoint's order */
+    size_t count;
+    uint64_t left_out;
+    struct arena arena;
+};
+
+/* Finds out what is at a path, and opens it. Texts are borrowed. convert_source_close() also after
+ * a failure. */
+dcp_status convert_source_open(struct convert_source *source, const char *path,
+                               const dcp_convert_options *options);
+void convert_source_close(struct convert_source *source);
+/* What is in the files of a directory, as far as names and small files tell: fills in form, text,
+ * quantized and says_tied, and the path to open (in the arena). */
+dcp_status convert_recognize(struct convert_source *source, const char **open_path);
+/* Whether an index lists what the files have. */
+dcp_status convert_check_index(const struct convert_source *source);
+/* Fills in items: what the options choose, under its names. */
+dcp_status convert_select(struct convert_source *source);
+/* Takes one item out. */
+void convert_leave_out(struct convert_source *source, size_t item);
+
+/* Reads elements from first on, row-major, as the destination has them. Any thread. */
+dcp_status convert_read(const struct convert_source *source, const struct convert_item *item,
+                        int64_t first, int64_t count, void *elements);
+/* A small file of a directory, NUL-terminated; *text is NULL if there is none. In the arena. */
+dcp_status convert_read_text(struct convert_source *source, const char *name, const char **text,
+                             size_t *size);
+
+#endif
