@@ -17,6 +17,8 @@
 /* Names that tell what a directory is, by importance. */
 enum seen {
     SEEN_DEEPSPEED,
+    SEEN_MEGATRON,
+    SEEN_GGUF,
     SEEN_TORCH_CHECKPOINTING,
     SEEN_MODELOPT,
     SEEN_METADATA,
@@ -33,7 +35,7 @@ enum seen {
 
 struct directory_look {
     size_t count[SEEN_COUNT];
-    char first[SEEN_COUNT][256]; /* a name of each */
+    char first[SEEN_COUNT][256]; /* by name */
 };
 
 static const struct {
@@ -45,6 +47,8 @@ static const struct {
     {"layer_*model_states.pt", SEEN_DEEPSPEED},
     {"latest_universal", SEEN_DEEPSPEED},
     {"global_step[0-9]*", SEEN_DEEPSPEED},
+    {"latest_checkpointed_iteration.txt", SEEN_MEGATRON},
+    {"*.gguf", SEEN_GGUF},
     {"metadata.pkl", SEEN_TORCH_CHECKPOINTING},
     {"hf_quant_config.json", SEEN_MODELOPT},
     {".metadata", SEEN_METADATA},
@@ -64,7 +68,7 @@ static void look_at_name(struct directory_look *look, const char *name)
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (fnmatch(signs[i].pattern, name, 0) == 0) {
             enum seen seen = signs[i].seen;
-            if (look->count[seen]++ == 0)
+            if (look->count[seen]++ == 0 || strcmp(name, look->first[seen]) < 0)
                 snprintf(look->first[seen], sizeof look->first[seen], "%s", name);
         }
 }
@@ -145,6 +149,8 @@ static dcp_status judge_directory(struct convert_source *source, const struct di
 {
     if (look->count[SEEN_DEEPSPEED] > 0)
         return refuse(source, "a DeepSpeed checkpoint", look->first[SEEN_DEEPSPEED]);
+    if (look->count[SEEN_MEGATRON] > 0)
+        return refuse(source, "a run of Megatron", look->first[SEEN_MEGATRON]);
     if (look->count[SEEN_TORCH_CHECKPOINTING] > 0)
         return refuse(source, "a checkpoint of torch_checkpointing",
                       look->first[SEEN_TORCH_CHECKPOINTING]);
@@ -160,6 +166,8 @@ static dcp_status judge_directory(struct convert_source *source, const struct di
         return refuse(source, "a model quantized by ModelOpt", look->first[SEEN_MODELOPT]);
     if (look->count[SEEN_SAFETENSORS] > 0 || look->count[SEEN_INDEX] > 0)
         return take_model(source, look, open_path);
+    if (look->count[SEEN_GGUF] > 0)
+        return refuse(source, "a directory of GGUF files", look->first[SEEN_GGUF]);
     if (look->count[SEEN_PICKLED] > 0)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
                              "%s: a Hugging Face directory of pickled files: convert %s by itself",

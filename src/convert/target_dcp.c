@@ -15,7 +15,7 @@
 #include "convert/dcp_extras.h"
 #include "dcp/save.h"
 
-/* Of a save by one rank, so that it keeps to small buffers; and more for each name. */
+/* Of the save by all ranks, so that they keep to small buffers; and more for each name. */
 #define SAVE_MEMORY      ((uint64_t)32 << 20)
 #define SAVE_NAME_MEMORY ((uint64_t)4 << 10)
 
@@ -38,7 +38,7 @@ struct writer {
     int32_t rank;
     struct thread thread;
     uint64_t told; /* bytes, to the progress */
-    struct error_story story;
+    struct saved_error error;
 };
 
 static dcp_status take_bytes(void *context, const void *bytes, size_t size)
@@ -132,11 +132,11 @@ static void *run_rank(void *argument)
     pthread_mutex_lock(&writing->mutex);
     bool complete = writing->complete;
     pthread_mutex_unlock(&writing->mutex);
-    writer->story.status = DCP_ERR_CANCELLED;
+    writer->error.status = DCP_ERR_CANCELLED;
     if (complete && write_rank(writer) != DCP_OK)
-        error_save(&writer->story);
+        error_save(&writer->error);
     else if (complete)
-        writer->story.status = DCP_OK;
+        writer->error.status = DCP_OK;
     return NULL;
 }
 
@@ -159,8 +159,8 @@ static dcp_status run_ranks(struct dcp_writing *writing)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "cannot start %d threads, one for each rank: %s",
                              (int)writing->rank_count, strerror(failure));
     for (int32_t i = 0; i < started; i++)
-        if (writing->writers[i].story.status != DCP_OK)
-            return error_restore(&writing->writers[i].story);
+        if (writing->writers[i].error.status != DCP_OK)
+            return error_restore(&writing->writers[i].error);
     return DCP_OK;
 }
 
@@ -189,15 +189,14 @@ static dcp_status write_directory(struct dcp_writing *writing)
         return error_no_memory(count * sizeof *writing->writers, "the ranks of a conversion");
     for (size_t i = 0; i < count; i++)
         writing->writers[i] = (struct writer){.writing = writing, .rank = (int32_t)i};
-    if (count > 1)
-        return write_as_ranks(writing);
     if (writing->save.compression == DCP_COMPRESSION_NONE)
-        writing->save.memory_limit = SAVE_MEMORY + SAVE_NAME_MEMORY * writing->source->count;
-    dcp_status status = write_rank(&writing->writers[0]);
+        writing->save.memory_limit =
+            SAVE_MEMORY / count + SAVE_NAME_MEMORY * writing->source->count;
+    dcp_status status = count > 1 ? write_as_ranks(writing) : write_rank(writing->writers);
     if (status != DCP_ERR_NO_MEMORY || writing->save.memory_limit == 0)
         return status;
-    writing->save.memory_limit = 0; /* long names, large objects */
-    return write_rank(&writing->writers[0]);
+    writing->save.memory_limit = 0; /* many ranks, long names, large objects */
+    return count > 1 ? write_as_ranks(writing) : write_rank(writing->writers);
 }
 
 dcp_status convert_to_dcp(struct convert_source *source, const struct convert_target *target)

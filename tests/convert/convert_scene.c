@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "convert/convert_scene.h"
+
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+
+/* More than a block of a conversion, and no multiple of one. */
+enum { LARGE_ROWS = 1237, LARGE_COLUMNS = 1021, LARGE_BYTES = LARGE_ROWS * LARGE_COLUMNS * 4 };
+
+static unsigned char *bytes_of(size_t size, unsigned seed)
+{
+    unsigned char *bytes = malloc(size);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < size; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        bytes[i] = (unsigned char)(seed >> 24);
+    }
+    return bytes;
+}
+
+static void add(dcp_state *parent, const char *key, dcp_dtype dtype, int32_t ndim,
+                const int64_t *shape, void *data)
+{
+    dcp_tensor tensor = {.dtype = dtype, .ndim = ndim, .data = data};
+    for (int32_t d = 0; d < ndim; d++)
+        tensor.global_shape[d] = shape[d];
+    assert_non_null(dcp_state_tensor(parent, key, &tensor));
+}
+
+void scene_save(const char *path, bool objects)
+{
+    static const dcp_dtype dtypes[] = {DCP_F64, DCP_F32, DCP_F16,  DCP_BF16,      DCP_I64, DCP_I8,
+                                       DCP_U8,  DCP_U16, DCP_BOOL, DCP_F8_E4M3FN, DCP_C64};
+    unsigned char *bytes = bytes_of(LARGE_BYTES, 7);
+    dcp_state *root = dcp_state_new();
+    dcp_state *model = dcp_state_dict(root, "model"), *list = dcp_state_list(model, "blocks");
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "t%zu.weight", i);
+        unsigned char *data =
+            dtypes[i] == DCP_BOOL ? memset(bytes + LARGE_BYTES - 64, 1, 64) : bytes + 64 * i;
+        add(model, key, dtypes[i], 2, (int64_t[]){3, 5}, data);
+    }
+    add(model, "large", DCP_F32, 2, (int64_t[]){LARGE_ROWS, LARGE_COLUMNS}, bytes);
+    add(model, "scalar", DCP_F32, 0, NULL, bytes + 128);
+    add(model, "empty", DCP_F32, 3, (int64_t[]){0, 4, 2}, NULL);
+    for (int i = 0; i < 11; i++)
+        add(dcp_state_dict(list, NULL), "w", DCP_F32, 4, (int64_t[]){2, 1, 3, 2},
+            bytes + 999 * 4 * i);
+    dcp_state *optimizer = dcp_state_dict(root, "optimizer");
+    add(optimizer, "momentum", DCP_F32, 1, (int64_t[]){17}, bytes + 4096);
+    if (objects) {
+        must(dcp_state_int(root, "step", 12));
+        must(dcp_state_string(optimizer, "name", "adam"));
+        must(dcp_state_float(dcp_state_tuple(optimizer, "betas"), NULL, 0.9));
+    }
+    must(dcp_state_status(root));
+    must(
+        dcp_save(root, path, &(dcp_save_options){.has_step = true, .step = 12, .skip_sync = true}));
+    dcp_state_free(root);
+    free(bytes);
+}
+
+static void *read_all(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
+{
+    dcp_tensor tensor = {.dtype = entry->dtype, .ndim = entry->ndim};
+    for (int32_t d = 0; d < entry->ndim; d++)
+        tensor.global_shape[d] = entry->global_shape[d];
+    tensor.data = malloc((size_t)entry->bytes + 1);
+    assert_non_null(tensor.data);
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL));
+    return tensor.data;
+}
+
+static char *object_text(dcp_checkpoint *checkpoint, size_t index)
+{
+    dcp_state *root = dcp_state_new();
+    char *text;
+    must(dcp_checkpoint_read_object(checkpoint, index, root, "value"));
+    must(dcp_state_to_json(dcp_state_at(root, 0), 0, &text));
+    dcp_state_free(root);
+    return text;
+}
+
+static void entries_equal(dcp_checkpoint *left, size_t index, dcp_checkpoint *right)
+{
+    dcp_entry one, other;
+    size_t found;
+    must(dcp_checkpoint_entry(left, index, &one));
+    must(dcp_checkpoint_find(right, one.name, &found));
+    must(dcp_checkpoint_entry(right, found, &other));
+    assert_int_equal(one.is_tensor, other.is_tensor);
+    if (!one.is_tensor) {
+        char *text = object_text(left, index), *also = object_text(right, found);
+        assert_string_equal(text, also);
+        dcp_text_free(text);
+        dcp_text_free(also);
+        return;
+    }
+    assert_int_equal(one.dtype, other.dtype);
+    assert_int_equal(one.ndim, other.ndim);
+    for (int32_t d = 0; d < one.ndim; d++)
+        assert_int_equal(one.global_shape[d], other.global_shape[d]);
+    void *bytes = read_all(left, index, &one), *also = read_all(right, found, &other);
+    assert_memory_equal(bytes, also, (size_t)one.bytes);
+    free(bytes);
+    free(also);
+}
+
+void scene_equal(const char *left, const char *right)
+{
+    dcp_checkpoint *one, *other;
+    must(dcp_checkpoint_open(left, NULL, &one));
+    must(dcp_checkpoint_open(right, NULL, &other));
+    assert_int_equal(dcp_checkpoint_count(one), dcp_checkpoint_count(other));
+    for (size_t i = 0; i < dcp_checkpoint_count(one); i++)
+        entries_equal(one, i, other);
+    dcp_checkpoint_close(one);
+    dcp_checkpoint_close(other);
+}
+
+void scene_expect_size(const char *path, long size)
+{
+    struct stat about;
+    int found = stat(path, &about);
+    assert_int_equal(found == 0 ? (long)about.st_size : -1, size);
+}
+
+void scene_expect_names(const char *path, size_t count)
+{
+    DIR *directory = opendir(path);
+    size_t names = 0;
+    assert_non_null(directory);
+    while (readdir(directory))
+        names++;
+    closedir(directory);
+    assert_int_equal(names, count + 2);
+}
+
+void scene_write(const char *directory, const char *name, const char *text)
+{
+    char path[4096];
+    mkdir(directory, 0777);
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+char *scene_read(const char *path, size_t *size)
+{
+    struct stat about;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fstat(fileno(file), &about), 0);
+    char *bytes = malloc((size_t)about.st_size + 1);
+    assert_non_null(bytes);
+    *size = fread(bytes, 1, (size_t)about.st_size, file);
+    bytes[*size] = '\0';
+    fclose(file);
+    return bytes;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A state to convert, and looking at what came of it. Whatever goes wrong fails the test. */
+#ifndef TESTS_CONVERT_CONVERT_SCENE_H
+#define TESTS_CONVERT_CONVERT_SCENE_H
+
+#include "dcp.h"
+
+/* Saves a DCP directory: below "model" tensors of many dtypes and shapes, empty ones and one of
+ * several blocks, and lists; below "optimizer" tensors and objects. objects: else tensors alone. */
+void scene_save(const char *path, bool objects);
+/* That two checkpoints of any form have the same names, dtypes, shapes, bytes and objects. */
+void scene_equal(const char *left, const char *right);
+/* That a file has so many bytes; -1: that there is no such file. */
+void scene_expect_size(const char *path, long size);
+/* That a directory has so many names. */
+void scene_expect_names(const char *path, size_t count);
+/* Writes a text to a file; its directory is made. */
+void scene_write(const char *directory, const char *name, const char *text);
+/* Reads a file as a whole; free() it. */
+char *scene_read(const char *path, size_t *size);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Hugging Face directories: written byte for byte as transformers does, read strictly. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+#include "convert/convert_scene.h"
+
+static void files_equal(const char *left, const char *right)
+{
+    size_t size, other;
+    char *one = scene_read(left, &size), *two = scene_read(right, &other);
+    assert_int_equal(size, other);
+    assert_memory_equal(one, two, size);
+    free(one);
+    free(two);
+}
+
+/* A model of the fixtures through another form and back, at the limit that it was written with. */
+static void check_model(void **state, const char *model, uint64_t shard_size, size_t names,
+                        const char *const *files)
+{
+    char from[4096], path[4096];
+    const char *to = path_in(state, model);
+    snprintf(from, sizeof from, "%s/%s", MODELS, model);
+    must(dcp_convert(from, to,
+                     &(dcp_convert_options){.form = DCP_FORM_HF, .shard_size = shard_size}, NULL));
+    scene_expect_names(to, names);
+    for (size_t i = 0; files[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", from, files[i]);
+        char *name = strdup(files[i]), result[4096];
+        snprintf(result, sizeof result, "%s/%s", to, name);
+        files_equal(path, result);
+        free(name);
+    }
+}
+
+static void shards_are_those_of_transformers(void **state)
+{
+    static const char *const llama[] = {"config.json",
+                                        "generation_config.json",
+                                        "model.safetensors.index.json",
+                                        "model-00001-of-00011.safetensors",
+                                        "model-00002-of-00011.safetensors",
+                                        "model-00003-of-00011.safetensors",
+                                        "model-00004-of-00011.safetensors",
+                                        "model-00005-of-00011.safetensors",
+                                        "model-00006-of-00011.safetensors",
+                                        "model-00007-of-00011.safetensors",
+                                        "model-00008-of-00011.safetensors",
+                                        "model-00009-of-00011.safetensors",
+                                        "model-00010-of-00011.safetensors",
+                                        "model-00011-of-00011.safetensors",
+                                        NULL};
+    static const char *const mixtral[] = {"config.json",
+                                          "generation_config.json",
+                                          "model.safetensors.index.json",
+                                          "model-00001-of-00003.safetensors",
+                                          "model-00002-of-00003.safetensors",
+                                          "model-00003-of-00003.safetensors",
+                                          NULL};
+    check_model(state, "llama", 13000, 14, llama);
+    check_model(state, "mixtral", 30000, 6, mixtral);
+}
+
+static void a_dtype_is_told_in_config(void **state)
+{
+    const char *to = path_in(state, "to");
+    size_t size;
+    must(dcp_convert(MODELS "/llama", to,
+                     &(dcp_convert_options){.form = DCP_FORM_HF, .dtype = DCP_F32}, NULL));
+    scene_expect_names(to, 3);
+    char *config = scene_read(path_in(state, "to/config.json"), &size);
+    assert_non_null(strstr(config, "\n  \"dtype\": \"float32\",\n"));
+    assert_non_null(strstr(config, "\"vocab_size\": 97\n}"));
+    free(config);
+}
+
+/* A model of two tensors, of which the head is the embedding if tied. */
+static void save_tied(const char *path, bool tied)
+{
+    float embedding[6] = {1, 2, 3, 4, 5, 6}, head[6] = {1, 2, 3, 4, 5, tied ? 6 : 7};
+    dcp_state *root = dcp_state_new();
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 2, .global_shape = {3, 2}, .data = embedding};
+    assert_non_null(dcp_state_tensor(root, "model.embed_tokens.weight", &tensor));
+    tensor.data = head;
+    assert_non_null(dcp_state_tensor(root, "lm_head.weight", &tensor));
+    must(dcp_save(root, path, NULL));
+    dcp_state_free(root);
+}
+
+static uint64_t tied_of(const char *from, const char *to, dcp_tied tied)
+{
+    dcp_convert_report report;
+    must(dcp_convert(from, to, &(dcp_convert_options){.form = DCP_FORM_HF, .tied = tied}, &report));
+    assert_int_equal(report.tensors + report.tied, 2);
+    return report.tied;
+}
+
+static void tied_weights_go_by_what_they_are(void **state)
+{
+    const char *same = path_in(state, "same"), *differ = path_in(state, "differ");
+    save_tied(same, true);
+    save_tied(differ, false);
+    assert_int_equal(tied_of(same, path_in(state, "a"), DCP_TIED_AUTO), 0); /* no config says so */
+    assert_int_equal(tied_of(same, path_in(state, "b"), DCP_TIED_DROP), 1);
+    assert_int_equal(tied_of(differ, path_in(state, "c"), DCP_TIED_DROP), 0);
+    scene_write(path_in(state, "a"), "config.json", "{\"tie_word_embeddings\": true}");
+    assert_int_equal(tied_of(path_in(state, "a"), path_in(state, "d"), DCP_TIED_AUTO), 1);
+    assert_int_equal(tied_of(path_in(state, "a"), path_in(state, "e"), DCP_TIED_KEEP), 0);
+    scene_write(path_in(state, "c"), "config.json", "{\"tie_word_embeddings\": true}");
+    assert_int_equal(tied_of(path_in(state, "c"), path_in(state, "f"), DCP_TIED_AUTO), 0);
+}
+
+/* A copy of a small model of two files. */
+static const char *two_files(void **state)
+{
+    const char *from = path_in(state, "source"), *to = path_in(state, "model");
+    save_tied(from, false);
+    must(
+        dcp_convert(from, to, &(dcp_convert_options){.form = DCP_FORM_HF, .shard_size = 24}, NULL));
+    return to;
+}
+
+static void index_and_headers_must_agree(void **state)
+{
+    const char *model = two_files(state), *to = path_in(state, "to.pt");
+    static const char lacking[] = "{\"metadata\": {}, \"weight_map\": {\"lm_head.weight\": "
+                                  "\"model-00002-of-00002.safetensors\"}}";
+    must(dcp_convert(model, path_in(state, "fine.pt"), NULL, NULL));
+    scene_write(model, "model.safetensors.index.json",
+                "{\"metadata\": {}, \"weight_map\": {\"lm_head.weight\": "
+                "\"model-00002-of-00002.safetensors\", \"model.embed_tokens.weight\": "
+                "\"model-00001-of-00002.safetensors\", \"more\": "
+                "\"model-00001-of-00002.safetensors\"}}");
+    must_fail(dcp_convert(model, to, NULL, NULL), DCP_ERR_FORMAT, "'more'");
+    must(dcp_convert(path_in(state, "source"), path_in(state, "whole"),
+                     &(dcp_convert_options){.form = DCP_FORM_HF}, NULL));
+    assert_int_equal(rename(path_in(state, "whole/model.safetensors"),
+                            path_in(state, "model/model-00002-of-00002.safetensors")),
+                     0);
+    scene_write(model, "model.safetensors.index.json", lacking);
+    must_fail(dcp_convert(model, to, NULL, NULL), DCP_ERR_FORMAT, "model.embed_tokens.weight");
+    scene_expect_size(to, -1);
+}
+
+static void a_stale_file_hides_no_index(void **state)
+{
+    const char *model = two_files(state), *to = path_in(state, "to.pt");
+    must(dcp_convert(path_in(state, "source"), path_in(state, "model/model.safetensors"), NULL,
+                     NULL));
+    must_fail(dcp_convert(model, to, NULL, NULL), DCP_ERR_FORMAT, "beside an index");
+    assert_int_equal(unlink(path_in(state, "model/model.safetensors.index.json")), 0);
+    must(dcp_convert(model, to, NULL, NULL)); /* that file alone, as transformers reads it */
+    scene_equal(path_in(state, "source"), to);
+}
+
+static void quantized_models_are_copied(void **state)
+{
+    unsigned char weight[4] = {1, 2, 0x80, 0xff};
+    float scale = 0.5f;
+    const char *from = path_in(state, "source"), *model = path_in(state, "model");
+    dcp_state *root = dcp_state_new();
+    dcp_tensor tensor = {.dtype = DCP_F8_E4M3FN, .ndim = 2, .global_shape = {2, 2}, .data = weight};
+    assert_non_null(dcp_state_tensor(root, "l.weight", &tensor));
+    tensor = (dcp_tensor){.dtype = DCP_F32, .ndim = 2, .global_shape = {1, 1}, .data = &scale};
+    assert_non_null(dcp_state_tensor(root, "l.weight_scale_inv", &tensor));
+    must(dcp_save(root, from, NULL));
+    dcp_state_free(root);
+    must(dcp_convert(from, model, &(dcp_convert_options){.form = DCP_FORM_HF}, NULL));
+    scene_write(model, "config.json", "{\"quantization_config\": {\"quant_method\": \"fp8\"}}");
+    must(dcp_convert(model, path_in(state, "to.pt"), NULL, NULL));
+    scene_equal(from, path_in(state, "to.pt"));
+    must_fail(dcp_convert(model, path_in(state, "no.pt"), &(dcp_convert_options){.dtype = DCP_BF16},
+                          NULL),
+              DCP_ERR_UNSUPPORTED, "fp8");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(shards_are_those_of_transformers), TEST(a_dtype_is_told_in_config),
+        TEST(tied_weights_go_by_what_they_are), TEST(index_and_headers_must_agree),
+        TEST(a_stale_file_hides_no_index),      TEST(quantized_models_are_copied),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
