@@ -186,8 +186,9 @@ static int rename_output(const struct convert_output *output)
     return unlink(output->temporary);
 }
 
-dcp_status convert_output_commit(struct convert_output *output)
+dcp_status convert_output_commit(struct convert_output *output, struct progress *progress)
 {
+    RETURN_IF_ERROR(progress_enter(progress, DCP_PHASE_COMMIT, progress->told.bytes_total));
     if (output->is_directory)
         RETURN_IF_ERROR(sync_directory(output, output->temporary));
     if (rename_output(output) != 0) {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/progress.h"
 #include "dcp/status.h"
 
 struct convert_output {
@@ -32,8 +33,8 @@ dcp_status convert_output_write(const struct convert_output *output, size_t file
                                 size_t size, uint64_t offset);
 /* Makes a file durable, and closes it. */
 dcp_status convert_output_seal(struct convert_output *output, size_t file);
-/* Gives it its name. All files are sealed. */
-dcp_status convert_output_commit(struct convert_output *output);
+/* Gives it its name, unless the progress function ends the conversion. All files are sealed. */
+dcp_status convert_output_commit(struct convert_output *output, struct progress *progress);
 /* Ends it; without a commit, nothing is left. */
 void convert_output_end(struct convert_output *output);
 

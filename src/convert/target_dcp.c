@@ -95,10 +95,14 @@ static bool tell(void *context, const dcp_progress *progress)
 {
     struct writer *writer = context;
     struct progress *all = writer->writing->target->progress;
-    uint64_t done = progress->phase == DCP_PHASE_WRITING ? progress->bytes_done : writer->told;
+    bool written = progress->phase >= DCP_PHASE_WRITING;
+    uint64_t done = written ? progress->bytes_done : writer->told;
     uint64_t more = done > writer->told ? done - writer->told : 0;
     writer->told += more;
-    return progress_add(all, more) == DCP_OK;
+    dcp_status status = progress_add(all, more);
+    if (status == DCP_OK && progress->phase == DCP_PHASE_COMMIT && writer->rank == 0)
+        status = progress_enter(all, DCP_PHASE_COMMIT, all->told.bytes_total);
+    return status == DCP_OK;
 }
 
 static dcp_status write_rank(struct writer *writer)

@@ -178,7 +178,7 @@ static dcp_status write_model(struct division *division, const struct convert_ta
         RETURN_IF_ERROR(add_index(division, files));
     RETURN_IF_ERROR(model_files_carry(source, files));
     target->report->files = division->shard_count;
-    return convert_output_commit(&files->output);
+    return convert_output_commit(&files->output, target->progress);
 }
 
 dcp_status convert_to_model(struct convert_source *source, const struct convert_target *target)

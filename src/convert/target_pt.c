@@ -181,7 +181,7 @@ static dcp_status write_file(struct pt_writing *writing, const struct convert_ta
     RETURN_IF_ERROR(write_rest(writing, file));
     RETURN_IF_ERROR(convert_output_seal(&writing->output, file));
     target->report->files = 1;
-    return convert_output_commit(&writing->output);
+    return convert_output_commit(&writing->output, target->progress);
 }
 
 dcp_status convert_to_pt(struct convert_source *source, const struct convert_target *target)

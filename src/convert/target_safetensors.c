@@ -73,7 +73,7 @@ static dcp_status write_file(struct convert_source *source, const struct convert
     RETURN_IF_ERROR(safetensors_output_add(files, "", items, source->count));
     RETURN_IF_ERROR(safetensors_output_copy(files, source, target->progress));
     target->report->files = 1;
-    return convert_output_commit(&files->output);
+    return convert_output_commit(&files->output, target->progress);
 }
 
 dcp_status convert_to_safetensors(struct convert_source *source,

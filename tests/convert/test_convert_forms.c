@@ -193,7 +193,7 @@ static bool stop_later(void *context, const dcp_progress *progress)
 static void cancelled_leaves_nothing(void **state)
 {
     uint64_t at[] = {0, 1000000, 4 << 20};
-    const char *from = path_in(state, "source");
+    char *from = strdup(path_in(state, "source"));
     scene_save(from, true);
     for (size_t i = 0; i < FORMS; i++)
         for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
@@ -206,6 +206,7 @@ static void cancelled_leaves_nothing(void **state)
                       DCP_ERR_CANCELLED, "");
             scene_expect_names(*state, 1);
         }
+    free(from);
 }
 
 static void foreign_forms_are_refused_by_name(void **state)

@@ -3,6 +3,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -57,13 +59,16 @@ static void fail_each_allocation(void **state, const char *from, const char *nam
 
 static void every_allocation_may_fail(void **state)
 {
-    const char *from = path_in(state, "source"), *file = path_in(state, "source.pt");
+    /* The strings of path_in() are used again. */
+    char *from = strdup(path_in(state, "source")), *file = strdup(path_in(state, "source.pt"));
     save_small(from);
     must(dcp_convert(from, file, NULL, NULL));
     fail_each_allocation(state, from, "file.pt", DCP_FORM_PT);
     fail_each_allocation(state, file, "again.pt", DCP_FORM_PT);
     fail_each_allocation(state, file, "file.safetensors", DCP_FORM_SAFETENSORS);
     fail_each_allocation(state, from, "model", DCP_FORM_HF);
+    free(from);
+    free(file);
 }
 
 int main(void)

@@ -26,7 +26,7 @@ static void files_equal(const char *left, const char *right)
 static void check_model(void **state, const char *model, uint64_t shard_size, size_t names,
                         const char *const *files)
 {
-    char from[4096], path[4096];
+    char from[4096], path[8192];
     const char *to = path_in(state, model);
     snprintf(from, sizeof from, "%s/%s", MODELS, model);
     must(dcp_convert(from, to,
