@@ -38,11 +38,11 @@ extern "C" {
 
 /** A form of checkpoints. */
 typedef enum dcp_form {
-    DCP_FORM_UNKNOWN = 0,
-    DCP_FORM_DCP = 10,
-    DCP_FORM_PT = 20,
-    DCP_FORM_SAFETENSORS = 30,
-    DCP_FORM_HF = 40
+    DCP_FORM_UNKNOWN = 0,      /**< none of them, or not said */
+    DCP_FORM_DCP = 10,         /**< a DCP directory */
+    DCP_FORM_PT = 20,          /**< a file of torch.save */
+    DCP_FORM_SAFETENSORS = 30, /**< a safetensors file */
+    DCP_FORM_HF = 40           /**< a Hugging Face directory */
 } dcp_form;
 
 /** @return "dcp", "pt", "safetensors" or "hf"; NULL for other values. Static. */
@@ -56,7 +56,7 @@ typedef enum dcp_tied {
     /** A Hugging Face directory is written without it if the source's config.json says that both
      * are tied, and they are equal bit for bit; else it is kept. */
     DCP_TIED_AUTO = 0,
-    DCP_TIED_KEEP = 10,
+    DCP_TIED_KEEP = 10, /**< kept in any case */
     DCP_TIED_DROP = 20 /**< left out if it is equal bit for bit, whatever config.json says */
 } dcp_tied;
 

@@ -177,7 +177,7 @@ static dcp_status add_mesh_tensor(struct unpacker *unpacker, dcp_state *parent, 
     struct reader *reader = &unpacker->reader;
     size_t at = reader->position;
     dcp_layout layout = {0};
-    int64_t sizes[DCP_MAX_DIMS];
+    int64_t sizes[DCP_MAX_DIMS] = {0};
     dcp_tensor tensor = {.dtype = (dcp_dtype)reader_u8(reader), .ndim = reader_u8(reader)};
     tensor.requires_grad = reader_u8(reader) != 0;
     tensor.strided = true;

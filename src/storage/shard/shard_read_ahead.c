@@ -303,7 +303,7 @@ static dcp_status finish_piece(struct reading *reading, size_t at, unsigned char
     enum piece_way way = reading->ways[slot];
     uint64_t position = reading->offset + at;
     *found = reading->bytes + at;
-    if (way == PIECE_AT_ITS_TURN)
+    if (!reading->lane || way == PIECE_AT_ITS_TURN)
         return read_at_its_turn(reading, at);
     if (way == PIECE_SKEWED) {
         *found = skewed_buffer(reading, at);
