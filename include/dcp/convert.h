@@ -57,7 +57,7 @@ typedef enum dcp_tied {
      * are tied, and they are equal bit for bit; else it is kept. */
     DCP_TIED_AUTO = 0,
     DCP_TIED_KEEP = 10, /**< kept in any case */
-    DCP_TIED_DROP = 20 /**< left out if it is equal bit for bit, whatever config.json says */
+    DCP_TIED_DROP = 20  /**< left out if it is equal bit for bit, whatever config.json says */
 } dcp_tied;
 
 /** A rule that gives a name of the source another one. The first that matches is applied, and no
