@@ -16,7 +16,7 @@ jobs=$(nproc)
 venv=$PWD/build/venv
 
 install_packages() {
-    cmake/install_packages.sh build-essential cmake ninja-build pkg-config git \
+    cmake/install_packages.sh build-essential cmake ninja-build ccache pkg-config git \
         libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev liburing-dev libopenmpi-dev openmpi-bin libcmocka-dev \
         clang clang-tidy clang-format cppcheck doxygen python3-venv strace file groff-base \
         rustc bindgen golang-go
@@ -84,11 +84,18 @@ step_mutation() {
     tests/mutation/run.py --sample 12 --seconds 100 --passing --seed 1 --jobs "$jobs"
 }
 
+# What several steps compile alike is compiled once; other clones of the tree find it, too.
+use_ccache() {
+    command -v ccache >/dev/null || return 0
+    export CMAKE_C_COMPILER_LAUNCHER=ccache CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+}
+
 steps=("$@")
 [ $# -gt 0 ] || steps=(format docs clang all-off tsan asan release mutation)
 mkdir -p build
 rm -f build/*.tests
 install_packages || exit 1
+use_ccache
 left_out=
 case " ${steps[*]} " in *" clang "* | *" tsan "* | *" asan "* | *" release "*) find_cuda ;; esac
 
