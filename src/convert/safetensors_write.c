@@ -99,8 +99,7 @@ dcp_status safetensors_put_header(const struct convert_item *const *items, size_
             return dcp_error_set(DCP_ERR_UNSUPPORTED, "a file of more than 2^63 bytes");
     }
     buffer_append_u8(out, '}');
-    while ((out->size - start) % 8 != 0)
-        buffer_append_u8(out, ' ');
+    buffer_append(out, "       ", -(out->size - start) % 8); /* to a multiple of 8 */
     RETURN_IF_ERROR(buffer_status(out));
     size_t length = out->size - start - LENGTH_SIZE;
     if (length > HEADER_MAX)
