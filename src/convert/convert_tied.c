@@ -62,7 +62,7 @@ static dcp_status compare(const struct convert_source *source, const struct conv
 
 dcp_status convert_drop_tied(struct convert_source *source, uint64_t *tied)
 {
-    size_t head, embedding;
+    size_t head = 0, embedding = 0;
     bool equal = false;
     bool wanted = source->options->tied == DCP_TIED_DROP ||
                   (source->options->tied == DCP_TIED_AUTO && source->options->form == DCP_FORM_HF &&
