@@ -222,7 +222,8 @@ static dcp_status stop_on_one_rank(struct rank *self)
     }
     assert_true(step < 100000);
     assert_string_equal(dcp_run_stop_reason(job.run), "a signal asks for it");
-    *(int64_t *)self->context = step;
+    if (self->rank == 0)
+        *(int64_t *)self->context = step;
     job_close(&job);
     return DCP_OK;
 }
