@@ -298,14 +298,16 @@ static int convert_line(struct convert_line *line)
     return EXIT_FINE;
 }
 
-/* By a signal that came while it ran, the command ends as others do, when all is cleaned up. */
+/* By a signal that came while it ran, the command ends as others do, when all is cleaned up. What
+ * was to be ignored (nohup) still is. */
 static int convert_interruptibly(struct convert_line *line)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
+    const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    struct sigaction before;
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaction(signals[i], &action, NULL);
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
     return convert_line(line);
 }
 

@@ -28,7 +28,8 @@ dcp_status safetensors_output_add(struct safetensors_output *files, const char *
     dcp_status status = safetensors_sort(items, count);
     if (status == DCP_OK)
         status = safetensors_put_header(items, count, &header);
-    uint64_t offset = header.size, size = header.size;
+    uint64_t offset = header.size;
+    uint64_t size = offset;
     for (size_t i = 0; i < count; i++)
         size += items[i]->bytes; /* less than 2^63: the header says it */
     if (status == DCP_OK)

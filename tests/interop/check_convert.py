@@ -9,12 +9,14 @@ import random
 import subprocess
 import sys
 import tempfile
+import warnings
 
 import torch
 import torch.distributed.checkpoint as dcp
 from safetensors import safe_open
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+warnings.filterwarnings("ignore", message="torch.distributed is disabled")
 command = sys.argv[1]
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool,
           torch.float8_e4m3fn, torch.complex64]
@@ -95,6 +97,36 @@ def check(rng, directory):
         subprocess.run(["rm", "-rf", at("ours.pt"), at("ours.safetensors"), at("ours")], check=True)
 
 
+def check_shared(directory):
+    """Tensors that share storages, at offsets and with strides, do so in another .pt file."""
+    def at(name):
+        return os.path.join(directory, name)
+    base, words = torch.randn(40, 30), torch.arange(64).to(torch.uint16)  # of no storage class
+    state = {
+        "base": base, "same": base, "rows": base[3:9, 2:], "columns": base[:, ::3], "turned": base.t(),
+        "words": words, "some": words[4:36:3], "expanded": torch.ones(1, 3).expand(5, 3),
+        "alone": torch.randn(1000)[10:14], "lists": [[torch.ones(2)], [base[0]]], "pair": (torch.ones(2), "text"),
+    }
+    torch.save(state, at("theirs.pt"))
+    run(at("theirs.pt"), at("shared.pt"))
+    for weights_only in True, False:
+        found = torch.load(at("shared.pt"), weights_only=weights_only)
+        assert list(found) == list(state) and found["pair"][1] == "text", found
+        same(found["pair"][0], state["pair"][0], "pair")
+        same(found["lists"][1][0], base[0], "lists")
+        for name, tensor in state.items():
+            if isinstance(tensor, torch.Tensor):
+                same(found[name], tensor, name)
+                assert name == "alone" or found[name].stride() == tensor.stride(), name
+        places = {name: found[name].untyped_storage().data_ptr()
+                  for name in found if isinstance(found[name], torch.Tensor)}
+        for name in "same", "rows", "columns", "turned":
+            assert places[name] == places["base"], name
+        assert found["lists"][1][0].untyped_storage().data_ptr() == places["base"]
+        assert places["some"] == places["words"]
+        assert found["alone"].untyped_storage().nbytes() == 16  # the rest of its storage stays behind
+
+
 for seed in range(6):
     with tempfile.TemporaryDirectory() as directory:
         try:
@@ -102,4 +134,6 @@ for seed in range(6):
         except BaseException:
             print("seed %d" % seed, file=sys.stderr)
             raise
+with tempfile.TemporaryDirectory() as directory:
+    check_shared(directory)
 print("ok")

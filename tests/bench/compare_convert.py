@@ -1,0 +1,125 @@
+"""Converting a .pt file into a DCP directory and back: dcp convert and PyTorch's functions.
+
+    compare convert [--bytes 1G] [--tensors 100] [--repeat 3] [--dir DIR] [--json]
+            [--build DIR] [--python PYTHON]
+
+Each time in a new process, at most how much of whose memory is in use at a time. Of PyTorch what its
+start takes is not counted, of ours all is, of which the limit is 64 MiB. Into a directory
+both wait for the disk, as PyTorch does by default; into a file neither does.
+"""
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(HERE))
+MIB = 1 << 20
+LIMIT = 64 * MIB
+
+MAKE = """
+import sys, torch
+path, size, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+elements = max(1, size // 4 // count)
+torch.save({"model": {"layers.%d.weight" % i: torch.rand(elements) for i in range(count)}, "step": 1}, path)
+"""
+
+PEER = """
+import sys, time, logging, warnings
+warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
+def highest():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
+before, start = highest(), time.perf_counter()
+(torch_save_to_dcp if sys.argv[1] == "dcp" else dcp_to_torch_save)(sys.argv[2], sys.argv[3])
+print(time.perf_counter() - start, highest() - before)
+"""
+
+# In a process of its own, whose only child it is.
+OURS = """
+import resource, subprocess, sys, time
+start = time.perf_counter()
+subprocess.run(sys.argv[1:], check=True)
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10)
+"""
+
+
+def parse_size(text):
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(text[:-1]) * units[text[-1]] if text[-1] in units else int(text)
+
+
+def parse_arguments(arguments):
+    parser = argparse.ArgumentParser(
+        prog="compare convert", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bytes", type=parse_size, default=1 << 30)
+    parser.add_argument("--tensors", type=int, default=100)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--dir", default=None)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--build", default=os.path.join(TREE, "build", "release"))
+    parser.add_argument("--python", default=os.environ.get("DCP_PYTHON"))
+    options = parser.parse_args(arguments)
+    options.dir = options.dir or options.build
+    venv = os.path.join(TREE, "build", "venv", "bin", "python")
+    options.python = options.python or (venv if os.path.exists(venv) else sys.executable)
+    return options
+
+
+def run(*command):
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
+    return float(answer[0]), int(answer[1])
+
+
+def remove(path):
+    shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+    os.sync()
+
+
+def compare(form, source, options):
+    target = source + "." + form
+    command = os.path.join(options.build, "bin", "dcp")
+    ours = [sys.executable, "-c", OURS, command, "convert", "--quiet", "--to", form, source, target]
+    ours += ["--no-sync"] if form == "pt" else []
+    peer = [options.python, "-c", PEER, form, source, target]
+    found = {"ours": [], "peer": []}
+    for _ in range(options.repeat):
+        for side, program in ("ours", ours), ("peer", peer):
+            seconds, memory = run(*program)
+            found[side].append((seconds, memory))
+            remove(target)
+    for i, (unit, limit) in enumerate((("s", None), ("B", LIMIT))):
+        mine, theirs = (statistics.median(values[i] for values in found[side]) for side in ("ours", "peer"))
+        show("convert.to_%s.%s" % (form, "seconds" if i == 0 else "memory"), mine, theirs, limit, unit, options)
+
+
+def show(measure, ours, peer, limit, unit, options):
+    if options.json:
+        print(json.dumps({"measure": measure, "ours": ours, "peer": peer, "ratio": peer / ours, "limit": limit,
+                          "of_limit": limit / ours if limit else None, "unit": unit, "bytes": options.bytes,
+                          "tensors": options.tensors}))
+    elif unit == "s":
+        print("%-24s ours %8.2f s    PyTorch %8.2f s    %5.1f x" % (measure, ours, peer, peer / ours))
+    else:
+        print("%-24s ours %8.1f MiB  PyTorch %8.1f MiB  %5.1f x" % (measure, ours / MIB, peer / MIB, peer / ours))
+
+
+def main(arguments):
+    options = parse_arguments(arguments)
+    os.makedirs(options.dir, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=options.dir) as directory:
+        source = os.path.join(directory, "source.pt")
+        subprocess.run([options.python, "-c", MAKE, source, str(options.bytes), str(options.tensors)], check=True)
+        os.sync()
+        compare("dcp", source, options)
+        stored = os.path.join(directory, "stored")
+        subprocess.run([os.path.join(options.build, "bin", "dcp"), "convert", "--quiet", source, stored, "--to", "dcp"],
+                       check=True)
+        os.remove(source)
+        compare("pt", stored, options)

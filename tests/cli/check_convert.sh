@@ -1,0 +1,77 @@
+# dcp convert as a command: what it says, how much memory it takes, signals, damaged checkpoints:
+# check_convert.sh DCP FIXTURES SCRATCH ZSTD SANITIZED
+set -eu
+dcp=$1 fixtures=$2 scratch=$3 zstd=$4 sanitized=$5
+rm -rf "$scratch" && mkdir -p "$scratch"
+
+fail() { echo "check_convert.sh: $1" >&2; exit 1; }
+
+# A safetensors file of one tensor of zeros, [ROWS, 8000], which takes no room on the disk: make_file PATH ROWS
+make_file() {
+    header=$(printf '{"a":{"dtype":"F32","shape":[%d,8000],"data_offsets":[0,%s]}}' "$2" "$(($2 * 32000))")
+    printf "\\$(printf %03o ${#header})\\000\\000\\000\\000\\000\\000\\000%s" "$header" >"$1"
+    truncate -s $((8 + ${#header} + $2 * 32000)) "$1"
+}
+
+# ---- what it says ----
+
+small=$fixtures/models/llama
+"$dcp" convert "$small" "$scratch/a.safetensors" 2>"$scratch/said" >"$scratch/done"
+grep -q "is taken for a Hugging Face directory (index)$" "$scratch/said" || fail "the source's form is told"
+grep -q "^20 tensors (148224 bytes) and 0 objects$" "$scratch/done" || fail "what was converted is told"
+"$dcp" convert --json -- "$scratch/a.safetensors" "$scratch/b" --to 2>/dev/null && fail "behind -- there are paths alone"
+"$dcp" convert "$scratch/a.safetensors" --to=dcp --json "$scratch/b" 2>/dev/null |
+    grep -q '^{"source": "safetensors", .*"target": "dcp", "tensors": 20, ' || fail "options anywhere, and JSON"
+"$dcp" verify "$scratch/b" | grep -q "^0 faults$" || fail "the result is whole"
+"$dcp" convert --to dcp "$small" "$scratch/stage" --quiet --exclude "model.layers.0"
+"$dcp" convert "$small" "$scratch/other" --quiet --to dcp --include "model.layers.0"
+"$dcp" convert --quiet "$scratch/stage" "$scratch/other" "$scratch/union.safetensors"
+cmp "$scratch/union.safetensors" "$scratch/a.safetensors" || fail "several directories are one source"
+for wrong in --to=nothing --dtype=bfloat --shard-size=x --ranks=0 --nothing --tied=maybe; do
+    status=0
+    "$dcp" convert "$wrong" "$small" "$scratch/wrong.pt" 2>/dev/null || status=$?
+    [ $status -eq 2 ] || fail "$wrong is wrong usage"
+done
+
+# ---- damaged checkpoints: an error or a result, and nothing else ----
+
+for case in "$fixtures"/hostile/*/ckpt*; do
+    for form in dcp pt; do
+        status=0
+        (
+            [ "$sanitized" = 1 ] || ulimit -v 4000000
+            exec timeout 60 "$dcp" convert --quiet --no-sync --to "$form" "$case" "$scratch/hostile" 2>/dev/null
+        ) || status=$?
+        [ $status -le 1 ] || fail "$case to $form ends with $status"
+        [ $status -eq 0 ] || [ ! -e "$scratch/hostile" ] || fail "$case to $form leaves something"
+        rm -rf "$scratch/hostile"
+    done
+done
+
+# ---- signals ----
+
+if [ "$zstd" = 1 ]; then # of zeros a compressed result is small, however long it takes
+    make_file "$scratch/long.safetensors" 1000000
+    "$dcp" convert "$scratch/long.safetensors" "$scratch/long" --to dcp --zstd --quiet --no-sync 2>"$scratch/said" &
+    sleep 0.5
+    kill -TERM $!
+    status=0
+    wait $! || status=$?
+    [ $status -eq 1 ] || fail "interrupted, it ends with $status"
+    [ ! -e "$scratch/long" ] || fail "interrupted, it leaves something"
+    [ "$(wc -l <"$scratch/said")" -eq 1 ] || fail "interrupted, it says so in a line"
+    rm "$scratch/long.safetensors"
+fi
+
+# ---- memory: 64 MiB more than the program itself ----
+
+[ "$sanitized" = 1 ] && exit 0
+base=4096
+until (ulimit -v $base && "$dcp" --version >/dev/null 2>&1); do base=$((base + 2048)); done
+make_file "$scratch/large.safetensors" 6000
+limited() { (ulimit -v $((base + 65536)) && exec "$dcp" convert --quiet --no-sync --threads 4 "$@"); }
+limited "$scratch/large.safetensors" "$scratch/large.pt" || fail "192 MB to a .pt file in 64 MiB"
+limited "$scratch/large.pt" "$scratch/large" --to dcp || fail "192 MB to a DCP directory in 64 MiB"
+limited "$scratch/large" "$scratch/model" --to hf || fail "192 MB to a Hugging Face directory in 64 MiB"
+limited "$scratch/model" "$scratch/back.safetensors" --dtype fp16 || fail "192 MB converted in 64 MiB"
+rm -rf "$scratch"
