@@ -7,7 +7,7 @@
 set -eu
 folder=$(cd "$(dirname "$0")/.." && pwd)/src
 files() { # ending
-    for room in base state format plan group device storage checkpoint run; do
+    for room in base state format plan group device storage checkpoint run convert; do
         find "$folder/$room" -name "*.$1"
     done | sort
 }
