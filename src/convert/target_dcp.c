@@ -12,7 +12,7 @@
 #include "convert/convert_memory.h"
 #include "convert/convert_target.h"
 #include "convert/convert_tree.h"
-#include "convert/dcp_extras.h"
+#include "convert/copied_extras.h"
 #include "dcp/save.h"
 
 /* Of the save by all ranks, so that they keep to small buffers; and more for each name. */
@@ -23,7 +23,7 @@ struct dcp_writing {
     const struct convert_source *source;
     const struct convert_target *target;
     struct convert_memory memory;
-    struct dcp_extras extras;
+    struct copied_extras extras;
     dcp_save_options save; /* of rank 0; others give no files */
     struct writer *writers;
     int32_t rank_count;
@@ -218,10 +218,10 @@ dcp_status convert_to_dcp(struct convert_source *source, const struct convert_ta
     pthread_mutex_init(&writing.mutex, NULL);
     dcp_status status = convert_memory_open(&writing.memory, source);
     if (status == DCP_OK)
-        status = dcp_extras_read(&writing.extras, source, &writing.save);
+        status = copied_extras_read(&writing.extras, source, &writing.save);
     if (status == DCP_OK)
         status = write_directory(&writing);
-    dcp_extras_free(&writing.extras);
+    copied_extras_free(&writing.extras);
     memory_release(writing.writers);
     convert_memory_close(&writing.memory);
     pthread_mutex_destroy(&writing.mutex);

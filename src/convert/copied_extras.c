@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "convert/dcp_extras.h"
+#include "convert/copied_extras.h"
 
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 
-static dcp_status read_info(struct dcp_extras *extras, const struct convert_source *source,
+static dcp_status read_info(struct copied_extras *extras, const struct convert_source *source,
                             dcp_save_options *save)
 {
     dcp_save_info info;
@@ -31,7 +31,7 @@ static dcp_status read_file(const struct convert_source *source, size_t index,
     return dcp_checkpoint_read_extra_file(source->checkpoint, index, bytes, (size_t)info->size);
 }
 
-static dcp_status read_files(struct dcp_extras *extras, struct convert_source *source)
+static dcp_status read_files(struct copied_extras *extras, struct convert_source *source)
 {
     size_t count = dcp_checkpoint_extra_file_count(source->checkpoint);
     extras->files = memory_allocate_zeroed(count, sizeof *extras->files);
@@ -48,8 +48,8 @@ static dcp_status read_files(struct dcp_extras *extras, struct convert_source *s
     return DCP_OK;
 }
 
-dcp_status dcp_extras_read(struct dcp_extras *extras, struct convert_source *source,
-                           dcp_save_options *save)
+dcp_status copied_extras_read(struct copied_extras *extras, struct convert_source *source,
+                              dcp_save_options *save)
 {
     RETURN_IF_ERROR(read_info(extras, source, save));
     RETURN_IF_ERROR(read_files(extras, source));
@@ -58,11 +58,11 @@ dcp_status dcp_extras_read(struct dcp_extras *extras, struct convert_source *sou
     return DCP_OK;
 }
 
-void dcp_extras_free(struct dcp_extras *extras)
+void copied_extras_free(struct copied_extras *extras)
 {
     for (size_t i = 0; i < extras->count; i++)
         memory_release((void *)extras->files[i].bytes);
     memory_release(extras->files);
     dcp_state_free(extras->root);
-    *extras = (struct dcp_extras){0};
+    *extras = (struct copied_extras){0};
 }
