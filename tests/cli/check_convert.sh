@@ -39,7 +39,7 @@ for case in "$fixtures"/hostile/*/ckpt*; do
     for form in dcp pt; do
         status=0
         (
-            [ "$sanitized" = 1 ] || ulimit -v 4000000
+            [ -n "$sanitized" ] || ulimit -v 4000000
             exec timeout 60 "$dcp" convert --quiet --no-sync --to "$form" "$case" "$scratch/hostile" 2>/dev/null
         ) || status=$?
         [ $status -le 1 ] || fail "$case to $form ends with $status"
@@ -65,7 +65,7 @@ fi
 
 # ---- memory: 64 MiB more than the program itself ----
 
-[ "$sanitized" = 1 ] && exit 0
+[ -z "$sanitized" ] || exit 0
 base=4096
 until (ulimit -v $base && "$dcp" --version >/dev/null 2>&1); do base=$((base + 2048)); done
 make_file "$scratch/large.safetensors" 6000
