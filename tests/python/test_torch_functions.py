@@ -18,9 +18,11 @@ import torch.multiprocessing as mp
 from test_torch_storage import any_state, any_tensor, bits, emptied, equal, free_port, run_rank
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed._shard.sharded_tensor import Shard as LocalShard, init_from_local_shards
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 import libdcp
 import libdcp.torch as ours
@@ -404,6 +406,90 @@ def training_work(rank, size, path):
         dist.barrier()
 
 
+def cut_by_rows(whole, counts, rank, dims):
+    """A ShardedTensor whose ranks hold so many rows each; in two shards side by side where a rank has several columns."""
+    first, count = sum(counts[:rank]), counts[rank]
+    middle = whole.shape[1] // 2
+    shards = []
+    for begin, end in ((0, middle), (middle, whole.shape[1])) if dims == 2 else ((0, whole.shape[1]),):
+        if count and end > begin:
+            part = whole[first : first + count, begin:end].contiguous()
+            shards.append(LocalShard.from_tensor_and_offsets(part, [first, begin], rank))
+    return init_from_local_shards(shards, *whole.shape)
+
+
+def sharded_tensor_work(rank, size, path):
+    """ShardedTensors of uneven rows, of two shards a rank, of ranks that hold nothing."""
+    case = unittest.TestCase()
+    whole = torch.arange(11 * 6, dtype=torch.float32).reshape(11, 6)
+    uneven = [11 - 2 * (size - 1)] + [2] * (size - 1)
+    first_holds_none = [0, 11] + [0] * (size - 2)
+    even = [11 // size + (place < 11 % size) for place in range(size)]
+
+    def state_of(tensor, counts, dims):
+        return {"w": cut_by_rows(tensor, counts, rank, dims), "step": 3}
+
+    for number, (counts, dims) in enumerate(((uneven, 1), (uneven, 2), (first_holds_none, 2))):
+        state = state_of(whole, counts, dims)
+        with Elsewhere() as elsewhere:
+            mine = ours.save(state, checkpoint_id=path / str(number) / "ours")
+            stock = dcp.save(state, checkpoint_id=path / str(number) / "theirs")
+            compare_metadata(case, mine, stock)
+            for side in ("ours", "theirs"):
+                for package in (ours, dcp):
+                    found = state_of(torch.zeros_like(whole), even, 1)
+                    package.load(found, checkpoint_id=path / str(number) / side)
+                    first = sum(even[:rank])
+                    wanted = whole[first : first + even[rank]]
+                    case.assertTrue(torch.equal(found["w"].local_shards()[0].tensor, wanted), (number, side))
+        case.assertEqual(elsewhere, [])
+        dist.barrier()
+
+
+def parallel_work(rank, size, path):
+    """HSDP, and tensor parallelism below FSDP2, saved by one layout and loaded by the other, by either side."""
+    case = unittest.TestCase()
+    meshes = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
+
+    def make(seed, layout):
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.ReLU(), torch.nn.Linear(10, 4))
+        if layout == "hsdp":
+            fully_shard(model, mesh=meshes)
+        else:
+            parallelize_module(model, meshes["inner"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+            fully_shard(model, mesh=meshes["outer"])
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.ones(2, 6)).sum().backward()
+        optimizer.step()
+        return model, optimizer
+
+    def states(model, optimizer):
+        return dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
+
+    def whole(tensor):
+        return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+    for saved, loaded in (("hsdp", "parallel"), ("parallel", "hsdp"), ("parallel", "parallel")):
+        state = states(*make(0, saved))
+        with Elsewhere() as elsewhere:
+            mine = ours.save(state, checkpoint_id=path / saved / loaded / "ours")
+            stock = dcp.save(state, checkpoint_id=path / saved / loaded / "theirs")
+            compare_metadata(case, mine, stock)
+            for side in ("ours", "theirs"):
+                for package in (ours, dcp):
+                    found = states(*make(1, loaded))
+                    package.load(found, checkpoint_id=path / saved / loaded / side)
+                    for name, tensor in found["model"].items():
+                        case.assertTrue(torch.equal(whole(tensor), whole(state["model"][name])), (saved, side, name))
+                    for name, slots in found["optimizer"]["state"].items():
+                        for slot, tensor in slots.items():
+                            wanted = state["optimizer"]["state"][name][slot]
+                            case.assertTrue(torch.equal(whole(tensor), whole(wanted)), (saved, side, name, slot))
+        case.assertEqual(elsewhere, [])
+        dist.barrier()
+
+
 class Ranks(unittest.TestCase):
     def run_ranks(self, size, work):
         with tempfile.TemporaryDirectory() as path:
@@ -418,6 +504,13 @@ class Ranks(unittest.TestCase):
 
     def test_training(self):
         self.run_ranks(2, training_work)
+
+    def test_sharded_tensors(self):
+        for size in (2, 3):
+            self.run_ranks(size, sharded_tensor_work)
+
+    def test_parallelism_in_two_dimensions(self):
+        self.run_ranks(4, parallel_work)
 
 
 if __name__ == "__main__":
