@@ -79,14 +79,25 @@ static inline dcp_status dcp_run_prune(const char *path, const dcp_run_prune_opt
     return dcp_run_prune_sized(path, options, sizeof *options, removed);
 }
 
+/** How a checkpoint is pinned. All zero is the default. */
+typedef struct dcp_run_pin_options {
+    const dcp_storage *storage; /**< where the run is; NULL: in the file system */
+} dcp_run_pin_options;
+
 /**
  * Pins a checkpoint, so that it is never pruned, or unpins it: a file `.dcp_pin.NAME` beside it.
- * @param path of the run. @param name of the checkpoint in it.
+ * @param path of the run. @param name of the checkpoint in it. @param options NULL: all defaults.
  * Errors: DCP_ERR_ARGUMENT (a name with a slash), DCP_ERR_NOT_FOUND (no such checkpoint; to unpin:
  * it is not pinned), and the storage's.
  */
-DCP_API dcp_status dcp_run_pin(const char *path, const dcp_storage *storage, const char *name,
-                               bool pinned);
+DCP_API dcp_status dcp_run_pin_sized(const char *path, const char *name, bool pinned,
+                                     const dcp_run_pin_options *options, size_t options_size);
+
+static inline dcp_status dcp_run_pin(const char *path, const char *name, bool pinned,
+                                     const dcp_run_pin_options *options)
+{
+    return dcp_run_pin_sized(path, name, pinned, options, sizeof *options);
+}
 
 #ifdef __cplusplus
 }

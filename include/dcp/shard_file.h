@@ -184,15 +184,28 @@ typedef struct dcp_shard_item {
     bool compressed; /**< the stream is compressed with zstd */
 } dcp_shard_item;
 
+/** Where shard files are listed. All zero is the default. */
+typedef struct dcp_shard_list_options {
+    const dcp_storage *storage; /**< where the directory is; NULL: in the file system. Copied */
+} dcp_shard_list_options;
+
 /**
  * Reads the footers of all files "*.distcp" in a directory. Data is not read; dcp_verify() checks
  * that. A file that has no good footer is listed with what is wrong with it. No symbolic link is
  * followed.
- * @param storage NULL: the file system. The table is copied.
+ * @param options NULL: all defaults.
  * @param list owned by the caller: dcp_shard_list_free().
  */
-DCP_API dcp_status dcp_shard_list_read(const char *directory, const dcp_storage *storage,
-                                       dcp_shard_list **list);
+DCP_API dcp_status dcp_shard_list_read_sized(const char *directory,
+                                             const dcp_shard_list_options *options,
+                                             size_t options_size, dcp_shard_list **list);
+
+static inline dcp_status dcp_shard_list_read(const char *directory,
+                                             const dcp_shard_list_options *options,
+                                             dcp_shard_list **list)
+{
+    return dcp_shard_list_read_sized(directory, options, sizeof *options, list);
+}
 
 /** @return number of files, by rank and name. */
 DCP_API size_t dcp_shard_list_count(const dcp_shard_list *list);

@@ -111,7 +111,7 @@ static int cat_object(dcp_checkpoint *checkpoint, size_t index)
     int status = EXIT_FINE;
     dcp_state *root = dcp_state_new();
 
-    if (!root || dcp_checkpoint_read_object(checkpoint, index, root, "value") != DCP_OK ||
+    if (!root || dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL) != DCP_OK ||
         dcp_state_to_json(dcp_state_at(root, 0), 0, &text) != DCP_OK)
         status = command_fail("cat");
     else
@@ -133,7 +133,7 @@ static int cat_extra_file(dcp_checkpoint *checkpoint, size_t index)
         fprintf(stderr, "dcp cat: no memory for %zu bytes\n", size);
         return EXIT_FAULT;
     }
-    if (dcp_checkpoint_read_extra_file(checkpoint, index, bytes, size) != DCP_OK)
+    if (dcp_checkpoint_read_extra_file(checkpoint, index, bytes, size, NULL) != DCP_OK)
         status = command_fail("cat");
     else
         fwrite(bytes, 1, size, stdout);

@@ -15,7 +15,7 @@ static char *read_value(dcp_checkpoint *checkpoint, size_t index)
 {
     char *text = NULL;
     dcp_state *root = dcp_state_new();
-    if (root && dcp_checkpoint_read_object(checkpoint, index, root, "value") == DCP_OK)
+    if (root && dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL) == DCP_OK)
         dcp_state_to_json(dcp_state_at(root, 0), VALUE_LIMIT, &text);
     dcp_state_free(root);
     return text;

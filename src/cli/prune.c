@@ -118,6 +118,8 @@ int command_pin(int argc, char **argv)
     const char *name = slash ? slash + 1 : path;
     if (slash)
         *slash = '\0';
-    return dcp_run_pin(run, command_storage(), name, pinned) == DCP_OK ? EXIT_FINE
-                                                                       : command_fail("pin");
+    return dcp_run_pin(run, name, pinned, &(dcp_run_pin_options){.storage = command_storage()}) ==
+                   DCP_OK
+               ? EXIT_FINE
+               : command_fail("pin");
 }

@@ -79,7 +79,8 @@ int command_repair(int argc, char **argv)
 
     if (!take_arguments(argc, argv, &repair))
         return EXIT_USAGE;
-    dcp_status status = dcp_shard_list_read(repair.directory, command_storage(), &list);
+    dcp_status status = dcp_shard_list_read(
+        repair.directory, &(dcp_shard_list_options){.storage = command_storage()}, &list);
     if (status == DCP_OK) {
         print_files(list);
         status = rebuild(&repair, list);

@@ -53,7 +53,7 @@ static dcp_status read_block(const struct copying *copying, const struct convert
     int64_t first = (int64_t)(begin / element), count = (int64_t)(size / element);
     if (run->storage)
         return dcp_checkpoint_read_storage(copying->source->checkpoint, run->item->entry, first,
-                                           count, space);
+                                           count, space, NULL);
     return convert_read(copying->source, run->item, first, count, space);
 }
 

@@ -28,7 +28,8 @@ static dcp_status read_file(const struct convert_source *source, size_t index,
         .size_of = sizeof *file, .name = info->name, .bytes = bytes, .size = (size_t)info->size};
     if (!bytes)
         return error_no_memory((size_t)info->size, info->name);
-    return dcp_checkpoint_read_extra_file(source->checkpoint, index, bytes, (size_t)info->size);
+    return dcp_checkpoint_read_extra_file(source->checkpoint, index, bytes, (size_t)info->size,
+                                          NULL);
 }
 
 static dcp_status read_files(struct copied_extras *extras, struct convert_source *source)

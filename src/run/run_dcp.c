@@ -72,7 +72,8 @@ static dcp_status take_needs(struct stored *stored)
 
 static dcp_status read_shards(struct stored *stored, const char *id)
 {
-    dcp_status status = dcp_shard_list_read(id, stored->check->place->storage, &stored->shards);
+    dcp_status status = dcp_shard_list_read(
+        id, &(dcp_shard_list_options){.storage = stored->check->place->storage}, &stored->shards);
     if (status != DCP_OK)
         return run_place_gives_up(status) ? status : DCP_OK;
     for (size_t i = 0; i < dcp_shard_list_count(stored->shards); i++) {

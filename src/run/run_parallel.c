@@ -110,7 +110,7 @@ static dcp_status read_number(const struct run_check *check, const char *path, c
     if (status == DCP_OK)
         status = dcp_checkpoint_find(checkpoint, name, &index);
     if (status == DCP_OK)
-        status = dcp_checkpoint_read_object(checkpoint, index, value, name);
+        status = dcp_checkpoint_read_object(checkpoint, index, value, name, NULL);
     if (status == DCP_OK && dcp_state_as_int(dcp_state_find(value, name), number) != DCP_OK)
         *number = 0;
     dcp_checkpoint_close(checkpoint);

@@ -275,8 +275,10 @@ dcp_status dcp_run_prune_sized(const char *path, const dcp_run_prune_options *op
     return status;
 }
 
-dcp_status dcp_run_pin(const char *path, const dcp_storage *storage, const char *name, bool pinned)
+dcp_status dcp_run_pin_sized(const char *path, const char *name, bool pinned,
+                             const dcp_run_pin_options *options, size_t options_size)
 {
+    dcp_run_pin_options ours;
     struct run_place place;
     struct run_names names;
     char note[2 * RUN_NAME_MAX];
@@ -285,7 +287,8 @@ dcp_status dcp_run_pin(const char *path, const dcp_storage *storage, const char 
         strlen(name) >= RUN_NAME_MAX)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "pinning needs a run, and the name of a checkpoint in it");
-    run_place_init(&place, storage, path);
+    RETURN_IF_ERROR(sized_read(&ours, sizeof ours, options, options_size, "dcp_run_pin_options"));
+    run_place_init(&place, ours.storage, path);
     run_own_note_name(RUN_PIN, name, note);
     if (!pinned)
         return run_place_remove(&place, "", note);

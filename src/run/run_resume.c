@@ -193,7 +193,7 @@ static dcp_status read_file(dcp_checkpoint *checkpoint, const char *name, void *
         return error_no_memory(SIZE_MAX, name);
     RETURN_IF_ERROR(dcp_memory_allocate((size_t)info.size, bytes));
     *size = (size_t)info.size;
-    dcp_status status = dcp_checkpoint_read_extra_file(checkpoint, index, *bytes, *size);
+    dcp_status status = dcp_checkpoint_read_extra_file(checkpoint, index, *bytes, *size, NULL);
     if (status != DCP_OK) {
         dcp_memory_free(*bytes);
         *bytes = NULL;

@@ -215,7 +215,7 @@ static void metadata_is_what_was_committed(void **state)
     must(dcp_checkpoint_encode(metadata, take_bytes, given));
     must(dcp_checkpoint_encode(opened, take_bytes, stored));
     assert_memory_equal(given, stored, sizeof given);
-    must_fail(dcp_checkpoint_read_object(metadata, 0, NULL, "value"), DCP_ERR_STATE, "");
+    must_fail(dcp_checkpoint_read_object(metadata, 0, NULL, "value", NULL), DCP_ERR_STATE, "");
     dcp_checkpoint_close(opened);
     dcp_checkpoint_close(metadata);
     must_fail(save_value(NULL, path_in(state, "a"), 1, &options), DCP_ERR_EXISTS, "refused");

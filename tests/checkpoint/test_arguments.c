@@ -329,13 +329,29 @@ static void views(void **state)
     REFUSED(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL), DCP_ERR_DTYPE, "w");
 
     dcp_state *root = dcp_state_new();
-    REFUSED(dcp_checkpoint_read_object(checkpoint, object, NULL, "a"), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_checkpoint_read_object(NULL, object, root, "a"), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_checkpoint_read_object(checkpoint, index, root, "a"), DCP_ERR_KIND, "w");
-    REFUSED(dcp_checkpoint_read_object(checkpoint, 77, root, "a"), DCP_ERR_ARGUMENT, "77");
+    REFUSED(dcp_checkpoint_read_object(checkpoint, object, NULL, "a", NULL), DCP_ERR_ARGUMENT,
+            "NULL");
+    REFUSED(dcp_checkpoint_read_object(NULL, object, root, "a", NULL), DCP_ERR_ARGUMENT, "NULL");
+    REFUSED(dcp_checkpoint_read_object(checkpoint, index, root, "a", NULL), DCP_ERR_KIND, "w");
+    REFUSED(dcp_checkpoint_read_object(checkpoint, 77, root, "a", NULL), DCP_ERR_ARGUMENT, "77");
     assert_int_equal(dcp_state_status(root), DCP_OK);
     assert_int_equal(dcp_state_count(root), 0);
-    REFUSED(dcp_checkpoint_read_object(checkpoint, object, root, NULL), DCP_ERR_ARGUMENT, "key");
+    dcp_read_options options = {.convert = true};
+    REFUSED(dcp_checkpoint_read_object(checkpoint, object, root, "a", &options), DCP_ERR_ARGUMENT,
+            "convert");
+    options = (dcp_read_options){.verification = (dcp_verification)9};
+    REFUSED(dcp_checkpoint_read_object(checkpoint, object, root, "a", &options), DCP_ERR_ARGUMENT,
+            "verification");
+    struct {
+        dcp_read_options known;
+        char grown[8];
+    } longer = {.grown = {1}};
+    REFUSED(dcp_checkpoint_read_object_sized(checkpoint, object, root, "a", &longer.known,
+                                             sizeof longer),
+            DCP_ERR_ARGUMENT, "dcp_read_options");
+    assert_int_equal(dcp_state_count(root), 0);
+    REFUSED(dcp_checkpoint_read_object(checkpoint, object, root, NULL, NULL), DCP_ERR_ARGUMENT,
+            "key");
     dcp_state_free(root);
     dcp_checkpoint_close(checkpoint);
     free(path);

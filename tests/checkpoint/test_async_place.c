@@ -254,7 +254,7 @@ static void an_open_checkpoint_stays_what_it_is(void **state)
     dcp_state *loaded = dcp_state_new();
     size_t entry = 0;
     must(dcp_checkpoint_find(checkpoint, "step", &entry));
-    must(dcp_checkpoint_read_object(checkpoint, entry, loaded, "step"));
+    must(dcp_checkpoint_read_object(checkpoint, entry, loaded, "step", NULL));
     must(dcp_state_as_int(dcp_state_find(loaded, "step"), &step));
     assert_int_equal(step, 1);
     dcp_state_free(loaded);

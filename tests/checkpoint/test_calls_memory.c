@@ -53,7 +53,7 @@ static dcp_status read_streams(const char *path)
     size_t bytes = 0;
     dcp_status status = dcp_checkpoint_open(path, NULL, &checkpoint);
     for (size_t i = 0; i < 2 && status == DCP_OK; i++)
-        status = dcp_checkpoint_read_stream(checkpoint, i, 0, count_bytes, &bytes);
+        status = dcp_checkpoint_read_stream(checkpoint, i, 0, count_bytes, &bytes, NULL);
     dcp_checkpoint_close(checkpoint);
     return status;
 }

@@ -53,7 +53,7 @@ static dcp_status read_file(dcp_checkpoint *checkpoint, const char *name, char t
     if (status == DCP_OK && (info.size >= 1024 || strcmp(info.name, name) != 0))
         return dcp_error_set(DCP_ERR_INTERNAL, "another file");
     if (status == DCP_OK)
-        status = dcp_checkpoint_read_extra_file(checkpoint, index, text, (size_t)info.size);
+        status = dcp_checkpoint_read_extra_file(checkpoint, index, text, (size_t)info.size, NULL);
     text[status == DCP_OK ? info.size : 0] = '\0';
     return status;
 }
@@ -75,7 +75,7 @@ static void expect_files(const char *path, const char *expected)
         dcp_extra_file_info info;
         char text[1024];
         must(dcp_checkpoint_extra_file(checkpoint, i, &info));
-        must(dcp_checkpoint_read_extra_file(checkpoint, i, text, (size_t)info.size));
+        must(dcp_checkpoint_read_extra_file(checkpoint, i, text, (size_t)info.size, NULL));
         size_t length = strlen(found);
         snprintf(found + length, sizeof found - length, "%s%s=%.*s", length ? " " : "", info.name,
                  (int)info.size, text);
@@ -138,10 +138,11 @@ static void ranks_give_files_that_are_read_back(void **state)
     must_fail(dcp_checkpoint_find_extra_file(checkpoint, "value", &index), DCP_ERR_NOT_FOUND,
               "value");
     must_fail(dcp_checkpoint_find_extra_file(checkpoint, NULL, &index), DCP_ERR_ARGUMENT, "name");
-    must_fail(dcp_checkpoint_read_extra_file(checkpoint, 0, text, 3), DCP_ERR_ARGUMENT,
+    must_fail(dcp_checkpoint_read_extra_file(checkpoint, 0, text, 3, NULL), DCP_ERR_ARGUMENT,
               "expected 4");
-    must_fail(dcp_checkpoint_read_extra_file(checkpoint, 0, NULL, 4), DCP_ERR_ARGUMENT, "rng_0");
-    must_fail(dcp_checkpoint_read_extra_file(checkpoint, 9, text, 4), DCP_ERR_ARGUMENT, "9");
+    must_fail(dcp_checkpoint_read_extra_file(checkpoint, 0, NULL, 4, NULL), DCP_ERR_ARGUMENT,
+              "rng_0");
+    must_fail(dcp_checkpoint_read_extra_file(checkpoint, 9, text, 4, NULL), DCP_ERR_ARGUMENT, "9");
     assert_int_equal(index, 7);
     assert_int_equal(dcp_checkpoint_extra_file_count(NULL), 0);
     dcp_checkpoint_close(checkpoint);
@@ -610,6 +611,24 @@ static void expect_damage(const char *path, dcp_status expected, const char *fau
     dcp_checkpoint_close(checkpoint);
 }
 
+/* The damaged file is returned if no checksums are wanted. */
+static void expect_unchecked(const char *path)
+{
+    char text[sizeof long_text - 1];
+    size_t index;
+    dcp_checkpoint *checkpoint;
+    dcp_read_options options = {.verification = DCP_VERIFY_NONE};
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_find_extra_file(checkpoint, "a", &index));
+    must(dcp_checkpoint_read_extra_file(checkpoint, index, text, sizeof text, &options));
+    assert_memory_equal(text, long_text, 20);
+    assert_int_equal(text[20], long_text[20] ^ 1);
+    options.convert = true;
+    must_fail(dcp_checkpoint_read_extra_file(checkpoint, index, text, sizeof text, &options),
+              DCP_ERR_ARGUMENT, "convert");
+    dcp_checkpoint_close(checkpoint);
+}
+
 static void damage_is_found(void **state)
 {
     const dcp_extra_file files[] = {FILE_OF("a", long_text), FILE_OF("b", "b")};
@@ -619,6 +638,7 @@ static void damage_is_found(void **state)
     assert_int_equal(verify(path), 0);
     damage(file, 20, -1);
     expect_damage(path, DCP_ERR_CHECKSUM, "has XXH3");
+    expect_unchecked(path);
     damage(file, 20, -1);
     assert_int_equal(verify(path), 0);
     damage(file, -1, 10);
@@ -701,7 +721,7 @@ static void metadata_lists_them(void **state)
     assert_int_equal(dcp_checkpoint_extra_file_count(metadata), 1);
     must(dcp_checkpoint_extra_file(metadata, 0, &info));
     assert_string_equal(info.name, "a.txt");
-    must_fail(dcp_checkpoint_read_extra_file(metadata, 0, text, 4), DCP_ERR_STATE, "a.txt");
+    must_fail(dcp_checkpoint_read_extra_file(metadata, 0, text, 4, NULL), DCP_ERR_STATE, "a.txt");
     snprintf(expected, sizeof expected, "\"xxh3\":\t\"%016llx\"", (unsigned long long)info.xxh3);
     dcp_checkpoint_close(metadata);
     needs_files();

@@ -75,7 +75,7 @@ static void what_is_listed_can_be_read(void **state)
     assert_true(column[0] == 3 && column[SCENE_ROWS - 1] == 100 * (SCENE_ROWS - 1) + 3);
     must(dcp_checkpoint_find(checkpoint, "step", &index));
     dcp_state *state_read = dcp_state_new();
-    must(dcp_checkpoint_read_object(checkpoint, index, state_read, "step"));
+    must(dcp_checkpoint_read_object(checkpoint, index, state_read, "step", NULL));
     must(dcp_state_as_int(dcp_state_find(state_read, "step"), &step));
     assert_int_equal(step, 1000);
     dcp_state_free(state_read);

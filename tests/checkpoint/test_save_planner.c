@@ -328,7 +328,7 @@ static void looks_up_and_transforms(void **state)
         size_t index, length;
         const char *text = NULL;
         must(dcp_checkpoint_find(checkpoint, names[i], &index));
-        must(dcp_checkpoint_read_object(checkpoint, index, root, names[i]));
+        must(dcp_checkpoint_read_object(checkpoint, index, root, names[i], NULL));
         must(dcp_state_as_text(dcp_state_find(root, names[i]), &text, &length));
         assert_string_equal(text, texts[i]);
     }

@@ -90,7 +90,7 @@ static void stores_each_value_of_the_root_whole(void **state)
     must(dcp_checkpoint_entry(checkpoint, index, &entry));
     assert_false(entry.is_tensor);
     root = dcp_state_new();
-    must(dcp_checkpoint_read_object(checkpoint, index, root, "model"));
+    must(dcp_checkpoint_read_object(checkpoint, index, root, "model", NULL));
     check_model(dcp_state_find(root, "model"));
     must(dcp_checkpoint_find(checkpoint, "plain", &index));
     must(dcp_checkpoint_entry(checkpoint, index, &entry));

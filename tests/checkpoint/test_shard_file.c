@@ -88,7 +88,7 @@ static void write_rows(const char *directory, const char *file, const char *save
 static dcp_shard_list *read_list(const char *directory)
 {
     dcp_shard_list *list;
-    must(dcp_shard_list_read(directory, storage, &list));
+    must(dcp_shard_list_read(directory, &(dcp_shard_list_options){.storage = storage}, &list));
     return list;
 }
 
@@ -205,7 +205,7 @@ static void check_sample(const char *directory, dcp_compression compression)
     must_hold_elements(checkpoint);
     must(dcp_checkpoint_find(checkpoint, "step", &index));
     dcp_state *read = dcp_state_new();
-    must(dcp_checkpoint_read_object(checkpoint, index, read, "step"));
+    must(dcp_checkpoint_read_object(checkpoint, index, read, "step", NULL));
     must(dcp_state_as_int(dcp_state_find(read, "step"), &step));
     assert_int_equal(step, 7);
     dcp_state_free(read);
@@ -307,6 +307,18 @@ static void test_contradictions_are_refused(void **state)
                   "is not a name");
 }
 
+static void test_unknown_list_options_are_refused(void **state)
+{
+    struct {
+        dcp_shard_list_options known;
+        char grown[8];
+    } longer = {.grown = {1}};
+    dcp_shard_list *list;
+    must_fail(dcp_shard_list_read_sized(path_in(state, "c"), &longer.known, sizeof longer, &list),
+              DCP_ERR_ARGUMENT, "dcp_shard_list_options");
+    assert_null(list);
+}
+
 static void test_abandoned_file_is_gone(void **state)
 {
     const char *directory = path_in(state, "c");
@@ -316,7 +328,9 @@ static void test_abandoned_file_is_gone(void **state)
     dcp_shard_writer_abandon(writer);
     dcp_shard_writer_free(writer);
     if (!storage)
-        must_fail(dcp_shard_list_read(directory, storage, &list), DCP_ERR_NOT_FOUND, directory);
+        must_fail(
+            dcp_shard_list_read(directory, &(dcp_shard_list_options){.storage = storage}, &list),
+            DCP_ERR_NOT_FOUND, directory);
 }
 
 /* ---- rebuilding ---- */
@@ -542,6 +556,7 @@ int main(void)
         OVER_BOTH(test_layout_is_that_of_a_save),
         OVER_BOTH(test_stream_is_stored_as_it_is),
         OVER_BOTH(test_contradictions_are_refused),
+        OVER_BOTH(test_unknown_list_options_are_refused),
         OVER_BOTH(test_abandoned_file_is_gone),
         OVER_BOTH(test_lost_metadata_is_rebuilt),
         OVER_BOTH(test_missing_file_is_named),

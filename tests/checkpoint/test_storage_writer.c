@@ -126,7 +126,7 @@ static void saves_into_memory(void **state)
     dcp_checkpoint *checkpoint;
     must(dcp_checkpoint_decode(metadata->bytes, metadata->size, &checkpoint));
     assert_int_equal(dcp_checkpoint_count(checkpoint), 2);
-    must_fail(dcp_checkpoint_read_object(checkpoint, 1, NULL, "x"), DCP_ERR_STATE, "");
+    must_fail(dcp_checkpoint_read_object(checkpoint, 1, NULL, "x", NULL), DCP_ERR_STATE, "");
     dcp_checkpoint_close(checkpoint);
     must_fail(dcp_checkpoint_decode(metadata->bytes, metadata->size / 2, &checkpoint),
               DCP_ERR_FORMAT, "metadata");

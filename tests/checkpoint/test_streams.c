@@ -39,7 +39,7 @@ static struct bytes stream_of(dcp_checkpoint *checkpoint, const char *name, size
     struct bytes stream = {0};
     size_t index;
     must(dcp_checkpoint_find(checkpoint, name, &index));
-    must(dcp_checkpoint_read_stream(checkpoint, index, chunk, take, &stream));
+    must(dcp_checkpoint_read_stream(checkpoint, index, chunk, take, &stream, NULL));
     return stream;
 }
 
@@ -66,7 +66,7 @@ static void copy_objects(const char *from, const char *to, bool zstd)
         if (entry.is_tensor)
             continue;
         struct bytes stream = {0};
-        must(dcp_checkpoint_read_stream(source, i, 0, take, &stream));
+        must(dcp_checkpoint_read_stream(source, i, 0, take, &stream, NULL));
         must(dcp_state_stream(root, entry.name, stream.data, stream.size));
         free(stream.data);
     }
@@ -280,17 +280,20 @@ static void test_damage_is_found_first(void **state)
         must(dcp_save(root, path, NULL));
         must(dcp_checkpoint_open(path, NULL, &checkpoint));
         must(dcp_checkpoint_find(checkpoint, names[i], &index));
-        assert_int_equal(dcp_checkpoint_read_stream(checkpoint, index, 0, refuse, &calls),
+        assert_int_equal(dcp_checkpoint_read_stream(checkpoint, index, 0, refuse, &calls, NULL),
                          DCP_ERR_IO);
         assert_int_equal(calls, 1);
         must(dcp_checkpoint_chunk(checkpoint, index, 0, &stored));
         flip_byte(path, &stored, stored.length / 2);
         dcp_checkpoint_close(checkpoint);
         must(dcp_checkpoint_open(path, NULL, &checkpoint));
-        assert_int_equal(dcp_checkpoint_read_stream(checkpoint, index, 0, refuse, &calls),
+        assert_int_equal(dcp_checkpoint_read_stream(checkpoint, index, 0, refuse, &calls, NULL),
                          DCP_ERR_CHECKSUM);
         assert_int_equal(calls, 1);
-        assert_int_equal(dcp_checkpoint_read_stream(checkpoint, index, 9, refuse, &calls),
+        assert_int_equal(dcp_checkpoint_read_stream(checkpoint, index, 9, refuse, &calls, NULL),
+                         DCP_ERR_ARGUMENT);
+        assert_int_equal(dcp_checkpoint_read_stream(checkpoint, index, 0, refuse, &calls,
+                                                    &(dcp_read_options){.convert = true}),
                          DCP_ERR_ARGUMENT);
         dcp_checkpoint_close(checkpoint);
     }
@@ -311,7 +314,7 @@ static void test_tensors_of_pytorch(void **state)
             struct bytes stream = {0};
             dcp_stored_chunk stored;
             must(dcp_checkpoint_chunk(checkpoint, i, c, &stored));
-            must(dcp_checkpoint_read_stream(checkpoint, i, c, take, &stream));
+            must(dcp_checkpoint_read_stream(checkpoint, i, c, take, &stream, NULL));
             assert_int_equal(stream.size, stored.length);
             free(stream.data);
             tensors++;
@@ -320,7 +323,8 @@ static void test_tensors_of_pytorch(void **state)
     assert_true(tensors > 0);
     dcp_checkpoint_close(checkpoint);
     must(dcp_checkpoint_open(FIXTURES "/hf_single/ckpt", NULL, &checkpoint));
-    assert_int_equal(dcp_checkpoint_read_stream(checkpoint, 0, 0, take, NULL), DCP_ERR_UNSUPPORTED);
+    assert_int_equal(dcp_checkpoint_read_stream(checkpoint, 0, 0, take, NULL, NULL),
+                     DCP_ERR_UNSUPPORTED);
     dcp_checkpoint_close(checkpoint);
 }
 

@@ -85,7 +85,7 @@ static char *object_text(dcp_checkpoint *checkpoint, size_t index)
 {
     dcp_state *root = dcp_state_new();
     char *text;
-    must(dcp_checkpoint_read_object(checkpoint, index, root, "value"));
+    must(dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL));
     must(dcp_state_to_json(dcp_state_at(root, 0), 0, &text));
     dcp_state_free(root);
     return text;

@@ -78,7 +78,7 @@ static dcp_status read_json(dcp_checkpoint *checkpoint, size_t index, char **jso
 {
     dcp_state *root = dcp_state_new();
     char *text = NULL;
-    dcp_status status = dcp_checkpoint_read_object(checkpoint, index, root, "value");
+    dcp_status status = dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL);
 
     if (status == DCP_OK)
         status = dcp_state_to_json(dcp_state_find(root, "value"), 1 << 20, &text);

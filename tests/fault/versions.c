@@ -169,7 +169,7 @@ static bool is_given(dcp_checkpoint *checkpoint, const char *name, int version, 
     size_t index, length = describe(version, rank, size, expected);
     return dcp_checkpoint_find_extra_file(checkpoint, name, &index) == DCP_OK &&
            dcp_checkpoint_extra_file(checkpoint, index, &info) == DCP_OK && info.size == length &&
-           dcp_checkpoint_read_extra_file(checkpoint, index, found, length) == DCP_OK &&
+           dcp_checkpoint_read_extra_file(checkpoint, index, found, length, NULL) == DCP_OK &&
            memcmp(found, expected, length) == 0;
 }
 

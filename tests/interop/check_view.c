@@ -109,7 +109,7 @@ static void check_object(dcp_checkpoint *checkpoint, size_t index,
     dcp_state *root = dcp_state_new();
     char *json = NULL;
 
-    if (dcp_checkpoint_read_object(checkpoint, index, root, "value") != DCP_OK)
+    if (dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL) != DCP_OK)
         check_failed(expected->name, "%s", dcp_error_message());
     else if (dcp_state_to_json(dcp_state_find(root, "value"), 0, &json) != DCP_OK)
         check_failed(expected->name, "%s", dcp_error_message());

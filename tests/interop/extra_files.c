@@ -91,7 +91,8 @@ static void print_all(const char *path)
         char *bytes = calloc((size_t)info.size + 1, 1);
         if (!bytes)
             exit(1);
-        must(dcp_checkpoint_read_extra_file(checkpoint, i, bytes, (size_t)info.size), "reading");
+        must(dcp_checkpoint_read_extra_file(checkpoint, i, bytes, (size_t)info.size, NULL),
+             "reading");
         printf("%s %s %zu\n", info.name, info.file, (size_t)info.size);
         free(bytes);
     }

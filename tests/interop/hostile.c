@@ -86,7 +86,7 @@ static dcp_status read_target(dcp_checkpoint *checkpoint, const char *name)
     if (!entry.is_tensor) {
         dcp_state *root = dcp_state_new();
         char *json = NULL;
-        status = dcp_checkpoint_read_object(checkpoint, index, root, "value");
+        status = dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL);
         /* A small object may be large as text; the limit holds. */
         if (status == DCP_OK && dcp_state_to_json(root, 1 << 20, &json) == DCP_OK &&
             strlen(json) > 1 << 20)

@@ -46,7 +46,7 @@ static dcp_status copy_stream(dcp_checkpoint *checkpoint, size_t index, const ch
                               dcp_state *root)
 {
     struct stream stream = {0};
-    dcp_status status = dcp_checkpoint_read_stream(checkpoint, index, 0, append, &stream);
+    dcp_status status = dcp_checkpoint_read_stream(checkpoint, index, 0, append, &stream, NULL);
     if (status == DCP_OK)
         status = dcp_state_stream(root, name, stream.bytes, stream.size);
     free(stream.bytes);
@@ -69,7 +69,7 @@ int main(int argc, char **argv)
         else if (status == DCP_OK && streams)
             status = copy_stream(checkpoint, i, entry.name, root);
         else if (status == DCP_OK)
-            status = dcp_checkpoint_read_object(checkpoint, i, root, entry.name);
+            status = dcp_checkpoint_read_object(checkpoint, i, root, entry.name, NULL);
     }
     if (status == DCP_OK)
         status = dcp_save(root, argv[2], NULL);

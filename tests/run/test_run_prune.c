@@ -238,13 +238,19 @@ static void pins_keep(void **state)
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1};
     struct told told;
     job_run(run, NULL, six, 4);
-    must(dcp_run_pin(run, NULL, "step_20", true));
-    must_fail(dcp_run_pin(run, NULL, "step_21", true), DCP_ERR_NOT_FOUND, "step_21");
-    must_fail(dcp_run_pin(run, NULL, "../step_20", true), DCP_ERR_ARGUMENT, "name of");
+    must(dcp_run_pin(run, "step_20", true, NULL));
+    struct {
+        dcp_run_pin_options known;
+        char grown[8];
+    } longer = {.grown = {1}};
+    must_fail(dcp_run_pin_sized(run, "step_20", true, &longer.known, sizeof longer),
+              DCP_ERR_ARGUMENT, "dcp_run_pin_options");
+    must_fail(dcp_run_pin(run, "step_21", true, NULL), DCP_ERR_NOT_FOUND, "step_21");
+    must_fail(dcp_run_pin(run, "../step_20", true, NULL), DCP_ERR_ARGUMENT, "name of");
     assert_int_equal(prune(run, &keep, false, &told), 2);
     assert_non_null(strstr(told.text, "step_20 0 (pinned)"));
-    must(dcp_run_pin(run, NULL, "step_20", false));
-    must_fail(dcp_run_pin(run, NULL, "step_20", false), DCP_ERR_NOT_FOUND, "step_20");
+    must(dcp_run_pin(run, "step_20", false, NULL));
+    must_fail(dcp_run_pin(run, "step_20", false, NULL), DCP_ERR_NOT_FOUND, "step_20");
     assert_int_equal(prune(run, &keep, false, &told), 1);
 }
 

@@ -252,7 +252,7 @@ static void checkpoints_of_others_are_taken_once(void **state)
     job_run(run, NULL, (const int64_t[]){50}, 1);
     job_resumes(run, NULL, 50);
     /* Two of one step are no choice. */
-    must(dcp_run_pin(run, NULL, "step_50", true));
+    must(dcp_run_pin(run, "step_50", true, NULL));
     scene_remove(scene_in(run, "step_50"), ".metadata");
     char command[2048];
     snprintf(command, sizeof command, "cp -r '%s' '%s'", scene_in(run, "step_40"),

@@ -39,7 +39,7 @@ static char *read_torch(const char *path, const char *name)
     char *text;
     must(dcp_checkpoint_open(path, NULL, &checkpoint));
     must(dcp_checkpoint_find(checkpoint, name, &index));
-    must(dcp_checkpoint_read_object(checkpoint, index, root, "value"));
+    must(dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL));
     must(dcp_state_to_json(dcp_state_find(root, "value"), 0, &text));
     dcp_checkpoint_close(checkpoint);
     dcp_state_free(root);

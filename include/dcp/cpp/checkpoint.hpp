@@ -167,10 +167,12 @@ class checkpoint
     {
         return read<Element>((*this)[name], offsets, sizes);
     }
-    /** Reads an object and adds it to a tree. @return its node. */
-    node read_object(const entry &of, node parent, key name)
+    /** Reads an object and adds it to a tree, see dcp_checkpoint_read_object(). @return its node.
+     */
+    node read_object(const entry &of, node parent, key name, const dcp_read_options &options = {})
     {
-        storage_.finish(dcp_checkpoint_read_object(get(), of.index, parent.get(), name.get()));
+        storage_.finish(
+            dcp_checkpoint_read_object(get(), of.index, parent.get(), name.get(), &options));
         return parent.at(parent.size() - 1);
     }
     /** Reads a plain value, as node::as() does. */
@@ -190,7 +192,9 @@ class checkpoint
     }
     /** Gives the stream of an object or a chunk to a function, piece by piece; see
      * dcp_checkpoint_read_stream(). What it throws is thrown by this call. */
-    template <class Function> void read_stream(const entry &of, std::size_t chunk, Function &&take)
+    template <class Function>
+    void read_stream(const entry &of, std::size_t chunk, Function &&take,
+                     const dcp_read_options &options = {})
     {
         struct sink {
             Function &take;
@@ -202,7 +206,7 @@ class checkpoint
                 auto *self = static_cast<sink *>(context);
                 return self->carrier.run([&] { self->take(bytes, size); });
             },
-            &into);
+            &into, &options);
         if (status != DCP_OK)
             into.carrier.rethrow();
         storage_.finish(status);
@@ -228,13 +232,15 @@ class checkpoint
         check(dcp_checkpoint_extra_file(get(), index, &found));
         return found;
     }
-    /** Reads an extra file as a whole, and checks it. @throw error DCP_ERR_NOT_FOUND and others. */
-    std::string read_extra_file(const std::string &name)
+    /** Reads a whole extra file, see dcp_checkpoint_read_extra_file(). @throw error
+     * DCP_ERR_NOT_FOUND and others. */
+    std::string read_extra_file(const std::string &name, const dcp_read_options &options = {})
     {
         std::size_t index = 0;
         check(dcp_checkpoint_find_extra_file(get(), name.c_str(), &index));
         std::string bytes(static_cast<std::size_t>(extra_file(index).size), '\0');
-        storage_.finish(dcp_checkpoint_read_extra_file(get(), index, bytes.data(), bytes.size()));
+        storage_.finish(
+            dcp_checkpoint_read_extra_file(get(), index, bytes.data(), bytes.size(), &options));
         return bytes;
     }
 

@@ -111,18 +111,21 @@ static dcp_status read_list(dcp_shard_list *list, const char *id, const dcp_stor
     return status;
 }
 
-dcp_status dcp_shard_list_read(const char *directory, const dcp_storage *storage,
-                               dcp_shard_list **list)
+dcp_status dcp_shard_list_read_sized(const char *directory, const dcp_shard_list_options *options,
+                                     size_t options_size, dcp_shard_list **list)
 {
+    dcp_shard_list_options ours;
     if (!directory || !*directory || !list)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "dcp_shard_list_read: the directory or the result is NULL");
     *list = NULL;
+    RETURN_IF_ERROR(
+        sized_read(&ours, sizeof ours, options, options_size, "dcp_shard_list_options"));
     dcp_shard_list *made = memory_allocate_zeroed(1, sizeof *made);
     if (!made)
         return error_no_memory(sizeof *made, "a list of shard files");
     arena_init(&made->directory.arena, 0);
-    dcp_status status = read_list(made, directory, storage);
+    dcp_status status = read_list(made, directory, ours.storage);
     if (status == DCP_OK)
         *list = made;
     else

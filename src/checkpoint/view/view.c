@@ -247,6 +247,19 @@ dcp_status dcp_checkpoint_locate_sized(const dcp_checkpoint *checkpoint,
     return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no chunk begins there", stored->name);
 }
 
+dcp_status view_read_options(const char *name, const dcp_read_options *given, size_t size,
+                             dcp_read_options *options)
+{
+    RETURN_IF_ERROR(sized_read(options, sizeof *options, given, size, "dcp_read_options"));
+    RETURN_IF_ERROR(options_check_verification(options->verification));
+    if (options->convert)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%s: only dcp_checkpoint_read_tensor() converts elements; leave "
+                             "dcp_read_options::convert false",
+                             name);
+    return DCP_OK;
+}
+
 dcp_status view_check_readable(const dcp_checkpoint *checkpoint, const struct metadata_entry *entry)
 {
     if (checkpoint->reader)
@@ -285,10 +298,12 @@ dcp_status dcp_checkpoint_read_tensor_sized(dcp_checkpoint *checkpoint, size_t e
     return read_through_plan(checkpoint, found, &ours, &how);
 }
 
-dcp_status dcp_checkpoint_read_object(dcp_checkpoint *checkpoint, size_t entry, dcp_state *parent,
-                                      const char *key)
+dcp_status dcp_checkpoint_read_object_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                            dcp_state *parent, const char *key,
+                                            const dcp_read_options *options, size_t options_size)
 {
     const struct metadata_entry *found = NULL;
+    dcp_read_options how;
     dcp_state *object;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
@@ -297,11 +312,12 @@ dcp_status dcp_checkpoint_read_object(dcp_checkpoint *checkpoint, size_t entry, 
         return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", found->name);
     if (!parent)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the parent is NULL", found->name);
+    RETURN_IF_ERROR(view_read_options(found->name, options, options_size, &how));
     struct state_pool *pool = state_pool_new(parent->root);
     if (!pool)
         return DCP_ERR_NO_MEMORY;
     dcp_status status = shard_read_object(checkpoint->reader, found, &found->pieces[0],
-                                          DCP_VERIFY_ALL, pool, &object);
+                                          how.verification, pool, &object);
     if (status == DCP_OK)
         status = dcp_state_none(parent, key);
     if (status == DCP_OK)

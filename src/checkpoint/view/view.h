@@ -19,6 +19,9 @@ struct dcp_checkpoint {
 dcp_status view_find_piece(const dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
                            const struct metadata_entry **found,
                            const struct metadata_piece **piece);
+/* Reads the options of a call that converts no elements. name: what is read, for the message. */
+dcp_status view_read_options(const char *name, const dcp_read_options *given, size_t size,
+                             dcp_read_options *options);
 /* DCP_ERR_STATE without a reader. */
 dcp_status view_check_readable(const dcp_checkpoint *checkpoint,
                                const struct metadata_entry *entry);

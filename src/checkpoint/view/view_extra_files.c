@@ -56,17 +56,21 @@ dcp_status dcp_checkpoint_find_extra_file(const dcp_checkpoint *checkpoint, cons
     return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: no extra file of the checkpoint", name);
 }
 
-dcp_status dcp_checkpoint_read_extra_file(dcp_checkpoint *checkpoint, size_t index, void *bytes,
-                                          size_t size)
+dcp_status dcp_checkpoint_read_extra_file_sized(dcp_checkpoint *checkpoint, size_t index,
+                                                void *bytes, size_t size,
+                                                const dcp_read_options *options,
+                                                size_t options_size)
 {
+    dcp_read_options how;
     const struct extra_file *extra = NULL;
     RETURN_IF_ERROR(find(checkpoint, index, &extra));
     if (size != extra->size || (!bytes && size > 0))
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: %zu bytes are given for it, expected %" PRIu64,
                              extra->name, bytes ? size : 0, extra->size);
+    RETURN_IF_ERROR(view_read_options(extra->name, options, options_size, &how));
     if (!checkpoint->reader)
         return dcp_error_set(DCP_ERR_STATE,
                              "%s: only the metadata is here: open the checkpoint to read data",
                              extra->name);
-    return extra_read(checkpoint->reader, extra, bytes);
+    return extra_read(checkpoint->reader, extra, how.verification, bytes);
 }

@@ -57,13 +57,7 @@ dcp_status dcp_checkpoint_map_chunk_sized(dcp_checkpoint *checkpoint, size_t ent
     *mapping = NULL;
     RETURN_IF_ERROR(view_find_piece(checkpoint, entry, chunk, &found, &piece));
     RETURN_IF_ERROR(view_check_readable(checkpoint, found));
-    RETURN_IF_ERROR(sized_read(&how, sizeof how, options, options_size, "dcp_read_options"));
-    RETURN_IF_ERROR(options_check_verification(how.verification));
-    if (how.convert)
-        return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "%s: a mapped chunk cannot be converted; use "
-                             "dcp_checkpoint_read_tensor()",
-                             found->name);
+    RETURN_IF_ERROR(view_read_options(found->name, options, options_size, &how));
     RETURN_IF_ERROR(map_piece(checkpoint, found, piece, how.verification, mapping));
     const dcp_mapping *made = *mapping;
     dcp_mapped_chunk ours = {

@@ -7,7 +7,8 @@
 
 /* The storage as a tensor of one dimension. */
 static dcp_status read_whole(dcp_checkpoint *checkpoint, const struct metadata_entry *entry,
-                             int64_t elements, int64_t first, int64_t count, void *bytes)
+                             int64_t elements, int64_t first, int64_t count, void *bytes,
+                             dcp_verification verification)
 {
     static const int64_t zero, one = 1;
     struct tensor_view view = *entry->pieces->view;
@@ -26,12 +27,14 @@ static dcp_status read_whole(dcp_checkpoint *checkpoint, const struct metadata_e
     const struct state_chunk target = {
         .offsets = &first, .sizes = &count, .strides = (int64_t *)&one, .data = bytes};
     return shard_read_tensor(checkpoint->reader, &storage, &piece, (struct box){1, &first, &count},
-                             entry->dtype, &target, DCP_VERIFY_ALL);
+                             entry->dtype, &target, verification);
 }
 
-dcp_status dcp_checkpoint_read_storage(dcp_checkpoint *checkpoint, size_t entry, int64_t first,
-                                       int64_t count, void *elements)
+dcp_status dcp_checkpoint_read_storage_sized(dcp_checkpoint *checkpoint, size_t entry,
+                                             int64_t first, int64_t count, void *elements,
+                                             const dcp_read_options *options, size_t options_size)
 {
+    dcp_read_options how;
     const struct metadata_entry *found = NULL;
     const struct metadata_piece *piece = NULL;
     RETURN_IF_ERROR(view_find_piece(checkpoint, entry, 0, &found, &piece));
@@ -39,12 +42,15 @@ dcp_status dcp_checkpoint_read_storage(dcp_checkpoint *checkpoint, size_t entry,
     if (!found->is_tensor || piece->encoding != PIECE_VIEW || piece->view->swapped ||
         piece->view->conjugate || piece->view->negative)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: not a plain view of a storage", found->name);
+    RETURN_IF_ERROR(view_read_options(found->name, options, options_size, &how));
     int64_t there = (int64_t)(piece->view->storage_bytes / dcp_dtype_size(found->dtype));
     if (first < 0 || count < 0 || first > there || count > there - first ||
         (count > 0 && !elements))
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "%s: %" PRId64 " elements from %" PRId64
-                             " on were asked for, its storage has %" PRId64,
+                             " on were requested, but its storage has %" PRId64,
                              found->name, count, first, there);
-    return count > 0 ? read_whole(checkpoint, found, there, first, count, elements) : DCP_OK;
+    if (count == 0)
+        return DCP_OK;
+    return read_whole(checkpoint, found, there, first, count, elements, how.verification);
 }

@@ -8,16 +8,19 @@
 #include "format/streams/stream.h"
 #include "storage/shard/shard_writer.h"
 
-dcp_status dcp_checkpoint_read_stream(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
-                                      dcp_sink sink, void *context)
+dcp_status dcp_checkpoint_read_stream_sized(dcp_checkpoint *checkpoint, size_t entry, size_t chunk,
+                                            dcp_sink sink, void *context,
+                                            const dcp_read_options *options, size_t options_size)
 {
+    dcp_read_options how;
     const struct metadata_entry *found = NULL;
     const struct metadata_piece *piece = NULL;
     if (!sink)
         return dcp_error_set(DCP_ERR_ARGUMENT, "reading a stream needs a sink");
     RETURN_IF_ERROR(view_find_piece(checkpoint, entry, chunk, &found, &piece));
     RETURN_IF_ERROR(view_check_readable(checkpoint, found));
-    return shard_pass_stream(checkpoint->reader, found, piece, sink, context);
+    RETURN_IF_ERROR(view_read_options(found->name, options, options_size, &how));
+    return shard_pass_stream(checkpoint->reader, found, piece, how.verification, sink, context);
 }
 
 dcp_status dcp_object_encode(const dcp_state *value, dcp_sink sink, void *context)

@@ -85,7 +85,11 @@ def _declare(library: ctypes.CDLL) -> None:
                 c_size_t,
             ],
         ),
-        ("dcp_checkpoint_read_object", c_int, [handle, c_size_t, handle, text]),
+        (
+            "dcp_checkpoint_read_object_sized",
+            c_int,
+            [handle, c_size_t, handle, text, pointer(structs.dcp_read_options), c_size_t],
+        ),
         (
             "dcp_checkpoint_map_chunk_sized",
             c_int,
@@ -188,9 +192,17 @@ def _declare(library: ctypes.CDLL) -> None:
         ),
         ("dcp_shard_writer_free", None, [handle]),
         (
-            "dcp_checkpoint_read_stream",
+            "dcp_checkpoint_read_stream_sized",
             c_int,
-            [handle, c_size_t, c_size_t, structs.Sink, c_void_p],
+            [
+                handle,
+                c_size_t,
+                c_size_t,
+                structs.Sink,
+                c_void_p,
+                pointer(structs.dcp_read_options),
+                c_size_t,
+            ],
         ),
         (
             "dcp_group_new",

@@ -300,8 +300,18 @@ class Checkpoint(Mapping[str, Any]):
         with self._open() as handle:
             if self._entries[index].is_tensor:
                 return Tensor(self, index, self._entries[index])
+            how = structs.dcp_read_options(verification=self._verification)
             with State() as state:
-                check(lib.dcp_checkpoint_read_object(handle, index, state.handle, b"value"))
+                check(
+                    lib.dcp_checkpoint_read_object_sized(
+                        handle,
+                        index,
+                        state.handle,
+                        b"value",
+                        ctypes.byref(how),
+                        ctypes.sizeof(how),
+                    )
+                )
                 return state.values(key=b"value")
 
     def __iter__(self) -> Iterator[str]:
@@ -342,9 +352,14 @@ class Checkpoint(Mapping[str, Any]):
     def stream(self, name: str, chunk: int = 0) -> bytes:
         """The bytes that torch.save has made of an object, or of a chunk of a tensor."""
         index = self._indices[name]
+        how = structs.dcp_read_options(verification=self._verification)
         with self._open() as handle:
             return gather_bytes(
-                lambda sink: int(lib.dcp_checkpoint_read_stream(handle, index, chunk, sink, None))
+                lambda sink: int(
+                    lib.dcp_checkpoint_read_stream_sized(
+                        handle, index, chunk, sink, None, ctypes.byref(how), ctypes.sizeof(how)
+                    )
+                )
             )
 
     def info(self) -> Info:

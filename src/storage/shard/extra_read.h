@@ -6,7 +6,8 @@
 #include "storage/shard/shard_reader.h"
 
 /* All of it, into extra->size bytes. DCP_ERR_CHECKSUM, DCP_ERR_FORMAT for another size. */
-dcp_status extra_read(struct shard_reader *reader, const struct extra_file *extra, void *bytes);
+dcp_status extra_read(struct shard_reader *reader, const struct extra_file *extra,
+                      dcp_verification verification, void *bytes);
 /* The same, in a small buffer: checks it without keeping the bytes. */
 dcp_status extra_check(struct shard_reader *reader, const struct extra_file *extra);
 

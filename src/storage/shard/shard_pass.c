@@ -29,11 +29,12 @@ static dcp_status pass_source(const struct byte_source *source, dcp_sink sink, v
 
 /* An object of a .pt file, where all share one pickle. */
 static dcp_status pass_made(struct shard_reader *reader, const struct metadata_entry *entry,
-                            const struct metadata_piece *piece, dcp_sink sink, void *context)
+                            const struct metadata_piece *piece, dcp_verification verification,
+                            dcp_sink sink, void *context)
 {
     struct buffer stream;
     buffer_init(&stream, 0);
-    dcp_status status = shard_read_stream(reader, entry, piece, DCP_VERIFY_ALL, &stream);
+    dcp_status status = shard_read_stream(reader, entry, piece, verification, &stream);
     if (status == DCP_OK)
         status = error_checked(sink(context, stream.data, stream.size), "a sink");
     buffer_free(&stream);
@@ -43,11 +44,11 @@ static dcp_status pass_made(struct shard_reader *reader, const struct metadata_e
 /* What is not compressed is checked by blocks as it is read, each time. */
 static dcp_status open_stream(struct stored_item *item, struct shard_reader *reader,
                               const struct metadata_entry *entry,
-                              const struct metadata_piece *piece)
+                              const struct metadata_piece *piece, dcp_verification verification)
 {
     if (piece->zstd)
-        return stored_item_open(item, reader, entry, piece, DCP_VERIFY_ALL, true);
-    RETURN_IF_ERROR(stored_item_open_raw(item, reader, entry, piece, DCP_VERIFY_ALL));
+        return stored_item_open(item, reader, entry, piece, verification, true);
+    RETURN_IF_ERROR(stored_item_open_raw(item, reader, entry, piece, verification));
     checked_source_widen(&item->checked, &item->source);
     return DCP_OK;
 }
@@ -66,10 +67,11 @@ static dcp_status check_stream(struct stored_item *item)
 }
 
 static dcp_status pass_stored(struct shard_reader *reader, const struct metadata_entry *entry,
-                              const struct metadata_piece *piece, dcp_sink sink, void *context)
+                              const struct metadata_piece *piece, dcp_verification verification,
+                              dcp_sink sink, void *context)
 {
     struct stored_item item;
-    dcp_status status = open_stream(&item, reader, entry, piece);
+    dcp_status status = open_stream(&item, reader, entry, piece, verification);
     if (status != DCP_OK)
         return shard_reader_blame(reader, entry, piece, status);
     status = shard_reader_blame(reader, entry, piece, check_stream(&item));
@@ -80,12 +82,13 @@ static dcp_status pass_stored(struct shard_reader *reader, const struct metadata
 }
 
 dcp_status shard_pass_stream(struct shard_reader *reader, const struct metadata_entry *entry,
-                             const struct metadata_piece *piece, dcp_sink sink, void *context)
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             dcp_sink sink, void *context)
 {
     if (piece->encoding == PIECE_STREAM)
-        return pass_stored(reader, entry, piece, sink, context);
+        return pass_stored(reader, entry, piece, verification, sink, context);
     if (!entry->is_tensor)
-        return pass_made(reader, entry, piece, sink, context);
+        return pass_made(reader, entry, piece, verification, sink, context);
     return dcp_error_set(DCP_ERR_UNSUPPORTED,
                          "%s: its elements are not stored as a stream of their own", entry->name);
 }

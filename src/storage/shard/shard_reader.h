@@ -219,7 +219,8 @@ dcp_status shard_read_stream(struct shard_reader *reader, const struct metadata_
 /* The stream of any piece, checked as a whole before the first byte of it is given: it is read
  * twice, in parts, unless it is compressed. */
 dcp_status shard_pass_stream(struct shard_reader *reader, const struct metadata_entry *entry,
-                             const struct metadata_piece *piece, dcp_sink sink, void *context);
+                             const struct metadata_piece *piece, dcp_verification verification,
+                             dcp_sink sink, void *context);
 dcp_status shard_take_stream(const struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct stream_bytes stream,
                              struct buffer *out);
