@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file plan_item.h
- * @brief What plans to save and plans to load are made of alike: which thing is meant, and where it
- * lies.
+ * @brief Types that save plans and load plans share: which item is meant, and where it is stored.
  *
- * Whoever plugs a planner, a storage writer or a storage reader into a save or load meets these. A
- * checkpoint's metadata is a #dcp_checkpoint, also where it is not stored yet:
- * dcp_checkpoint_count(), dcp_checkpoint_entry(), dcp_checkpoint_find() and dcp_checkpoint_chunk()
- * say what is in it, dcp_checkpoint_planner_data() what planners put there.
+ * Planners, storage writers and storage readers use these types. A checkpoint's metadata is a
+ * #dcp_checkpoint, even before it is stored: dcp_checkpoint_count(), dcp_checkpoint_entry(),
+ * dcp_checkpoint_find() and dcp_checkpoint_chunk() describe its contents,
+ * dcp_checkpoint_planner_data() returns the data of planners.
  */
 #ifndef DCP_PLAN_ITEM_H
 #define DCP_PLAN_ITEM_H
@@ -18,8 +17,8 @@
 extern "C" {
 #endif
 
-/** Which chunk or object is meant: a name, and for tensors the chunk's first element (PyTorch's
- * MetadataIndex, without its hint). The struct will not grow, as others contain it. */
+/** Identifies a chunk or object: a name, and for tensors the chunk's first element (PyTorch's
+ * MetadataIndex, without its hint). The struct will not grow, because others contain it. */
 typedef struct dcp_item_index {
     const char *name;       /**< flattened name (FQN) */
     const int64_t *offsets; /**< tensors: `ndim` values; NULL for objects */
@@ -27,24 +26,24 @@ typedef struct dcp_item_index {
 } dcp_item_index;
 
 /** One part of a stored chunk that goes into a chunk of the state, or one object (PyTorch's
- * ReadItem). What is got from a plan is borrowed from it, until dcp_load() returns. */
+ * ReadItem). Items from a plan borrow from it until dcp_load() returns. */
 typedef struct dcp_read_item {
     dcp_item_index destination; /**< in the state */
     dcp_item_index stored;      /**< in the checkpoint */
     bool is_tensor;             /**< else an object */
 
-    /** Tensors: where the part begins in the destination's chunk and in the stored chunk, and how
-     * large it is; `ndim` values each, which is the same for both. */
+    /** Tensors: offsets of the part in the destination's chunk and in the stored chunk, and its
+     * sizes; `ndim` values each. Both chunks have the same `ndim`. */
     const int64_t *destination_offsets;
     const int64_t *stored_offsets;
     const int64_t *lengths;
 } dcp_read_item;
 
 /** Where the stream of a chunk or object lies (PyTorch's _StorageInfo). The struct will
- * not grow, as others contain it. */
+ * not grow, because others contain it. */
 typedef struct dcp_storage_location {
-    /** File relative to the checkpoint's directory, or a key of the storage's own: UTF-8,
-     * components separated by single slashes, none of them "." or "..". */
+    /** File relative to the checkpoint's directory, or a key of a custom storage: UTF-8, components
+     * separated by single slashes, none of them "." or "..". */
     const char *path;
     uint64_t offset; /**< first byte of the stream in the file */
     uint64_t length; /**< bytes of the stream as stored */
@@ -61,7 +60,7 @@ typedef struct dcp_storage_meta {
 
 /* ---- plans to load ---- */
 
-/** What one rank is to read: a list of items, and two dicts that travel with it. */
+/** What one rank will read: a list of items, and two dicts that are sent with it. */
 typedef struct dcp_load_plan dcp_load_plan;
 
 /** @return number of items. */
@@ -96,11 +95,12 @@ static inline dcp_status dcp_load_plan_add(dcp_load_plan *plan, const dcp_read_i
     return dcp_load_plan_add_sized(plan, item, sizeof *item);
 }
 
-/** Removes all items; those that were got from the plan stay valid. */
+/** Removes all items. Items that were read from the plan stay valid. */
 DCP_API void dcp_load_plan_clear(dcp_load_plan *plan);
 
-/** @return a dict of what the planner wants to travel with the plan: from a rank to the
- * coordinator, and back. Values that can be saved, but no tensors. NULL if there is no memory. */
+/** @return a dict for the planner's data, which is sent with the plan from a rank to the
+ * coordinator and back. It may hold values that can be saved, except tensors. NULL if there is no
+ * memory. */
 DCP_API dcp_state *dcp_load_plan_planner_data(dcp_load_plan *plan);
 /** The same for the storage reader. */
 DCP_API dcp_state *dcp_load_plan_storage_data(dcp_load_plan *plan);

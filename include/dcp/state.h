@@ -2,26 +2,26 @@
 /**
  * @file state.h
  * @brief The state tree: nested dicts and lists whose leaves are tensors, objects, or callbacks
- * that give a subtree.
+ * that produce a subtree.
  *
- * A tree is made by dcp_state_new(), which gives the root, a dict. Every node belongs to its root
- * and lives until dcp_state_free(root), or until a load replaces the object that it is part of.
- * Nodes are borrowed pointers.
+ * dcp_state_new() makes a tree and returns its root, a dict. Every node belongs to its root and
+ * lives until dcp_state_free(root), or until a load replaces the object that contains it. Nodes are
+ * borrowed pointers.
  *
  * Functions that add a child take the parent and a key. In a dict the key is a NUL-terminated UTF-8
- * string that is not there yet (it may be empty and may contain dots); in a list, tuple or set it
- * is NULL, and the child is appended. Keys and strings are copied; tensor memory is borrowed. Dict
- * keys that are no strings are added by dcp_state_pair() and dcp_state_int_key().
+ * string that the dict does not have yet (it may be empty and may contain dots). In a list, tuple
+ * or set it is NULL, and the child is appended. Keys and strings are copied; tensor memory is
+ * borrowed. dcp_state_pair() and dcp_state_int_key() add dict keys that are not strings.
  *
  * **Errors stick.** Building calls may be chained without checks: adding to NULL fails, and the
- * first failure is kept by the root, where dcp_state_status() shows it and every save and load
- * reports it.
+ * root keeps the first failure. dcp_state_status() returns it, and every save and load reports it.
  *
  * **Flattening** follows PyTorch: dicts are entered; lists are entered if they contain a tensor, a
  * dict, or (at any depth of lists) such a list; everything else (tuples, lists of plain values,
- * scalars) is one object. Names are the keys and positions on the way, joined by "."; keys that are
- * no strings are what Python's str() makes of them, so that the key 0 is "0". Empty dicts vanish.
- * Source: torch.distributed.checkpoint._nested_dict and _traverse, 2.4 and newer.
+ * scalars) is one object. A name is the keys and positions from the root to the entry, joined by
+ * ".". Keys that are not strings are converted as by Python's str(), so the key 0 becomes "0".
+ * Empty dicts are left out. Source: torch.distributed.checkpoint._nested_dict and _traverse, 2.4
+ * and newer.
  *
  * Threading: a tree may be used by one thread at a time.
  */
@@ -37,11 +37,12 @@ extern "C" {
 /** A node of a state tree. */
 typedef struct dcp_state dcp_state;
 
-/** What a node is. Kinds that no building call makes come from checkpoints. */
+/** The kind of a node. Kinds that no building call makes occur in loaded checkpoints. */
 typedef enum dcp_kind {
     DCP_KIND_NONE = 0,
     DCP_KIND_BOOL = 1,
-    DCP_KIND_INT = 2, /**< fits int64_t or uint64_t, else see dcp_state_int_digits() */
+    DCP_KIND_INT = 2, /**< an int; if it does not fit int64_t or uint64_t, see
+                           dcp_state_int_digits() */
     DCP_KIND_FLOAT = 3,
     DCP_KIND_COMPLEX = 4,
     DCP_KIND_STRING = 5,
@@ -51,10 +52,10 @@ typedef enum dcp_kind {
     DCP_KIND_LIST = 10,
     DCP_KIND_TUPLE = 11,
     DCP_KIND_DICT = 12,
-    DCP_KIND_ORDERED_DICT = 13, /**< collections.OrderedDict; otherwise as a dict */
+    DCP_KIND_ORDERED_DICT = 13, /**< a collections.OrderedDict; treated as a dict */
     DCP_KIND_SET = 14,
     DCP_KIND_FROZENSET = 15,
-    DCP_KIND_PAIR = 16, /**< a pair of a dict that is being built, see dcp_state_pair() */
+    DCP_KIND_PAIR = 16, /**< a pair that is being added to a dict, see dcp_state_pair() */
 
     DCP_KIND_TENSOR = 20,   /**< a tensor of the tree, or one inside an object */
     DCP_KIND_STATEFUL = 21, /**< callbacks, see dcp_stateful */
@@ -64,7 +65,7 @@ typedef enum dcp_kind {
     DCP_KIND_DEVICE = 32, /**< a torch.device, as text */
 
     DCP_KIND_OPAQUE =
-        40, /**< a Python object of another class; never run, see dcp_state_opaque_name() */
+        40, /**< a Python object of another class, never executed; see dcp_state_opaque_name() */
     DCP_KIND_STREAM = 41 /**< an object as its stored stream, see dcp_state_stream() */
 } dcp_kind;
 
@@ -73,14 +74,14 @@ typedef enum dcp_kind {
 /** @return a new root, an empty dict; NULL if there is no memory. */
 DCP_API dcp_state *dcp_state_new(void);
 
-/** Frees a root with all its nodes and all memory that loads allocated for it. NULL is allowed. */
+/** Frees a root, all its nodes, and all memory that loads allocated for it. NULL is allowed. */
 DCP_API void dcp_state_free(dcp_state *root);
 
 /**
- * @return the first failure while building the tree that @p node belongs to, DCP_OK if none; sets
- * the message. What can only be told when values are complete is looked at here, and is no failure
- * that stays: a pair without its value, or a list in a tuple that is a key (DCP_ERR_ARGUMENT), and
- * tuples or frozensets that are equal in one dict or set (DCP_ERR_DUPLICATE).
+ * @return the first failure while building the tree of @p node, and sets its message; DCP_OK if
+ * there was none. Errors that can only be found in complete values are checked by this call and do
+ * not stick: a pair without a value, or a list inside a tuple that is a key (DCP_ERR_ARGUMENT), and
+ * equal tuples or frozensets in one dict or set (DCP_ERR_DUPLICATE).
  */
 DCP_API dcp_status dcp_state_status(const dcp_state *node);
 
@@ -89,23 +90,23 @@ DCP_API dcp_status dcp_state_status(const dcp_state *node);
 DCP_API dcp_state *dcp_state_dict(dcp_state *parent, const char *key);
 DCP_API dcp_state *dcp_state_list(dcp_state *parent, const char *key);
 DCP_API dcp_state *dcp_state_tuple(dcp_state *parent, const char *key);
-/** A collections.OrderedDict, which is built and flattened as a dict. */
+/** Adds a collections.OrderedDict, which is built and flattened as a dict. */
 DCP_API dcp_state *dcp_state_ordered_dict(dcp_state *parent, const char *key);
 
 /**
- * Adds an empty set, to which elements are added with NULL for their key: values that have a hash,
- * which lists, dicts, sets and bytearrays have not (DCP_ERR_ARGUMENT), and that no element equals
- * (DCP_ERR_DUPLICATE). A set is one object, in the order in which its elements were added, which
- * has no meaning.
+ * Adds an empty set. Elements are added with NULL as their key. They must be hashable: lists,
+ * dicts, sets and bytearrays are DCP_ERR_ARGUMENT. A value that equals an element is
+ * DCP_ERR_DUPLICATE. A set is stored as one object. It keeps the order in which its elements were
+ * added, which has no meaning.
  */
 DCP_API dcp_state *dcp_state_set(dcp_state *parent, const char *key);
-/** The same for a frozenset, which may be a key or an element of a set. PyTorch loads those of a
- * checkpoint, but torch.load() takes none with weights_only. */
+/** Adds an empty frozenset, which may be a key or an element of a set. PyTorch loads frozensets in
+ * checkpoints, but torch.load() refuses them with weights_only. */
 DCP_API dcp_state *dcp_state_frozenset(dcp_state *parent, const char *key);
 
 /**
- * Begins a pair of a dict, for keys that are no strings: of the two values that are then added to
- * the pair, with NULL for their key, the first is the key and the second the value.
+ * Adds a pair to a dict, for a key that is not a string. Two values are then added to the pair,
+ * with NULL as their key: first the key, then the value.
  *
  * @code
  * dcp_state *pair = dcp_state_pair(learning_rates);
@@ -115,26 +116,26 @@ DCP_API dcp_state *dcp_state_frozenset(dcp_state *parent, const char *key);
  * dcp_state_float(pair, NULL, 1e-4);
  * @endcode
  *
- * Keys are all that has a hash in Python (no lists, dicts, sets, bytearrays), but no tensors. As in
- * Python, keys that are equal are one, see dcp_state_find_key(): a key that is in the dict already
- * is DCP_ERR_DUPLICATE. A pair that has no value is an error of the tree (dcp_state_status()), and
- * is not yet in the dict. Names of tensors take keys as text: 0 and "0" in one dict are an error of
- * the save.
- * @return the pair, a node of its own kind; NULL on failure.
+ * A key may be any value that is hashable in Python (no lists, dicts, sets or bytearrays), except a
+ * tensor. Keys are compared as in Python, see dcp_state_find_key(); a key that the dict already has
+ * is DCP_ERR_DUPLICATE. A pair without a value is not in the dict yet, and is an error of the tree
+ * (dcp_state_status()). Names of tensors contain keys as text, so a save refuses a dict with both 0
+ * and "0".
+ * @return the pair (#DCP_KIND_PAIR); NULL on failure.
  */
 DCP_API dcp_state *dcp_state_pair(dcp_state *dict);
 
 /**
- * A pair that has its key, an int, and takes the value:
- * `dcp_state_dict(dcp_state_int_key(state, 0), NULL)` is the dict under the key 0, as optimizers
- * have it.
+ * Adds a pair whose key is an int; the value is then added to the pair.
+ * `dcp_state_dict(dcp_state_int_key(state, 0), NULL)` adds a dict under the key 0, as in the state
+ * of an optimizer.
  */
 DCP_API dcp_state *dcp_state_int_key(dcp_state *dict, int64_t key);
 
 /**
- * Copies a key of counted length into the tree, for callers whose strings are not NUL-terminated.
- * @return the key, NUL-terminated, borrowed from the tree; NULL on failure (a NUL inside, not
- * UTF-8).
+ * Copies a key of @p length bytes into the tree, for callers whose strings are not NUL-terminated.
+ * @return the key, NUL-terminated, borrowed from the tree; NULL on failure (it contains a NUL, or
+ * is not UTF-8).
  */
 DCP_API const char *dcp_state_intern(dcp_state *node, const char *key, size_t length);
 
@@ -158,12 +159,12 @@ DCP_API dcp_status dcp_state_complex(dcp_state *parent, const char *key, double 
                                      double imaginary);
 /**
  * Adds an int of any size.
- * @param digits decimal: a "-" if it is negative, then digits that do not begin with a needless 0;
- * anything else is DCP_ERR_ARGUMENT. Saves refuse ints of more than 2048 bytes (some 4900 digits);
- * of more than 255 (some 610 digits) PyTorch's torch.load() takes none with weights_only.
+ * @param digits decimal: a "-" if it is negative, then digits without leading zeros; anything else
+ * is DCP_ERR_ARGUMENT. Saves refuse ints of more than 2048 bytes (about 4900 digits). torch.load()
+ * with weights_only refuses ints of more than 255 bytes (about 610 digits).
  */
 DCP_API dcp_status dcp_state_digits(dcp_state *parent, const char *key, const char *digits);
-/** Adds a torch.dtype; one whose tensors cannot be saved is DCP_ERR_ARGUMENT. */
+/** Adds a torch.dtype. Errors: DCP_ERR_ARGUMENT if tensors of this dtype cannot be saved. */
 DCP_API dcp_status dcp_state_dtype(dcp_state *parent, const char *key, dcp_dtype value);
 /**
  * Adds a torch.Size.
@@ -173,14 +174,14 @@ DCP_API dcp_status dcp_state_size(dcp_state *parent, const char *key, const int6
                                   size_t count);
 /**
  * Adds a torch.device.
- * @param device its type, and its index if it has one: "cpu", "cuda:1". Anything else is
- * DCP_ERR_ARGUMENT; whether PyTorch knows the type is not checked.
+ * @param device the type, with an index if it has one: "cpu", "cuda:1". Anything else is
+ * DCP_ERR_ARGUMENT. The call does not check that PyTorch knows the type.
  */
 DCP_API dcp_status dcp_state_device(dcp_state *parent, const char *key, const char *device);
 
 /**
  * Adds a tensor, or this rank's chunk of one.
- * @return the node, to which dcp_state_add_chunk() can add further chunks; NULL on failure.
+ * @return the node; dcp_state_add_chunk() can add more chunks to it. NULL on failure.
  */
 DCP_API dcp_state *dcp_state_tensor_sized(dcp_state *parent, const char *key,
                                           const dcp_tensor *tensor, size_t tensor_size);
@@ -192,8 +193,8 @@ static inline dcp_state *dcp_state_tensor(dcp_state *parent, const char *key,
 }
 
 /**
- * Adds another chunk that this rank holds of the same tensor. Dtype and global shape must be the
- * node's; the box must not overlap its other chunks.
+ * Adds another chunk of the same tensor that this rank holds. Its dtype and global shape must be
+ * those of the node; its box must not overlap the other chunks.
  */
 DCP_API dcp_status dcp_state_add_chunk_sized(dcp_state *tensor_node, const dcp_tensor *chunk,
                                              size_t tensor_size);
@@ -204,9 +205,9 @@ static inline dcp_status dcp_state_add_chunk(dcp_state *tensor_node, const dcp_t
 }
 
 /**
- * Adds the chunks that a flat range of a tensor consists of: what an optimizer holds that shards
- * flattened parameters. Elements @p start to @p start + @p length - 1 of the row-major tensor lie
- * consecutively at @p data; they are decomposed into at most 2 * ndim - 1 boxes.
+ * Adds a flat range of a tensor as chunks, for optimizers that shard flattened parameters. Elements
+ * @p start to @p start + @p length - 1 of the row-major tensor lie consecutively at @p data; the
+ * range is decomposed into at most 2 * ndim - 1 boxes.
  *
  * @param whole dtype, ndim and global_shape are used.
  * @param data may be NULL on load.
@@ -224,13 +225,13 @@ static inline dcp_state *dcp_state_flat_range(dcp_state *parent, const char *key
 }
 
 /**
- * An entry that is asked for its state instead of having one: PyTorch's Stateful.
+ * An entry that provides its state through callbacks: PyTorch's Stateful.
  *
- * Both functions get a fresh dict to work on and return DCP_OK or a failure (dcp_error_set() sets
- * the message). On save `state_dict` fills it. On load `state_dict` fills it with what is to be
- * loaded (tensors as destinations, objects as place holders), the load fills those in, and
- * `load_state_dict` is called. Tensor memory named in the dict must stay valid until the save or
- * load that asked for it has ended. The struct will not grow.
+ * Each function receives a new dict and returns DCP_OK or a failure (dcp_error_set() sets the
+ * message). On save `state_dict` fills the dict with the state. On load `state_dict` fills it with
+ * destinations: tensors whose memory is written, and objects that are replaced. The load fills
+ * these, then calls `load_state_dict`. Tensor memory in the dict must stay valid until the save or
+ * load has ended. The struct will not grow.
  */
 typedef struct dcp_stateful {
     dcp_status (*state_dict)(void *context, dcp_state *into);
@@ -243,31 +244,31 @@ DCP_API dcp_status dcp_state_stateful(dcp_state *parent, const char *key,
                                       const dcp_stateful *stateful);
 
 /**
- * Adds a copy of a node, of this tree or another one, with all that is below it. Values are copied;
- * the memory of tensors and what stateful entries point to is borrowed, as it is by the node, so
- * that a tree can be saved under other names without moving a byte. What is shared stays shared.
+ * Adds a copy of a node of this or another tree, with its whole subtree. Values are copied. Tensor
+ * memory and the contexts of stateful entries are borrowed, so a tree can be saved under other
+ * names without copying its data. Shared values stay shared in the copy.
  * @return the copy; NULL on failure.
  */
 DCP_API dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *node);
 
 /**
- * Adds an object as the stream that it is stored as: what dcp_checkpoint_read_stream() or
- * dcp_object_encode() gave. A save writes it byte for byte and does not look into its pickle, so
- * that objects that this library cannot represent are copied without loss. As the place holder of a
- * load it is as good as any other object, and is replaced by the value that is loaded.
+ * Adds an object as its encoded stream, from dcp_checkpoint_read_stream() or dcp_object_encode(). A
+ * save writes the stream unchanged and does not parse its pickle, so that objects that this library
+ * cannot represent are copied without loss. A load replaces it by the loaded value, as it does any
+ * object.
  *
- * A save checks that it is a file of torch.save: a zip archive with a record data.pkl, in which
- * each record that has a CRC-32 agrees with it. Anything else is an error there. It must be an
- * entry by itself: inside of an object (a tuple, a list of plain values) it is
- * DCP_ERR_UNSUPPORTED. Python runs what the pickle names when it loads it: a stream that is not
- * trusted is not to be trusted in another checkpoint either.
+ * A save checks that the stream is a file of torch.save: a zip archive with a record data.pkl, in
+ * which each record that has a CRC-32 matches it. Anything else is an error of the save. The stream
+ * must be an entry; inside an object (a tuple, a list of plain values) it is DCP_ERR_UNSUPPORTED.
+ * Security: Python executes what the pickle names when it loads the stream. Copying an untrusted
+ * stream into another checkpoint does not make it safe.
  * @param bytes copied; dcp_state_as_bytes() reads them.
  */
 DCP_API dcp_status dcp_state_stream(dcp_state *parent, const char *key, const void *bytes,
                                     size_t size);
 
-/** One step of the way from the root to an entry: a dict key, or a list position when `key` is
- * NULL. The struct will not grow, as it comes in arrays. */
+/** One step of the path from the root to an entry: a dict key, or a list position if `key` is NULL.
+ * The struct will not grow, because it is used in arrays. */
 typedef struct dcp_path_part {
     const char *key;
     int64_t position;
@@ -281,60 +282,60 @@ DCP_API dcp_kind dcp_state_kind(const dcp_state *node);
 DCP_API size_t dcp_state_count(const dcp_state *node);
 
 /** @return child @p index (for dicts: the value, in order of insertion); NULL if there is none.
- * Iterative; O(1). */
+ * Takes constant time. */
 DCP_API dcp_state *dcp_state_at(const dcp_state *node, size_t index);
 
-/** @return the key of pair @p index of a dict, as a node of any kind (mostly a string), to be read
- * as other nodes are; NULL if there is none. */
+/** @return the key of pair @p index of a dict: a node of any kind, usually a string. NULL if there
+ * is none. */
 DCP_API const dcp_state *dcp_state_key_at(const dcp_state *node, size_t index);
 
 /** @return the child of a dict under a string key; NULL if there is none. */
 DCP_API dcp_state *dcp_state_find(const dcp_state *node, const char *key);
 
 /**
- * @return the child of a dict under a key that equals an int as Python compares: 1, True and 1.0
- * are the same key, "1" is another one. NULL if there is none.
+ * @return the child of a dict under a key that equals an int in Python: 1, True and 1.0 are the
+ * same key, "1" is another one. NULL if there is none.
  */
 DCP_API dcp_state *dcp_state_find_int(const dcp_state *node, int64_t key);
 
 /**
- * Looks up any key, as Python compares keys: numbers by value, whatever their kind; tuples (a
- * torch.Size is one) by their elements; frozensets whatever their order; "a" is not b"a"; NaN, and
- * objects of classes that only Python knows, equal only the same node.
+ * Looks up any key. Keys are compared as in Python: numbers of all kinds by value; tuples, and
+ * torch.Size as one, by their elements; frozensets without regard to order. "a" is not b"a". NaN,
+ * and objects of other Python classes, equal only the same node.
  *
- * Keys are found in an index, but for tuples and frozensets: one after the other.
+ * Keys are looked up in an index; tuples and frozensets are compared one by one.
  * @param node a dict, or a set.
- * @param key a node of any tree: a key of another dict, or one that was built for it.
- * @return the child of the dict, or the element of the set. NULL if there is none, if the key has
- * no hash (a list, a dict), or if there is no memory to compare tuples.
+ * @param key a node of any tree.
+ * @return the child of the dict, or the element of the set. NULL if there is none, if the key is
+ * not hashable (a list, a dict), or if there is no memory to compare tuples.
  */
 DCP_API dcp_state *dcp_state_find_key(const dcp_state *node, const dcp_state *key);
 
-/** Reads a leaf. @return DCP_ERR_KIND if the node is something else, or the value does not fit. */
+/** Reads a leaf. @return DCP_ERR_KIND if the node has another kind, or the value does not fit. */
 DCP_API dcp_status dcp_state_as_bool(const dcp_state *node, bool *value);
 DCP_API dcp_status dcp_state_as_int(const dcp_state *node, int64_t *value);
 DCP_API dcp_status dcp_state_as_uint(const dcp_state *node, uint64_t *value);
 /** Also reads ints that a double holds exactly. */
 DCP_API dcp_status dcp_state_as_float(const dcp_state *node, double *value);
 DCP_API dcp_status dcp_state_as_complex(const dcp_state *node, double *real, double *imaginary);
-/** Strings, devices. @param text borrowed, NUL-terminated. @param length may be NULL. */
+/** Reads strings and devices. @param text borrowed, NUL-terminated. @param length may be NULL. */
 DCP_API dcp_status dcp_state_as_text(const dcp_state *node, const char **text, size_t *length);
-/** Bytes, bytearrays and stored streams. @param bytes borrowed. */
+/** Reads bytes, bytearrays and stored streams. @param bytes borrowed. */
 DCP_API dcp_status dcp_state_as_bytes(const dcp_state *node, const void **bytes, size_t *length);
 DCP_API dcp_status dcp_state_as_dtype(const dcp_state *node, dcp_dtype *dtype);
 
-/** @return an int of any size in decimal digits; borrowed; NULL if the node is no int. */
+/** @return an int of any size in decimal digits; borrowed; NULL if the node is not an int. */
 DCP_API const char *dcp_state_int_digits(const dcp_state *node);
 
-/** @return number of chunks that a tensor node holds here. */
+/** @return number of chunks of a tensor node. */
 DCP_API size_t dcp_state_chunk_count(const dcp_state *node);
 
 /**
- * Describes chunk @p index of a tensor node; `data` shows memory that a load allocated, too.
+ * Describes chunk @p index of a tensor node. `data` is set also if a load allocated the memory.
  *
- * A tensor inside of an object that was loaded is a view of the storage that it was saved with,
- * whose offset and strides it has: it may be `strided`, repeat elements (strides of 0), and share
- * memory with other tensors of the object. Saved again, they share one storage as before.
+ * A tensor inside a loaded object is a view of the storage that it was saved with, and keeps its
+ * offset and strides: it may be `strided`, repeat elements (strides of 0), and share memory with
+ * other tensors of the object. If the object is saved again, they share one storage as before.
  */
 DCP_API dcp_status dcp_state_chunk_sized(const dcp_state *node, size_t index, dcp_tensor *chunk,
                                          size_t tensor_size);
@@ -346,40 +347,41 @@ static inline dcp_status dcp_state_chunk(const dcp_state *node, size_t index, dc
 
 /**
  * @return "module.name" of the Python class or function that an opaque node would have called; NULL
- * if it is not opaque. Its children, if any, are the arguments, and then the state, that the pickle
- * gave it.
+ * if it is not opaque. Its children, if any, are the arguments from the pickle, then the state.
  *
- * Numpy's scalars, arrays and random states, deque, Namespace, datetime and so on are such objects.
- * A save writes them as they were read, so that Python unpickles an equal value; what cannot be
- * (storages by themselves) is DCP_ERR_UNSUPPORTED. Python calls what they name when it loads them:
- * objects of a checkpoint that is not trusted are not to be trusted in another one either.
+ * Examples are scalars, arrays and random states of NumPy, deque, Namespace and datetime. A save
+ * writes them as they were read, so that Python unpickles an equal value; objects for which this is
+ * impossible (bare storages) are DCP_ERR_UNSUPPORTED. Security: Python calls the functions that
+ * they name when it loads them. Copying untrusted objects into another checkpoint does not make
+ * them safe.
  */
 DCP_API const char *dcp_state_opaque_name(const dcp_state *node);
 
 /**
- * Renders a node as JSON text, for people and programs. Ints have all their digits, floats are the
- * shortest text that gives the same float back ("1.0" stays a float). Tuples become arrays. What
- * JSON lacks becomes an object whose first key starts with "$":
+ * Renders a node as JSON text. Ints have all their digits. Floats are the shortest text that reads
+ * back as the same float ("1.0" stays a float). Tuples become arrays. Values that JSON does not
+ * have become an object whose first key starts with "$":
  *
  * | node | text |
  * | --- | --- |
- * | float that is not finite | `{"$float": "nan"}`, "inf", "-inf" |
+ * | infinite float or NaN | `{"$float": "nan"}`, "inf", "-inf" |
  * | complex | `{"$complex": [1.0, -2.0]}` |
  * | bytes, bytearray | `{"$bytes": "00ff"}`, `{"$bytearray": "00ff"}`, in hex |
  * | set, frozenset, torch.Size | `{"$set": [...]}`, `{"$frozenset": [...]}`, `{"$size": [...]}` |
  * | torch.dtype, torch.device | `{"$dtype": "bfloat16"}`, `{"$device": "cuda:0"}` |
  * | tensor | `{"$tensor": {"dtype": "float32", "shape": [2, 3]}}` |
- * | dict with a key that is no string or starts with "$" | `{"$dict": [[key, value], ...]}` |
+ * | dict with a key that is not a string or starts with "$" | `{"$dict": [[key, value], ...]}` |
  * | opaque, with children if it has any | `{"$opaque": "module.name", "children": [...]}` |
  * | stored stream, by its number of bytes | `{"$stream": 1280}` |
  * | stateful entry | `{"$stateful": true}` |
- * | value that contains itself | `{"$cycle": true}` where it does |
+ * | value that contains itself | `{"$cycle": true}` at the inner place |
  *
- * Shared values are repeated. Lone surrogates in strings are escaped, other bytes that are not
+ * Shared values are repeated. Lone surrogates in strings are escaped; other bytes that are not
  * UTF-8 become U+FFFD.
  *
  * @param text owned by the caller; freed with dcp_text_free().
- * @param limit most bytes of text; beyond it DCP_ERR_UNSUPPORTED. 0 means 64 MiB.
+ * @param limit maximum size of the text in bytes; 0 means 64 MiB. A longer text is
+ * DCP_ERR_UNSUPPORTED.
  */
 DCP_API dcp_status dcp_state_to_json(const dcp_state *node, size_t limit, char **text);
 

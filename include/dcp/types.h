@@ -17,72 +17,73 @@ extern "C" {
 
 /* ---- of a save ---- */
 
-/** What a save does if the directory holds a checkpoint already. */
+/** What a save does if the directory already holds a checkpoint. */
 typedef enum dcp_overwrite {
     DCP_OVERWRITE_REFUSE = 0, /**< DCP_ERR_EXISTS, before anything is written */
-    /** Write files of a new generation beside the old ones, commit by renaming `.metadata`, then
-       remove the old ones. A crash at any moment leaves the old or the new checkpoint. */
+    /** Writes files of a new generation beside the old ones, commits by renaming `.metadata`, then
+       removes the old files. A crash at any moment leaves the old or the new checkpoint. */
     DCP_OVERWRITE_REPLACE = 1
 } dcp_overwrite;
 
-/** How a tensor that several ranks hold is written. Objects always go to the lowest rank that holds
- * them. */
+/** Which ranks write a tensor that several ranks hold. Objects are always written by the lowest
+ * rank that holds them. */
 typedef enum dcp_replicas {
-    DCP_REPLICAS_SLICE =
-        0, /**< large ones in slices, one by each rank that holds them; ranks write equal bytes */
-    DCP_REPLICAS_WHOLE =
-        1, /**< each by one rank, chosen so that ranks write about equal bytes (as PyTorch) */
-    DCP_REPLICAS_LOWEST = 2 /**< each by the lowest rank that holds it */
+    DCP_REPLICAS_SLICE = 0, /**< large tensors are divided into one slice for each rank that holds
+                               them; ranks write about equal bytes */
+    DCP_REPLICAS_WHOLE = 1, /**< each tensor is written by one rank, chosen so that ranks write
+                               about equal bytes (as PyTorch) */
+    DCP_REPLICAS_LOWEST = 2 /**< each tensor is written by the lowest rank that holds it */
 } dcp_replicas;
 
 /**
- * Whether a save compares replicas before anything is written: chunks of one tensor with the same
- * box, and objects of one name, by digests (XXH3) of their bytes. Chunks that overlap only in part
- * are not compared.
+ * Whether a save compares replicas before it writes anything: chunks of one tensor with the same
+ * box, and objects of one name. Digests (XXH3) of their bytes are compared. Chunks that overlap
+ * only partly are not compared.
  */
 typedef enum dcp_replica_check {
-    DCP_REPLICA_CHECK_OFF = 0, /**< nothing is compared, and the check costs nothing */
-    /** A part of each replica, a different one in each save: one of #DCP_REPLICA_PARTS parts, but
-     * at least one block of 4 KiB. After #DCP_REPLICA_PARTS saves of the coordinator's process all
-     * of a tensor has been compared. Where a rank holds more than 256 items of less than about 1
-     * MiB, these take turns: about 256 of them in each save. */
+    DCP_REPLICA_CHECK_OFF = 0, /**< nothing is compared */
+    /** One of #DCP_REPLICA_PARTS parts of each replica, at least one block of 4 KiB; each save
+     * takes another part. After #DCP_REPLICA_PARTS saves by the coordinator's process, all of a
+     * tensor has been compared. If a rank holds more than 256 items of less than about 1 MiB, each
+     * save compares about 256 of them in turn. */
     DCP_REPLICA_CHECK_SAMPLED = 1,
     DCP_REPLICA_CHECK_ALL = 2 /**< all bytes */
 } dcp_replica_check;
 
-/** Parts that #DCP_REPLICA_CHECK_SAMPLED divides the contents into. */
+/** Number of parts that #DCP_REPLICA_CHECK_SAMPLED divides a replica into. */
 #define DCP_REPLICA_PARTS 251
 
 /** How items are distributed over files. */
 typedef enum dcp_file_layout {
-    DCP_FILES_PER_RANK = 0, /**< `thread_count` files per rank, written side by side */
+    DCP_FILES_PER_RANK = 0, /**< `thread_count` files per rank, written in parallel */
     DCP_FILE_PER_ITEM = 1   /**< one file per tensor chunk or object */
 } dcp_file_layout;
 
 /** How each stream (a tensor chunk or an object) is encoded in a file. */
 typedef enum dcp_compression {
     DCP_COMPRESSION_NONE = 0,
-    /** Compressed by itself, as by PyTorch's extension ZStandard: one zstd frame. PyTorch 2.7 or
-     * newer reads it, if it has package zstandard or pyzstd. A part of a tensor can then only be
-     * read by decompressing all of its chunk. */
+    /** Each stream is one zstd frame, as with PyTorch's extension ZStandard. PyTorch 2.7 and newer
+     * reads it if the package zstandard or pyzstd is installed. Reading a part of a tensor then
+     * decompresses the whole chunk. */
     DCP_COMPRESSION_ZSTD = 1
 } dcp_compression;
 
 /* ---- of a load ---- */
 
 /**
- * What happens when the names wanted and the names stored differ. "Missing" is wanted
- * but not stored, and "unexpected" is stored but not wanted. All of them are in the report in every
- * mode; a missing entry that is no error keeps its value. A mismatch is always an error, and so is
- * a pattern or rule of the options that no name matched ("unused"), unless
- * dcp_load_options::allow_unused_patterns says otherwise.
+ * What happens when the names wanted and the names stored differ. A "missing" name is wanted but
+ * not stored; an "unexpected" name is stored but not wanted. The report lists all of them in every
+ * mode. A missing entry that is not an error keeps its value. A mismatch is always an error. A
+ * pattern or rule of the options that no name matches ("unused") is an error unless
+ * dcp_load_options::allow_unused_patterns is set.
  *
- * Megatron-Core calls "unexpected" what is asked for but not stored, and "missing" what is stored
- * but not asked for: the other way round. Its eight modes of StrictHandling are:
+ * Megatron-Core uses the two words the other way round: "unexpected" for names that are requested
+ * but not stored, "missing" for names that are stored but not requested. Its eight modes of
+ * StrictHandling are:
  *
  * | Megatron-Core | here |
  * | --- | --- |
- * | assume_ok_unexpected | #DCP_STRICT_MISSING: there the loading itself fails on such a name |
+ * | assume_ok_unexpected | #DCP_STRICT_MISSING: the load fails on such a name |
  * | raise_unexpected | #DCP_STRICT_MISSING |
  * | raise_all | #DCP_STRICT_RAISE_ALL |
  * | log_unexpected | #DCP_STRICT_LOG_MISSING |
@@ -98,81 +99,82 @@ typedef enum dcp_strictness {
     DCP_STRICT_MISSING = 0,    /**< missing names are an error, unexpected ones are not (PyTorch) */
     DCP_STRICT_RAISE_ALL = 10, /**< missing and unexpected names are errors */
     DCP_STRICT_LOG_MISSING = 20, /**< nothing is an error; missing names are logged */
-    /** Nothing is an error; everything is logged, unused options that are allowed too. */
+    /** Nothing is an error; all differences are logged, also unused options that are allowed. */
     DCP_STRICT_LOG_ALL = 21,
     DCP_STRICT_PARTIAL = 30 /**< nothing is an error (PyTorch's allow_partial_load) */
 } dcp_strictness;
 
 /**
- * How much of what is read is checked against the checksums in the files.
+ * Which checksums are compared while reading.
  *
- * Files that this library wrote have one for each block of 4 KiB: whatever is read of them is
- * widened to whole blocks, and nothing goes unchecked but with #DCP_VERIFY_NONE. A file of
- * PyTorch's has one CRC-32 for each record (a stored chunk, or a storage of a `.pt` file), and a
- * safetensors file has none.
+ * Files that this library wrote have a checksum for each block of 4 KiB. Reads of such files are
+ * widened to whole blocks, so that all bytes are checked unless #DCP_VERIFY_NONE is given. Files of
+ * PyTorch have one CRC-32 for each record (a stored chunk, or a storage of a `.pt` file).
+ * Safetensors files have no checksums.
  */
 typedef enum dcp_verification {
-    /** Everything is checked where that costs little. If only a part of a record with one checksum
-     * is wanted, the whole record is read and checked if it has at most 1 MiB, or if the part is
-     * one run of its bytes and the rest is at most an eighth of it. Bytes that are not checked are
-     * counted in dcp_figures::bytes_unchecked, and logged. */
+    /** Checks everything that can be checked at little cost. If only a part of a record with one
+     * checksum is wanted, the whole record is read and checked in two cases: the record has at most
+     * 1 MiB, or the part is one contiguous range and the rest is at most an eighth of the record.
+     * Bytes that are not checked are counted in dcp_figures::bytes_unchecked and logged. */
     DCP_VERIFY_ALL = 0,
-    /** Everything that has a checksum is checked: records are always read whole. */
+    /** Checks everything that has a checksum: records are always read whole. */
     DCP_VERIFY_RECORDS = 1,
     DCP_VERIFY_NONE = 2 /**< nothing */
 } dcp_verification;
 
-/** How a rule finds the names that it is about, and what it makes of them. */
+/** Which names a rule matches, and how it renames them. */
 typedef enum dcp_rename_kind {
-    /** `wanted` is a whole name, and `stored` is its stored name; or that of a container (a dict or
-     * list), for all below it that has no such rule of its own: "net" makes "model.w" of "net.w"
-     * where `stored` is "model". */
+    /** `wanted` is a whole name, and `stored` is its stored name. If `wanted` is the name of a
+     * container (a dict or list), the rule applies to every name below it that has no exact rule
+     * itself: with `wanted` "net" and `stored` "model", "net.w" becomes "model.w". */
     DCP_RENAME_EXACT = 0,
-    /** Names that begin with `wanted` begin with `stored` instead. With `wanted` "" all names get a
-     * prefix; with `stored` "" one is cut off. */
+    /** Names that begin with `wanted` begin with `stored` instead. An empty `wanted` adds a prefix
+     * to all names; an empty `stored` removes one. */
     DCP_RENAME_PREFIX = 10,
-    /** `wanted` is a pattern, as in dcp_load_options::include. The n-th `*` of `stored` stands for
-     * what the n-th `*` of `wanted` matched, which is as little as possible, the leftmost first;
-     * all else of `stored` is literal. It may have fewer stars, not more. */
+    /** `wanted` is a pattern, as in dcp_load_options::include. The n-th `*` of `stored` is replaced
+     * by the text that the n-th `*` of `wanted` matched. Each `*` matches as little as possible,
+     * the leftmost first. The rest of `stored` is literal. It may not have more stars than
+     * `wanted`. */
     DCP_RENAME_GLOB = 20
 } dcp_rename_kind;
 
-/** A rule that says under which name a checkpoint holds what the tree has under another. The struct
- * will not grow, as callers keep arrays of it. */
+/** A rule for names of the tree that the checkpoint stores under other names. The struct will not
+ * grow, because callers keep arrays of it. */
 typedef struct dcp_rename {
     dcp_rename_kind kind;
     const char *wanted; /**< in the tree */
     const char *stored; /**< in the checkpoint */
 } dcp_rename;
 
-/** Who reads what several ranks want. */
+/** Which rank reads data that several ranks want. */
 typedef enum dcp_reading {
     /**
-     * As it is estimated to be faster: cooperatively if what would be read again takes the storage
-     * longer than the group takes to pass it on. The estimate knows the bytes that all ranks want
-     * and the distinct ones among them; storage that serves all ranks together with 2 GiB/s where
-     * `path` is on a network's file system or #DCP_IO_DIRECT is demanded, and each rank with
-     * 4 GiB/s (the page cache) elsewhere; and `group_bytes_per_second`. Tensors and objects are
-     * judged apart; each object is a read of its own, which takes half a millisecond on a network's
-     * file system. Below 64 MiB, and 32 objects for each rank, that would be saved, directly.
+     * The faster way by an estimate: cooperatively if reading the same bytes several times takes
+     * the storage longer than the group takes to send them. The estimate uses the bytes that all
+     * ranks want, the distinct bytes among them, and `group_bytes_per_second`. It assumes that the
+     * storage delivers 2 GiB/s to all ranks together if `path` is on a network file system or
+     * #DCP_IO_DIRECT is required, otherwise 4 GiB/s to each rank (page cache). Tensors and objects
+     * are estimated separately; each object is one read, of half a millisecond on a network file
+     * system. If cooperative reading would save less than 64 MiB, or less than 32 objects for each
+     * rank, each rank reads for itself.
      */
     DCP_READING_AUTO = 0,
-    DCP_READING_DIRECT = 10, /**< each rank reads all that it wants */
+    DCP_READING_DIRECT = 10, /**< each rank reads everything that it wants */
     /**
-     * Each byte that several ranks want is read by one of them, which passes it on through the
-     * group's `all_to_all`, while it reads what follows. Ranks read about equal bytes, of large
-     * tensors a part each. Objects come first, before any tensor is changed, and many small ones in
-     * one message. Takes at most 32 MiB of memory at each rank, besides what a rank reads into
-     * itself, the largest object, and what the group takes; more only beyond thousands of ranks.
+     * Each byte that several ranks want is read by one of them and sent to the others through the
+     * group's `all_to_all`, while the next bytes are read. Ranks read about equal bytes; large
+     * tensors are divided among them. Objects are read first, before any tensor is changed, and
+     * small objects share a message. Each rank takes at most 32 MiB of memory in addition to its
+     * own read buffers, the largest object and the memory of the group; with several thousand ranks
+     * it may take more.
      *
-     * What a rank receives was checked by its reader as `verification` says. A tensor of a file
-     * that carries no checksums of blocks (those of PyTorch) has one checksum; where ranks read
-     * parts of it, those of the parts are joined and compared before the load returns, on any rank.
-     * Compressed tensors are each read by one rank, and so are parts of tensors without checksums
-     * of blocks that are completed for the sake of the one that they have. Each rank reads by
-     * itself:
-     * views in `.pt` files that are not row-major, objects with a `memory_limit`, and everything
-     * where custom hooks plan or read.
+     * The reader checks the data as `verification` says before it is sent. In files without block
+     * checksums (those of PyTorch) a tensor has one checksum. If several ranks read parts of such a
+     * tensor, the checksums of the parts are combined and compared before the load returns on any
+     * rank. A compressed tensor is read by one rank; so is a tensor that must be read whole to
+     * check its one checksum. Each rank reads for itself: views in `.pt` files that are not
+     * row-major, objects if there is a `memory_limit`, and everything if custom hooks plan or read.
      */
     DCP_READING_COOPERATIVE = 20
 } dcp_reading;
@@ -183,16 +185,16 @@ typedef enum dcp_difference {
     DCP_DIFFERENCE_UNEXPECTED = 1, /**< stored, wanted by no rank */
     DCP_DIFFERENCE_CONVERTED = 2,  /**< stored in another dtype and converted */
     DCP_DIFFERENCE_MISMATCHED = 3, /**< stored with another shape, dtype or kind; always an error */
-    DCP_DIFFERENCE_UNUSED = 4      /**< pattern or rule that applied to no name of any rank */
+    DCP_DIFFERENCE_UNUSED = 4      /**< a pattern or rule that matched no name of any rank */
 } dcp_difference;
 
 /* ---- of both ---- */
 
-/** Takes bytes, piece by piece, in their order. @return DCP_OK, or the failure that whoever gives
- * the bytes ends with. */
+/** Receives bytes, piece by piece, in order. @return DCP_OK, or a failure, which ends the call that
+ * passes the bytes and is its result. */
 typedef dcp_status (*dcp_sink)(void *context, const void *bytes, size_t size);
 
-/** Receives one fault. Strings are valid during the call; `file` and `name` may be "" where none
+/** Receives one fault. Strings are valid during the call; `file` and `name` may be "" if none
  * applies. */
 typedef void (*dcp_fault_function)(void *context, const char *file, uint64_t offset,
                                    const char *name, const char *fault);
