@@ -53,6 +53,8 @@ typedef struct dcp_shard_writer_options {
     dcp_io_priority io_priority;
     /** Half of it is how long what devices had to do before is waited for; 0 means 1800. */
     double timeout_seconds;
+    /** As dcp_save_options::page_cache; #DCP_PAGE_CACHE_AUTO counts this file alone. */
+    dcp_page_cache page_cache;
 } dcp_shard_writer_options;
 
 /** What an item is called. */

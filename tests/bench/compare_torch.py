@@ -1,9 +1,11 @@
 """libdcp.torch next to torch.distributed.checkpoint, in the same processes.
 
-    compare torch [save|load|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--json] [--dir DIR]
+    compare torch [save|load|cold|after|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--json] [--dir DIR]
                   [--library FILE] [--python PYTHON]
 
-save, load  1 GiB in 100 sharded tensors, durable, each save into a fresh directory
+save        1 GiB in 100 sharded tensors, durable, each into a fresh directory
+load, cold  the same, of files that the page cache holds on all sides, and that it holds on none
+after       a load at once after a save, as each side leaves its files
 async       the same: how long a step waits, from the third save on, with stagers that are kept
 small-save, small-load   10,000 sharded tensors of 4 KiB, again and again
 import      of the package, when PyTorch's are there; the limit is 50 ms
@@ -23,7 +25,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(HERE))
 ROWS = 240
 LARGE, SMALL = (100, 1 << 30), (10000, 40 << 20)
-MEASURES = {"save": ("save", LARGE), "load": ("load", LARGE), "async": ("async", LARGE), "small-save": ("save", SMALL),
+MEASURES = {"save": ("save", LARGE), "load": ("load", LARGE), "cold": ("cold", LARGE), "after": ("after", LARGE),
+            "async": ("async", LARGE), "small-save": ("save", SMALL),
             "small-load": ("load", SMALL), "import": ("import", SMALL)}
 
 

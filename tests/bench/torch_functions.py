@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's side and libdcp.torch's in the same processes, for compare torch: prints seconds of each try, slowest rank.
 
-    torch_functions.py save|load|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY
+    torch_functions.py save|load|cold|after|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY
 
 Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage) and full (libdcp.torch's
 functions); PyTorch's planner keeps plans. They take turns in being first; the first try, of async the first two, is not printed.
@@ -27,7 +27,8 @@ from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
 import libdcp.torch as ours  # noqa: E402
 from torch_ranks import make_state, same  # noqa: E402
 
-WARM = {"save": 1, "load": 1, "async": 2}
+WARM = {"save": 1, "load": 1, "cold": 1, "after": 1, "async": 2}
+LOADS = ("load", "cold", "after")
 
 
 class Stock(dcp.DefaultSavePlanner):
@@ -71,11 +72,37 @@ class Sides:
             stager.close()
 
 
+def bring(path, cached):
+    """Has the page cache hold the files of a checkpoint, or none of them."""
+    for name in os.listdir(path):
+        with open(os.path.join(path, name), "rb") as file:
+            if not cached:
+                os.fsync(file.fileno())
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            while cached and file.read(1 << 20):
+                pass
+
+
+def prepare(sides, what, side, state, path):
+    """Before a try: what each side loads is in the same place."""
+    if what == "after":
+        if dist.get_rank() == 0:
+            shutil.rmtree(path, ignore_errors=True)
+        dist.barrier()
+        sides.save(side, state, path)
+    elif dist.get_rank() == 0 and what in LOADS:
+        bring(path, what == "load")
+    elif dist.get_rank() == 0:
+        shutil.rmtree(path, ignore_errors=True)
+        os.sync()
+
+
 def attempt(sides, what, side, state, empty, path):
     """Seconds of one try on this rank."""
+    prepare(sides, what, side, state, path)
     dist.barrier()
     start = time.perf_counter()
-    if what == "load":
+    if what in LOADS:
         sides.load(side, empty, path)
         seconds = time.perf_counter() - start
         if not same(empty, state):
@@ -98,15 +125,12 @@ def run_rank(rank, ranks, what, count, columns, repeat, directory, store):
     mesh = init_device_mesh("cpu", (ranks,))
     state, empty = (make_state(mesh, count, columns, 0, fill) for fill in (True, False))
     sides, names = Sides(dist.new_group(backend="gloo")), ["stock", "pair", "full"]
-    if what == "load":
+    if what in LOADS:
         for side in names:
             sides.save(side, state, os.path.join(directory, side))
     for turn in range(WARM[what] + repeat):
         for side in names[turn % 3 :] + names[: turn % 3]:
             path = os.path.join(directory, side)
-            if what != "load" and rank == 0:
-                shutil.rmtree(path, ignore_errors=True)
-                os.sync()
             seconds = attempt(sides, what, side, state, empty, path)
             if rank == 0 and turn >= WARM[what]:
                 print(side, "%.6f" % seconds, flush=True)

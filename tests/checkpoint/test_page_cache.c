@@ -155,6 +155,30 @@ static void test_dropped_without_sync(void **state)
     free(path);
 }
 
+/* A file that is written by itself. */
+static void test_shard_writer(void **state)
+{
+    static const dcp_page_cache chosen[] = {DCP_PAGE_CACHE_KEPT, DCP_PAGE_CACHE_DROPPED};
+    static const dcp_shard_name name = {.name = "values"};
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {LARGE}, .data = values};
+    char *path = scratch_path(*state, "files");
+    for (int i = 0; has_page_cache(*state) && i < 2; i++) {
+        dcp_shard_writer_options options = {.page_cache = chosen[i]};
+        dcp_shard_writer *writer;
+        assert_int_equal(dcp_shard_writer_open(path, "__0_0.distcp", &options, &writer), DCP_OK);
+        assert_int_equal(dcp_shard_writer_add_tensor(writer, &name, &tensor), DCP_OK);
+        assert_int_equal(dcp_shard_writer_seal(writer), DCP_OK);
+        assert_int_equal(part_kept(path), i == 0 ? 100 : 0);
+        dcp_shard_writer_abandon(writer);
+        dcp_shard_writer_free(writer);
+    }
+    dcp_shard_writer_options wrong = {.page_cache = (dcp_page_cache)7};
+    dcp_shard_writer *refused;
+    assert_int_equal(dcp_shard_writer_open(path, "__0_0.distcp", &wrong, &refused),
+                     DCP_ERR_ARGUMENT);
+    free(path);
+}
+
 /* As this machine decides it. */
 static void test_automatic(void **state)
 {
@@ -222,6 +246,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_dropped_without_sync, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_shard_writer, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_automatic, set_up, tear_down),
         cmocka_unit_test(test_plenty),
         cmocka_unit_test_setup_teardown(test_other_storage, set_up, tear_down),

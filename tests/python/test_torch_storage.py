@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """libdcp.torch in the place of PyTorch's storage: the same values, read and written by either."""
 
+import ctypes
+import mmap
 import os
 import pickle
 import random
@@ -22,6 +24,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor, zeros
 
 import libdcp
+import libdcp.torch
 from libdcp.torch import FileSystemReader, FileSystemWriter
 
 DTYPES = [
@@ -69,6 +72,27 @@ def any_tensor(source):
     elif layout == 3 and dtype == torch.complex64:
         tensor = tensor.conj()
     return tensor
+
+
+def part_cached(path):
+    """The part of the shard files in a directory that the page cache has."""
+    pages = []
+    for file in path.glob("*.distcp"):
+        with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE) as mapped:
+            found = (ctypes.c_ubyte * (len(mapped) // mmap.PAGESIZE + 1))()
+            start = ctypes.c_char.from_buffer(mapped)
+            assert ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), found) == 0
+            del start
+            pages += [page & 1 for page in found[: -(-len(mapped) // mmap.PAGESIZE)]]
+    return sum(pages) / len(pages)
+
+
+def in_memory(path):
+    """Whether the file system keeps its files in the page cache for good."""
+    found = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    places = {place: kind for _, place, kind, *_ in found}
+    path = path.resolve()
+    return next(places[str(at)] for at in (path, *path.parents) if str(at) in places) == "tmpfs"
 
 
 def any_state(source):
@@ -153,6 +177,17 @@ class OneProcess(unittest.TestCase):
         found = {"a": torch.zeros(4)}
         dcp.load(found, storage_reader=StockReader(self.path))
         self.assertTrue(torch.equal(found["a"], strange["a"]))
+
+    def test_pages_stay_in_the_page_cache_or_not(self):
+        state = {"a": torch.arange(2.0**21)}
+        for save in dcp.save, libdcp.torch.save:
+            for page_cache, part in ("kept", 1), ("dropped", 0):
+                path = self.path / save.__module__ / page_cache
+                writer = pickle.loads(pickle.dumps(FileSystemWriter(path, page_cache=page_cache)))
+                save(state, storage_writer=writer)
+                if part == 1 or not in_memory(path):
+                    self.assertEqual(part_cached(path), part)
+        self.assertRaises(ValueError, FileSystemWriter, self.path, page_cache="some")
 
     def test_writers_can_be_pickled(self):
         writer = pickle.loads(pickle.dumps(FileSystemWriter(self.path, thread_count=2)))

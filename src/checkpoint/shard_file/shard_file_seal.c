@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/io_priority.h"
 #include "base/memory.h"
+#include "base/memory_available.h"
+#include "checkpoint/save/save_page_cache.h"
 #include "checkpoint/shard_file/shard_file_writer.h"
 #include "format/metadata/piece_table.h"
 #include "format/streams/stream.h"
@@ -141,18 +143,22 @@ dcp_status shard_writer_order(struct dcp_shard_writer *writer, struct write_orde
 
 /* ---- writing ---- */
 
-static struct shard_write_options write_options(const dcp_save_options *options, struct rate *rate)
+static struct shard_write_options
+write_options(const dcp_save_options *options, const struct write_orders *orders, struct rate *rate)
 {
+    bool zstd = options->compression == DCP_COMPRESSION_ZSTD;
     return (struct shard_write_options){
         .thread_count = 1,
         .io = options->io,
         .manners = {rate, options->io_priority, (uint32_t)options->io_threads},
-        .zstd = options->compression == DCP_COMPRESSION_ZSTD,
+        .zstd = zstd,
         .zstd_level = options->compression_level,
         .zstd_threads = (uint32_t)options->compression_threads,
         .buffer_bytes = SHARD_FILES_BUFFERS,
         .record_threads = shard_files_record_threads(1, (uint32_t)options->io_threads),
         .lanes = UINT32_MAX,
+        .page_cache = save_page_cache_decide(options, shard_files_content(orders, zstd),
+                                             memory_available("")),
     };
 }
 
@@ -162,7 +168,7 @@ static dcp_status write_file(dcp_shard_writer *writer, const struct write_orders
     struct shard_write_figures written;
     struct rate rate;
     rate_init(&rate, writer->options.write_rate);
-    const struct shard_write_options how = write_options(&writer->options, &rate);
+    const struct shard_write_options how = write_options(&writer->options, orders, &rate);
     int priority = io_priority_enter(writer->options.io_priority);
     dcp_status status = shard_file_write(&writer->session, writer->file, orders,
                                          writer->local.sources, &how, results, &written);

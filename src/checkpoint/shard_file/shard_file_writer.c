@@ -54,6 +54,7 @@ static dcp_status take_options(struct dcp_shard_writer *writer,
         .io_threads = given->io_threads,
         .io_priority = given->io_priority,
         .timeout_seconds = given->timeout_seconds,
+        .page_cache = given->page_cache,
     };
     RETURN_IF_ERROR(options_check_save(&options, &writer->options));
     return storage_take(&writer->storage, given->storage);

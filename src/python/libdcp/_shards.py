@@ -37,10 +37,18 @@ def make_save_id() -> str:
 class ShardWriter:
     """One shard file. Memory that is added is kept until the file is sealed."""
 
-    def __init__(self, directory: "os.PathLike[str]", file: str, save_id: str, sync: bool) -> None:
+    def __init__(
+        self,
+        directory: "os.PathLike[str]",
+        file: str,
+        save_id: str,
+        sync: bool,
+        page_cache: int = 0,
+    ) -> None:
         options = structs.dcp_shard_writer_options()
         options.save_id = save_id.encode("ascii")
         options.skip_sync = not sync
+        options.page_cache = page_cache
         handle = ctypes.c_void_p()
         check(
             lib.dcp_shard_writer_open_sized(

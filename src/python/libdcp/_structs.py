@@ -216,9 +216,20 @@ class dcp_load_options(Structure):
 
 
 class dcp_shard_writer_options(Structure):
-    """Up to skip_sync."""
-
-    _fields_ = [("storage", c_void_p), ("save_id", c_char_p), ("skip_sync", c_bool)]
+    _fields_ = [
+        ("storage", c_void_p),
+        ("save_id", c_char_p),
+        ("skip_sync", c_bool),
+        ("io", c_uint32),
+        ("compression", c_int),
+        ("compression_level", c_int32),
+        ("compression_threads", c_int32),
+        ("write_rate", c_uint64),
+        ("io_threads", c_int32),
+        ("io_priority", c_int),
+        ("timeout_seconds", c_double),
+        ("page_cache", c_int),
+    ]
 
 
 class dcp_shard_name(Structure):

@@ -25,7 +25,7 @@ from .._progress import Watch
 from .._state import State
 from . import ways
 from .groups import Ranks, ranks_of
-from .storage import FileSystemWriter
+from .storage import FileSystemWriter, page_cache_of
 from .trees import Elsewhere, SaveDescriber
 
 _stock_save: Any = _stock.save
@@ -101,6 +101,7 @@ class _Save:
         options.unflattened = not flatten
         options.allow_partial = ranks.size == 1
         options.plan_cache = plans
+        options.page_cache = page_cache_of(writer)
         options.after_commit = self._after
         self._id = str(writer.path).encode("utf-8", "replace")
         options.checkpoint_id = self._id

@@ -101,11 +101,26 @@ def _memory_of(tensor: torch.Tensor) -> Memory:
     return Memory(number, tensor.data_ptr(), tensor.stride())
 
 
-class FileSystemWriter(_StockWriter):  # type: ignore[misc]
-    """PyTorch's FileSystemWriter, over this library; arguments are the same."""
+# What becomes of a save's pages in the page cache, by dcp_page_cache.
+_PAGE_CACHES = {"any": 0, "kept": 10, "dropped": 20, "auto": 30}
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+
+class FileSystemWriter(_StockWriter):  # type: ignore[misc]
+    """PyTorch's FileSystemWriter, over this library; arguments are the same, and one is new.
+
+    page_cache: what becomes of the pages that the files have in the page cache. "any" is what is
+    written fastest, "kept" makes a load that follows on this machine fast, "dropped" leaves the
+    memory to others, and "auto" is one of these two, by how much memory is free.
+    """
+
+    # Of writers that come from elsewhere without one.
+    page_cache = "any"
+
+    def __init__(self, *args: Any, page_cache: str = "any", **kwargs: Any) -> None:
+        if page_cache not in _PAGE_CACHES:
+            raise ValueError("page_cache is any, kept, dropped or auto, not %r" % (page_cache,))
         super().__init__(*args, **kwargs)
+        self.page_cache = page_cache
         self.save_id = make_save_id()
         self._earlier: List[str] = []
 
@@ -202,7 +217,9 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
         self, file: str, items: List[WriteItem], planner: SavePlanner, save_id: str
     ) -> List[WriteResult]:
         try:
-            with ShardWriter(Path(self.path), file, save_id, self.sync_files) as shard:
+            with ShardWriter(
+                Path(self.path), file, save_id, self.sync_files, page_cache_of(self)
+            ) as shard:
                 for item in items:
                     _add(shard, item, planner.resolve_data(item))
                 locations = shard.seal()
@@ -236,6 +253,11 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
             serialization_format=self.serialization_format,
         )
         return results.get_nowait()
+
+
+def page_cache_of(writer: Any) -> int:
+    """What a writer, which may be PyTorch's own, says of the page cache, as the library's number."""
+    return _PAGE_CACHES[getattr(writer, "page_cache", "any")]
 
 
 def _add(shard: ShardWriter, item: WriteItem, data: Any) -> None:
