@@ -40,10 +40,14 @@ class State:
         if not isinstance(values, dict):
             raise TypeError("a state is a dict, not a %s" % type(values).__name__)
         packer.put(dict(values))
-        described = packer.described()
+        return cls.described(packer.described(), packer.held)
+
+    @classmethod
+    def described(cls, described: bytes, held: List[Any]) -> "State":
+        """The tree of a description of a dict. held: what its tensors point to."""
         state = cls()
         try:
-            state.held = packer.held
+            state.held = held
             check(lib.dcp_state_unpack(state.handle, None, described, len(described)))
         except BaseException:
             state.free()

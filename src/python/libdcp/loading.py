@@ -79,9 +79,9 @@ def load(
         tree.free()
 
 
-def load_tensors(tensors: Dict[str, Any], path: PathLike) -> None:
-    """Fills tensors by their names, and nothing else."""
-    with State.of(tensors, writable=True) as tree:
+def load_described(described: bytes, held: List[Any], path: PathLike) -> None:
+    """Fills the tensors of a description, and nothing else. held: what they point to."""
+    with State.described(described, held) as tree:
         _fill(tree, path, structs.dcp_load_options(), Watch(None, "loading"), None)
 
 

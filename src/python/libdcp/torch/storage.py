@@ -49,10 +49,10 @@ from torch.futures import Future
 from .. import _dtypes
 from .._errors import MismatchError, UnsupportedError
 from .._shards import Memory, ShardWriter, make_save_id
-from .._values import Sharded
 from ..checkpoint import Checkpoint, Tensor
 from ..checkpoint import open as open_checkpoint
-from ..loading import load_tensors
+from ..loading import load_described
+from .trees import _COUNT, Describer, Elsewhere
 
 _StockWriter: Any = getattr(_stock, "_StockFileSystemWriter", _stock.FileSystemWriter)
 _StockReader: Any = getattr(_stock, "_StockFileSystemReader", _stock.FileSystemReader)
@@ -287,17 +287,43 @@ def _sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+class _Lazy:
+    """A checkpoint that is opened when something is read of it one by one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._opened: Optional[Checkpoint] = None
+
+    def get(self) -> Checkpoint:
+        if self._opened is None:
+            self._opened = open_checkpoint(self._path)
+        return self._opened
+
+    def __enter__(self) -> "_Lazy":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+
 class FileSystemReader(_StockReader):  # type: ignore[misc]
     """PyTorch's FileSystemReader, over this library; arguments are the same."""
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        super().set_up_storage_reader(metadata, is_coordinator, *args, **kwargs)
+        self._stored: Dict[str, Any] = metadata.state_dict_metadata
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> "Future[None]":
         if not self._is_ours(plan):
             return cast("Future[None]", super().read_data(plan, planner))
-        with open_checkpoint(self.path) as checkpoint:
-            tensors: List[Tuple[ReadItem, torch.Tensor]] = []
+        tensors: List[Tuple[ReadItem, torch.Tensor]] = []
+        with _Lazy(Path(self.path)) as checkpoint:
             for item in plan.items:
                 if item.type == LoadItemType.BYTE_IO:
-                    stream = checkpoint.stream(item.storage_index.fqn)
+                    stream = checkpoint.get().stream(item.storage_index.fqn)
                     planner.load_bytes(item, io.BytesIO(stream))
                 else:
                     tensors.append((item, planner.resolve_tensor(item).detach()))
@@ -320,32 +346,43 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
         return True
 
     def _read_tensors(
-        self, checkpoint: Checkpoint, tensors: List[Tuple[ReadItem, torch.Tensor]]
+        self, checkpoint: _Lazy, tensors: List[Tuple[ReadItem, torch.Tensor]]
     ) -> None:
         """All that can be read in place, at once; the rest one by one."""
-        state: Dict[str, Sharded] = {}
-        chunks: Dict[str, List[Tuple[Tuple[int, ...], torch.Tensor]]] = {}
-        others: List[Tuple[Tensor, Tuple[int, ...], torch.Tensor]] = []
+        describer = Describer(1, True)
+        chunks: Dict[str, List[Tuple[Tuple[int, ...], torch.Tensor, int]]] = {}
+        others: List[Tuple[str, Tuple[int, ...], torch.Tensor]] = []
         for item, target in tensors:
-            stored = checkpoint[item.storage_index.fqn]
+            name = item.storage_index.fqn
             offsets = _box_of(item, target)
-            if _is_place(stored, target):
-                chunks.setdefault(stored.name, []).append((offsets, target))
-            else:
-                others.append((stored, offsets, target))
-        for name, parts in chunks.items():
-            state[name] = Sharded(checkpoint[name].shape, parts)
-        if state:
             try:
-                load_tensors(state, self.path)
-            except MismatchError:
-                others += [
-                    (checkpoint[name], offsets, target)
-                    for name, parts in chunks.items()
-                    for offsets, target in parts
-                ]
-        for stored, offsets, target in others:
-            target.copy_(_read(stored, offsets, tuple(target.shape)))
+                if self._stored[name].properties.dtype is not target.dtype:
+                    raise Elsewhere("another dtype")
+                memory = describer.memory(target)
+                chunks.setdefault(name, []).append((offsets, *memory))
+            except Elsewhere:
+                others.append((name, offsets, target))
+        if not self._fill(describer, chunks):
+            others += [(name, *part[:2]) for name, parts in chunks.items() for part in parts]
+        for name, offsets, target in others:
+            target.copy_(_read(checkpoint.get()[name], offsets, tuple(target.shape)))
+
+    def _fill(
+        self,
+        describer: Describer,
+        chunks: Dict[str, List[Tuple[Tuple[int, ...], torch.Tensor, int]]],
+    ) -> bool:
+        """Whether the chunks could be filled where they are."""
+        describer.parts.append(_COUNT.pack(b"{", len(chunks)))
+        try:
+            for name, parts in chunks.items():
+                describer.put_name(name)
+                describer.put_chunks(self._stored[name].size, False, parts)
+            if chunks:
+                load_described(b"".join(describer.parts), describer.held, self.path)
+        except (Elsewhere, MismatchError):
+            return False
+        return True
 
 
 def _box_of(item: ReadItem, target: torch.Tensor) -> Tuple[int, ...]:
@@ -357,21 +394,6 @@ def _box_of(item: ReadItem, target: torch.Tensor) -> Tuple[int, ...]:
     index: MetadataIndex = item.storage_index
     begin = index.offset if index.offset is not None else (0,) * len(item.lengths)
     return tuple(int(a) + int(b) for a, b in zip(begin, item.storage_offsets))
-
-
-def _is_place(stored: Tensor, target: torch.Tensor) -> bool:
-    """Whether elements can be read straight into a tensor."""
-    name = str(target.dtype).split(".")[1]
-    if target.device.type != "cpu" or target.layout != torch.strided or name != stored.dtype:
-        return False
-    if target.is_conj() or target.is_neg():
-        return False
-    dense: Optional[int] = 1
-    for stride, size in sorted(zip(target.stride(), target.shape)):
-        if size > 1 and (dense is None or stride < dense):
-            return False
-        dense = stride * size if size > 1 else dense
-    return True
 
 
 def _read(stored: Tensor, offsets: Tuple[int, ...], sizes: Tuple[int, ...]) -> torch.Tensor:

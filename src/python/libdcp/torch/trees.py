@@ -87,11 +87,11 @@ class Describer:
             return self._put_distributed(value)
         if kind is ShardedTensor:
             return self._put_sharded(value)
-        self._put_whole(value, *self._memory(value))
+        self._put_whole(value, *self.memory(value))
         return True
 
-    def _memory(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, int]:
-        """A dense tensor in host memory with the elements."""
+    def memory(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, int]:
+        """A dense tensor in host memory with the elements, and the library's number of its dtype."""
         if type(tensor) not in _TENSORS:
             raise Elsewhere("a tensor of class %s" % type(tensor).__name__)
         number = NUMBERS.get(tensor.dtype)
@@ -120,7 +120,7 @@ class Describer:
 
     def _put_distributed(self, value: Any) -> bool:
         spec = value._spec
-        memory, number = self._memory(value._local_tensor)
+        memory, number = self.memory(value._local_tensor)
         key = (spec.mesh, spec.placements)
         if key not in self._meshes:
             self._meshes[key] = self._describe_mesh(spec.mesh, spec.placements)
@@ -137,7 +137,7 @@ class Describer:
             )
             if tuple(sizes) != tuple(local):
                 raise Elsewhere("a DTensor whose chunk is of another size")
-            self._put_chunks(shape, value.requires_grad, [(offsets, memory, number)])
+            self.put_chunks(shape, value.requires_grad, [(offsets, memory, number)])
             return True
         self.held.append(memory)
         self.parts.append(
@@ -172,15 +172,15 @@ class Describer:
         whole = value.metadata()
         chunks = []
         for shard in value.local_shards():
-            memory, number = self._memory(shard.tensor)
+            memory, number = self.memory(shard.tensor)
             if tuple(memory.shape) != tuple(shard.metadata.shard_sizes):
                 raise Elsewhere("a ShardedTensor whose chunk is of another size")
             chunks.append((shard.metadata.shard_offsets, memory, number))
         if chunks:
-            self._put_chunks(whole.size, whole.tensor_properties.requires_grad, chunks)
+            self.put_chunks(whole.size, whole.tensor_properties.requires_grad, chunks)
         return bool(chunks)
 
-    def _put_chunks(self, shape: Any, requires_grad: bool, chunks: List[Tuple[Any, Any, int]]) -> None:
+    def put_chunks(self, shape: Any, requires_grad: bool, chunks: List[Tuple[Any, Any, int]]) -> None:
         form = _forms[len(shape)]
         number = chunks[0][2]
         self.parts.append(
