@@ -12,12 +12,14 @@
  * | #DCP_FORM_DCP | a DCP directory; as a source also a union, and stages pp0, pp1 and so on |
  * | #DCP_FORM_PT | one file of torch.save: nested dicts and lists of tensors and objects |
  * | #DCP_FORM_SAFETENSORS | one safetensors file |
+ * | #DCP_FORM_DEEPSPEED | a directory of DeepSpeed: ZeRO-1 to 3, universal; as a source alone |
  * | #DCP_FORM_HF | a Hugging Face directory: safetensors files, an index if there are several, and
  * beside them files such as config.json; as a source also what PyTorch's HuggingFaceStorageWriter
  * leaves |
  *
  * What is recognised by name and not converted is DCP_ERR_UNSUPPORTED: GGUF, checkpoints of
- * DeepSpeed, Megatron-Core's torch_dist and torch_checkpointing, pickled Hugging Face shards, and
+ * Megatron-Core's torch_dist and torch_checkpointing, of DeepSpeed's pipelines, experts and tensor
+ * parallelism, pickled Hugging Face shards, and
  * models quantized by bitsandbytes, GPTQ, AWQ, ModelOpt and others. Models in FP8 with block
  * scales, MXFP4 and compressed-tensors are copied as they are.
  */
@@ -42,10 +44,11 @@ typedef enum dcp_form {
     DCP_FORM_DCP = 10,         /**< a DCP directory */
     DCP_FORM_PT = 20,          /**< a file of torch.save */
     DCP_FORM_SAFETENSORS = 30, /**< a safetensors file */
-    DCP_FORM_HF = 40           /**< a Hugging Face directory */
+    DCP_FORM_HF = 40,          /**< a Hugging Face directory */
+    DCP_FORM_DEEPSPEED = 100   /**< a checkpoint of DeepSpeed; of sources alone */
 } dcp_form;
 
-/** @return "dcp", "pt", "safetensors" or "hf"; NULL for other values. Static. */
+/** @return "dcp", "pt", "safetensors", "hf" or "deepspeed"; NULL for other values. Static. */
 DCP_API const char *dcp_form_name(dcp_form form);
 
 /** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */
@@ -59,6 +62,19 @@ typedef enum dcp_tied {
     DCP_TIED_KEEP = 10, /**< kept in any case */
     DCP_TIED_DROP = 20  /**< left out if it is equal bit for bit, whatever config.json says */
 } dcp_tied;
+
+/** What is taken of a training checkpoint of another framework, which has more than one set of
+ * weights. Checkpoints of other forms are taken as they are. */
+typedef enum dcp_take {
+    /** The model's weights as they were trained, under the model's names. */
+    DCP_TAKE_MODEL = 0,
+    /** Under the same names the optimizer's fp32 weights; what has none, such as buffers and frozen
+     * parameters, is widened from float16 or bfloat16. DCP_ERR_UNSUPPORTED where there are none. */
+    DCP_TAKE_MASTERS = 10,
+    /** All: the model below "model", the optimizer's state, and the rest of the training. Of
+     * DeepSpeed, `optim.NAME.KEY` for each parameter, where the key is "fp32" for the weights. */
+    DCP_TAKE_ALL = 20
+} dcp_take;
 
 /** A rule that gives a name of the source another one. The first that matches is applied, and no
  * other. The struct will not grow, as callers keep arrays of it. */
@@ -119,6 +135,8 @@ typedef struct dcp_convert_options {
 
     dcp_progress_function progress; /**< may end the conversion: DCP_ERR_CANCELLED */
     void *progress_context;
+
+    dcp_take take; /**< of training checkpoints of other frameworks */
 } dcp_convert_options;
 
 /** What was converted. */

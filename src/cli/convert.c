@@ -138,6 +138,10 @@ static bool read_flag(struct convert_line *line, const char *name)
     dcp_convert_options *options = &line->options;
     if (strcmp(name, "--model-only") == 0)
         options->model_only = true;
+    else if (strcmp(name, "--masters") == 0)
+        options->take = DCP_TAKE_MASTERS;
+    else if (strcmp(name, "--all") == 0)
+        options->take = DCP_TAKE_ALL;
     else if (strcmp(name, "--zstd") == 0)
         options->compression = DCP_COMPRESSION_ZSTD;
     else if (strcmp(name, "--no-sync") == 0)

@@ -28,6 +28,8 @@ static const struct command {
      "  --rename FROM=TO  a name, what is below it, or a pattern whose stars TO takes over\n"
      "  --model-only      what is below \"model\" or the like, without objects where they have no "
      "place\n"
+     "  --masters         the optimizer's fp32 weights of a training checkpoint\n"
+     "  --all             everything of one: model, optimizer, the rest\n"
      "  --dtype DTYPE     of all floating-point tensors: float32, bfloat16 ...\n"
      "  --tied keep|drop  lm_head.weight where it equals the embedding\n"
      "How it is written:\n"

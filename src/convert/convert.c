@@ -21,6 +21,7 @@ static const struct {
     {DCP_FORM_PT, "pt", ".ckpt", convert_to_pt},
     {DCP_FORM_SAFETENSORS, "safetensors", ".safetensors", convert_to_safetensors},
     {DCP_FORM_HF, "hf", NULL, convert_to_model},
+    {DCP_FORM_DEEPSPEED, "deepspeed", NULL, NULL},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -40,13 +41,22 @@ dcp_form dcp_form_from_name(const char *name)
     return DCP_FORM_UNKNOWN;
 }
 
+static bool is_written(dcp_form form)
+{
+    for (size_t i = 0; i < FORMS; i++)
+        if (forms[i].form == form)
+            return forms[i].write != NULL;
+    return false;
+}
+
 static dcp_status find_form(const char *target, dcp_form *form)
 {
     size_t length = strlen(target);
     if (*form != DCP_FORM_UNKNOWN)
-        return dcp_form_name(*form)
+        return is_written(*form)
                    ? DCP_OK
-                   : dcp_error_set(DCP_ERR_ARGUMENT, "%d is no form of checkpoints", (int)*form);
+                   : dcp_error_set(DCP_ERR_ARGUMENT,
+                                   "%d is no form that checkpoints are written in", (int)*form);
     for (size_t i = 0; i < FORMS; i++) {
         size_t suffix = forms[i].suffix ? strlen(forms[i].suffix) : length;
         if (length > suffix && strcmp(target + length - suffix, forms[i].suffix) == 0) {
@@ -69,6 +79,10 @@ static dcp_status check_options(const dcp_convert_options *options)
     if (options->ranks < 0 || options->ranks > DCP_CONVERT_RANKS_MAX)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d ranks; there can be 1 to %d",
                              (int)options->ranks, DCP_CONVERT_RANKS_MAX);
+    if (options->take != DCP_TAKE_MODEL && options->take != DCP_TAKE_MASTERS &&
+        options->take != DCP_TAKE_ALL)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "%d says nothing of what is taken",
+                             (int)options->take);
     if (options->thread_count < 0)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d threads", (int)options->thread_count);
     if (options->tied != DCP_TIED_AUTO && options->tied != DCP_TIED_KEEP &&
@@ -107,6 +121,16 @@ static dcp_status check_quantized(const struct convert_source *source)
                                  dcp_dtype_name(source->options->dtype));
     }
     return DCP_OK;
+}
+
+/* Only training checkpoints of other frameworks have weights twice. */
+static dcp_status check_take(const struct convert_source *source)
+{
+    return source->options->take != DCP_TAKE_MASTERS || source->training
+               ? DCP_OK
+               : dcp_error_set(DCP_ERR_UNSUPPORTED,
+                               "%s: is %s, which has no fp32 weights beside the model's",
+                               source->path, source->text);
 }
 
 static dcp_status write_target(struct convert_source *source, const struct convert_target *target)
@@ -164,6 +188,8 @@ static dcp_status convert(const char *from, const char *to, const dcp_convert_op
         status = convert_source_open(&source, from, options);
     if (status == DCP_OK)
         status = check_apart(from, to, options);
+    if (status == DCP_OK)
+        status = check_take(&source);
     if (status == DCP_OK)
         status = convert_select(&source);
     if (status == DCP_OK)

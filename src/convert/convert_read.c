@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "convert/convert_source.h"
+#include "convert/source_parts.h"
 
 /* The largest box that begins at an element and has at most count of them: one index of the outer
  * dimensions, a range of one, all of the inner ones. Returns how many it has. */
@@ -36,6 +37,8 @@ dcp_status convert_read(const struct convert_source *source, const struct conver
     const dcp_read_options options = {.convert = item->dtype != item->stored};
     dcp_tensor box = {.dtype = item->dtype, .ndim = item->ndim, .sharded = true};
     unsigned char *place = elements;
+    if (source->parts)
+        return source_parts_read(source->parts, item->entry, first, count, item->dtype, elements);
     if (item->ndim > 0)
         memcpy(box.global_shape, item->shape, (size_t)item->ndim * sizeof *item->shape);
     while (count > 0) {

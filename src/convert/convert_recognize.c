@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "convert/convert_source.h"
 #include "convert/model_config.h"
+#include "convert/source_training.h"
 #include "format/safetensors/safetensors_index.h"
 
 /* Names that tell what a directory is, by importance. */
@@ -180,6 +181,10 @@ static dcp_status judge_directory(struct convert_source *source, const struct di
 static dcp_status recognize_directory(struct convert_source *source, const char **open_path)
 {
     struct directory_look look = {0};
+    bool training;
+    RETURN_IF_ERROR(training_recognize(source, &training));
+    if (training)
+        return DCP_OK;
     DIR *directory = opendir(source->path);
     if (!directory)
         return dcp_error_set(DCP_ERR_IO, "%s: cannot be listed: %s", source->path, strerror(errno));

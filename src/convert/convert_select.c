@@ -25,11 +25,11 @@ static const char *const optimizer_keys[] = {"optimizer", "optim", "optimizer_st
                                              "optimizers"};
 
 /* Whether entries are below a key of the outermost dict. */
-static bool has_root(const dcp_checkpoint *checkpoint, const char *key)
+static bool has_root(const struct convert_source *source, const char *key)
 {
     dcp_entry entry;
-    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++)
-        if (dcp_checkpoint_entry(checkpoint, i, &entry) == DCP_OK && entry.path_length > 1 &&
+    for (size_t i = 0; i < convert_entry_count(source); i++)
+        if (convert_entry(source, i, &entry) == DCP_OK && entry.path_length > 1 &&
             entry.path[0].key && strcmp(entry.path[0].key, key) == 0)
             return true;
     return false;
@@ -39,12 +39,12 @@ static dcp_status find_model(struct selection *selection)
 {
     const struct convert_source *source = selection->source;
     for (size_t i = 0; i < sizeof model_keys / sizeof *model_keys; i++)
-        if (has_root(source->checkpoint, model_keys[i])) {
+        if (has_root(source, model_keys[i])) {
             selection->root = model_keys[i];
             return DCP_OK;
         }
     for (size_t i = 0; i < sizeof optimizer_keys / sizeof *optimizer_keys; i++)
-        if (has_root(source->checkpoint, optimizer_keys[i]))
+        if (has_root(source, optimizer_keys[i]))
             return dcp_error_set(DCP_ERR_ARGUMENT,
                                  "%s: there is \"%s\", but none of the keys that models are below "
                                  "(\"model\", \"module\", \"state_dict\", \"model_state_dict\", "
@@ -176,7 +176,7 @@ static dcp_status take_entry(struct selection *selection, size_t index)
     struct convert_item *item = &source->items[source->count];
     bool left_out = false;
     dcp_entry entry;
-    RETURN_IF_ERROR(dcp_checkpoint_entry(source->checkpoint, index, &entry));
+    RETURN_IF_ERROR(convert_entry(source, index, &entry));
     bool passes = name_filter_passes(&selection->filter, entry.name, selection->filter_used) &&
                   is_below_root(selection, &entry);
     if (passes && !entry.is_tensor)
@@ -211,7 +211,7 @@ static dcp_status check_used(const struct selection *selection)
 dcp_status convert_select(struct convert_source *source)
 {
     struct selection selection = {.source = source};
-    size_t count = dcp_checkpoint_count(source->checkpoint);
+    size_t count = convert_entry_count(source);
     source->items = arena_allocate_array(&source->arena, count, sizeof *source->items);
     dcp_status status = source->items
                             ? selection_begin(&selection)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "convert/convert_source.h"
+#include "convert/source_training.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -122,6 +122,8 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
     *source = (struct convert_source){.options = options, .path = path};
     arena_init(&source->arena, 0);
     RETURN_IF_ERROR(convert_recognize(source, &open_path));
+    if (source->training)
+        return training_open(source);
     RETURN_IF_ERROR(dcp_checkpoint_open(open_path, &open_options, &source->checkpoint));
     return source->form == DCP_FORM_HF ? convert_check_index(source) : DCP_OK;
 }
@@ -129,6 +131,8 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
 void convert_source_close(struct convert_source *source)
 {
     dcp_checkpoint_close(source->checkpoint);
+    if (source->parts)
+        source_parts_free(source->parts);
     arena_free(&source->arena);
     *source = (struct convert_source){0};
 }

@@ -2,7 +2,8 @@
 /* What a conversion reads: a list of tensors and objects, chosen and named as the options say, and
  * ranges of their elements.
  *
- * Everything that can be opened as a dcp_checkpoint is a source; targets see nothing else of it. */
+ * Everything that can be opened as a dcp_checkpoint is a source, and so are the parts that training
+ * checkpoints of other frameworks are made of; targets see nothing else of them. */
 #ifndef CONVERT_CONVERT_SOURCE_H
 #define CONVERT_CONVERT_SOURCE_H
 
@@ -15,7 +16,7 @@ struct convert_item {
     const char *name;
     const dcp_path_part *path;
     size_t path_length;
-    size_t entry; /* of the checkpoint */
+    size_t entry; /* of the checkpoint, or the parts */
     bool is_tensor;
     bool requires_grad;
     dcp_dtype stored; /* tensors, as what follows */
@@ -30,9 +31,12 @@ struct convert_source {
     const char *path;
     dcp_form form;
     char text[sizeof((dcp_convert_report *)NULL)->source_text];
-    const char *quantized; /* its quant_method; NULL: it is not */
-    bool says_tied;        /* config.json: tie_word_embeddings */
-    dcp_checkpoint *checkpoint;
+    const char *quantized;      /* its quant_method; NULL: it is not */
+    bool says_tied;             /* config.json: tie_word_embeddings */
+    dcp_checkpoint *checkpoint; /* NULL: it is gathered from the parts of another framework's */
+    struct source_parts *parts; /* of a training checkpoint */
+    const char *training;       /* its directory; NULL: it is none */
+    dcp_status (*open_training)(struct convert_source *source);
     struct convert_item *items; /* in the checkpoint's order */
     size_t count;
     uint64_t left_out;
@@ -54,6 +58,14 @@ dcp_status convert_select(struct convert_source *source);
 /* Takes one item out. */
 void convert_leave_out(struct convert_source *source, size_t item);
 
+/* The names of the source, before any are chosen. */
+size_t convert_entry_count(const struct convert_source *source);
+dcp_status convert_entry(const struct convert_source *source, size_t index, dcp_entry *entry);
+/* An object, as a value or as its stream. */
+dcp_status convert_read_object(const struct convert_source *source, const struct convert_item *item,
+                               dcp_state *parent, const char *key);
+dcp_status convert_read_stream(const struct convert_source *source, const struct convert_item *item,
+                               dcp_sink sink, void *context);
 /* Reads elements from first on, row-major, as the destination has them. Any thread. */
 dcp_status convert_read(const struct convert_source *source, const struct convert_item *item,
                         int64_t first, int64_t count, void *elements);

@@ -52,6 +52,8 @@ static dcp_status read_files(struct copied_extras *extras, struct convert_source
 dcp_status copied_extras_read(struct copied_extras *extras, struct convert_source *source,
                               dcp_save_options *save)
 {
+    if (!source->checkpoint)
+        return DCP_OK;
     RETURN_IF_ERROR(read_info(extras, source, save));
     RETURN_IF_ERROR(read_files(extras, source));
     save->extra_files = extras->count > 0 ? extras->files : NULL;

@@ -43,6 +43,8 @@ static dcp_status list_viewers(const struct convert_source *source, struct viewe
                                size_t *count)
 {
     *count = 0;
+    if (!source->checkpoint)
+        return DCP_OK;
     for (size_t i = 0; i < source->count; i++) {
         const struct convert_item *item = &source->items[i];
         dcp_stored_chunk chunk;

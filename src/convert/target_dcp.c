@@ -57,8 +57,7 @@ static dcp_status add_object(const struct writer *writer, const struct convert_i
     if (writer->rank > 0)
         return dcp_state_none(parent, key);
     buffer_init(&stream, 0);
-    dcp_status status = dcp_checkpoint_read_stream(writer->writing->source->checkpoint, item->entry,
-                                                   0, take_bytes, &stream, NULL);
+    dcp_status status = convert_read_stream(writer->writing->source, item, take_bytes, &stream);
     if (status == DCP_OK)
         status = dcp_state_stream(parent, key, stream.data, stream.size);
     buffer_free(&stream);

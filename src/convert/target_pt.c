@@ -40,7 +40,7 @@ static dcp_status add_leaf(void *context, const struct convert_item *item, dcp_s
     size_t storage = writing->shared.of_item[item - source->items];
     dcp_tensor tensor;
     if (!item->is_tensor)
-        return dcp_checkpoint_read_object(source->checkpoint, item->entry, parent, key, NULL);
+        return convert_read_object(source, item, parent, key);
     convert_memory_tensor(&writing->memory, item, &tensor);
     if (storage != SIZE_MAX)
         RETURN_IF_ERROR(pt_storages_place(&writing->shared, source, item, &tensor));

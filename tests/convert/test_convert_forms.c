@@ -214,7 +214,7 @@ static void foreign_forms_are_refused_by_name(void **state)
     static const struct {
         const char *file, *text, *error;
     } cases[] = {
-        {"zero_pp_rank_0_mp_rank_00_optim_states.pt", "", "DeepSpeed"},
+        {"layer_00-model_states.pt", "", "DeepSpeed"},
         {"latest_checkpointed_iteration.txt", "2", "Megatron"},
         {"metadata.json", "{\"sharded_backend\": \"torch_dist\"}", "torch_dist"},
         {"metadata.pkl", "", "torch_checkpointing"},

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "convert/source_files.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* Files that stay open: enough for a read of every rank of most runs, and far below the limit of
+ * descriptors. */
+enum { OPEN_MAX_FILES = 128 };
+
+void source_files_init(struct source_files *files, struct arena *arena)
+{
+    *files = (struct source_files){.arena = arena};
+    pthread_mutex_init(&files->mutex, NULL);
+}
+
+void source_files_free(struct source_files *files)
+{
+    for (size_t i = 0; i < files->count; i++)
+        dcp_checkpoint_close(files->files[i].open);
+    memory_release(files->files);
+    pthread_mutex_destroy(&files->mutex);
+    *files = (struct source_files){0};
+}
+
+dcp_status source_files_add(struct source_files *files, const char *directory, const char *name,
+                            size_t *file)
+{
+    size_t size = strlen(directory) + (name ? strlen(name) + 1 : 0) + 1;
+    char *path = arena_allocate(files->arena, size);
+    if (!path)
+        return error_no_memory(size, "a path");
+    snprintf(path, size, "%s%s%s", directory, name ? "/" : "", name ? name : "");
+    if (files->count == files->capacity) {
+        size_t capacity = files->capacity == 0 ? 16 : files->capacity * 2;
+        struct source_file *grown = memory_reallocate_array(files->files, capacity, sizeof *grown);
+        if (!grown)
+            return error_no_memory(capacity * sizeof *grown, "files of a source");
+        files->files = grown;
+        files->capacity = capacity;
+    }
+    *file = files->count;
+    files->files[files->count++] = (struct source_file){.path = path};
+    return DCP_OK;
+}
+
+/* Closes the file that nobody reads and that was read the longest ago. */
+static void close_oldest(struct source_files *files)
+{
+    struct source_file *oldest = NULL;
+    for (size_t i = 0; i < files->count; i++) {
+        struct source_file *file = &files->files[i];
+        if (file->open && file->users == 0 && (!oldest || file->used < oldest->used))
+            oldest = file;
+    }
+    if (!oldest)
+        return;
+    dcp_checkpoint_close(oldest->open);
+    oldest->open = NULL;
+    files->open_count--;
+}
+
+static dcp_status open_file(struct source_files *files, struct source_file *file)
+{
+    const dcp_open_options options = {0};
+    if (files->open_count >= OPEN_MAX_FILES)
+        close_oldest(files);
+    dcp_status status = dcp_checkpoint_open(file->path, &options, &file->open);
+    if (status != DCP_OK)
+        return error_prefix(status, "%s", file->path);
+    files->open_count++;
+    return DCP_OK;
+}
+
+dcp_status source_files_take(struct source_files *files, size_t file, dcp_checkpoint **checkpoint)
+{
+    struct source_file *taken = &files->files[file];
+    pthread_mutex_lock(&files->mutex);
+    dcp_status status = taken->open ? DCP_OK : open_file(files, taken);
+    if (status == DCP_OK) {
+        taken->users++;
+        taken->used = ++files->clock;
+    }
+    *checkpoint = taken->open;
+    pthread_mutex_unlock(&files->mutex);
+    return status;
+}
+
+void source_files_give(struct source_files *files, size_t file)
+{
+    pthread_mutex_lock(&files->mutex);
+    files->files[file].users--;
+    pthread_mutex_unlock(&files->mutex);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The files that a training checkpoint is made of. They are opened when something of them is read,
+ * and only so many stay open: a run of thousands of ranks has as many files. */
+#ifndef CONVERT_SOURCE_FILES_H
+#define CONVERT_SOURCE_FILES_H
+
+#include <pthread.h>
+
+#include "base/arena.h"
+#include "dcp/checkpoint.h"
+
+struct source_file {
+    const char *path;
+    dcp_checkpoint *open; /* NULL: it is not */
+    size_t users;         /* that have taken it */
+    uint64_t used;        /* when it was taken last */
+};
+
+struct source_files {
+    struct source_file *files;
+    size_t count, capacity;
+    size_t open_count;
+    uint64_t clock;
+    pthread_mutex_t mutex; /* guards what is open */
+    struct arena *arena;   /* of paths */
+};
+
+void source_files_init(struct source_files *files, struct arena *arena);
+void source_files_free(struct source_files *files);
+/* Adds DIRECTORY/NAME; name NULL: the directory itself. It is not opened yet. */
+dcp_status source_files_add(struct source_files *files, const char *directory, const char *name,
+                            size_t *file);
+/* Opens a file, unless it is open. source_files_give() when it is not read any more. Any thread,
+ * when no file is added any more. */
+dcp_status source_files_take(struct source_files *files, size_t file, dcp_checkpoint **checkpoint);
+void source_files_give(struct source_files *files, size_t file);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Which training checkpoint a directory is, by the names in it and the small files that lead from
+ * the directory of a run to that of a step. */
+#include "convert/source_training.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "convert/source_deepspeed.h"
+
+static bool is_directory(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+/* DIRECTORY/NAME, in the arena. */
+static dcp_status join(struct convert_source *source, const char *directory, const char *name,
+                       const char **path)
+{
+    size_t size = strlen(directory) + strlen(name) + 2;
+    char *joined = arena_allocate(&source->arena, size);
+    if (!joined)
+        return error_no_memory(size, "a path");
+    snprintf(joined, size, "%s/%s", directory, name);
+    *path = joined;
+    return DCP_OK;
+}
+
+/* The directory that a small text file names; *path NULL: there is no such file, or no such
+ * directory. */
+static dcp_status follow(struct convert_source *source, const char *name, const char **path)
+{
+    char text[256];
+    const char *file;
+    *path = NULL;
+    RETURN_IF_ERROR(join(source, source->path, name, &file));
+    FILE *opened = is_directory(file) ? NULL : fopen(file, "rb");
+    if (!opened)
+        return DCP_OK;
+    size_t length = fread(text, 1, sizeof text - 1, opened);
+    fclose(opened);
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == ' '))
+        length--;
+    text[length] = '\0';
+    if (length == 0 || strlen(text) != length || strchr(text, '/') || strcmp(text, ".") == 0 ||
+        strcmp(text, "..") == 0)
+        return DCP_OK;
+    RETURN_IF_ERROR(join(source, source->path, text, path));
+    if (!is_directory(*path))
+        *path = NULL;
+    return DCP_OK;
+}
+
+/* Whether a directory holds files of DeepSpeed; fills in what is said of them. */
+static dcp_status try_deepspeed(struct convert_source *source, const char *directory, bool *found)
+{
+    struct deepspeed_files files;
+    struct arena arena;
+    arena_init(&arena, 0);
+    source->training = directory;
+    dcp_status status = deepspeed_list(source, &arena, &files);
+    const size_t *counts = files.counts;
+    *found = status == DCP_OK && (counts[DEEPSPEED_MODEL] > 0 || counts[DEEPSPEED_RANK_MODEL] > 0 ||
+                                  counts[DEEPSPEED_OPTIMIZER] > 0);
+    if (*found) {
+        bool universal = files.has_zero && counts[DEEPSPEED_OPTIMIZER] == 0;
+        source->form = DCP_FORM_DEEPSPEED;
+        source->open_training = universal ? universal_open : deepspeed_open;
+        if (universal)
+            snprintf(source->text, sizeof source->text, "a universal checkpoint of DeepSpeed");
+        else if (counts[DEEPSPEED_OPTIMIZER] == 0)
+            snprintf(source->text, sizeof source->text, "a DeepSpeed checkpoint, the model alone");
+        else
+            snprintf(source->text, sizeof source->text, "a DeepSpeed checkpoint, %s, of %zu ranks",
+                     counts[DEEPSPEED_RANK_MODEL] > 0 ? "ZeRO-3" : "ZeRO-1 or ZeRO-2",
+                     counts[DEEPSPEED_OPTIMIZER]);
+    }
+    arena_free(&arena);
+    for (size_t i = 0; i < DEEPSPEED_FILE_KINDS; i++)
+        memory_release((void *)files.names[i]);
+    return status;
+}
+
+dcp_status training_recognize(struct convert_source *source, bool *recognized)
+{
+    static const char *const marks[] = {"latest", "latest_universal"};
+    *recognized = false;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks && !*recognized; i++) {
+        const char *directory;
+        RETURN_IF_ERROR(follow(source, marks[i], &directory));
+        if (directory)
+            RETURN_IF_ERROR(try_deepspeed(source, directory, recognized));
+    }
+    if (!*recognized)
+        RETURN_IF_ERROR(try_deepspeed(source, source->path, recognized));
+    if (!*recognized)
+        source->training = NULL;
+    return DCP_OK;
+}
+
+dcp_status training_open(struct convert_source *source)
+{
+    source->parts = arena_allocate(&source->arena, sizeof *source->parts);
+    if (!source->parts)
+        return error_no_memory(sizeof *source->parts, "a training checkpoint");
+    source_parts_init(source->parts, &source->arena);
+    return source->open_training(source);
+}

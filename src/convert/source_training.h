@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Training checkpoints of other frameworks as sources: what a directory is, and what is taken of
+ * it. */
+#ifndef CONVERT_SOURCE_TRAINING_H
+#define CONVERT_SOURCE_TRAINING_H
+
+#include "convert/convert_source.h"
+#include "convert/source_parts.h"
+
+/* Whether a path leads to such a checkpoint: fills in form, text and training. What is known and
+ * cannot be converted is DCP_ERR_UNSUPPORTED. */
+dcp_status training_recognize(struct convert_source *source, bool *recognized);
+/* Makes its parts. */
+dcp_status training_open(struct convert_source *source);
+
+/* Each fills in the parts from the directory source->training. */
+dcp_status deepspeed_open(struct convert_source *source);
+dcp_status universal_open(struct convert_source *source);
+
+#endif
