@@ -19,9 +19,10 @@
  *
  * What is recognised by name and not converted is DCP_ERR_UNSUPPORTED: GGUF, checkpoints of
  * Megatron-Core's torch_dist and torch_checkpointing, of DeepSpeed's pipelines, experts and tensor
- * parallelism, pickled Hugging Face shards, and
- * models quantized by bitsandbytes, GPTQ, AWQ, ModelOpt and others. Models in FP8 with block
- * scales, MXFP4 and compressed-tensors are copied as they are.
+ * parallelism, and pickled Hugging Face shards.
+ * Quantized models are copied as they are, and named in dcp_convert_report::source_text. Those in
+ * FP8 with block scales, MXFP4 and compressed-tensors are computed with
+ * dcp_convert_options::dequantize; those of bitsandbytes, GPTQ, AWQ, ModelOpt and others are not.
  */
 #ifndef DCP_CONVERT_H
 #define DCP_CONVERT_H
@@ -116,7 +117,8 @@ typedef struct dcp_convert_options {
      * DCP_ERR_ARGUMENT. Renames see names without the key. */
     bool model_only;
     /** Float64, float32, float16 and bfloat16 tensors are converted to this dtype, one of these, as
-     * PyTorch does it; #DCP_DTYPE_NONE: they stay. DCP_ERR_UNSUPPORTED for quantized models. */
+     * PyTorch does it; #DCP_DTYPE_NONE: they stay. DCP_ERR_UNSUPPORTED for quantized models, but
+     * where `dequantize` is the same. */
     dcp_dtype dtype;
     dcp_tied tied;
 
@@ -137,6 +139,19 @@ typedef struct dcp_convert_options {
     void *progress_context;
 
     dcp_take take; /**< of training checkpoints of other frameworks */
+
+    /** Quantized weights become tensors of this dtype, #DCP_BF16 or #DCP_F32, bit for bit as their
+     * reference computes them: FP8 with a scale for each block, row or tensor (DeepSeek); MXFP4
+     * (gpt-oss), with rows and columns exchanged as in the model; compressed-tensors' float, int,
+     * pack, nvfp4-pack and mxfp4-pack formats, computed in the dtype of their scales. Their scales
+     * are taken out, and config.json loses its quantization_config. Blocks at the ends of rows and
+     * columns are smaller, never stretched (transformers 5.23 stretches them). Other tensors stay
+     * as they are. #DCP_DTYPE_NONE: weights are copied as they are stored.
+     *
+     * A weight without its scale, and a scale without its weight, is DCP_ERR_FORMAT; another
+     * quantization DCP_ERR_UNSUPPORTED; a source that is not quantized DCP_ERR_ARGUMENT. `include`
+     * and `exclude` may leave scales out that weights need: they are found all the same. */
+    dcp_dtype dequantize;
 } dcp_convert_options;
 
 /** What was converted. */
@@ -151,6 +166,7 @@ typedef struct dcp_convert_report {
     uint64_t left_out; /**< names of the source that options, or the destination's form with
                           model_only, have left out */
     uint64_t tied;     /**< tensors that were left out because they are tied */
+    uint64_t dequantized; /**< weights that were computed */
 } dcp_convert_report;
 
 /**

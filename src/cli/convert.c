@@ -111,6 +111,8 @@ static bool read_valued(struct convert_line *line, const char *name, const char 
         *fits = options->form != DCP_FORM_UNKNOWN;
     } else if (strcmp(name, "--dtype") == 0) {
         *fits = read_dtype(value, &options->dtype);
+    } else if (strcmp(name, "--dequantize") == 0) {
+        *fits = read_dtype(value, &options->dequantize);
     } else if (strcmp(name, "--include") == 0) {
         line->include[options->include_count++] = value;
     } else if (strcmp(name, "--exclude") == 0) {
@@ -251,9 +253,9 @@ static void print_report(const struct convert_line *line, const dcp_convert_repo
         print_json_string(stdout, report->source_text);
         printf(", \"target\": \"%s\", \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
                ", \"bytes\": %" PRIu64 ", \"files\": %" PRIu64 ", \"left_out\": %" PRIu64
-               ", \"tied\": %" PRIu64 "}\n",
+               ", \"tied\": %" PRIu64 ", \"dequantized\": %" PRIu64 "}\n",
                dcp_form_name(report->target), report->tensors, report->objects, report->bytes,
-               report->files, report->left_out, report->tied);
+               report->files, report->left_out, report->tied, report->dequantized);
         return;
     }
     if (line->quiet)
@@ -264,6 +266,8 @@ static void print_report(const struct convert_line *line, const dcp_convert_repo
         printf(", %" PRIu64 " left out", report->left_out);
     if (report->tied > 0)
         printf(", %" PRIu64 " tied", report->tied);
+    if (report->dequantized > 0)
+        printf(", %" PRIu64 " dequantized", report->dequantized);
     putchar('\n');
 }
 

@@ -31,6 +31,7 @@ static const struct command {
      "  --masters         the optimizer's fp32 weights of a training checkpoint\n"
      "  --all             everything of one: model, optimizer, the rest\n"
      "  --dtype DTYPE     of all floating-point tensors: float32, bfloat16 ...\n"
+     "  --dequantize bf16 weights in FP8, MXFP4 or of compressed-tensors, as bf16 or fp32\n"
      "  --tied keep|drop  lm_head.weight where it equals the embedding\n"
      "How it is written:\n"
      "  --shard-size 50GB of files of a Hugging Face directory\n"

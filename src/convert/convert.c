@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/sized.h"
 #include "convert/convert_target.h"
+#include "convert/dequantize.h"
 
 static const struct {
     dcp_form form;
@@ -76,6 +77,14 @@ static dcp_status check_options(const dcp_convert_options *options)
         options->dtype != DCP_F32 && options->dtype != DCP_F16 && options->dtype != DCP_BF16)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "tensors are converted to float64, float32, float16 or bfloat16 only");
+    if (options->dequantize != DCP_DTYPE_NONE && options->dequantize != DCP_BF16 &&
+        options->dequantize != DCP_F32)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "weights are dequantized to bfloat16 or float32 only");
+    if (options->dequantize != DCP_DTYPE_NONE && options->dtype != DCP_DTYPE_NONE &&
+        options->dtype != options->dequantize)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "weights cannot be dequantized to %s, and all be %s",
+                             dcp_dtype_name(options->dequantize), dcp_dtype_name(options->dtype));
     if (options->ranks < 0 || options->ranks > DCP_CONVERT_RANKS_MAX)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d ranks; there can be 1 to %d",
                              (int)options->ranks, DCP_CONVERT_RANKS_MAX);
@@ -101,14 +110,16 @@ static dcp_status check_options(const dcp_convert_options *options)
 }
 
 /* A quantized weight without its scale is another number: none is cast. */
-static dcp_status check_quantized(const struct convert_source *source)
+static dcp_status check_quantized(struct convert_source *source)
 {
+    if (source->options->dequantize != DCP_DTYPE_NONE)
+        return convert_dequantize(source);
     if (source->options->dtype == DCP_DTYPE_NONE)
         return DCP_OK;
     if (source->quantized)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "%s: tensors of a model quantized by \"%s\" are copied, not converted "
-                             "to %s",
+                             "%s: tensors of a model quantized by \"%s\" are copied, or "
+                             "dequantized, not converted to %s",
                              source->path, source->quantized,
                              dcp_dtype_name(source->options->dtype));
     for (size_t i = 0; i < source->count; i++) {
@@ -168,6 +179,7 @@ static void fill_report(const struct convert_source *source, dcp_convert_report 
     report->target = source->options->form;
     memcpy(report->source_text, source->text, sizeof report->source_text);
     report->left_out = source->left_out;
+    report->dequantized = source->dequantized;
     for (size_t i = 0; i < source->count; i++) {
         report->tensors += source->items[i].is_tensor;
         report->objects += !source->items[i].is_tensor;

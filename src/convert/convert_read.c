@@ -39,6 +39,8 @@ dcp_status convert_read(const struct convert_source *source, const struct conver
     unsigned char *place = elements;
     if (source->parts)
         return source_parts_read(source->parts, item->entry, first, count, item->dtype, elements);
+    if (item->recipe)
+        return item->recipe->read(source, item, first, count, elements);
     if (item->ndim > 0)
         memcpy(box.global_shape, item->shape, (size_t)item->ndim * sizeof *item->shape);
     while (count > 0) {

@@ -96,13 +96,6 @@ static dcp_status check_megatron(struct convert_source *source)
                          source->path, backend);
 }
 
-/* Quantizations that are copied as they are. */
-static bool is_copied(const char *method)
-{
-    return strcmp(method, "fp8") == 0 || strcmp(method, "mxfp4") == 0 ||
-           strcmp(method, "compressed-tensors") == 0;
-}
-
 static dcp_status look_at_config(struct convert_source *source)
 {
     struct model_config config;
@@ -116,11 +109,6 @@ static dcp_status look_at_config(struct convert_source *source)
         return error_prefix(status, "%s", source->path);
     source->quantized = config.quant_method;
     source->says_tied = config.tied;
-    if (source->quantized && !is_copied(source->quantized))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "%s: a model quantized by \"%s\" (quant_method in config.json), which "
-                             "cannot be converted",
-                             source->path, source->quantized);
     return DCP_OK;
 }
 
@@ -129,6 +117,8 @@ static dcp_status take_model(struct convert_source *source, const struct directo
 {
     size_t length = strlen(source->path) + sizeof "/model.safetensors";
     RETURN_IF_ERROR(look_at_config(source));
+    if (!source->quantized && look->count[SEEN_MODELOPT] > 0)
+        source->quantized = "modelopt";
     source->form = DCP_FORM_HF;
     if (look->count[SEEN_MODEL] > 0 && look->count[SEEN_INDEX] == 0) {
         char *path = arena_allocate(&source->arena, length);
@@ -163,8 +153,6 @@ static dcp_status judge_directory(struct convert_source *source, const struct di
                  look->count[SEEN_METADATA] > 0 ? "" : " with the metadata of single ranks");
         return DCP_OK;
     }
-    if (look->count[SEEN_MODELOPT] > 0)
-        return refuse(source, "a model quantized by ModelOpt", look->first[SEEN_MODELOPT]);
     if (look->count[SEEN_SAFETENSORS] > 0 || look->count[SEEN_INDEX] > 0)
         return take_model(source, look, open_path);
     if (look->count[SEEN_GGUF] > 0)

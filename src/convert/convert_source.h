@@ -11,6 +11,16 @@
 #include "dcp/checkpoint.h"
 #include "dcp/convert.h"
 
+struct convert_item;
+struct convert_source;
+
+/* How elements come about that no entry has as they are. It begins the struct of each kind, which
+ * lives in the source's arena. */
+struct convert_recipe {
+    dcp_status (*read)(const struct convert_source *source, const struct convert_item *item,
+                       int64_t first, int64_t count, void *elements); /* as convert_read() */
+};
+
 /* A tensor or object of the destination. */
 struct convert_item {
     const char *name;
@@ -23,7 +33,8 @@ struct convert_item {
     dcp_dtype dtype;  /* in the destination */
     int32_t ndim;
     const int64_t *shape;
-    uint64_t bytes; /* in the destination */
+    uint64_t bytes;                      /* in the destination */
+    const struct convert_recipe *recipe; /* NULL: the elements are the entry's */
 };
 
 struct convert_source {
@@ -32,6 +43,7 @@ struct convert_source {
     dcp_form form;
     char text[sizeof((dcp_convert_report *)NULL)->source_text];
     const char *quantized;      /* its quant_method; NULL: it is not */
+    uint64_t dequantized;       /* weights */
     bool says_tied;             /* config.json: tie_word_embeddings */
     dcp_checkpoint *checkpoint; /* NULL: it is gathered from the parts of another framework's */
     struct source_parts *parts; /* of a training checkpoint */

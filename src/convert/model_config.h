@@ -23,5 +23,9 @@ dcp_status model_config_find(const char *text, size_t size, const char *key, str
 /* Appends the text with another dtype under "dtype" and "torch_dtype", also of the objects whose
  * key ends in "_config". */
 dcp_status model_config_retype(const char *text, size_t size, dcp_dtype dtype, struct buffer *out);
+/* Appends the text without "quantization_config", also that of text_config; and with the dtype of
+ * what was computed, as model_config_retype() has it, or under "dtype" where none is said. */
+dcp_status model_config_dequantize(const char *text, size_t size, dcp_dtype dtype,
+                                   struct buffer *out);
 
 #endif

@@ -88,7 +88,10 @@ static dcp_status carry_config(struct convert_source *source, struct safetensors
     if (!text)
         return DCP_OK;
     buffer_init(&changed, 0);
-    dcp_status status = model_config_retype(text, size, source->options->dtype, &changed);
+    dcp_dtype dequantize = source->options->dequantize;
+    dcp_status status = dequantize != DCP_DTYPE_NONE
+                            ? model_config_dequantize(text, size, dequantize, &changed)
+                            : model_config_retype(text, size, source->options->dtype, &changed);
     if (status == DCP_OK)
         status = model_files_add(files, "config.json", changed.data, changed.size);
     buffer_free(&changed);
@@ -97,7 +100,8 @@ static dcp_status carry_config(struct convert_source *source, struct safetensors
 
 dcp_status model_files_carry(struct convert_source *source, struct safetensors_output *files)
 {
-    bool retype = source->options->dtype != DCP_DTYPE_NONE;
+    bool retype =
+        source->options->dtype != DCP_DTYPE_NONE || source->options->dequantize != DCP_DTYPE_NONE;
     dcp_status status = DCP_OK;
     if (source->form != DCP_FORM_HF)
         return DCP_OK;

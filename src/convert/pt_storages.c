@@ -48,7 +48,7 @@ static dcp_status list_viewers(const struct convert_source *source, struct viewe
     for (size_t i = 0; i < source->count; i++) {
         const struct convert_item *item = &source->items[i];
         dcp_stored_chunk chunk;
-        if (!item->is_tensor || item->dtype != item->stored || item->bytes == 0)
+        if (!item->is_tensor || item->recipe || item->dtype != item->stored || item->bytes == 0)
             continue;
         RETURN_IF_ERROR(dcp_checkpoint_chunk(source->checkpoint, item->entry, 0, &chunk));
         if (!chunk.strides || chunk.altered)

@@ -218,11 +218,9 @@ static void foreign_forms_are_refused_by_name(void **state)
         {"latest_checkpointed_iteration.txt", "2", "Megatron"},
         {"metadata.json", "{\"sharded_backend\": \"torch_dist\"}", "torch_dist"},
         {"metadata.pkl", "", "torch_checkpointing"},
-        {"hf_quant_config.json", "{}", "ModelOpt"},
         {"model.gguf", "GGUF", "GGUF"},
         {"pytorch_model.bin", "", "pytorch_model.bin"},
     };
-    static const char *const methods[] = {"gptq", "awq", "bitsandbytes", "hqq"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[16];
         snprintf(name, sizeof name, "case%zu", i);
@@ -230,18 +228,6 @@ static void foreign_forms_are_refused_by_name(void **state)
         scene_write(path, cases[i].file, cases[i].text);
         must_fail(dcp_convert(path, path_in(state, "to.pt"), NULL, NULL), DCP_ERR_UNSUPPORTED,
                   cases[i].error);
-    }
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
-        char text[256];
-        const char *path = path_in(state, "model");
-        scene_write(path, "model.safetensors", "");
-        snprintf(text, sizeof text,
-                 "{\"text_config\": {\"quantization_config\": {\"bits\": 4, "
-                 "\"quant_method\": \"%s\"}}}",
-                 methods[i]);
-        scene_write(path, "config.json", text);
-        must_fail(dcp_convert(path, path_in(state, "to.pt"), NULL, NULL), DCP_ERR_UNSUPPORTED,
-                  methods[i]);
     }
 }
 
