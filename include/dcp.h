@@ -34,6 +34,7 @@
  * | shard_file.h | tools that write single shard files or rebuild metadata |
  * | run.h | a training run: saving when it is due, resuming |
  * | run_list.h, run_prune.h | finding the checkpoints of a run, and removing old ones |
+ * | checkpoint_copy.h | copying a checkpoint to another place |
  * | convert.h | converting a checkpoint into another form |
  * | packed.h | bindings to other languages |
  * | types.h | included by the others |
@@ -54,6 +55,7 @@
 
 #include "dcp/async.h"
 #include "dcp/checkpoint.h"
+#include "dcp/checkpoint_copy.h"
 #include "dcp/convert.h"
 #include "dcp/device.h"
 #include "dcp/environment.h"

@@ -87,11 +87,11 @@ bool run_names_has(const struct run_names *names, const char *name)
 
 /* ---- files ---- */
 
-/* A trusted name: links to files and folders are followed, as frameworks do. */
-static dcp_status open_in(struct run_file *file, const char *name)
+/* A trusted name: links to files are followed, as frameworks do. */
+static dcp_status open_in(struct run_file *file, const char *name, bool trusted)
 {
     const dcp_storage *table = file->place->table;
-    const dcp_storage_access access = {.size_of = sizeof access, .trusted = true};
+    const dcp_storage_access access = {.size_of = sizeof access, .trusted = trusted};
     RETURN_IF_ERROR(run_place_open(file->place, file->id, 0, &file->directory));
     dcp_status status =
         error_checked(table->open_file(table->context, file->directory, name, &access, &file->file),
@@ -101,7 +101,8 @@ static dcp_status open_in(struct run_file *file, const char *name)
     return status;
 }
 
-dcp_status run_file_open(struct run_file *file, const struct run_place *place, const char *path)
+static dcp_status open_file(struct run_file *file, const struct run_place *place, const char *path,
+                            bool trusted)
 {
     *file = (struct run_file){.place = place};
     const char *slash = strrchr(path, '/');
@@ -110,10 +111,21 @@ dcp_status run_file_open(struct run_file *file, const struct run_place *place, c
         return DCP_ERR_NO_MEMORY;
     if (slash)
         *strrchr(file->id, '/') = '\0';
-    dcp_status status = open_in(file, slash ? slash + 1 : path);
+    dcp_status status = open_in(file, slash ? slash + 1 : path, trusted);
     if (status != DCP_OK)
         memory_release(file->id);
     return status;
+}
+
+dcp_status run_file_open(struct run_file *file, const struct run_place *place, const char *path)
+{
+    return open_file(file, place, path, true);
+}
+
+dcp_status run_file_open_plain(struct run_file *file, const struct run_place *place,
+                               const char *path)
+{
+    return open_file(file, place, path, false);
 }
 
 dcp_status run_file_read(struct run_file *file, void *bytes, size_t size, uint64_t offset)

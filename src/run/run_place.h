@@ -48,6 +48,9 @@ struct run_file {
 
 /* DCP_ERR_NOT_FOUND and others as the storage says. */
 dcp_status run_file_open(struct run_file *file, const struct run_place *place, const char *path);
+/* Of a symbolic link it is a failure. */
+dcp_status run_file_open_plain(struct run_file *file, const struct run_place *place,
+                               const char *path);
 dcp_status run_file_read(struct run_file *file, void *bytes, size_t size, uint64_t offset);
 void run_file_close(struct run_file *file);
 

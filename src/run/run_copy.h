@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A copy of one checkpoint on its way: what belongs to it (run_copy_list), one file after the other
+ * (run_copy_file), and what makes a checkpoint of them (run_copy). */
+#ifndef RUN_RUN_COPY_H
+#define RUN_RUN_COPY_H
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/rate.h"
+#include "dcp/checkpoint_copy.h"
+#include "run/run_place.h"
+
+/* Paths are relative to the checkpoint. */
+struct copy_file {
+    const char *path;
+    uint64_t size;
+    bool commits;          /* makes a checkpoint of the others: metadata */
+    struct buffer content; /* then */
+};
+
+struct copying {
+    dcp_copy_options options;
+    struct run_place from, to;
+    struct copy_file *files; /* those that commit last, the checkpoint's own at the end */
+    size_t count, capacity;
+    struct arena arena;
+    struct rate rate;
+    unsigned char *buffer;
+    size_t buffer_size;
+    bool withdrawn; /* what was at the destination is no checkpoint any more */
+    dcp_copied done;
+};
+
+/* Finds the source's files, and reads those that commit. DCP_ERR_NOT_FOUND: it is no checkpoint. */
+dcp_status run_copy_list(struct copying *copying);
+/* "folder/name" apart: the folder is in a buffer of the caller's. */
+const char *run_copy_split(const char *path, char *folder, size_t size);
+/* Whether a name is one that only saves give: a shard or an extra file. */
+bool run_copy_is_shard(const char *name);
+
+/* Brings one file that does not commit to the destination, unless it is whole there. */
+dcp_status run_copy_file(struct copying *copying, const struct copy_file *file);
+/* Publishes one that does. */
+dcp_status run_copy_publish(struct copying *copying, const struct copy_file *file);
+/* Whether the file is at the destination; if it commits, with these bytes, else of this size. */
+dcp_status run_copy_is_there(struct copying *copying, const struct copy_file *file, bool *there);
+/* Takes away what makes a checkpoint of what is at the destination. */
+dcp_status run_copy_withdraw(struct copying *copying);
+
+#endif

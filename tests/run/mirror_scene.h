@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A place far away over the file system, on whose way things go wrong. One for each program. */
+#ifndef TESTS_RUN_MIRROR_SCENE_H
+#define TESTS_RUN_MIRROR_SCENE_H
+
+#include "dcp.h"
+
+/* What goes wrong from now on. All zero: nothing. */
+struct far_manner {
+    bool unreachable;       /* nothing can be opened */
+    bool held;              /* writes wait until this is false again */
+    long flip_write;        /* the n-th write has a bit turned, from 1; 0: none */
+    long fail_write;        /* from the n-th on they fail */
+    dcp_status fail_status; /* so */
+    long exit_write;        /* the process ends in the n-th */
+};
+
+/* Starts counting anew. */
+const dcp_storage *far_storage(const struct far_manner *manner);
+void far_release(void);
+/* Writes since then, of any file. */
+long far_writes(void);
+/* Waits until a write is held. */
+void far_wait_held(void);
+
+#endif

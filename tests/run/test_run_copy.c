@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A checkpoint is copied as it is, and is none at the other place before all of it is right. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "checkpoint/ranks.h"
+#include "run/mirror_scene.h"
+#include "run/run_scene.h"
+#include "storage/scratch.h"
+#include "storages/awkward_storage.h"
+
+/* Saves one of several files, with something beside them. */
+static const char *make_source(void **state)
+{
+    const char *source = path_in(state, "source");
+    scene_save(NULL, source);
+    scratch_write(source, "train_state.pt", "numbers", 7);
+    scratch_write(source, ".dcp_owner.9", "dead", 4);
+    scratch_write(source, "__7_0.g9.distcp", "of a dead save", 14);
+    mkdir(scene_in(source, "tokenizer"), 0777);
+    scratch_write(scene_in(source, "tokenizer"), "vocab.json", "{}", 2);
+    return source;
+}
+
+static void expect_same(const char *source, const char *copy)
+{
+    static const char *const names[] = {".metadata",    "metadata.json",  "__0_0.distcp",
+                                        "__0_1.distcp", "train_state.pt", "tokenizer/vocab.json"};
+    uint64_t faults = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        size_t size, copy_size;
+        unsigned char *bytes = scratch_read(source, names[i], &size);
+        unsigned char *copied = scratch_read(copy, names[i], &copy_size);
+        assert_int_equal(size, copy_size);
+        assert_memory_equal(bytes, copied, size);
+        free(bytes);
+        free(copied);
+    }
+    must(dcp_verify(copy, NULL, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+}
+
+static void all_of_a_checkpoint_is_copied_and_nothing_else(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy/deep");
+    dcp_copied copied;
+    must(dcp_checkpoint_copy(source, copy, NULL, &copied));
+    expect_same(source, copy);
+    assert_int_equal(copied.files, 6);
+    assert_int_equal(copied.kept_files, 0);
+    assert_false(copied.was_whole);
+    assert_false(scratch_exists(copy, ".dcp_owner.9"));
+    assert_false(scratch_exists(copy, "__7_0.g9.distcp"));
+    must(dcp_checkpoint_copy(source, copy, NULL, &copied));
+    assert_true(copied.was_whole);
+    assert_int_equal(copied.files, 0);
+}
+
+static void a_dry_run_writes_nothing(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    const dcp_copy_options options = {.dry_run = true};
+    dcp_copied copied;
+    must(dcp_checkpoint_copy(source, copy, &options, &copied));
+    assert_int_equal(copied.files, 5);
+    assert_int_not_equal(access(copy, F_OK), 0);
+}
+
+static void memory_and_an_object_store_take_copies(void **state)
+{
+    const char *source = make_source(state), *back = path_in(state, "back");
+    struct awkward_storage bare;
+    dcp_storage *memory;
+    must(dcp_storage_memory_new(&memory));
+    const dcp_copy_options there = {.destination = memory};
+    must(dcp_checkpoint_copy(source, "run/step_1", &there, NULL));
+    awkward_storage_init(&bare, memory, &(struct awkward_manner){.bare = true});
+    const dcp_copy_options across = {.source = memory, .destination = &bare.table};
+    must(dcp_checkpoint_copy("run/step_1", "elsewhere", &across, NULL));
+    const dcp_copy_options here = {.source = &bare.table};
+    must(dcp_checkpoint_copy("elsewhere", back, &here, NULL));
+    expect_same(source, back);
+    assert_int_equal(awkward_storage_open_count(&bare), 0);
+    awkward_storage_destroy(&bare);
+    dcp_storage_memory_free(memory);
+}
+
+static void every_call_that_fails_leaves_no_checkpoint_and_is_made_good(void **state)
+{
+    const char *source = make_source(state);
+    struct awkward_storage storage;
+    for (long n = 1;; n++) {
+        dcp_storage *memory;
+        dcp_checkpoint *opened = NULL;
+        must(dcp_storage_memory_new(&memory));
+        awkward_storage_init(&storage, memory, &(struct awkward_manner){0});
+        awkward_storage_fail(
+            &storage, &(struct awkward_fault){.call = AWKWARD_ANY, .n = n, .status = DCP_ERR_IO});
+        const dcp_copy_options options = {.destination = &storage.table};
+        const dcp_open_options open = {.storage = memory};
+        dcp_status status = dcp_checkpoint_copy(source, "copy", &options, NULL);
+        bool struck = awkward_storage_struck(&storage) != AWKWARD_ANY;
+        awkward_storage_fail(&storage, NULL);
+        assert_int_equal(awkward_storage_open_count(&storage), 0);
+        if (status != DCP_OK && dcp_checkpoint_open("copy", &open, &opened) == DCP_OK) {
+            uint64_t faults = 0;
+            must(dcp_verify("copy", &open, NULL, NULL, &faults));
+            assert_int_equal(faults, 0);
+            dcp_checkpoint_close(opened);
+        }
+        must(dcp_checkpoint_copy(source, "copy", &options, NULL));
+        must(dcp_checkpoint_open("copy", &open, &opened));
+        dcp_checkpoint_close(opened);
+        awkward_storage_destroy(&storage);
+        dcp_storage_memory_free(memory);
+        if (!struck)
+            break;
+    }
+}
+
+/* ---- interruptions ---- */
+
+static void a_killed_copy_goes_on_without_what_is_whole(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    for (long n = 1; n <= 5; n++) {
+        dcp_copied copied;
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            const dcp_copy_options dying = {.destination =
+                                                far_storage(&(struct far_manner){.exit_write = n})};
+            dcp_checkpoint_copy(source, copy, &dying, NULL);
+            _exit(1);
+        }
+        int ended;
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_int_equal(ended, 0);
+        assert_false(scratch_exists(copy, ".metadata"));
+        const dcp_copy_options options = {.destination = far_storage(NULL)};
+        must(dcp_checkpoint_copy(source, copy, &options, &copied));
+        expect_same(source, copy);
+        assert_int_equal(copied.kept_files, n - 1);
+        assert_int_equal(copied.files, 6 - (n - 1));
+        assert_int_equal(far_writes(), 5 - (n - 1));
+        must(dcp_checkpoint_remove(copy, NULL, NULL));
+        scratch_remove(copy, "train_state.pt");
+        scratch_remove(copy, "tokenizer/vocab.json");
+    }
+}
+
+static bool stop_after(void *context)
+{
+    int *left = context;
+    return (*left)-- <= 0;
+}
+
+static void a_copy_can_be_stopped(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    int left = 4;
+    const dcp_copy_options options = {.stopped = stop_after, .stopped_context = &left};
+    must_fail(dcp_checkpoint_copy(source, copy, &options, NULL), DCP_ERR_CANCELLED, "stopped");
+    assert_false(scratch_exists(copy, ".metadata"));
+}
+
+/* ---- damage ---- */
+
+static void a_bit_that_turns_on_the_way_is_found(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    for (long n = 1; n <= 5; n++) {
+        const dcp_copy_options options = {.destination =
+                                              far_storage(&(struct far_manner){.flip_write = n})};
+        dcp_copied copied;
+        must_fail(dcp_checkpoint_copy(source, copy, &options, NULL), DCP_ERR_CHECKSUM,
+                  "is not what was copied");
+        assert_false(scratch_exists(copy, ".metadata"));
+        must(dcp_checkpoint_copy(source, copy, &options, &copied));
+        expect_same(source, copy);
+        assert_int_equal(copied.kept_files, n - 1);
+        must(dcp_checkpoint_remove(copy, NULL, NULL));
+        scratch_remove(copy, "train_state.pt");
+        scratch_remove(copy, "tokenizer/vocab.json");
+    }
+}
+
+static void a_damaged_source_is_not_copied(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    scratch_flip(source, "__0_0.distcp", 100, 1);
+    must_fail(dcp_checkpoint_copy(source, copy, NULL, NULL), DCP_ERR_CHECKSUM, "is damaged");
+    assert_int_not_equal(access(copy, F_OK), 0);
+    must_fail(dcp_checkpoint_copy(path_in(state, "none"), copy, NULL, NULL), DCP_ERR_NOT_FOUND,
+              "none");
+    scratch_remove(source, ".metadata");
+    must_fail(dcp_checkpoint_copy(source, copy, NULL, NULL), DCP_ERR_NOT_FOUND, "no .metadata");
+}
+
+static void a_copy_that_was_damaged_is_repaired_when_bytes_are_compared(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    const dcp_copy_options compare = {.compare_all = true};
+    dcp_copied copied;
+    must(dcp_checkpoint_copy(source, copy, NULL, NULL));
+    must(dcp_checkpoint_copy(source, copy, &compare, &copied));
+    assert_true(copied.was_whole);
+    scratch_flip(copy, "__0_1.distcp", 60, 1);
+    must(dcp_checkpoint_copy(source, copy, NULL, &copied));
+    assert_true(copied.was_whole);
+    must(dcp_checkpoint_copy(source, copy, &compare, &copied));
+    assert_int_equal(copied.kept_files, 4);
+    expect_same(source, copy);
+}
+
+static void links_are_refused(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    assert_int_equal(symlink("/etc/hostname", scene_in(source, "name")), 0);
+    assert_int_not_equal(dcp_checkpoint_copy(source, copy, NULL, NULL), DCP_OK);
+    assert_false(scratch_exists(copy, "name"));
+    assert_false(scratch_exists(copy, ".metadata"));
+}
+
+/* ---- another checkpoint there ---- */
+
+static void another_checkpoint_is_replaced_only_on_request(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    const dcp_copy_options replace = {.replace = true};
+    scene_save(NULL, copy);
+    must_fail(dcp_checkpoint_copy(source, copy, NULL, NULL), DCP_ERR_EXISTS, "another checkpoint");
+    must(dcp_checkpoint_copy(source, copy, &replace, NULL));
+    expect_same(source, copy);
+    scene_save(NULL, copy); /* a later generation, of other names */
+    must(dcp_checkpoint_copy(source, copy, &replace, NULL));
+    expect_same(source, copy);
+    assert_false(scratch_exists(copy, "__0_0.g2.distcp"));
+}
+
+static void what_is_replaced_goes_before_a_file_of_its_own_does(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    scene_save(NULL, copy);
+    const dcp_copy_options options = {.replace = true,
+                                      .destination = far_storage(&(struct far_manner){
+                                          .fail_write = 1, .fail_status = DCP_ERR_NO_SPACE})};
+    must_fail(dcp_checkpoint_copy(source, copy, &options, NULL), DCP_ERR_NO_SPACE, "far place");
+    assert_false(scratch_exists(copy, ".metadata"));
+}
+
+/* ---- the rate ---- */
+
+static int64_t now_ns, slept_ns;
+
+static int64_t tell_time(void *context)
+{
+    (void)context;
+    return now_ns;
+}
+
+static void sleep_for(void *context, int64_t duration)
+{
+    (void)context;
+    now_ns += duration;
+    slept_ns += duration;
+}
+
+static void the_rate_is_kept(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    const dcp_copy_options options = {.bytes_per_second = 1000};
+    dcp_copied copied;
+    clock_replace(&(struct clock_source){tell_time, tell_time, sleep_for, NULL});
+    dcp_status status = dcp_checkpoint_copy(source, copy, &options, &copied);
+    clock_replace(NULL);
+    must(status);
+    double seconds = (double)slept_ns / 1e9;
+    /* Written and read back. */
+    double least = (double)copied.bytes * 1.5 / 1000;
+    if (seconds < least || seconds > 2 * least)
+        fail_msg("slept %f s for %d bytes", seconds, (int)copied.bytes);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(all_of_a_checkpoint_is_copied_and_nothing_else),
+        TEST(a_dry_run_writes_nothing),
+        TEST(memory_and_an_object_store_take_copies),
+        TEST(every_call_that_fails_leaves_no_checkpoint_and_is_made_good),
+        TEST(a_killed_copy_goes_on_without_what_is_whole),
+        TEST(a_copy_can_be_stopped),
+        TEST(a_bit_that_turns_on_the_way_is_found),
+        TEST(a_damaged_source_is_not_copied),
+        TEST(a_copy_that_was_damaged_is_repaired_when_bytes_are_compared),
+        TEST(links_are_refused),
+        TEST(another_checkpoint_is_replaced_only_on_request),
+        TEST(what_is_replaced_goes_before_a_file_of_its_own_does),
+        TEST(the_rate_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
