@@ -34,7 +34,7 @@
  * | shard_file.h | tools that write single shard files or rebuild metadata |
  * | run.h | a training run: saving when it is due, resuming |
  * | run_list.h, run_prune.h | finding the checkpoints of a run, and removing old ones |
- * | checkpoint_copy.h | copying a checkpoint to another place |
+ * | run_mirror.h, checkpoint_copy.h | copies of a run's checkpoints elsewhere, and of one |
  * | convert.h | converting a checkpoint into another form |
  * | packed.h | bindings to other languages |
  * | types.h | included by the others |
@@ -72,6 +72,7 @@
 #include "dcp/progress.h"
 #include "dcp/run.h"
 #include "dcp/run_list.h"
+#include "dcp/run_mirror.h"
 #include "dcp/run_prune.h"
 #include "dcp/save.h"
 #include "dcp/save_planner.h"

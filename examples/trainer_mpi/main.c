@@ -20,6 +20,7 @@ struct options {
     int64_t hidden;
     int64_t die_in_save; /* 0: never */
     bool wait;
+    const char *mirror; /* NULL: none */
 };
 
 static const char usage[] =
@@ -28,6 +29,7 @@ static const char usage[] =
     "  --steps N          train up to this step (default: 60)\n"
     "  --save-every N     save after every N steps (default: 10)\n"
     "  --hidden N         units of the two hidden layers (default: 1024)\n"
+    "  --mirror DIR       a copy of each checkpoint goes there, and comes back from there\n"
     "  --wait             for each save; else training goes on meanwhile\n"
     "  --die-in-save K    all ranks die by SIGKILL while step K * N is saved\n";
 
@@ -41,12 +43,21 @@ static bool parse_count(const char *text, int64_t *count)
 
 static bool parse_options(int argc, char **argv, struct options *options)
 {
-    enum { DIR = 'd', STEPS = 's', SAVE_EVERY = 'e', HIDDEN = 'h', DIE_IN_SAVE = 'k', WAIT = 'w' };
+    enum {
+        DIR = 'd',
+        STEPS = 's',
+        SAVE_EVERY = 'e',
+        HIDDEN = 'h',
+        DIE_IN_SAVE = 'k',
+        MIRROR = 'm',
+        WAIT = 'w'
+    };
     static const struct option names[] = {{"dir", required_argument, NULL, DIR},
                                           {"steps", required_argument, NULL, STEPS},
                                           {"save-every", required_argument, NULL, SAVE_EVERY},
                                           {"hidden", required_argument, NULL, HIDDEN},
                                           {"die-in-save", required_argument, NULL, DIE_IN_SAVE},
+                                          {"mirror", required_argument, NULL, MIRROR},
                                           {"wait", no_argument, NULL, WAIT},
                                           {NULL, 0, NULL, 0}};
     bool good = true;
@@ -69,6 +80,9 @@ static bool parse_options(int argc, char **argv, struct options *options)
             break;
         case DIE_IN_SAVE:
             good = parse_count(optarg, &options->die_in_save);
+            break;
+        case MIRROR:
+            options->mirror = optarg;
             break;
         case WAIT:
             options->wait = true;
@@ -99,12 +113,15 @@ static void arm_sudden_death(const struct training *training, const char *direct
 
 static dcp_status train(struct training *training, const struct options *options)
 {
+    const dcp_run_mirror mirror = {.size_of = sizeof mirror, .path = options->mirror};
     const dcp_run_options run = {
         .group = training->group,
         .state = training->state,
         .identity = "spirals",
         .every_steps = options->save_every,
         .mode = options->wait ? DCP_RUN_BLOCKING : DCP_RUN_ASYNC_OVERLAPPED,
+        .mirrors = &mirror,
+        .mirror_count = options->mirror ? 1 : 0,
         .load = &(dcp_load_options){.strictness = DCP_STRICT_RAISE_ALL},
     };
     dcp_run_resumed resumed = {0};
@@ -138,7 +155,7 @@ static void print_log(void *context, dcp_log_level level, const char *line)
 
 int main(int argc, char **argv)
 {
-    struct options options = {"run", 60, 10, 1024, 0, false};
+    struct options options = {"run", 60, 10, 1024, 0, false, NULL};
     struct training training = {
         .communicator = MPI_COMM_WORLD,
         .schedule = {.base_rate = 0.01},

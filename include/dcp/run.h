@@ -62,6 +62,7 @@
 #include "async.h"
 #include "load.h"
 #include "run_list.h"
+#include "run_mirror.h"
 #include "run_prune.h"
 
 #ifdef __cplusplus
@@ -180,6 +181,11 @@ typedef struct dcp_run_options {
     const dcp_run_keep *keep; /**< which checkpoints stay; NULL: all */
     const char *figures_file; /**< of figures; NULL: dcp_saves.jsonl in the run, if that is in the
                                    file system */
+
+    /** Places that get a copy of each checkpoint (dcp/run_mirror.h), and give it back. Only rank
+     * 0's count. */
+    const dcp_run_mirror *mirrors;
+    size_t mirror_count;
 } dcp_run_options;
 
 /** What a run was resumed from. Texts are borrowed from the run. */

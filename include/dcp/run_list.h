@@ -72,6 +72,10 @@ typedef struct dcp_run_list_options {
     /** Only what finding the latest one takes is checked: from the newest back to the first that is
      * whole. Of the others dcp_run_checkpoint::checked is false. */
     bool latest_only;
+    /** A number of dcp_run_note(), or among dcp_run_options::info, by which one checkpoint is the
+     * best; NULL: none is. */
+    const char *metric;
+    bool higher_is_better;
 } dcp_run_list_options;
 
 /** The checkpoints of a run, oldest first, those without a step before all others. Threading: any
@@ -93,6 +97,9 @@ typedef struct dcp_run_checkpoint {
     uint64_t bytes;    /**< of the files that were looked at: shards, metadata, needed side files */
     int64_t unix_time; /**< when it was saved, in seconds, by the save's word or the file's time; 0:
                             unknown. Not to be relied on */
+    bool pinned;       /**< dcp_run_pin() */
+    bool best;         /**< by dcp_run_list_options::metric; of at most one in a list */
+    uint32_t mirrored; /**< mirrors that this save was copied to, as notes in the run say */
 } dcp_run_checkpoint;
 
 /** A mark that a framework left to say which checkpoint is its latest. Pointers are borrowed from

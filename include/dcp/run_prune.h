@@ -59,6 +59,10 @@ typedef struct dcp_run_prune_options {
     void *verdict_context;
     bool (*stopped)(void *context); /**< no further removal is begun once it says so; optional */
     void *stopped_context;
+    /** Asked before a checkpoint is removed, and may wait: why it must stay after all, valid until
+     * the next call; NULL: it may go. Optional. */
+    const char *(*spared)(void *context, const char *name);
+    void *spared_context;
 } dcp_run_prune_options;
 
 /**

@@ -17,6 +17,7 @@ int command_ls(int argc, char **argv);
 int command_latest(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_cat(int argc, char **argv);
+int command_mirror(int argc, char **argv);
 int command_pin(int argc, char **argv);
 int command_prune(int argc, char **argv);
 int command_repair(int argc, char **argv);

@@ -34,6 +34,9 @@ static void print_object(const dcp_run_checkpoint *checkpoint)
         print_text("why", checkpoint->why);
     print_flag("latest", checkpoint->latest);
     print_flag("marked", checkpoint->marked);
+    print_flag("best", checkpoint->best);
+    print_flag("pinned", checkpoint->pinned);
+    printf(", \"mirrored\": %" PRIu32, checkpoint->mirrored);
     printf(", \"bytes\": %" PRIu64, checkpoint->bytes);
     if (checkpoint->unix_time > 0)
         printf(", \"unix_time\": %" PRId64, checkpoint->unix_time);
@@ -126,6 +129,12 @@ static void print_line(const dcp_run_checkpoint *checkpoint, int width, int64_t 
         fputs(" [latest]", stdout);
     if (checkpoint->marked)
         fputs(" [marked]", stdout);
+    if (checkpoint->best)
+        fputs(" [best]", stdout);
+    if (checkpoint->pinned)
+        fputs(" [pinned]", stdout);
+    if (checkpoint->mirrored > 0)
+        fputs(" [mirrored]", stdout);
     putchar('\n');
 }
 
@@ -147,14 +156,19 @@ static int list_plain(const dcp_run_list *list)
 
 /* ---- both commands ---- */
 
-/* False: wrong usage. */
-static bool read_arguments(int argc, char **argv, const char **run, bool *json)
+/* False: wrong usage. options: NULL: only RUN and --json are known. */
+static bool read_arguments(int argc, char **argv, const char **run, bool *json,
+                           dcp_run_list_options *options)
 {
     *run = NULL;
     *json = false;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0)
             *json = true;
+        else if (options && strcmp(argv[i], "--best") == 0 && i + 1 < argc)
+            options->metric = argv[++i];
+        else if (options && strcmp(argv[i], "--higher") == 0)
+            options->higher_is_better = true;
         else if (argv[i][0] == '-' || *run)
             return false;
         else
@@ -172,11 +186,11 @@ static int fail(const char *command, dcp_status status)
 
 int command_list(int argc, char **argv)
 {
-    const dcp_run_list_options options = {.storage = command_storage()};
+    dcp_run_list_options options = {.storage = command_storage()};
     dcp_run_list *list;
     const char *run;
     bool json;
-    if (!read_arguments(argc, argv, &run, &json))
+    if (!read_arguments(argc, argv, &run, &json, &options))
         return EXIT_USAGE;
     dcp_status read = dcp_run_list_read(run, &options, &list);
     if (read != DCP_OK)
@@ -211,7 +225,7 @@ int command_latest(int argc, char **argv)
     dcp_run_list *list;
     const char *run;
     bool json;
-    if (!read_arguments(argc, argv, &run, &json))
+    if (!read_arguments(argc, argv, &run, &json, NULL))
         return EXIT_USAGE;
     dcp_status read = dcp_run_list_read(run, &options, &list);
     if (read != DCP_OK)

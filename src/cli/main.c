@@ -44,11 +44,14 @@ static const struct command {
      "A Hugging Face directory is a CHECKPOINT, too. For example:\n"
      "  dcp convert run/step_1000 model.safetensors --model-only --dtype bfloat16\n"
      "  dcp convert Llama-3-8B checkpoint --to dcp --ranks 8\n"},
-    {"list", command_list, "list [--json] RUN", "list the checkpoints of a training run",
+    {"list", command_list, "list [OPTION...] RUN", "list the checkpoints of a training run",
      "RUN is the directory that holds the steps of a training job, or the one above it. Each\n"
      "checkpoint is checked without reading its data: whole, or why not. The last line says which\n"
-     "is the latest.\n"
-     "  --json            an array of objects: path, step, kind, complete, why, latest, marked\n"},
+     "is the latest. Pinned ones, and those that were copied to a mirror, are marked.\n"
+     "  --best METRIC     marks the one with the least    --higher          or the most, of this\n"
+     "                    number in metadata.json\n"
+     "  --json            an array of objects: path, step, kind, complete, why, latest, marked,\n"
+     "                    best, pinned, mirrored\n"},
     {"latest", command_latest, "latest [--json] RUN", "find the latest whole checkpoint of a run",
      "Prints its path, and on standard error why it is this one. Marks of frameworks are hints;\n"
      "what counts is what is there. Exits with 1 if there is none, or two of one step.\n"
@@ -73,6 +76,14 @@ static const struct command {
      "To see what comparing replicas costs:\n"
      "  --check-replicas  off, sampled or all; every rank has all tensors then\n"
      "Bytes may be given as 64K, 64M or 64G.\n"},
+    {"mirror", command_mirror, "mirror [OPTION...] RUN DEST",
+     "copy the checkpoints of a run that another place lacks",
+     "Copies whole checkpoints of a run that dcp/run.h keeps to the directory DEST, each verified\n"
+     "before and after. What an interrupted copy has left whole there is not copied again.\n"
+     "  --dry-run         writes nothing, and prints what would be copied\n"
+     "  --rate N          bytes a second, such as 64M    --identity NAME  of the run, if the\n"
+     "  --json            an array of objects                             directory holds "
+     "several\n"},
     {"pin", command_pin, "pin [--remove] CHECKPOINT",
      "keep a checkpoint of a run from being pruned",
      "CHECKPOINT is a directory of a run that dcp/run.h keeps, as RUN/step_1000.\n"

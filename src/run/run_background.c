@@ -76,6 +76,16 @@ void run_background_post(struct run_background *background, int64_t step)
                  strerror(code));
 }
 
+void run_background_again(struct run_background *background)
+{
+    if (!background->made)
+        return;
+    pthread_mutex_lock(&background->mutex);
+    background->wanted = background->started;
+    pthread_cond_signal(&background->wake);
+    pthread_mutex_unlock(&background->mutex);
+}
+
 void run_background_end(struct run_background *background)
 {
     if (!background->made)

@@ -25,6 +25,8 @@ dcp_status run_background_init(struct run_background *background, const char *ro
                                const dcp_run_prune_options *prune);
 /* A step was committed. Returns at once; calls that come meanwhile become one. */
 void run_background_post(struct run_background *background, int64_t step);
+/* What could not be removed when it was tried last may be by now. By any thread. */
+void run_background_again(struct run_background *background);
 /* Waits for the removal that is going on, and begins no other. */
 void run_background_end(struct run_background *background);
 

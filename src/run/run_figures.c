@@ -64,22 +64,54 @@ static bool append_text(const char *path, char *text)
     return good;
 }
 
-void run_figures_append(const dcp_run *run, dcp_status status, const char *message,
-                        const dcp_figures *figures)
+/* Frees the line. */
+static void append_line(const dcp_run *run, dcp_state *line)
 {
     const char *given = run->options.figures_file;
-    struct saved_error error;
     char *text = NULL;
-    if (!given && run->place.table != dcp_storage_files())
-        return;
-    error_save(&error);
     char *path = given ? memory_copy_text(given) : run_place_id(&run->place, FIGURES_FILE);
-    dcp_state *line = make_line(run, status, message, figures);
     if (!path || dcp_state_to_json(line, 0, &text) != DCP_OK || !append_text(path, text))
         log_line(DCP_LOG_WARNING, "%s: figures of a save were not written: %s",
                  path ? path : run->root, text ? strerror(errno) : dcp_error_message());
     dcp_text_free(text);
     dcp_state_free(line);
     memory_release(path);
+}
+
+static bool has_file(const dcp_run *run)
+{
+    return run->options.figures_file || run->place.table == dcp_storage_files();
+}
+
+void run_figures_append(const dcp_run *run, dcp_status status, const char *message,
+                        const dcp_figures *figures)
+{
+    struct saved_error error;
+    if (!has_file(run))
+        return;
+    error_save(&error);
+    append_line(run, make_line(run, status, message, figures));
+    error_restore(&error);
+}
+
+void run_figures_mirror(const dcp_run *run, const char *mirror, const dcp_run_copied *copied)
+{
+    struct saved_error error;
+    if (!has_file(run))
+        return;
+    error_save(&error);
+    dcp_state *line = dcp_state_new();
+    dcp_state_int(line, "unix_time", clock_wall_ns() / 1000000000);
+    dcp_state_string(line, "run", run->own.identity);
+    dcp_state_int(line, "step", copied->step);
+    dcp_state_string(line, "path", copied->name);
+    dcp_state_string(line, "mirror", mirror);
+    dcp_state_bool(line, "mirrored", copied->verdict != DCP_RUN_COPY_FAILED);
+    if (copied->verdict == DCP_RUN_COPY_FAILED)
+        dcp_state_string(line, "failure", copied->why);
+    dcp_state_float(line, "seconds", copied->seconds);
+    dcp_state_uint(line, "bytes", copied->bytes);
+    dcp_state_uint(line, "kept_bytes", copied->kept_bytes);
+    append_line(run, line);
     error_restore(&error);
 }

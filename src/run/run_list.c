@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/sized.h"
+#include "run/run_noted.h"
 
 const char *dcp_run_kind_name(dcp_run_kind kind)
 {
@@ -94,7 +95,8 @@ static dcp_status read_list(dcp_run_list *list, const char *path,
     RETURN_IF_ERROR(run_find(list, &place));
     run_sort(list);
     run_mark_resolve(list, &place);
-    return run_latest_find(list, &place, options->latest_only);
+    RETURN_IF_ERROR(run_latest_find(list, &place, options->latest_only));
+    return run_noted_read(list, &place, options);
 }
 
 dcp_status dcp_run_list_read_sized(const char *path, const dcp_run_list_options *options,
@@ -158,6 +160,9 @@ dcp_status dcp_run_list_checkpoint_sized(const dcp_run_list *list, size_t index,
         .why = entry->why,
         .bytes = entry->bytes,
         .unix_time = entry->unix_time,
+        .pinned = entry->pinned,
+        .best = entry->best,
+        .mirrored = entry->mirrored,
     };
     sized_write(checkpoint, checkpoint_size, &ours, sizeof ours);
     return DCP_OK;

@@ -27,6 +27,8 @@ struct run_entry {
     int64_t unix_time;
     bool has_saved_step; /* by the save's word, which a copy under another name keeps */
     int64_t saved_step;
+    bool pinned, best;
+    uint32_t mirrored;
 };
 
 struct run_mark {

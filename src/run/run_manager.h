@@ -6,6 +6,7 @@
 
 #include "dcp/run.h"
 #include "run/run_background.h"
+#include "run/run_mirrors.h"
 #include "run/run_own.h"
 #include "run/run_schedule.h"
 
@@ -72,6 +73,7 @@ struct dcp_run {
     char *resumed_path; /* an id; NULL: nothing was resumed */
     char *reason;
     struct run_background background;
+    struct run_mirrors mirrors;
 };
 
 /* Seconds of the monotonic clock. */
@@ -88,6 +90,8 @@ dcp_status run_save_ended(dcp_run *run, dcp_status status, const dcp_figures *fi
 /* Takes note of a line of figures, at rank 0. */
 void run_figures_append(const dcp_run *run, dcp_status status, const char *message,
                         const dcp_figures *figures);
+/* Likewise of a copy at a mirror. By any thread. */
+void run_figures_mirror(const dcp_run *run, const char *mirror, const dcp_run_copied *copied);
 /* Files of a layout in the checkpoint's folder, before the save; at rank 0. */
 dcp_status run_side_write(dcp_run *run, int64_t step, const char *name);
 /* One of the options' files, whatever version of the struct it is. */

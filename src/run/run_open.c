@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "base/sized.h"
 #include "run/run_manager.h"
+#include "run/run_mirror_back.h"
 #include "run/run_signal.h"
 
 double run_now(void)
@@ -110,12 +111,14 @@ static dcp_status settle_identity(dcp_run *run)
 {
     const dcp_run_options *options = &run->options;
     struct run_own found;
-    bool is_there;
+    bool is_there, of_mirror = false;
     RETURN_IF_ERROR(run_place_make(&run->place));
     RETURN_IF_ERROR(run_own_read(&run->place, "", &found, &is_there));
+    if (!is_there && !options->identity && !options->fresh)
+        RETURN_IF_ERROR(run_mirror_identity(options, &found, &of_mirror));
     if (options->identity)
         snprintf(run->own.identity, sizeof run->own.identity, "%s", options->identity);
-    else if (is_there && !options->fresh)
+    else if ((is_there || of_mirror) && !options->fresh)
         memcpy(run->own.identity, found.identity, sizeof found.identity);
     else
         RETURN_IF_ERROR(make_identity(run->own.identity));
@@ -171,13 +174,16 @@ static dcp_status prepare(dcp_run *run, const char *path)
 
 static dcp_status open_run(dcp_run *run, const char *path)
 {
-    const dcp_run_prune_options prune = {
-        .storage = run->options.storage, .keep = &run->keep, .identity = run->own.identity};
+    const dcp_run_prune_options prune = {.storage = run->options.storage,
+                                         .keep = &run->keep,
+                                         .identity = run->own.identity,
+                                         .spared = run_mirrors_spare,
+                                         .spared_context = &run->mirrors};
     RETURN_IF_ERROR(dcp_group_agree(run->options.group, prepare(run, path), 0));
     RETURN_IF_ERROR(open_directory(run));
     set_schedule(run);
-    dcp_status status = DCP_OK;
-    if (run->rank == 0 && run->options.keep)
+    dcp_status status = run->rank == 0 ? run_mirrors_init(&run->mirrors, run) : DCP_OK;
+    if (status == DCP_OK && run->rank == 0 && run->options.keep)
         status = run_background_init(&run->background, run->root, &prune);
     RETURN_IF_ERROR(dcp_group_agree(run->options.group, status, 0));
     return make_chain(run);
@@ -190,7 +196,9 @@ static void free_run(dcp_run *run)
     if (run->watches_signals)
         run_signal_leave();
     dcp_save_chain_free(run->chain);
+    run_mirrors_stop(&run->mirrors);
     run_background_end(&run->background);
+    run_mirrors_free(&run->mirrors);
     dcp_save_plan_cache_free(run->plans);
     arena_free(&run->added);
     memory_release(run->files);
@@ -239,6 +247,11 @@ dcp_status dcp_run_close(dcp_run *run)
                             ? run_save_begin(run, run->step)
                             : DCP_OK;
     dcp_status ended = run_settle(run);
+    struct saved_error error;
+    error_save(&error);
+    run_mirrors_wait(&run->mirrors);
+    if (ended != DCP_OK)
+        error_restore(&error);
     free_run(run);
     return status == DCP_OK ? ended : status;
 }

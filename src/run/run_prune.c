@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/sized.h"
 #include "dcp/checkpoint.h"
+#include "run/run_mirror.h"
 #include "run/run_own.h"
 #include "run/run_retention.h"
 #include "run/run_stamp.h"
@@ -152,6 +153,8 @@ static dcp_status remove_checkpoint(const struct pruning *pruning, const char *n
         remove_side_files(pruning, name);
     if (status == DCP_OK)
         status = remove_note(pruning, RUN_FAILED, name);
+    if (status == DCP_OK)
+        status = run_mirror_forget(&pruning->place, name);
     if (status == DCP_OK || status == DCP_ERR_BUSY) {
         struct saved_error error;
         error_save(&error);
@@ -176,10 +179,26 @@ static bool is_stopped(const struct pruning *pruning)
            pruning->options->stopped(pruning->options->stopped_context);
 }
 
+/* Whether the caller spares it, who says why. */
+static bool is_spared(const struct pruning *pruning, struct run_candidate *candidate)
+{
+    const dcp_run_prune_options *options = pruning->options;
+    const char *why =
+        options->spared ? options->spared(options->spared_context, candidate->name) : NULL;
+    if (!why)
+        return false;
+    candidate->verdict = DCP_RUN_LEFT;
+    snprintf(candidate->why, sizeof candidate->why, "%.150s", why);
+    log_line(DCP_LOG_WARNING, "%s/%s is not removed: %s", pruning->place.root, candidate->name,
+             candidate->why);
+    return true;
+}
+
 static dcp_status carry_out(const struct pruning *pruning, struct run_candidate *candidate,
                             uint64_t *removed)
 {
-    if (candidate->verdict != DCP_RUN_REMOVED || pruning->options->dry_run)
+    if (candidate->verdict != DCP_RUN_REMOVED || pruning->options->dry_run ||
+        (!is_stopped(pruning) && is_spared(pruning, candidate)))
         return DCP_OK;
     if (is_stopped(pruning)) {
         candidate->verdict = DCP_RUN_LEFT;

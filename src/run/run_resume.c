@@ -11,6 +11,7 @@
 #include "base/sized.h"
 #include "dcp/checkpoint.h"
 #include "run/run_choose.h"
+#include "run/run_mirror_back.h"
 
 /* ---- options of the load ---- */
 
@@ -111,15 +112,29 @@ static dcp_status share_choice(dcp_run *run, struct run_chooser *chooser, struct
     return dcp_group_broadcast(run->options.group, 0, sizeof *choice, 0, choice);
 }
 
+/* One that is damaged is tried again when a mirror has made it good. */
+static dcp_status load_or_repair(dcp_run *run, const struct run_choice *choice)
+{
+    struct saved_error error;
+    bool repaired;
+    dcp_status status = load(run, choice);
+    if (status == DCP_OK || !is_damage(status))
+        return status;
+    error_save(&error);
+    RETURN_IF_ERROR(run_mirror_repair(run, choice, &repaired));
+    return repaired ? load(run, choice) : error_restore(&error);
+}
+
 /* Until one loads, or there is none. */
 static dcp_status try_all(dcp_run *run, struct run_chooser *chooser, struct run_choice *choice)
 {
     struct saved_error error = {.status = DCP_OK};
+    RETURN_IF_ERROR(run_mirror_back(run, chooser));
     for (;;) {
         RETURN_IF_ERROR(share_choice(run, chooser, choice));
         if (!choice->found)
             return error.status == DCP_OK ? DCP_OK : error_restore(&error);
-        dcp_status status = load(run, choice);
+        dcp_status status = load_or_repair(run, choice);
         if (status == DCP_OK || choice->named || choice->pretrained || !is_damage(status))
             return status;
         error_save(&error);
@@ -166,6 +181,8 @@ dcp_status dcp_run_resume_sized(dcp_run *run, dcp_run_resumed *resumed, size_t r
         status = try_all(run, &chooser, choice);
     if (status == DCP_OK && choice)
         status = dcp_group_agree(run->options.group, keep_result(run, choice), 0);
+    if (status == DCP_OK)
+        run_mirrors_post(&run->mirrors, NULL);
     if (status == DCP_OK && choice && resumed) {
         const dcp_run_resumed ours = {.found = choice->found,
                                       .model_only = choice->pretrained,

@@ -10,6 +10,7 @@
 #include "dcp/checkpoint.h"
 #include "run/run_contents.h"
 #include "run/run_manager.h"
+#include "run/run_side.h"
 
 #define CONFIG_FILE "run_config.yaml"
 #define STATE_FILE  "train_state.pt"
@@ -150,30 +151,36 @@ static dcp_status add_backend(const dcp_run *run)
     return status;
 }
 
-static dcp_status move_trackers(const dcp_run *run)
+static dcp_status move_trackers(const struct run_place *place, const char *name, int64_t step)
 {
     char path[2 * RUN_NAME_MAX], number[24];
     struct buffer bytes;
     bool found;
-    snprintf(path, sizeof path, "%s/" STATE_FILE, run->saving_name);
+    snprintf(path, sizeof path, "%s/" STATE_FILE, name);
     buffer_init(&bytes, 0);
-    dcp_status status = run_place_read(&run->place, path, RUN_JSON_LIMIT, &bytes, &found);
+    dcp_status status = run_place_read(place, path, RUN_JSON_LIMIT, &bytes, &found);
     if (status == DCP_OK && found)
-        status = run_place_publish(&run->place, "", "latest_train_state.pt", bytes.data, bytes.size,
+        status = run_place_publish(place, "", "latest_train_state.pt", bytes.data, bytes.size,
                                    DCP_PUBLISH_ALWAYS);
     buffer_free(&bytes);
     RETURN_IF_ERROR(status);
-    snprintf(number, sizeof number, "%" PRId64, run->saving_step);
-    return run_place_publish(&run->place, "", "latest_checkpointed_iteration.txt", number,
-                             strlen(number), DCP_PUBLISH_ALWAYS);
+    snprintf(number, sizeof number, "%" PRId64, step);
+    return run_place_publish(place, "", "latest_checkpointed_iteration.txt", number, strlen(number),
+                             DCP_PUBLISH_ALWAYS);
+}
+
+dcp_status run_side_mark(const struct run_place *place, const struct run_own *own, const char *name,
+                         int64_t step)
+{
+    return own->layout == DCP_RUN_LAYOUT_BRIDGE ? move_trackers(place, name, step)
+                                                : run_place_mark(place, "latest", name);
 }
 
 static dcp_status move_marks(const dcp_run *run)
 {
-    if (run->own.layout != DCP_RUN_LAYOUT_BRIDGE)
-        return run_place_mark(&run->place, "latest", run->saving_name);
-    RETURN_IF_ERROR(add_backend(run));
-    return move_trackers(run);
+    if (run->own.layout == DCP_RUN_LAYOUT_BRIDGE)
+        RETURN_IF_ERROR(add_backend(run));
+    return run_side_mark(&run->place, &run->own, run->saving_name, run->saving_step);
 }
 
 static void forget(const dcp_run *run, const char *prefix)
@@ -196,6 +203,7 @@ dcp_status run_committed(void *context, const char *path, const char *save_id)
                      run->saving_name, dcp_error_message());
         forget(run, RUN_FAILED);
         forget(run, RUN_REMOVING);
+        run_mirrors_post(&run->mirrors, run->saving_name);
         run_background_post(&run->background, run->saving_step);
     }
     return run->save.after_commit
