@@ -17,6 +17,7 @@ struct options {
     const char *directory;
     int64_t steps;
     int64_t save_every;
+    int64_t keep; /* 0: all */
     int64_t hidden;
     int64_t die_in_save; /* 0: never */
     bool wait;
@@ -28,6 +29,7 @@ static const char usage[] =
     "  --dir DIR          checkpoints are DIR/step_N (default: run)\n"
     "  --steps N          train up to this step (default: 60)\n"
     "  --save-every N     save after every N steps (default: 10)\n"
+    "  --keep N           the newest checkpoints, the others are removed (default: all)\n"
     "  --hidden N         units of the two hidden layers (default: 1024)\n"
     "  --mirror DIR       a copy of each checkpoint goes there, and comes back from there\n"
     "  --wait             for each save; else training goes on meanwhile\n"
@@ -47,6 +49,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
         DIR = 'd',
         STEPS = 's',
         SAVE_EVERY = 'e',
+        KEEP = 'l',
         HIDDEN = 'h',
         DIE_IN_SAVE = 'k',
         MIRROR = 'm',
@@ -55,6 +58,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
     static const struct option names[] = {{"dir", required_argument, NULL, DIR},
                                           {"steps", required_argument, NULL, STEPS},
                                           {"save-every", required_argument, NULL, SAVE_EVERY},
+                                          {"keep", required_argument, NULL, KEEP},
                                           {"hidden", required_argument, NULL, HIDDEN},
                                           {"die-in-save", required_argument, NULL, DIE_IN_SAVE},
                                           {"mirror", required_argument, NULL, MIRROR},
@@ -74,6 +78,9 @@ static bool parse_options(int argc, char **argv, struct options *options)
             break;
         case SAVE_EVERY:
             good = parse_count(optarg, &options->save_every);
+            break;
+        case KEEP:
+            good = parse_count(optarg, &options->keep);
             break;
         case HIDDEN:
             good = parse_count(optarg, &options->hidden);
@@ -114,6 +121,7 @@ static void arm_sudden_death(const struct training *training, const char *direct
 static dcp_status train(struct training *training, const struct options *options)
 {
     const dcp_run_mirror mirror = {.size_of = sizeof mirror, .path = options->mirror};
+    const dcp_run_keep keep = {.size_of = sizeof keep, .last = (int32_t)options->keep};
     const dcp_run_options run = {
         .group = training->group,
         .state = training->state,
@@ -122,6 +130,7 @@ static dcp_status train(struct training *training, const struct options *options
         .mode = options->wait ? DCP_RUN_BLOCKING : DCP_RUN_ASYNC_OVERLAPPED,
         .mirrors = &mirror,
         .mirror_count = options->mirror ? 1 : 0,
+        .keep = options->keep > 0 ? &keep : NULL,
         .load = &(dcp_load_options){.strictness = DCP_STRICT_RAISE_ALL},
     };
     dcp_run_resumed resumed = {0};
@@ -132,7 +141,8 @@ static dcp_status train(struct training *training, const struct options *options
         status = dcp_run_resume(training->run, &resumed);
     training->step = resumed.step;
     if (resumed.found && rank == 0)
-        printf("resumed from %s on %d ranks\n", resumed.path, dcp_group_size(training->group));
+        printf("RESUMED step=%" PRId64 " from %s on %d ranks\n", resumed.step, resumed.path,
+               dcp_group_size(training->group));
     while (status == DCP_OK && training->step < options->steps) {
         double loss = training_step(training);
         if (rank == 0)
@@ -155,7 +165,7 @@ static void print_log(void *context, dcp_log_level level, const char *line)
 
 int main(int argc, char **argv)
 {
-    struct options options = {"run", 60, 10, 1024, 0, false, NULL};
+    struct options options = {"run", 60, 10, 0, 1024, 0, false, NULL};
     struct training training = {
         .communicator = MPI_COMM_WORLD,
         .schedule = {.base_rate = 0.01},

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/sized.h"
 #include "dcp/checkpoint.h"
+#include "run/run_leftovers.h"
 #include "run/run_mirror.h"
 #include "run/run_own.h"
 #include "run/run_retention.h"
@@ -238,6 +239,8 @@ static dcp_status prune(struct pruning *pruning, uint64_t *removed)
         if (run_place_gives_up(status))
             break;
     }
+    if (first.status == DCP_OK && !options->dry_run && !is_stopped(pruning))
+        return run_leftovers_remove(&pruning->place, &pruning->own, &pruning->names, bounds.now);
     return first.status == DCP_OK ? DCP_OK : error_restore(&first);
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -303,6 +305,38 @@ static void an_interrupted_removal_is_not_whole_and_goes_on(void **state)
     }
 }
 
+static void set_age(const char *run, const char *name, time_t seconds)
+{
+    const time_t when = time(NULL) - seconds;
+    const struct timeval times[2] = {{.tv_sec = when}, {.tv_sec = when}};
+    assert_int_equal(utimes(scene_in(run, name), times), 0);
+}
+
+/* What a process leaves that is killed when a checkpoint is gone already, or its note not there
+ * yet. */
+static void notes_of_what_is_gone_go(void **state)
+{
+    static const char gone[] = ".dcp_removing.step_5", failed[] = ".dcp_failed.step_6",
+                      old[] = ".dcp_removing.step_10.0123456789abcdef.tmp",
+                      young[] = ".dcp_failed.step_10.0123456789abcdef.tmp",
+                      foreign[] = ".dcp_removing.other_10.0123456789abcdef.tmp",
+                      there[] = ".dcp_failed.step_20";
+    const char *run = path_in(state, "run");
+    const dcp_run_keep keep = {.size_of = sizeof keep, .last = 5};
+    const char *const all[] = {gone, failed, old, young, foreign, there};
+    struct told told;
+    job_run(run, NULL, six, 2);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        scene_write(run, all[i], "");
+    set_age(run, old, 4000);
+    set_age(run, foreign, 4000);
+    assert_int_equal(prune(run, &keep, true, &told), 0);
+    assert_true(scratch_exists(run, gone));
+    assert_int_equal(prune(run, &keep, false, &told), 0);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        assert_int_equal(scratch_exists(run, all[i]), i >= 3);
+}
+
 static void a_run_of_10000_entries_is_pruned(void **state)
 {
     const char *run = path_in(state, "run");
@@ -348,6 +382,7 @@ int main(void)
         TEST(pins_keep),
         TEST(remains_of_dead_saves_go_and_what_is_owned_stays),
         TEST(an_interrupted_removal_is_not_whole_and_goes_on),
+        TEST(notes_of_what_is_gone_go),
         TEST(a_run_of_10000_entries_is_pruned),
         TEST(other_directories_are_no_runs),
     };
