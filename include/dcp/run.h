@@ -102,6 +102,17 @@ typedef enum dcp_run_missing {
  * is the save's on all ranks. */
 typedef dcp_status (*dcp_run_before_save)(void *context, dcp_run *run, int64_t step);
 
+/** Where each rank saves what it holds when there is no time left, or no other rank to wait for:
+ * see dcp_run_emergency_save(). */
+typedef struct dcp_run_emergency {
+    size_t size_of; /**< sizeof(dcp_run_emergency), so that the struct can grow */
+    const char
+        *path; /**< a directory that is fast, such as on a disk of the node; made if need be */
+    /** Where it is saved as well, once it is durable there: a place that outlives the node, and
+     * that all ranks see. It is in dcp_run_options::storage. NULL: nowhere. */
+    const char *copy_path;
+} dcp_run_emergency;
+
 /**
  * How a run is kept. All zero is the sensible default, but for `state`. What pointers lead to is
  * borrowed until dcp_run_close(). Every rank passes the same values; where ranks differ in when to
@@ -186,6 +197,7 @@ typedef struct dcp_run_options {
      * 0's count. */
     const dcp_run_mirror *mirrors;
     size_t mirror_count;
+    const dcp_run_emergency *emergency; /**< NULL: there are no emergency saves */
 } dcp_run_options;
 
 /** What a run was resumed from. Texts are borrowed from the run. */
@@ -272,6 +284,27 @@ DCP_API void dcp_run_wait_staged(dcp_run *run);
 /** Saves now, whatever is due; waits for the save before it. A step that was saved is not saved
  * again. Returns as dcp_run_step() does. Collective. */
 DCP_API dcp_status dcp_run_save(dcp_run *run, int64_t step);
+
+/**
+ * Saves at once what this rank holds, with no exchange between ranks whatever: it may be called
+ * when others are gone. The state must be that of the last step that dcp_run_step() was told.
+ * Returns when it is durable in dcp_run_emergency::path; what became of the copy is only logged.
+ *
+ * With dcp_run_options::stop_on_signals it is called by itself: in the first two steps after a
+ * signal, and in that in which all ranks stop, so that at least one of them is the same everywhere
+ * if ranks are a step apart. The usual save follows if ranks still agree.
+ *
+ * Each rank's part goes into PATH/IDENTITY/emergency_step_N_M, where M is a number of this job, so
+ * that parts of two jobs never mix. dcp_run_resume() takes the newest of them whose parts are the
+ * whole state together, if it is newer than what the run has; of others it says which boxes are
+ * missing, and passes over them. It must see all parts: in `path` if all ranks ran on its node,
+ * else in `copy_path`. Emergency saves are removed when a usual save of the same or a later step
+ * has been committed.
+ *
+ * Not collective. Errors: DCP_ERR_STATE (no step yet, or no dcp_run_emergency), and those of
+ * dcp_save().
+ */
+DCP_API dcp_status dcp_run_emergency_save(dcp_run *run);
 
 /** Waits for the save that is under way, and says how it ended. Collective. */
 DCP_API dcp_status dcp_run_flush(dcp_run *run);

@@ -10,12 +10,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "run/run_emergency.h"
 
 enum { NOTE_MAX = 4096, REASONS_MAX = 3000 };
 
 /* ---- reasons ---- */
 
-static void DCP_PRINTF(2, 3) pass_over(struct run_chooser *chooser, const char *format, ...)
+void run_chooser_pass_over(struct run_chooser *chooser, const char *format, ...)
 {
     char text[512];
     va_list arguments;
@@ -64,7 +65,10 @@ void run_chooser_remember(struct run_chooser *chooser, const struct run_choice *
                           const char *why)
 {
     char note[2 * RUN_NAME_MAX], text[NOTE_MAX];
-    pass_over(chooser, "%s did not load: %.200s", choice->name, why);
+    run_chooser_pass_over(chooser, "%s did not load: %.200s",
+                          *choice->name ? choice->name : choice->path, why);
+    if (!*choice->name) /* an emergency save, which is removed soon */
+        return;
     run_own_note_name(RUN_FAILED, choice->name, note);
     int length = snprintf(text, sizeof text, "%s\n%.1000s", choice->save_id, why);
     if (run_place_publish(&chooser->run->place, "", note, text, (size_t)length,
@@ -146,11 +150,12 @@ dcp_status run_chooser_check_owner(struct run_chooser *chooser, const struct run
     *fits = owner == RUN_OWNER_US ||
             (owner == RUN_OWNER_NONE && !run->options.identity && !run->options.fresh);
     if (owner == RUN_OWNER_OTHER)
-        pass_over(chooser, "%s is of another run", entry->path);
+        run_chooser_pass_over(chooser, "%s is of another run", entry->path);
     else if (!*fits)
-        pass_over(chooser, "%s does not say which run's it is", entry->path);
+        run_chooser_pass_over(chooser, "%s does not say which run's it is", entry->path);
     if (*fits && entry->has_saved_step && entry->saved_step != run_entry_step(entry)) {
-        pass_over(chooser, "%s is a copy of step %" PRId64, entry->path, entry->saved_step);
+        run_chooser_pass_over(chooser, "%s is a copy of step %" PRId64, entry->path,
+                              entry->saved_step);
         *fits = false;
     }
     return DCP_OK;
@@ -167,22 +172,23 @@ static dcp_status judge(struct run_chooser *chooser, const struct run_entry *ent
         return DCP_OK;
     *good = false;
     if (!run_chooser_wants(chooser, entry->kind)) {
-        pass_over(chooser, "%s is of kind %s", entry->path, dcp_run_kind_name(entry->kind));
+        run_chooser_pass_over(chooser, "%s is of kind %s", entry->path,
+                              dcp_run_kind_name(entry->kind));
         return DCP_OK;
     }
     dcp_status status = run_chooser_fill(chooser, &chooser->run->place, entry, choice);
     if (status != DCP_OK) {
-        pass_over(chooser, "%s: %.200s", entry->path, dcp_error_message());
+        run_chooser_pass_over(chooser, "%s: %.200s", entry->path, dcp_error_message());
         return run_place_gives_up(status) ? status : DCP_OK;
     }
     choice->own = own;
     snprintf(choice->name, sizeof choice->name, "%.120s", entry->name);
     RETURN_IF_ERROR(read_failure(chooser, entry->name, choice->save_id, &failed, why));
     if (failed)
-        pass_over(chooser, "%s did not load before: %.200s", entry->path, why);
+        run_chooser_pass_over(chooser, "%s did not load before: %.200s", entry->path, why);
     else if (choice->no_optimizer && !chooser->run->options.allow_missing_optimizer &&
              !chooser->run->options.skip_optimizer)
-        pass_over(chooser, "%s is a model only", entry->path);
+        run_chooser_pass_over(chooser, "%s is a model only", entry->path);
     else
         *good = true;
     return DCP_OK;
@@ -205,7 +211,7 @@ static dcp_status next_of_run(struct run_chooser *chooser, struct run_choice *ch
             continue;
         RETURN_IF_ERROR(run_check(list, place, index));
         if (!entry->complete)
-            pass_over(chooser, "%s is not whole: %.200s", entry->path, entry->why);
+            run_chooser_pass_over(chooser, "%s is not whole: %.200s", entry->path, entry->why);
         else
             RETURN_IF_ERROR(judge(chooser, entry, choice, &good));
         choice->found = good;
@@ -227,9 +233,28 @@ static dcp_status next_of_run(struct run_chooser *chooser, struct run_choice *ch
 
 /* ---- all of it ---- */
 
+/* Emergency saves that are newer than what the run has come first. */
+static dcp_status next_of_all(struct run_chooser *chooser, struct run_choice *choice)
+{
+    if (!chooser->has_next) {
+        chooser->next = (struct run_choice){0};
+        RETURN_IF_ERROR(next_of_run(chooser, &chooser->next));
+        chooser->has_next = true;
+    }
+    RETURN_IF_ERROR(
+        run_emergency_next(chooser, chooser->next.found ? chooser->next.step : -1, choice));
+    if (choice->found)
+        return DCP_OK;
+    *choice = chooser->next;
+    chooser->has_next = false;
+    if (choice->found)
+        run_chooser_explain(chooser, choice, choice->name, "is the newest one to resume from");
+    return DCP_OK;
+}
+
 void run_chooser_init(struct run_chooser *chooser, dcp_run *run)
 {
-    *chooser = (struct run_chooser){.run = run};
+    *chooser = (struct run_chooser){.run = run, .emergency_step = INT64_MAX};
     buffer_init(&chooser->reasons, 0);
 }
 
@@ -262,7 +287,7 @@ static dcp_status choose(struct run_chooser *chooser, struct run_choice *choice)
         RETURN_IF_ERROR(read_list(chooser));
     if (reference && *reference && strcmp(reference, "latest") != 0)
         return run_reference_take(chooser, reference, choice);
-    return next_of_run(chooser, choice);
+    return next_of_all(chooser, choice);
 }
 
 static dcp_status choose_pretrained(struct run_chooser *chooser, struct run_choice *choice)

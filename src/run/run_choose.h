@@ -14,6 +14,7 @@ struct run_choice {
     bool own;          /* of this run, under its usual name */
     bool no_optimizer; /* though the state has one */
     bool pretrained;
+    bool local; /* in the file system, whatever the run's storage */
     int32_t kind;
     int64_t step;
     char name[RUN_NAME_MAX]; /* in the run; "": it lies elsewhere */
@@ -30,6 +31,12 @@ struct run_chooser {
     size_t tried;
     bool model_only; /* is what is looked for */
     struct buffer reasons;
+    struct run_choice next; /* of the run, while emergency saves are tried that are newer */
+    bool has_next;
+    int64_t
+        emergency_step; /* of emergency saves, those before it have been tried: place and step */
+    uint64_t emergency_job;
+    size_t emergency_place;
 };
 
 void run_chooser_init(struct run_chooser *chooser, dcp_run *run);
@@ -46,6 +53,9 @@ dcp_status run_reference_path(struct run_chooser *chooser, const char *reference
 /* One that did not load is remembered, and says why in the next reasons. */
 void run_chooser_remember(struct run_chooser *chooser, const struct run_choice *choice,
                           const char *why);
+
+/* Counts as a reason why a checkpoint is not taken. */
+void DCP_PRINTF(2, 3) run_chooser_pass_over(struct run_chooser *chooser, const char *format, ...);
 
 /* ---- of one checkpoint ---- */
 

@@ -102,6 +102,13 @@ const struct run_layout run_layouts[] = {
      .needs = {{.kind = RUN_NEED_DCP, .path = ""},
                {.kind = RUN_NEED_TORCH, .path = "train_state.pt"},
                {.kind = RUN_NEED_JSON, .path = "metadata.json", .key = "step", .optional = true}}},
+    /* Before the row of usual saves, which is the last one of its name. */
+    {.framework = "dcp",
+     .kind = DCP_RUN_EMERGENCY,
+     .names = "emergency_step_#_%",
+     .signs = "__*.metadata",
+     .never_latest = true,
+     .needs = {{.kind = RUN_NEED_FILE, .path = "__*.metadata"}}},
     {.framework = "dcp",
      .kind = DCP_RUN_DCP,
      .names = "step_#",

@@ -29,6 +29,15 @@ struct run_look {
     uint32_t calls; /* rank 0: calls until the next exchange */
 };
 
+/* Where ranks save by themselves: the local place, then that of the copy. */
+struct run_emergency {
+    struct run_place places[2];
+    char *roots[2]; /* of this run in them; NULL: there is none */
+    uint64_t job;
+    int64_t step;   /* the last one that was saved so; -1: none */
+    int steps_left; /* that are saved after a signal was seen */
+};
+
 struct dcp_run {
     dcp_run_options options;
     dcp_save_options save;
@@ -74,6 +83,8 @@ struct dcp_run {
     char *reason;
     struct run_background background;
     struct run_mirrors mirrors;
+    struct run_emergency emergency;
+    bool resumed_locally; /* resumed_path is in the file system, whatever the run's storage */
 };
 
 /* Seconds of the monotonic clock. */
@@ -92,6 +103,10 @@ void run_figures_append(const dcp_run *run, dcp_status status, const char *messa
                         const dcp_figures *figures);
 /* Likewise of a copy at a mirror. By any thread. */
 void run_figures_mirror(const dcp_run *run, const char *mirror, const dcp_run_copied *copied);
+/* What goes into a save beside the state: the run's identity and numbers with the caller's own
+ * fields (NULL: no memory), and all extra files of this rank, as run->files. */
+dcp_state *run_save_info(const dcp_run *run);
+dcp_status run_save_files(dcp_run *run, int64_t step, bool with_identity);
 /* Files of a layout in the checkpoint's folder, before the save; at rank 0. */
 dcp_status run_side_write(dcp_run *run, int64_t step, const char *name);
 /* One of the options' files, whatever version of the struct it is. */

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "base/sized.h"
+#include "run/run_emergency.h"
 #include "run/run_manager.h"
 #include "run/run_mirror_back.h"
 #include "run/run_signal.h"
@@ -181,6 +182,7 @@ static dcp_status open_run(dcp_run *run, const char *path)
                                          .spared_context = &run->mirrors};
     RETURN_IF_ERROR(dcp_group_agree(run->options.group, prepare(run, path), 0));
     RETURN_IF_ERROR(open_directory(run));
+    RETURN_IF_ERROR(run_emergency_open(run));
     set_schedule(run);
     dcp_status status = run->rank == 0 ? run_mirrors_init(&run->mirrors, run) : DCP_OK;
     if (status == DCP_OK && run->rank == 0 && run->options.keep)
@@ -205,6 +207,7 @@ static void free_run(dcp_run *run)
     memory_release(run->looks);
     memory_release(run->resumed_path);
     memory_release(run->reason);
+    run_emergency_free(run);
     memory_release(run->root);
     memory_release(run);
     error_restore(&error);

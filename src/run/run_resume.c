@@ -77,7 +77,7 @@ static dcp_status load(dcp_run *run, const struct run_choice *choice)
     struct patterns patterns = {0};
     dcp_load_options options = run->load;
     options.group = run->options.group;
-    options.storage = run->options.storage;
+    options.storage = choice->local ? NULL : run->options.storage;
     dcp_status status = make_patterns(run, choice, &patterns);
     options.exclude = patterns.names;
     options.exclude_count = patterns.count;
@@ -158,6 +158,7 @@ static dcp_status keep_result(dcp_run *run, const struct run_choice *choice)
     memory_release(run->resumed_path);
     memory_release(run->reason);
     run->resumed_path = path;
+    run->resumed_locally = choice->local;
     run->reason = reason;
     if (choice->found && !choice->pretrained) {
         run->step = choice->step;
@@ -228,7 +229,8 @@ dcp_status dcp_run_read_file(dcp_run *run, const char *name, void **bytes, size_
     *size = 0;
     if (!run->resumed_path)
         return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: nothing was resumed that has files", name);
-    const dcp_open_options options = {.storage = run->options.storage};
+    const dcp_open_options options = {.storage =
+                                          run->resumed_locally ? NULL : run->options.storage};
     RETURN_IF_ERROR(dcp_checkpoint_open(run->resumed_path, &options, &checkpoint));
     dcp_status status = read_file(checkpoint, name, bytes, size);
     dcp_checkpoint_close(checkpoint);

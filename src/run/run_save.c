@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "run/run_emergency.h"
 #include "run/run_manager.h"
 
 /* ---- the end of a save ---- */
@@ -31,6 +32,7 @@ dcp_status run_save_ended(dcp_run *run, dcp_status status, const dcp_figures *fi
     if (status == DCP_OK) {
         run->failures = 0;
         run->saved_step = run->saving_step;
+        run_emergency_clean(run, run->saved_step);
         if (run->rank == 0)
             log_line(DCP_LOG_INFO, "saved %s/%s in %.1f s, of which training waited %.2f s",
                      run->root, run->saving_name, seconds, run->stall);
@@ -118,7 +120,7 @@ static bool is_noted(const dcp_run *run, const char *key)
 }
 
 /* The run's identity and numbers, and the caller's own fields. */
-static dcp_state *make_info(const dcp_run *run)
+dcp_state *run_save_info(const dcp_run *run)
 {
     const dcp_state *own = run->options.info;
     dcp_state *info = dcp_state_new();
@@ -161,7 +163,7 @@ dcp_extra_file run_option_file(const dcp_run *run, size_t index)
     return ours;
 }
 
-static dcp_status gather_files(dcp_run *run, int64_t step)
+dcp_status run_save_files(dcp_run *run, int64_t step, bool with_identity)
 {
     const dcp_run_options *options = &run->options;
     const dcp_extra_file mark = {.size_of = sizeof mark,
@@ -176,13 +178,13 @@ static dcp_status gather_files(dcp_run *run, int64_t step)
         if (!run_side_takes(run, &ours))
             RETURN_IF_ERROR(take_file(run, &ours));
     }
-    return run->rank == 0 ? take_file(run, &mark) : DCP_OK;
+    return with_identity ? take_file(run, &mark) : DCP_OK;
 }
 
 /* By itself, before ranks meet. */
 static dcp_status prepare(dcp_run *run, int64_t step, int32_t *overwrite)
 {
-    RETURN_IF_ERROR(gather_files(run, step));
+    RETURN_IF_ERROR(run_save_files(run, step, run->rank == 0));
     if (run->rank != 0)
         return DCP_OK;
     RETURN_IF_ERROR(decide_overwrite(run, overwrite));
@@ -195,7 +197,7 @@ static dcp_status prepare(dcp_run *run, int64_t step, int32_t *overwrite)
 static dcp_status save_state(dcp_run *run, int64_t step, int32_t overwrite, dcp_figures *figures)
 {
     dcp_save_options options = run->save;
-    dcp_state *info = make_info(run);
+    dcp_state *info = run_save_info(run);
     char *path = info ? run_place_id(&run->place, run->saving_name) : NULL;
     dcp_status status = path ? DCP_OK : error_no_memory(0, "a save");
     options.group = run->options.group;

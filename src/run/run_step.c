@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "run/run_emergency.h"
 #include "run/run_manager.h"
 #include "run/run_signal.h"
 
@@ -119,12 +120,15 @@ dcp_status dcp_run_step(dcp_run *run, int64_t step)
         wants && run->schedule.overhead_percent > 0 && !run_schedule_is_last(&run->schedule, step);
     run->step = step;
     run->schedule.wanted = run->schedule.wanted || judged;
+    run_emergency_watch(run);
     RETURN_IF_ERROR(call(run, judged, &ended));
     dcp_status told = ended ? run_settle(run) : DCP_OK;
     bool stops = run->stop != RUN_STOP_NONE && !run->stop_saved;
     if (!(wants && !judged) && !run->due && !stops)
         return told;
     run->stop_saved = run->stop != RUN_STOP_NONE;
+    if (run->stop == RUN_STOP_SIGNAL)
+        run_emergency_stop(run);
     struct saved_error error;
     error_save(&error);
     dcp_status status = run_save_begin(run, step);
@@ -136,6 +140,7 @@ bool dcp_run_should_stop(dcp_run *run)
     bool ended;
     if (!run)
         return false;
+    run_emergency_watch(run);
     if (call(run, false, &ended) != DCP_OK)
         log_line(DCP_LOG_ERROR, "%s: ranks could not agree on whether to stop: %s", run->root,
                  dcp_error_message());

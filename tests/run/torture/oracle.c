@@ -85,16 +85,28 @@ static void take_loss(struct oracle *oracle, int64_t step, const char *loss, boo
         oracle->compared++;
 }
 
+/* Whether the line begins so; then *number follows, and *rest. */
+static bool begins(const char *line, const char *words, int64_t *number, const char **rest)
+{
+    size_t length = strlen(words);
+    char *end;
+    if (strncmp(line, words, length) != 0)
+        return false;
+    *number = strtoll(line + length, &end, 10);
+    *rest = end;
+    return end > line + length;
+}
+
 static void take_line(struct oracle *oracle, const char *line, bool learn, struct life *life)
 {
+    static const char loss[] = " loss ";
+    const char *saved = strncmp(line, "saved ", 6) == 0 ? strstr(line, "/step_") : NULL, *rest;
     int64_t step;
-    int at = 0;
-    const char *saved = strncmp(line, "saved ", 6) == 0 ? strstr(line, "/step_") : NULL;
-    if (sscanf(line, "RESUMED step=%" SCNd64, &step) == 1)
+    if (begins(line, "RESUMED step=", &step, &rest))
         life->resumed = step;
-    else if (sscanf(line, "step %" SCNd64 " loss %n", &step, &at) == 1 && at > 0)
-        take_loss(oracle, step, line + at, learn, life);
-    else if (saved && sscanf(saved, "/step_%" SCNd64 " in", &step) == 1)
+    if (begins(line, "step ", &step, &rest) && strncmp(rest, loss, sizeof loss - 1) == 0)
+        take_loss(oracle, step, rest + sizeof loss - 1, learn, life);
+    if (saved && begins(saved, "/step_", &step, &rest))
         life->saved = step;
 }
 

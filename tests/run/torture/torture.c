@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dcp.h"
 #include "run/torture/oracle.h"
 #include "run/torture/processes.h"
 
@@ -154,13 +155,19 @@ static bool remove_run(const struct torture *torture)
 }
 
 /* Of a run that has come to its end: the rest of what was killed is gone. */
-static bool finish_run(struct torture *torture, const struct sight *left)
+static bool finish_run(struct torture *torture)
 {
+    const dcp_run_keep keep = {.size_of = sizeof keep, .last = KEEP};
+    struct sight left;
     torture->finished++;
     torture->oracle.committed = -1;
-    if (left->removes || left->steps > KEEP + 1)
-        return wrong(torture, "%d directories are left of a run that keeps %d%s", left->steps, KEEP,
-                     left->removes ? ", and a removal that is not done" : "");
+    /* Removing goes on behind training, and ends with it. */
+    if (dcp_run_prune(torture->run, &(dcp_run_prune_options){.keep = &keep}, NULL) != DCP_OK)
+        return wrong(torture, "its rest is not removed: %.500s", dcp_error_message());
+    sight_take(torture->run, &left);
+    if (left.removes || left.steps != KEEP)
+        return wrong(torture, "%d directories are left of a run that keeps %d%s", left.steps, KEEP,
+                     left.removes ? ", and a removal that is not done" : "");
     return remove_run(torture) || wrong(torture, "%s cannot be removed", torture->run);
 }
 
@@ -185,7 +192,7 @@ static bool live(struct torture *torture, bool is_killed)
         count_kill(torture, &left);
     if (!judge(torture, &job, killed, &left))
         return false;
-    return killed || finish_run(torture, &left);
+    return killed || finish_run(torture);
 }
 
 /* ---- all of them ---- */
