@@ -1,7 +1,8 @@
-# What is installed to be read: manual pages of the command and, with DCP_DOCS, of the interface; share/doc/dcp.
-install(FILES src/cli/man/dcp.1 src/cli/man/dcp-bench.1 src/cli/man/dcp-cat.1 src/cli/man/dcp-convert.1
-    src/cli/man/dcp-latest.1 src/cli/man/dcp-list.1 src/cli/man/dcp-ls.1
-    src/cli/man/dcp-mirror.1 src/cli/man/dcp-pin.1 src/cli/man/dcp-prune.1 src/cli/man/dcp-repair.1 src/cli/man/dcp-verify.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+# What is installed to be read: manual pages of the command, what completes its lines in shells and, with DCP_DOCS, of the interface; share/doc/dcp.
+install(DIRECTORY src/cli/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 FILES_MATCHING PATTERN "*.1")
+install(FILES src/cli/completions/dcp.bash DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/bash-completion/completions RENAME dcp)
+install(FILES src/cli/completions/dcp.zsh DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/zsh/site-functions RENAME _dcp)
+install(FILES src/cli/completions/dcp.fish DESTINATION ${CMAKE_INSTALL_DATAROOTDIR}/fish/vendor_completions.d)
 set(dcp_doc_dir ${CMAKE_INSTALL_DATAROOTDIR}/doc/dcp)
 install(FILES README.md LICENSE .github/CHANGES.md DESTINATION ${dcp_doc_dir})
 install(DIRECTORY examples DESTINATION ${dcp_doc_dir} USE_SOURCE_PERMISSIONS PATTERN run_main_job.sh EXCLUDE)

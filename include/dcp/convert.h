@@ -140,7 +140,7 @@ typedef struct dcp_convert_options {
 
     dcp_take take; /**< of training checkpoints of other frameworks */
 
-    /** Quantized weights become tensors of this dtype, #DCP_BF16 or #DCP_F32, bit for bit as their
+    /** Quantized weights become tensors of this dtype, DCP_BF16 or DCP_F32, bit for bit as their
      * reference computes them: FP8 with a scale for each block, row or tensor (DeepSeek); MXFP4
      * (gpt-oss), with rows and columns exchanged as in the model; compressed-tensors' float, int,
      * pack, nvfp4-pack and mxfp4-pack formats, computed in the dtype of their scales. Their scales

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <ftw.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,18 +34,10 @@ struct bench_rank {
     char message[1024];
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
 static bool goes_on(void *context, const dcp_progress *progress)
 {
     (void)context, (void)progress;
-    return !interrupted;
+    return !command_interrupted();
 }
 
 /* The number of different parts of a tensor. */
@@ -337,16 +328,12 @@ int bench_run(const struct bench_options *options, struct bench_figures *saves,
     size_t size = strlen(options->directory) + 64;
     char *name = malloc(size);
     struct bench_rank *ranks = calloc((size_t)options->rank_count, sizeof *ranks);
-    struct sigaction action = {.sa_handler = interrupt}, before[2];
     int status = EXIT_FAULT;
 
     if (name && ranks) {
-        sigaction(SIGINT, &action, &before[0]);
-        sigaction(SIGTERM, &action, &before[1]);
+        command_catch_signals();
         status = (is_stored(options->directory) ? run_in_storage : run_in_directory)(
             ranks, options, name, size, saves, loads);
-        sigaction(SIGTERM, &before[1], NULL);
-        sigaction(SIGINT, &before[0], NULL);
     } else {
         fail("not enough memory");
     }

@@ -161,14 +161,25 @@ static int cat_name(dcp_checkpoint *checkpoint, const char *name)
     return command_fail("cat");
 }
 
-int command_cat(int argc, char **argv)
+static int run_cat(struct command_line *line)
 {
     dcp_checkpoint *checkpoint;
-    if (argc < 3)
-        return EXIT_USAGE;
-    if (command_open(argv + 1, argc - 2, &checkpoint) != DCP_OK)
+    if (command_open(line->paths, line->path_count - 1, &checkpoint) != DCP_OK)
         return command_fail("cat");
-    int status = cat_name(checkpoint, argv[argc - 1]);
+    int status = cat_name(checkpoint, line->paths[line->path_count - 1]);
     dcp_checkpoint_close(checkpoint);
     return status;
 }
+
+const struct command command_cat = {
+    .name = "cat",
+    .operands = "CHECKPOINT... NAME",
+    .least = 2,
+    .purpose = "write a tensor's bytes, an object as JSON, or an extra file",
+    .description = "NAME is one that dcp ls shows. The bytes of a tensor are row-major and "
+                   "little-endian; an extra file is written as it is. What is written has been "
+                   "checked.\n",
+    .examples = "  dcp cat run/step_1000 train.step\n"
+                "      An object, as JSON.\n",
+    .see_also = "ls",
+    .run = run_cat};

@@ -1,254 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* dcp convert: one form of checkpoint into another. */
-#include <errno.h>
 #include <inttypes.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "command.h"
 
 enum { SOURCES_MAX = 4096 };
 
-/* What the command line says. Lists have room for all arguments. */
-struct convert_line {
+struct convert_given {
     dcp_convert_options options;
-    const char **paths; /* sources, then the destination */
-    size_t path_count;
-    const char **include, **exclude;
+    struct text_list include, exclude;
     dcp_convert_rename *renames;
-    char **texts; /* of renames, to be freed */
+    size_t rename_count;
+    bool masters, all;
+    bool zstd;
     bool quiet;
     bool json;
 };
 
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
-/* ---- the command line ---- */
-
-static bool read_number(const char *text, uint64_t most, uint64_t *value)
-{
-    char *end;
-    if (*text < '0' || *text > '9')
-        return false;
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    return errno == 0 && *end == '\0' && *value <= most;
-}
-
-/* Bytes: "5GB", "500MB", "5G" or a number; units are decimal with a B, as transformers has them,
- * and powers of two without. */
-static bool read_size(const char *text, uint64_t *size)
-{
-    static const char units[] = "KMGT";
-    char *end;
-    if (*text < '0' || *text > '9')
-        return false;
-    errno = 0;
-    double value = strtod(text, &end), factor = 1;
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    if (unit) {
-        double base = end[1] == 'B' ? 1000 : 1024;
-        for (const char *step = units; step <= unit; step++)
-            factor *= base;
-        end += end[1] == 'B' ? 2 : 1;
-    }
-    if (errno != 0 || *end || value * factor < 1 || value * factor >= 0x1p63)
-        return false;
-    *size = (uint64_t)(value * factor);
-    return true;
-}
-
-static bool read_dtype(const char *text, dcp_dtype *dtype)
-{
-    static const char *const shorts[][2] = {
-        {"bf16", "bfloat16"}, {"fp16", "float16"}, {"fp32", "float32"}, {"fp64", "float64"}};
-    for (size_t i = 0; i < sizeof shorts / sizeof *shorts; i++)
-        if (strcmp(text, shorts[i][0]) == 0)
-            text = shorts[i][1];
-    *dtype = dcp_dtype_from_name(text);
-    return *dtype != DCP_DTYPE_NONE;
-}
-
 /* "FROM=TO": a pattern if FROM has a star, else a whole name or what is below it. */
-static bool read_rename(struct convert_line *line, const char *text)
+static bool take_rename(struct command_line *line, const struct option *option, const char *text)
 {
-    dcp_convert_options *options = &line->options;
-    char *copy = strdup(text);
-    char *equals = copy ? strchr(copy, '=') : NULL;
-    if (!equals) {
-        free(copy);
+    struct convert_given *given = line->options;
+    const char *equals = strchr(text, '=');
+    (void)option;
+    if (!equals)
         return false;
-    }
-    *equals = '\0';
-    line->texts[options->rename_count] = copy;
-    line->renames[options->rename_count++] = (dcp_convert_rename){
-        strpbrk(copy, "*?[") ? DCP_RENAME_GLOB : DCP_RENAME_EXACT, copy, equals + 1};
+    size_t length = (size_t)(equals - text);
+    char *from = option_keep(line, length + 1);
+    if (!given->renames)
+        given->renames = option_keep(line, (size_t)line->argc * sizeof *given->renames);
+    if (!from || !given->renames)
+        return false;
+    memcpy(from, text, length);
+    given->renames[given->rename_count++] = (dcp_convert_rename){
+        strpbrk(from, "*?[") ? DCP_RENAME_GLOB : DCP_RENAME_EXACT, from, equals + 1};
     return true;
 }
 
-static bool read_tied(const char *text, dcp_tied *tied)
+static void print_report(const struct convert_given *given, const dcp_convert_report *report)
 {
-    *tied = strcmp(text, "keep") == 0 ? DCP_TIED_KEEP : DCP_TIED_DROP;
-    return strcmp(text, "keep") == 0 || strcmp(text, "drop") == 0;
-}
-
-/* False: there is no such option. *fits: its value is one. */
-static bool read_valued(struct convert_line *line, const char *name, const char *value, bool *fits)
-{
-    dcp_convert_options *options = &line->options;
-    uint64_t number = 0;
-    if (strcmp(name, "--to") == 0) {
-        options->form = dcp_form_from_name(value);
-        *fits = options->form != DCP_FORM_UNKNOWN;
-    } else if (strcmp(name, "--dtype") == 0) {
-        *fits = read_dtype(value, &options->dtype);
-    } else if (strcmp(name, "--dequantize") == 0) {
-        *fits = read_dtype(value, &options->dequantize);
-    } else if (strcmp(name, "--include") == 0) {
-        line->include[options->include_count++] = value;
-    } else if (strcmp(name, "--exclude") == 0) {
-        line->exclude[options->exclude_count++] = value;
-    } else if (strcmp(name, "--rename") == 0) {
-        *fits = read_rename(line, value);
-    } else if (strcmp(name, "--shard-size") == 0) {
-        *fits = read_size(value, &options->shard_size);
-    } else if (strcmp(name, "--tied") == 0) {
-        *fits = read_tied(value, &options->tied);
-    } else if (strcmp(name, "--ranks") == 0) {
-        *fits = read_number(value, DCP_CONVERT_RANKS_MAX, &number) && number > 0;
-        options->ranks = (int32_t)number;
-    } else if (strcmp(name, "--threads") == 0) {
-        *fits = read_number(value, 64, &number) && number > 0;
-        options->thread_count = (int32_t)number;
-    } else {
-        return false;
-    }
-    return true;
-}
-
-static bool read_flag(struct convert_line *line, const char *name)
-{
-    dcp_convert_options *options = &line->options;
-    if (strcmp(name, "--model-only") == 0)
-        options->model_only = true;
-    else if (strcmp(name, "--masters") == 0)
-        options->take = DCP_TAKE_MASTERS;
-    else if (strcmp(name, "--all") == 0)
-        options->take = DCP_TAKE_ALL;
-    else if (strcmp(name, "--zstd") == 0)
-        options->compression = DCP_COMPRESSION_ZSTD;
-    else if (strcmp(name, "--no-sync") == 0)
-        options->skip_sync = true;
-    else if (strcmp(name, "--quiet") == 0)
-        line->quiet = true;
-    else if (strcmp(name, "--json") == 0)
-        line->json = true;
-    else
-        return false;
-    return true;
-}
-
-/* An option, whose value is behind "=" or the next argument. */
-static bool read_option(struct convert_line *line, char **argv, int argc, int *at)
-{
-    char *name = argv[*at], *equals = strchr(name, '=');
-    const char *value = equals ? equals + 1 : *at + 1 < argc ? argv[*at + 1] : NULL;
-    bool fits = true;
-    if (!equals && read_flag(line, name))
-        return true;
-    if (equals)
-        *equals = '\0';
-    bool known = read_valued(line, name, value ? value : "", &fits);
-    if (!known || !value || !fits) {
-        fprintf(stderr, "dcp convert: %s %s%s%s\n",
-                !known   ? "there is no option"
-                : !value ? "a value is missing behind"
-                         : "not a value of",
-                name, known && value ? ": " : "", known && value ? value : "");
-        return false;
-    }
-    *at += equals ? 0 : 1;
-    return true;
-}
-
-static bool read_line(struct convert_line *line, int argc, char **argv)
-{
-    bool only_paths = false;
-    for (int i = 1; i < argc; i++) {
-        if (!only_paths && strcmp(argv[i], "--") == 0)
-            only_paths = true;
-        else if (only_paths || argv[i][0] != '-')
-            line->paths[line->path_count++] = argv[i];
-        else if (!read_option(line, argv, argc, &i))
-            return false;
-    }
-    line->options.include = line->include;
-    line->options.exclude = line->exclude;
-    line->options.renames = line->renames;
-    return line->path_count >= 2 && line->path_count <= SOURCES_MAX + 1;
-}
-
-static bool line_new(struct convert_line *line, int argc)
-{
-    size_t count = (size_t)argc;
-    *line = (struct convert_line){0};
-    line->paths = calloc(count, sizeof *line->paths);
-    line->include = calloc(count, sizeof *line->include);
-    line->exclude = calloc(count, sizeof *line->exclude);
-    line->renames = calloc(count, sizeof *line->renames);
-    line->texts = calloc(count, sizeof *line->texts);
-    return line->paths && line->include && line->exclude && line->renames && line->texts;
-}
-
-static void line_free(struct convert_line *line)
-{
-    for (size_t i = 0; line->texts && i < line->options.rename_count; i++)
-        free(line->texts[i]);
-    free((void *)line->paths);
-    free((void *)line->include);
-    free((void *)line->exclude);
-    free(line->renames);
-    free((void *)line->texts);
-}
-
-/* ---- while it runs ---- */
-
-struct watch {
-    bool shown; /* on a terminal */
-    struct timespec begin;
-};
-
-static double seconds_since(const struct timespec *begin)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - begin->tv_sec) + 1e-9 * (double)(now.tv_nsec - begin->tv_nsec);
-}
-
-static bool goes_on(void *context, const dcp_progress *progress)
-{
-    const struct watch *watch = context;
-    double seconds = seconds_since(&watch->begin);
-    if (watch->shown && progress->bytes_total > 0 && seconds > 0) {
-        double done = (double)progress->bytes_done, total = (double)progress->bytes_total;
-        fprintf(stderr, "\r%5.1f %%  %8.1f MiB/s  %6.0f s left ", 100 * done / total,
-                done / seconds / 0x1p20, done > 0 ? (total - done) * seconds / done : 0);
-    }
-    return !interrupted;
-}
-
-static void print_report(const struct convert_line *line, const dcp_convert_report *report)
-{
-    if (line->json) {
+    if (given->json) {
         printf("{\"source\": \"%s\", \"source_text\": ", dcp_form_name(report->source));
         print_json_string(stdout, report->source_text);
         printf(", \"target\": \"%s\", \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
@@ -258,7 +50,7 @@ static void print_report(const struct convert_line *line, const dcp_convert_repo
                report->files, report->left_out, report->tied, report->dequantized);
         return;
     }
-    if (line->quiet)
+    if (given->quiet)
         return;
     printf("%" PRIu64 " tensors (%" PRIu64 " bytes) and %" PRIu64 " objects", report->tensors,
            report->bytes, report->objects);
@@ -271,64 +63,218 @@ static void print_report(const struct convert_line *line, const dcp_convert_repo
     putchar('\n');
 }
 
-static int convert_line(struct convert_line *line)
+static void print_source(char **paths, int count, const dcp_convert_report *report)
 {
-    struct watch watch = {.shown = !line->quiet && isatty(STDERR_FILENO)};
-    const char *target = line->paths[line->path_count - 1];
-    const char *source = line->path_count == 2 ? line->paths[0] : ".";
-    dcp_convert_options *options = &line->options;
-    dcp_convert_report report;
-    if (line->path_count > 2) {
-        options->members = line->paths;
-        options->member_count = line->path_count - 1;
+    fputs("dcp convert: ", stderr);
+    print_plain(stderr, paths[0]);
+    fprintf(stderr, "%s is taken for ", count > 2 ? " ..." : "");
+    print_plain(stderr, report->source_text);
+    fputc('\n', stderr);
+}
+
+/* Options of the library, from what was given. */
+static void complete_options(struct convert_given *given, char **paths, int count)
+{
+    dcp_convert_options *options = &given->options;
+    options->include = given->include.items;
+    options->include_count = given->include.count;
+    options->exclude = given->exclude.items;
+    options->exclude_count = given->exclude.count;
+    options->renames = given->renames;
+    options->rename_count = given->rename_count;
+    if (given->masters || given->all)
+        options->take = given->all ? DCP_TAKE_ALL : DCP_TAKE_MASTERS;
+    if (given->zstd)
+        options->compression = DCP_COMPRESSION_ZSTD;
+    if (count > 2) {
+        options->members = (const char *const *)paths;
+        options->member_count = (size_t)count - 1;
     }
     options->storage = command_storage();
     if (options->form == DCP_FORM_DCP)
         options->target_storage = command_storage();
+}
+
+static int run_convert(struct command_line *line)
+{
+    struct convert_given *given = line->options;
+    struct progress_line progress = {.hidden = given->quiet};
+    int count = line->path_count;
+    const char *source = count == 2 ? line->paths[0] : ".", *target = line->paths[count - 1];
+    dcp_convert_options *options = &given->options;
+    dcp_convert_report report;
+    complete_options(given, line->paths, count);
+    command_catch_signals();
     if (dcp_convert_recognize(source, options, &report) != DCP_OK)
         return command_fail("convert");
-    if (!line->quiet) {
-        fprintf(stderr, "dcp convert: ");
-        print_plain(stderr, line->paths[0]);
-        fprintf(stderr, "%s is taken for ", line->path_count > 2 ? " ..." : "");
-        print_plain(stderr, report.source_text);
-        fputc('\n', stderr);
-    }
-    clock_gettime(CLOCK_MONOTONIC, &watch.begin);
-    options->progress = goes_on;
-    options->progress_context = &watch;
+    if (!given->quiet)
+        print_source(line->paths, count, &report);
+    progress_begin(&progress);
+    options->progress = progress_draw;
+    options->progress_context = &progress;
     dcp_status status = dcp_convert(source, target, options, &report);
-    if (watch.shown)
-        fprintf(stderr, "\r%*s\r", 50, "");
+    progress_end(&progress);
     if (status != DCP_OK)
         return command_fail("convert");
-    print_report(line, &report);
+    print_report(given, &report);
     return EXIT_FINE;
 }
 
-/* By a signal that came while it ran, the command ends as others do, when all is cleaned up. What
- * was to be ignored (nohup) still is. */
-static int convert_interruptibly(struct convert_line *line)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
-    struct sigaction before;
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    return convert_line(line);
-}
+static const struct option_word forms[] = {{"dcp", DCP_FORM_DCP},
+                                           {"pt", DCP_FORM_PT},
+                                           {"safetensors", DCP_FORM_SAFETENSORS},
+                                           {"hf", DCP_FORM_HF},
+                                           {NULL, 0}};
+static const struct option_word ties[] = {
+    {"keep", DCP_TIED_KEEP}, {"drop", DCP_TIED_DROP}, {NULL, 0}};
 
-int command_convert(int argc, char **argv)
-{
-    struct convert_line line;
-    int status = EXIT_USAGE;
-    if (!line_new(&line, argc)) {
-        fputs("dcp convert: not enough memory\n", stderr);
-        status = EXIT_FAULT;
-    } else if (read_line(&line, argc, argv)) {
-        status = convert_interruptibly(&line);
-    }
-    line_free(&line);
-    return status;
-}
+#define FIELD(member) offsetof(struct convert_given, member)
+
+static const struct option convert_table[] = {
+    {.name = "to",
+     .letter = 't',
+     .argument = "FORM",
+     .set = option_choice,
+     .field = FIELD(options.form),
+     .words = forms,
+     .help = "dcp, pt, safetensors, or hf, which is a Hugging Face directory. Without it the "
+             "suffix of DST decides: .pt, .pth, .bin, .ckpt or .safetensors."},
+    {.name = "include",
+     .letter = 'i',
+     .argument = "GLOB",
+     .set = option_list,
+     .field = FIELD(include),
+     .help = "Take only such names, and what is below them. May be given several times."},
+    {.name = "exclude",
+     .letter = 'x',
+     .argument = "GLOB",
+     .set = option_list,
+     .field = FIELD(exclude),
+     .help = "Leave such names out, and what is below them. May be given several times."},
+    {.name = "rename",
+     .argument = "FROM=TO",
+     .set = take_rename,
+     .expected = "FROM=TO",
+     .help = "Give a name, or all names below it, another one. With stars FROM is a pattern, and "
+             "the stars of TO stand for what those matched. May be given several times; the first "
+             "that matches counts."},
+    {.name = "model-only",
+     .letter = 'm',
+     .set = option_flag,
+     .field = FIELD(options.model_only),
+     .help = "Take what is below model, module, state_dict, model_state_dict or network, without "
+             "that key, and leave out objects where the form has no place for them."},
+    {.name = "masters",
+     .set = option_flag,
+     .field = FIELD(masters),
+     .help = "Take the optimizer's fp32 weights of a training checkpoint, under the names of the "
+             "model's."},
+    {.name = "all",
+     .letter = 'a',
+     .set = option_flag,
+     .field = FIELD(all),
+     .help = "Take all of a training checkpoint: the model below \"model\", the optimizer's state, "
+             "and the rest."},
+    {.name = "dtype",
+     .argument = "DTYPE",
+     .set = option_dtype,
+     .field = FIELD(options.dtype),
+     .expected = "a dtype, such as float32 or bf16",
+     .help = "Convert floating-point tensors to float64, float32, float16 or bfloat16, as PyTorch "
+             "does."},
+    {.name = "dequantize",
+     .argument = "DTYPE",
+     .set = option_dtype,
+     .field = FIELD(options.dequantize),
+     .expected = "bf16 or fp32",
+     .help = "Compute quantized weights as bf16 or fp32, bit for bit as their reference does. "
+             "Without it they are copied as they are stored."},
+    {.name = "tied",
+     .argument = "WHAT",
+     .set = option_choice,
+     .field = FIELD(options.tied),
+     .words = ties,
+     .help = "What becomes of lm_head.weight where it equals the embedding bit for bit: keep or "
+             "drop. Without it, a Hugging Face directory is written without it if config.json says "
+             "that both are tied."},
+    {.name = "shard-size",
+     .argument = "SIZE",
+     .set = option_bytes,
+     .field = FIELD(options.shard_size),
+     .expected = "a number of bytes, such as 5GB",
+     .help = "Most bytes in a file of a Hugging Face directory, as 5GB; 50GB by default."},
+    {.name = "ranks",
+     .argument = "N",
+     .set = option_int,
+     .field = FIELD(options.ranks),
+     .least = 1,
+     .most = DCP_CONVERT_RANKS_MAX,
+     .help = "Write a DCP directory as N ranks do."},
+    {.name = "zstd", .set = option_flag, .field = FIELD(zstd), .help = "Compress a DCP directory."},
+    {.name = "no-sync",
+     .set = option_flag,
+     .field = FIELD(options.skip_sync),
+     .help = "Do not wait until the data is durable."},
+    {.name = "threads",
+     .argument = "N",
+     .set = option_int,
+     .field = FIELD(options.thread_count),
+     .least = 1,
+     .most = 64,
+     .help = "Threads that read and write."},
+    {.name = "quiet",
+     .letter = 'q',
+     .set = option_flag,
+     .field = FIELD(quiet),
+     .help = "Print nothing but errors."},
+    {.name = "json",
+     .letter = 'j',
+     .set = option_flag,
+     .field = FIELD(json),
+     .help = "What was done, as JSON."},
+    {.name = NULL}};
+
+const struct command command_convert = {
+    .name = "convert",
+    .operands = "CHECKPOINT... DST",
+    .least = 2,
+    .most = SOURCES_MAX + 1,
+    .purpose = "write a checkpoint in another form: DCP, .pt, safetensors, Hugging Face",
+    .description =
+        "Recognises the form of a CHECKPOINT by what is in it, prints what it is taken for, and "
+        "writes its tensors and objects to DST. The data streams: memory does not grow with the "
+        "size of the model. DST appears when all of it is durable. It must not be there before, "
+        "but for an empty directory. An interrupted conversion leaves nothing behind.\n"
+        "\n"
+        "A CHECKPOINT may be a safetensors file or a Hugging Face directory, too. It may also be a "
+        "training checkpoint of another framework, or the directory of a run whose marks lead to "
+        "one: DeepSpeed's ZeRO-1 to 3 and universal checkpoints. Of these the model's weights are "
+        "taken as they were trained, under the model's names, gathered from the ranks' files by "
+        "ranges. Forms that are recognised and not supported, such as GGUF, are refused by name.\n"
+        "\n"
+        "Quantized models are recognised by config.json and the names of their tensors:\n"
+        "  fp8                float8_e4m3fn with a scale for each block, row or weight (DeepSeek)\n"
+        "  mxfp4              _blocks and _scales (gpt-oss)\n"
+        "  compressed-tensors float-, int-, naive- and pack-quantized, nvfp4-pack-quantized,\n"
+        "                     mxfp4-pack-quantized, and mixtures of them\n"
+        "The last blocks of rows and columns are smaller; transformers 5.23 stretches them, and "
+        "gets other values. Scales are taken out by --dequantize, and config.json of the result "
+        "has no quantization_config. A weight without its scale is an error, and so is a scale "
+        "without its weight. Models of bitsandbytes, GPTQ, AWQ, ModelOpt and others are copied, "
+        "and refused with --dequantize and --dtype.\n",
+    .options = convert_table,
+    .size = sizeof(struct convert_given),
+    .json = "An object: source and target are forms, as --to names them, source_text says what the "
+            "source was taken for; tensors, objects and bytes were written to so many files (0: "
+            "not counted); left_out names were left out, and tied tensors; dequantized "
+            "counts weights.\n",
+    .examples = "  dcp convert run/step_1000 model.safetensors --model-only --dtype bfloat16\n"
+                "      The model of a training checkpoint, to give away.\n"
+                "  dcp convert Llama-3-8B checkpoint --to dcp --ranks 8\n"
+                "      A Hugging Face model, to train on.\n"
+                "  dcp convert run model.safetensors --masters\n"
+                "      The fp32 weights of a training checkpoint.\n"
+                "  dcp convert DeepSeek-V3 bf16 --to hf --dequantize bf16\n"
+                "      A quantized model, computed.\n",
+    .see_also = "ls verify",
+    .run = run_convert};

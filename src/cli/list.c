@@ -59,21 +59,6 @@ static int list_json(const dcp_run_list *list)
 
 /* ---- for people ---- */
 
-static void print_bytes(uint64_t bytes)
-{
-    static const char units[] = "KMGTPE";
-    double value = (double)bytes;
-    int unit = -1;
-    while (value >= 1000 && units[unit + 1]) {
-        value /= 1024;
-        unit++;
-    }
-    if (unit < 0)
-        printf("%8" PRIu64, bytes);
-    else
-        printf("%7.1f%c", value, units[unit]);
-}
-
 /* How long ago, in one unit; "-": unknown, or not yet. */
 static void print_age(int64_t unix_time, int64_t now)
 {
@@ -114,7 +99,7 @@ static void print_line(const dcp_run_checkpoint *checkpoint, int width, int64_t 
     else
         printf("%12s", "-");
     putchar(' ');
-    print_bytes(checkpoint->bytes);
+    print_size(stdout, checkpoint->bytes);
     putchar(' ');
     print_age(checkpoint->unix_time, now);
     printf("  %-15s ", dcp_run_kind_name(checkpoint->kind));
@@ -143,7 +128,8 @@ static int list_plain(const dcp_run_list *list)
     dcp_run_checkpoint checkpoint;
     int width = widest_path(list);
     int64_t now = (int64_t)time(NULL);
-    printf("%12s %8s %6s  %-15s %-*s  %s\n", "step", "size", "age", "kind", width, "path", "state");
+    printf("%12s %10s %6s  %-15s %-*s  %s\n", "step", "size", "age", "kind", width, "path",
+           "state");
     for (size_t i = 0; i < dcp_run_list_count(list); i++) {
         if (dcp_run_list_checkpoint(list, i, &checkpoint) != DCP_OK)
             return command_fail("list");
@@ -156,46 +142,22 @@ static int list_plain(const dcp_run_list *list)
 
 /* ---- both commands ---- */
 
-/* False: wrong usage. options: NULL: only RUN and --json are known. */
-static bool read_arguments(int argc, char **argv, const char **run, bool *json,
-                           dcp_run_list_options *options)
-{
-    *run = NULL;
-    *json = false;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            *json = true;
-        else if (options && strcmp(argv[i], "--best") == 0 && i + 1 < argc)
-            options->metric = argv[++i];
-        else if (options && strcmp(argv[i], "--higher") == 0)
-            options->higher_is_better = true;
-        else if (argv[i][0] == '-' || *run)
-            return false;
-        else
-            *run = argv[i];
-    }
-    return *run != NULL;
-}
-
-/* Nothing can be said of the run for want of memory or open files: another status. */
-static int fail(const char *command, dcp_status status)
-{
-    command_fail(command);
-    return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT ? EXIT_UNABLE : EXIT_FAULT;
-}
-
-int command_list(int argc, char **argv)
-{
-    dcp_run_list_options options = {.storage = command_storage()};
-    dcp_run_list *list;
-    const char *run;
+struct list_options {
     bool json;
-    if (!read_arguments(argc, argv, &run, &json, &options))
-        return EXIT_USAGE;
-    dcp_status read = dcp_run_list_read(run, &options, &list);
+    bool higher;
+    const char *metric;
+};
+
+static int run_list(struct command_line *line)
+{
+    const struct list_options *given = line->options;
+    const dcp_run_list_options options = {
+        .storage = command_storage(), .metric = given->metric, .higher_is_better = given->higher};
+    dcp_run_list *list;
+    dcp_status read = dcp_run_list_read(line->paths[0], &options, &list);
     if (read != DCP_OK)
-        return fail("list", read);
-    int status = json ? list_json(list) : list_plain(list);
+        return command_fail_with("list", read);
+    int status = given->json ? list_json(list) : list_plain(list);
     dcp_run_list_free(list);
     return status;
 }
@@ -219,18 +181,100 @@ static int print_latest(const char *run, const dcp_run_list *list, bool json)
     return EXIT_FINE;
 }
 
-int command_latest(int argc, char **argv)
+static int run_latest(struct command_line *line)
 {
     const dcp_run_list_options options = {.storage = command_storage(), .latest_only = true};
+    const struct list_options *given = line->options;
+    const char *run = line->paths[0];
     dcp_run_list *list;
-    const char *run;
-    bool json;
-    if (!read_arguments(argc, argv, &run, &json, NULL))
-        return EXIT_USAGE;
     dcp_status read = dcp_run_list_read(run, &options, &list);
     if (read != DCP_OK)
-        return fail("latest", read);
-    int status = print_latest(run, list, json);
+        return command_fail_with("latest", read);
+    int status = print_latest(run, list, given->json);
     dcp_run_list_free(list);
     return status;
 }
+
+#define JSON_OPTION                                                                                \
+    {                                                                                              \
+        .name = "json", .letter = 'j', .set = option_flag,                                         \
+        .field = offsetof(struct list_options, json), .help = "What is found, as JSON."            \
+    }
+
+static const struct option latest_table[] = {JSON_OPTION, {.name = NULL}};
+static const struct option list_table[] = {
+    {.name = "best",
+     .argument = "METRIC",
+     .set = option_text,
+     .field = offsetof(struct list_options, metric),
+     .help = "Mark the checkpoint with the least of this number, which is among the info in "
+             "metadata.json."},
+    {.name = "higher",
+     .set = option_flag,
+     .field = offsetof(struct list_options, higher),
+     .help = "Mark the one with the most of it."},
+    JSON_OPTION,
+    {.name = NULL}};
+
+static const char json_text[] =
+    "An object for each checkpoint; dcp list prints an array of them.\n"
+    "  path       as it is below RUN\n"
+    "  step       a number, or null if none is known\n"
+    "  kind       \"dcp\", \"safetensors\", \"torch\" and others: what it is made of\n"
+    "  framework  whose layout it is\n"
+    "  complete   true or false; if false, \"why\" is a sentence\n"
+    "  latest     whether it is the latest whole one\n"
+    "  marked     whether a framework's mark names it\n"
+    "  best       whether it is the best by --best\n"
+    "  pinned     whether dcp pin keeps it\n"
+    "  mirrored   to how many mirrors it was copied, as a note in the run says\n"
+    "  bytes      of all its files\n"
+    "  unix_time  when it was saved, in seconds, if that is known\n";
+
+static const struct exit_text exits[] = {
+    {EXIT_UNABLE, "It could not look at everything, for want of memory or open files."}, {0, NULL}};
+
+static const struct exit_text latest_exits[] = {
+    {EXIT_FAULT, "A failure, there is no whole checkpoint, or there are two of one step."},
+    {EXIT_UNABLE, "It could not look at everything, for want of memory or open files."},
+    {0, NULL}};
+
+const struct command command_list = {
+    .name = "list",
+    .operands = "RUN",
+    .least = 1,
+    .most = 1,
+    .purpose = "list the checkpoints of a training run",
+    .description =
+        "RUN is the directory that holds the steps of a training job, or the one above it. Each "
+        "checkpoint is checked without reading its data: whole, or why not. The layouts of "
+        "PyTorch, torchtitan, Lightning, Accelerate, Megatron and DeepSpeed are known. The last "
+        "line says which is the latest. Pinned ones, and those that were copied to a mirror, are "
+        "marked.\n",
+    .options = list_table,
+    .size = sizeof(struct list_options),
+    .json = json_text,
+    .examples = "  dcp list run\n"
+                "      All checkpoints, with step, size and age.\n"
+                "  dcp list --json run | jq -r '.[] | select(.complete) | .path'\n"
+                "      The whole ones.\n",
+    .exits = exits,
+    .see_also = "latest prune pin mirror ls",
+    .run = run_list};
+
+const struct command command_latest = {
+    .name = "latest",
+    .operands = "RUN",
+    .least = 1,
+    .most = 1,
+    .purpose = "find the latest whole checkpoint of a run",
+    .description = "Prints its path, and on standard error why it is this one. Marks of frameworks "
+                   "are hints; what counts is what is there.\n",
+    .options = latest_table,
+    .size = sizeof(struct list_options),
+    .json = json_text,
+    .examples = "  dcp verify \"$(dcp latest run)\"\n"
+                "      Checks the latest one.\n",
+    .exits = latest_exits,
+    .see_also = "list verify",
+    .run = run_latest};

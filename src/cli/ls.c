@@ -235,25 +235,44 @@ static int list_json(dcp_checkpoint *checkpoint)
     return status;
 }
 
-int command_ls(int argc, char **argv)
-{
-    bool json = false;
-    int count = 0; /* of paths, which move to the front of argv */
-    dcp_checkpoint *checkpoint;
+struct ls_options {
+    bool json;
+};
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            json = true;
-        else if (argv[i][0] != '-')
-            argv[count++] = argv[i];
-        else
-            return EXIT_USAGE;
-    }
-    if (count == 0)
-        return EXIT_USAGE;
-    if (command_open(argv, count, &checkpoint) != DCP_OK)
+static int run_ls(struct command_line *line)
+{
+    const struct ls_options *options = line->options;
+    dcp_checkpoint *checkpoint;
+    if (command_open(line->paths, line->path_count, &checkpoint) != DCP_OK)
         return command_fail("ls");
-    int status = json ? list_json(checkpoint) : list_plain(checkpoint);
+    int status = options->json ? list_json(checkpoint) : list_plain(checkpoint);
     dcp_checkpoint_close(checkpoint);
     return status;
 }
+
+static const struct option ls_table[] = {
+    {.name = "json",
+     .letter = 'j',
+     .set = option_flag,
+     .field = offsetof(struct ls_options, json),
+     .help = "Everything as JSON: paths, chunks, files and whole values too."},
+    {.name = NULL}};
+
+const struct command command_ls = {
+    .name = "ls",
+    .operands = "CHECKPOINT...",
+    .least = 1,
+    .purpose = "list what is in a checkpoint",
+    .description =
+        "Prints which save made the checkpoint, if metadata.json says it: its step, when it was, "
+        "by how many ranks, and the caller's fields. Then a line for each name: of a tensor its "
+        "dtype, shape, bytes and number of chunks; of an object the beginning of its value; and "
+        "for each extra file, which belongs to the checkpoint without being of the state, its "
+        "bytes and the file that holds it. The last line has the totals. Control characters in "
+        "names are shown as \\x1b.\n",
+    .options = ls_table,
+    .size = sizeof(struct ls_options),
+    .examples = "  dcp ls run/step_1000\n"
+                "      What is in it.\n",
+    .see_also = "cat verify",
+    .run = run_ls};

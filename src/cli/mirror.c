@@ -1,60 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Copying the checkpoints of a run that another place lacks. */
-#include <getopt.h>
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "command.h"
 
 struct arguments {
     dcp_run_copy_options copy;
-    const char *run, *destination;
     bool json;
     size_t told; /* so far */
 };
-
-/* "100", "64K", "10M" or "1G". */
-static bool parse_rate(const char *text, uint64_t *rate)
-{
-    static const char units[] = "KMG";
-    char *end;
-    unsigned long long value = strtoull(text, &end, 10);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    int shift = unit ? 10 * (int)(unit - units + 1) : 0;
-    *rate = (uint64_t)value << shift;
-    return *text >= '0' && *text <= '9' && value > 0 && (!*end || (unit && !end[1])) &&
-           *rate >> shift == value;
-}
-
-/* False: wrong usage. */
-static bool read_arguments(int argc, char **argv, struct arguments *arguments)
-{
-    static const struct option names[] = {{"dry-run", no_argument, NULL, 'd'},
-                                          {"json", no_argument, NULL, 'j'},
-                                          {"rate", required_argument, NULL, 'r'},
-                                          {"identity", required_argument, NULL, 'i'},
-                                          {NULL, 0, NULL, 0}};
-    bool good = true;
-    int name;
-    opterr = 0;
-    optind = 1;
-    while (good && (name = getopt_long(argc, argv, "", names, NULL)) != -1) {
-        if (name == 'd')
-            arguments->copy.dry_run = true;
-        else if (name == 'j')
-            arguments->json = true;
-        else if (name == 'i')
-            arguments->copy.identity = optarg;
-        else
-            good = name == 'r' && parse_rate(optarg, &arguments->copy.bytes_per_second);
-    }
-    if (!good || optind + 2 != argc)
-        return false;
-    arguments->run = argv[optind];
-    arguments->destination = argv[optind + 1];
-    return true;
-}
 
 static const char *word_of(const dcp_run_copied *copied, bool dry_run)
 {
@@ -101,18 +55,74 @@ static void tell(void *context, const dcp_run_copied *copied)
     arguments->told++;
 }
 
-int command_mirror(int argc, char **argv)
+static int run_mirror(struct command_line *line)
 {
-    struct arguments arguments = {.json = false};
-    if (!read_arguments(argc, argv, &arguments))
-        return EXIT_USAGE;
-    arguments.copy.source = arguments.copy.destination = command_storage();
-    arguments.copy.told = tell;
-    arguments.copy.told_context = &arguments;
-    if (arguments.json)
+    struct arguments *arguments = line->options;
+    arguments->copy.source = arguments->copy.destination = command_storage();
+    arguments->copy.told = tell;
+    arguments->copy.told_context = arguments;
+    if (arguments->json)
         putchar('[');
-    dcp_status status = dcp_run_copy(arguments.run, arguments.destination, &arguments.copy, NULL);
-    if (arguments.json)
+    dcp_status status = dcp_run_copy(line->paths[0], line->paths[1], &arguments->copy, NULL);
+    if (arguments->json)
         fputs("\n]\n", stdout);
     return status == DCP_OK ? EXIT_FINE : command_fail("mirror");
 }
+
+static const struct option mirror_table[] = {
+    {.name = "dry-run",
+     .letter = 'n',
+     .set = option_flag,
+     .field = offsetof(struct arguments, copy.dry_run),
+     .help = "Write nothing, and print what would be copied."},
+    {.name = "rate",
+     .argument = "N",
+     .set = option_bytes,
+     .field = offsetof(struct arguments, copy.bytes_per_second),
+     .expected = "a number of bytes, such as 64M",
+     .help = "Move at most N bytes a second, as in 64M, those that are read back among them."},
+    {.name = "identity",
+     .argument = "NAME",
+     .set = option_text,
+     .field = offsetof(struct arguments, copy.identity),
+     .help = "The run that is meant, if several share the directory."},
+    {.name = "json",
+     .letter = 'j',
+     .set = option_flag,
+     .field = offsetof(struct arguments, json),
+     .help = "What was done, as JSON."},
+    {.name = NULL}};
+
+static const struct exit_text exits[] = {{EXIT_FAULT, "Some could not be copied."}, {0, NULL}};
+
+const struct command command_mirror = {
+    .name = "mirror",
+    .operands = "RUN DEST",
+    .least = 2,
+    .most = 2,
+    .purpose = "copy the checkpoints of a run that another place lacks",
+    .description =
+        "Copies whole checkpoints of RUN, a directory that a job keeps by dcp/run.h, to DEST, the "
+        "newest first, with everything that lies in their directories, and then pins and the marks "
+        "that say which is the latest. A checkpoint is verified before it is copied; each file is "
+        "read back and compared; and what makes a checkpoint of the files, .metadata, appears "
+        "last. So an interrupted copy is no checkpoint, and the next call continues it: files "
+        "that are whole there are not copied again. A checkpoint that DEST has in a later save of "
+        "the same step is left alone there. Nothing is removed.\n"
+        "\n"
+        "DEST is a run as well, and can be given to dcp list, dcp prune and to a job. Nothing "
+        "should save or prune there while it is copied to.\n"
+        "\n"
+        "Each checkpoint gets a line: copied, there, left or failed, and why.\n",
+    .options = mirror_table,
+    .size = sizeof(struct arguments),
+    .json =
+        "An array of objects: path, step, result (\"copied\", \"there\", \"left\", \"failed\" or "
+        "\"would copy\"), why, bytes, kept_bytes (of files that were there already), seconds.\n",
+    .examples = "  dcp mirror run /mnt/backup/run\n"
+                "      Copies what is missing there.\n"
+                "  dcp mirror --dry-run --json run /mnt/backup/run\n"
+                "      What would be copied.\n",
+    .exits = exits,
+    .see_also = "list pin prune",
+    .run = run_mirror};

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Removing old checkpoints of a run, and keeping some from that. */
-#include <getopt.h>
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
@@ -10,65 +7,8 @@
 struct arguments {
     dcp_run_keep keep;
     dcp_run_prune_options prune;
-    const char *run;
+    int64_t younger;
 };
-
-static bool parse_number(const char *text, int64_t most, int64_t *number)
-{
-    char *end;
-    long long value = strtoll(text, &end, 10);
-    *number = value;
-    return *text >= '0' && *text <= '9' && !*end && value > 0 && value <= most;
-}
-
-static bool take_rule(struct arguments *arguments, int name, const char *text)
-{
-    dcp_run_keep *keep = &arguments->keep;
-    int64_t number;
-    if (!parse_number(text, name == 'e' || name == 'y' ? INT64_MAX : INT32_MAX, &number))
-        return false;
-    if (name == 'l')
-        keep->last = (int32_t)number;
-    else if (name == 'e')
-        keep->every_steps = number;
-    else if (name == 'b')
-        keep->best = (int32_t)number;
-    else
-        keep->younger_seconds = (double)number;
-    return true;
-}
-
-/* False: wrong usage. */
-static bool read_arguments(int argc, char **argv, struct arguments *arguments)
-{
-    static const struct option names[] = {{"last", required_argument, NULL, 'l'},
-                                          {"every", required_argument, NULL, 'e'},
-                                          {"best", required_argument, NULL, 'b'},
-                                          {"younger", required_argument, NULL, 'y'},
-                                          {"metric", required_argument, NULL, 'm'},
-                                          {"higher", no_argument, NULL, 'h'},
-                                          {"identity", required_argument, NULL, 'i'},
-                                          {"dry-run", no_argument, NULL, 'd'},
-                                          {NULL, 0, NULL, 0}};
-    bool good = true;
-    int name;
-    opterr = 0;
-    optind = 1;
-    while (good && (name = getopt_long(argc, argv, "", names, NULL)) != -1) {
-        if (name == 'm')
-            arguments->keep.metric = optarg;
-        else if (name == 'h')
-            arguments->keep.higher_is_better = true;
-        else if (name == 'i')
-            arguments->prune.identity = optarg;
-        else if (name == 'd')
-            arguments->prune.dry_run = true;
-        else
-            good = name != '?' && take_rule(arguments, name, optarg);
-    }
-    arguments->run = optind + 1 == argc ? argv[optind] : NULL;
-    return good && arguments->run && !(arguments->keep.best > 0 && !arguments->keep.metric);
-}
 
 static void print_verdict(void *context, const char *name, dcp_run_verdict verdict, const char *why)
 {
@@ -84,33 +24,105 @@ static void print_verdict(void *context, const char *name, dcp_run_verdict verdi
     putchar('\n');
 }
 
-int command_prune(int argc, char **argv)
+static int run_prune(struct command_line *line)
 {
-    struct arguments arguments = {.keep = {.size_of = sizeof arguments.keep}};
-    if (!read_arguments(argc, argv, &arguments))
-        return EXIT_USAGE;
-    arguments.prune.storage = command_storage();
-    arguments.prune.keep = &arguments.keep;
-    arguments.prune.verdict = print_verdict;
-    arguments.prune.verdict_context = &arguments.prune;
-    dcp_status status = dcp_run_prune(arguments.run, &arguments.prune, NULL);
+    struct arguments *arguments = line->options;
+    if (arguments->keep.best > 0 && !arguments->keep.metric)
+        return option_usage(line, "--best needs --metric NAME");
+    arguments->keep.younger_seconds = (double)arguments->younger;
+    arguments->prune.storage = command_storage();
+    arguments->prune.keep = &arguments->keep;
+    arguments->prune.verdict = print_verdict;
+    arguments->prune.verdict_context = &arguments->prune;
+    dcp_status status = dcp_run_prune(line->paths[0], &arguments->prune, NULL);
     return status == DCP_OK ? EXIT_FINE : command_fail("prune");
 }
 
-int command_pin(int argc, char **argv)
+static const struct option prune_table[] = {
+    {.name = "last",
+     .argument = "N",
+     .set = option_int,
+     .field = offsetof(struct arguments, keep.last),
+     .least = 1,
+     .most = INT32_MAX,
+     .help = "Keep the newest N."},
+    {.name = "every",
+     .argument = "N",
+     .set = option_int64,
+     .field = offsetof(struct arguments, keep.every_steps),
+     .least = 1,
+     .most = INT64_MAX,
+     .help = "Keep those whose step is a multiple of N."},
+    {.name = "best",
+     .argument = "N",
+     .set = option_int,
+     .field = offsetof(struct arguments, keep.best),
+     .least = 1,
+     .most = INT32_MAX,
+     .help = "Keep the best N by --metric."},
+    {.name = "metric",
+     .argument = "NAME",
+     .set = option_text,
+     .field = offsetof(struct arguments, keep.metric),
+     .help = "A number among the caller's fields in metadata.json. Less of it is better."},
+    {.name = "higher",
+     .set = option_flag,
+     .field = offsetof(struct arguments, keep.higher_is_better),
+     .help = "More of the metric is better."},
+    {.name = "younger",
+     .argument = "SECONDS",
+     .set = option_int64,
+     .field = offsetof(struct arguments, younger),
+     .least = 1,
+     .most = INT32_MAX,
+     .help = "Keep those that were saved less long ago."},
+    {.name = "identity",
+     .argument = "NAME",
+     .set = option_text,
+     .field = offsetof(struct arguments, prune.identity),
+     .help = "Of the run, if the directory holds several."},
+    {.name = "dry-run",
+     .letter = 'n',
+     .set = option_flag,
+     .field = offsetof(struct arguments, prune.dry_run),
+     .help = "Remove nothing, and print what would go."},
+    {.name = NULL}};
+
+static const struct arguments prune_defaults = {.keep = {.size_of = sizeof(dcp_run_keep)}};
+
+const struct command command_prune = {
+    .name = "prune",
+    .operands = "RUN",
+    .least = 1,
+    .most = 1,
+    .purpose = "remove old checkpoints of a run",
+    .description =
+        "Removes whole checkpoints of a run that dcp/run.h keeps and none of the rules does, and "
+        "what its dead saves have left. The newest whole one and those that are pinned stay, and "
+        "so does everything that is not this run's. Prints a line for each: keep, leave or "
+        "removed, and why.\n",
+    .options = prune_table,
+    .size = sizeof(struct arguments),
+    .defaults = &prune_defaults,
+    .examples = "  dcp prune --dry-run --last 3 --every 10000 run\n"
+                "      What would go if the last three and every ten thousandth step are kept.\n"
+                "  dcp prune --best 2 --metric loss run\n"
+                "      Keeps the two with the least loss, and the newest.\n",
+    .see_also = "pin list",
+    .run = run_prune};
+
+/* ---- dcp pin ---- */
+
+struct pin_options {
+    bool remove;
+};
+
+static int run_pin(struct command_line *line)
 {
-    bool pinned = true;
-    char *path = NULL;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--remove") == 0)
-            pinned = false;
-        else if (argv[i][0] == '-' || path)
-            return EXIT_USAGE;
-        else
-            path = argv[i];
-    }
-    if (!path || !*path)
-        return EXIT_USAGE;
+    const struct pin_options *options = line->options;
+    char *path = line->paths[0];
+    if (!*path)
+        return option_usage(line, "CHECKPOINT is empty");
     for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--)
         path[length - 1] = '\0';
     char *slash = strrchr(path, '/');
@@ -118,8 +130,30 @@ int command_pin(int argc, char **argv)
     const char *name = slash ? slash + 1 : path;
     if (slash)
         *slash = '\0';
-    return dcp_run_pin(run, name, pinned, &(dcp_run_pin_options){.storage = command_storage()}) ==
-                   DCP_OK
+    return dcp_run_pin(run, name, !options->remove,
+                       &(dcp_run_pin_options){.storage = command_storage()}) == DCP_OK
                ? EXIT_FINE
                : command_fail("pin");
 }
+
+static const struct option pin_table[] = {{.name = "remove",
+                                           .set = option_flag,
+                                           .field = offsetof(struct pin_options, remove),
+                                           .help = "It may be pruned again."},
+                                          {.name = NULL}};
+
+const struct command command_pin = {
+    .name = "pin",
+    .operands = "RUN/STEP",
+    .least = 1,
+    .most = 1,
+    .purpose = "keep a checkpoint of a run from being pruned",
+    .description = "RUN/STEP is a checkpoint of a run that dcp/run.h keeps, as run/step_1000.\n",
+    .options = pin_table,
+    .size = sizeof(struct pin_options),
+    .examples = "  dcp pin run/step_1000\n"
+                "      No dcp prune removes it.\n"
+                "  dcp pin --remove run/step_1000\n"
+                "      It may go again.\n",
+    .see_also = "prune list",
+    .run = run_pin};

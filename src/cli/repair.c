@@ -1,30 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <string.h>
-
 #include "command.h"
 
 struct repair {
     dcp_rebuild_options options;
     bool dry;
-    const char *directory;
 };
-
-static bool take_arguments(int argc, char **argv, struct repair *repair)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--allow-gaps") == 0)
-            repair->options.allow_gaps = true;
-        else if (strcmp(argv[i], "--dry-run") == 0)
-            repair->dry = true;
-        else if (strcmp(argv[i], "--save") == 0 && i + 1 < argc)
-            repair->options.save_id = argv[++i];
-        else if (argv[i][0] == '-' || repair->directory)
-            return false;
-        else
-            repair->directory = argv[i];
-    }
-    return repair->directory != NULL;
-}
 
 static void print_fault(void *context, const char *file, uint64_t offset, const char *name,
                         const char *fault)
@@ -50,7 +30,8 @@ static void print_files(const dcp_shard_list *list)
     }
 }
 
-static dcp_status rebuild(const struct repair *repair, const dcp_shard_list *list)
+static dcp_status rebuild(const struct repair *repair, const char *directory,
+                          const dcp_shard_list *list)
 {
     const dcp_publish_options options = {.storage = command_storage()};
     dcp_checkpoint *checkpoint;
@@ -59,7 +40,7 @@ static dcp_status rebuild(const struct repair *repair, const dcp_shard_list *lis
     if (status != DCP_OK)
         return status;
     if (!repair->dry)
-        status = dcp_checkpoint_publish(checkpoint, repair->directory, &options);
+        status = dcp_checkpoint_publish(checkpoint, directory, &options);
     if (status == DCP_OK)
         status = dcp_checkpoint_storage_meta(checkpoint, &meta);
     if (status == DCP_OK) {
@@ -72,19 +53,54 @@ static dcp_status rebuild(const struct repair *repair, const dcp_shard_list *lis
     return status;
 }
 
-int command_repair(int argc, char **argv)
+static int run_repair(struct command_line *line)
 {
-    struct repair repair = {.options = {.report = print_fault}};
+    const struct repair *repair = line->options;
+    const char *directory = line->paths[0];
     dcp_shard_list *list;
-
-    if (!take_arguments(argc, argv, &repair))
-        return EXIT_USAGE;
     dcp_status status = dcp_shard_list_read(
-        repair.directory, &(dcp_shard_list_options){.storage = command_storage()}, &list);
+        directory, &(dcp_shard_list_options){.storage = command_storage()}, &list);
     if (status == DCP_OK) {
         print_files(list);
-        status = rebuild(&repair, list);
+        status = rebuild(repair, directory, list);
         dcp_shard_list_free(list);
     }
     return status == DCP_OK ? EXIT_FINE : command_fail("repair");
 }
+
+static const struct option repair_table[] = {
+    {.name = "save",
+     .argument = "ID",
+     .set = option_text,
+     .field = offsetof(struct repair, options.save_id),
+     .help = "The save that is wanted, if the directory holds files of several."},
+    {.name = "allow-gaps",
+     .set = option_flag,
+     .field = offsetof(struct repair, options.allow_gaps),
+     .help = "File numbers may be missing, as where ranks had nothing to write."},
+    {.name = "dry-run",
+     .letter = 'n',
+     .set = option_flag,
+     .field = offsetof(struct repair, dry),
+     .help = "Publish nothing, and print what would be."},
+    {.name = NULL}};
+
+static const struct repair defaults = {.options = {.report = print_fault}};
+
+const struct command command_repair = {
+    .name = "repair",
+    .operands = "DIRECTORY",
+    .least = 1,
+    .most = 1,
+    .purpose = "rebuild a lost .metadata",
+    .description = "Rebuilds .metadata from what the footers of the shard files say, and publishes "
+                   "it if there is none and every tensor is complete. Nothing else is changed.\n",
+    .options = repair_table,
+    .size = sizeof(struct repair),
+    .defaults = &defaults,
+    .examples = "  dcp repair --dry-run run/step_1000\n"
+                "      What is there, and whether it is complete.\n"
+                "  dcp repair run/step_1000 && dcp verify run/step_1000\n"
+                "      Rebuilds it, and checks the result.\n",
+    .see_also = "verify",
+    .run = run_repair};

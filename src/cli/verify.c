@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <inttypes.h>
-#include <stdio.h>
 
 #include "command.h"
 
@@ -24,25 +23,47 @@ static void print_note(void *context, dcp_log_level level, const char *line)
     putchar('\n');
 }
 
-int command_verify(int argc, char **argv)
+static int run_verify(struct command_line *line)
 {
     uint64_t faults = 0;
-
-    if (argc < 2)
-        return EXIT_USAGE;
     dcp_open_options options = {.storage = command_storage()};
-    if (argc > 2) {
-        options.members = (const char *const *)argv + 1;
-        options.member_count = (size_t)argc - 1;
+    if (line->path_count > 1) {
+        options.members = (const char *const *)line->paths;
+        options.member_count = (size_t)line->path_count;
     }
     dcp_set_log(print_note, NULL, DCP_LOG_INFO);
-    dcp_status status = dcp_verify(argc == 2 ? argv[1] : ".", &options, print_fault, NULL, &faults);
-    if (status != DCP_OK) {
+    dcp_status status = dcp_verify(line->path_count == 1 ? line->paths[0] : ".", &options,
+                                   print_fault, NULL, &faults);
+    if (status == DCP_ERR_BUSY) {
         command_fail("verify");
-        return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT || status == DCP_ERR_BUSY
-                   ? EXIT_UNABLE
-                   : EXIT_FAULT;
+        return EXIT_UNABLE;
     }
-    printf("%" PRIu64 " fault%s\n", faults, faults == 1 ? "" : "s");
+    if (status != DCP_OK)
+        return command_fail_with("verify", status);
+    printf("%" PRIu64 " fault%s\n", faults, plural(faults));
     return faults == 0 ? EXIT_FINE : EXIT_FAULT;
 }
+
+static const struct exit_text exits[] = {
+    {EXIT_FINE, "No fault was found."},
+    {EXIT_FAULT, "There are faults, or there is no checkpoint."},
+    {EXIT_UNABLE,
+     "It could not be checked: for want of memory or open files, or because a save has replaced it "
+     "meanwhile."},
+    {0, NULL}};
+
+const struct command command_verify = {
+    .name = "verify",
+    .operands = "CHECKPOINT...",
+    .least = 1,
+    .purpose = "check every file, checksum and chunk",
+    .description =
+        "Reads the whole checkpoint: every file is there and as long as it should be, every "
+        "checksum is right, every tensor is covered by its chunks and no two of them overlap. Each "
+        "fault is a line: file, offset, name and what is wrong. What has no checksum is told as a "
+        "note.\n",
+    .examples = "  dcp verify run/step_1000 || dcp list run\n"
+                "      Checks one, and looks for others if it is damaged.\n",
+    .exits = exits,
+    .see_also = "repair list",
+    .run = run_verify};

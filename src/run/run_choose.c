@@ -27,11 +27,6 @@ void run_chooser_pass_over(struct run_chooser *chooser, const char *format, ...)
         buffer_append_format(&chooser->reasons, "; %s", text);
 }
 
-void run_chooser_note(struct run_chooser *chooser, const char *text)
-{
-    pass_over(chooser, "%s", text);
-}
-
 void run_chooser_explain(const struct run_chooser *chooser, struct run_choice *choice,
                          const char *what, const char *is)
 {

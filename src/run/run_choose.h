@@ -41,8 +41,6 @@ struct run_chooser {
 
 void run_chooser_init(struct run_chooser *chooser, dcp_run *run);
 void run_chooser_free(struct run_chooser *chooser);
-/* Something else that the line is to say. */
-void run_chooser_note(struct run_chooser *chooser, const char *text);
 /* The first, or the next after one that did not load. */
 dcp_status run_chooser_next(struct run_chooser *chooser, struct run_choice *choice);
 /* What a reference other than "latest" names, and what a path does. */

@@ -275,9 +275,9 @@ dcp_status run_mirror_back(dcp_run *run, struct run_chooser *chooser)
         return DCP_OK;
     RETURN_IF_ERROR(fetch_together(&fetching));
     if (fetching.fetched)
-        run_chooser_note(chooser, fetching.told);
+        run_chooser_pass_over(chooser, "%s", fetching.told);
     else if (fetching.unasked.status != DCP_OK)
-        run_chooser_note(chooser, "a mirror could not be asked for a newer one");
+        run_chooser_pass_over(chooser, "%s", "a mirror could not be asked for a newer one");
     return DCP_OK;
 }
 

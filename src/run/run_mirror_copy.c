@@ -106,7 +106,8 @@ static void finish(const struct mirroring *mirroring, const struct run_whole *wh
     run_own_note_name(RUN_PIN, whole->name, pin);
     dcp_status status = run_mirror_note(&mirroring->from, whole->name, save_id, mirroring->to.root);
     if (status == DCP_OK && run_names_has(&mirroring->names, pin))
-        status = dcp_run_pin(mirroring->to.root, mirroring->options.destination, whole->name, true);
+        status = dcp_run_pin(mirroring->to.root, whole->name, true,
+                             &(dcp_run_pin_options){.storage = mirroring->options.destination});
     if (status != DCP_OK)
         log_line(DCP_LOG_WARNING, "%s/%s was copied to %s, which is not noted: %s",
                  mirroring->from.root, whole->name, mirroring->to.root, dcp_error_message());

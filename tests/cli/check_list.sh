@@ -45,7 +45,7 @@ done
 # For people.
 "$dcp" list "$trees/kempnerforge/run" >"$directory/table" || fail "the table"
 grep -Eq '^ +step +size +age +kind +path +state$' "$directory/table" || fail "$(cat "$directory/table")"
-grep -Eq '^ +20 +[0-9.]+K +[0-9]+[smhd] +dcp +step_20 +whole$' "$directory/table" || fail "$(cat "$directory/table")"
+grep -Eq '^ +20 +[0-9.]+ KiB +[0-9]+[smhd] +dcp +step_20 +whole$' "$directory/table" || fail "$(cat "$directory/table")"
 grep -Eq '^ +30 .* step_30 +whole \[latest\]$' "$directory/table" || fail "$(cat "$directory/table")"
 grep -Eq '^ +40 .* step_40 +no .metadata \[marked\]$' "$directory/table" || fail "$(cat "$directory/table")"
 tail -1 "$directory/table" | grep -q '^step_30 is .*; the mark latest names step_40$' || fail "$(cat "$directory/table")"
@@ -70,7 +70,7 @@ refuse 1 "no checkpoints are there" latest "$directory/empty"
 refuse 1 "no such" list "$directory/none"
 refuse 1 "is a file" latest "$directory/out"
 refuse 2 usage list
-refuse 2 usage list --unknown "$directory"
+refuse 2 "no such option" list --unknown "$directory"
 refuse 2 usage latest "$directory" "$directory"
 [ "$("$dcp" list --json "$directory/empty" | tr -d ' \n')" = "[]" ] || fail "an empty array"
 rm -rf "$directory"

@@ -34,6 +34,6 @@ repair 1 "\"model.layer.w\": no chunk holds \[0:4, 0:4096\]" --allow-gaps "$dire
 printf x >"$directory/__0_0.distcp"
 repair 1 "__0_0.distcp: not used: .*no footer" "$directory"
 [ ! -e "$directory/.metadata" ] || fail "an incomplete checkpoint was published"
-repair 2 usage --unknown "$directory"
+repair 2 "no such option" --unknown "$directory"
 repair 2 usage
 rm -rf "$directory" "$directory.out"

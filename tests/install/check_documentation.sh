@@ -3,7 +3,9 @@
 set -eu
 cd "$1/share"
 for file in doc/dcp/README.md doc/dcp/CHANGES.md doc/dcp/LICENSE doc/dcp/examples/save_load.c \
-    man/man1/dcp.1 man/man1/dcp-bench.1 man/man1/dcp-cat.1 man/man1/dcp-latest.1 man/man1/dcp-list.1 man/man1/dcp-ls.1 man/man1/dcp-mirror.1 man/man1/dcp-pin.1 man/man1/dcp-prune.1 man/man1/dcp-verify.1; do
+    man/man1/dcp.1 man/man1/dcp-bench.1 man/man1/dcp-cat.1 man/man1/dcp-convert.1 man/man1/dcp-help.1 man/man1/dcp-latest.1 \
+    man/man1/dcp-list.1 man/man1/dcp-ls.1 man/man1/dcp-mirror.1 man/man1/dcp-pin.1 man/man1/dcp-prune.1 man/man1/dcp-repair.1 man/man1/dcp-verify.1 \
+    bash-completion/completions/dcp zsh/site-functions/_dcp fish/vendor_completions.d/dcp.fish; do
     [ -s "$file" ] || { echo "$file is missing"; exit 1; }
 done
 [ "$2" = TRUE ] || exit 0

@@ -504,7 +504,7 @@ static void a_run_is_copied_by_hand(void **state)
     dcp_run_copy_options options = {.dry_run = true, .told = tell, .told_context = &told};
     uint64_t made;
     job_run(run, &(dcp_run_options){.mode = DCP_RUN_BLOCKING}, (int64_t[]){10, 20, 30}, 3);
-    must(dcp_run_pin(run, NULL, "step_10", true));
+    must(dcp_run_pin(run, "step_10", true, NULL));
     must(dcp_run_copy(run, far, &options, &made));
     assert_string_equal(told.text, "step_30:0 step_20:0 step_10:0 ");
     assert_int_not_equal(access(far, F_OK), 0);

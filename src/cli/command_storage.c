@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <dlfcn.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
@@ -39,18 +38,25 @@ static bool use_module(const char *file, const char *argument)
     return storage != NULL;
 }
 
-bool command_use_storage(const char *text)
+bool command_use_storage(struct command_line *line, const struct option *option, const char *value)
 {
-    const char *comma = strchr(text, ',');
-    char *file = strdup(text);
-    bool used = false;
-    if (file) {
-        if (comma)
-            file[comma - text] = '\0';
-        used = use_module(file, comma ? comma + 1 : "");
-    } else {
-        fputs("dcp: --storage: not enough memory\n", stderr);
-    }
-    free(file);
-    return used;
+    const char *comma = strchr(value, ',');
+    size_t length = comma ? (size_t)(comma - value) : strlen(value);
+    char *file = option_keep(line, length + 1);
+    (void)option;
+    if (!file)
+        return false;
+    memcpy(file, value, length);
+    line->told = true;
+    return use_module(file, comma ? comma + 1 : "");
+}
+
+dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
+{
+    dcp_open_options options = {.storage = command_storage()};
+    if (count == 1)
+        return dcp_checkpoint_open(paths[0], &options, checkpoint);
+    options.members = (const char *const *)paths;
+    options.member_count = (size_t)count;
+    return dcp_checkpoint_open(".", &options, checkpoint);
 }

@@ -1,0 +1,217 @@
+#compdef dcp
+# Completion of dcp for zsh; dcp completion zsh prints it.
+_dcp() {
+    local -a commands
+    commands=(
+        'ls:list what is in a checkpoint'
+        'cat:write a tensor'\''s bytes, an object as JSON, or an extra file'
+        'convert:write a checkpoint in another form\: DCP, .pt, safetensors, Hugging Face'
+        'list:list the checkpoints of a training run'
+        'latest:find the latest whole checkpoint of a run'
+        'bench:measure saving and loading in a directory'
+        'mirror:copy the checkpoints of a run that another place lacks'
+        'pin:keep a checkpoint of a run from being pruned'
+        'prune:remove old checkpoints of a run'
+        'repair:rebuild a lost .metadata'
+        'verify:check every file, checksum and chunk'
+        'help:print the commands, or the options of one'
+        'completion:print what completes command lines in a shell'
+    )
+    if (( CURRENT == 2 )); then
+        _describe command commands
+        return
+    fi
+    local command=$words[2]
+    shift words
+    (( CURRENT-- ))
+    case $command in
+    ls)
+        _arguments -s -S \
+            '*--json[Everything as JSON\: paths, chunks, files and whole values too.]' \
+            '*-j[Everything as JSON\: paths, chunks, files and whole values too.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    cat)
+        _arguments -s -S \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    convert)
+        _arguments -s -S \
+            '*--to[dcp, pt, safetensors, or hf, which is a Hugging Face directory. Without it the suffix of DST decides\: .pt, .pth, .bin, .ckpt or .safetensors.]:FORM:(dcp pt safetensors hf)' \
+            '*-t[dcp, pt, safetensors, or hf, which is a Hugging Face directory. Without it the suffix of DST decides\: .pt, .pth, .bin, .ckpt or .safetensors.]:FORM:(dcp pt safetensors hf)' \
+            '*--include[Take only such names, and what is below them. May be given several times.]:GLOB:_files' \
+            '*-i[Take only such names, and what is below them. May be given several times.]:GLOB:_files' \
+            '*--exclude[Leave such names out, and what is below them. May be given several times.]:GLOB:_files' \
+            '*-x[Leave such names out, and what is below them. May be given several times.]:GLOB:_files' \
+            '*--rename[Give a name, or all names below it, another one. With stars FROM is a pattern, and the stars of TO stand for what those matched. May be given several times; the first that matches counts.]:FROM=TO:_files' \
+            '*--model-only[Take what is below model, module, state_dict, model_state_dict or network, without that key, and leave out objects where the form has no place for them.]' \
+            '*-m[Take what is below model, module, state_dict, model_state_dict or network, without that key, and leave out objects where the form has no place for them.]' \
+            '*--masters[Take the optimizer'\''s fp32 weights of a training checkpoint, under the names of the model'\''s.]' \
+            '*--all[Take all of a training checkpoint\: the model below "model", the optimizer'\''s state, and the rest.]' \
+            '*-a[Take all of a training checkpoint\: the model below "model", the optimizer'\''s state, and the rest.]' \
+            '*--dtype[Convert floating-point tensors to float64, float32, float16 or bfloat16, as PyTorch does.]:DTYPE:_files' \
+            '*--dequantize[Compute quantized weights as bf16 or fp32, bit for bit as their reference does. Without it they are copied as they are stored.]:DTYPE:_files' \
+            '*--tied[What becomes of lm_head.weight where it equals the embedding bit for bit\: keep or drop. Without it, a Hugging Face directory is written without it if config.json says that both are tied.]:WHAT:(keep drop)' \
+            '*--shard-size[Most bytes in a file of a Hugging Face directory, as 5GB; 50GB by default.]:SIZE:_files' \
+            '*--ranks[Write a DCP directory as N ranks do.]:N:_files' \
+            '*--zstd[Compress a DCP directory.]' \
+            '*--no-sync[Do not wait until the data is durable.]' \
+            '*--threads[Threads that read and write.]:N:_files' \
+            '*--quiet[Print nothing but errors.]' \
+            '*-q[Print nothing but errors.]' \
+            '*--json[What was done, as JSON.]' \
+            '*-j[What was done, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    list)
+        _arguments -s -S \
+            '*--best[Mark the checkpoint with the least of this number, which is among the info in metadata.json.]:METRIC:_files' \
+            '*--higher[Mark the one with the most of it.]' \
+            '*--json[What is found, as JSON.]' \
+            '*-j[What is found, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    latest)
+        _arguments -s -S \
+            '*--json[What is found, as JSON.]' \
+            '*-j[What is found, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    bench)
+        _arguments -s -S \
+            '*--bytes[Of all tensors together; 1G by default. SIZE is a number of bytes, such as 64K, 64M or 64G.]:SIZE:_files' \
+            '*-b[Of all tensors together; 1G by default. SIZE is a number of bytes, such as 64K, 64M or 64G.]:SIZE:_files' \
+            '*--tensors[How many tensors; 100 by default.]:N:_files' \
+            '*--ranks[Ranks, each of which is a thread; 1 by default.]:N:_files' \
+            '*--threads[Threads of each rank.]:N:_files' \
+            '*--repeat[Saves and loads; medians are shown. 3 by default.]:N:_files' \
+            '*--io[How files are read and written\: auto, ring or pool, direct or buffered; or two of them, as ring,direct.]:WAY:_files' \
+            '*--compression[none, zstd or zstd\:LEVEL.]:KIND:_files' \
+            '*--no-sync[Do not wait for the disk.]' \
+            '*--write-rate[Most bytes a second that each rank writes.]:SIZE:_files' \
+            '*--io-threads[Threads that write a file.]:N:_files' \
+            '*--io-priority[Of reads and writes\: kept, low or idle.]:PRIORITY:(kept low idle)' \
+            '*--memory-limit[Most extra memory of each rank.]:SIZE:_files' \
+            '*--page-cache[What stays of saved files in the page cache\: any, kept, dropped, or auto, which is kept if memory is plenty.]:WHAT:(any kept dropped auto)' \
+            '*--check-replicas[Every rank has all tensors, and they are compared\: off, sampled or all.]:HOW:(off sampled all)' \
+            '*--json[All figures, as JSON.]' \
+            '*-j[All figures, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    mirror)
+        _arguments -s -S \
+            '*--dry-run[Write nothing, and print what would be copied.]' \
+            '*-n[Write nothing, and print what would be copied.]' \
+            '*--rate[Move at most N bytes a second, as in 64M, those that are read back among them.]:N:_files' \
+            '*--identity[The run that is meant, if several share the directory.]:NAME:_files' \
+            '*--json[What was done, as JSON.]' \
+            '*-j[What was done, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    pin)
+        _arguments -s -S \
+            '*--remove[It may be pruned again.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    prune)
+        _arguments -s -S \
+            '*--last[Keep the newest N.]:N:_files' \
+            '*--every[Keep those whose step is a multiple of N.]:N:_files' \
+            '*--best[Keep the best N by --metric.]:N:_files' \
+            '*--metric[A number among the caller'\''s fields in metadata.json. Less of it is better.]:NAME:_files' \
+            '*--higher[More of the metric is better.]' \
+            '*--younger[Keep those that were saved less long ago.]:SECONDS:_files' \
+            '*--identity[Of the run, if the directory holds several.]:NAME:_files' \
+            '*--dry-run[Remove nothing, and print what would go.]' \
+            '*-n[Remove nothing, and print what would go.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    repair)
+        _arguments -s -S \
+            '*--save[The save that is wanted, if the directory holds files of several.]:ID:_files' \
+            '*--allow-gaps[File numbers may be missing, as where ranks had nothing to write.]' \
+            '*--dry-run[Publish nothing, and print what would be.]' \
+            '*-n[Publish nothing, and print what would be.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    verify)
+        _arguments -s -S \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    help)
+        _arguments -s -S \
+            '*--man[The manual page, as roff.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    completion)
+        _arguments -s -S \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    esac
+}
+_dcp "$@"

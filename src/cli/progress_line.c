@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What commands that take long do meanwhile: show how far they are, and listen for signals. */
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "command.h"
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+void command_catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    struct sigaction before;
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+}
+
+bool command_interrupted(void)
+{
+    return interrupted;
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+void progress_begin(struct progress_line *progress)
+{
+    progress->shown = !progress->hidden && isatty(STDERR_FILENO);
+    progress->drawn = false;
+    progress->begin = now();
+    progress->last = progress->begin;
+}
+
+/* "12 s", "3 min 05 s", "2 h 07 min" */
+static void print_duration(double seconds)
+{
+    long whole = (long)(seconds + 0.5);
+    if (seconds > 1e7)
+        fputs("?", stderr);
+    else if (whole < 60)
+        fprintf(stderr, "%ld s", whole);
+    else if (whole < 3600)
+        fprintf(stderr, "%ld min %02ld s", whole / 60, whole % 60);
+    else
+        fprintf(stderr, "%ld h %02ld min", whole / 3600, whole / 60 % 60);
+}
+
+bool progress_draw(void *context, const dcp_progress *told)
+{
+    struct progress_line *progress = context;
+    double time = now(), seconds = time - progress->begin;
+    if (progress->shown && told->bytes_total > 0 && told->bytes_done > 0 &&
+        time - progress->last >= 0.1) {
+        double done = (double)told->bytes_done, total = (double)told->bytes_total;
+        fprintf(stderr, "\r\033[K%5.1f %%  ", 100 * done / total);
+        print_size(stderr, told->bytes_done);
+        fputs(" of ", stderr);
+        print_size(stderr, told->bytes_total);
+        fprintf(stderr, "  %.0f MiB/s  ", done / seconds / 0x1p20);
+        print_duration((total - done) * seconds / done);
+        fputs(" left", stderr);
+        fflush(stderr);
+        progress->last = time;
+        progress->drawn = true;
+    }
+    return !interrupted;
+}
+
+void progress_end(struct progress_line *progress)
+{
+    if (progress->drawn)
+        fputs("\r\033[K", stderr);
+    progress->drawn = false;
+}
