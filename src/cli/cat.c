@@ -1,107 +1,85 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "command.h"
+#include "cat.h"
+#include "element.h"
 
 /* Most bytes of a tensor in memory at a time. A tensor up to this size is read, and so verified, as
  * a whole. */
 #define BLOCK_BYTES ((int64_t)32 << 20)
 
-/* A walk over a tensor in row-major order, block by block. A block is a range of dimension `split`,
- * at one index of the outer ones. */
-struct walk {
-    dcp_tensor block;
-    int32_t split;
-    int64_t rows; /* of a full block */
+struct cat_options {
+    const char *slice;
+    int format; /* enum cat_format */
 };
 
-static void walk_start(struct walk *walk, const dcp_entry *entry)
+static int fail(const char *text)
 {
-    int64_t inner = (int64_t)dcp_dtype_size(entry->dtype);
-
-    memset(walk, 0, sizeof *walk);
-    walk->block.dtype = entry->dtype;
-    walk->block.ndim = entry->ndim;
-    walk->block.sharded = true;
-    walk->split = 0;
-    for (int32_t d = 0; d < entry->ndim; d++) {
-        walk->block.global_shape[d] = entry->global_shape[d];
-        walk->block.sizes[d] = entry->global_shape[d];
-    }
-    for (int32_t d = entry->ndim - 1; d >= 0; d--) {
-        walk->split = d;
-        if (inner * entry->global_shape[d] > BLOCK_BYTES)
-            break;
-        if (d > 0)
-            inner *= entry->global_shape[d];
-    }
-    walk->rows = BLOCK_BYTES / inner;
-    for (int32_t d = 0; d < walk->split; d++)
-        walk->block.sizes[d] = 1;
+    fprintf(stderr, "dcp cat: %s\n", text);
+    return EXIT_FAULT;
 }
 
-/* Sets the block's rows for its present offset; false when the walk is over. */
-static bool walk_fit(struct walk *walk)
+/* As what elements are read, so that the form can show them. */
+static dcp_dtype dtype_for(dcp_dtype stored, enum cat_format format)
 {
-    dcp_tensor *block = &walk->block;
-    int32_t d = walk->split;
-    if (block->ndim == 0)
-        return true;
-    int64_t left = block->global_shape[d] - block->offsets[d];
-    block->sizes[d] = left < walk->rows ? left : walk->rows;
-    return block->offsets[0] < block->global_shape[0];
-}
-
-static bool walk_next(struct walk *walk)
-{
-    dcp_tensor *block = &walk->block;
-    if (block->ndim == 0)
-        return false;
-    block->offsets[walk->split] += block->sizes[walk->split];
-    for (int32_t d = walk->split; d > 0 && block->offsets[d] >= block->global_shape[d]; d--) {
-        block->offsets[d] = 0;
-        block->offsets[d - 1] += 1;
-    }
-    return walk_fit(walk);
-}
-
-static size_t block_bytes(const dcp_tensor *block)
-{
-    size_t bytes = dcp_dtype_size(block->dtype);
-    for (int32_t d = 0; d < block->ndim; d++)
-        bytes *= (size_t)block->sizes[d];
-    return bytes;
+    if (format == CAT_TEXT)
+        return element_dtype(stored);
+    bool shown = format == CAT_RAW || element_dtype(stored) != DCP_F32 || stored == DCP_F16;
+    return shown ? stored : DCP_F32; /* NumPy has no floats of 8 bits and no bfloat16 */
 }
 
 /* Reads, although stored chunks could be mapped (dcp_checkpoint_map_chunk()). A file that is
  * truncated meanwhile is an error here, but would end the program with SIGBUS if mapped; and mapped
  * data would have to be verified in a separate pass. */
-static int cat_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
+static int cat_blocks(dcp_checkpoint *checkpoint, size_t index, const struct slice *slice,
+                      enum cat_format format, void *data)
 {
-    struct walk walk;
-    int status = EXIT_FINE;
-    bool more = true;
+    const dcp_read_options options = {.convert = format != CAT_RAW};
+    int64_t before = 0;
+    for (int64_t i = 0; i < slice->walk.count; i++) {
+        dcp_tensor block;
+        walk_block(&slice->walk, i, &block);
+        block.data = data;
+        size_t bytes = (size_t)walk_elements(&block) * slice->walk.element_size;
+        if (dcp_checkpoint_read_tensor(checkpoint, index, &block, &options) != DCP_OK)
+            return command_fail("cat");
+        if (format == CAT_TEXT)
+            text_print(slice, &block, before);
+        else if (fwrite(data, 1, bytes, stdout) != bytes)
+            break;
+        before += walk_elements(&block);
+    }
+    return EXIT_FINE;
+}
 
-    if (entry->bytes == 0)
+static int cat_tensor(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry,
+                      const struct cat_options *options)
+{
+    enum cat_format format = (enum cat_format)options->format;
+    dcp_dtype dtype = dtype_for(entry->dtype, format);
+    struct slice slice = {0};
+    if (dtype == DCP_DTYPE_NONE)
+        return fail("elements of this dtype are no numbers; leave out --format");
+    walk_whole(&slice.walk, entry, dtype, BLOCK_BYTES);
+    if (options->slice) {
+        if (!slice_take(&slice, options->slice)) {
+            fputs("dcp cat: --slice is outside of the tensor, or none of ", stderr);
+            fprintf(stderr, "its %d dimensions; write 0:4,:,2\n", (int)entry->ndim);
+            return EXIT_FAULT;
+        }
+        walk_divide(&slice.walk, BLOCK_BYTES);
+    }
+    if (format == CAT_NPY && !npy_print_head(&slice))
+        return fail("NumPy has no such dtype; leave out --format");
+    if (slice.walk.count == 0)
         return EXIT_FINE;
-    walk_start(&walk, entry);
-    walk_fit(&walk);
-    walk.block.data = malloc(block_bytes(&walk.block));
-    if (!walk.block.data) {
-        fprintf(stderr, "dcp cat: not enough memory for %zu bytes\n", block_bytes(&walk.block));
+    void *data = malloc(slice.walk.bytes);
+    if (!data) {
+        fprintf(stderr, "dcp cat: not enough memory for %zu bytes\n", slice.walk.bytes);
         return EXIT_FAULT;
     }
-    while (more && status == EXIT_FINE) {
-        size_t bytes = block_bytes(&walk.block);
-        if (dcp_checkpoint_read_tensor(checkpoint, index, &walk.block, NULL) != DCP_OK)
-            status = command_fail("cat");
-        else if (fwrite(walk.block.data, 1, bytes, stdout) != bytes)
-            break;
-        more = walk_next(&walk);
-    }
-    free(walk.block.data);
+    int status = cat_blocks(checkpoint, index, &slice, format, data);
+    free(data);
     return status;
 }
 
@@ -141,20 +119,23 @@ static int cat_extra_file(dcp_checkpoint *checkpoint, size_t index)
     return status;
 }
 
-static int cat_entry(dcp_checkpoint *checkpoint, size_t index)
+static int cat_entry(dcp_checkpoint *checkpoint, size_t index, const struct cat_options *options)
 {
     dcp_entry entry;
     if (dcp_checkpoint_entry(checkpoint, index, &entry) != DCP_OK)
         return command_fail("cat");
-    return entry.is_tensor ? cat_tensor(checkpoint, index, &entry) : cat_object(checkpoint, index);
+    if (entry.is_tensor)
+        return cat_tensor(checkpoint, index, &entry, options);
+    return options->slice ? fail("--slice is for tensors, and this is an object")
+                          : cat_object(checkpoint, index);
 }
 
 /* An unknown name gets the message that dcp_checkpoint_find() sets for entries. */
-static int cat_name(dcp_checkpoint *checkpoint, const char *name)
+static int cat_name(dcp_checkpoint *checkpoint, const char *name, const struct cat_options *options)
 {
     size_t index;
     if (dcp_checkpoint_find(checkpoint, name, &index) == DCP_OK)
-        return cat_entry(checkpoint, index);
+        return cat_entry(checkpoint, index, options);
     if (dcp_checkpoint_find_extra_file(checkpoint, name, &index) == DCP_OK)
         return cat_extra_file(checkpoint, index);
     dcp_checkpoint_find(checkpoint, name, &index);
@@ -166,20 +147,48 @@ static int run_cat(struct command_line *line)
     dcp_checkpoint *checkpoint;
     if (command_open(line->paths, line->path_count - 1, &checkpoint) != DCP_OK)
         return command_fail("cat");
-    int status = cat_name(checkpoint, line->paths[line->path_count - 1]);
+    int status = cat_name(checkpoint, line->paths[line->path_count - 1], line->options);
     dcp_checkpoint_close(checkpoint);
     return status;
 }
+
+static const struct option_word formats[] = {
+    {"raw", CAT_RAW}, {"text", CAT_TEXT}, {"npy", CAT_NPY}, {NULL, 0}};
+
+static const struct option cat_table[] = {
+    {.name = "slice",
+     .letter = 's',
+     .argument = "RANGES",
+     .set = option_text,
+     .field = offsetof(struct cat_options, slice),
+     .help = "Only a part of a tensor, as in Python: 0:4,:,2 are the first four of the first "
+             "dimension, all of the second, and index 2 of the third. Dimensions that are not "
+             "named are whole."},
+    {.name = "format",
+     .letter = 'f',
+     .argument = "FORMAT",
+     .set = option_choice,
+     .words = formats,
+     .field = offsetof(struct cat_options, format),
+     .help = "How a tensor is written: raw, which is the default: its bytes, row-major and "
+             "little-endian; text: numbers, a row of the last dimension on a line; npy: a file of "
+             "NumPy, where bfloat16 and floats of 8 bits become float32."},
+    {.name = NULL}};
 
 const struct command command_cat = {
     .name = "cat",
     .operands = "CHECKPOINT... NAME",
     .least = 2,
     .purpose = "write a tensor's bytes, an object as JSON, or an extra file",
-    .description = "NAME is one that dcp ls shows. The bytes of a tensor are row-major and "
-                   "little-endian; an extra file is written as it is. What is written has been "
-                   "checked.\n",
+    .description = "NAME is one that dcp ls shows. An object is written as JSON, and an extra file "
+                   "as it is. What is written has been checked, as loads check it.\n",
+    .options = cat_table,
+    .size = sizeof(struct cat_options),
     .examples = "  dcp cat run/step_1000 train.step\n"
-                "      An object, as JSON.\n",
-    .see_also = "ls",
+                "      An object, as JSON.\n"
+                "  dcp cat run/step_1000 model.embed.weight -s 0:2,:8 -f text\n"
+                "      The first eight columns of the first two rows.\n"
+                "  dcp cat run/step_1000 model.embed.weight -f npy >embed.npy\n"
+                "      For numpy.load().\n",
+    .see_also = "ls stat",
     .run = run_cat};

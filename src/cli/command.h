@@ -140,8 +140,8 @@ int command_finish(const char *command, int status);
 void print_json_string(FILE *out, const char *text);
 /* The same text with control characters made visible, so that a name cannot command a terminal. */
 void print_plain(FILE *out, const char *text);
-/* "1.5 GiB", right-aligned in 10 columns at least. */
-void print_size(FILE *out, uint64_t bytes);
+/* "1.5 GiB", right-aligned in so many columns at least. */
+void print_size(FILE *out, uint64_t bytes, int width);
 /* "s" unless it is one. */
 const char *plural(uint64_t count);
 

@@ -99,7 +99,7 @@ static void print_line(const dcp_run_checkpoint *checkpoint, int width, int64_t 
     else
         printf("%12s", "-");
     putchar(' ');
-    print_size(stdout, checkpoint->bytes);
+    print_size(stdout, checkpoint->bytes, 10);
     putchar(' ');
     print_age(checkpoint->unix_time, now);
     printf("  %-15s ", dcp_run_kind_name(checkpoint->kind));

@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include <inttypes.h>
-#include <string.h>
-
-#include "command.h"
 #include "ls.h"
 
-#define VALUE_COLUMNS 72
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Names are padded to the longest one, up to this. */
 #define NAME_COLUMNS 56
 
-/* The object as JSON text; NULL, with the library's error set, if it cannot be read. */
-static char *read_value(dcp_checkpoint *checkpoint, size_t index)
+char *ls_value(dcp_checkpoint *checkpoint, size_t index)
 {
     char *text = NULL;
     dcp_state *root = dcp_state_new();
@@ -21,15 +18,13 @@ static char *read_value(dcp_checkpoint *checkpoint, size_t index)
     return text;
 }
 
-static void print_numbers(const int64_t *numbers, int32_t count)
+void ls_print_numbers(const int64_t *numbers, int32_t count)
 {
     putchar('[');
     for (int32_t i = 0; i < count; i++)
         printf(i > 0 ? ", %" PRId64 : "%" PRId64, numbers[i]);
     putchar(']');
 }
-
-/* ---- for people ---- */
 
 /* Columns of a name as print_plain() shows it, continuation bytes of UTF-8 not counted. */
 static int name_columns(const char *name)
@@ -40,221 +35,186 @@ static int name_columns(const char *name)
     return columns;
 }
 
-static int widest_name(const dcp_checkpoint *checkpoint)
+int ls_widest_name(const struct selection *selection)
 {
     int widest = 0;
-    dcp_entry entry;
-    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
-        if (dcp_checkpoint_entry(checkpoint, i, &entry) != DCP_OK)
-            continue;
-        int columns = name_columns(entry.name);
+    for (size_t i = 0; i < selection->count; i++) {
+        int columns = name_columns(selection->items[i].entry.name);
         if (columns > widest && columns <= NAME_COLUMNS)
             widest = columns;
     }
     return widest;
 }
 
-static void print_name(const char *name, int width)
+void ls_print_name(const char *name, int width)
 {
     int padding = width - name_columns(name);
     print_plain(stdout, name);
     printf("%*s", padding > 0 ? padding : 0, "");
 }
 
-static void print_tensor(const dcp_entry *entry)
+static bool ends_with(const char *text, const char *end)
 {
-    printf("  %-8s ", dcp_dtype_name(entry->dtype));
-    print_numbers(entry->global_shape, entry->ndim);
-    printf("  %" PRIu64 " bytes in %zu chunk%s", entry->bytes, entry->chunk_count,
-           entry->chunk_count == 1 ? "" : "s");
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-void print_value(char *text)
+const char *ls_form(dcp_checkpoint *checkpoint)
 {
-    size_t length = strlen(text);
-    if (length > VALUE_COLUMNS) {
-        length = VALUE_COLUMNS;
-        while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
-            length--;
-        text[length] = '\0';
-        printf("  %s...", text);
+    dcp_stored_chunk chunk;
+    if (dcp_checkpoint_count(checkpoint) == 0 ||
+        dcp_checkpoint_chunk(checkpoint, 0, 0, &chunk) != DCP_OK)
+        return "dcp";
+    if (ends_with(chunk.file, ".safetensors"))
+        return "safetensors";
+    return ends_with(chunk.file, ".distcp") ? "dcp" : "pt";
+}
+
+void ls_print_sum(size_t tensors, uint64_t bytes, size_t objects)
+{
+    printf("%zu tensor%s, ", tensors, plural(tensors));
+    if (bytes >= 1000) {
+        print_size(stdout, bytes, 0);
+        printf(" (%" PRIu64 " bytes)", bytes);
     } else {
-        printf("  %s", text);
+        printf("%" PRIu64 " bytes", bytes);
+    }
+    printf(", %zu object%s", objects, plural(objects));
+}
+
+/* ---- order ---- */
+
+static int compare_names(const void *left, const void *right)
+{
+    const struct selected *a = left, *b = right;
+    return strcmp(a->entry.name, b->entry.name);
+}
+
+/* The largest first; objects, which have no bytes, last. */
+static int compare_sizes(const void *left, const void *right)
+{
+    const struct selected *a = left, *b = right;
+    if (a->entry.bytes != b->entry.bytes)
+        return a->entry.bytes < b->entry.bytes ? 1 : -1;
+    return compare_names(left, right);
+}
+
+static int compare_dtypes(const void *left, const void *right)
+{
+    const struct selected *a = left, *b = right;
+    int order = (a->entry.dtype > b->entry.dtype) - (a->entry.dtype < b->entry.dtype);
+    return order != 0 ? order : compare_names(left, right);
+}
+
+void ls_sort(struct selection *selection, enum ls_sort by, bool reverse)
+{
+    struct selected *items = selection->items;
+    if (by != LS_STORED && selection->count > 1)
+        qsort(items, selection->count, sizeof *items,
+              by == LS_NAME   ? compare_names
+              : by == LS_SIZE ? compare_sizes
+                              : compare_dtypes);
+    for (size_t i = 0; reverse && i < selection->count / 2; i++) {
+        struct selected kept = items[i];
+        items[i] = items[selection->count - 1 - i];
+        items[selection->count - 1 - i] = kept;
     }
 }
 
-static int print_extra_files(const dcp_checkpoint *checkpoint, int width)
+/* ---- the command ---- */
+
+static int list(dcp_checkpoint *checkpoint, const struct ls_options *options)
 {
-    for (size_t i = 0; i < dcp_checkpoint_extra_file_count(checkpoint); i++) {
-        dcp_extra_file_info info;
-        if (dcp_checkpoint_extra_file(checkpoint, i, &info) != DCP_OK)
-            return command_fail("ls");
-        print_name(info.name, width);
-        printf("  extra file, %" PRIu64 " byte%s, in ", info.size, info.size == 1 ? "" : "s");
-        print_plain(stdout, info.file);
-        putchar('\n');
-    }
-    return EXIT_FINE;
-}
-
-static int list_plain(dcp_checkpoint *checkpoint)
-{
-    int status = print_save(checkpoint);
-    uint64_t bytes = 0;
-    size_t tensors = 0, count = dcp_checkpoint_count(checkpoint);
-    int width = widest_name(checkpoint);
-
-    for (size_t i = 0; i < count; i++) {
-        dcp_entry entry;
-        if (dcp_checkpoint_entry(checkpoint, i, &entry) != DCP_OK)
-            return command_fail("ls");
-        print_name(entry.name, width);
-        if (entry.is_tensor) {
-            print_tensor(&entry);
-            tensors++;
-            bytes += entry.bytes;
-        } else {
-            char *text = read_value(checkpoint, i);
-            if (text)
-                print_value(text);
-            else
-                status = command_fail("ls");
-            dcp_text_free(text);
-        }
-        putchar('\n');
-    }
-    if (print_extra_files(checkpoint, width) != EXIT_FINE)
-        status = EXIT_FAULT;
-    size_t extra = dcp_checkpoint_extra_file_count(checkpoint);
-    printf("%zu tensor%s, %" PRIu64 " bytes, %zu object%s", tensors, tensors == 1 ? "" : "s", bytes,
-           count - tensors, count - tensors == 1 ? "" : "s");
-    if (extra > 0)
-        printf(", %zu extra file%s", extra, extra == 1 ? "" : "s");
-    putchar('\n');
-    return status;
-}
-
-/* ---- for programs ---- */
-
-static void print_path(const dcp_entry *entry)
-{
-    fputs(", \"path\": [", stdout);
-    for (size_t i = 0; i < entry->path_length; i++) {
-        if (i > 0)
-            fputs(", ", stdout);
-        if (entry->path[i].key)
-            print_json_string(stdout, entry->path[i].key);
+    struct selection selection;
+    int status = selection_make(checkpoint, "ls", &options->include, &options->exclude, &selection);
+    if (status == EXIT_FINE) {
+        ls_sort(&selection, (enum ls_sort)options->sort, options->reverse);
+        if (options->files)
+            status = ls_files(checkpoint, &selection, options->json);
+        else if (options->totals)
+            status = ls_totals(&selection, options->depth > 0 ? options->depth : 1, options->json);
+        else if (options->json)
+            status = ls_json(checkpoint, &selection);
+        else if (options->tree)
+            status = ls_tree(checkpoint, &selection, options->depth);
         else
-            printf("%" PRId64, entry->path[i].position);
+            status = ls_table(checkpoint, &selection);
     }
-    putchar(']');
-}
-
-static int print_chunks(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
-{
-    fputs(", \"chunks\": [", stdout);
-    for (size_t i = 0; i < entry->chunk_count; i++) {
-        dcp_stored_chunk chunk;
-        if (dcp_checkpoint_chunk(checkpoint, index, i, &chunk) != DCP_OK)
-            return command_fail("ls");
-        fputs(i > 0 ? ", {\"offsets\": " : "{\"offsets\": ", stdout);
-        print_numbers(chunk.offsets, entry->ndim);
-        fputs(", \"sizes\": ", stdout);
-        print_numbers(chunk.sizes, entry->ndim);
-        fputs(", \"file\": ", stdout);
-        print_json_string(stdout, chunk.file);
-        printf(", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", chunk.offset, chunk.length);
-    }
-    putchar(']');
-    return EXIT_FINE;
-}
-
-static int print_entry(dcp_checkpoint *checkpoint, size_t index)
-{
-    dcp_entry entry;
-    int status = EXIT_FINE;
-
-    if (dcp_checkpoint_entry(checkpoint, index, &entry) != DCP_OK)
-        return command_fail("ls");
-    fputs(index > 0 ? ",\n {\"name\": " : "\n {\"name\": ", stdout);
-    print_json_string(stdout, entry.name);
-    print_path(&entry);
-    if (entry.is_tensor) {
-        printf(", \"type\": \"tensor\", \"dtype\": \"%s\", \"shape\": ",
-               dcp_dtype_name(entry.dtype));
-        print_numbers(entry.global_shape, entry.ndim);
-        printf(", \"bytes\": %" PRIu64, entry.bytes);
-        status = print_chunks(checkpoint, index, &entry);
-    } else {
-        char *text = read_value(checkpoint, index);
-        fputs(", \"type\": \"object\", ", stdout);
-        if (text) {
-            printf("\"value\": %s", text);
-        } else {
-            fputs("\"value\": null, \"error\": ", stdout);
-            print_json_string(stdout, dcp_error_message());
-            status = command_fail("ls");
-        }
-        dcp_text_free(text);
-    }
-    putchar('}');
+    selection_free(&selection);
     return status;
 }
-
-static int print_extra_files_json(const dcp_checkpoint *checkpoint)
-{
-    fputs(", \"extra_files\": [", stdout);
-    for (size_t i = 0; i < dcp_checkpoint_extra_file_count(checkpoint); i++) {
-        dcp_extra_file_info info;
-        if (dcp_checkpoint_extra_file(checkpoint, i, &info) != DCP_OK)
-            return command_fail("ls");
-        fputs(i > 0 ? ",\n {\"name\": " : "\n {\"name\": ", stdout);
-        print_json_string(stdout, info.name);
-        fputs(", \"file\": ", stdout);
-        print_json_string(stdout, info.file);
-        printf(", \"size\": %" PRIu64 ", \"xxh3\": \"%016" PRIx64 "\"}", info.size, info.xxh3);
-    }
-    putchar(']');
-    return EXIT_FINE;
-}
-
-static int list_json(dcp_checkpoint *checkpoint)
-{
-    int status = EXIT_FINE;
-
-    fputs("{\"entries\": [", stdout);
-    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++)
-        if (print_entry(checkpoint, i) != EXIT_FINE)
-            status = EXIT_FAULT;
-    fputs("\n]", stdout);
-    if (print_extra_files_json(checkpoint) != EXIT_FINE)
-        status = EXIT_FAULT;
-    if (print_save_json(checkpoint) != EXIT_FINE)
-        status = EXIT_FAULT;
-    fputs("}\n", stdout);
-    return status;
-}
-
-struct ls_options {
-    bool json;
-};
 
 static int run_ls(struct command_line *line)
 {
     const struct ls_options *options = line->options;
     dcp_checkpoint *checkpoint;
+    if (options->files + options->totals + options->tree > 1)
+        return option_usage(line, "--files, --totals and --tree are different lists");
     if (command_open(line->paths, line->path_count, &checkpoint) != DCP_OK)
         return command_fail("ls");
-    int status = options->json ? list_json(checkpoint) : list_plain(checkpoint);
+    int status = list(checkpoint, options);
     dcp_checkpoint_close(checkpoint);
     return status;
 }
 
-static const struct option ls_table[] = {
+static const struct option_word orders[] = {
+    {"stored", LS_STORED}, {"name", LS_NAME}, {"size", LS_SIZE}, {"dtype", LS_DTYPE}, {NULL, 0}};
+
+#define FIELD(member) offsetof(struct ls_options, member)
+
+static const struct option ls_options_table[] = {
+    {.name = "include",
+     .letter = 'i',
+     .argument = "GLOB",
+     .set = option_list,
+     .field = FIELD(include),
+     .help = "Only such names, and what is below them: * is any run of characters, ? one, [a-z] "
+             "one of a set. May be given several times."},
+    {.name = "exclude",
+     .letter = 'x',
+     .argument = "GLOB",
+     .set = option_list,
+     .field = FIELD(exclude),
+     .help = "Not such names. May be given several times."},
+    {.name = "sort",
+     .letter = 's',
+     .argument = "ORDER",
+     .set = option_choice,
+     .field = FIELD(sort),
+     .words = orders,
+     .help = "In which order: stored, name, size (the largest first) or dtype."},
+    {.name = "reverse",
+     .letter = 'r',
+     .set = option_flag,
+     .field = FIELD(reverse),
+     .help = "The other way round."},
+    {.name = "tree",
+     .letter = 't',
+     .set = option_flag,
+     .field = FIELD(tree),
+     .help = "As a tree of the parts of names, with the bytes below each."},
+    {.name = "totals",
+     .letter = 'T',
+     .set = option_flag,
+     .field = FIELD(totals),
+     .help = "Totals by the first parts of names, and by dtype, instead of names."},
+    {.name = "depth",
+     .letter = 'd',
+     .argument = "N",
+     .set = option_int,
+     .field = FIELD(depth),
+     .least = 1,
+     .most = 1000,
+     .help = "How many parts of names: of --tree all by default, of --totals 1."},
+    {.name = "files",
+     .letter = 'f',
+     .set = option_flag,
+     .field = FIELD(files),
+     .help = "Which file holds what, and where in it."},
     {.name = "json",
      .letter = 'j',
      .set = option_flag,
-     .field = offsetof(struct ls_options, json),
+     .field = FIELD(json),
      .help = "Everything as JSON: paths, chunks, files and whole values too."},
     {.name = NULL}};
 
@@ -270,9 +230,25 @@ const struct command command_ls = {
         "for each extra file, which belongs to the checkpoint without being of the state, its "
         "bytes and the file that holds it. The last line has the totals. Control characters in "
         "names are shown as \\x1b.\n",
-    .options = ls_table,
+    .options = ls_options_table,
     .size = sizeof(struct ls_options),
+    .json =
+        "An object:\n"
+        "  form         \"dcp\", \"safetensors\" or \"pt\"\n"
+        "  entries      name, path (keys and positions), type: \"tensor\" or \"object\"\n"
+        "    tensors    dtype, shape, bytes, and chunks: offsets, sizes, file, offset, length\n"
+        "    objects    value, or null and error\n"
+        "  extra_files  name, file, size, xxh3\n"
+        "  save         id or null; writer (\"libdcp\"), step, unix_time, world_size, info, each\n"
+        "               if it is known\n"
+        "With --files an array: file, bytes, items, each with name, offset and length. With "
+        "--totals an object of two arrays, prefixes and dtypes: prefix or dtype, tensors, bytes "
+        "and objects.\n",
     .examples = "  dcp ls run/step_1000\n"
-                "      What is in it.\n",
-    .see_also = "cat verify",
+                "      What is in it.\n"
+                "  dcp ls run/step_1000 -i 'model.layers.0.*' --sort size\n"
+                "      The tensors of a layer, the largest first.\n"
+                "  dcp ls run/step_1000 --totals --depth 2\n"
+                "      Where the bytes are.\n",
+    .see_also = "cat stat verify",
     .run = run_ls};

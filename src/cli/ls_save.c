@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Which save made a checkpoint, as metadata.json tells it. */
 #include <inttypes.h>
+#include <string.h>
 #include <time.h>
 
 #include "command.h"
@@ -53,11 +54,22 @@ static int print_field(const dcp_state *fields, size_t index)
     return EXIT_FINE;
 }
 
-int print_save(const dcp_checkpoint *checkpoint)
+static void print_form(dcp_checkpoint *checkpoint, const dcp_save_info *info)
+{
+    const char *form = ls_form(checkpoint);
+    fputs(strcmp(form, "dcp") == 0  ? "DCP checkpoint"
+          : strcmp(form, "pt") == 0 ? "file of torch.save"
+                                    : "safetensors",
+          stdout);
+    puts(info->found ? ", written by libdcp" : "");
+}
+
+int print_save(dcp_checkpoint *checkpoint)
 {
     dcp_save_info info = {0};
     dcp_state *root = dcp_state_new();
     int status = read_save(checkpoint, root, &info);
+    print_form(checkpoint, &info);
     if (info.stale)
         puts("metadata.json is of another save");
     if (info.found)
@@ -92,6 +104,8 @@ int print_save_json(const dcp_checkpoint *checkpoint)
         print_json_string(stdout, info.save_id);
     else
         fputs("null", stdout);
+    if (info.found)
+        fputs(", \"writer\": \"libdcp\"", stdout);
     if (info.has_step)
         printf(", \"step\": %" PRId64, info.step);
     if (info.unix_time != 0)

@@ -67,9 +67,10 @@ void print_plain(FILE *out, const char *text)
     }
 }
 
-void print_size(FILE *out, uint64_t bytes)
+void print_size(FILE *out, uint64_t bytes, int width)
 {
     static const char units[] = "KMGTPE";
+    char text[32];
     double value = (double)bytes;
     int unit = -1;
     while (value >= 1000 && units[unit + 1]) {
@@ -77,9 +78,10 @@ void print_size(FILE *out, uint64_t bytes)
         unit++;
     }
     if (unit < 0)
-        fprintf(out, "%8" PRIu64 " B", bytes);
+        snprintf(text, sizeof text, "%" PRIu64 " B", bytes);
     else
-        fprintf(out, "%6.*f %ciB", value < 100 ? 1 : 0, value, units[unit]);
+        snprintf(text, sizeof text, "%.*f %ciB", value < 100 ? 1 : 0, value, units[unit]);
+    fprintf(out, "%*s", width, text);
 }
 
 const char *plural(uint64_t count)

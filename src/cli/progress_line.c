@@ -66,9 +66,9 @@ bool progress_draw(void *context, const dcp_progress *told)
         time - progress->last >= 0.1) {
         double done = (double)told->bytes_done, total = (double)told->bytes_total;
         fprintf(stderr, "\r\033[K%5.1f %%  ", 100 * done / total);
-        print_size(stderr, told->bytes_done);
+        print_size(stderr, told->bytes_done, 0);
         fputs(" of ", stderr);
-        print_size(stderr, told->bytes_total);
+        print_size(stderr, told->bytes_total, 0);
         fprintf(stderr, "  %.0f MiB/s  ", done / seconds / 0x1p20);
         print_duration((total - done) * seconds / done);
         fputs(" left", stderr);

@@ -27,7 +27,7 @@ has "^layers: 2$" cat "$directory" config.yaml
 has "^step 1000, saved 20[0-9-]* [0-9:]* UTC by 2 ranks$" ls "$directory"
 has '^  model  "two\\u000alines"$' ls "$directory"
 has '^  loss  0.5$' ls "$directory"
-has ', "save": {"id": "[^"]*", "step": 1000, "unix_time": [0-9]*, "world_size": 2, "info": {"model": "two\\u000alines", "loss": 0.5}}}$' \
+has ', "save": {"id": "[^"]*", "writer": "libdcp", "step": 1000, "unix_time": [0-9]*, "world_size": 2, "info": {"model": "two\\u000alines", "loss": 0.5}}}$' \
     ls --json "$directory"
 has "no.such: not in the checkpoint" cat "$directory" no.such
 has "^0 faults$" verify "$directory"

@@ -21,8 +21,7 @@ expect() {
     [ "$status" -eq 0 ] || [ "$(wc -l <"$directory/err")" -eq 1 ] || fail "dcp $*: not one line: $(cat "$directory/err")"
 }
 
-basic=$fixtures/basic/checkpoint
-[ -d "$basic" ] || basic=$(dirname "$(find "$fixtures/basic" -name .metadata)")
+basic=$fixtures/basic/ckpt
 
 # ---- how options are written ----
 expect 0 '^{"' ls "$basic" --json

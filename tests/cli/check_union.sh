@@ -10,7 +10,7 @@ fail() { echo "check_union.sh: $1" >&2; exit 1; }
 "$dcp" ls "$scratch/run" >"$scratch/stages"
 "$dcp" ls "$scratch/run/pp0" "$scratch/run/pp1" >"$scratch/named"
 cmp "$scratch/stages" "$scratch/named" || fail "stages and named directories list alike"
-tail -n 1 "$scratch/stages" | grep -q "^15 tensors, 5736 bytes, 61 objects$" || fail "both directories are listed"
+tail -n 1 "$scratch/stages" | grep -q "^15 tensors, 5.6 KiB (5736 bytes), 61 objects$" || fail "both directories are listed"
 "$dcp" ls --json "$scratch/run" | grep -q '"file": "pp1/__0_0.distcp"' || fail "files are named with their directory"
 "$dcp" cat "$scratch/run/pp0" t02 >"$scratch/alone"
 "$dcp" cat "$scratch/run" t02 | cmp - "$scratch/alone" || fail "a tensor of the first directory"

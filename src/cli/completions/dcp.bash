@@ -8,13 +8,15 @@ _dcp() {
     fi
     case $command in
     ls)
-        options=" --help -h --storage --version -V --json -j"
+        options=" --help -h --storage --version -V --include -i --exclude -x --sort -s --reverse -r --tree -t --totals -T --depth -d --files -f --json -j"
         case $before in
+        --sort) COMPREPLY=($(compgen -W "stored name size dtype" -- "$word")); return ;;
         esac
         ;;
     cat)
-        options=" --help -h --storage --version -V"
+        options=" --help -h --storage --version -V --slice -s --format -f"
         case $before in
+        --format) COMPREPLY=($(compgen -W "raw text npy" -- "$word")); return ;;
         esac
         ;;
     convert)

@@ -27,6 +27,22 @@ _dcp() {
     case $command in
     ls)
         _arguments -s -S \
+            '*--include[Only such names, and what is below them\: * is any run of characters, ? one, \[a-z\] one of a set. May be given several times.]:GLOB:_files' \
+            '*-i[Only such names, and what is below them\: * is any run of characters, ? one, \[a-z\] one of a set. May be given several times.]:GLOB:_files' \
+            '*--exclude[Not such names. May be given several times.]:GLOB:_files' \
+            '*-x[Not such names. May be given several times.]:GLOB:_files' \
+            '*--sort[In which order\: stored, name, size (the largest first) or dtype.]:ORDER:(stored name size dtype)' \
+            '*-s[In which order\: stored, name, size (the largest first) or dtype.]:ORDER:(stored name size dtype)' \
+            '*--reverse[The other way round.]' \
+            '*-r[The other way round.]' \
+            '*--tree[As a tree of the parts of names, with the bytes below each.]' \
+            '*-t[As a tree of the parts of names, with the bytes below each.]' \
+            '*--totals[Totals by the first parts of names, and by dtype, instead of names.]' \
+            '*-T[Totals by the first parts of names, and by dtype, instead of names.]' \
+            '*--depth[How many parts of names\: of --tree all by default, of --totals 1.]:N:_files' \
+            '*-d[How many parts of names\: of --tree all by default, of --totals 1.]:N:_files' \
+            '*--files[Which file holds what, and where in it.]' \
+            '*-f[Which file holds what, and where in it.]' \
             '*--json[Everything as JSON\: paths, chunks, files and whole values too.]' \
             '*-j[Everything as JSON\: paths, chunks, files and whole values too.]' \
             '*--help[Print this help.]' \
@@ -38,6 +54,10 @@ _dcp() {
         ;;
     cat)
         _arguments -s -S \
+            '*--slice[Only a part of a tensor, as in Python\: 0\:4,\:,2 are the first four of the first dimension, all of the second, and index 2 of the third. Dimensions that are not named are whole.]:RANGES:_files' \
+            '*-s[Only a part of a tensor, as in Python\: 0\:4,\:,2 are the first four of the first dimension, all of the second, and index 2 of the third. Dimensions that are not named are whole.]:RANGES:_files' \
+            '*--format[How a tensor is written\: raw, which is the default\: its bytes, row-major and little-endian; text\: numbers, a row of the last dimension on a line; npy\: a file of NumPy, where bfloat16 and floats of 8 bits become float32.]:FORMAT:(raw text npy)' \
+            '*-f[How a tensor is written\: raw, which is the default\: its bytes, row-major and little-endian; text\: numbers, a row of the last dimension on a line; npy\: a file of NumPy, where bfloat16 and floats of 8 bits become float32.]:FORMAT:(raw text npy)' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \

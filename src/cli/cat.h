@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Parts of dcp cat. */
+#ifndef CLI_CAT_H
+#define CLI_CAT_H
+
+#include "walk.h"
+
+enum cat_format { CAT_RAW, CAT_TEXT, CAT_NPY };
+
+/* What is wanted of a tensor. */
+struct slice {
+    struct walk walk;
+    bool dropped[DCP_MAX_DIMS]; /* by an index in the place of a range */
+};
+
+/* "0:4,:,2", as in Python; what is not named is whole. False: it is none of this tensor's. The walk
+ * is to be divided again. */
+bool slice_take(struct slice *slice, const char *text);
+
+/* Prints the head of an .npy file of the slice. False: NumPy has no such dtype. */
+bool npy_print_head(const struct slice *slice);
+/* Prints a block as text; `before` elements of the slice have been printed. A line for each row of
+ * the last dimension, and an empty one between those of the others. */
+void text_print(const struct slice *slice, const dcp_tensor *block, int64_t before);
+
+#endif

@@ -1,0 +1,86 @@
+#!/bin/sh
+# dcp ls: what is chosen, in which order, as a tree, by files, as totals; dcp cat: slices, text and files of NumPy.
+#     check_ls.sh DCP FIXTURES DIRECTORY
+set -u
+dcp=$1 fixtures=$2 directory=$3
+adam=$fixtures/fsdp2_adam_w2/ckpt dtypes=$fixtures/dtypes/ckpt
+rm -rf "$directory" && mkdir -p "$directory"
+
+fail() {
+    echo "check_ls.sh: $*" >&2
+    exit 1
+}
+
+# has WORDS ARGUMENT...: a line of what is printed is as the expression says.
+has() {
+    words=$1
+    shift
+    "$dcp" "$@" >"$directory/out" 2>"$directory/err" || fail "dcp $*: $(cat "$directory/err")"
+    grep -Eq -e "$words" "$directory/out" || fail "dcp $*: no \"$words\" in: $(cat "$directory/out")"
+}
+
+# is TEXT ARGUMENT...: what is printed is the text, line breaks as commas.
+is() {
+    text=$1
+    shift
+    got=$("$dcp" "$@" 2>&1 | tr '\n' ',')
+    [ "$got" = "$text" ] || fail "dcp $*: expected $text, found $got"
+}
+
+# ---- ls ----
+has '^DCP checkpoint$' ls "$adam"
+has '^safetensors$' ls "$fixtures/hf_single/ckpt"
+has '^file of torch.save$' ls "$fixtures/pt_state_dict/ckpt.pt"
+has '^27 tensors, 1\.2 KiB \(1260 bytes\), 13 objects$' ls "$adam"
+has '^app.model.down.weight +float32 +140 B  \[5, 7\] in 2 chunks$' ls "$adam"
+has '^2 tensors, 160 bytes, 0 objects$' ls "$adam" -i app.model.down
+has '^3 tensors, 60 bytes, 0 objects$' ls "$adam" --include 'app.model.*' -x '*.weight' -x app.model.up --exclude '*num_*' \
+    -x app.model.norm.running_mean
+has '^9 tensors, ' ls -i 'app.optim.state.[du]*.[bw]*.exp_avg*' -i app.model.norm.bias "$adam"
+"$dcp" ls "$adam" -i nothing.of.it >"$directory/out" 2>"$directory/err" && fail "a pattern that matches nothing"
+grep -q '^dcp ls: no name matches nothing.of.it; ' "$directory/err" || fail "$(cat "$directory/err")"
+order() {
+    "$dcp" ls "$adam" -i app.model "$@" | sed -n 's/^\(app[^ ]*\) .*/\1/p' | tr '\n' ' '
+}
+[ "$(order --sort size | cut -d' ' -f1-3)" = "app.model.up.weight app.model.down.weight app.model.up.bias" ] || fail "$(order --sort size)"
+[ "$(order -s name -r | cut -d' ' -f1)" = app.model.up.weight ] || fail "$(order -s name -r)"
+[ "$(order --sort dtype -r | cut -d' ' -f1)" = app.model.norm.num_batches_tracked ] || fail "$(order --sort dtype -r)"
+has '^     444 B    model  9 names$' ls --tree "$adam"
+has '^     140 B        weight  float32 \[5, 7\]$' ls --tree "$adam"
+[ "$("$dcp" ls --tree --depth 2 "$adam" | wc -l)" -eq 6 ] || fail "depth of a tree: $("$dcp" ls --tree --depth 2 "$adam")"
+has '^     816 B        18 tensors      12 objects  app.optim$' ls --totals --depth 2 "$adam"
+has '^       8 B         1 tensor        0 objects  int64$' ls --totals "$adam"
+has '^__1_0.distcp: .* in [0-9]* items$' ls --files "$adam"
+has '^ +1641 .*  app.model.up.bias from \[0\] \[4\]$' ls --files "$adam"
+has '^  \{"name": "app.model.up.bias", "offset": 1641, "length": ' ls --files --json "$adam"
+has '^ \{"prefix": "app.model", "tensors": 9, "bytes": 444, "objects": 0\}' ls -jT -d2 "$adam"
+has '^\{"form": "dcp", "entries": \[' ls --json "$adam"
+"$dcp" ls --tree --files "$adam" 2>"$directory/err"
+[ $? -eq 2 ] || fail "two lists at once"
+
+# ---- cat ----
+is '1 1 0 1 0,1 1 1 0 1,0 0 0 1 1,' cat "$dtypes" bool.m --format text
+is '240 69,' cat "$dtypes" uint8.m -s :2,-1 -f text
+is '-104 23,' cat "$dtypes" int8.m --slice 1,0:2 --format=text
+is '-112 7.5206595e+14,' cat "$dtypes" bfloat16.m -s 1,1:3 -f text
+is '8714389032699742139,' cat "$dtypes" uint64.m -s0,1 -ftext
+is '637-0.0030117035j,' cat "$dtypes" complex32.m -s 0,0 -f text
+[ "$("$dcp" cat "$dtypes" int16.m -s 1: | wc -c)" -eq 20 ] || fail "bytes of a slice"
+[ "$("$dcp" cat "$dtypes" int16.e -f text | wc -c)" -eq 0 ] || fail "text of nothing"
+"$dcp" cat "$dtypes" int16.m | tail -c 20 >"$directory/rest"
+"$dcp" cat "$dtypes" int16.m -s 1: | cmp - "$directory/rest" || fail "other bytes of a slice"
+for wrong in 3 0:1,0,0 x : :,:: 0,; do
+    case $wrong in :) continue ;; esac
+    "$dcp" cat "$dtypes" int16.m -s "$wrong" >"$directory/out" 2>"$directory/err" && fail "the slice $wrong is none"
+    grep -q '^dcp cat: --slice ' "$directory/err" || fail "$wrong: $(cat "$directory/err")"
+done
+npy() { # name, words of the head, bytes
+    "$dcp" cat "$dtypes" "$1" -f npy >"$directory/npy" || fail "$1 as npy"
+    head -c 128 "$directory/npy" | tr -d '\0' | grep -aq -e "$2" || fail "head of $1: $(head -c 128 "$directory/npy")"
+    [ "$(wc -c <"$directory/npy")" -eq "$3" ] || fail "$1 as npy has $(wc -c <"$directory/npy") bytes"
+}
+npy int16.m "NUMPY.*{'descr': '<i2', 'fortran_order': False, 'shape': (3, 5), }" 158
+npy bfloat16.m "'<f4', 'fortran_order': False, 'shape': (3, 5), }" 188
+npy float64.s "'<f8', 'fortran_order': False, 'shape': (), }" 136
+"$dcp" cat "$adam" step -s 0 2>/dev/null && fail "a slice of an object"
+rm -rf "$directory"
