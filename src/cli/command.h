@@ -79,9 +79,21 @@ struct text_list {
     size_t count;
 };
 
-extern const struct command command_bench, command_cat, command_completion, command_convert,
-    command_help, command_latest, command_list, command_ls, command_mirror, command_pin,
-    command_prune, command_repair, command_verify;
+/* clang-format off: a command is a line. */
+extern const struct command command_bench;
+extern const struct command command_cat;
+extern const struct command command_completion;
+extern const struct command command_convert;
+extern const struct command command_help;
+extern const struct command command_latest;
+extern const struct command command_list;
+extern const struct command command_ls;
+extern const struct command command_pin;
+extern const struct command command_prune;
+extern const struct command command_repair;
+extern const struct command command_stat;
+extern const struct command command_verify;
+/* clang-format on */
 
 /* All commands, as --help lists them, NULL behind the last; and the options that all take. */
 extern const struct command *const command_table[];

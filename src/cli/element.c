@@ -81,24 +81,24 @@ static double packed_value(const void *data, int64_t index)
     return bits & 8 ? -values[bits & 7] : values[bits & 7];
 }
 
-double element_value(dcp_dtype read, const void *data, int64_t index, double *imaginary)
+long double element_value(dcp_dtype read, const void *data, int64_t index, long double *imaginary)
 {
     *imaginary = 0;
     switch (read) {
     case DCP_F32:
-        return (double)((const float *)data)[index];
+        return (long double)((const float *)data)[index];
     case DCP_F64:
-        return ((const double *)data)[index];
+        return (long double)((const double *)data)[index];
     case DCP_I64:
-        return (double)((const int64_t *)data)[index];
+        return (long double)((const int64_t *)data)[index];
     case DCP_U64:
-        return (double)((const uint64_t *)data)[index];
+        return (long double)((const uint64_t *)data)[index];
     case DCP_C64:
-        *imaginary = (double)((const float *)data)[2 * index + 1];
-        return (double)((const float *)data)[2 * index];
+        *imaginary = (long double)((const float *)data)[2 * index + 1];
+        return (long double)((const float *)data)[2 * index];
     case DCP_C128:
-        *imaginary = ((const double *)data)[2 * index + 1];
-        return ((const double *)data)[2 * index];
+        *imaginary = (long double)((const double *)data)[2 * index + 1];
+        return (long double)((const double *)data)[2 * index];
     case DCP_C32:
     case DCP_BCOMPLEX32:
         *imaginary = read_half(read, data, 2 * index + 1);
@@ -127,7 +127,6 @@ void number_print(FILE *out, double value, bool single, bool json)
 void element_print(dcp_dtype read, const void *data, int64_t index)
 {
     bool single = read != DCP_F64 && read != DCP_C128;
-    double imaginary, real;
     if (read == DCP_I64) {
         printf("%" PRId64, ((const int64_t *)data)[index]);
         return;
@@ -136,12 +135,12 @@ void element_print(dcp_dtype read, const void *data, int64_t index)
         printf("%" PRIu64, ((const uint64_t *)data)[index]);
         return;
     }
-    real = element_value(read, data, index, &imaginary);
-    number_print(stdout, real, single, false);
+    long double imaginary, real = element_value(read, data, index, &imaginary);
+    number_print(stdout, (double)real, single, false);
     if (!element_is_complex(read))
         return;
     if (!signbit(imaginary) || isnan(imaginary))
         putchar('+');
-    number_print(stdout, imaginary, single, false);
+    number_print(stdout, (double)imaginary, single, false);
     putchar('j');
 }

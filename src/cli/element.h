@@ -13,8 +13,9 @@ bool element_is_complex(dcp_dtype dtype);
 /* Numbers in a stored element: 2 in DCP_F4_E2M1FN_X2. */
 int element_numbers(dcp_dtype dtype);
 
-/* Number `index` of what was read. *imaginary: 0 if it is real. Ints beyond 2^53 are rounded. */
-double element_value(dcp_dtype read, const void *data, int64_t index, double *imaginary);
+/* Number `index` of what was read, also ints of 64 bits as they are. *imaginary: 0 if it is real.
+ */
+long double element_value(dcp_dtype read, const void *data, int64_t index, long double *imaginary);
 /* The same as text, from which the element can be had again. */
 void element_print(dcp_dtype read, const void *data, int64_t index);
 /* A float in the fewest digits that are it again. single: of DCP_F32. JSON has no others than

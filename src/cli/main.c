@@ -4,13 +4,13 @@
 #include "command.h"
 #include "help.h"
 
-const struct command *const command_table[] = {&command_ls,         &command_cat,
-                                               &command_convert,    &command_list,
-                                               &command_latest,     &command_bench,
-                                               &command_mirror,     &command_pin,
-                                               &command_prune,      &command_repair,
-                                               &command_verify,     &command_help,
-                                               &command_completion, NULL};
+/* clang-format off: a command is a line. */
+const struct command *const command_table[] = {
+    &command_ls,     &command_cat,   &command_stat,   &command_convert,    &command_verify,
+    &command_repair, &command_list,  &command_latest, &command_prune,      &command_mirror,
+    &command_pin,    &command_bench, &command_help,   &command_completion, NULL,
+};
+/* clang-format on */
 
 static bool ask_for_help(struct command_line *line, const struct option *option, const char *value)
 {

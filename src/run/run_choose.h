@@ -53,7 +53,7 @@ void run_chooser_remember(struct run_chooser *chooser, const struct run_choice *
                           const char *why);
 
 /* Counts as a reason why a checkpoint is not taken. */
-void DCP_PRINTF(2, 3) run_chooser_pass_over(struct run_chooser *chooser, const char *format, ...);
+void run_chooser_pass_over(struct run_chooser *chooser, const char *format, ...) DCP_PRINTF(2, 3);
 
 /* ---- of one checkpoint ---- */
 

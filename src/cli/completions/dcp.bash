@@ -1,7 +1,7 @@
 # Completion of dcp for bash; dcp completion bash prints it.
 _dcp() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}
-    local commands="ls cat convert list latest bench mirror pin prune repair verify help completion" options=
+    local commands="ls cat stat convert verify repair list latest prune pin bench help completion" options=
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "$commands --help --version" -- "$word"))
         return
@@ -19,11 +19,26 @@ _dcp() {
         --format) COMPREPLY=($(compgen -W "raw text npy" -- "$word")); return ;;
         esac
         ;;
+    stat)
+        options=" --help -h --storage --version -V --exclude -x --depth -d --threads --json -j"
+        case $before in
+        esac
+        ;;
     convert)
         options=" --help -h --storage --version -V --to -t --include -i --exclude -x --rename --model-only -m --masters --all -a --dtype --dequantize --tied --shard-size --ranks --zstd --no-sync --threads --quiet -q --json -j"
         case $before in
         --to) COMPREPLY=($(compgen -W "dcp pt safetensors hf" -- "$word")); return ;;
         --tied) COMPREPLY=($(compgen -W "keep drop" -- "$word")); return ;;
+        esac
+        ;;
+    verify)
+        options=" --help -h --storage --version -V"
+        case $before in
+        esac
+        ;;
+    repair)
+        options=" --help -h --storage --version -V --save --allow-gaps --dry-run -n"
+        case $before in
         esac
         ;;
     list)
@@ -36,16 +51,8 @@ _dcp() {
         case $before in
         esac
         ;;
-    bench)
-        options=" --help -h --storage --version -V --bytes -b --tensors --ranks --threads --repeat --io --compression --no-sync --write-rate --io-threads --io-priority --memory-limit --page-cache --check-replicas --json -j"
-        case $before in
-        --io-priority) COMPREPLY=($(compgen -W "kept low idle" -- "$word")); return ;;
-        --page-cache) COMPREPLY=($(compgen -W "any kept dropped auto" -- "$word")); return ;;
-        --check-replicas) COMPREPLY=($(compgen -W "off sampled all" -- "$word")); return ;;
-        esac
-        ;;
-    mirror)
-        options=" --help -h --storage --version -V --dry-run -n --rate --identity --json -j"
+    prune)
+        options=" --help -h --storage --version -V --last --every --best --metric --higher --younger --identity --dry-run -n"
         case $before in
         esac
         ;;
@@ -54,19 +61,12 @@ _dcp() {
         case $before in
         esac
         ;;
-    prune)
-        options=" --help -h --storage --version -V --last --every --best --metric --higher --younger --identity --dry-run -n"
+    bench)
+        options=" --help -h --storage --version -V --bytes -b --tensors --ranks --threads --repeat --io --compression --no-sync --write-rate --io-threads --io-priority --memory-limit --page-cache --check-replicas --json -j"
         case $before in
-        esac
-        ;;
-    repair)
-        options=" --help -h --storage --version -V --save --allow-gaps --dry-run -n"
-        case $before in
-        esac
-        ;;
-    verify)
-        options=" --help -h --storage --version -V"
-        case $before in
+        --io-priority) COMPREPLY=($(compgen -W "kept low idle" -- "$word")); return ;;
+        --page-cache) COMPREPLY=($(compgen -W "any kept dropped auto" -- "$word")); return ;;
+        --check-replicas) COMPREPLY=($(compgen -W "off sampled all" -- "$word")); return ;;
         esac
         ;;
     help)

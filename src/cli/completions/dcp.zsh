@@ -5,15 +5,15 @@ _dcp() {
     commands=(
         'ls:list what is in a checkpoint'
         'cat:write a tensor'\''s bytes, an object as JSON, or an extra file'
+        'stat:find out what the numbers of tensors are like'
         'convert:write a checkpoint in another form\: DCP, .pt, safetensors, Hugging Face'
+        'verify:check every file, checksum and chunk'
+        'repair:rebuild a lost .metadata'
         'list:list the checkpoints of a training run'
         'latest:find the latest whole checkpoint of a run'
-        'bench:measure saving and loading in a directory'
-        'mirror:copy the checkpoints of a run that another place lacks'
-        'pin:keep a checkpoint of a run from being pruned'
         'prune:remove old checkpoints of a run'
-        'repair:rebuild a lost .metadata'
-        'verify:check every file, checksum and chunk'
+        'pin:keep a checkpoint of a run from being pruned'
+        'bench:measure saving and loading in a directory'
         'help:print the commands, or the options of one'
         'completion:print what completes command lines in a shell'
     )
@@ -65,6 +65,22 @@ _dcp() {
             '*-V[Print the version.]' \
             '*:argument:_files'
         ;;
+    stat)
+        _arguments -s -S \
+            '*--exclude[Not such names. May be given several times.]:GLOB:_files' \
+            '*-x[Not such names. May be given several times.]:GLOB:_files' \
+            '*--depth[A line for all that have the first N parts of their names in common, instead of one for each tensor.]:N:_files' \
+            '*-d[A line for all that have the first N parts of their names in common, instead of one for each tensor.]:N:_files' \
+            '*--threads[That read; as many as there are processors, up to 8, by default. The result is the same.]:N:_files' \
+            '*--json[All of it, as JSON.]' \
+            '*-j[All of it, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
     convert)
         _arguments -s -S \
             '*--to[dcp, pt, safetensors, or hf, which is a Hugging Face directory. Without it the suffix of DST decides\: .pt, .pth, .bin, .ckpt or .safetensors.]:FORM:(dcp pt safetensors hf)' \
@@ -98,6 +114,28 @@ _dcp() {
             '*-V[Print the version.]' \
             '*:argument:_files'
         ;;
+    verify)
+        _arguments -s -S \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    repair)
+        _arguments -s -S \
+            '*--save[The save that is wanted, if the directory holds files of several.]:ID:_files' \
+            '*--allow-gaps[File numbers may be missing, as where ranks had nothing to write.]' \
+            '*--dry-run[Publish nothing, and print what would be.]' \
+            '*-n[Publish nothing, and print what would be.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
     list)
         _arguments -s -S \
             '*--best[Mark the checkpoint with the least of this number, which is among the info in metadata.json.]:METRIC:_files' \
@@ -115,6 +153,34 @@ _dcp() {
         _arguments -s -S \
             '*--json[What is found, as JSON.]' \
             '*-j[What is found, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    prune)
+        _arguments -s -S \
+            '*--last[Keep the newest N.]:N:_files' \
+            '*--every[Keep those whose step is a multiple of N.]:N:_files' \
+            '*--best[Keep the best N by --metric.]:N:_files' \
+            '*--metric[A number among the caller'\''s fields in metadata.json. Less of it is better.]:NAME:_files' \
+            '*--higher[More of the metric is better.]' \
+            '*--younger[Keep those that were saved less long ago.]:SECONDS:_files' \
+            '*--identity[Of the run, if the directory holds several.]:NAME:_files' \
+            '*--dry-run[Remove nothing, and print what would go.]' \
+            '*-n[Remove nothing, and print what would go.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    pin)
+        _arguments -s -S \
+            '*--remove[It may be pruned again.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -141,71 +207,6 @@ _dcp() {
             '*--check-replicas[Every rank has all tensors, and they are compared\: off, sampled or all.]:HOW:(off sampled all)' \
             '*--json[All figures, as JSON.]' \
             '*-j[All figures, as JSON.]' \
-            '*--help[Print this help.]' \
-            '*-h[Print this help.]' \
-            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
-            '*--version[Print the version.]' \
-            '*-V[Print the version.]' \
-            '*:argument:_files'
-        ;;
-    mirror)
-        _arguments -s -S \
-            '*--dry-run[Write nothing, and print what would be copied.]' \
-            '*-n[Write nothing, and print what would be copied.]' \
-            '*--rate[Move at most N bytes a second, as in 64M, those that are read back among them.]:N:_files' \
-            '*--identity[The run that is meant, if several share the directory.]:NAME:_files' \
-            '*--json[What was done, as JSON.]' \
-            '*-j[What was done, as JSON.]' \
-            '*--help[Print this help.]' \
-            '*-h[Print this help.]' \
-            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
-            '*--version[Print the version.]' \
-            '*-V[Print the version.]' \
-            '*:argument:_files'
-        ;;
-    pin)
-        _arguments -s -S \
-            '*--remove[It may be pruned again.]' \
-            '*--help[Print this help.]' \
-            '*-h[Print this help.]' \
-            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
-            '*--version[Print the version.]' \
-            '*-V[Print the version.]' \
-            '*:argument:_files'
-        ;;
-    prune)
-        _arguments -s -S \
-            '*--last[Keep the newest N.]:N:_files' \
-            '*--every[Keep those whose step is a multiple of N.]:N:_files' \
-            '*--best[Keep the best N by --metric.]:N:_files' \
-            '*--metric[A number among the caller'\''s fields in metadata.json. Less of it is better.]:NAME:_files' \
-            '*--higher[More of the metric is better.]' \
-            '*--younger[Keep those that were saved less long ago.]:SECONDS:_files' \
-            '*--identity[Of the run, if the directory holds several.]:NAME:_files' \
-            '*--dry-run[Remove nothing, and print what would go.]' \
-            '*-n[Remove nothing, and print what would go.]' \
-            '*--help[Print this help.]' \
-            '*-h[Print this help.]' \
-            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
-            '*--version[Print the version.]' \
-            '*-V[Print the version.]' \
-            '*:argument:_files'
-        ;;
-    repair)
-        _arguments -s -S \
-            '*--save[The save that is wanted, if the directory holds files of several.]:ID:_files' \
-            '*--allow-gaps[File numbers may be missing, as where ranks had nothing to write.]' \
-            '*--dry-run[Publish nothing, and print what would be.]' \
-            '*-n[Publish nothing, and print what would be.]' \
-            '*--help[Print this help.]' \
-            '*-h[Print this help.]' \
-            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
-            '*--version[Print the version.]' \
-            '*-V[Print the version.]' \
-            '*:argument:_files'
-        ;;
-    verify)
-        _arguments -s -S \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
