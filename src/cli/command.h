@@ -79,11 +79,13 @@ struct text_list {
     size_t count;
 };
 
-/* clang-format off: a command is a line. */
-extern const struct command command_bench;
+/* A command is a line. */
+/* clang-format off */
+extern const struct command command_bench, command_mirror;
 extern const struct command command_cat;
 extern const struct command command_completion;
 extern const struct command command_convert;
+extern const struct command command_diff;
 extern const struct command command_help;
 extern const struct command command_latest;
 extern const struct command command_list;

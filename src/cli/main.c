@@ -4,11 +4,24 @@
 #include "command.h"
 #include "help.h"
 
-/* clang-format off: a command is a line. */
+/* A command is a line. */
+/* clang-format off */
 const struct command *const command_table[] = {
-    &command_ls,     &command_cat,   &command_stat,   &command_convert,    &command_verify,
-    &command_repair, &command_list,  &command_latest, &command_prune,      &command_mirror,
-    &command_pin,    &command_bench, &command_help,   &command_completion, NULL,
+    &command_ls,
+    &command_cat,
+    &command_stat,
+    &command_diff,
+    &command_convert,
+    &command_verify,
+    &command_repair,
+    &command_list,
+    &command_latest,
+    &command_prune,
+    &command_mirror, &command_pin,
+    &command_bench,
+    &command_help,
+    &command_completion,
+    NULL,
 };
 /* clang-format on */
 

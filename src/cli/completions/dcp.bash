@@ -1,7 +1,7 @@
 # Completion of dcp for bash; dcp completion bash prints it.
 _dcp() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}
-    local commands="ls cat stat convert verify repair list latest prune pin bench help completion" options=
+    local commands="ls cat stat diff convert verify repair list latest prune mirror pin bench help completion" options=
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "$commands --help --version" -- "$word"))
         return
@@ -21,6 +21,11 @@ _dcp() {
         ;;
     stat)
         options=" --help -h --storage --version -V --exclude -x --depth -d --threads --json -j"
+        case $before in
+        esac
+        ;;
+    diff)
+        options=" --help -h --storage --version -V --atol -a --rtol -r --any-dtype -d --names-only -n --include -i --exclude -x --prefix-a --prefix-b --threads --quiet -q --json -j"
         case $before in
         esac
         ;;
@@ -53,6 +58,11 @@ _dcp() {
         ;;
     prune)
         options=" --help -h --storage --version -V --last --every --best --metric --higher --younger --identity --dry-run -n"
+        case $before in
+        esac
+        ;;
+    mirror)
+        options=" --help -h --storage --version -V --dry-run -n --rate --identity --json -j"
         case $before in
         esac
         ;;

@@ -6,12 +6,14 @@ _dcp() {
         'ls:list what is in a checkpoint'
         'cat:write a tensor'\''s bytes, an object as JSON, or an extra file'
         'stat:find out what the numbers of tensors are like'
+        'diff:compare two checkpoints'
         'convert:write a checkpoint in another form\: DCP, .pt, safetensors, Hugging Face'
         'verify:check every file, checksum and chunk'
         'repair:rebuild a lost .metadata'
         'list:list the checkpoints of a training run'
         'latest:find the latest whole checkpoint of a run'
         'prune:remove old checkpoints of a run'
+        'mirror:copy the checkpoints of a run that another place lacks'
         'pin:keep a checkpoint of a run from being pruned'
         'bench:measure saving and loading in a directory'
         'help:print the commands, or the options of one'
@@ -74,6 +76,34 @@ _dcp() {
             '*--threads[That read; as many as there are processors, up to 8, by default. The result is the same.]:N:_files' \
             '*--json[All of it, as JSON.]' \
             '*-j[All of it, as JSON.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    diff)
+        _arguments -s -S \
+            '*--atol[Numbers are equal if they differ by no more than this, and by --rtol. NaN is equal to NaN.]:NUMBER:_files' \
+            '*-a[Numbers are equal if they differ by no more than this, and by --rtol. NaN is equal to NaN.]:NUMBER:_files' \
+            '*--rtol[This, times the absolute value in B, is added to --atol.]:NUMBER:_files' \
+            '*-r[This, times the absolute value in B, is added to --atol.]:NUMBER:_files' \
+            '*--any-dtype[Compare the values of tensors of different dtypes, too, instead of saying that these differ.]' \
+            '*-d[Compare the values of tensors of different dtypes, too, instead of saying that these differ.]' \
+            '*--names-only[Compare names, kinds, dtypes and shapes, and read no data.]' \
+            '*-n[Compare names, kinds, dtypes and shapes, and read no data.]' \
+            '*--include[Only such names, and what is below them. May be given several times.]:GLOB:_files' \
+            '*-i[Only such names, and what is below them. May be given several times.]:GLOB:_files' \
+            '*--exclude[Not such names. May be given several times.]:GLOB:_files' \
+            '*-x[Not such names. May be given several times.]:GLOB:_files' \
+            '*--prefix-a[Of A only what is below PREFIX, without it\: --prefix-a model compares the model of a training checkpoint with one that was exported.]:PREFIX:_files' \
+            '*--prefix-b[The same of B.]:PREFIX:_files' \
+            '*--threads[That read; as many as there are processors, up to 8, by default.]:N:_files' \
+            '*--quiet[Print nothing but errors; the exit status says it.]' \
+            '*-q[Print nothing but errors; the exit status says it.]' \
+            '*--json[The differences, as JSON.]' \
+            '*-j[The differences, as JSON.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -171,6 +201,21 @@ _dcp() {
             '*--identity[Of the run, if the directory holds several.]:NAME:_files' \
             '*--dry-run[Remove nothing, and print what would go.]' \
             '*-n[Remove nothing, and print what would go.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    mirror)
+        _arguments -s -S \
+            '*--dry-run[Write nothing, and print what would be copied.]' \
+            '*-n[Write nothing, and print what would be copied.]' \
+            '*--rate[Move at most N bytes a second, as in 64M, those that are read back among them.]:N:_files' \
+            '*--identity[The run that is meant, if several share the directory.]:NAME:_files' \
+            '*--json[What was done, as JSON.]' \
+            '*-j[What was done, as JSON.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
