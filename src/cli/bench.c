@@ -171,6 +171,21 @@ static const struct option bench_table[] = {
      .field = FIELD(save.check_replicas),
      .words = checks,
      .help = "Every rank has all tensors, and they are compared: off, sampled or all."},
+    {.name = "plan",
+     .letter = 'p',
+     .argument = "SIZE",
+     .set = option_bytes,
+     .field = FIELD(plan_bytes),
+     .expected = SIZE,
+     .help = "Estimate what a save of so many bytes costs by the same ranks, and how often to save "
+             "(Daly's formula) at several mean times between failures."},
+    {.name = "mtbf",
+     .argument = "HOURS",
+     .set = option_real,
+     .field = FIELD(failure_hours),
+     .expected = "a number of hours, such as 6 or 0.5",
+     .help = "The mean time between failures of the whole job, for --plan; without --plan for a "
+             "save of --bytes."},
     {.name = "json",
      .letter = 'j',
      .set = option_flag,
@@ -188,6 +203,7 @@ static int run_bench(struct command_line *line)
     struct bench_figures *loads = calloc((size_t)options->repeat, sizeof *loads);
     int status = EXIT_FAULT;
     options->directory = line->paths[0];
+    options->plan = options->plan_bytes > 0 || options->failure_hours > 0;
     options->load.thread_count = options->save.thread_count;
     options->load.io = options->save.io;
     options->load.io_priority = options->save.io_priority;
@@ -212,7 +228,12 @@ const struct command command_bench = {
         "storage it is saved under an id below DIRECTORY. Every rank is a thread that holds an "
         "equal part of each tensor. To leave the machine to other work, as saving beside training "
         "does, there are --write-rate, --io-threads, --io-priority, --memory-limit and "
-        "--page-cache.\n",
+        "--page-cache.\n"
+        "\n"
+        "The estimate of --plan takes what moves bytes to be in proportion to them, and the rest "
+        "of "
+        "a save to cost the same. Time is lost by saving, and by failures: half of what is between "
+        "two saves each.\n",
     .options = bench_table,
     .size = sizeof(struct bench_options),
     .defaults = &defaults,
@@ -222,8 +243,12 @@ const struct command command_bench = {
             "  staging_seconds, writing_seconds, syncing_seconds  of a save\n"
             "  reading_seconds                                    of a load\n"
             "  bytes_moved, bytes_read, files, peak_memory        of all ranks; memory of one\n"
-            "  direct, ring                                       how files were accessed\n",
+            "  direct, ring                                       how files were accessed\n"
+            "With --plan or --mtbf also plan: bytes, save_seconds, and intervals: failure_seconds, "
+            "every_seconds, lost (a part of the time).\n",
     .examples = "  dcp bench --bytes 8G --ranks 4 checkpoints\n"
-                "      What saving 8 GiB there takes.\n",
+                "      What saving 8 GiB there takes.\n"
+                "  dcp bench --ranks 4 --plan 1.5T --mtbf 8 checkpoints\n"
+                "      How often to save 1.5 TiB if something fails every eight hours.\n",
     .see_also = "verify",
     .run = run_bench};

@@ -16,6 +16,9 @@ struct bench_options {
     int rank_count;
     int repeat;
     bool json;
+    uint64_t plan_bytes;  /* of a save that is to be estimated; 0: as measured */
+    double failure_hours; /* mean time between failures; 0: several */
+    bool plan;
     dcp_save_options save; /* options of a rank, without its group */
     dcp_load_options load;
 };
@@ -39,5 +42,8 @@ uint64_t bench_bytes(const struct bench_options *options);
 /* As lines, or as a JSON document, to standard output. Sorts the figures. */
 void bench_print(const struct bench_options *options, struct bench_figures *saves,
                  struct bench_figures *loads);
+
+/* As a part of it: what a save of another size will cost, and how often to save. */
+void bench_plan(const struct bench_options *options, const struct bench_figures *median);
 
 #endif

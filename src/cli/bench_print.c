@@ -102,6 +102,8 @@ void bench_print(const struct bench_options *options, struct bench_figures *save
                bench_bytes(options), options->tensor_count, options->rank_count, options->repeat);
         print_json_list(options, "save", false, saves);
         print_json_list(options, "load", true, loads);
+        if (options->plan)
+            bench_plan(options, &saves[options->repeat / 2]);
         fputs("}\n", stdout);
         return;
     }
@@ -110,4 +112,6 @@ void bench_print(const struct bench_options *options, struct bench_figures *save
            options->rank_count == 1 ? "" : "s");
     print_plainly(options, "save", false, saves);
     print_plainly(options, "load", true, loads);
+    if (options->plan)
+        bench_plan(options, &saves[options->repeat / 2]);
 }

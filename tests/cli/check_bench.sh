@@ -52,6 +52,14 @@ else
     bad 1 "DCP_ZSTD" --bytes 1K --compression zstd "$directory"
 fi
 
+# What another save costs, and how often to save.
+good --bytes 2M --repeat 1 --no-sync --plan 64G
+grep -q "^plan  a save of 64.0 GiB takes about " "$directory.out" || fail "plan: $(cat "$directory.out")"
+[ "$(grep -c '^ .* %$' "$directory.out")" -eq 5 ] || fail "plan: $(cat "$directory.out")"
+good --bytes 2M --repeat 1 --no-sync --mtbf 0.5 --json
+grep -q '"plan": {"bytes": 2096800, ' "$directory.out" && grep -q '{"failure_seconds": 1800, "every_seconds": ' "$directory.out" ||
+    fail "plan: $(cat "$directory.out")"
+
 # No faster than it is told: 12 MiB of each of two ranks, 8 MiB a second.
 good --json --bytes 24M --ranks 2 --write-rate 8M --repeat 1 --no-sync
 sed -n '/"save"/,/"load"/s/.*"total_seconds": \([0-9]*\).*/\1/p' "$directory.out" | grep -qv '^0' || fail "rate: $(cat "$directory.out")"
@@ -112,7 +120,7 @@ bad 2 "usage: dcp bench" "$directory" "$directory"
 for option in --bytes=0 --bytes=-1 --bytes= --bytes=5X --bytes=99999999999G --tensors=0 --tensors=x --ranks=0 --ranks=100000 \
     --threads=0 --write-rate=0 --write-rate=fast --io-threads=0 --io-threads=257 --io-priority=high --memory-limit=0 \
     --memory-limit=-1 --io=fast --io=ring, --compression=gzip --compression=zstd: --repeat=0 --repeat=1e3 \
-    --check-replicas=some --page-cache=some; do
+    --check-replicas=some --page-cache=some --plan=0 --mtbf=often; do
     bad 2 "cannot be" "$option" "$directory"
 done
 bad 2 "no such option" --fast "$directory"

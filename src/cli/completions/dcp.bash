@@ -72,7 +72,7 @@ _dcp() {
         esac
         ;;
     bench)
-        options=" --help -h --storage --version -V --bytes -b --tensors --ranks --threads --repeat --io --compression --no-sync --write-rate --io-threads --io-priority --memory-limit --page-cache --check-replicas --json -j"
+        options=" --help -h --storage --version -V --bytes -b --tensors --ranks --threads --repeat --io --compression --no-sync --write-rate --io-threads --io-priority --memory-limit --page-cache --check-replicas --plan -p --mtbf --json -j"
         case $before in
         --io-priority) COMPREPLY=($(compgen -W "kept low idle" -- "$word")); return ;;
         --page-cache) COMPREPLY=($(compgen -W "any kept dropped auto" -- "$word")); return ;;

@@ -92,6 +92,8 @@ complete -c dcp -n '__fish_seen_subcommand_from bench' -l io-priority -x -a 'kep
 complete -c dcp -n '__fish_seen_subcommand_from bench' -l memory-limit -r -d 'Most extra memory of each rank.'
 complete -c dcp -n '__fish_seen_subcommand_from bench' -l page-cache -x -a 'any kept dropped auto' -d 'What stays of saved files in the page cache: any, kept, dropped, or auto, which is kept if memory is plenty.'
 complete -c dcp -n '__fish_seen_subcommand_from bench' -l check-replicas -x -a 'off sampled all' -d 'Every rank has all tensors, and they are compared: off, sampled or all.'
+complete -c dcp -n '__fish_seen_subcommand_from bench' -l plan -s p -r -d 'Estimate what a save of so many bytes costs by the same ranks, and how often to save (Daly\'s formula) at several mean times between failures.'
+complete -c dcp -n '__fish_seen_subcommand_from bench' -l mtbf -r -d 'The mean time between failures of the whole job, for --plan; without --plan for a save of --bytes.'
 complete -c dcp -n '__fish_seen_subcommand_from bench' -l json -s j -d 'All figures, as JSON.'
 complete -c dcp -n __fish_use_subcommand -f -a help -d 'print the commands, or the options of one'
 complete -c dcp -n '__fish_seen_subcommand_from help' -l man -d 'The manual page, as roff.'

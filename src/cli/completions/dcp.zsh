@@ -250,6 +250,9 @@ _dcp() {
             '*--memory-limit[Most extra memory of each rank.]:SIZE:_files' \
             '*--page-cache[What stays of saved files in the page cache\: any, kept, dropped, or auto, which is kept if memory is plenty.]:WHAT:(any kept dropped auto)' \
             '*--check-replicas[Every rank has all tensors, and they are compared\: off, sampled or all.]:HOW:(off sampled all)' \
+            '*--plan[Estimate what a save of so many bytes costs by the same ranks, and how often to save (Daly'\''s formula) at several mean times between failures.]:SIZE:_files' \
+            '*-p[Estimate what a save of so many bytes costs by the same ranks, and how often to save (Daly'\''s formula) at several mean times between failures.]:SIZE:_files' \
+            '*--mtbf[The mean time between failures of the whole job, for --plan; without --plan for a save of --bytes.]:HOURS:_files' \
             '*--json[All figures, as JSON.]' \
             '*-j[All figures, as JSON.]' \
             '*--help[Print this help.]' \
