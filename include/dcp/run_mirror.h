@@ -102,6 +102,9 @@ typedef struct dcp_run_copy_options {
     const char *identity; /**< of the run; NULL: as its directory says */
     bool dry_run;         /**< nothing is written */
     uint64_t bytes_per_second;
+    /** Whether the mirror is known to have a checkpoint, which is then not looked at. Optional. */
+    bool (*is_known)(void *context, const char *name);
+    void *is_known_context;
     dcp_run_copied_function told; /**< optional */
     void *told_context;
     bool (*stopped)(void *context); /**< ends it with DCP_ERR_CANCELLED; optional */

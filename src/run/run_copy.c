@@ -63,14 +63,14 @@ static dcp_status check_unchanged(const struct copying *copying, const struct co
 /* *whole: the checkpoint is there. Another one is refused, unless it may be replaced. */
 static dcp_status look_there(struct copying *copying, bool *whole)
 {
-    bool there, found, same = true;
+    bool found, same = true;
     uint64_t size;
     *whole = true;
     for (size_t i = 0; i < copying->count; i++) {
-        const struct copy_file *file = &copying->files[i];
-        RETURN_IF_ERROR(run_copy_is_there(copying, file, &there));
-        *whole = *whole && there;
-        if (there || !file->commits)
+        struct copy_file *file = &copying->files[i];
+        RETURN_IF_ERROR(run_copy_is_there(copying, file, &file->there));
+        *whole = *whole && file->there;
+        if (file->there || !file->commits)
             continue;
         RETURN_IF_ERROR(run_place_size(&copying->to, file->path, &size, &found));
         same = same && !found;
@@ -86,12 +86,11 @@ static dcp_status check_space(struct copying *copying)
     const dcp_storage *table = copying->to.table;
     uint64_t needed = 0, space = UINT64_MAX;
     void *directory;
-    bool there;
     if (!table->free_space)
         return DCP_OK;
     for (size_t i = 0; i < copying->count; i++) {
-        RETURN_IF_ERROR(run_copy_is_there(copying, &copying->files[i], &there));
-        if (!there && __builtin_add_overflow(needed, copying->files[i].size, &needed))
+        if (!copying->files[i].there &&
+            __builtin_add_overflow(needed, copying->files[i].size, &needed))
             needed = UINT64_MAX;
     }
     char *id = run_place_id(&copying->to, "");

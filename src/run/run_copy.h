@@ -10,10 +10,13 @@
 #include "dcp/checkpoint_copy.h"
 #include "run/run_place.h"
 
-/* Paths are relative to the checkpoint. */
+/* Paths are relative to the checkpoint, and shorter than this. */
+enum { COPY_PATH_MAX = 2048 };
+
 struct copy_file {
     const char *path;
     uint64_t size;
+    bool there;            /* at the destination, as far as its size tells */
     bool commits;          /* makes a checkpoint of the others: metadata */
     struct buffer content; /* then */
 };
@@ -34,7 +37,7 @@ struct copying {
 /* Finds the source's files, and reads those that commit. DCP_ERR_NOT_FOUND: it is no checkpoint. */
 dcp_status run_copy_list(struct copying *copying);
 /* "folder/name" apart: the folder is in a buffer of the caller's. */
-const char *run_copy_split(const char *path, char *folder, size_t size);
+const char *run_copy_split(const char *path, char folder[COPY_PATH_MAX]);
 /* Whether a name is one that only saves give: a shard or an extra file. */
 bool run_copy_is_shard(const char *name);
 

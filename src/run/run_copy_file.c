@@ -8,8 +8,6 @@
 #include "base/memory.h"
 #include "run/run_copy.h"
 
-enum { FOLDER_MAX = 2048 };
-
 static dcp_status ask(const struct copying *copying)
 {
     const dcp_copy_options *options = &copying->options;
@@ -33,8 +31,8 @@ static dcp_status open_target(struct copying *copying, const struct copy_file *f
 {
     const dcp_storage_access access = {
         .size_of = sizeof access, .durable = true, .size = file->size};
-    char folder[FOLDER_MAX];
-    const char *name = run_copy_split(file->path, folder, sizeof folder);
+    char folder[COPY_PATH_MAX];
+    const char *name = run_copy_split(file->path, folder);
     *target = (struct target){.table = copying->to.table, .place = &copying->to};
     target->id = run_place_id(&copying->to, folder);
     if (!target->id)
@@ -153,8 +151,8 @@ static dcp_status transfer(struct copying *copying, const struct copy_file *file
 
 static dcp_status remove_there(const struct copying *copying, const char *path)
 {
-    char folder[FOLDER_MAX];
-    const char *name = run_copy_split(path, folder, sizeof folder);
+    char folder[COPY_PATH_MAX];
+    const char *name = run_copy_split(path, folder);
     dcp_status status = run_place_remove(&copying->to, folder, name);
     return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
 }
@@ -214,11 +212,10 @@ static dcp_status verify_there(struct copying *copying, const struct copy_file *
     dcp_status status = digest(copying, &copying->to, file->path, &size, &found);
     if (status != DCP_OK || (size == file->size && found == sum))
         return status;
-    status =
-        dcp_error_set(DCP_ERR_CHECKSUM,
-                      "%s/%s is not what was copied: expected %" PRIu64
-                      " bytes with checksum %016" PRIx64 ", found %" PRIu64 " with %016" PRIx64,
-                      copying->to.root, file->path, file->size, sum, size, found);
+    dcp_error_set(DCP_ERR_CHECKSUM,
+                  "%s/%s is not what was copied: expected %" PRIu64
+                  " bytes with checksum %016" PRIx64 ", found %" PRIu64 " with %016" PRIx64,
+                  copying->to.root, file->path, file->size, sum, size, found);
     struct saved_error error;
     error_save(&error);
     remove_there(copying, file->path);
@@ -246,8 +243,8 @@ dcp_status run_copy_file(struct copying *copying, const struct copy_file *file)
 
 dcp_status run_copy_publish(struct copying *copying, const struct copy_file *file)
 {
-    char folder[FOLDER_MAX];
-    const char *name = run_copy_split(file->path, folder, sizeof folder);
+    char folder[COPY_PATH_MAX];
+    const char *name = run_copy_split(file->path, folder);
     bool good;
     rate_take(&copying->rate, file->size);
     RETURN_IF_ERROR(run_place_publish(&copying->to, folder, name, file->content.data,

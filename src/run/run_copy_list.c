@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What belongs to a checkpoint that is to be copied. */
-#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,14 +25,10 @@ bool run_copy_is_shard(const char *name)
     return run_name_match_any(SHARDS, name);
 }
 
-const char *run_copy_split(const char *path, char *folder, size_t size)
+const char *run_copy_split(const char *path, char folder[COPY_PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) : 0;
-    if (length >= size)
-        length = size - 1;
-    memcpy(folder, path, length);
-    folder[length] = '\0';
+    snprintf(folder, COPY_PATH_MAX, "%.*s", slash ? (int)(slash - path) : 0, path);
     return slash ? slash + 1 : path;
 }
 
@@ -80,6 +76,9 @@ static dcp_status read_named(const struct copying *copying, const char *folder,
 
 static dcp_status add_file(struct copying *copying, const char *path, uint64_t size, bool commits)
 {
+    if (strlen(path) >= COPY_PATH_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s/%.100s...: a path of %zu bytes is too long",
+                             copying->from.root, path, strlen(path));
     if (copying->count == copying->capacity) {
         size_t capacity = copying->capacity ? 2 * copying->capacity : 64;
         struct copy_file *grown =

@@ -30,6 +30,10 @@ dcp_status run_mirror_own(const struct run_place *place, struct run_own *own, bo
 /* What is at a place, and what rules would do with it. keep: NULL: all is kept. */
 dcp_status run_mirror_look(const struct run_place *place, const char *identity,
                            const dcp_run_keep *keep, struct run_wholes *wholes);
+/* What a mirror has, taken for whole where it is committed, as copies are: one request for each,
+ * oldest first. */
+dcp_status run_mirror_glance(const struct run_place *place, const struct run_own *own,
+                             struct run_wholes *wholes);
 void run_wholes_free(struct run_wholes *wholes);
 /* The newest one that is kept; NULL: none. */
 const struct run_whole *run_wholes_newest(const struct run_wholes *wholes);

@@ -49,7 +49,7 @@ static dcp_status claim(struct mirroring *mirroring)
                              mirroring->to.root, there.pattern, mirroring->from.root,
                              mirroring->own.pattern);
     if (mirroring->is_there)
-        return run_mirror_look(&mirroring->to, mirroring->own.identity, NULL, &mirroring->there);
+        return run_mirror_glance(&mirroring->to, &mirroring->own, &mirroring->there);
     if (mirroring->options.dry_run)
         return DCP_OK;
     RETURN_IF_ERROR(run_place_make(&mirroring->to));
@@ -84,8 +84,11 @@ static dcp_status refuse(const struct mirroring *mirroring, const struct run_who
     bool noted = false;
     *why = NULL;
     if (is_there(mirroring, whole)) {
-        RETURN_IF_ERROR(run_mirror_made(&mirroring->to, whole->name, &other));
-        if (other.unix_time > made->unix_time && strcmp(other.save_id, made->save_id) != 0)
+        dcp_status status = run_mirror_made(&mirroring->to, whole->name, &other);
+        if (run_place_gives_up(status))
+            return status;
+        if (status == DCP_OK && other.unix_time > made->unix_time &&
+            strcmp(other.save_id, made->save_id) != 0)
             *why = "the mirror has a later save of this step";
     } else if (mirroring->options.keep && newest && newest->step > whole->step) {
         RETURN_IF_ERROR(run_mirror_is_noted(&mirroring->from, whole->name, made->save_id,
@@ -191,6 +194,11 @@ static void take_one(struct mirroring *mirroring, const struct run_whole *whole)
         told.verdict = DCP_RUN_COPY_LEFT;
         told.why = whole->why;
         tell(mirroring, whole, told);
+        return;
+    }
+    if (mirroring->options.is_known &&
+        mirroring->options.is_known(mirroring->options.is_known_context, whole->name)) {
+        take_newest(mirroring, whole);
         return;
     }
     if (mirroring->over) {

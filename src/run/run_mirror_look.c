@@ -2,6 +2,7 @@
 /* What is whole at a place, and notes of what was copied. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checksum.h"
@@ -19,30 +20,62 @@ struct looking {
     struct run_own own;
 };
 
-static void take(void *context, const char *name, dcp_run_verdict verdict, const char *why)
+static void add(struct run_wholes *wholes, const struct run_own *own, const char *name,
+                dcp_run_verdict verdict, const char *why)
 {
-    struct looking *looking = context;
-    struct run_wholes *wholes = looking->wholes;
-    if (wholes->status == DCP_OK && wholes->count == wholes->capacity) {
+    struct run_whole whole = {.verdict = verdict};
+    if (wholes->status != DCP_OK || !run_own_step(own, name, &whole.step))
+        return;
+    if (wholes->count == wholes->capacity) {
         size_t capacity = wholes->capacity ? 2 * wholes->capacity : 32;
         struct run_whole *grown =
             memory_reallocate_array(wholes->items, capacity, sizeof *wholes->items);
-        if (grown) {
-            wholes->items = grown;
-            wholes->capacity = capacity;
-        } else {
+        if (!grown) {
             wholes->status = error_no_memory(capacity * sizeof *grown, "checkpoints of a run");
+            return;
         }
+        wholes->items = grown;
+        wholes->capacity = capacity;
     }
-    if (wholes->status != DCP_OK)
-        return;
-    struct run_whole *whole = &wholes->items[wholes->count];
-    *whole = (struct run_whole){.verdict = verdict};
-    if (!run_own_step(&looking->own, name, &whole->step))
-        return;
-    snprintf(whole->name, sizeof whole->name, "%s", name);
-    snprintf(whole->why, sizeof whole->why, "%.150s", why);
-    wholes->count++;
+    snprintf(whole.name, sizeof whole.name, "%s", name);
+    snprintf(whole.why, sizeof whole.why, "%.150s", why);
+    wholes->items[wholes->count++] = whole;
+}
+
+static void take(void *context, const char *name, dcp_run_verdict verdict, const char *why)
+{
+    const struct looking *looking = context;
+    add(looking->wholes, &looking->own, name, verdict, why);
+}
+
+static int compare_steps(const void *first, const void *second)
+{
+    const struct run_whole *a = first, *b = second;
+    return (a->step > b->step) - (a->step < b->step);
+}
+
+dcp_status run_mirror_glance(const struct run_place *place, const struct run_own *own,
+                             struct run_wholes *wholes)
+{
+    struct run_names names;
+    bool found;
+    *wholes = (struct run_wholes){.status = DCP_OK};
+    dcp_status status = run_place_list(place, "", &names, &found);
+    for (size_t i = 0; i < names.count && status == DCP_OK; i++) {
+        char path[2 * RUN_NAME_MAX];
+        uint64_t size;
+        int64_t step;
+        if (!run_own_step(own, names.names[i], &step))
+            continue;
+        snprintf(path, sizeof path, "%.127s/.metadata", names.names[i]);
+        status = run_place_size(place, path, &size, &found);
+        if (found)
+            add(wholes, own, names.names[i], DCP_RUN_KEPT, "");
+    }
+    run_names_free(&names);
+    if (wholes->count > 1)
+        qsort(wholes->items, wholes->count, sizeof *wholes->items, compare_steps);
+    return status == DCP_OK ? wholes->status : status;
 }
 
 dcp_status run_mirror_own(const struct run_place *place, struct run_own *own, bool *found)

@@ -73,18 +73,31 @@ static enum run_copy_state state_of(dcp_run_copy_verdict verdict)
                                           : RUN_COPY_DONE;
 }
 
+/* What this run has copied is there still. */
+static bool is_done(void *context, const char *name)
+{
+    struct run_mirror_worker *worker = context;
+    pthread_mutex_lock(&worker->mutex);
+    const struct run_copy_entry *entry = find(worker, name);
+    bool done = entry && entry->state == RUN_COPY_DONE;
+    pthread_mutex_unlock(&worker->mutex);
+    return done;
+}
+
 /* A failure is told once, and not each time that it is tried again. */
 static void report(const struct run_mirror_worker *worker, const dcp_run_copied *copied,
                    bool failed_before)
 {
-    if (copied->verdict == DCP_RUN_COPY_MADE)
+    bool fails = copied->verdict == DCP_RUN_COPY_FAILED;
+    if (copied->verdict == DCP_RUN_COPY_THERE || copied->verdict == DCP_RUN_COPY_LEFT ||
+        (fails && failed_before))
+        return;
+    if (!fails)
         log_line(DCP_LOG_INFO, "copied %s/%s to %s in %.1f s", worker->run->root, copied->name,
                  worker->mirror.path, copied->seconds);
-    else if (copied->verdict == DCP_RUN_COPY_FAILED && !failed_before)
+    else
         log_line(DCP_LOG_ERROR, "%s/%s was not copied to %s, and is tried again: %s",
                  worker->run->root, copied->name, worker->mirror.path, copied->why);
-    else
-        return;
     run_figures_mirror(worker->run, worker->mirror.path, copied);
 }
 
@@ -149,6 +162,8 @@ static void copy_round(struct run_mirror_worker *worker)
                                           .only_kept = worker->has_keep,
                                           .identity = run->own.identity,
                                           .bytes_per_second = worker->mirror.bytes_per_second,
+                                          .is_known = is_done,
+                                          .is_known_context = worker,
                                           .told = take_copied,
                                           .told_context = worker,
                                           .stopped = is_ending,

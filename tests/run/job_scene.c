@@ -158,7 +158,11 @@ void job_log_begin(void)
 
 const char *job_log(void)
 {
-    return lines;
+    static char copy[sizeof lines];
+    pthread_mutex_lock(&mutex);
+    memcpy(copy, lines, sizeof copy);
+    pthread_mutex_unlock(&mutex);
+    return copy;
 }
 
 void job_log_end(void)

@@ -64,14 +64,21 @@ static dcp_status far_write(void *context, dcp_storage_file *file, const void *b
     return status;
 }
 
-const dcp_storage *far_storage(const struct far_manner *manner)
+/* Once, as others read it. */
+static void make_table(void)
 {
-    pthread_mutex_lock(&far.mutex);
-    far.manner = manner ? *manner : (struct far_manner){0};
-    far.writes = 0;
     far.table = *dcp_storage_files();
     far.table.open = far_open;
     far.table.write = far_write;
+}
+
+const dcp_storage *far_storage(const struct far_manner *manner)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_table);
+    pthread_mutex_lock(&far.mutex);
+    far.manner = manner ? *manner : (struct far_manner){0};
+    far.writes = 0;
     pthread_cond_broadcast(&far.changed);
     pthread_mutex_unlock(&far.mutex);
     return &far.table;

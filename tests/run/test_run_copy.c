@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "checkpoint/ranks.h"
+#include "fault/failing_allocator.h"
 #include "run/mirror_scene.h"
 #include "run/run_scene.h"
 #include "storage/scratch.h"
@@ -125,6 +126,25 @@ static void every_call_that_fails_leaves_no_checkpoint_and_is_made_good(void **s
         if (!struck)
             break;
     }
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    const dcp_copy_options options = {.trust_source = true};
+    for (long n = 1;; n++) {
+        failing_allocator_install(n, false);
+        dcp_status status = dcp_checkpoint_copy(source, copy, &options, NULL);
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        if (status != DCP_OK && status != DCP_ERR_NO_MEMORY)
+            fail_msg("allocation %ld: %s", n, dcp_error_message());
+        if (!reached)
+            break;
+        if (scratch_exists(copy, ".metadata"))
+            expect_same(source, copy);
+    }
+    expect_same(source, copy);
 }
 
 /* ---- interruptions ---- */
@@ -299,6 +319,7 @@ int main(void)
         TEST(a_dry_run_writes_nothing),
         TEST(memory_and_an_object_store_take_copies),
         TEST(every_call_that_fails_leaves_no_checkpoint_and_is_made_good),
+        TEST(every_allocation_may_fail),
         TEST(a_killed_copy_goes_on_without_what_is_whole),
         TEST(a_copy_can_be_stopped),
         TEST(a_bit_that_turns_on_the_way_is_found),
