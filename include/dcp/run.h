@@ -193,8 +193,7 @@ typedef struct dcp_run_options {
     const char *figures_file; /**< of figures; NULL: dcp_saves.jsonl in the run, if that is in the
                                    file system */
 
-    /** Places that get a copy of each checkpoint (dcp/run_mirror.h), and give it back. Only rank
-     * 0's count. */
+    /** Places that get a copy of each checkpoint, and give it back (dcp/run_mirror.h). */
     const dcp_run_mirror *mirrors;
     size_t mirror_count;
     const dcp_run_emergency *emergency; /**< NULL: there are no emergency saves */

@@ -5,8 +5,9 @@
  *
  * A run that has mirrors (dcp_run_options::mirrors) copies what it has committed there, each mirror
  * by a thread of its own at rank 0, verified as dcp_checkpoint_copy() does it. Neither a slow nor a
- * failed mirror delays a save or makes it fail: copies are tried again after the next save and once
- * a minute, and failures are logged, told by dcp_run_mirror_status(), and a line of the figures.
+ * failed mirror delays a save or makes it fail: copies are tried again after the next save, and
+ * after a minute, two, four and so on up to an hour, and failures are logged, told by
+ * dcp_run_mirror_status(), and a line of the figures.
  *
  * Retention waits for copies: a checkpoint that no rule keeps stays where its copy is under way,
  * until dcp_run_mirror::wait_seconds after its save, and where its copy has failed. A later save

@@ -13,6 +13,7 @@
 
 #define WAIT_SECONDS  300.0
 #define RETRY_SECONDS 60.0
+enum { RETRY_DOUBLINGS = 6 }; /* about an hour */
 
 /* ---- what is known; the mutex is held ---- */
 
@@ -175,7 +176,10 @@ static void copy_round(struct run_mirror_worker *worker)
 static bool wait_for_work(struct run_mirror_worker *worker)
 {
     pthread_mutex_lock(&worker->mutex);
-    const struct timespec again = deadline_timespec(deadline_after(RETRY_SECONDS));
+    int64_t doublings = worker->failures - 1;
+    doublings = doublings < 0 ? 0 : doublings < RETRY_DOUBLINGS ? doublings : RETRY_DOUBLINGS;
+    const struct timespec again =
+        deadline_timespec(deadline_after(RETRY_SECONDS * (double)(1 << doublings)));
     int code = 0;
     while (!worker->wanted && !worker->ending && code == 0)
         code = worker->failures > 0

@@ -6,9 +6,15 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+#include "run/run_scene.h"
+
+/* ---- the far place ---- */
 
 static struct {
     pthread_mutex_t mutex;
@@ -106,4 +112,56 @@ void far_wait_held(void)
     while (far.waiting == 0)
         pthread_cond_wait(&far.changed, &far.mutex);
     pthread_mutex_unlock(&far.mutex);
+}
+
+/* ---- runs ---- */
+
+const char *mirror_run(void **state)
+{
+    return path_in(state, "run");
+}
+
+dcp_run_mirror mirror_at(const char *path, const dcp_storage *storage)
+{
+    return (dcp_run_mirror){.size_of = sizeof(dcp_run_mirror), .path = path, .storage = storage};
+}
+
+dcp_run_options mirror_options(const dcp_run_mirror *mirrors, size_t count,
+                               const dcp_run_keep *keep)
+{
+    return (dcp_run_options){
+        .mode = DCP_RUN_BLOCKING, .mirrors = mirrors, .mirror_count = count, .keep = keep};
+}
+
+bool mirror_has(const char *run, const char *name)
+{
+    return access(scene_in(scene_in(run, name), ".metadata"), F_OK) == 0;
+}
+
+/* Whether all of a checkpoint is right. */
+void mirror_expect_whole(const char *run, const char *name)
+{
+    uint64_t faults = 0;
+    assert_true(mirror_has(run, name));
+    must(dcp_verify(scene_in(run, name), NULL, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+}
+
+void mirror_pause(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+void mirror_wait_gone(const char *run, const char *name)
+{
+    for (int i = 0; i < 500 && mirror_has(run, name); i++)
+        mirror_pause();
+    assert_false(mirror_has(run, name));
+}
+
+void mirror_wait_there(const char *run, const char *name)
+{
+    for (int i = 0; i < 500 && !mirror_has(run, name); i++)
+        mirror_pause();
+    assert_true(mirror_has(run, name));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A place far away over the file system, on whose way things go wrong. One for each program. */
+/* A place far away over the file system, on whose way things go wrong, one for each program; and
+ * runs with mirrors. */
 #ifndef TESTS_RUN_MIRROR_SCENE_H
 #define TESTS_RUN_MIRROR_SCENE_H
 
@@ -22,5 +23,21 @@ void far_release(void);
 long far_writes(void);
 /* Waits until a write is held. */
 void far_wait_held(void);
+
+/* ---- runs ---- */
+
+/* Of a test's directory. */
+const char *mirror_run(void **state);
+dcp_run_mirror mirror_at(const char *path, const dcp_storage *storage);
+/* Saves blocking. */
+dcp_run_options mirror_options(const dcp_run_mirror *mirrors, size_t count,
+                               const dcp_run_keep *keep);
+/* Whether a run has a checkpoint that is committed. */
+bool mirror_has(const char *run, const char *name);
+/* And all of it is right. */
+void mirror_expect_whole(const char *run, const char *name);
+void mirror_pause(void);
+void mirror_wait_gone(const char *run, const char *name);
+void mirror_wait_there(const char *run, const char *name);
 
 #endif
