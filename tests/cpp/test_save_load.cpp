@@ -147,6 +147,11 @@ void faults_and_runs_are_listed()
     std::filesystem::resize_file(where / "step_20/__0_0.distcp", 100);
     REQUIRE(!dcp::verify(where / "step_20").empty());
     REQUIRE(dcp::run_list(where / "").latest()->step == 10);
+    dcp::storage memory = dcp::storage::memory();
+    REQUIRE(dcp::copy(where / "step_20", "there", {}, memory).files > 0);
+    REQUIRE(dcp::copy(where / "step_20", "there", {}, memory).was_whole);
+    REQUIRE(THROWN(dcp::error, dcp::copy(where / "none", "there", {}, memory)).status() ==
+            DCP_ERR_NOT_FOUND);
     REQUIRE(dcp::remove(where / "step_20").removed > 0);
     REQUIRE(THROWN(dcp::error, dcp::remove(where / "step_20")).status() == DCP_ERR_NOT_FOUND);
     REQUIRE(dcp::run_list(where / "").size() == 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file checkpoint.hpp
- * @brief Looking into checkpoints, reading parts of them, checking and removing them.
+ * @brief Looking into checkpoints, reading parts of them, checking, copying and removing them.
  */
 #ifndef DCP_CPP_CHECKPOINT_HPP
 #define DCP_CPP_CHECKPOINT_HPP
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "../checkpoint.h"
+#include "../checkpoint_copy.h"
 #include "options.hpp"
 
 namespace dcp
@@ -344,6 +345,27 @@ inline std::vector<fault> verify(const std::string &path, const open_options &op
     options.storage.finish(status);
     into.carrier.rethrow();
     return std::move(into.found);
+}
+
+/** Copies a checkpoint, verified, see dcp_checkpoint_copy(). @param options but for its storages.
+ * @return what was done. */
+inline dcp_copied copy(const std::string &path, const std::string &destination,
+                       const storage &from = {}, const storage &to = {},
+                       dcp_copy_options options = {})
+{
+    dcp_copied copied{};
+    options.source = from.get();
+    options.destination = to.get();
+    dcp_status status = dcp_checkpoint_copy(path.c_str(), destination.c_str(), &options, &copied);
+    if (status != DCP_OK) {
+        error failure(status);
+        from.rethrow();
+        to.rethrow();
+        throw failure;
+    }
+    from.finish(status);
+    to.finish(status);
+    return copied;
 }
 
 /** Removes a checkpoint, see dcp_checkpoint_remove(). @return what was done. */
