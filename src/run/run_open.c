@@ -253,8 +253,7 @@ dcp_status dcp_run_close(dcp_run *run)
     struct saved_error error;
     error_save(&error);
     run_mirrors_wait(&run->mirrors);
-    if (ended != DCP_OK)
-        error_restore(&error);
+    error_restore(&error);
     free_run(run);
     return status == DCP_OK ? ended : status;
 }

@@ -47,8 +47,9 @@ static void every_checkpoint_is_copied_behind_training(void **state)
 {
     const char *run = mirror_run(state), *far = path_in(state, "far");
     const dcp_run_mirror mirror = mirror_at(far, NULL);
-    const dcp_run_options options = mirror_options(&mirror, 1, NULL);
+    dcp_run_options options = mirror_options(&mirror, 1, NULL);
     dcp_run_mirror_state fares;
+    options.mode = DCP_RUN_ASYNC;
     struct job job;
     job_make(&job, 0, 1);
     job_open(&job, run, &options);
