@@ -81,7 +81,7 @@ struct text_list {
 
 /* A command is a line. */
 /* clang-format off */
-extern const struct command command_bench, command_mirror;
+extern const struct command command_bench;
 extern const struct command command_cat;
 extern const struct command command_completion;
 extern const struct command command_convert;
@@ -90,11 +90,14 @@ extern const struct command command_help;
 extern const struct command command_latest;
 extern const struct command command_list;
 extern const struct command command_ls;
+extern const struct command command_mirror;
 extern const struct command command_pin;
 extern const struct command command_prune;
 extern const struct command command_repair;
+extern const struct command command_report;
 extern const struct command command_stat;
 extern const struct command command_verify;
+extern const struct command command_watch;
 /* clang-format on */
 
 /* All commands, as --help lists them, NULL behind the last; and the options that all take. */

@@ -1,7 +1,7 @@
 # Completion of dcp for bash; dcp completion bash prints it.
 _dcp() {
     local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command=${COMP_WORDS[1]}
-    local commands="ls cat stat diff convert verify repair list latest prune mirror pin bench help completion" options=
+    local commands="ls cat stat diff convert verify repair list latest prune pin mirror watch report bench help completion" options=
     if [ "$COMP_CWORD" -eq 1 ]; then
         COMPREPLY=($(compgen -W "$commands --help --version" -- "$word"))
         return
@@ -61,13 +61,23 @@ _dcp() {
         case $before in
         esac
         ;;
+    pin)
+        options=" --help -h --storage --version -V --remove"
+        case $before in
+        esac
+        ;;
     mirror)
         options=" --help -h --storage --version -V --dry-run -n --rate --identity --json -j"
         case $before in
         esac
         ;;
-    pin)
-        options=" --help -h --storage --version -V --remove"
+    watch)
+        options=" --help -h --storage --version -V --once -1"
+        case $before in
+        esac
+        ;;
+    report)
+        options=" --help -h --storage --version -V"
         case $before in
         esac
         ;;

@@ -13,8 +13,10 @@ _dcp() {
         'list:list the checkpoints of a training run'
         'latest:find the latest whole checkpoint of a run'
         'prune:remove old checkpoints of a run'
-        'mirror:copy the checkpoints of a run that another place lacks'
         'pin:keep a checkpoint of a run from being pruned'
+        'mirror:copy the checkpoints of a run that another place lacks'
+        'watch:see what a training run is saving, and when it will again'
+        'report:draw how a run'\''s saves went, as a page for a browser'
         'bench:measure saving and loading in a directory'
         'help:print the commands, or the options of one'
         'completion:print what completes command lines in a shell'
@@ -208,6 +210,16 @@ _dcp() {
             '*-V[Print the version.]' \
             '*:argument:_files'
         ;;
+    pin)
+        _arguments -s -S \
+            '*--remove[It may be pruned again.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
     mirror)
         _arguments -s -S \
             '*--dry-run[Write nothing, and print what would be copied.]' \
@@ -223,9 +235,19 @@ _dcp() {
             '*-V[Print the version.]' \
             '*:argument:_files'
         ;;
-    pin)
+    watch)
         _arguments -s -S \
-            '*--remove[It may be pruned again.]' \
+            '*--once[Print one line, and end.]' \
+            '*-1[Print one line, and end.]' \
+            '*--help[Print this help.]' \
+            '*-h[Print this help.]' \
+            '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
+            '*--version[Print the version.]' \
+            '*-V[Print the version.]' \
+            '*:argument:_files'
+        ;;
+    report)
+        _arguments -s -S \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \

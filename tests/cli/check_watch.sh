@@ -1,0 +1,92 @@
+#!/bin/sh
+# dcp watch and dcp report on a run: check_watch.sh DCP MAKE_RUN DIRECTORY
+set -u
+dcp=$1 make_run=$2 directory=$3
+rm -rf "$directory"
+mkdir -p "$directory"
+run=$directory/run
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+expect() { # words, file
+    grep -q -e "$1" "$2" || fail "no \"$1\" in: $(cat "$2")"
+}
+
+refuse() { # status, words, arguments
+    status=$1 words=$2
+    shift 2
+    "$dcp" "$@" >"$directory/out" 2>&1
+    got=$?
+    [ $got -eq "$status" ] || fail "dcp $*: status $got, expected $status: $(cat "$directory/out")"
+    expect "$words" "$directory/out"
+}
+
+refuse 1 "no such" watch --once "$directory/none"
+refuse 1 "dcp_saves.jsonl" report "$directory/none"
+refuse 2 usage watch
+refuse 2 usage watch --twice "$run"
+refuse 2 usage report
+refuse 2 usage report "$run" "$run"
+
+"$make_run" "$run" 10 20 30 || fail "no run"
+
+# ---- watch ----
+
+"$dcp" watch --once "$run" >"$directory/once" || fail "watch --once"
+[ "$(wc -l <"$directory/once")" -eq 1 ] || fail "more than a line: $(cat "$directory/once")"
+expect '^nothing is being saved; last good: step_30; it took [0-9.]* s and training [0-9.]* s; next due: step 40, about ' \
+    "$directory/once"
+
+# On a pipe there is a line for each change: a save begins, goes on, and is committed.
+"$dcp" watch "$run" >"$directory/lines" &
+watcher=$!
+lines() { # until there are so many
+    tries=0
+    while [ "$(wc -l <"$directory/lines")" -lt "$1" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 200 ] || fail "no line $1: $(cat "$directory/lines")"
+        sleep 0.1
+    done
+}
+lines 1
+mkdir "$run/step_40"
+: >"$run/step_40/.dcp_owner"
+head -c 100000 /dev/zero >"$run/step_40/__0_0.distcp"
+lines 2
+expect '^saving step_40: 97.7K, .*; last good: step_30; ' "$directory/lines"
+rm -r "$run/step_40"
+"$make_run" "$run" 40 || fail "no step 40"
+tries=0
+until tail -1 "$directory/lines" | grep -q '^nothing is being saved; last good: step_40; .*; next due: step 50'; do
+    tries=$((tries + 1))
+    [ $tries -lt 200 ] || fail "step 40 is not seen: $(cat "$directory/lines")"
+    sleep 0.1
+done
+kill -INT $watcher
+wait $watcher || fail "Ctrl-C is no failure"
+
+# A save whose job has died says how long nothing has come.
+mkdir "$run/step_50"
+: >"$run/step_50/.dcp_owner"
+touch -d '1 hour ago' "$run/step_50/.dcp_owner"
+"$dcp" watch --once "$run" >"$directory/once" || fail "watch of a dead save"
+expect '^saving step_50: 0B, nothing for 36[0-9][0-9] s; last good: step_40' "$directory/once"
+
+# ---- report ----
+
+# A failure whose text would be markup, and a line that a full disk cut.
+sed -n 's/"step": *10,/"step": 50,/; 1s/"saved": *true/"saved": false, "failure": "no \\"room\\" <script>alert(1)<\/script>"/p' \
+    "$run/dcp_saves.jsonl" >"$directory/failed"
+cat "$directory/failed" >>"$run/dcp_saves.jsonl"
+printf '{"unix_time": 12, "ru' >>"$run/dcp_saves.jsonl"
+"$dcp" report "$run" >"$directory/report.html" || fail "report"
+expect '^<p>5 saves, 1 of them failed\.' "$directory/report.html"
+expect ' 1 lines were not understood' "$directory/report.html"
+expect 'no &#34;room&#34; &#60;script&#62;alert(1)' "$directory/report.html"
+[ "$(grep -c '<svg' "$directory/report.html")" -eq 4 ] || fail "not 4 drawings"
+[ "$(grep -c '<rect' "$directory/report.html")" -eq 20 ] || fail "not 5 bars in each"
+[ "$(grep -c 'class="failed"' "$directory/report.html")" -eq 4 ] || fail "the failure is not marked"
+! grep -q -e '<script' -e 'src=' -e 'href=' -e '://' "$directory/report.html" || fail "the page needs something else"
