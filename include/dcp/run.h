@@ -236,6 +236,10 @@ DCP_API const char *dcp_run_identity(const dcp_run *run);
  *
  * Marks are hints: what counts is what is there and whole. Checkpoints that another library has
  * left in the directory are taken as well, if no identity was given.
+ *
+ * What is whole and later than the checkpoint that dcp_run_options::reference names stays, and the
+ * log says so: saving the same step replaces it, but until then the next resume without a reference
+ * takes it.
  * @param resumed may be NULL.
  * Errors: DCP_ERR_NOT_FOUND (#DCP_RUN_MISSING_FAIL, or the reference), DCP_ERR_KIND (the required
  * kind or class), and those of dcp_load().

@@ -96,7 +96,7 @@ dcp_status run_emergency_next(struct run_chooser *chooser, int64_t newer_than,
 {
     const dcp_run *run = chooser->run;
     for (choice->found = false; !choice->found;) {
-        struct emergency best;
+        struct emergency best = {0};
         bool found = false;
         for (size_t i = 0; i < RUN_EMERGENCY_PLACES; i++)
             if (run->emergency.roots[i])

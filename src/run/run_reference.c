@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "run/run_choose.h"
 
@@ -159,6 +160,31 @@ dcp_status run_reference_path(struct run_chooser *chooser, const char *reference
     return take_plain(chooser, path, choice);
 }
 
+/* Of this run, the newest whole one behind what is resumed from: a resume without a reference will
+ * take that one, unless it goes. */
+static dcp_status warn_of_later(struct run_chooser *chooser, const struct run_choice *choice)
+{
+    const dcp_run *run = chooser->run;
+    bool fits = false, own = false;
+    for (size_t i = chooser->list->count; i-- > 0 && *choice->name && choice->own;) {
+        const struct run_entry *entry = &chooser->list->entries[i];
+        if (!run_entry_is_step(entry) || run_entry_step(entry) <= choice->step)
+            continue;
+        RETURN_IF_ERROR(run_check(chooser->list, &run->place, i));
+        if (entry->complete)
+            RETURN_IF_ERROR(run_chooser_check_owner(chooser, entry, &fits, &own));
+        if (!entry->complete || !own || !fits)
+            continue;
+        log_line(DCP_LOG_WARNING,
+                 "%s/%s is whole and later than %s, which is resumed from: it stays until its step "
+                 "is saved again, and the next resume without a reference takes it",
+                 run->root, entry->path, choice->name);
+        run_chooser_pass_over(chooser, "%s is later and stays", entry->path);
+        break;
+    }
+    return DCP_OK;
+}
+
 dcp_status run_reference_take(struct run_chooser *chooser, const char *reference,
                               struct run_choice *choice)
 {
@@ -174,6 +200,8 @@ dcp_status run_reference_take(struct run_chooser *chooser, const char *reference
         status = index != SIZE_MAX
                      ? take_named(chooser, chooser->list, &chooser->run->place, index, choice)
                      : run_reference_path(chooser, reference, choice);
+    if (status == DCP_OK)
+        status = warn_of_later(chooser, choice);
     if (status == DCP_OK)
         run_chooser_explain(chooser, choice, choice->path, "is what was asked for");
     return status;

@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +22,7 @@
 
 #include "dcp.h"
 #include "fault/io_ways.h"
+#include "fault/small_disk.h"
 
 #define MEGABYTE  (1 << 20)
 #define DISK_SIZE "size=16m"
@@ -31,47 +31,13 @@
 static char mount_point[64];
 static char on_disk[64];
 static const char *folder = mount_point; /* where tests work at the moment */
-static char why_not[256];                /* there is no tmpfs; "" if there is */
-
-static bool write_text(const char *path, const char *text)
-{
-    int descriptor = open(path, O_WRONLY | O_CLOEXEC);
-    bool written =
-        descriptor >= 0 && write(descriptor, text, strlen(text)) == (ssize_t)strlen(text);
-    if (descriptor >= 0)
-        close(descriptor);
-    return written;
-}
-
-/* A mount namespace of our own: as root, or as root of a user namespace of our own. */
-static bool enter_namespace(void)
-{
-    char map[64];
-    unsigned user = getuid(), group = getgid();
-    if (unshare(CLONE_NEWNS) == 0)
-        return true;
-    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-        return false;
-    snprintf(map, sizeof map, "0 %u 1", user);
-    if (!write_text("/proc/self/setgroups", "deny") || !write_text("/proc/self/uid_map", map))
-        return false;
-    snprintf(map, sizeof map, "0 %u 1", group);
-    return write_text("/proc/self/gid_map", map);
-}
+static char why_not[SMALL_DISK_WHY];     /* there is no tmpfs; "" if there is */
 
 static bool make_folder(char made[64])
 {
     const char *temporary = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     snprintf(made, 64, "%.40s/dcp-full-XXXXXX", temporary);
     return mkdtemp(made) != NULL;
-}
-
-static void try_to_mount(void)
-{
-    if (enter_namespace() && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-        mount("none", mount_point, "tmpfs", 0, DISK_SIZE) == 0)
-        return;
-    snprintf(why_not, sizeof why_not, "cannot mount a tmpfs: %s", strerror(errno));
 }
 
 static const char *path_of(const char *name)
@@ -338,7 +304,7 @@ int main(void)
     signal(SIGXFSZ, SIG_IGN);
     if (!make_folder(mount_point) || !make_folder(on_disk))
         return 1;
-    try_to_mount();
+    small_disk_mount(mount_point, DISK_SIZE, why_not);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (!why_not[0])
         umount(mount_point);
