@@ -10,8 +10,8 @@
 
 /* Copies a caller's table and checks that it has what every storage has; NULL: the file system. */
 dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs);
-/* The table that is responsible for an id: `table`, if it takes it, else the file system, which
- * takes no "scheme://". */
+/* The storage for an id: `table` if it handles the id, otherwise the file system, which handles no
+ * "scheme://". */
 dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_storage **chosen);
 
 /* The id in a form that means the same when the process changes its directory
@@ -53,7 +53,7 @@ dcp_status storage_file_open(struct storage_file *file, const struct storage_dir
                              const char *name, const dcp_storage_access *access);
 /* Fine for one that is not open. */
 void storage_file_close(struct storage_file *file);
-/* Reads all of it or fails; a range that goes beyond the end is DCP_ERR_FORMAT. */
+/* Reads the whole range or fails; a range beyond the end is DCP_ERR_FORMAT. */
 dcp_status storage_file_read(struct storage_file *file, void *bytes, size_t size, uint64_t offset);
 dcp_status storage_file_create(struct storage_file *file, const struct storage_directory *directory,
                                const char *name, const dcp_storage_access *access);
@@ -114,8 +114,8 @@ dcp_status storage_publication_prepare(struct storage_publication *publication,
 /* Takes no memory, unless the storage does. The publication has ended in either case. */
 dcp_status storage_publication_publish(struct storage_publication *publication,
                                        dcp_storage_condition condition, bool *visible);
-/* The same in the place of the file of that identity: DCP_ERR_BUSY if it is not there any more. May
- * take memory. */
+/* The same, but replaces only the file with that identity: DCP_ERR_BUSY if it is gone. May allocate
+ * memory. */
 dcp_status storage_publication_publish_over(struct storage_publication *publication,
                                             const char *identity, bool *visible);
 /* Does nothing for none; keeps the thread's error. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Small files that appear at once and whole, and what tells them apart. */
+/* Small files that appear atomically, and their identities. */
 #include <string.h>
 
 #include "base/content_identity.h"

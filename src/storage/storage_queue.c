@@ -6,7 +6,7 @@
 #include "storage/call_status.h"
 #include "storage/transfer_pool.h"
 
-/* A transfer that goes by read() and write(). */
+/* A transfer by read() and write(). */
 struct slot {
     struct transfer_job job;
     struct storage_transfer *transfer; /* NULL: the slot is free */

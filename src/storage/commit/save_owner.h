@@ -12,7 +12,7 @@
  *   - it is of this process, and none of its saves left it,
  *   - a host of the same name, neither side in a container, was started anew since,
  *   - or nothing of that can be known, and it is older than the seconds that the save allows; or as
- *     far in the future, which tells of a clock that was wrong,
+ *     far in the future, which shows that a clock was wrong,
  *   - or it is not readable: marks are not synced, so that a power cut may leave a torn one, and
  *     nothing else does. */
 #ifndef STORAGE_COMMIT_SAVE_OWNER_H

@@ -36,7 +36,7 @@ enum file_open_flags {
     FILE_READ = 0,
     FILE_CREATE_NEW = 1, /* for writing; fails with EEXIST */
     FILE_NO_FOLLOW = 2,
-    FILE_WRITE = 4,        /* a file that is there, for writing */
+    FILE_WRITE = 4,        /* an existing file, for writing */
     FILE_DIRECT = 8,       /* around the page cache; EINVAL where there is no such way */
     FILE_AS_DIRECTORY = 16 /* for names to begin at; ENOTDIR if it is none */
 };
@@ -80,8 +80,7 @@ struct file_ops {
     int (*allocate)(void *context, int descriptor, uint64_t size); /* EOPNOTSUPP is fine */
     /* Whether a range is in the page cache, by a few samples. NULL: not known. */
     int (*cached)(void *context, int descriptor, uint64_t offset, size_t size, bool *cached);
-    /* Maps a range of what is open for reading, from wherever it begins. NULL: there is no such
-     * way.
+    /* Maps a range of a file that is open for reading; it may begin anywhere. NULL: not supported.
      */
     int (*map)(void *context, int descriptor, uint64_t offset, size_t size, const void **bytes);
     void (*unmap)(void *context, const void *bytes, size_t size);
@@ -117,8 +116,7 @@ struct file_ops {
     int (*queue_open)(void *context, unsigned depth, void **queue);
     /* Starts a transfer; on failure it has not begun. At most depth are under way. */
     int (*queue_submit)(void *context, void *queue, const struct file_transfer *transfer);
-    /* Takes up to room completions; wait: of those under way, of which there are some, at least
-     * one.
+    /* Takes up to room completions. wait: waits for at least one; transfers must be in progress.
      */
     size_t (*queue_take)(void *context, void *queue, struct file_completion *completions,
                          size_t room, bool wait);
@@ -138,8 +136,8 @@ struct file_directory {
 /* Where names are paths. */
 #define FILE_PATHS(ops) (&(const struct file_directory){(ops), FILE_NO_DIRECTORY, ""})
 
-/* Opens a directory in another one; FILE_NO_FOLLOW is heeded. What is there and is no directory, or
- * a link that is not followed, is DCP_ERR_FORMAT. */
+/* Opens a directory in another one, with respect to FILE_NO_FOLLOW. DCP_ERR_FORMAT if it exists but
+ * is not a directory, or is a link that is not followed. */
 dcp_status file_directory_open(struct file_directory *opened,
                                const struct file_directory *directory, const char *name,
                                unsigned flags);
@@ -200,7 +198,7 @@ dcp_status file_sync_directory(const struct file_directory *directory);
 dcp_status file_look(const struct file_directory *directory, const char *name,
                      struct file_information *information);
 dcp_status file_list(const struct file_directory *directory, file_visitor visitor, void *context);
-/* Whether what is read comes over a network, as far as one can tell. */
+/* Whether reads go over a network, as far as is known. */
 bool file_is_remote(const struct file_directory *directory);
 /* UINT64_MAX where the file system does not say. */
 dcp_status file_free_space(const struct file_directory *directory, uint64_t *bytes);
@@ -219,11 +217,11 @@ dcp_status file_make_directories(const struct file_ops *ops, const char *path, b
                                  struct file_directory *opened, struct file_made *made);
 /* Removes it if it is empty and has its name still, else DCP_OK. */
 dcp_status file_made_remove(const struct file_made *made, const struct file_directory *directory);
-/* The same of a directory that was there, by its path, which is followed again: only what is the
- * open directory goes, durably. One whose path ends in a symbolic link or a dot stays. */
+/* Removes a directory that existed before, durably. Its path is resolved again, and only the open
+ * directory is removed. A directory whose path ends in a symbolic link or a dot stays. */
 dcp_status file_directory_remove(const struct file_directory *directory);
 void file_made_forget(struct file_made *made);
-/* Writes a path as it means the same wherever the process goes, into size bytes. */
+/* Writes an absolute path, which stays valid if the working directory changes, into size bytes. */
 dcp_status file_absolute_path(const struct file_ops *ops, const char *path, char *text,
                               size_t size);
 

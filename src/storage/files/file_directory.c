@@ -103,7 +103,7 @@ dcp_status file_list(const struct file_directory *directory, file_visitor visito
 
 /* ---- directories along a path ---- */
 
-/* One directory on the way, whose parent is open. */
+/* One directory of the path, whose parent is open. */
 struct step {
     const struct file_ops *ops;
     int above;
@@ -154,8 +154,8 @@ static dcp_status remember(const struct step *step, struct file_made *made)
     return DCP_OK;
 }
 
-/* Goes from one directory, which is closed, to the next one. One that was made is taken back after
- * a failure: an entry whose sync failed may never become durable, whatever later syncs say. */
+/* Closes one directory and opens the next one. A created directory is removed after a failure: an
+ * entry whose sync failed may never become durable, even if a later sync succeeds. */
 static dcp_status go_on(struct step *step, bool last, bool sync, struct file_made *made)
 {
     const struct file_ops *ops = step->ops;

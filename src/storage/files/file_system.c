@@ -129,9 +129,9 @@ static int count_cached(int descriptor, uint64_t offset, bool *cached)
 }
 
 /* The same on older kernels, for several pages. Mapping takes a lock on the memory of the whole
- * process, for which other threads wait. The mapping is only asked about and never touched, so that
- * a file that shrinks does no harm. Of a file that is neither ours nor writable the kernel says
- * that everything is there. */
+ * process, for which other threads wait. The mapping is only queried, never accessed, so a file
+ * that shrinks does no harm. For a file that we neither own nor may write, the kernel reports every
+ * page as cached. */
 static int look_through_mapping(int descriptor, uint64_t offset, size_t size, size_t step,
                                 bool *cached)
 {
@@ -227,7 +227,7 @@ static int system_sync_directory(void *context, int directory)
     int result = fsync(directory) == 0 ? 0 : errno;
     if (result == EBADF)
         return EACCES; /* one that may not be read */
-    /* File systems that keep directories durable by themselves refuse with EINVAL. */
+    /* File systems whose directories are always durable refuse with EINVAL. */
     return result == EINVAL ? 0 : result;
 }
 
@@ -271,7 +271,7 @@ static int system_rename(void *context, int directory, const char *from, const c
     return renameat(at(directory), from, at(directory), to) == 0 ? 0 : errno;
 }
 
-/* By a link where the file system knows no rename that refuses; then `from` goes. */
+/* Uses a link if the file system has no exclusive rename, then removes `from`. */
 static int system_rename_new(void *context, int directory, const char *from, const char *to)
 {
     (void)context;
@@ -309,7 +309,7 @@ static int system_free_space(void *context, int directory, uint64_t *bytes)
     struct statvfs status;
     if (fstatvfs(directory, &status) != 0)
         return errno;
-    /* File systems without a size of their own say that they have none. */
+    /* File systems without a fixed size report 0 blocks. */
     if (status.f_blocks == 0 ||
         __builtin_mul_overflow((uint64_t)status.f_bavail, (uint64_t)status.f_frsize, bytes))
         *bytes = UINT64_MAX;

@@ -26,7 +26,7 @@ struct files_file {
     const struct file_directory *directory; /* that it was created in */
     char *name;                             /* when it was created */
     bool direct_demanded;                   /* DCP_IO_DIRECT: there is no other way */
-    bool write_back; /* what goes through the page cache is sent on to the disk at once */
+    bool write_back;                        /* data in the page cache is sent to the disk at once */
     bool durable;
     bool drop;                  /* nothing is to be left in the page cache */
     atomic_bool direct_refused; /* by the file system, when it came to it */

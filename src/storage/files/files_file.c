@@ -20,7 +20,7 @@ static void say_not_direct(const char *why)
         log_line(DCP_LOG_INFO, "files go through the page cache: %s", why);
 }
 
-/* From now on the file goes through the page cache. */
+/* From now on the file uses the page cache. */
 static void refuse_direct(struct files_file *file)
 {
     atomic_store_explicit(&file->direct_refused, true, memory_order_relaxed);
@@ -58,8 +58,9 @@ static void hand_out(struct files_file *file, uint64_t size, dcp_storage_file *o
         .handle = file, .size = size, .alignment = file->file.direct >= 0 ? MEMORY_PAGE : 0};
 }
 
-/* Opens the directory that holds a file whose name has slashes. Every directory on the way is one
- * by itself: a symbolic link could lead anywhere. *last: the rest of the name. */
+/* Opens the directory that holds a file whose name has slashes. Each directory of the path is
+ * opened without following symbolic links, which could lead anywhere. *last: the rest of the
+ * name. */
 static dcp_status open_way(const struct file_directory *directory, char *name,
                            struct file_directory *way, const char **last)
 {

@@ -94,7 +94,7 @@ dcp_status files_prepare(void *context, void *opened, const char *name, const vo
     return status;
 }
 
-/* ---- what is there ---- */
+/* ---- the existing file ---- */
 
 static dcp_status read_part(void *context, void *bytes, size_t size, uint64_t offset)
 {
@@ -122,7 +122,7 @@ dcp_status files_identify(void *context, void *opened, const char *name,
     return identify_file(&directory->at, name, identity);
 }
 
-/* Whether it is certain that nothing is there. */
+/* Whether it is certain that no such file exists. */
 static bool is_gone(const struct file_directory *directory, const char *name)
 {
     struct file_information information;
@@ -144,8 +144,8 @@ static dcp_status busy(const struct files_publication *publication)
                          publication->directory->path, publication->name);
 }
 
-/* After a rename from there that was reported as failed. Over a network it can have happened all
- * the same; or somebody else has removed what was to be renamed. */
+/* After a rename from there that was reported as failed. Over a network it may have happened
+ * nevertheless, or another process has removed the file. */
 static dcp_status judge(const struct files_publication *publication, const char *from,
                         dcp_status status, bool *visible)
 {

@@ -50,7 +50,7 @@ static dcp_status open_ring(struct files_queue *queue)
 static dcp_status choose_way(struct files_queue *queue, const dcp_storage_access *access)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    /* A ring would hand what goes through the page cache to threads of the kernel, of which there
+    /* A ring would pass transfers through the page cache to threads of the kernel, of which there
      * may be many more. */
     bool through = access->page_cache == DCP_PAGE_CACHE_KEPT && !(access->io & DCP_IO_RING);
     if (!(access->io & DCP_IO_POOL) && !through) {

@@ -104,7 +104,7 @@ void memory_close_directory(void *context, void *opened)
     pthread_mutex_unlock(&storage->mutex);
 }
 
-/* Who has it open puts files into it all the same, and it is there again. */
+/* A caller that has it open can still add files, which makes it exist again. */
 dcp_status memory_remove_directory(void *context, void *opened)
 {
     struct memory_storage *storage = context;

@@ -51,8 +51,8 @@ struct memory_file *memory_file_new(const char *name, size_t capacity);
 void memory_file_release(struct memory_file *file);
 /* Takes the file out of its directory, and with it a user. */
 void memory_file_unlink(struct memory_file *file);
-/* A directory without files, which is not made yet; id becomes its own. NULL: no memory. The mutex
- * is held. */
+/* Makes a directory without files, which does not exist yet; it takes ownership of id. NULL: no
+ * memory. The mutex is held. */
 struct memory_directory *memory_add_directory(struct memory_storage *storage, char *id);
 
 /* The parts of the table that are about directories. */
@@ -63,7 +63,7 @@ dcp_status memory_remove_directory(void *context, void *opened);
 dcp_status memory_list_directory(void *context, void *opened, dcp_storage_visitor visitor,
                                  void *visitor_context);
 
-/* Room for so many bytes; also while others write. */
+/* Makes room for this many bytes; other threads may be writing. */
 dcp_status memory_file_reserve(struct memory_file *file, size_t size);
 
 #endif

@@ -22,7 +22,7 @@ enum directory_kind {
     DIRECTORY_EXTRA,       /* __R.gG.extra.NAME */
     DIRECTORY_SAFETENSORS, /* *.safetensors */
     DIRECTORY_INDEX,       /* model.safetensors.index.json */
-    DIRECTORY_STAGE,       /* ppR, as pipeline stages are saved by themselves */
+    DIRECTORY_STAGE,       /* ppR: pipeline stages that were saved separately */
     DIRECTORY_OWNER,       /* .dcp_owner */
     DIRECTORY_RANK_OWNER,  /* .dcp_owner.R */
     DIRECTORY_TEMPORARY,   /* what becomes one of the small files, of saves that may have ended */

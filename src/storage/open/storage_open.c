@@ -84,7 +84,7 @@ static dcp_status add_parts(const struct storage_place *place, struct metadata *
     return place->index ? safetensors_index_check(place->index, metadata) : DCP_OK;
 }
 
-/* The file stays open: its objects are read from it when they are asked for. */
+/* The file stays open: its objects are read from it when they are requested. */
 static dcp_status open_pt(struct shard_reader *reader, const char *name, struct metadata *metadata)
 {
     RETURN_IF_ERROR(shard_reader_pin(reader, name));

@@ -15,8 +15,8 @@ struct storage_place {
     const dcp_storage *storage;
     enum storage_form form;
     char *id;
-    struct storage_directory directory; /* not open of a union whose members were chosen, and when
-                                           it has become a reader's */
+    struct storage_directory directory; /* not open for a union whose members were chosen, or after
+                                           a reader took ownership */
     struct directory listing;           /* of a directory without .metadata */
     const char *const *parts; /* names of the files that hold the metadata, or members; in order */
     size_t part_count;
@@ -30,17 +30,18 @@ dcp_status storage_place_find(const dcp_storage *storage, struct storage_locatio
 /* A member of a union: a directory of the first two forms. */
 dcp_status storage_place_member(const dcp_storage *storage, const char *id, const char *name,
                                 bool chosen, struct storage_place *place);
-/* The id of a member that the caller names: relative to the union's, or by itself. NULL: no memory.
+/* The id of a member that the caller names: relative to that of the union, or absolute. NULL: no
+ * memory.
  */
 char *storage_member_id(const char *id, const char *name);
 void storage_place_free(struct storage_place *place);
 
-/* As storage_read_metadata(), of a place, whose directory becomes the reader's. lenient: how chunks
- * fit their tensors and each other is not checked where the form allows for it. */
+/* As storage_read_metadata(), for a place; the reader takes ownership of its directory. lenient: if
+ * the form allows it, chunks are not checked against their tensors and each other. */
 dcp_status storage_open_place(struct storage_place *place, bool lenient, struct metadata *metadata,
                               struct shard_reader **reader);
-/* Reads and decodes one part by itself: of .metadata and rank-local metadata a whole struct
- * metadata, leniently; of safetensors an addition to it. */
+/* Reads and decodes one part: .metadata and rank-local metadata give a whole struct metadata,
+ * leniently; safetensors are added to it. */
 dcp_status storage_decode_part(const struct storage_place *place, const char *part,
                                struct metadata *metadata);
 /* All of a place of the first two forms, leniently. */

@@ -7,8 +7,7 @@
 
 /* Reads, decodes and unites what the members of a place hold; the result is checked. */
 dcp_status union_decode(const struct storage_place *place, struct metadata *metadata);
-/* The members' .metadata for other ranks, who read the rank-local metadata of members by
- * themselves. */
+/* The members' .metadata for other ranks, which read rank-local metadata of members themselves. */
 dcp_status union_append_raw(const struct storage_place *place, struct buffer *raw);
 dcp_status union_decode_raw(const dcp_storage *storage, const char *id, struct reader *message,
                             struct metadata *metadata);

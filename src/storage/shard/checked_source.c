@@ -23,7 +23,7 @@ static uint64_t block_end(const struct shard_file *file, uint64_t index)
                                                            : start + file->block_size;
 }
 
-/* Whole blocks of the file, of which more follow up to `end`. */
+/* Whole blocks of the file; more blocks follow up to `end`. */
 static dcp_status check_blocks(struct checked_source *checked, uint64_t position,
                                const unsigned char *bytes, size_t size, uint64_t end)
 {

@@ -54,11 +54,11 @@ void checked_source_widen(struct checked_source *checked, struct byte_source *so
 /* Checks a record's CRC when it passes by as a whole. offset: in the part. */
 void checked_source_watch(struct checked_source *checked, uint64_t offset, uint64_t length,
                           uint32_t crc);
-/* As above, of one part, whose CRC becomes known to sum. */
+/* As above, for one part; its CRC is stored in sum. */
 void checked_source_watch_sum(struct checked_source *checked, uint64_t offset, uint64_t length,
                               struct shard_part_sum *sum, uint64_t place, uint32_t crc);
-/* As above, of one part, whose CRC is joined with those of the others. place: of the whole record
- * in the file; crc: that of all of it. */
+/* As above, for one part; its CRC is combined with those of the other parts. place: of the whole
+ * record in the file; crc: of the whole record. */
 void checked_source_watch_part(struct checked_source *checked, uint64_t offset, uint64_t length,
                                struct shard_parts *parts, size_t part, uint64_t place,
                                uint32_t crc);

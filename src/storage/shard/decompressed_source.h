@@ -49,8 +49,8 @@ dcp_status decompressed_source_open(struct decompressed_source *decompressed,
 #define DECOMPRESSED_BEGINNING ((size_t)80 << 10)
 dcp_status decompressed_source_begin(struct decompressed_source *decompressed,
                                      const unsigned char **bytes, size_t *size);
-/* Keeps so many of them for later reads, and has a CRC made of the record that lies there. Right
- * after decompressed_source_begin(). */
+/* Keeps this many of the first bytes for later reads, and computes the CRC of the record that lies
+ * there. Called right after decompressed_source_begin(). */
 dcp_status decompressed_source_keep(struct decompressed_source *decompressed, size_t size);
 void decompressed_source_watch(struct decompressed_source *decompressed, uint64_t offset,
                                uint64_t length);

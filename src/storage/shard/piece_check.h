@@ -32,7 +32,8 @@ struct piece_check {
     uint64_t after, after_size;
 };
 
-/* The view's places are the item's, both of which may be changed: a small record is held. */
+/* The positions in the view refer to the item. Both may be changed: a small record is read into
+ * memory. */
 dcp_status piece_check_arrange(struct piece_check *check, struct stored_item *item,
                                struct tensor_view *view, const struct piece_reading *reading,
                                dcp_verification verification);

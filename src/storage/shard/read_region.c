@@ -138,8 +138,8 @@ static void expect(const struct region *region, struct box_blocks *ahead, size_t
     }
 }
 
-/* Whether each run is read by itself, to where it goes; not where its neighbours lie in the same
- * blocks, unless that costs next to nothing. */
+/* Whether each run is read separately, straight into its destination; not if its neighbours lie in
+ * the same blocks, unless the cost is negligible. */
 static bool is_worth_a_read(const struct region *region, int32_t split, int64_t run)
 {
     int64_t grain = (int64_t)region->source->grain, size = run * region->stored_size;
@@ -172,7 +172,7 @@ static int64_t choose_blocks(const struct region *region, int32_t *split, int64_
     int64_t buffer_bytes = (int64_t)(given != 0 ? given : READ_REGION_BUFFER);
     if (region->lane)
         buffer_bytes = (int64_t)DEVICE_LANE_BUFFER;
-    /* What goes to a device may need three further buffers, for conversion and for packing. */
+    /* Data for a device may need three more buffers, for conversion and packing. */
     int64_t most =
         buffer_bytes / (device_is_host(&region->target->device) ? region->stored_size : widest);
     int64_t span = 1;
@@ -284,7 +284,7 @@ static dcp_status scatter(struct region *region, const struct box_storage *block
     return DCP_OK;
 }
 
-/* own: where blocks are read, unless that is one of the lane's buffers. */
+/* own: the buffer for blocks, unless a buffer of the lane is used. */
 static dcp_status read_blocks(struct region *region, int32_t split, int64_t step,
                               unsigned char *own)
 {

@@ -21,7 +21,7 @@ struct region_target {
     void *element;              /* for the region's first element */
     const int64_t *strides;     /* in elements of dtype */
     size_t buffer_bytes;        /* 0: READ_REGION_BUFFER */
-    struct device_lanes *lanes; /* for a device, so that reading goes on while it is copied to */
+    struct device_lanes *lanes; /* for a device, so that reading continues during copies to it */
 };
 
 /* source: what view's offsets count in; the view is not deflated. offsets, sizes: of the region in

@@ -16,7 +16,7 @@ static void widen(struct read_window *window)
     window->size = (size_t)(end - window->start);
 }
 
-/* Of a block that is damaged, the pieces in it tell, each of its own bytes. */
+/* A damaged block is reported by the pieces in it, each for its own bytes. */
 static dcp_status read_blocks(struct read_window *window)
 {
     struct checked_source checked;
@@ -49,7 +49,7 @@ dcp_status read_window_open(struct read_window *window, struct shard_reader *rea
 {
     *window = (struct read_window){.reader = reader, .start = start, .size = (size_t)(end - start)};
     RETURN_IF_ERROR(shard_file_acquire(reader, file, verification, &window->file));
-    /* Pieces that reach beyond their file are told of one by one. */
+    /* Pieces that reach beyond their file are reported one by one. */
     if (window->file->content_length < end)
         window->size = 0;
     window->trusted = window->size > 0 && window->file->footer == FOOTER_GOOD;

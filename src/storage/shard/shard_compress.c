@@ -30,7 +30,7 @@ struct compression {
     const struct shard_source *sources;
     const struct shard_compress_options *options;
     struct write_result *results;
-    struct worker *large; /* with threads of its own; as output */
+    struct worker *large; /* with separate threads; compresses to output */
     pthread_mutex_t mutex;
     pthread_cond_t moved;
     size_t turn;   /* guarded, as what follows: the order that is appended next */
@@ -116,7 +116,7 @@ static dcp_status receive_large(void *context, const void *bytes, size_t size)
     return shard_output_append_copy(context, bytes, size);
 }
 
-/* A stream on its way. */
+/* A stream that is being written. */
 struct passage {
     struct worker *worker;
     const struct shard_compress_options *options;

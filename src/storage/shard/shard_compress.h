@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The streams of a shard file, compressed by several threads: small ones side by side, large ones
- * one after the other with all threads on each. */
+/* The streams of a shard file, compressed by several threads: small ones in parallel, large ones
+ * one by one with all threads on each. */
 #ifndef STORAGE_SHARD_SHARD_COMPRESS_H
 #define STORAGE_SHARD_SHARD_COMPRESS_H
 

@@ -99,7 +99,7 @@ bool shard_elements_next(struct shard_elements *elements)
     return true;
 }
 
-/* Brings the block from the device, as it is there. */
+/* Copies the block from the device, unchanged. */
 static dcp_status fetch(struct shard_elements *elements, const unsigned char *data,
                         const int64_t *dense, void *space)
 {

@@ -61,8 +61,8 @@ static dcp_status find_directory(struct shard_reader *reader, const char **name,
     return status;
 }
 
-/* Names in .metadata come from whoever wrote it, so links are not followed; names of safetensors
- * and .pt files come from the caller's own directory, where download caches keep links. */
+/* Names in .metadata are not trusted, so links are not followed; names of safetensors and .pt files
+ * come from the caller's own directory, where download caches keep links. */
 static dcp_status open_name(struct shard_reader *reader, const char *name,
                             const struct metadata_member *member, struct storage_file *file)
 {

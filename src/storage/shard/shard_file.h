@@ -28,7 +28,7 @@ struct shard_file {
     struct shard_sums sums;
     uint64_t *pieces; /* digests of the pieces that the footer lists, ascending */
     size_t piece_count;
-    uint64_t memory; /* that it takes while it is open; known where one thread reads */
+    uint64_t memory; /* memory that it takes while it is open; known if one thread reads */
     size_t users;    /* the rest is guarded by the reader's mutex */
     uint32_t index;
     struct shard_file *newer, *older; /* open files in order of use */
@@ -67,12 +67,12 @@ struct shard_reader {
     size_t file_count;
     size_t open_count;
     struct shard_file *newest, *oldest;
-    struct read_lane *lanes;              /* that nobody uses at the moment */
+    struct read_lane *lanes;              /* that are not in use at present */
     struct shard_piece *kept[SHARD_KEPT]; /* compressed ones that were read last; some NULL */
     bool keeps_streams;
     struct device_lanes
         device_lanes;          /* kept while regions are read, not from one load to another */
-    struct shard_file *pinned; /* a .pt file, which the metadata goes on reading */
+    struct shard_file *pinned; /* a .pt file, which the metadata continues to read */
     atomic_uint_fast64_t bytes_read;
     atomic_uint_fast64_t files_opened;
     atomic_uint_fast64_t bytes_checked; /* of tensors' elements, as they are stored */
@@ -82,14 +82,15 @@ struct shard_reader {
     atomic_bool ring;
 };
 
-/* The storage must stay. The directory is not looked at yet. */
+/* The storage must stay valid. The directory is not read yet. */
 dcp_status shard_reader_new(const dcp_storage *storage, const char *id, enum storage_form form,
                             struct shard_reader **reader);
 /* Takes over the list of files. */
 dcp_status shard_reader_bind(struct shard_reader *reader, const struct metadata *metadata);
 
-/* Of a file of that save that could not be opened: DCP_ERR_BUSY in the place of DCP_ERR_NOT_FOUND
- * if the checkpoint was replaced meanwhile. member: NULL, or that of a union it is of. */
+/* For a file of that save that could not be opened: DCP_ERR_BUSY instead of DCP_ERR_NOT_FOUND if
+ * the checkpoint was replaced meanwhile. member: the member of a union that has the file, or
+ * NULL. */
 dcp_status shard_file_explain_missing(const struct shard_reader *reader,
                                       const struct metadata_member *member, const char *save_id,
                                       dcp_status status);
@@ -121,9 +122,10 @@ struct cached_group {
     bool cached;
 };
 
-/* Whether the page cache has what is at a position and near it, or nobody knows. */
+/* Whether the page cache has the data at a position and near it; true if that is unknown. */
 bool shard_file_is_cached(struct shard_file *file, uint64_t position);
-/* A range that will be read: it begins to come into the page cache, unless it is there. */
+/* Announces a range that will be read, so that it is read into the page cache unless it is
+ * there. */
 void shard_file_expect(struct shard_file *file, struct cached_group *group, uint64_t offset,
                        size_t size);
 /* A stream that will be read: the same of its ends if it is large, with the blocks that its data

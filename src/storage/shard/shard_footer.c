@@ -81,9 +81,9 @@ static dcp_status take_pieces(struct shard_file *file, const struct metadata *co
     return DCP_OK;
 }
 
-/* Digests are spread evenly, so that where one must be is nearly known: from there in steps that
- * double, which find it at once among millions, and in no more than twice a search by halves where
- * somebody has chosen them. */
+/* Digests are evenly distributed, so the position of one can be estimated. The search begins there
+ * with steps that double. It finds a digest among millions almost at once, and takes at most twice
+ * as long as a binary search if an attacker has chosen them. */
 static bool has_digest(const uint64_t *digests, size_t count, uint64_t digest)
 {
     size_t from = (size_t)((digest >> 32) * count >> 32), end = from, step = 4;

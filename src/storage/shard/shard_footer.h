@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What reading takes from a shard file's footer: whose file it is, and the checksums of its blocks.
+/* The parts of a shard file's footer that reading needs: the save and name of the file, and the
+ * checksums of its blocks.
  */
 #ifndef STORAGE_SHARD_SHARD_FOOTER_H
 #define STORAGE_SHARD_SHARD_FOOTER_H
@@ -14,7 +15,7 @@ dcp_status shard_footer_read(struct shard_file *file, const char *save_id);
 /* That its blocks are of a size that can be read. */
 dcp_status shard_footer_check_blocks(const struct footer *footer);
 /* Whether a good footer lists the piece at this place. If it does not, the metadata was damaged, or
- * the file is in the place of another one of the same save: DCP_ERR_FORMAT says so. */
+ * another file of the same save has this name: DCP_ERR_FORMAT. */
 bool shard_footer_has_piece(const struct shard_file *file, const struct metadata_entry *entry,
                             const struct metadata_piece *piece);
 dcp_status shard_footer_unlisted(const struct shard_file *file, const struct metadata_piece *piece);

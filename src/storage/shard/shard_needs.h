@@ -16,8 +16,8 @@ struct shard_needs {
     bool converts;        /* some may be converted there as well */
 };
 
-/* Makes the footers as they will be, but for the sums in them. staged: elements will come from host
- * memory, whatever the sources say. */
+/* Makes the footers as they will be, except for the sums in them. staged: elements will be in host
+ * memory, regardless of the sources. */
 dcp_status shard_needs_find(const struct save_session *session, int rank,
                             const struct write_orders *orders, const struct shard_source *sources,
                             bool staged, const struct shard_write_options *options,
@@ -27,8 +27,8 @@ uint64_t shard_needs_memory(const struct shard_needs *needs,
                             const struct shard_write_options *options);
 /* Changes the options to what takes least: one file after the other, through small buffers. */
 void shard_needs_minimize(struct shard_write_options *options);
-/* Changes the options as little as it takes to keep within so many bytes of memory. No less than
- * the least. */
+/* Changes the options as little as possible so that they need at most this much memory. At least
+ * `least` is needed. */
 void shard_needs_fit(const struct shard_needs *needs, uint64_t memory,
                      struct shard_write_options *options);
 

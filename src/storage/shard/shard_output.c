@@ -167,7 +167,8 @@ static unsigned char *buffer_at(const struct shard_output *output, size_t index)
     return output->memory + index * output->capacity;
 }
 
-/* Sends the current buffer's whole pages off, and goes on in the next buffer with the rest. */
+/* Starts writing the current buffer's whole pages, and continues in the next buffer with the
+ * rest. */
 static dcp_status turn(struct shard_output *output)
 {
     const unsigned char *from = buffer_at(output, output->current);
@@ -276,7 +277,7 @@ dcp_status shard_output_append(struct shard_output *output, const void *bytes, u
     const unsigned char *next = bytes;
     if (output->threads > 1 && size >= THREADED_SIZE && is_direct(output))
         RETURN_IF_ERROR(append_threaded(output, &next, &size, crc));
-    /* What it takes to end the current page. */
+    /* Bytes that are missing to the end of the current page. */
     size_t gap = round_to_pages(output->filled) - output->filled;
     if (!is_direct(output) && size >= STRAIGHT_SIZE) {
         uint64_t pages = (size - gap) & ~(uint64_t)(MEMORY_PAGE - 1);

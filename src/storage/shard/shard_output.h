@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A new shard file, written from its beginning to its end: things are gathered into large writes,
- * and the checksums of the file's blocks are computed while the bytes are in the cache. Through the
- * page cache large things go straight from where they are; around it all goes through buffers in
- * large pages, as for a device to gather ordinary pages costs far more than the copy. Writing goes
- * on in the background. */
+/* A new shard file, written from its beginning to its end. Small data is gathered into large
+ * writes, and the checksums of blocks are computed while the bytes are in the processor's cache.
+ * With the page cache, large data is written straight from its memory. Without it, all data is
+ * copied to buffers in large pages, because it costs a device far more to gather ordinary pages
+ * than the copy does. Writes run in the background. */
 #ifndef STORAGE_SHARD_SHARD_OUTPUT_H
 #define STORAGE_SHARD_SHARD_OUTPUT_H
 
@@ -84,7 +84,7 @@ dcp_status shard_output_skip(struct shard_output *output, uint64_t position);
 /* Ends the content: the last block is finished. */
 void shard_output_end(struct shard_output *output);
 /* Adds the sums of blocks, sealed by footer_seal_sums(), and the rest of the footer, which no block
- * covers, and makes the file durable. Only once: a file whose sync failed is given up. */
+ * covers, and makes the file durable. May be called once: a file whose sync failed is abandoned. */
 dcp_status shard_output_finish(struct shard_output *output, const void *footer, size_t size);
 /* Bytes in the file so far, footer included. */
 uint64_t shard_output_size(const struct shard_output *output);
@@ -92,8 +92,8 @@ uint64_t shard_output_size(const struct shard_output *output);
 dcp_status shard_output_queue(const struct shard_output *output, struct storage_queue **queue);
 /* Memory that appending blocks takes, at most; queue: that of a queue. */
 uint64_t shard_record_memory(uint64_t size, uint32_t threads, uint64_t queue);
-/* Appends whole blocks, at the beginning of a block and with empty buffers, on output->threads
- * threads, each of which takes 4 MiB for buffers. The bytes need not stay. */
+/* Appends whole blocks, at the beginning of a block and with empty buffers, with output->threads
+ * threads, each with 4 MiB of buffers. The bytes are not used after the call. */
 dcp_status shard_output_append_blocks(struct shard_output *output, const unsigned char *bytes,
                                       size_t size, uint32_t *crc);
 /* Waits for what is under way, closes the file if it is open, and frees. The message is kept. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Stored streams that are passed on as they are. */
+/* Passes stored streams on without changing them. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/streams/item.h"
@@ -41,7 +41,7 @@ static dcp_status pass_made(struct shard_reader *reader, const struct metadata_e
     return status;
 }
 
-/* What is not compressed is checked by blocks as it is read, each time. */
+/* A stream that is not compressed is checked by blocks each time it is read. */
 static dcp_status open_stream(struct stored_item *item, struct shard_reader *reader,
                               const struct metadata_entry *entry,
                               const struct metadata_piece *piece, dcp_verification verification)

@@ -70,7 +70,7 @@ static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *re
     return status;
 }
 
-/* What was read, so many stored bytes of elements, was right as far as that can be known. */
+/* Counts stored bytes of elements that were read and checked as far as possible. */
 static dcp_status end_piece(struct shard_piece *opened, dcp_verification verification,
                             uint64_t bytes)
 {

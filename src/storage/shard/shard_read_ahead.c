@@ -14,7 +14,7 @@
 #define BUFFERS (AHEAD * PIECE)
 /* From here on a range is worth asking where it is. */
 #define LARGE ((size_t)4 << 20)
-/* What is asked about at a time. */
+/* Bytes that one query of the page cache covers. */
 #define GROUP ((uint64_t)8 << 20)
 /* Bytes that processors copy fast from and to; from a range of so many bytes on, one whose place in
  * memory is not aligned as in its file goes through a buffer as well. */
@@ -49,9 +49,9 @@ struct reading {
     uint64_t offset;
     size_t started;
     size_t visited;
-    size_t fetched;            /* of what is read at its turn: up to here it is there */
-    bool demanded;             /* to go by a queue, wherever it is */
-    struct cached_group group; /* that was last asked about */
+    size_t fetched;            /* for data that is read in order: it is in memory up to here */
+    bool demanded;             /* must use a queue, even if it is cached */
+    struct cached_group group; /* that the last query covered */
     enum piece_way ways[AHEAD];
     struct storage_transfer transfers[AHEAD];
 };
@@ -149,7 +149,7 @@ void shard_reader_free_lanes(struct shard_reader *reader)
     }
 }
 
-/* Whether the page cache has what is at a position, or nobody knows. */
+/* Whether the page cache has the data at a position; true if that is unknown. */
 static bool is_cached(struct shard_file *file, struct cached_group *group, uint64_t position)
 {
     uint64_t start = position / GROUP * GROUP;

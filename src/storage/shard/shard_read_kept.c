@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Regions of compressed pieces that are wanted one after the other: the pieces that were read last
- * stay open, so that their streams are not decompressed from the beginning each time. */
+/* Reads regions of compressed pieces in succession. The pieces that were read last stay open, so
+ * that their streams are not decompressed from the beginning each time. */
 #include <string.h>
 
 #include "storage/shard/shard_file.h"
@@ -34,7 +34,7 @@ static struct shard_piece *take_kept(struct shard_reader *reader,
     return taken;
 }
 
-/* Keeps the piece, if need be in the place of the one that has been kept longest. */
+/* Keeps the piece; replaces the one that has been kept longest if necessary. */
 static void keep(struct shard_reader *reader, struct shard_piece *piece)
 {
     size_t room = 0;

@@ -88,8 +88,7 @@ static bool is_neighbour(const struct shard_request *first, const struct shard_r
     return gap <= GAP_SIZE || gap <= (way < WINDOW_MOST ? way : WINDOW_MOST) / GAP_OF_WINDOW;
 }
 
-/* Whether a request is read together with the one in front of it, of a piece that is decompressed
- * as it is read. */
+/* Whether a request for a compressed piece is read together with the previous one. */
 static bool is_of_same_piece(const struct shard_request *request)
 {
     return request->piece == request[-1].piece && request->piece->zstd &&

@@ -17,7 +17,7 @@
 #define ITEM_SIZE ((uint64_t)256 << 10)
 /* Lists of threads, and what surrounds blocks of memory. */
 #define SMALL_THINGS ((uint64_t)16 << 10)
-/* More than what is around a tensor's elements as a rule; opening it takes ITEM_SIZE at most. */
+/* Usually more than the bytes around a tensor's elements; opening it needs ITEM_SIZE at most. */
 #define USUAL_CONTAINER ((uint64_t)8 << 10)
 
 /* Opens a piece's file, unless it is open. */
@@ -59,7 +59,7 @@ static dcp_status measure_opening(struct shard_reader *reader, const struct meta
         stored_item_close(&item);
     }
     *memory = memory_span_end(&span);
-    /* What is wrong with it is told of when it is read. */
+    /* Its faults are reported when it is read. */
     return status == DCP_ERR_NO_MEMORY ? status : DCP_OK;
 }
 
@@ -74,7 +74,7 @@ static dcp_status look_at_compressed(struct shard_reader *reader, struct shard_f
     bool ours = file->footer == FOOTER_GOOD;
     uint64_t source = decompressed_source_memory(DECOMPRESSED_INPUT), opening;
     *memory = 0;
-    /* What reaches beyond its file is told of when it is read. */
+    /* A piece that reaches beyond its file is reported when it is read. */
     if (piece->offset > shard_file_size(file) ||
         piece->length > shard_file_size(file) - piece->offset)
         return DCP_OK;

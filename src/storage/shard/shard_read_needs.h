@@ -13,15 +13,15 @@ struct shard_read_needs {
     uint64_t item;    /* for the piece that takes most, beyond what opening any one does */
     size_t requests;  /* of tensors */
     size_t divided;   /* of these, what may be read in parts */
-    bool device;      /* some of it goes to a device */
+    bool device;      /* some of it is read into a device */
     bool passing;     /* some is decompressed as it is read */
     uint32_t io;
-    size_t request; /* bytes that the storage has better asked for at once */
+    size_t request; /* bytes that are better read from the storage in one request */
 };
 
-/* Opens every file that the requests are about, those for objects among them, of which nothing but
- * the piece is looked at, and begins with closing all. Of compressed tensors the headers in their
- * streams are looked at, and pieces that are no usual ones are opened. For one thread. */
+/* Closes all files, then opens every file of the requests; of requests for objects only the piece
+ * is used. Reads the headers in the streams of compressed tensors, and opens unusual pieces. For
+ * one thread. */
 dcp_status shard_read_needs_find(struct shard_reader *reader, const struct shard_request *requests,
                                  size_t count, dcp_verification verification,
                                  struct shard_read_needs *needs);
@@ -33,8 +33,8 @@ uint64_t shard_read_needs_memory(const struct shard_read_needs *needs,
                                  const struct shard_read_how *how);
 /* What takes least: one thread, one file, a small buffer, through the page cache. */
 struct shard_read_how shard_read_how_least(void);
-/* Changes *how as little as it takes to keep within so many bytes of memory. No less than the
- * least. */
+/* Changes *how as little as possible so that reading needs at most this much memory. At least
+ * `least` is needed. */
 void shard_read_needs_fit(const struct shard_read_needs *needs, uint64_t memory,
                           struct shard_read_how *how);
 

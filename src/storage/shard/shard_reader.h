@@ -15,7 +15,8 @@
 /* What is to be opened. */
 struct storage_location {
     const char *path;
-    const char *const *members; /* directories, relative to path, whose union it is; none: path */
+    const char *const *members; /* directories, relative to path, whose union is read; none: path
+                                   itself */
     size_t member_count;
 };
 
@@ -46,10 +47,10 @@ struct shard_reader;
 dcp_status storage_read_metadata(const dcp_storage *storage, struct storage_location location,
                                  enum storage_form *form, struct metadata *metadata,
                                  struct shard_reader **reader);
-/* The bytes of .metadata, of all members of a union, to be passed on to other ranks; appended to
- * raw. DCP_ERR_NOT_FOUND for the other forms, which every rank reads by itself. opened: the
- * directory that was read, for a reader of this rank; the caller closes it. Not open for a union
- * whose members were chosen, and after a failure. */
+/* Appends the bytes of .metadata, of all members of a union, to raw, to be sent to other ranks.
+ * DCP_ERR_NOT_FOUND for other forms, which every rank reads itself. opened: the directory that was
+ * read, for a reader of this rank; the caller closes it. Not open for a union whose members were
+ * chosen, and after a failure. */
 dcp_status storage_read_raw(const dcp_storage *storage, struct storage_location location,
                             struct buffer *raw, struct storage_directory *opened);
 /* What that gives for the bytes of a .metadata that came from elsewhere. */
@@ -60,8 +61,8 @@ dcp_status storage_decode_raw(const dcp_storage *storage, const char *path, cons
 /* A reader for metadata that is known already, of a .metadata or of a union of such. */
 dcp_status storage_read_known(const dcp_storage *storage, const char *path,
                               const struct metadata *metadata, struct shard_reader **reader);
-/* Reads what several members of a union hold and compares it: DCP_ERR_DUPLICATE names the members
- * that differ. Tensors whose records have checksums are compared by these. */
+/* Reads values that several members of a union hold and compares them: DCP_ERR_DUPLICATE names the
+ * members that differ. If records have checksums, these are compared instead. */
 dcp_status storage_check_replicas(struct shard_reader *reader);
 /* One of them; the message is the same. */
 dcp_status storage_check_replica(struct shard_reader *reader,
@@ -70,12 +71,12 @@ dcp_status storage_check_replica(struct shard_reader *reader,
 /* Files are read from this directory, which becomes the reader's, if it is open; nothing was opened
  * before. */
 void shard_reader_take_directory(struct shard_reader *reader, struct storage_directory *opened);
-/* Opens the directory as long as it is what it is; if that fails, it is told when a file is read.
+/* Opens the directory while its id names it; a failure is reported when a file is read.
  */
 void shard_reader_open_directory(struct shard_reader *reader);
 
-/* Appends a small file beside the checkpoint's own, as storage_read_whole(). DCP_ERR_NOT_FOUND also
- * where the checkpoint is not one directory with a .metadata. */
+/* Appends a small file of the checkpoint's directory, as storage_read_whole() does.
+ * DCP_ERR_NOT_FOUND also if the checkpoint is not one directory with a .metadata. */
 dcp_status shard_reader_read_beside(struct shard_reader *reader, const char *name, uint64_t limit,
                                     struct buffer *bytes);
 
@@ -83,12 +84,12 @@ dcp_status shard_reader_read_beside(struct shard_reader *reader, const char *nam
 dcp_status shard_reader_open_extra(struct shard_reader *reader, const struct extra_file *extra,
                                    struct storage_file *file);
 
-/* How files are read that are opened from now on: flags of dcp_io, and the priority that reading
- * threads have; and who is told of the stored bytes of tensors as they are read. */
+/* Sets how files that are opened from now on are read: flags of dcp_io and the priority of reading
+ * threads; and which progress counts the stored bytes of tensors. */
 void shard_reader_set_io(struct shard_reader *reader, uint32_t io, dcp_io_priority priority,
                          struct progress *progress);
 
-/* Whether reading goes over a network, as far as one can tell. NULL: no reader. */
+/* Whether reads go over a network, as far as is known. NULL: no reader. */
 bool shard_reader_is_far(struct shard_reader *reader);
 
 /* What reading may take of memory. */
@@ -100,7 +101,7 @@ struct shard_read_how {
 };
 /* What a reader begins with. */
 struct shard_read_how shard_read_how_usual(void);
-/* From now on; nobody reads meanwhile. Threads are the caller's affair. */
+/* Applies from now on; there must be no reads during the call. The caller manages threads. */
 void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_how *how);
 /* Memory of a lane to a device, and of what is packed and converted beside it. */
 #define SHARD_READER_LANE_MEMORY (DEVICE_LANE_MEMORY + 2 * (uint64_t)DEVICE_LANE_BUFFER)
@@ -110,10 +111,10 @@ void shard_reader_allow_device_lanes(struct shard_reader *reader, size_t most);
 
 /* Reads the region (in the tensor's coordinates) of one piece into the memory of target, whose
  * elements are of dtype. Converts where dtypes differ. Checks lengths against the file, the item
- * against the metadata, the footer's save id, and checksums as the verification says. Memory beside
- * the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of them (or
- * what a lane takes), what reading ahead takes, and for a compressed piece its window (zstd's) and
- * some 600 KiB. After a failure part of the region may be filled. */
+ * against the metadata, the footer's save id, and checksums as the verification says. Memory in
+ * addition to the target: one buffer of at most shard_read_how::buffer_bytes, for a device four of
+ * them (or a lane), buffers to read ahead, and for a compressed piece the window of zstd and about
+ * 600 KiB. After a failure part of the region may be filled. */
 dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, struct box region, dcp_dtype dtype,
                              const struct state_chunk *target, dcp_verification verification);
@@ -131,9 +132,9 @@ struct shard_piece;
 dcp_status shard_piece_open(struct shard_reader *reader, const struct metadata_entry *entry,
                             const struct metadata_piece *piece, struct box region, bool partly,
                             dcp_verification verification, struct shard_piece **opened);
-/* The checksum of a part of a record, of which others read the other parts. */
+/* The checksum of a part of a record; other ranks read the other parts. */
 struct shard_part_sum {
-    bool known; /* false: the part was checked by itself, or there is nothing to check it by */
+    bool known; /* false: the part was checked separately, or has no checksum */
     uint32_t crc;
     uint64_t size;
     uint32_t expected; /* that of the whole record */
@@ -145,7 +146,8 @@ dcp_status shard_piece_open_part(struct shard_reader *reader, const struct metad
                                  const struct metadata_piece *piece, int64_t from, int64_t end,
                                  dcp_verification verification, struct shard_part_sum *sum,
                                  struct shard_piece **opened);
-/* Compares what all parts of a record come to, in order, with what it shall be. */
+/* Combines the checksums of all parts of a record, in order, and compares the result with that of
+ * the record. */
 dcp_status shard_join_sums(const struct shard_reader *reader, const struct metadata_entry *entry,
                            const struct metadata_piece *piece, const struct shard_part_sum *sums,
                            size_t count);
@@ -190,8 +192,8 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
 dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, dcp_verification verification,
                              struct state_pool *pool, dcp_state **object);
-/* Bytes of an object's stream as it is stored, checked by blocks if all is to be checked: what
- * shard_take_object() then is given as a whole, by whoever has read it. */
+/* Reads bytes of an object's stored stream, checked by blocks unless the verification is
+ * DCP_VERIFY_NONE. shard_take_object() then takes the whole stream, on the rank that wants it. */
 dcp_status shard_read_stored(struct shard_reader *reader, const struct metadata_entry *entry,
                              const struct metadata_piece *piece, dcp_verification verification,
                              uint64_t from, size_t size, void *bytes);
@@ -199,7 +201,7 @@ dcp_status shard_take_object(const struct shard_reader *reader, const struct met
                              const struct metadata_piece *piece, const void *bytes, size_t size,
                              struct state_pool *pool, dcp_state **object);
 
-/* The stream of a piece that somebody else has read: as it is stored, or decompressed. */
+/* The stream of a piece that another rank or a hook has read: as it is stored, or decompressed. */
 struct stream_bytes {
     const void *bytes;
     size_t size;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One large record of a shard file, checksummed and written by several threads: its place in the
- * file is known, blocks are hashed each by itself, and the CRCs of chunks are joined. Through
- * buffers in large pages: for a device to gather ordinary pages costs far more than the copy. */
+ * file is known, blocks are hashed independently, and the CRCs of chunks are combined. Data is
+ * copied to buffers in large pages, because it costs a device far more to gather ordinary pages
+ * than the copy does. */
 #include <stdatomic.h>
 #include <string.h>
 

@@ -8,7 +8,7 @@
 #include "storage/open/storage_open.h"
 #include "storage/shard/shard_file.h"
 
-/* The save of the .metadata that is there now. */
+/* The id of the save that wrote the current .metadata. */
 static dcp_status read_now(const struct shard_reader *reader, const struct metadata_member *member,
                            struct metadata *metadata)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One region to be read, by itself, out of what was read along with its neighbours, or in parts. */
+/* One region to read: separately, together with its neighbours, or in parts. */
 #ifndef STORAGE_SHARD_SHARD_REQUEST_H
 #define STORAGE_SHARD_SHARD_REQUEST_H
 
@@ -30,10 +30,10 @@ void read_window_close(struct read_window *window);
 struct shard_parts;
 
 dcp_status shard_parts_new(struct box region, size_t count, struct shard_parts **parts);
-/* Memory that so many parts take. */
+/* Memory for this many parts. */
 uint64_t shard_parts_memory(uint64_t count);
 void shard_parts_free(struct shard_parts *parts);
-/* The whole region, whose numbers are borrowed. */
+/* The whole region; its arrays are borrowed. */
 struct box shard_parts_whole(const struct shard_parts *parts);
 size_t shard_parts_count(const struct shard_parts *parts);
 /* The outermost dimension that can be divided; -1: none. */
@@ -53,17 +53,17 @@ uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_c
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
                               dcp_verification verification, const struct read_window *window,
                               struct shard_parts *parts, size_t part);
-/* Requests of one piece, which is compressed, as if each were read by itself: it is decompressed
- * once. */
+/* Reads requests for one compressed piece with the same results as separate reads: it is
+ * decompressed once. */
 dcp_status shard_read_together(struct shard_reader *reader, const struct shard_request *requests,
                                size_t count, dcp_verification verification);
 
 /* Whether the request is one of those that shard_read_kept() is for. */
 bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_request *request);
-/* As if by itself, through the stream that is kept, and keeps it. */
+/* Reads one request through the open stream, which stays open. */
 dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
                            dcp_verification verification);
-/* When nobody reads. */
+/* There must be no reads during the call. */
 void shard_reader_drop_kept(struct shard_reader *reader);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The stream of one item for whoever stores it himself. */
+/* The stream of one item, for storage writers that store it themselves. */
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -26,7 +26,7 @@ struct shard_sums {
     size_t next;
 };
 
-/* Some of them at hand, for one thread. All zero: none. */
+/* Some of the sums in memory, for one thread. All zero: none. */
 struct shard_sums_window {
     uint64_t *sums;
     size_t capacity;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Streams that somebody else has read, and objects as streams: for readers of the caller's own, and
- * for ranks that read for each other. */
+/* Takes streams that other code has read, and objects as streams: for custom storage readers and
+ * cooperative loads. */
 #include "base/error.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/streams/item.h"
@@ -52,7 +52,7 @@ static dcp_status append_source(const struct byte_source *source, struct buffer 
     return status;
 }
 
-/* Objects of .pt files share one pickle; one by itself gets a stream like those of others. */
+/* The objects of a .pt file share one pickle; a single object is encoded as a stream. */
 static dcp_status make_stream(const struct shard_reader *reader, const struct metadata_piece *piece,
                               struct buffer *out)
 {

@@ -51,8 +51,8 @@ static dcp_status refuse_order(const struct write_order *order, const char *why)
                          order->item, order->file, order->offset, why);
 }
 
-/* Elements that do not lie row-major in host memory are brought there, in that order, in the
- * output's own buffer. */
+/* Elements that are not row-major in host memory are copied, in that order, to the output's
+ * buffer. */
 static dcp_status write_gathered(struct shard_output *output, const struct shard_source *source,
                                  struct box box, struct device_lanes *lanes, uint32_t *crc)
 {

@@ -22,7 +22,7 @@ struct save_session {
     char save_id[40];
     uint32_t generation;
     bool sync;
-    bool of_one_rank; /* the part of a rank that saves by itself, as... */
+    bool of_one_rank; /* the part of a rank that saves separately, as... */
     int rank;         /* ... this one */
     bool expelled;    /* at the coordinator: the stale mark of a save of another kind was removed */
     bool made_directory;      /* at the coordinator: the directory was not there before */
@@ -39,8 +39,8 @@ struct save_session {
 dcp_status save_session_begin(struct save_session *session, const dcp_storage *storage,
                               const char *path, dcp_overwrite overwrite, bool sync,
                               double takeover_seconds);
-/* The same for the part of one rank that saves by itself. Whatever others have there is neither
- * replaced nor removed; where there is a checkpoint of all ranks, DCP_ERR_EXISTS. */
+/* The same for the part of one rank that saves separately. Files of other ranks are neither
+ * replaced nor removed. DCP_ERR_EXISTS if there is a checkpoint of all ranks. */
 dcp_status save_session_begin_rank(struct save_session *session, const dcp_storage *storage,
                                    const char *path, int rank, dcp_overwrite overwrite, bool sync,
                                    double takeover_seconds);
@@ -48,15 +48,15 @@ dcp_status save_session_begin_rank(struct save_session *session, const dcp_stora
 dcp_status save_session_join(struct save_session *session, const dcp_storage *storage,
                              const char *path);
 
-/* A directory that single files are written to, outside of a save: nobody owns it. It is made if it
- * is not there. save_id: NULL for a new one; else shorter than SAVE_ID_SIZE. */
+/* A directory for single files, outside of a save and without an owner. It is created if it does
+ * not exist. save_id: NULL for a new one; else shorter than SAVE_ID_SIZE. */
 dcp_status save_session_single(struct save_session *session, const dcp_storage *storage,
                                const char *path, bool sync, const char *save_id);
 
 /* The coordinator, then: files may be written by others, without footers. */
 void save_session_promise_nothing(struct save_session *session);
 
-/* The rank whose small files the session publishes; ALL_RANKS of open/directory.h. */
+/* The rank that the session publishes small files for, or ALL_RANKS of open/directory.h. */
 static inline int save_session_rank(const struct save_session *session)
 {
     return session->of_one_rank ? session->rank : -1;
@@ -73,8 +73,8 @@ static inline bool save_session_is_open(const struct save_session *session)
 dcp_status save_session_imagine(struct save_session *session, const dcp_storage *storage,
                                 const char *path, bool sync);
 
-/* Coordinator, before anything is written: DCP_ERR_NO_SPACE if the disk has no room for so many
- * bytes beside what is there, as far as the file system says. */
+/* Coordinator, before anything is written: DCP_ERR_NO_SPACE if the file system reports less free
+ * space than this many bytes. */
 dcp_status save_session_check_space(const struct save_session *session, uint64_t bytes);
 
 /* The elements of a box, got when they are about to be written. */
@@ -99,9 +99,10 @@ struct shard_source {
     const struct state_chunk *chunk; /* tensors */
     const void *stream;              /* objects: the whole stream */
     dcp_dtype dtype; /* of the chunk's elements, which are converted; DCP_DTYPE_NONE: the item's */
-    const struct shard_resolver *resolver; /* gets the chunk when it is needed; NULL: it is there */
-    struct staging *staging; /* tensors, if not NULL: their elements come from there, of an order's
-                                box, and each order has a source of its own */
+    const struct shard_resolver *resolver; /* produces the chunk when it is needed; NULL: it is in
+                                              memory */
+    struct staging *staging; /* tensors, if not NULL: the elements of an order's box come from
+                                there; each order has a separate source */
     size_t staged;           /* which of its sources */
 };
 
@@ -120,7 +121,7 @@ struct shard_write_options {
     uint32_t io;               /* flags of dcp_io */
     dcp_page_cache page_cache; /* decided: not DCP_PAGE_CACHE_AUTO */
     struct storage_manners manners;
-    bool zstd;                 /* compress every stream by itself */
+    bool zstd;                 /* compress each stream separately */
     int32_t zstd_level;        /* which format/item_compress.h has checked */
     uint32_t zstd_threads;     /* of all files together, at least 1 */
     size_t buffer_bytes;       /* of each file that is being written; SHARD_FILES_BUFFERS in all */
@@ -128,12 +129,12 @@ struct shard_write_options {
     bool plain;                /* without queues, unless io demands one */
     uint32_t lanes;            /* of device_lane.h, at most */
     struct staging *staging;   /* of the sources; is stopped when writing fails; NULL: none */
-    struct progress *progress; /* is told of the content as it is written; NULL: nobody */
+    struct progress *progress; /* counts the content as it is written; NULL: not counted */
 };
 
-/* How many threads are worth it for the large records of each file when so many are written side by
- * side: a file beside others has a thread of its own; other ranks may run beside this one, so half
- * of the processors. limit: of that; 0: none. */
+/* The number of threads for the large records of each file if this many files are written in
+ * parallel. Each of several files has one thread; otherwise half of the processors are used,
+ * because other ranks may run on the machine. limit: maximum; 0: none. */
 uint32_t shard_files_record_threads(uint32_t thread_count, uint32_t limit);
 
 /* Bytes that the buffers of all files take together, as far as they are useful. */
@@ -151,7 +152,7 @@ dcp_status shard_files_write(const struct save_session *session, int rank,
                              const struct write_orders *orders, const struct shard_source *sources,
                              const struct shard_write_options *options,
                              struct write_results *results, struct shard_write_figures *figures);
-/* The same of one file, whose name is given; all orders are of file 0. */
+/* The same for one file with a given name; all orders are for file 0. */
 dcp_status shard_file_write(const struct save_session *session, const char *name,
                             const struct write_orders *orders, const struct shard_source *sources,
                             const struct shard_write_options *options,
@@ -163,7 +164,7 @@ dcp_status shard_stream_write(const struct shard_source *source, const struct wr
  * this save's id; the message is kept. */
 void shard_files_discard(const struct save_session *session, int rank, uint32_t file_count);
 
-/* A commit on its way; begins as zeros. */
+/* A commit in progress; all zero at first. */
 struct save_commit {
     const struct save_session *session; /* NULL: nothing is prepared */
     struct storage_publication metadata;
@@ -172,8 +173,9 @@ struct save_commit {
     char metadata_digest[DCP_STORAGE_IDENTITY], json_digest[DCP_STORAGE_IDENTITY];
 };
 
-/* Coordinator, as soon as it is known what .metadata and metadata.json (json may be NULL) will say:
- * writes them under temporary names, durably. On failure nothing is prepared, and nothing left. */
+/* Coordinator, as soon as the contents of .metadata and metadata.json (json may be NULL) are known:
+ * writes them under temporary names, durably. On failure nothing is prepared, and no file is
+ * left. */
 dcp_status save_commit_prepare(struct save_commit *commit, const struct save_session *session,
                                const void *metadata, size_t metadata_size, const char *json);
 bool save_commit_is_prepared(const struct save_commit *commit);
@@ -184,7 +186,7 @@ bool save_commit_is_prepared(const struct save_commit *commit);
  * shard files must stay, and so must those of the checkpoint before, which may come back after a
  * power cut. Nothing is left prepared, and no temporary file, in any case. */
 dcp_status save_commit_publish(struct save_commit *commit, bool *visible);
-/* If something is prepared, it goes; the message is kept. */
+/* Removes prepared files, if any; the message is kept. */
 void save_commit_drop(struct save_commit *commit);
 /* Coordinator, after a commit: removes what earlier saves left and the new metadata does not name:
  * shard files of earlier generations, the rank-local metadata of a checkpoint that was replaced,

@@ -20,9 +20,9 @@
 
 #define CHECK_SIZE ((size_t)1 << 20)
 
-/* What a container adds to the data of a tensor, at most, with records as far apart as PyTorch can
- * be told to put them; and what an object may grow to when it is decompressed: some, and so much of
- * its stored size. */
+/* The most that a container adds to the data of a tensor, with the largest alignment of records
+ * that PyTorch supports; and how far an object may grow when it is decompressed: a fixed size, and
+ * a multiple of its stored size. */
 #define CONTAINER_SIZE ((uint64_t)1 << 20)
 #define OBJECT_SIZE    ((uint64_t)64 << 20)
 #define OBJECT_EXPANDS 64
@@ -82,7 +82,7 @@ static uint64_t decompressed_limit(const struct metadata_entry *entry,
                                                                          : bytes + OBJECT_SIZE;
 }
 
-/* Objects are parsed in any order, and small tensors are not worth a way of their own. */
+/* Objects are parsed in any order, and small tensors do not justify a separate case. */
 bool stored_item_is_whole(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
     uint64_t bytes;
@@ -105,7 +105,7 @@ static size_t choose_input(const struct shard_reader *reader)
     return stored_item_input(reader->io, reader->directory.traits.request_size);
 }
 
-/* Has the stream decompressed as it is read. */
+/* Decompresses the stream as it is read. */
 static dcp_status let_pass(struct stored_item *item)
 {
     item->passing = true;

@@ -10,11 +10,11 @@
 #define STORED_ITEM_WHOLE ((uint64_t)192 << 10)
 /* Compressed input that is read at a time where it is to go around the page cache. */
 #define STORED_ITEM_DIRECT_INPUT ((size_t)4 << 20)
-/* The most, whatever a storage says of its requests. */
+/* The maximum, regardless of the storage's request size. */
 #define STORED_ITEM_INPUT_MOST ((size_t)64 << 20)
 
-/* Compressed input that is read at a time where memory allows it: more where it goes around the
- * page cache, or comes from afar. io: flags of dcp_io; request: the storage's request_size. */
+/* Compressed input per read, if there is enough memory: more without the page cache, or over a
+ * network. io: flags of dcp_io; request: the storage's request_size. */
 size_t stored_item_input(uint32_t io, size_t request);
 
 /* Must stay where it is while it is open. */
@@ -53,38 +53,39 @@ dcp_status stored_item_open_in(struct stored_item *item, struct shard_reader *re
 dcp_status stored_item_open_raw(struct stored_item *item, struct shard_reader *reader,
                                 const struct metadata_entry *entry,
                                 const struct metadata_piece *piece, dcp_verification verification);
-/* The same of a stream that somebody else has read, as it is stored or decompressed. bytes stay the
- * caller's. */
+/* The same for a stream that other code has read, as it is stored or decompressed. The caller keeps
+ * bytes. */
 dcp_status stored_item_open_memory(struct stored_item *item, const struct metadata_entry *entry,
                                    const struct metadata_piece *piece, const void *bytes,
                                    size_t size);
 /* Says where a tensor's elements lie in item->source, checked against the metadata; deflated ones
  * have been inflated. */
 dcp_status stored_item_view(struct stored_item *item, struct tensor_view *view);
-/* The same, of a stream that is decompressed as it is read by its beginning alone, if that says it:
- * so that it has to be decompressed only once. Then view has no CRC, and what is read is not to be
- * trusted until stored_item_end() has found the rest of the stream to agree, and the CRC of the
- * record right unless the verification is DCP_VERIFY_NONE. Of other items that does nothing. */
+/* The same. For a stream that is decompressed as it is read, the view is taken from its beginning
+ * alone if that is possible, so that it is decompressed only once. Then view has no CRC, and the
+ * data must not be trusted until stored_item_end() has checked that the rest of the stream agrees
+ * and, unless the verification is DCP_VERIFY_NONE, that the CRC of the record is right. No effect
+ * on other items. */
 dcp_status stored_item_foresee(struct stored_item *item, dcp_verification verification,
                                struct tensor_view *view);
 dcp_status stored_item_end(struct stored_item *item, const struct tensor_view *view,
                            dcp_verification verification);
-/* Decompresses all of such a stream: then the size of item->source is known, the view that its
- * beginning gives, if any, was found right, and the CRC of that record is at hand. */
+/* Decompresses the whole of such a stream. Then the size of item->source is known, the view from
+ * its beginning, if any, has been checked, and the CRC of that record is available. */
 dcp_status stored_item_pass(struct stored_item *item);
 /* Reads all of such a stream into memory. */
 dcp_status stored_item_hold(struct stored_item *item);
 /* The same by the footer, where that has the piece as our writer lays it out: nothing is read, and
  * no CRC known. *known: view was filled. */
 dcp_status stored_item_lay_out(struct stored_item *item, struct tensor_view *view, bool *known);
-/* Where the view's data is in the file, for messages; compressed data has no place of its own. */
+/* Where the view's data is in the file, for messages; compressed data has no such position. */
 uint64_t stored_item_place(const struct stored_item *item, const struct tensor_view *view);
 /* Reads the view's record as a whole for the checks alone: its CRC-32, if it has one, and what the
  * source checks. */
 dcp_status stored_item_check_record(const struct stored_item *item, const struct tensor_view *view);
 /* Reads the record into memory and checks its CRC. */
 dcp_status stored_item_hold_record(struct stored_item *item, struct tensor_view *view);
-/* Reads the stored stream again that is at hand, checked by its file's blocks, to take its place.
+/* Reads a stream that is in memory again, checked by the blocks of its file, and replaces it.
  */
 dcp_status stored_item_load_again(struct stored_item *item);
 void stored_item_close(struct stored_item *item);

@@ -4,7 +4,7 @@
 #include "storage/shard/extra_read.h"
 #include "storage/verify/verification.h"
 
-/* Of ranks that have each saved by themselves, several may have the same name. */
+/* Ranks that saved separately may have used the same name. */
 dcp_status verify_extra_files(struct verification *verification)
 {
     const struct metadata *metadata = verification->metadata;
