@@ -53,11 +53,11 @@ DCP_API dcp_status dcp_memory_allocate(size_t size, void **memory);
 /** Frees what dcp_memory_allocate() gave; NULL is allowed. The allocator must be the same. */
 DCP_API void dcp_memory_free(void *memory);
 /**
- * Tells how many bytes of a range are in large pages at the moment, whoever has allocated it, by
+ * Counts the bytes of a range that are in large pages at present, no matter who allocated it, by
  * looking at the page tables of the process. Memory gets its pages when it is written for the first
  * time, so that the answer is 0 before. Thread-safe.
- * @return 0 also where Linux does not tell. Before Linux 6.7 it tells less: at least so many bytes
- * are, and reading that list takes as long as the process has mappings.
+ * @return 0 also if Linux does not report it. Before Linux 6.7 the result is a lower bound: at
+ * least this many bytes are, and reading that list takes as long as the process has mappings.
  */
 DCP_API size_t dcp_memory_in_large_pages(const void *memory, size_t size);
 
@@ -111,7 +111,7 @@ typedef enum dcp_io {
 typedef enum dcp_io_priority {
     DCP_IO_PRIORITY_KEPT = 0, /**< that of the calling threads */
     DCP_IO_PRIORITY_LOW = 1,  /**< the lowest of the usual class */
-    DCP_IO_PRIORITY_IDLE = 2  /**< when nobody else uses the disk: it may never finish */
+    DCP_IO_PRIORITY_IDLE = 2  /**< only while no other process uses the disk: it may never finish */
 } dcp_io_priority;
 
 /** What is to become of the pages that a save's shard files have in the page cache: those who load

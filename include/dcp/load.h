@@ -157,7 +157,7 @@ typedef struct dcp_load_options {
     size_t storage_reader_count;
 
     /** Load alone even if a group is given (PyTorch's no_dist): this process is the coordinator,
-     * and nobody else is waited for. */
+     * and waits for no other rank. */
     bool no_dist;
 
     /**
@@ -208,8 +208,8 @@ typedef struct dcp_report_line {
 /**
  * Fills @p state from the checkpoint @p path. Collective over the group. The tree says what is
  * wanted: tensors with this rank's chunks and memory are filled in place (a chunk without memory
- * gets some, see dcp_state_chunk()), objects are replaced by what is stored, stateful entries are
- * asked and told.
+ * gets some, see dcp_state_chunk()), objects are replaced by what is stored, and the callbacks of
+ * stateful entries are called.
  *
  * Succeeds only if all elements that were written to destinations match their checksums, where
  * there are any (see dcp_verification). Bytes that were not checked are counted in figures and

@@ -18,7 +18,7 @@ extern "C" {
 /**
  * Makes a group over @p communicator, whose messages go through device memory on @p stream, behind
  * what is there already. Both are the caller's, stay so, and must outlive the group. Nothing is
- * sent yet: a rank that fails here must tell the others, or their first collective times out.
+ * sent yet: a rank that fails here must notify the others, or their first collective times out.
  *
  * While the library is in a collective (dcp_save(), dcp_load()), the caller puts no collective of
  * its own on the communicator, as NCCL asks for the same order on all ranks.

@@ -40,7 +40,7 @@ typedef enum dcp_run_verdict {
     DCP_RUN_LEFT = 20     /**< it is none of this run's whole ones, or its removal failed */
 } dcp_run_verdict;
 
-/** Is told of each name that has the run's pattern, oldest step first. @param why "one of the last
+/** Called for each name that has the run's pattern, oldest step first. @param why "one of the last
  * 3"; valid during the call. */
 typedef void (*dcp_run_verdict_function)(void *context, const char *name, dcp_run_verdict verdict,
                                          const char *why);
@@ -67,12 +67,12 @@ typedef struct dcp_run_prune_options {
 
 /**
  * Removes the checkpoints of a run that no rule keeps, oldest first, and what dead saves of this
- * run have left of steps before its newest whole one. One that is being saved, which its owner mark
- * tells, is left.
+ * run have left of steps before its newest whole one. A checkpoint that is being saved, as its
+ * owner mark shows, is left.
  * @param removed number of checkpoints; may be NULL.
  * Errors: DCP_ERR_NOT_FOUND if the directory holds no run of dcp/run.h, DCP_ERR_ARGUMENT,
- * DCP_ERR_NO_MEMORY. A removal that fails is told as a verdict and logged; it is the result after
- * all others were tried.
+ * DCP_ERR_NO_MEMORY. A removal that fails is reported as a verdict and logged; it is the result
+ * after all others were tried.
  */
 DCP_API dcp_status dcp_run_prune_sized(const char *path, const dcp_run_prune_options *options,
                                        size_t options_size, uint64_t *removed);

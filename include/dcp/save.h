@@ -32,7 +32,7 @@
  *
  * Saves *one after the other* in one directory are fine. If processes of one job were given no
  * `group`, each tries to save the whole by itself, and they meet in one directory. If the launcher
- * has set variables that tell of several processes, the message says so.
+ * has set variables that indicate several processes, the message says so.
  *
  * @section dcp_save_rank_metadata Metadata of each rank
  *
@@ -182,7 +182,7 @@ typedef struct dcp_save_options {
     const dcp_storage_writer *storage_writer;
 
     /** Save alone even if a group is given (PyTorch's no_dist): this process is the coordinator,
-     * and nobody else is waited for. What the others hold is not saved: a tensor that is sharded
+     * and waits for no other rank. Chunks of other ranks are not saved: a tensor that is sharded
      * over them is DCP_ERR_COVERAGE without `allow_partial`. */
     bool no_dist;
     /** Every value of the root is one entry, whatever is in it (PyTorch's
@@ -309,9 +309,9 @@ typedef struct dcp_save_options {
     const dcp_extra_file *extra_files;
     size_t extra_file_count;
 
-    /** What `.metadata` says of where it was saved: PyTorch's StorageMeta.checkpoint_id, which
-     * nobody needs for loading. The coordinator's counts. NULL: None. Valid UTF-8; borrowed until
-     * the save has ended. With a storage writer, its storage_meta says it. */
+    /** What `.metadata` says of where it was saved: PyTorch's StorageMeta.checkpoint_id, which is
+     * not needed for loading. The coordinator's value is used. NULL: None. Valid UTF-8; borrowed
+     * until the save has ended. With a storage writer, its storage_meta says it. */
     const char *checkpoint_id;
 } dcp_save_options;
 

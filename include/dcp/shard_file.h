@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file shard_file.h
- * @brief Shard files one by one: writing one without a plan, seeing what the files of a directory
- * say of themselves, and rebuilding `.metadata` from that.
+ * @brief Single shard files: writing one without a plan, reading the footers of the files in a
+ * directory, and rebuilding `.metadata` from them.
  *
- * The shard files that this library writes end in a footer, which says what is in the file: names,
- * paths, dtypes, shapes, boxes, where each stream lies, checksums of all blocks, and the id of the
- * save. PyTorch does not look there. So a PyTorch storage writer can be built on a dcp_shard_writer
- * (its write_data() returns dcp_shard_writer_location() of each item), and a checkpoint whose
- * `.metadata` was lost, or never written, can be put together again.
+ * The shard files that this library writes end in a footer, which describes the file: names, paths,
+ * dtypes, shapes, boxes, the position of each stream, checksums of all blocks, and the id of the
+ * save. PyTorch ignores it. So a PyTorch storage writer can be built on a dcp_shard_writer (its
+ * write_data() returns dcp_shard_writer_location() of each item), and a `.metadata` that was lost
+ * or never written can be rebuilt.
  */
 #ifndef DCP_SHARD_FILE_H
 #define DCP_SHARD_FILE_H
@@ -23,22 +23,22 @@
 extern "C" {
 #endif
 
-/** Bytes of a save id, the NUL at its end among them. */
+/** Size of a save id in bytes, including the terminating NUL. */
 #define DCP_SAVE_ID_SIZE 40
 
-/** Makes a new save id, for several files that belong together. It says that all files of the save
- * have footers, so that a file that has lost its own is noticed. */
+/** Makes a new save id, for several files that belong together. The id indicates that all files of
+ * the save have footers, so that a file without one is detected. */
 DCP_API dcp_status dcp_save_id_make(char id[DCP_SAVE_ID_SIZE]);
 
 /* ---- writing one file ---- */
 
-/** One shard file that is being made. Threading: one thread at a time. */
+/** Writes one shard file. Threading: one thread at a time. */
 typedef struct dcp_shard_writer dcp_shard_writer;
 
-/** How a shard file is written. All zero is the default. */
+/** Options for writing a shard file. All zero is the default. */
 typedef struct dcp_shard_writer_options {
-    /** Where the directory is; NULL: in the file system. The table is copied; what its context
-     * points to stays until dcp_shard_writer_free(). */
+    /** Where the directory is; NULL: in the file system. The table is copied; its context must stay
+     * valid until dcp_shard_writer_free(). */
     const dcp_storage *storage;
     /** Text of less than #DCP_SAVE_ID_SIZE bytes, the same for all files of a save; NULL: a new
      * one. A reader refuses files whose id is not the one in `.metadata`. */
@@ -48,29 +48,28 @@ typedef struct dcp_shard_writer_options {
     dcp_compression compression;
     int32_t compression_level;   /**< as dcp_save_options::compression_level */
     int32_t compression_threads; /**< as dcp_save_options::compression_threads */
-    uint64_t write_rate;         /**< bytes per second at most; 0: any number */
+    uint64_t write_rate;         /**< maximum bytes per second; 0: no limit */
     int32_t io_threads;          /**< as dcp_save_options::io_threads */
     dcp_io_priority io_priority;
-    /** Half of it is how long what devices had to do before is waited for; 0 means 1800. */
+    /** Half of it is the deadline for earlier work of devices; 0 means 1800. */
     double timeout_seconds;
     /** As dcp_save_options::page_cache; #DCP_PAGE_CACHE_AUTO counts this file alone. */
     dcp_page_cache page_cache;
 } dcp_shard_writer_options;
 
-/** What an item is called. */
+/** The name of an item. */
 typedef struct dcp_shard_name {
     const char *name; /**< the FQN: UTF-8 */
-    /** Where it is in the nested state; NULL: the name is the only key. Where the FQN of PyTorch
-     * was joined from parts ("model.layer.w"), the parts make the rebuilt metadata equal to that of
-     * a save. */
+    /** Its path in the nested state; NULL: the name is the only key. If PyTorch joined the FQN from
+     * parts ("model.layer.w"), pass these parts, so that rebuilt metadata equals that of a save. */
     const dcp_path_part *path;
     size_t path_length;
 } dcp_shard_name;
 
 /**
- * Begins a shard file. The directory is made if it is not there; nothing is written before
- * dcp_shard_writer_seal(). Nobody owns the directory meanwhile: whoever writes single files sees to
- * it that no save writes to the same directory.
+ * Begins a shard file. The directory is created if it does not exist; the file is written by
+ * dcp_shard_writer_seal(). The directory is not owned: the caller must make sure that no save
+ * writes to it at the same time.
  * @param file without slashes, ending in ".distcp" ("__0_0.distcp").
  * @param options NULL: all defaults.
  * @param writer owned by the caller: dcp_shard_writer_free().
@@ -87,10 +86,10 @@ static inline dcp_status dcp_shard_writer_open(const char *directory, const char
 }
 
 /**
- * Adds a chunk of a tensor, or the whole of one. The elements are borrowed: they stay, and do not
- * change, until the file is sealed. All else is copied.
- * Errors: DCP_ERR_ARGUMENT; DCP_ERR_UNSUPPORTED for dtypes that cannot be saved; DCP_ERR_STATE when
- * the file is sealed. After a failure the item is not there, and others can be added.
+ * Adds a tensor or a chunk of one. The elements are borrowed, and must not change until the file is
+ * sealed. Everything else is copied. Errors: DCP_ERR_ARGUMENT; DCP_ERR_UNSUPPORTED for dtypes that
+ * cannot be saved; DCP_ERR_STATE if the file is sealed. After a failure the item was not added;
+ * others can be.
  */
 DCP_API dcp_status dcp_shard_writer_add_tensor_sized(dcp_shard_writer *writer,
                                                      const dcp_shard_name *name,
@@ -103,13 +102,12 @@ static inline dcp_status dcp_shard_writer_add_tensor(dcp_shard_writer *writer,
     return dcp_shard_writer_add_tensor_sized(writer, name, tensor, sizeof *tensor);
 }
 
-/** Adds an object, which is encoded at once. Errors as above, and those of values that have no form
- * in a checkpoint. */
+/** Adds an object, which is encoded at once. Errors: as above, and DCP_ERR_UNSUPPORTED for values
+ * that cannot be stored. */
 DCP_API dcp_status dcp_shard_writer_add_object(dcp_shard_writer *writer, const dcp_shard_name *name,
                                                const dcp_state *object);
 
-/** Adds an object that is encoded already: the bytes of one torch.save() file, which are copied and
- * not looked at. */
+/** Adds an encoded object: the bytes of one torch.save() file, which are copied without a check. */
 DCP_API dcp_status dcp_shard_writer_add_stream(dcp_shard_writer *writer, const dcp_shard_name *name,
                                                const void *bytes, size_t size);
 
@@ -120,16 +118,16 @@ DCP_API size_t dcp_shard_writer_count(const dcp_shard_writer *writer);
 DCP_API const char *dcp_shard_writer_save_id(const dcp_shard_writer *writer);
 
 /**
- * Writes the file: the streams as a save lays them out, data of tensors at multiples of 64 bytes of
- * the file, that of large ones at multiples of 4096, and the footer. Once only.
- * Errors: DCP_ERR_EXISTS if there is a file of that name, DCP_ERR_DUPLICATE for an object or box
- * that was added twice, or for chunks of one name that differ in dtype or shape; those of the
- * storage. After a failure there is no file.
+ * Writes the file: the streams in the layout of a save, with tensor data at multiples of 64 bytes
+ * of the file, that of large tensors at multiples of 4096, and the footer. May be called once.
+ * Errors: DCP_ERR_EXISTS if a file of that name exists, DCP_ERR_DUPLICATE for an object or box that
+ * was added twice, or for chunks of one name that differ in dtype or shape; those of the storage.
+ * After a failure there is no file.
  */
 DCP_API dcp_status dcp_shard_writer_seal(dcp_shard_writer *writer);
 
-/** Tells where item @p index lies, in the order of adding. `path` is the file's name, borrowed from
- * the writer. Errors: DCP_ERR_STATE before the file is sealed, DCP_ERR_ARGUMENT. */
+/** Gets the location of item @p index, in the order of adding. `path` is the file's name, borrowed
+ * from the writer. Errors: DCP_ERR_STATE before the file is sealed, DCP_ERR_ARGUMENT. */
 DCP_API dcp_status dcp_shard_writer_location_sized(const dcp_shard_writer *writer, size_t index,
                                                    dcp_storage_location *location,
                                                    size_t location_size);
@@ -143,29 +141,29 @@ static inline dcp_status dcp_shard_writer_location(const dcp_shard_writer *write
 /** @return bytes of the sealed file, footer included; 0 before. */
 DCP_API uint64_t dcp_shard_writer_file_size(const dcp_shard_writer *writer);
 
-/** Removes the file if it was sealed, and the directory if dcp_shard_writer_open() made it and it
- * is empty. Then the writer can only be freed. NULL is allowed. */
+/** Removes the file if it was sealed, and the directory if dcp_shard_writer_open() created it and
+ * it is empty. After that the writer can only be freed. NULL is allowed. */
 DCP_API void dcp_shard_writer_abandon(dcp_shard_writer *writer);
 
-/** Ends a writer. A file that was not sealed is not there; one that was sealed stays. NULL is
- * allowed. */
+/** Frees a writer. A sealed file stays; one that was not sealed is not written. NULL is allowed. */
 DCP_API void dcp_shard_writer_free(dcp_shard_writer *writer);
 
-/* ---- what the files of a directory say ---- */
+/* ---- the footers of a directory ---- */
 
-/** The shard files of a directory and what their footers say. Threading: any number of threads may
- * look at the same time. */
+/** The shard files of a directory and the contents of their footers. Threading: any number of
+ * threads may read at the same time. */
 typedef struct dcp_shard_list dcp_shard_list;
 
 /** One shard file. Pointers are borrowed from the list. */
 typedef struct dcp_shard_info {
     const char *file; /**< its name */
     uint64_t size;    /**< in bytes */
-    /** DCP_OK; DCP_ERR_NOT_FOUND: it has no footer, as PyTorch writes files, or it was cut short;
-     * DCP_ERR_FOREIGN: the footer is that of a file of another name; else what is wrong with it. */
+    /** DCP_OK; DCP_ERR_NOT_FOUND: it has no footer (a file of PyTorch), or it was truncated;
+     * DCP_ERR_FOREIGN: the footer belongs to a file of another name; other values: what is wrong
+     * with it. */
     dcp_status status;
     const char *problem; /**< the message of `status`; "" for DCP_OK */
-    const char *save_id; /**< "" without a good footer, as what follows */
+    const char *save_id; /**< "" without a valid footer; `item_count` is then 0 */
     size_t item_count;
 } dcp_shard_info;
 
@@ -192,8 +190,8 @@ typedef struct dcp_shard_list_options {
 } dcp_shard_list_options;
 
 /**
- * Reads the footers of all files "*.distcp" in a directory. Data is not read; dcp_verify() checks
- * that. A file that has no good footer is listed with what is wrong with it. No symbolic link is
+ * Reads the footers of all files "*.distcp" in a directory. The data is not read; dcp_verify()
+ * checks it. A file without a valid footer is listed with the problem. Symbolic links are not
  * followed.
  * @param options NULL: all defaults.
  * @param list owned by the caller: dcp_shard_list_free().
@@ -209,7 +207,7 @@ static inline dcp_status dcp_shard_list_read(const char *directory,
     return dcp_shard_list_read_sized(directory, options, sizeof *options, list);
 }
 
-/** @return number of files, by rank and name. */
+/** @return number of files. They are sorted by rank and name. */
 DCP_API size_t dcp_shard_list_count(const dcp_shard_list *list);
 
 /** Describes a file. Errors: DCP_ERR_ARGUMENT. */
@@ -236,31 +234,31 @@ DCP_API void dcp_shard_list_free(dcp_shard_list *list);
 
 /* ---- rebuilding the metadata ---- */
 
-/** What is to be rebuilt. All zero is the default. */
+/** Options for rebuilding metadata. All zero is the default. */
 typedef struct dcp_rebuild_options {
-    /** The save whose files count; NULL: the complete one of the latest generation, as file names
-     * tell it. Two complete ones of the same generation are DCP_ERR_DUPLICATE. */
+    /** The save whose files are used; NULL: the complete save of the latest generation, by file
+     * names. Two complete saves of the same generation are DCP_ERR_DUPLICATE. */
     const char *save_id;
-    /** Files that the save is known to have; 0: not known. */
+    /** Number of files of the save; 0: not known. */
     size_t file_count;
-    /** Of "__R_N.distcp", a missing rank R or number N below others means that a file is missing:
-     * what lay only there would not be noticed otherwise. True: such gaps are accepted, as they are
-     * where ranks had nothing to write. */
+    /** A gap in the ranks R or numbers N of the names "__R_N.distcp" means that a file is missing;
+     * otherwise the loss of data that only this file had would not be noticed. True: gaps are
+     * accepted, because ranks had nothing to write. */
     bool allow_gaps;
-    dcp_fault_function report; /**< is given each fault of each save that is tried; NULL: nobody */
+    dcp_fault_function report; /**< called for each fault of each save that is tried; optional */
     void *report_context;
 } dcp_rebuild_options;
 
 /**
- * Unites what the footers of one save say into a checkpoint that can be read, encoded
- * (dcp_checkpoint_encode()) and published. Files of other saves, and those without a good footer,
- * are left alone. What is not in footers is not in the rebuilt metadata either: planner data other
- * than paths, the fields of storage_meta other than the save id, `metadata.json`, extra files. A
- * tensor or object that lay in lost files alone cannot be noticed by its name; see
- * dcp_rebuild_options::file_count and allow_gaps.
+ * Makes a checkpoint from the footers of one save, which can be read, encoded
+ * (dcp_checkpoint_encode()) and published. Files of other saves, and files without a valid footer,
+ * are ignored. The rebuilt metadata lacks everything that footers do not contain: planner data
+ * other than paths, the fields of storage_meta other than the save id, `metadata.json`, and extra
+ * files. The loss of a tensor or object that only lost files had cannot be detected by its name;
+ * see dcp_rebuild_options::file_count and allow_gaps.
  *
- * Errors: DCP_ERR_COVERAGE names the tensor, a box that no file holds, and how many elements are
- * missing; DCP_ERR_NOT_FOUND: there is no file of such a save, or one is missing; DCP_ERR_FORMAT,
+ * Errors: DCP_ERR_COVERAGE, with the tensor, a box that no file holds, and the number of missing
+ * elements; DCP_ERR_NOT_FOUND if no file belongs to the save, or one is missing; DCP_ERR_FORMAT,
  * DCP_ERR_OVERLAP and others for files that contradict each other.
  * @param checkpoint owned by the caller: dcp_checkpoint_close(). Does not need the list.
  */
@@ -275,24 +273,25 @@ static inline dcp_status dcp_shard_list_rebuild(const dcp_shard_list *list,
     return dcp_shard_list_rebuild_sized(list, options, sizeof *options, checkpoint);
 }
 
-/** How metadata is published. All zero is the default. */
+/** Options for publishing metadata. All zero is the default. */
 typedef struct dcp_publish_options {
     const dcp_storage *storage; /**< where the directory is; NULL: in the file system */
-    dcp_overwrite overwrite;    /**< whether a `.metadata` that is there is replaced */
+    dcp_overwrite overwrite;    /**< whether an existing `.metadata` is replaced */
     bool skip_sync;             /**< as dcp_save_options::skip_sync */
     double takeover_seconds;    /**< as dcp_save_options::takeover_seconds */
-    /** Extra files to write and to name (dcp_save_options::extra_files), beside those that the
-     * checkpoint has, which are in the directory. A name that it has is DCP_ERR_DUPLICATE. They are
-     * called as those of rank 0. Those of metadata that is replaced stay unless they are named. */
+    /** Extra files to write (dcp_save_options::extra_files), in addition to those of the
+     * checkpoint, which are in the directory. A name that the checkpoint already has is
+     * DCP_ERR_DUPLICATE. They are stored as files of rank 0. Extra files of replaced metadata stay
+     * only if they are named. */
     const dcp_extra_file *extra_files;
     size_t extra_file_count;
 } dcp_publish_options;
 
 /**
- * Publishes a checkpoint's metadata as the `.metadata` of a directory, at once and whole: that
- * makes the shard files there a checkpoint. Meanwhile the directory is owned as by a save.
- * Errors: DCP_ERR_EXISTS if there is one, DCP_ERR_BUSY if a save is going on there,
- * DCP_ERR_UNSUPPORTED as dcp_checkpoint_encode(), and those of the storage.
+ * Publishes a checkpoint's metadata as the `.metadata` of a directory, atomically. This makes the
+ * shard files there a checkpoint. The call owns the directory as a save does. Errors:
+ * DCP_ERR_EXISTS if there is one, DCP_ERR_BUSY if a save is running there, DCP_ERR_UNSUPPORTED as
+ * dcp_checkpoint_encode(), and those of the storage.
  */
 DCP_API dcp_status dcp_checkpoint_publish_sized(const dcp_checkpoint *checkpoint,
                                                 const char *directory,

@@ -78,7 +78,7 @@ typedef struct dcp_distribute_state_options {
 /**
  * Fills @p destination from @p source as a load does from a checkpoint: by flattened names, tensors
  * in place (whole ones into chunks, chunks into chunks that they cover), objects by copies,
- * stateful entries are asked and told. Collective over the group.
+ * the callbacks of stateful entries are called. Collective over the group.
  *
  * @param source without `broadcast_from_rank0` this rank's own; with it used at rank 0 alone, NULL
  * elsewhere.

@@ -78,7 +78,7 @@ class node
 {
   public:
     node() noexcept = default;
-    /** Of C: @p handle stays whose it is. Stateful entries cannot be added to it. */
+    /** Of C: @p handle keeps its owner. Stateful entries cannot be added to it. */
     explicit node(dcp_state *handle) noexcept : handle_(handle)
     {
     }

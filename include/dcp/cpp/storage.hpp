@@ -193,8 +193,8 @@ struct storage_adapter {
 /** @endcond */
 
 /**
- * Where checkpoints are: the file system unless it is told otherwise. A value: copies are the same
- * storage, which lasts as long as one of them, or a checkpoint or save that was given it.
+ * Where checkpoints are: the file system by default. A value: copies are the same storage, which
+ * lasts as long as one of them, or a checkpoint or save that was given it.
  */
 class storage
 {
