@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* More metadata: each rank tells something in its local plan, and the coordinator puts it together,
- * as the planner data of the checkpoint. */
+/* More metadata: each rank adds data to its local plan, and the coordinator collects it, as the
+ * planner data of the checkpoint. */
 #include "four_ranks.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@ static dcp_status create_local_plan(void *context, dcp_saving *saving, dcp_save_
     char text[64];
     snprintf(text, sizeof text, "per-rank-data of rank %d", trainer->rank);
     dcp_status status = dcp_save_default_create_local_plan(saving, plan);
-    return status == DCP_OK ? dcp_state_string(dcp_save_plan_planner_data(plan), "told", text)
+    return status == DCP_OK ? dcp_state_string(dcp_save_plan_planner_data(plan), "sent", text)
                             : status;
 }
 
@@ -25,7 +25,7 @@ static dcp_status create_global_plan(void *context, dcp_saving *saving, dcp_save
     dcp_state *merged = dcp_state_list(root, "merged");
     for (int rank = 0; rank < plan_count; rank++)
         dcp_state_copy(merged, NULL,
-                       dcp_state_find(dcp_save_plan_planner_data(plans[rank]), "told"));
+                       dcp_state_find(dcp_save_plan_planner_data(plans[rank]), "sent"));
     if (status == DCP_OK)
         status = dcp_saving_set_planner_data(saving, merged);
     dcp_state_free(root);

@@ -51,7 +51,7 @@ static void add_rows(dcp_state *parent, const char *key, const dcp_tensor *chunk
     dcp_state_tensor(parent, key, &tensor);
 }
 
-/* Failures stick to the tree, and the save or load tells of them. */
+/* Failures stick to the tree, and the save or load reports them. */
 dcp_state *training_state(struct training *training)
 {
     dcp_state *root = dcp_state_new();

@@ -143,6 +143,11 @@ void error_save(struct saved_error *error)
     *error = current;
 }
 
+dcp_status error_status(void)
+{
+    return current.status;
+}
+
 dcp_status error_restore(const struct saved_error *error)
 {
     current = *error;

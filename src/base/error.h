@@ -17,6 +17,8 @@ struct saved_error {
 void error_clear(void);
 /* Copies the calling thread's error, with the status of the last dcp_error_set(). */
 void error_save(struct saved_error *error);
+/* The status of the last dcp_error_set(), for a failure that is returned as NULL. */
+dcp_status error_status(void);
 /* Makes a saved error the thread's current one again; returns its status. */
 dcp_status error_restore(const struct saved_error *error);
 /* Puts "text: " in front of the current message. Only for context that the failing function cannot

@@ -9,12 +9,12 @@
 void progress_init(struct progress *progress, dcp_progress_function function, void *context)
 {
     *progress = (struct progress){.function = function, .context = context};
-    pthread_mutex_init(&progress->telling, NULL);
+    pthread_mutex_init(&progress->lock, NULL);
 }
 
 void progress_free(struct progress *progress)
 {
-    pthread_mutex_destroy(&progress->telling);
+    pthread_mutex_destroy(&progress->lock);
 }
 
 static dcp_status status_of(struct progress *progress)
@@ -27,12 +27,12 @@ static dcp_status status_of(struct progress *progress)
 }
 
 /* The lock is held. */
-static void tell(struct progress *progress, int64_t now)
+static void report(struct progress *progress, int64_t now)
 {
-    progress->told.bytes_done = atomic_load_explicit(&progress->done, memory_order_relaxed);
-    progress->told_ns = now;
+    progress->reported.bytes_done = atomic_load_explicit(&progress->done, memory_order_relaxed);
+    progress->reported_ns = now;
     if (!atomic_load_explicit(&progress->cancelled, memory_order_relaxed) &&
-        !progress->function(progress->context, &progress->told))
+        !progress->function(progress->context, &progress->reported))
         atomic_store_explicit(&progress->cancelled, true, memory_order_relaxed);
 }
 
@@ -40,11 +40,11 @@ dcp_status progress_enter(struct progress *progress, dcp_phase phase, uint64_t t
 {
     if (!progress->function)
         return DCP_OK;
-    pthread_mutex_lock(&progress->telling);
-    progress->told.phase = phase;
-    progress->told.bytes_total = total;
-    tell(progress, clock_monotonic_ns());
-    pthread_mutex_unlock(&progress->telling);
+    pthread_mutex_lock(&progress->lock);
+    progress->reported.phase = phase;
+    progress->reported.bytes_total = total;
+    report(progress, clock_monotonic_ns());
+    pthread_mutex_unlock(&progress->lock);
     return status_of(progress);
 }
 
@@ -54,20 +54,20 @@ dcp_status progress_add(struct progress *progress, uint64_t bytes)
         return DCP_OK;
     atomic_fetch_add_explicit(&progress->done, bytes, memory_order_relaxed);
     /* If another thread is reporting, skip: the next report includes these bytes. */
-    if (pthread_mutex_trylock(&progress->telling) == 0) {
+    if (pthread_mutex_trylock(&progress->lock) == 0) {
         int64_t now = clock_monotonic_ns();
-        if (now - progress->told_ns >= INTERVAL_NS)
-            tell(progress, now);
-        pthread_mutex_unlock(&progress->telling);
+        if (now - progress->reported_ns >= INTERVAL_NS)
+            report(progress, now);
+        pthread_mutex_unlock(&progress->lock);
     }
     return status_of(progress);
 }
 
 dcp_status progress_part_add(struct progress_part *part, uint64_t bytes)
 {
-    uint64_t told = bytes < part->left ? bytes : part->left;
-    part->left -= told;
-    return progress_add(part->progress, told);
+    uint64_t reported = bytes < part->left ? bytes : part->left;
+    part->left -= reported;
+    return progress_add(part->progress, reported);
 }
 
 dcp_status progress_part_end(struct progress_part *part)

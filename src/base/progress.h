@@ -15,9 +15,9 @@ struct progress {
     atomic_uint_fast64_t done;
     atomic_bool cancelled;
     _Atomic(const char *) cancelled_by; /* for the message; NULL: the caller's progress function */
-    pthread_mutex_t telling;            /* guards all below */
-    dcp_progress told;
-    int64_t told_ns;
+    pthread_mutex_t lock;               /* guards all below */
+    dcp_progress reported;
+    int64_t reported_ns;
 };
 
 void progress_init(struct progress *progress, dcp_progress_function function, void *context);

@@ -188,7 +188,7 @@ static int rename_output(const struct convert_output *output)
 
 dcp_status convert_output_commit(struct convert_output *output, struct progress *progress)
 {
-    RETURN_IF_ERROR(progress_enter(progress, DCP_PHASE_COMMIT, progress->told.bytes_total));
+    RETURN_IF_ERROR(progress_enter(progress, DCP_PHASE_COMMIT, progress->reported.bytes_total));
     if (output->is_directory)
         RETURN_IF_ERROR(sync_directory(output, output->temporary));
     if (rename_output(output) != 0) {

@@ -37,7 +37,7 @@ struct writer {
     dcp_group *group;
     int32_t rank;
     struct thread thread;
-    uint64_t told; /* bytes, to the progress */
+    uint64_t reported; /* bytes, to the progress */
     struct saved_error error;
 };
 
@@ -90,17 +90,17 @@ static dcp_status add_leaf(void *context, const struct convert_item *item, dcp_s
 }
 
 /* The progress of all ranks, as one. */
-static bool tell(void *context, const dcp_progress *progress)
+static bool report(void *context, const dcp_progress *progress)
 {
     struct writer *writer = context;
     struct progress *all = writer->writing->target->progress;
     bool written = progress->phase >= DCP_PHASE_WRITING;
-    uint64_t done = written ? progress->bytes_done : writer->told;
-    uint64_t more = done > writer->told ? done - writer->told : 0;
-    writer->told += more;
+    uint64_t done = written ? progress->bytes_done : writer->reported;
+    uint64_t more = done > writer->reported ? done - writer->reported : 0;
+    writer->reported += more;
     dcp_status status = progress_add(all, more);
     if (status == DCP_OK && progress->phase == DCP_PHASE_COMMIT && writer->rank == 0)
-        status = progress_enter(all, DCP_PHASE_COMMIT, all->told.bytes_total);
+        status = progress_enter(all, DCP_PHASE_COMMIT, all->reported.bytes_total);
     return status == DCP_OK;
 }
 
@@ -112,7 +112,7 @@ static dcp_status write_rank(struct writer *writer)
     if (!root)
         return error_no_memory(sizeof save, "a state tree");
     save.group = writer->group;
-    save.progress = tell;
+    save.progress = report;
     save.progress_context = writer;
     if (writer->rank > 0) {
         save.extra_files = NULL;

@@ -20,7 +20,7 @@ struct transfer {
     int64_t strides[DCP_MAX_DIMS];
     int64_t host_strides[DCP_MAX_DIMS];
     int64_t packed_strides[DCP_MAX_DIMS]; /* in the order of the device, without gaps */
-    int32_t outer;                        /* outer dimensions, whose indices each take a copy */
+    int32_t outer;                        /* outer dimensions: one copy for each of their indices */
     size_t packed_bytes;
     size_t width, height, pitch; /* of each copy */
     bool packed;                 /* the host's elements are in the order of the device */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A lane moves data between a device and host memory beside the caller's queue. It has a queue of
- * its own, ordered behind the caller's earlier work, and two page-locked buffers: one is copied
- * while the other is processed. */
+/* A lane moves data between a device and host memory beside the caller's queue. It has a separate
+ * queue, ordered behind the caller's earlier work, and two page-locked buffers: one is copied while
+ * the other is processed. */
 #ifndef DEVICE_DEVICE_LANE_H
 #define DEVICE_DEVICE_LANE_H
 
@@ -36,9 +36,9 @@ void device_lanes_allow(struct device_lanes *lanes, size_t most);
 void device_lanes_clear(struct device_lanes *lanes);
 void device_lanes_free(struct device_lanes *lanes);
 
-/* Whether copies of so many bytes should use a lane. */
+/* Whether copies of this many bytes should use a lane. */
 bool device_lane_is_worth_it(const dcp_device *device, uint64_t bytes);
-/* Takes a lane for copies of so many bytes from or to the device. The copies begin after the work
+/* Takes a lane for copies of this many bytes from or to the device. The copies begin after the work
  * that is in the device's queue now. *lane is NULL if plain copies are better: for host memory, a
  * device that cannot overlap, few bytes, or if the operation's memory is limited. lanes: NULL gives
  * no lane. */

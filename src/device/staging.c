@@ -33,8 +33,7 @@ struct staging {
     size_t staged; /* pieces copied so far */
     size_t unread; /* under a limit: the first piece that was not read */
     uint64_t head; /* where the next piece would be, under a limit */
-    struct staging_piece *first_started,
-        *last_started; /* copies that devices have been told to make */
+    struct staging_piece *first_started, *last_started; /* copies that devices were asked to make */
     struct saved_error failure;
     size_t changed_count;
     char changed_names[CHANGED_TEXT];

@@ -19,7 +19,7 @@ struct staging_piece {
     uint64_t hash; /* hash of the source's elements when staging began */
     void *event;   /* of a device: reached when the piece is staged */
     enum piece_state state;
-    struct staging_piece *later; /* list of copies that a device has been told to make, in order */
+    struct staging_piece *later; /* list of copies that a device was asked to make, in order */
 };
 
 /* What staging keeps about a source. */

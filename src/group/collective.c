@@ -40,7 +40,7 @@ dcp_status collective_check(const dcp_group *group)
     return DCP_OK;
 }
 
-/* One call of an operation. `call` tells it what the call belongs to: "dcp_save: gathering save
+/* One call of an operation. `call` names the operation and phase: "dcp_save: gathering save
  * plans". */
 struct run {
     dcp_collective call;

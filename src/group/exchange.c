@@ -96,7 +96,7 @@ dcp_status group_gather(dcp_group *group, const struct dcp_collective *call, int
     return status;
 }
 
-/* The root tells all ranks the size of each rank's payload. */
+/* The root sends the size of each rank's payload to all ranks. */
 static dcp_status announce(dcp_group *group, const dcp_collective *call, int root,
                            const struct buffer *payloads)
 {
@@ -200,8 +200,8 @@ static dcp_status broadcast_among(dcp_group *group, const dcp_collective *call, 
     round_own_error(mine, &error);
     struct round round = {.mine = &error, .root = root, .number = group->rank == root ? size : 0};
     RETURN_IF_ERROR(round_run(group, call, &round));
-    uint64_t told = round_number(group, root);
-    size = told <= SIZE_MAX ? (size_t)told : SIZE_MAX;
+    uint64_t announced = round_number(group, root);
+    size = announced <= SIZE_MAX ? (size_t)announced : SIZE_MAX;
     if (size > BROADCAST_ROOM)
         RETURN_IF_ERROR(round_ready(group, call, buffer_reserve(received, size)));
     if (size == 0)

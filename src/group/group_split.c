@@ -27,7 +27,7 @@ static void find_seat(const dcp_group *group, const unsigned char *records, stru
     }
 }
 
-/* This rank's part. One without a color takes part all the same. */
+/* This rank's part. A rank without a color also makes the call. */
 static dcp_status make(dcp_group *group, const dcp_collective *call, const struct seat *seat,
                        dcp_group **part)
 {

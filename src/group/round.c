@@ -73,9 +73,9 @@ void round_own_error(dcp_status mine, struct saved_error *error)
 
 /* The failed rank broadcasts its message, which becomes the message of all. */
 static dcp_status share_failure(dcp_group *group, const dcp_collective *call, int failed,
-                                const struct round_entry *told, const struct saved_error *mine)
+                                const struct round_entry *announced, const struct saved_error *mine)
 {
-    struct round_entry entry = *told;
+    struct round_entry entry = *announced;
     char text[ERROR_TEXT_MAX] = {0};
     if (group->rank == failed)
         memcpy(text, mine->text, entry.message_length);
@@ -175,10 +175,10 @@ static dcp_status judge(dcp_group *group, const dcp_collective *call,
     if (other >= 0)
         return fail_elsewhere(group, call, other);
     for (int rank = 0; rank < group->size; rank++) {
-        struct round_entry told = entry_of(group, rank);
-        if (told.status == DCP_OK)
+        struct round_entry announced = entry_of(group, rank);
+        if (announced.status == DCP_OK)
             continue;
-        dcp_status status = share_failure(group, call, rank, &told, mine);
+        dcp_status status = share_failure(group, call, rank, &announced, mine);
         if (group->broken.status == DCP_OK && bulk_is_broken(group))
             error_save(&group->broken);
         return status;

@@ -169,13 +169,13 @@ static void see_off(struct transport *transport)
 static void give_up(struct transport *transport, const struct notice *notice)
 {
     transport->broken = true;
-    transport->told = *notice;
+    transport->failure = *notice;
     for (int i = 0; i < transport->transfer_count; i++)
         if (transport->requests[i] != MPI_REQUEST_NULL && transport->transfers[i].receiving)
             MPI_Cancel(&transport->requests[i]);
     for (int rank = 0; rank < transport->size; rank++)
         if (transport->neighbors[rank])
-            MPI_Isend(&transport->told, (int)sizeof transport->told, MPI_BYTE,
+            MPI_Isend(&transport->failure, (int)sizeof transport->failure, MPI_BYTE,
                       transport->places[rank], tag_of(transport, TAG_NOTICE),
                       transport->communicator->handle,
                       &transport->requests[2 * transport->size + rank]);
@@ -240,8 +240,8 @@ static dcp_status fail_for_missing(struct transport *transport, const dcp_collec
 static dcp_status fail_as_finalized(struct transport *transport, const dcp_collective *call)
 {
     transport->broken = transport->abandoned = true;
-    transport->told = (struct notice){.status = DCP_ERR_STATE, .text = "MPI was finalized"};
-    snprintf(transport->told.phase, sizeof transport->told.phase, "%s", call->phase);
+    transport->failure = (struct notice){.status = DCP_ERR_STATE, .text = "MPI was finalized"};
+    snprintf(transport->failure.phase, sizeof transport->failure.phase, "%s", call->phase);
     return dcp_error_set(DCP_ERR_STATE, "%s: MPI was finalized", call->phase);
 }
 
@@ -257,10 +257,10 @@ dcp_status transport_begin(struct transport *transport, const dcp_collective *ca
         if (!heard)
             return DCP_OK;
         transport->broken = true;
-        transport->told = transport->heard;
+        transport->failure = transport->heard;
     }
-    return dcp_error_set(DCP_ERR_STATE, "the group is broken: %s: %s", transport->told.phase,
-                         transport->told.text);
+    return dcp_error_set(DCP_ERR_STATE, "the group is broken: %s: %s", transport->failure.phase,
+                         transport->failure.text);
 }
 
 void transport_add_neighbor(struct transport *transport, int rank)

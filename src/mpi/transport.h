@@ -50,7 +50,7 @@ struct transport {
     bool *neighbors; /* by rank */
     MPI_Request hearing;
     struct notice heard;
-    struct notice told; /* once broken: why */
+    struct notice failure; /* once broken: why */
 };
 
 /* A point in time, in seconds of the monotonic clock. */

@@ -20,9 +20,9 @@ double nccl_now(void)
 dcp_status nccl_error(const struct nccl_group *group, ncclResult_t code, const char *call)
 {
     const char *message = ncclGetLastError(group->communicator);
-    bool told = message != NULL && *message != '\0';
+    bool described = message != NULL && *message != '\0';
     return dcp_error_set(DCP_ERR_GROUP, "%s failed: %s%s%s", call, ncclGetErrorString(code),
-                         told ? ": " : "", told ? message : "");
+                         described ? ": " : "", described ? message : "");
 }
 
 static dcp_status look(const struct nccl_group *group, bool on_device, bool *ended)

@@ -15,7 +15,7 @@ struct structure_walk {
 };
 
 /* False if the bytes differ; the walk ends then. */
-static inline bool structure_tell(struct structure_walk *walk, const void *bytes, size_t size)
+static inline bool structure_walk_bytes(struct structure_walk *walk, const void *bytes, size_t size)
 {
     if (size == 0)
         return true;
@@ -30,9 +30,9 @@ static inline bool structure_tell(struct structure_walk *walk, const void *bytes
     return true;
 }
 
-static inline bool structure_tell_text(struct structure_walk *walk, const char *text)
+static inline bool structure_walk_text(struct structure_walk *walk, const char *text)
 {
-    return structure_tell(walk, text, strlen(text) + 1);
+    return structure_walk_bytes(walk, text, strlen(text) + 1);
 }
 
 #endif

@@ -110,18 +110,18 @@ enum { REASONS_MAX = 3 };
 /* Why newer ones are not it. */
 static void explain_newer(const dcp_run_list *list, size_t first, struct buffer *line)
 {
-    size_t told = 0, untold = 0;
+    size_t named = 0, unnamed = 0;
     for (size_t i = list->count; i-- > first;) {
         const struct run_entry *entry = &list->entries[i];
         if (!run_is_candidate(entry) || !entry->checked || entry->complete)
             continue;
-        if (told++ < REASONS_MAX)
+        if (named++ < REASONS_MAX)
             buffer_append_format(line, "; %s is not whole: %s", entry->path, entry->why);
         else
-            untold++;
+            unnamed++;
     }
-    if (untold > 0)
-        buffer_append_format(line, "; nor are %zu more", untold);
+    if (unnamed > 0)
+        buffer_append_format(line, "; nor are %zu more", unnamed);
 }
 
 static bool names_the_same(const struct run_mark *a, const struct run_mark *b)

@@ -167,7 +167,7 @@ static dcp_status remove_checkpoint(const struct pruning *pruning, const char *n
     return status;
 }
 
-static void tell(const struct pruning *pruning, const struct run_candidate *candidate)
+static void report(const struct pruning *pruning, const struct run_candidate *candidate)
 {
     if (pruning->options->verdict)
         pruning->options->verdict(pruning->options->verdict_context, candidate->name,
@@ -235,7 +235,7 @@ static dcp_status prune(struct pruning *pruning, uint64_t *removed)
         dcp_status status = carry_out(pruning, candidate, removed);
         if (status != DCP_OK && first.status == DCP_OK)
             error_save(&first);
-        tell(pruning, candidate);
+        report(pruning, candidate);
         if (run_place_gives_up(status))
             break;
     }

@@ -238,11 +238,11 @@ dcp_status run_save_begin(dcp_run *run, int64_t step)
     dcp_figures figures = {.size_of = sizeof figures};
     struct saved_error before;
     double begun = run_now();
-    dcp_status told = run_settle(run);
+    dcp_status settled = run_settle(run);
     error_save(&before);
     run->due = false;
     if (step == run->saved_step)
-        return told;
+        return settled;
     run_schedule_began(&run->schedule, begun);
     run->saving_begun = begun;
     run->saving_step = step;
@@ -254,7 +254,7 @@ dcp_status run_save_begin(dcp_run *run, int64_t step)
     drop_added(run);
     if (status != DCP_OK || !run->chain)
         status = run_save_ended(run, status, &figures);
-    return status == DCP_OK && told != DCP_OK ? error_restore(&before) : status;
+    return status == DCP_OK && settled != DCP_OK ? error_restore(&before) : status;
 }
 
 dcp_status dcp_run_save(dcp_run *run, int64_t step)

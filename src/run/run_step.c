@@ -122,17 +122,17 @@ dcp_status dcp_run_step(dcp_run *run, int64_t step)
     run->schedule.wanted = run->schedule.wanted || judged;
     run_emergency_watch(run);
     RETURN_IF_ERROR(call(run, judged, &ended));
-    dcp_status told = ended ? run_settle(run) : DCP_OK;
+    dcp_status settled = ended ? run_settle(run) : DCP_OK;
     bool stops = run->stop != RUN_STOP_NONE && !run->stop_saved;
     if (!(wants && !judged) && !run->due && !stops)
-        return told;
+        return settled;
     run->stop_saved = run->stop != RUN_STOP_NONE;
     if (run->stop == RUN_STOP_SIGNAL)
         run_emergency_stop(run);
     struct saved_error error;
     error_save(&error);
     dcp_status status = run_save_begin(run, step);
-    return status == DCP_OK && told != DCP_OK ? error_restore(&error) : status;
+    return status == DCP_OK && settled != DCP_OK ? error_restore(&error) : status;
 }
 
 bool dcp_run_should_stop(dcp_run *run)

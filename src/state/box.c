@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 
-/* Product of the sizes; 1 for one without elements, whatever its other sizes are. */
+/* Product of the sizes; 1 if there are no elements, regardless of the other sizes. */
 static bool shape_extent(int32_t ndim, const int64_t *shape, int64_t *extent, bool *empty)
 {
     *extent = 1;

@@ -23,8 +23,8 @@ struct box_storage {
 };
 
 /* Number of elements of a shape and its bytes; false if a size is negative or a product leaves
- * int64_t. Of a shape without elements nothing but the sizes is limited: whoever multiplies those
- * must have asked whether one is zero. */
+ * int64_t. In a shape without elements only the single sizes are limited: before multiplying them,
+ * check whether one is zero. */
 bool shape_volume(int32_t ndim, const int64_t *shape, int64_t *elements);
 bool shape_bytes(int32_t ndim, const int64_t *shape, dcp_dtype dtype, uint64_t *bytes);
 
@@ -35,7 +35,7 @@ int64_t box_volume(struct box box);
 bool box_equal(struct box a, struct box b);
 /* An order by offsets, then sizes, of boxes of as many dimensions. */
 int box_compare(struct box a, struct box b);
-/* Whether all of inner lies in outer, whose numbers have been checked, those of inner need not. */
+/* Whether inner lies inside outer. outer must have been checked, inner need not. */
 bool box_contains(struct box outer, struct box inner);
 /* True and the common box if there is a common element; 0-d boxes always have one. */
 bool box_intersect(struct box a, struct box b, struct box_storage *common);
@@ -44,7 +44,7 @@ struct box box_of(int32_t ndim, const struct box_storage *storage);
  * dimension. */
 struct box_rest {
     struct box inner;
-    struct box_storage left; /* what has not been told yet, and inner */
+    struct box_storage left; /* the rest of outer that was not returned yet, and inner */
     int32_t dim;
 };
 
@@ -61,8 +61,8 @@ const char *shape_format(int32_t ndim, const int64_t *shape, char *text, size_t 
 void shape_strides(int32_t ndim, const int64_t *shape, int64_t *strides);
 
 /* The next box of a range of elements of a row-major shape, from element `from` to `end` at most:
- * whole slices of the outermost dimension whose slices begin at `from` and fit, as many as there
- * are before that dimension ends. Returns the box's elements, which are consecutive. */
+ * as many whole slices as fit, of the outermost dimension in which a slice begins at `from`, up to
+ * the end of that dimension. Returns the number of elements of the box, which are consecutive. */
 int64_t shape_next_box(int32_t ndim, const int64_t *shape, int64_t from, int64_t end,
                        int64_t *offsets, int64_t *sizes);
 
@@ -72,8 +72,8 @@ int64_t shape_next_box(int32_t ndim, const int64_t *shape, int64_t from, int64_t
 dcp_status box_find_overlap(const struct box *boxes, size_t count, bool *found, size_t *first,
                             size_t *second);
 
-/* The part of wanted that none of count boxes covers: an arbitrary box of it. Boxes need not be
- * disjoint. */
+/* Finds a box inside wanted that none of the count boxes covers, if there is one. The boxes need
+ * not be disjoint. */
 dcp_status box_find_hole(struct box wanted, const struct box *boxes, size_t count, bool *found,
                          struct box_storage *hole);
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Overlaps and holes of many boxes, by dividing space.
  *
- * A region of space is cut in two at the edge of some box until each part is trivial: without boxes
- * it is a hole; filled by one box it is covered, and any second box in it is an overlap. Boxes that
- * a cut goes through are in both parts. Cuts go through the middle of a sample of edges, in the
- * dimension that separates best, so that disjoint boxes take about n log n steps. */
+ * A region of space is cut in two at the edge of a box until each part is trivial: a part without
+ * boxes is a hole; a part that one box fills is covered, and a second box in it is an overlap.
+ * Boxes that a cut divides are in both parts. Regions are cut at the median of a sample of edges,
+ * in the dimension that separates best, so that disjoint boxes take about n log n steps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +20,9 @@ struct interval {
     int64_t high; /* exclusive */
 };
 
-/* A region that is still to be looked at. Its boxes are lists[first .. first + count), its
- * intervals are regions[number * ndim ..]. Parts are stacked: the last one's list ends the lists.
+/* A region that must still be examined. Its boxes are lists[first .. first + count), its intervals
+ * are regions[number * ndim ..]. Parts form a stack: the list of the last one is at the end of
+ * lists.
  */
 struct part {
     size_t first;

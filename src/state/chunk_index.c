@@ -175,8 +175,8 @@ static bool find_in_node(const struct state_tensor *tensor, const uint32_t *orde
     return false;
 }
 
-/* Goes through the nodes depth first, without a stack: the parts of a node are numbered from
- * FANOUT times its own number on. */
+/* Visits the nodes depth first, without a stack: the children of node n are numbered from FANOUT *
+ * n on. */
 static bool find_in_run(const struct state_tensor *tensor, const struct chunk_run *run,
                         size_t length, struct box box, size_t *chunk)
 {

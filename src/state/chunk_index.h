@@ -7,9 +7,9 @@
 #include "state/box.h"
 #include "state/node.h"
 
-/* Grows with the chunks: numbers of them in sorted runs of 32, 64, 128, ..., of which two of one
- * length become one of the next. Each run has the bounds of its parts, and of their parts. The
- * latest chunks, fewer than 32, are in no run. Lives in the tensor's arena. */
+/* The numbers of the chunks, in sorted runs of 32, 64, 128, ...; two runs of the same length are
+ * merged. Each run has a tree of bounds. The latest chunks, fewer than 32, are in no run. Memory is
+ * in the tensor's arena. */
 struct chunk_index;
 
 /* Makes room for one more chunk, so that chunk_index_added() cannot fail. DCP_ERR_NO_MEMORY. */

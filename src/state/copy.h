@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Copying boxes of elements between strided memory, with conversion of dtype where asked. */
+/* Copying boxes of elements between strided memory, with conversion of dtypes if requested. */
 #ifndef STATE_COPY_H
 #define STATE_COPY_H
 
@@ -9,7 +9,8 @@
 #include "dcp/tensor.h"
 
 /* Copies ndim-dimensional boxes of equal sizes. Strides count elements of the respective dtype, may
- * be 0 or negative at the source. Dense runs go by memcpy. Source and destination must not overlap.
+ * be 0 or negative at the source. Dense runs are copied by memcpy. Source and destination must not
+ * overlap.
  */
 void copy_strided(int32_t ndim, const int64_t *sizes, size_t element_size, const void *source,
                   const int64_t *source_strides, void *destination,

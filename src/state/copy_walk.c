@@ -60,7 +60,7 @@ bool copy_walk_make(struct copy_walk *walk, int32_t ndim, const int64_t *sizes,
     return true;
 }
 
-/* Visits the rows whose elements are the innermost dimension's from first on, count of them. */
+/* Visits rows with elements first to first + count - 1 of the innermost dimension. */
 static void run_strip(const struct copy_walk *walk, const unsigned char *source,
                       unsigned char *destination, int64_t first, int64_t count, copy_row row,
                       const void *context)

@@ -8,7 +8,7 @@
 
 #define HOST_ALIGNMENT 64
 
-/* The half that lets copies overlap is there as a whole or not at all. */
+/* The operations for overlapping copies are all set, or none is. */
 static bool overlap_is_whole(const dcp_device_operations *operations)
 {
     bool all = operations->page_lock && operations->page_unlock && operations->queue_open &&
@@ -24,7 +24,7 @@ static bool overlap_is_whole(const dcp_device_operations *operations)
     return all == any;
 }
 
-/* A larger struct comes from a newer caller, whose further operations are of no use to us. */
+/* A larger struct comes from a newer caller; the additional operations are ignored. */
 dcp_status device_check(const dcp_device *device)
 {
     const dcp_device_operations *operations = device->operations;
@@ -80,7 +80,7 @@ dcp_status device_memory_allocate(const dcp_device *device, size_t bytes, void *
         *memory = memory_allocate_aligned(HOST_ALIGNMENT, bytes);
         return *memory ? DCP_OK : error_no_memory(bytes, "a chunk");
     }
-    /* A chunk without elements has memory as well, but no device is asked for none. */
+    /* A chunk without elements has memory as well, but devices never allocate zero bytes. */
     dcp_status status = device->operations->allocate(device, bytes > 0 ? bytes : 1, memory);
     if (status == DCP_OK && !*memory)
         status = dcp_error_set(DCP_ERR_DEVICE,

@@ -14,11 +14,11 @@ static inline bool device_is_host(const dcp_device *device)
     return !device->operations;
 }
 
-/* Whether all required operations are there, and of the optional half all or none. */
+/* Checks that all required operations are set, and all or none of the optional ones. */
 dcp_status device_check(const dcp_device *device);
 /* Whether copies may run beside other work. */
 bool device_overlaps(const dcp_device *device);
-/* Whether the memory of a chunk is on its device, as far as the device can tell. */
+/* Checks that the memory of a chunk is on its device, if the device can check that. */
 dcp_status device_check_memory(const dcp_device *device, const void *memory, struct box box);
 
 /* What an operation returned, with the device's name and index in front of the message. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Extra files: the caller's own, which belong to a checkpoint and are replaced with it. Each has a
- * name, by which it is asked for, and lies in a file of the directory whose name says the rank and
- * the generation of the save as well, so that an interrupted save changes none of those that the
- * checkpoint before has. */
+/* Extra files of the caller, which belong to a checkpoint and are replaced with it. Each has a
+ * name. The name of its file in the directory also contains the rank and the generation of the
+ * save, so that an interrupted save does not change the extra files of the previous checkpoint. */
 #ifndef STATE_EXTRA_FILE_H
 #define STATE_EXTRA_FILE_H
 

@@ -23,8 +23,8 @@ static dcp_status check_range(const dcp_tensor *whole, int64_t start, int64_t le
     return DCP_OK;
 }
 
-/* Adds the chunks to a node without any. A range without elements has none, but a tensor without
- * elements is there all the same: as one chunk. */
+/* Adds the chunks to a node that has none. A range without elements has no chunk; a tensor without
+ * elements has one. */
 static dcp_status add_boxes(dcp_state *node, const dcp_tensor *whole, int64_t start, int64_t length,
                             void *data)
 {

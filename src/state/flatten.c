@@ -82,7 +82,7 @@ static dcp_status reserve_one(void **array, size_t count, size_t *capacity, size
     return DCP_OK;
 }
 
-static dcp_status tell_duplicate(const struct flattening *flattening, uint64_t existing)
+static dcp_status duplicate_error(const struct flattening *flattening, uint64_t existing)
 {
     const struct flat_entry *other = &flattening->flat->entries[existing];
     char first[PATH_TEXT_MAX];
@@ -107,7 +107,7 @@ static dcp_status add_entry(struct flattening *flattening, dcp_state *node,
     RETURN_IF_ERROR(
         name_table_add(&flattening->names, entry.name, flattening->name.size, &index, &existing));
     if (existing)
-        return tell_duplicate(flattening, index);
+        return duplicate_error(flattening, index);
     flat->entries[flat->count++] = entry;
     return DCP_OK;
 }

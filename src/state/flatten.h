@@ -12,15 +12,16 @@ struct flat_entry {
     const dcp_path_part *path;
     size_t path_length;
     dcp_state *node;           /* a tensor, or an object of any other kind */
-    struct state_child *place; /* that holds the node; NULL: it was asked for as a whole */
+    struct state_child *place; /* the container that holds the node; NULL: a callback returned the
+                                  whole */
     bool left_out;             /* a load does not touch it */
 };
 
-/* One stateful entry that was asked: told again after a load. */
+/* A stateful entry whose state_dict was called; its load_state_dict is called after a load. */
 struct flat_stateful {
     const dcp_stateful *stateful;
     dcp_state *subtree; /* a separate root */
-    dcp_state *dict;    /* what was asked to be filled: the subtree, or a dict in it */
+    dcp_state *dict;    /* the dict to fill: the subtree, or a dict in it */
     const char *name;   /* path parts joined by "." */
     const dcp_path_part *path;
     size_t path_length;
@@ -37,19 +38,20 @@ struct flat_state {
 
 /* What else than tensors and plain values becomes one entry. */
 struct flatten_rules {
-    bool top_only; /* every value of the root, whatever is in it (flatten_state_dict=False) */
+    bool top_only; /* every value of the root becomes one entry, also containers of tensors
+                      (flatten_state_dict=False) */
     /* NULL, or whether a dict of this name without tensors is one object, as PyTorch stored them
      * until 2.4. */
     bool (*is_whole)(const void *context, const char *name, size_t length);
     const void *context;
 };
 
-/* Asks stateful entries for their subtrees (at any depth of dicts) and flattens a dict. Paths and
+/* Calls the state_dict of stateful entries (at any depth of dicts) and flattens a dict. Paths and
  * nodes are borrowed from the tree. Errors: DCP_ERR_DUPLICATE for names that collide,
- * DCP_ERR_ARGUMENT for containers that contain themselves, the tree's sticky error, whatever a
- * callback returns (prefixed with its name). On failure flat is empty. */
+ * DCP_ERR_ARGUMENT for containers that contain themselves, the tree's sticky error, and the
+ * failures of callbacks (prefixed with the name). On failure flat is empty. */
 dcp_status flatten_state(dcp_state *root, struct flat_state *flat);
-/* The same by other rules. With top_only stateful entries of the root alone are asked. */
+/* The same by other rules. With top_only only stateful entries of the root are called. */
 dcp_status flatten_by_rules(dcp_state *root, const struct flatten_rules *rules,
                             struct flat_state *flat);
 /* Before a load: objects that are one node in several places become one for each. root: the tree
@@ -60,14 +62,14 @@ dcp_status flatten_own_objects(dcp_state *root, struct flat_state *flat);
 dcp_status flatten_check_destinations(const struct flat_state *flat);
 /* Ranks of a mesh; INT64_MAX: more than that. */
 int64_t mesh_size(const dcp_mesh *mesh);
-/* Before a save or load of a group of so many ranks: none of the tensors that are divided over a
- * mesh has a larger one (DCP_ERR_ARGUMENT). */
+/* Before a save or load with a group of this size: checks that no tensor has a mesh with more ranks
+ * (DCP_ERR_ARGUMENT). */
 dcp_status flatten_check_meshes(const struct flat_state *flat, int ranks);
-/* Before tensors are copied while someone waits: waits for what is in their devices' queues, where
- * a device can be asked. DCP_ERR_TIMEOUT: it does not end, and no copy behind it would. That is
- * half of the given time, so that ranks which wait for this one hear of it. */
+/* Before tensors are copied while the caller waits: waits for the work in the queues of their
+ * devices, if the device supports it. DCP_ERR_TIMEOUT after half of the given time, so that the
+ * ranks that wait for this one receive the failure in time. */
 dcp_status flatten_await_devices(const struct flat_state *flat, double timeout_seconds);
-/* After a load: tells each stateful entry, in order, what was filled in; not those of which
+/* After a load: calls load_state_dict of each stateful entry, in order, except those of which
  * everything was left out. */
 dcp_status flatten_notify(const struct flat_state *flat);
 void flatten_free(struct flat_state *flat);

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 
-/* The lists that are being looked at, each inside the one before. */
+/* The lists that are being examined, each inside the previous one. */
 struct list_stack {
     struct open_list {
         dcp_state *list;

@@ -31,15 +31,15 @@ static bool is_left_out(const struct flat_state *flat, const struct flat_statefu
 dcp_status flatten_notify(const struct flat_state *flat)
 {
     for (size_t i = 0; i < flat->stateful_count; i++) {
-        const struct flat_stateful *told = &flat->statefuls[i];
-        if (!told->stateful->load_state_dict || is_left_out(flat, told))
+        const struct flat_stateful *stateful = &flat->statefuls[i];
+        if (!stateful->stateful->load_state_dict || is_left_out(flat, stateful))
             continue;
         error_clear();
-        dcp_status status =
-            error_checked(told->stateful->load_state_dict(told->stateful->context, told->dict),
-                          "load_state_dict");
+        dcp_status status = error_checked(
+            stateful->stateful->load_state_dict(stateful->stateful->context, stateful->dict),
+            "load_state_dict");
         if (status != DCP_OK)
-            return error_prefix(status, "%s", told->name);
+            return error_prefix(status, "%s", stateful->name);
     }
     return DCP_OK;
 }

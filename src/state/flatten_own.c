@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Equal values of a loaded object may be one node in several places, as its pickle had them. A load
- * into such a tree gives each place a value of its own, as Python does. */
+/* In a loaded object, one node may be in several places if its pickle shares the value. A load into
+ * such a tree gives each place a separate value, as Python does. */
 #include "base/error.h"
 #include "state/flatten.h"
 
-/* Copies of containers: an object that asks for more was made to. */
+/* Maximum number of copied containers: only a malicious object needs more. */
 enum { CONTAINERS_MAX = 1 << 16 };
 
 struct owning {

@@ -12,7 +12,7 @@
 #include "base/sized.h"
 #include "state/node.h"
 
-/* Strided shards may leave a rank so many runs, before later placements thin them out. */
+/* Most runs that strided shards may leave a rank before later placements reduce them. */
 #define SPLIT_FACTOR_MAX (1 << 20)
 
 /* Consecutive positions of a tensor dimension. */

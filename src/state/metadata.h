@@ -21,7 +21,7 @@ enum piece_encoding {
     PIECE_VIEW = 2    /* a view of a storage inside a .pt file: see view */
 };
 
-/* Where the elements of a stored tensor lie: what opening a piece of any encoding ends in. Offsets
+/* Where the elements of a stored tensor lie: the result of opening a piece of any encoding. Offsets
  * count from the start of the byte source that was opened (the piece's own bytes; for views and raw
  * pieces the file). */
 struct tensor_view {
@@ -94,8 +94,8 @@ struct metadata {
     struct name_table by_name;     /* name -> index of entry */
     bool has_paths;                /* planner_data was there: paths are more than [name] */
     const char *save_id;           /* "" if unknown */
-    const dcp_state *planner_data; /* what a planner stored in the place of paths; NULL: nothing */
-    dcp_state *planner_root; /* the tree that planner_data is in, if it is the metadata's own */
+    const dcp_state *planner_data; /* data that a planner stored instead of paths; NULL: none */
+    dcp_state *planner_root; /* the tree that contains planner_data, if the metadata owns it */
     /* What else storage_meta says; NULL: nothing. */
     const char *checkpoint_id;
     const char *load_id;
@@ -110,7 +110,7 @@ struct metadata {
 
 void metadata_init(struct metadata *metadata);
 void metadata_free(struct metadata *metadata);
-/* Fills by_name; DCP_ERR_DUPLICATE on a name that is there twice. */
+/* Fills by_name; DCP_ERR_DUPLICATE if a name occurs twice. */
 dcp_status metadata_index(struct metadata *metadata);
 const struct metadata_entry *metadata_find(const struct metadata *metadata, const char *name);
 /* The member of a union that a file is in; NULL if the checkpoint is one directory. */

@@ -127,7 +127,7 @@ struct state_block {
     struct state_block *next;
 };
 
-/* A place where nodes come from: the root's own, or one of a loaded object. */
+/* Memory for nodes: that of the root, or of a loaded object. */
 struct state_pool {
     struct state_root *root;
     struct arena arena;
@@ -172,9 +172,9 @@ dcp_status node_add_chunk(dcp_state *tensor_node, const dcp_tensor *chunk);
 /* See dcp_state_flat_range(). */
 dcp_state *node_flat_range(struct state_pool *pool, const dcp_tensor *whole, int64_t start,
                            int64_t length, void *data);
-/* key: NULL for sequences and sets. As in Python a key that is there already has its value
- * replaced, and an element of a set that is there stays. Keys and elements that have parts, which
- * may be added later, are appended without a look: node_settle() makes up for it. */
+/* key: NULL for sequences and sets. As in Python, the value of an existing key is replaced, and an
+ * existing element of a set stays. Keys and elements with parts, which may be added later, are
+ * appended without a comparison; node_settle() compares them. */
 dcp_status node_append(struct state_pool *pool, dcp_state *container, dcp_state *key,
                        dcp_state *value);
 

@@ -132,7 +132,7 @@ static dcp_status reserve_child(struct state_pool *pool, struct state_children *
     return DCP_OK;
 }
 
-/* A child whose key, or which as an element of a set, was not found. */
+/* Appends a child whose key is new, or which is a new element of a set. */
 static dcp_status append_unique(struct state_pool *pool, struct state_children *children,
                                 const struct key_form *form, struct state_child child)
 {

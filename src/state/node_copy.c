@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "state/node_children.h"
 
-/* A container whose children are still to be copied, or a tensor. */
+/* A container whose children must still be copied, or a tensor. */
 struct copied {
     const dcp_state *source;
     dcp_state *copy;

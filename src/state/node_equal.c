@@ -11,8 +11,8 @@
 #include "state/device_memory.h"
 #include "state/node_unique.h"
 
-/* A value may share parts with itself so that walking it never ends; no value that people make has
- * so many parts. */
+/* A value may share its parts so often that a walk over it would not end in reasonable time; real
+ * values do not have so many parts. */
 #define PAIRS_MAX ((size_t)1 << 24)
 
 /* A tensor may repeat its elements, so that it has more than there is memory. */
@@ -46,8 +46,8 @@ static dcp_status push(struct pairs *pairs, const dcp_state *left, const dcp_sta
     return DCP_OK;
 }
 
-/* Elements that have no equal in the other set (objects of classes that only Python knows) are
- * compared in their order, with those of the other set that have none. */
+/* Elements without an equal in the other set (objects of other Python classes) are compared in
+ * order with the elements of the other set that have none. */
 static dcp_status push_elements(struct pairs *pairs, const struct state_children *left,
                                 const struct state_children *right, const size_t *positions,
                                 bool *is_taken)
@@ -210,7 +210,7 @@ static bool opaque_alike(const struct state_opaque *a, const struct state_opaque
            a->has_pairs == b->has_pairs && a->argument_count == b->argument_count;
 }
 
-/* What of a pair can be told without its children, which are put on the list. */
+/* Compares a pair without its children, which are added to the list. */
 static dcp_status compare(struct pairs *pairs, const dcp_state *left, const dcp_state *right,
                           bool *equal)
 {

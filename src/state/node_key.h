@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Keys of dicts and elements of sets in forms that are equal exactly where Python's == and hash()
- * take the keys for the same: 1, True and 1.0, 0.0 and -0.0, a tuple and a torch.Size, frozensets
- * in any order. Not the same are "a" and b"a", and NaNs, which are the same only as one object; so
- * are objects of classes that only Python knows. */
+/* Keys of dicts and elements of sets in a form that is equal exactly if the keys are equal in
+ * Python (== and hash()): 1, True and 1.0; 0.0 and -0.0; a tuple and a torch.Size; frozensets in
+ * any order. "a" and b"a" differ. NaNs and objects of other Python classes are equal only if they
+ * are the same object. */
 #ifndef STATE_NODE_KEY_H
 #define STATE_NODE_KEY_H
 

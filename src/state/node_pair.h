@@ -8,7 +8,7 @@
 
 /* Begins a pair; NULL: no memory, with the message set. */
 dcp_state *node_pair_new(struct state_pool *pool, dcp_state *dict);
-/* That it takes something more. */
+/* Checks that the pair is not complete yet. */
 dcp_status node_pair_check(const dcp_state *node);
 /* Adds its key or its value. DCP_ERR_DUPLICATE: the key is in the dict already. */
 dcp_status node_pair_add(dcp_state *node, dcp_state *added);

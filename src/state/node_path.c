@@ -84,7 +84,7 @@ const char *node_path(const dcp_state *node, char text[NODE_PATH_MAX])
     struct saved_error error;
     struct buffer out;
     buffer_init(&out, 0);
-    error_save(&error); /* that is being told, and looking may fail */
+    error_save(&error); /* the current error, because the search may fail */
     bool found = node != root && find(&search, root);
     for (size_t i = 0; i < search.depth && found; i++) {
         const struct step *step = &search.steps[i];

@@ -4,10 +4,9 @@
 
 #include "state/node.h"
 
-/* Puts a node of its own pool below a dict, at a path of at least one part. Containers on the way
- * are made where they are missing: dicts where keys follow, lists where positions do. Elements of a
- * list must come in their order. Errors: DCP_ERR_DUPLICATE where something is already,
- * DCP_ERR_FORMAT for paths that cannot be. */
+/* Puts a node with its own pool below a dict, at a path of at least one part. Missing containers on
+ * the path are created: dicts for keys, lists for positions. Elements of a list must come in order.
+ * Errors: DCP_ERR_DUPLICATE if the place is taken, DCP_ERR_FORMAT for impossible paths. */
 dcp_status node_place(dcp_state *into, const dcp_path_part *path, size_t length, dcp_state *node);
 
 #endif

@@ -35,13 +35,13 @@ dcp_status tensor_check_shape(const dcp_tensor *tensor)
 }
 
 /* "[2, 3]", if any of the numbers is not zero; else NULL. */
-static const char *told_numbers(const dcp_tensor *tensor, const int64_t *numbers, char *text,
-                                size_t size)
+static const char *nonzero_numbers(const dcp_tensor *tensor, const int64_t *numbers, char *text,
+                                   size_t size)
 {
-    bool told = false;
+    bool found = false;
     for (int32_t i = 0; i < tensor->ndim; i++)
-        told = told || numbers[i] != 0;
-    return told ? shape_format(tensor->ndim, numbers, text, size) : NULL;
+        found = found || numbers[i] != 0;
+    return found ? shape_format(tensor->ndim, numbers, text, size) : NULL;
 }
 
 /* What dcp_mesh_shard() said when it failed. */
@@ -69,9 +69,9 @@ dcp_status tensor_check_given(const dcp_tensor *tensor)
         return DCP_OK;
     bool whole = memcmp(tensor->sizes, tensor->global_shape,
                         (size_t)tensor->ndim * sizeof *tensor->sizes) == 0;
-    const char *offsets = told_numbers(tensor, tensor->offsets, text, sizeof text);
+    const char *offsets = nonzero_numbers(tensor, tensor->offsets, text, sizeof text);
     const char *sizes =
-        offsets || whole ? NULL : told_numbers(tensor, tensor->sizes, text, sizeof text);
+        offsets || whole ? NULL : nonzero_numbers(tensor, tensor->sizes, text, sizeof text);
     if (offsets || sizes)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "%s are %s, but sharded is false, which means the whole tensor: set "

@@ -26,7 +26,8 @@ static void unique_free(struct unique_keys *keys)
     buffer_free(&keys->form);
 }
 
-/* Adds the key whose form was written, with its position, or gives the one of its equal. */
+/* Adds the key whose form was written, with its position, or returns the position of an equal
+ * key. */
 static dcp_status unique_add(struct unique_keys *keys, uint64_t *position, bool *existing)
 {
     const char *form = arena_copy(&keys->arena, keys->form.data, keys->form.size);
@@ -84,7 +85,7 @@ dcp_status node_settle(struct state_pool *pool, dcp_state *container, uint64_t *
 }
 
 /* Puts the place of a node in front of the message of its failure. */
-static dcp_status tell_place(const dcp_state *container, dcp_status status)
+static dcp_status name_place(const dcp_state *container, dcp_status status)
 {
     char place[NODE_PATH_MAX];
     return error_prefix(status, "the %s at %s", node_kind_name(container->kind),
@@ -118,7 +119,7 @@ dcp_status node_check_unique(const dcp_state *container)
     dcp_status status = check(&keys, container);
     unique_free(&keys);
     if (status == DCP_ERR_DUPLICATE || status == DCP_ERR_ARGUMENT)
-        return tell_place(container, status);
+        return name_place(container, status);
     return status;
 }
 
@@ -174,7 +175,7 @@ dcp_status state_check_complete(struct state_root *root)
         dcp_status status = dcp_error_set(
             DCP_ERR_ARGUMENT, "a pair has %s: add what is missing, with NULL for its key",
             pair->key ? "a key but no value" : "neither key nor value");
-        return tell_place(pair->dict, status);
+        return name_place(pair->dict, status);
     }
     for (struct state_index *index = root->watched; index; index = index->next_watched)
         RETURN_IF_ERROR(node_check_unique(index->container));

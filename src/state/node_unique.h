@@ -19,8 +19,8 @@ dcp_status node_check_unique(const dcp_state *container);
 /* For each element of a set the position of its equal in another set, SIZE_MAX: it has none. */
 dcp_status node_match(const dcp_state *set, const dcp_state *other, size_t *positions);
 
-/* What dcp_state_status() says of a tree whose building calls have all succeeded: that each pair
- * has its value, and the same as node_check_unique(). */
+/* The check of dcp_state_status() for a tree whose building calls have all succeeded: each pair has
+ * a value, and node_check_unique() holds for each container. */
 dcp_status state_check_complete(struct state_root *root);
 
 #endif

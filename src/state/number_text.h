@@ -5,7 +5,7 @@
 
 #define NUMBER_TEXT_MAX 40
 
-/* As Python's repr(): "1.0", "1e-05", "nan", "-inf"; whatever the locale. Returns text. */
+/* As Python's repr(): "1.0", "1e-05", "nan", "-inf"; independent of the locale. Returns text. */
 const char *number_text(double value, char text[NUMBER_TEXT_MAX]);
 
 #endif

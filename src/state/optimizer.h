@@ -44,8 +44,8 @@ void optimizer_source_free(struct optimizer_source *source);
 dcp_status optimizer_source_read(struct optimizer_source *source, const dcp_state *tree);
 bool optimizer_part_has_state(const struct optimizer_part *part);
 
-/* Of a flat source, to be told of each key that begins with "param_groups.", from there on: only
- * they tell whether "w.x" is a parameter, or "x" a part of the state of "w". */
+/* For a flat source: takes each key that begins with "param_groups.", without that prefix. Only
+ * these keys show whether "w.x" is a parameter, or "x" a part of the state of "w". */
 dcp_status optimizer_learn_name(struct optimizer_source *source, const char *key);
 /* The parameter that a dotted key is about, the longest name that fits, and what follows its name
  * and the dot; false for others' parameters. */

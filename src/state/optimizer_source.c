@@ -60,7 +60,7 @@ bool optimizer_part_has_state(const struct optimizer_part *part)
     return part->state_leaves.first || part->state;
 }
 
-/* A setting's own key has no dots. */
+/* The key of a setting has no dots. */
 dcp_status optimizer_learn_name(struct optimizer_source *source, const char *key)
 {
     const char *dot = strrchr(key, '.');
@@ -127,7 +127,8 @@ static dcp_status wrong_groups(size_t group)
                          group);
 }
 
-/* Takes one parameter that a group lists. ids: NULL where names are listed; else it learns them. */
+/* Takes one parameter that a group lists. ids: NULL if the group lists names; otherwise the id is
+ * added. */
 static dcp_status read_listed(struct optimizer_source *source, const dcp_state *group,
                               const dcp_state *listed, size_t *position, struct name_table *ids)
 {
@@ -169,7 +170,7 @@ static dcp_status read_groups(struct optimizer_source *source, const dcp_state *
     if (ids && position != source->options->parameter_count)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "the optimizer has %zu parameters, but " OPTIMIZER_GROUPS
-                             " list %zu, and they have no names to tell them apart",
+                             " list %zu, and they have no names to distinguish them",
                              source->options->parameter_count, position);
     return DCP_OK;
 }

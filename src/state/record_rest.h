@@ -10,7 +10,7 @@
 
 /* Records up to here are read as a whole. */
 #define RECORD_REST_SMALL ((uint64_t)1 << 20)
-/* Larger ones if the rest is at most one of so many parts of what is wanted. */
+/* Larger records are read whole if the rest is at most 1/RECORD_REST_SHARE of the wanted part. */
 #define RECORD_REST_SHARE 8
 
 static inline bool record_rest_pays(dcp_verification verification, uint64_t wanted, uint64_t record)

@@ -133,7 +133,7 @@ static inline float e4m3fn_to_f32(uint8_t small)
     return f32_from_bits(sign | small_widen(magnitude, 3, 7));
 }
 
-/* No infinity, no negative zero, whose bits are the only NaN. */
+/* No infinity and no negative zero; the bits of negative zero are the only NaN. */
 static inline uint8_t fnuz_from_f32(float value, unsigned mantissa, unsigned bias)
 {
     uint32_t bits = f32_bits(value);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The public calls that build a tree. Whatever goes wrong is kept by the root, first come first. */
+/* The public calls that build a tree. The root keeps the first failure. */
 #include <string.h>
 
+#include "base/error.h"
 #include "base/sized.h"
 #include "state/node_unique.h"
 #include "state/state_build.h"
@@ -21,7 +22,7 @@ static dcp_state *add(dcp_state *parent, const char *key, dcp_kind kind)
     if (build_check_place(parent, key) == DCP_OK)
         node = build_place(parent, key, node_new(build_pool(parent), kind));
     if (!node)
-        build_keep_failure(parent, build_told_status());
+        build_keep_failure(parent, error_status());
     return node;
 }
 
@@ -68,13 +69,13 @@ const char *dcp_state_intern(dcp_state *node, const char *key, size_t length)
             error_no_memory(length, "a key");
     }
     if (!copy)
-        build_keep_failure(node, build_told_status());
+        build_keep_failure(node, error_status());
     return copy;
 }
 
 dcp_status dcp_state_none(dcp_state *parent, const char *key)
 {
-    return add(parent, key, DCP_KIND_NONE) ? DCP_OK : build_told_status();
+    return add(parent, key, DCP_KIND_NONE) ? DCP_OK : error_status();
 }
 
 dcp_status dcp_state_bool(dcp_state *parent, const char *key, bool value)
@@ -162,12 +163,12 @@ static dcp_status read_tensor(dcp_tensor *ours, const dcp_tensor *theirs, size_t
     return tensor_check_given(ours);
 }
 
-/* Ends the calls that add a tensor, whose message lacks the key. */
+/* Ends the calls that add a tensor, and adds the key to the message of a failure. */
 static dcp_state *finish_tensor(dcp_state *parent, const char *key, dcp_status status,
                                 dcp_state *node)
 {
     if (status != DCP_OK || !node) {
-        status = status != DCP_OK ? status : build_told_status();
+        status = status != DCP_OK ? status : error_status();
         build_keep_failure(parent,
                            error_prefix(status, "tensor \"%s\"", key ? key : "(an element)"));
         return NULL;
@@ -260,6 +261,6 @@ dcp_state *dcp_state_copy(dcp_state *parent, const char *key, const dcp_state *n
     if (status == DCP_OK)
         status = node_copy(build_pool(parent), node, &copy);
     if (status == DCP_OK)
-        status = build_place(parent, key, copy) ? DCP_OK : build_told_status();
+        status = build_place(parent, key, copy) ? DCP_OK : error_status();
     return build_keep_failure(parent, status) == DCP_OK ? copy : NULL;
 }

@@ -13,15 +13,13 @@ dcp_status build_check_text(const char *what, const char *text, size_t length);
 dcp_status build_check_place(const dcp_state *parent, const char *key);
 /* That a node may be a key, or an element of a set; what: in words. */
 dcp_status build_check_hash(const dcp_state *node, const char *what);
-/* Keeps the failure whose message was just told, if it is the tree's first. node may be NULL. */
+/* Keeps the failure whose message is set, if it is the first of the tree. node may be NULL. */
 dcp_status build_keep_failure(const dcp_state *node, dcp_status status);
-/* The status of the error that was set when a maker returned NULL. */
-dcp_status build_told_status(void);
-/* Puts a node that may be NULL (a failure whose message is set) in its place, which was checked.
+/* Puts a node into its place, which was checked. node may be NULL (a failure whose message is set).
  */
 dcp_state *build_place(dcp_state *parent, const char *key, dcp_state *node);
-/* Ends a building call whose place was checked: places the node, or keeps the failure that is the
- * reason for NULL. */
+/* Ends a building call whose place was checked: places the node, or keeps the failure if it is
+ * NULL. */
 dcp_status build_finish(dcp_state *parent, const char *key, dcp_state *node);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "state/node_children.h"
 #include "state/node_pair.h"
 #include "state/state_build.h"
@@ -107,16 +108,9 @@ dcp_state *build_place(dcp_state *parent, const char *key, dcp_state *node)
     return node_append(pool, parent, key_node, node) == DCP_OK ? node : NULL;
 }
 
-dcp_status build_told_status(void)
-{
-    struct saved_error error;
-    error_save(&error);
-    return error.status;
-}
-
 dcp_status build_finish(dcp_state *parent, const char *key, dcp_state *node)
 {
     if (build_place(parent, key, node))
         return DCP_OK;
-    return build_keep_failure(parent, build_told_status());
+    return build_keep_failure(parent, error_status());
 }

@@ -56,7 +56,8 @@ dcp_state *dcp_state_find_int(const dcp_state *node, int64_t key)
                : NULL;
 }
 
-/* The position of a tuple or frozenset; the message tells why it was not looked for. */
+/* The position of a tuple or frozenset; on failure the message says why it could not be
+ * searched. */
 static bool find_compound(const dcp_state *container, const dcp_state *key, size_t *position)
 {
     const struct state_children *children = &container->as.children;
@@ -134,7 +135,7 @@ dcp_status dcp_state_as_uint(const dcp_state *node, uint64_t *value)
     return DCP_OK;
 }
 
-/* An int whose distance from its lowest to its highest bit is at most 53 is a double exactly. */
+/* A double holds an int exactly if its lowest and highest set bits span at most 53 bits. */
 static bool int_is_double(const dcp_state *node, double *value)
 {
     bool negative = !node->as.integer.is_unsigned && (int64_t)node->as.integer.bits < 0;

@@ -35,7 +35,8 @@ static dcp_status cut_short(const struct unpacker *unpacker)
     return bad(unpacker, unpacker->reader.size, "the description ends too early");
 }
 
-/* A count of things that take at least so many bytes each: no more than what is left can hold. */
+/* Reads a count of values of at least `least` bytes each, and checks that the remaining bytes can
+ * hold them. */
 static dcp_status read_count(struct unpacker *unpacker, size_t least, uint64_t *count)
 {
     size_t at = unpacker->reader.position;

@@ -22,7 +22,7 @@ struct write_item {
     const dcp_layout *layout; /* of tensors of one chunk that say so; NULL: unknown; does not travel
                                */
     uint64_t object_length;   /* objects: bytes of the whole stream */
-    uint32_t entry;           /* where it came from, on its own rank: entry of the flat state */
+    uint32_t entry;           /* source on its own rank: entry of the flat state */
     uint32_t chunk;           /* and chunk of the tensor's node; neither travels */
 };
 
@@ -32,11 +32,11 @@ struct save_plan {
     struct arena arena;
 };
 
-/* Where something of a rank's plan goes. */
+/* Where an item of a rank's plan is written. */
 struct write_order {
     uint32_t item;   /* index into the rank's plan */
     uint32_t file;   /* n of __{rank}_{n} */
-    bool is_part;    /* the box is not just the item's own */
+    bool is_part;    /* the box is only a part of the item's box */
     struct box box;  /* tensors: the part of the item's box to write, in the tensor's coordinates */
     uint64_t offset; /* of the stream in the file */
     uint64_t data_offset; /* of the data in the stream; 0 for objects */
@@ -51,8 +51,8 @@ struct write_orders {
     struct arena arena;
 };
 
-/* Where something has come to lie after all: what compression and a storage of somebody else's do
- * not know beforehand. */
+/* Where an item was actually written, which is not known beforehand with compression or a custom
+ * storage writer. */
 struct write_result {
     const char *path; /* relative to the checkpoint's directory */
     uint64_t offset;

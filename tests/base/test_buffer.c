@@ -109,7 +109,7 @@ static void malformed_lengths_are_failures(void **state)
     assert_true(reader.failed);
 }
 
-static void a_maximum_is_kept_and_told_once(void **state)
+static void a_maximum_is_kept_and_reported_once(void **state)
 {
     (void)state;
     struct buffer buffer;
@@ -207,7 +207,7 @@ int main(void)
         cmocka_unit_test(what_is_appended_is_read),
         cmocka_unit_test(a_reader_stays_inside),
         cmocka_unit_test(malformed_lengths_are_failures),
-        cmocka_unit_test(a_maximum_is_kept_and_told_once),
+        cmocka_unit_test(a_maximum_is_kept_and_reported_once),
         cmocka_unit_test(a_lowered_maximum_is_kept),
         cmocka_unit_test(failed_appends_are_remembered),
         cmocka_unit_test(sources_check_their_range),

@@ -75,7 +75,7 @@ static void names_are_bytes(void **state)
 }
 
 /* Their places in the index are neighbours. */
-static void names_that_differ_at_the_end_are_told_apart(void **state)
+static void names_that_differ_at_the_end_are_distinguished(void **state)
 {
     (void)state;
     static char siblings[64][256][3];
@@ -138,7 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_found),
         cmocka_unit_test(names_are_bytes),
-        cmocka_unit_test(names_that_differ_at_the_end_are_told_apart),
+        cmocka_unit_test(names_that_differ_at_the_end_are_distinguished),
         cmocka_unit_test(a_failed_add_loses_nothing),
     };
     return cmocka_run_group_tests(tests, make_names, NULL);

@@ -37,7 +37,7 @@ static bool listen(void *context, const dcp_progress *progress)
     return listener->calls != listener->cancels_at;
 }
 
-static void test_tells_now_and_then(void **state)
+static void test_reports_now_and_then(void **state)
 {
     (void)state;
     struct listener listener = {0};
@@ -60,7 +60,7 @@ static void test_tells_now_and_then(void **state)
     clock_replace(NULL);
 }
 
-static void test_tells_all_of_a_part(void **state)
+static void test_reports_all_of_a_part(void **state)
 {
     (void)state;
     struct listener listener = {0};
@@ -123,7 +123,7 @@ static void test_one_thread_at_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tells_now_and_then),   cmocka_unit_test(test_tells_all_of_a_part),
+        cmocka_unit_test(test_reports_now_and_then), cmocka_unit_test(test_reports_all_of_a_part),
         cmocka_unit_test(test_nobody_listens),       cmocka_unit_test(test_cancels_for_good),
         cmocka_unit_test(test_one_thread_at_a_time),
     };

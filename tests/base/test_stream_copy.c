@@ -11,7 +11,7 @@
 enum { MOST = (1 << 20) + 200, MARGIN = 80 };
 
 /* Wherever both begin and end, just these bytes arrive. */
-static void copies_what_it_is_told(void **state)
+static void copies_the_given_bytes(void **state)
 {
     static const size_t sizes[] = {0, 1, 63, 4096, 262143, 262144, 262145, 262207, 1 << 20};
     unsigned char *from = malloc(MOST), *to = malloc(MOST);
@@ -35,6 +35,6 @@ static void copies_what_it_is_told(void **state)
 
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(copies_what_it_is_told)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(copies_the_given_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,7 +66,7 @@ static void everything_is_done_once(void **state)
     assert_int_equal(thread_run(0, 4, work, NULL), DCP_OK);
 }
 
-static void the_lowest_failure_is_told_and_ends_the_work(void **state)
+static void the_lowest_failure_is_returned_and_ends_the_work(void **state)
 {
     (void)state;
     for (int round = 0; round < 20; round++) {
@@ -95,7 +95,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_is_done_once),
-        cmocka_unit_test(the_lowest_failure_is_told_and_ends_the_work),
+        cmocka_unit_test(the_lowest_failure_is_returned_and_ends_the_work),
         cmocka_unit_test(without_memory_nothing_starts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void the_length_counts(void **state)
         assert_false(utf8_is_valid("\xf0\x9f\x98\x80", length));
 }
 
-static void arithmetic_tells_of_overflow(void **state)
+static void arithmetic_reports_overflow(void **state)
 {
     (void)state;
     int64_t i;
@@ -98,7 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_sequences_of_three_and_chosen_ones_of_four),
         cmocka_unit_test(the_length_counts),
-        cmocka_unit_test(arithmetic_tells_of_overflow),
+        cmocka_unit_test(arithmetic_reports_overflow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

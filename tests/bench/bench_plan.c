@@ -298,18 +298,18 @@ static void plan_alone(const struct model *model, int ranks)
     struct buffer own;
     struct save_plan_options options = {.thread_count = 1, .layout = layout};
     struct order_sink sink = {.take = encode_own, .context = &own, .only_rank = rank};
-    bool tells;
+    bool implies;
     uint64_t digest, lengths;
     buffer_init(&own, 0);
     held_new(model, (int)rank, ranks, &held);
     int64_t start = now();
-    check(save_plan_tells_all(&held.plan, rank, (uint32_t)ranks, &tells, &digest, &lengths));
+    check(save_plan_implies_all(&held.plan, rank, (uint32_t)ranks, &implies, &digest, &lengths));
     joint_plan_init(&joint, (uint32_t)ranks);
     check(joint_plan_add_all(&joint, &held.plan));
     check(joint_plan_merge(&joint, &options, &sink, NULL));
     report("alone", seconds_since(start), "s");
-    if (!tells)
-        errx(1, "the plan of one rank does not tell what all hold");
+    if (!implies)
+        errx(1, "the plan of one rank does not imply what all hold");
     joint_plan_free(&joint);
     plan_again(&held, &own);
     buffer_free(&own);

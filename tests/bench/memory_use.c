@@ -18,7 +18,7 @@ unsigned long long memory_peak(void)
         if (strncmp(line, field, sizeof field - 1) == 0)
             kibibytes = strtoull(line + sizeof field - 1, NULL, 10);
     if (!status || kibibytes == 0)
-        errx(1, "/proc/self/status does not tell the memory in use");
+        errx(1, "/proc/self/status does not have the memory in use");
     fclose(status);
     return kibibytes << 10;
 }

@@ -162,7 +162,8 @@ static dcp_status scatter(void *context, const dcp_collective *call, int root, c
 }
 
 /* Says where this rank's messages lie in what it sends. */
-static void tell_ranges(const struct shared_rank *self, const size_t *sizes, const size_t *offsets)
+static void publish_ranges(const struct shared_rank *self, const size_t *sizes,
+                           const size_t *offsets)
 {
     struct range *sent = &self->shared->sent[self->rank];
 
@@ -197,7 +198,7 @@ static dcp_status all_to_all(void *context, const dcp_collective *call, const vo
     bool left = true;
 
     (void)call, (void)receive_sizes;
-    tell_ranges(self, send_sizes, send_offsets);
+    publish_ranges(self, send_sizes, send_offsets);
     shared_barrier(self->shared);
     for (size_t done = 0; left; done += SLOT) {
         size_t start = sent[self->rank].start + done;

@@ -246,7 +246,7 @@ dcp_status reversing_global(void *context, dcp_loading *loading, dcp_load_plan *
         dcp_load_plan_clear(plans[r]);
         while (items_count-- > 0)
             RETURN_UNLESS_OK(dcp_load_plan_add(plans[r], &items[items_count]));
-        RETURN_UNLESS_OK(dcp_state_string(data, "told", "yes"));
+        RETURN_UNLESS_OK(dcp_state_string(data, "sent", "yes"));
     }
     return DCP_OK;
 }

@@ -22,7 +22,7 @@ static dcp_status transform(void *context, dcp_saving *saving, const dcp_write_i
 }
 
 /* The metadata's planner data. */
-static dcp_status tell_values(dcp_saving *saving, int values)
+static dcp_status send_values(dcp_saving *saving, int values)
 {
     dcp_state *data = dcp_state_new();
     if (!data)
@@ -42,7 +42,7 @@ static dcp_status plan_local(void *context, dcp_saving *saving, dcp_save_plan *p
     dcp_status status =
         data ? dcp_state_int(data, "values", steady ? STEADY : hooking->values) : DCP_ERR_NO_MEMORY;
     if (status == DCP_OK && hooking->coordinates && !steady)
-        status = tell_values(saving, hooking->values);
+        status = send_values(saving, hooking->values);
     return status == DCP_OK ? dcp_save_default_create_local_plan(saving, plan) : status;
 }
 
@@ -55,7 +55,7 @@ static dcp_status plan_global(void *context, dcp_saving *saving, dcp_save_plan *
         dcp_state *data = dcp_save_plan_planner_data(plans[rank]);
         status = data ? dcp_state_int(data, "dealt", 100 + rank) : DCP_ERR_NO_MEMORY;
     }
-    return status == DCP_OK && hooking->hooks == STEADY_HOOKS ? tell_values(saving, STEADY)
+    return status == DCP_OK && hooking->hooks == STEADY_HOOKS ? send_values(saving, STEADY)
                                                               : status;
 }
 

@@ -59,7 +59,7 @@ static dcp_status begin_failing(struct model *model, const char *path, int failu
     return status;
 }
 
-static void failures_are_told_once(void **state)
+static void failures_are_reported_once(void **state)
 {
     struct model model;
     dcp_save_chain_options how = {0};
@@ -235,7 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_save_can_be_cancelled),
-        TEST(failures_are_told_once),
+        TEST(failures_are_reported_once),
         TEST(ranks_that_know_more_than_others_agree),
         TEST(saves_are_tried_again),
         TEST(saves_fall_back),

@@ -69,21 +69,22 @@ static dcp_status estimate(struct rank *self)
     struct limit_state state;
     dcp_save_chain_options how = trial->chain;
     dcp_save_options options = trial->options;
-    dcp_estimate told = {.size_of = sizeof told};
+    dcp_estimate estimate = {.size_of = sizeof estimate};
     dcp_figures figures;
     limit_state_make(&state, trial->kind, self->rank, self->size);
     how.group = options.group = self->group;
     must(dcp_save_chain_new(&how, &options.chain));
-    must(dcp_save_estimate(state.root, self->path, &options, &told));
+    must(dcp_save_estimate(state.root, self->path, &options, &estimate));
     must(save_within(&state, self->path, &options, &figures));
-    if (figures.peak_memory > told.memory)
+    if (figures.peak_memory > estimate.memory)
         fail_msg("kind %d: took %llu, estimated %llu", trial->kind,
-                 (unsigned long long)figures.peak_memory, (unsigned long long)told.memory);
-    assert_in_range(told.memory, told.staging_memory, 2 * figures.peak_memory + 20 * MIB);
+                 (unsigned long long)figures.peak_memory, (unsigned long long)estimate.memory);
+    assert_in_range(estimate.memory, estimate.staging_memory, 2 * figures.peak_memory + 20 * MIB);
     if (how.staging_limit == 0 && state.used > 0 && self->size == 1)
-        assert_in_range(told.staging_memory, state.used, (uint64_t)state.used / 4 * 5 + 3 * MIB);
+        assert_in_range(estimate.staging_memory, state.used,
+                        (uint64_t)state.used / 4 * 5 + 3 * MIB);
     if (self->rank == 0)
-        trial->estimate = told;
+        trial->estimate = estimate;
     dcp_save_chain_free(options.chain);
     limit_state_free(&state);
     return DCP_OK;
@@ -184,12 +185,12 @@ static void test_a_reserved_pool(void **state)
 {
     struct limit_state made;
     dcp_save_options options = {.skip_sync = true};
-    dcp_estimate told = {.size_of = sizeof told};
+    dcp_estimate estimate = {.size_of = sizeof estimate};
     dcp_figures figures;
     limit_state_make(&made, 3, 0, 1);
     must(dcp_save_chain_new(&(dcp_save_chain_options){0}, &options.chain));
-    must(dcp_save_estimate(made.root, path_in(state, "c"), &options, &told));
-    must(dcp_save_chain_reserve(options.chain, told.staging_memory, NULL));
+    must(dcp_save_estimate(made.root, path_in(state, "c"), &options, &estimate));
+    must(dcp_save_chain_reserve(options.chain, estimate.staging_memory, NULL));
     const void *memory = options.chain->pool.memory;
     must(save_within(&made, path_in(state, "c"), &options, &figures));
     assert_ptr_equal(options.chain->pool.memory, memory);
@@ -251,15 +252,15 @@ static void test_on_a_device(void **state)
     struct limit_state made = {.root = dcp_state_new(), .data = host};
     dcp_state_tensor(made.root, "w", &tensor);
     dcp_save_options options = {.overwrite = DCP_OVERWRITE_REPLACE, .skip_sync = true};
-    dcp_estimate told = {.size_of = sizeof told};
+    dcp_estimate estimate = {.size_of = sizeof estimate};
     dcp_figures figures;
     for (int asynchronous = 0; asynchronous < 2; asynchronous++) {
         if (asynchronous)
             must(dcp_save_chain_new(&(dcp_save_chain_options){.staging = DCP_STAGING_PINNED},
                                     &options.chain));
-        must(dcp_save_estimate(made.root, path_in(state, "c"), &options, &told));
+        must(dcp_save_estimate(made.root, path_in(state, "c"), &options, &estimate));
         for (uint64_t more = 0; more < 60 * MIB; more = limit_step(more)) {
-            options.memory_limit = told.smallest_memory + more;
+            options.memory_limit = estimate.smallest_memory + more;
             options.figures = &figures;
             figures = (dcp_figures){.size_of = sizeof figures};
             must(asynchronous ? save_within(&made, path_in(state, "c"), &options, &figures)
@@ -269,7 +270,7 @@ static void test_on_a_device(void **state)
         options.memory_limit = 0;
         must(asynchronous ? save_within(&made, path_in(state, "c"), &options, &figures)
                           : dcp_save(made.root, path_in(state, "c"), &options));
-        assert_in_range(figures.peak_memory, 1, told.memory);
+        assert_in_range(figures.peak_memory, 1, estimate.memory);
     }
     dcp_save_chain_free(options.chain);
     stand_in_free(tensor.data);
@@ -296,7 +297,7 @@ static void test_in_little_address_space(void **state)
         skip();
     for (int kind = 0; kind < STATE_KINDS; kind++) {
         struct limit_state made;
-        dcp_estimate told = {.size_of = sizeof told};
+        dcp_estimate estimate = {.size_of = sizeof estimate};
         char name[32];
         snprintf(name, sizeof name, "c%d", kind);
         struct little_space little = {
@@ -305,9 +306,9 @@ static void test_in_little_address_space(void **state)
             .options = {.thread_count = 2, .overwrite = DCP_OVERWRITE_REPLACE}};
         limit_state_make(&made, kind, 0, 1);
         must(dcp_save_chain_new(&(dcp_save_chain_options){0}, &little.options.chain));
-        must(dcp_save_estimate(made.root, little.path, &little.options, &told));
+        must(dcp_save_estimate(made.root, little.path, &little.options, &estimate));
         for (uint64_t more = 0; more < 100 * MIB; more = limit_step(more)) {
-            little.options.memory_limit = told.smallest_memory + more;
+            little.options.memory_limit = estimate.smallest_memory + more;
             limit_in_little_space(little.options.memory_limit, save_in_little_space, &little);
         }
         dcp_save_chain_free(little.options.chain);

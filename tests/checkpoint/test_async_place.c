@@ -390,7 +390,7 @@ static void later_attempts_refuse_to_overwrite(void **state)
     free(model.shard);
 }
 
-static void other_failures_are_told_at_once(void **state)
+static void other_failures_are_reported_at_once(void **state)
 {
     needs_files();
     struct model model;
@@ -495,7 +495,7 @@ int main(void)
         TEST(saves_fall_back_without_a_place),
         TEST(both_places_are_named),
         TEST(later_attempts_refuse_to_overwrite),
-        TEST(other_failures_are_told_at_once),
+        TEST(other_failures_are_reported_at_once),
         TEST(ranks_go_to_another_place_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

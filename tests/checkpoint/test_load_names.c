@@ -23,7 +23,7 @@ struct tree {
     float data[4][ROWS];
     int tensors;
     int64_t begin, share;
-    int told; /* how often the stateful entry was */
+    int reported; /* how often the stateful entry was */
 };
 
 static void tree_init(struct tree *tree, const struct rank *self)
@@ -61,7 +61,7 @@ static dcp_status give_position(void *context, dcp_state *into)
     return dcp_state_int(into, "position", 5);
 }
 
-static dcp_status count_told(void *context, const dcp_state *filled)
+static dcp_status count_calls(void *context, const dcp_state *filled)
 {
     (void)filled;
     ++*(int *)context;
@@ -73,7 +73,7 @@ static dcp_status save_body(struct rank *self)
 {
     struct tree tree;
     tree_init(&tree, self);
-    dcp_stateful loader = {give_position, count_told, &tree.told};
+    dcp_stateful loader = {give_position, count_calls, &tree.reported};
     dcp_state *model = dcp_state_dict(tree.root, "model");
     tree_tensor(&tree, model, "w", 100);
     tree_tensor(&tree, model, "b", 200);
@@ -133,7 +133,7 @@ static dcp_status check_without_optimizer(struct rank *self, struct job *job)
     struct tree tree;
     int64_t step = 0;
     tree_init(&tree, self);
-    dcp_stateful loader = {give_position, count_told, &tree.told};
+    dcp_stateful loader = {give_position, count_calls, &tree.reported};
     dcp_state *model = dcp_state_dict(tree.root, "model");
     dcp_state *optimizer = dcp_state_dict(tree.root, "optimizer");
     const float *w = tree_tensor(&tree, model, "w", 0), *b = tree_tensor(&tree, model, "b", 0);
@@ -147,8 +147,8 @@ static dcp_status check_without_optimizer(struct rank *self, struct job *job)
     if (status == DCP_OK &&
         !(holds(&tree, w, 100) && holds(&tree, b, 200) && holds(&tree, m, 0) && holds(&tree, v, 0)))
         status = dcp_error_set(DCP_ERR_INTERNAL, "a tensor holds what it should not");
-    if (status == DCP_OK && (step != 1 || tree.told != 0))
-        status = dcp_error_set(DCP_ERR_INTERNAL, "step %d, told %d", (int)step, tree.told);
+    if (status == DCP_OK && (step != 1 || tree.reported != 0))
+        status = dcp_error_set(DCP_ERR_INTERNAL, "step %d, reported %d", (int)step, tree.reported);
     dcp_state_free(tree.root);
     return status;
 }

@@ -94,17 +94,17 @@ static dcp_status load_once(struct rank *self, const struct reuse_scene *scene, 
         .figures = &figures,
         .plan_cache = cache,
     };
-    dcp_load_report *told = NULL;
+    dcp_load_report *report = NULL;
     struct wish wish;
     wish_new(scene, self->rank, &wish);
-    dcp_status status = shortage != 0
-                            ? load_short_of_memory(self, wish.root, path, &options, shortage, &told)
-                            : dcp_load(wish.root, path, &options, &told);
+    dcp_status status =
+        shortage != 0 ? load_short_of_memory(self, wish.root, path, &options, shortage, &report)
+                      : dcp_load(wish.root, path, &options, &report);
     snprintf(outcome->message, sizeof outcome->message, "%s",
              status != DCP_OK ? dcp_error_message() : "");
     outcome->reused = figures.plan_reused;
-    write_report(told, outcome->report, sizeof outcome->report);
-    dcp_load_report_free(told);
+    write_report(report, outcome->report, sizeof outcome->report);
+    dcp_load_report_free(report);
     if (status == DCP_OK)
         status = wish_check(scene, &wish, self->rank);
     wish_free(&wish);

@@ -174,7 +174,7 @@ static void conflicts_are_seen_each_time(void **state)
 }
 
 /* Members that the caller names may be elsewhere than those that are found. */
-static void chosen_members_are_told_apart(void **state)
+static void chosen_members_are_distinguished(void **state)
 {
     needs_files();
     const struct file_ops *ops = &file_ops_system;
@@ -505,7 +505,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         directory_test(stages_are_one_checkpoint),
         directory_test(conflicts_are_seen_each_time),
-        directory_test(chosen_members_are_told_apart),
+        directory_test(chosen_members_are_distinguished),
         cmocka_unit_test(kept_where_there_is_metadata),
         directory_test(what_is_read_is_checked),
         directory_test(damaged_metadata_is_an_error_and_forgotten),

@@ -201,21 +201,20 @@ static void another_tree_is_filled(void **state)
               (struct test){.planner = {.set_up_planner = other_tree}, .check = check_other});
 }
 
-static dcp_status told_finish(void *context, dcp_loading *loading, dcp_load_plan *plan)
+static dcp_status finish_with_data(void *context, dcp_loading *loading, dcp_load_plan *plan)
 {
-    const char *told = "no";
+    const char *data = "no";
     (void)loading;
     note(context, "finish");
-    dcp_state_as_text(dcp_state_find(dcp_load_plan_planner_data(plan), "told"), &told, NULL);
-    return strcmp(told, "yes") == 0 ? DCP_OK
-                                    : dcp_error_set(DCP_ERR_INTERNAL, "nothing has been told");
+    dcp_state_as_text(dcp_state_find(dcp_load_plan_planner_data(plan), "sent"), &data, NULL);
+    return strcmp(data, "yes") == 0 ? DCP_OK : dcp_error_set(DCP_ERR_INTERNAL, "no data was sent");
 }
 
 static void plans_travel_with_what_planners_say(void **state)
 {
     load_must(state, (struct test){.planner = {.create_local_plan = tagging_local,
                                                .create_global_plan = reversing_global,
-                                               .finish_plan = told_finish}});
+                                               .finish_plan = finish_with_data}});
 }
 
 /* Rows 0 to 3 of the wanted w come from rows 4 to 7 that are stored, and the other way round. */

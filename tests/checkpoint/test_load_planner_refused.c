@@ -499,7 +499,7 @@ static dcp_status differing_body(struct rank *self)
     return status;
 }
 
-static void ranks_that_differ_in_hooks_are_told(void **state)
+static void ranks_that_differ_in_hooks_are_reported(void **state)
 {
     static const char *const messages[] = {
         "rank 1: the planner's set of hooks differs from the coordinator's",
@@ -567,7 +567,7 @@ int main(void)
         cmocka_unit_test(plans_say_what_is_wrong_with_a_call),
         cmocka_unit_test(destinations_that_make_no_sense_are_refused),
         cmocka_unit_test(chunks_and_memory_that_will_not_do_are_refused),
-        cmocka_unit_test(ranks_that_differ_in_hooks_are_told),
+        cmocka_unit_test(ranks_that_differ_in_hooks_are_reported),
         cmocka_unit_test(tables_without_a_size_are_refused),
         cmocka_unit_test(every_failed_allocation_is_reported),
     };

@@ -130,34 +130,34 @@ static void shared_tensors_are_shared_as_destinations(void **state)
     dcp_state_free(two);
 }
 
-struct told {
+struct reported {
     int asked;
     int64_t value;
 };
 
 static dcp_status give_value(void *context, dcp_state *into)
 {
-    ((struct told *)context)->asked++;
+    ((struct reported *)context)->asked++;
     return dcp_state_int(into, "value", 0);
 }
 
 static dcp_status take_value(void *context, const dcp_state *filled)
 {
-    struct told *told = context;
-    return dcp_state_as_int(dcp_state_at(filled, 0), &told->value);
+    struct reported *reported = context;
+    return dcp_state_as_int(dcp_state_at(filled, 0), &reported->value);
 }
 
-static void stateful_entries_are_told_of_the_whole(void **state)
+static void stateful_entries_receive_the_whole(void **state)
 {
     (void)state;
-    struct told told = {0};
-    dcp_stateful entry = {give_value, take_value, &told};
+    struct reported reported = {0};
+    dcp_stateful entry = {give_value, take_value, &reported};
     dcp_load_options options = {.unflattened = true};
     dcp_state *root = dcp_state_new();
     dcp_state_stateful(root, "tup", &entry);
     must(dcp_load(root, NO_FLATTEN, &options, NULL));
-    assert_int_equal(told.asked, 1);
-    assert_int_equal(told.value, 1);
+    assert_int_equal(reported.asked, 1);
+    assert_int_equal(reported.value, 1);
     dcp_state_free(root);
 }
 
@@ -171,7 +171,7 @@ static dcp_status load_otherwise(struct rank *self)
     return status;
 }
 
-static void ranks_that_disagree_are_told(void **state)
+static void ranks_that_disagree_are_reported(void **state)
 {
     (void)state;
     struct rank ranks[RANKS_MAX];
@@ -192,8 +192,8 @@ int main(void)
         cmocka_unit_test(a_dict_without_tensors_is_one_object_where_it_is_stored_so),
         cmocka_unit_test_setup_teardown(shared_tensors_are_shared_as_destinations, directory_setup,
                                         directory_teardown),
-        cmocka_unit_test(stateful_entries_are_told_of_the_whole),
-        cmocka_unit_test(ranks_that_disagree_are_told),
+        cmocka_unit_test(stateful_entries_receive_the_whole),
+        cmocka_unit_test(ranks_that_disagree_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

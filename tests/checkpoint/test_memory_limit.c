@@ -138,8 +138,8 @@ static dcp_status save_within(const struct limit_state *made, const char *path, 
 static dcp_status estimate(const struct limit_state *made, const char *path, uint64_t limit)
 {
     dcp_save_options options = {.memory_limit = limit};
-    dcp_estimate told = {.size_of = sizeof told};
-    return dcp_save_estimate(made->root, path, &options, &told);
+    dcp_estimate estimate = {.size_of = sizeof estimate};
+    return dcp_save_estimate(made->root, path, &options, &estimate);
 }
 
 /* Every allocation fails in turn, once and from then on: an error, and nothing leaks. */

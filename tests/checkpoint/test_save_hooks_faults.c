@@ -32,11 +32,11 @@ static dcp_status change_items(void *context, dcp_saving *saving, dcp_save_plan 
     dcp_state *data = status == DCP_OK ? dcp_save_plan_planner_data(plan) : NULL;
     if (status == DCP_OK && !data)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no planner data");
-    return status == DCP_OK ? dcp_state_string(data, "told", "something") : status;
+    return status == DCP_OK ? dcp_state_string(data, "sent", "something") : status;
 }
 
-static dcp_status tell(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
-                       int plan_count)
+static dcp_status read_data(void *context, dcp_saving *saving, dcp_save_plan *const *plans,
+                            int plan_count)
 {
     (void)context;
     dcp_status status = dcp_save_default_create_global_plan(saving, plans, plan_count);
@@ -108,7 +108,7 @@ static void fail_each_allocation(const char *path, const dcp_storage_writer *wri
     dcp_checkpoint *metadata = NULL;
     dcp_save_planner planner = {.size_of = sizeof planner,
                                 .create_local_plan = change_items,
-                                .create_global_plan = tell,
+                                .create_global_plan = read_data,
                                 .finish_plan = turn_items};
     dcp_save_options options = {
         .planner = &planner, .storage_writer = writer, .skip_sync = true, .metadata = &metadata};

@@ -322,7 +322,7 @@ static void test_refuses_then_replaces(void **state)
 /* A counter that is not a tree: PyTorch's Stateful. */
 struct counter {
     int64_t value;
-    int64_t told;
+    int64_t reported;
 };
 
 static dcp_status counter_save(void *context, dcp_state *into)
@@ -334,7 +334,7 @@ static dcp_status counter_save(void *context, dcp_state *into)
 static dcp_status counter_load(void *context, const dcp_state *filled)
 {
     struct counter *counter = context;
-    return dcp_state_as_int(dcp_state_find(filled, "value"), &counter->told);
+    return dcp_state_as_int(dcp_state_find(filled, "value"), &counter->reported);
 }
 
 static dcp_status counter_fail(void *context, dcp_state *into)
@@ -353,7 +353,7 @@ static void test_stateful(void **state)
     must(dcp_save(root, path_in(state, "c"), NULL));
     counter.value = -1;
     must(dcp_load(root, path_in(state, "c"), NULL, NULL));
-    assert_int_equal(counter.told, 5);
+    assert_int_equal(counter.reported, 5);
     dcp_state_free(root);
 
     stateful.state_dict = counter_fail;

@@ -395,7 +395,7 @@ static void carries_out_a_global_plan(void **state)
 
 /* ---- planner data, in all directions ---- */
 
-static dcp_status tell_rank(void *context, dcp_saving *saving, dcp_save_plan *plan)
+static dcp_status send_rank(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context;
     dcp_write_item item;
@@ -440,7 +440,7 @@ static dcp_status check_finished(void *context, dcp_saving *saving, dcp_save_pla
 
 static void stores_planner_data_of_all_ranks(void **state)
 {
-    struct trial trial = {.planner = {.create_local_plan = tell_rank,
+    struct trial trial = {.planner = {.create_local_plan = send_rank,
                                       .create_global_plan = gather_data,
                                       .finish_plan = check_finished}};
     dcp_checkpoint *checkpoint;

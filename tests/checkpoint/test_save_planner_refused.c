@@ -20,7 +20,7 @@ static void expect_failure(void **state, const struct trial *given, int size, dc
     ranks_run(ranks, size, path, body, &trial);
     for (int rank = 0; rank < size; rank++) {
         if (ranks[rank].status != expected || !strstr(ranks[rank].message, message))
-            fail_msg("rank %d: status %d, \"%s\" does not tell \"%s\"", rank, ranks[rank].status,
+            fail_msg("rank %d: status %d, \"%s\" does not contain \"%s\"", rank, ranks[rank].status,
                      ranks[rank].message, message);
         assert_string_equal(ranks[rank].message, ranks[0].message);
     }
@@ -103,7 +103,7 @@ static dcp_status forget(void *context, dcp_saving *saving, dcp_state *state,
     return DCP_OK;
 }
 
-static void tells_every_rank_of_a_hook_that_fails(void **state)
+static void every_rank_gets_the_failure_of_a_hook(void **state)
 {
     const struct {
         struct trial trial;
@@ -462,7 +462,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(tells_every_rank_of_a_hook_that_fails),
+        TEST(every_rank_gets_the_failure_of_a_hook),
         TEST(refuses_states_that_were_not_built_as_a_whole),
         TEST(wants_the_same_hooks_on_all_ranks),
         TEST(refuses_nonsense_in_local_plans),

@@ -412,7 +412,7 @@ static void test_missing_file_is_named(void **state)
     assert_null(checkpoint);
 }
 
-static void test_saves_are_told_apart(void **state)
+static void test_saves_are_distinguished(void **state)
 {
     const char *directory = path_in(state, "c");
     dcp_checkpoint *checkpoint;
@@ -560,7 +560,7 @@ int main(void)
         OVER_BOTH(test_abandoned_file_is_gone),
         OVER_BOTH(test_lost_metadata_is_rebuilt),
         OVER_BOTH(test_missing_file_is_named),
-        OVER_BOTH(test_saves_are_told_apart),
+        OVER_BOTH(test_saves_are_distinguished),
         cmocka_unit_test_setup_teardown(test_damaged_footers_are_listed, over_files, teardown),
         cmocka_unit_test_setup_teardown(test_no_memory, over_files, teardown),
     };

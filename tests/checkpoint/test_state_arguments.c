@@ -176,7 +176,7 @@ static void flat_ranges(void **state)
     dcp_state_free(root);
 }
 
-static dcp_status nothing_to_tell(void *context, dcp_state *into)
+static dcp_status give_nothing(void *context, dcp_state *into)
 {
     (void)context, (void)into;
     return DCP_OK;
@@ -184,7 +184,7 @@ static dcp_status nothing_to_tell(void *context, dcp_state *into)
 
 static void stateful_entries(void **state)
 {
-    const dcp_stateful empty = {0}, stateful = {.state_dict = nothing_to_tell};
+    const dcp_stateful empty = {0}, stateful = {.state_dict = give_nothing};
     dcp_state *root = dcp_state_new();
     (void)state;
 

@@ -116,7 +116,7 @@ static dcp_status choose_otherwise(struct rank *self)
     return status;
 }
 
-static void ranks_that_choose_differently_are_told(void **state)
+static void ranks_that_choose_differently_are_reported(void **state)
 {
     struct rank ranks[RANKS_MAX];
     ranks_run(ranks, 2, path_in(state, "c"), choose_otherwise, NULL);
@@ -332,7 +332,7 @@ static void a_reader_may_bring_the_elements_by_itself(void **state)
     load_must(state, (struct test){.reader.read_data = reads_by_itself, .check = check_zeros});
 }
 
-static void views_tell_where_streams_lie(void **state)
+static void views_locate_streams(void **state)
 {
     dcp_checkpoint *checkpoint;
     dcp_storage_location location;
@@ -356,12 +356,12 @@ int main(void)
         cmocka_unit_test(a_reader_that_is_passed_needs_no_id),
         cmocka_unit_test(the_first_reader_that_takes_the_id_is_used),
         cmocka_unit_test(ids_that_nobody_takes_are_files_or_nothing),
-        cmocka_unit_test(ranks_that_choose_differently_are_told),
+        cmocka_unit_test(ranks_that_choose_differently_are_reported),
         cmocka_unit_test(files_of_pytorch_are_read_from_memory),
         cmocka_unit_test(damaged_streams_are_refused),
         cmocka_unit_test(readers_that_do_not_read_are_refused),
         cmocka_unit_test(a_reader_may_bring_the_elements_by_itself),
-        cmocka_unit_test(views_tell_where_streams_lie),
+        cmocka_unit_test(views_locate_streams),
     };
     return cmocka_run_group_tests(tests, scene_setup, directory_teardown);
 }

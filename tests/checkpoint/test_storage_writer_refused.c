@@ -116,7 +116,7 @@ static dcp_status finish_default_blindly(void *context, dcp_saving *saving,
     return dcp_save_default_finish(saving);
 }
 
-static void tells_every_rank_and_leaves_nothing(void **state)
+static void every_rank_fails_and_nothing_is_left(void **state)
 {
     const struct {
         dcp_storage_writer writer;
@@ -171,7 +171,7 @@ static void tells_every_rank_and_leaves_nothing(void **state)
         for (int rank = 0; rank < 2; rank++) {
             if (ranks[rank].status != cases[i].status ||
                 !strstr(ranks[rank].message, cases[i].message))
-                fail_msg("case %zu, rank %d: status %d, \"%s\" does not tell \"%s\"", i, rank,
+                fail_msg("case %zu, rank %d: status %d, \"%s\" does not contain \"%s\"", i, rank,
                          ranks[rank].status, ranks[rank].message, cases[i].message);
             assert_string_equal(ranks[rank].message, ranks[0].message);
         }
@@ -227,7 +227,7 @@ static void refuses_descriptions_that_nobody_could_read(void **state)
         assert_int_equal(ranks[1].status, DCP_ERR_ARGUMENT);
         assert_string_equal(ranks[0].message, ranks[1].message);
         if (!strstr(ranks[0].message, cases[i].message))
-            fail_msg("\"%s\" does not tell \"%s\"", ranks[0].message, cases[i].message);
+            fail_msg("\"%s\" does not contain \"%s\"", ranks[0].message, cases[i].message);
         assert_int_not_equal(access(path_in(state, "refused"), F_OK), 0);
     }
 }
@@ -236,7 +236,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(tells_every_rank_and_leaves_nothing),
+        TEST(every_rank_fails_and_nothing_is_left),
         TEST(refuses_descriptions_that_nobody_could_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

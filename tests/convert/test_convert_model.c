@@ -69,7 +69,7 @@ static void shards_are_those_of_transformers(void **state)
     check_model(state, "mixtral", 30000, 6, mixtral);
 }
 
-static void a_dtype_is_told_in_config(void **state)
+static void a_dtype_is_reported_in_config(void **state)
 {
     const char *to = path_in(state, "to");
     size_t size;
@@ -186,7 +186,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
     const struct CMUnitTest tests[] = {
-        TEST(shards_are_those_of_transformers), TEST(a_dtype_is_told_in_config),
+        TEST(shards_are_those_of_transformers), TEST(a_dtype_is_reported_in_config),
         TEST(tied_weights_go_by_what_they_are), TEST(index_and_headers_must_agree),
         TEST(a_stale_file_hides_no_index),      TEST(quantized_models_are_copied),
     };

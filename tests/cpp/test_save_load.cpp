@@ -252,13 +252,13 @@ void hooks_of_c_throw_through()
     options.carrier = &carrier;
     REQUIRE(THROWN(own_exception, dcp::save(from, where / "a", options)).number == 9);
     options.carrier = nullptr;
-    dcp::error told = THROWN(dcp::error, dcp::save(from, where / "a", options));
-    REQUIRE(told.status() == DCP_ERR_CALLBACK);
-    REQUIRE(std::string(told.what()).find("own words") != std::string::npos);
+    dcp::error reported = THROWN(dcp::error, dcp::save(from, where / "a", options));
+    REQUIRE(reported.status() == DCP_ERR_CALLBACK);
+    REQUIRE(std::string(reported.what()).find("own words") != std::string::npos);
 }
 
 /* One rank throws: it gets its exception, the other one an error with the text. */
-void other_ranks_are_told()
+void other_ranks_are_reported()
 {
     folder where;
     std::vector<dcp::group> groups = dcp::group::threads(2);
@@ -301,5 +301,5 @@ int main()
                        {"objects are stateful", objects_are_stateful},
                        {"progress and commit throw through", progress_and_commit_throw_through},
                        {"hooks of C throw through", hooks_of_c_throw_through},
-                       {"other ranks are told", other_ranks_are_told}});
+                       {"other ranks are told", other_ranks_are_reported}});
 }

@@ -36,7 +36,7 @@ static double lesser(double a, double b)
     return a < b ? a : b;
 }
 
-static void tell(const char *what, size_t bytes, double seconds, const char *remark)
+static void print(const char *what, size_t bytes, double seconds, const char *remark)
 {
     printf("| %-40s | %4zu MiB | %9.2f ms | %7.2f GB/s | %-34s |\n", what, bytes >> 20,
            seconds * 1e3, (double)bytes / seconds * 1e-9, remark);
@@ -106,7 +106,7 @@ static double bench_plain_copy(size_t bytes)
     cudaStreamDestroy(stream);
     cudaFree(memory);
     cudaFreeHost(host);
-    tell("cudaMemcpyAsync, page-locked", bytes, best, "what the device can do");
+    print("cudaMemcpyAsync, page-locked", bytes, best, "what the device can do");
     return (double)bytes / best;
 }
 
@@ -142,7 +142,7 @@ static void bench_async(const struct model *model, const char *path, double plai
     size_t bytes = model->tensor_bytes * TENSORS;
     char remark[64];
     check(dcp_save_chain_new(&options, &chain) == DCP_OK, "dcp_save_chain_new");
-    tell("dcp_save_async, first call returns", bytes, save_async(model, path, chain).called, "");
+    print("dcp_save_async, first call returns", bytes, save_async(model, path, chain).called, "");
     for (int pass = 0; pass < PASSES; pass++) {
         struct times times = save_async(model, path, chain);
         best.called = lesser(best.called, times.called);
@@ -152,12 +152,12 @@ static void bench_async(const struct model *model, const char *path, double plai
     dcp_save_chain_free(chain);
     snprintf(remark, sizeof remark, "%s: promised is < %g ms",
              best.called * 1e3 < promised_ms ? "kept" : "MISSED", promised_ms);
-    tell("dcp_save_async, overlapped: call returns", bytes, best.called, remark);
+    print("dcp_save_async, overlapped: call returns", bytes, best.called, remark);
     double share = (double)bytes / best.staged / plain_rate;
     snprintf(remark, sizeof remark, "%.2f of plain, %s: promised is %g", share,
              share >= promised_share ? "kept" : "MISSED", promised_share);
-    tell("dcp_save_async, overlapped: staged", bytes, best.staged, remark);
-    tell("dcp_save_async, overlapped: durable", bytes, best.durable, "");
+    print("dcp_save_async, overlapped: staged", bytes, best.staged, remark);
+    print("dcp_save_async, overlapped: durable", bytes, best.durable, "");
 }
 
 static void bench_blocking(const struct model *model, const char *path)
@@ -175,8 +175,8 @@ static void bench_blocking(const struct model *model, const char *path)
         saved = lesser(saved, between - began);
         dcp_state_free(root);
     }
-    tell("dcp_save", bytes, saved, "");
-    tell("dcp_load", bytes, loaded, "");
+    print("dcp_save", bytes, saved, "");
+    print("dcp_load", bytes, loaded, "");
 }
 
 int main(int count, char **arguments)

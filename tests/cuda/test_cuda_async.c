@@ -335,7 +335,7 @@ static dcp_status save_failing(void **state, const char *function, long n, uint6
     return status;
 }
 
-static void every_failure_is_told_and_leaves_nothing(void **state)
+static void every_failure_is_reported_and_leaves_nothing(void **state)
 {
     static const char *const functions[] = {
         "cudaHostRegister",
@@ -363,7 +363,7 @@ static void every_failure_is_told_and_leaves_nothing(void **state)
 
 /* Work before that does not end keeps nobody waiting for ever: not a blocking save or load, nor an
  * asynchronous save that copies at once, nor whoever waits for a copy behind it. */
-static void a_stream_that_does_not_end_is_told(void **state)
+static void a_stream_that_does_not_end_is_reported(void **state)
 {
     static const char message[] = "cuda:1: earlier work of the device did not finish within 0.1 s";
     struct model model;
@@ -420,8 +420,8 @@ int main(void)
         TEST(the_current_device_stays),
         TEST(locked_memory_stays_from_save_to_save),
         TEST(waves_pass_through_little_memory),
-        TEST(every_failure_is_told_and_leaves_nothing),
-        TEST(a_stream_that_does_not_end_is_told),
+        TEST(every_failure_is_reported_and_leaves_nothing),
+        TEST(a_stream_that_does_not_end_is_reported),
         TEST(nothing_is_left_of_a_device_that_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -175,7 +175,7 @@ static void memory_comes_from_cuda(void **state)
     must_fail(load_one(state, &tensor), DCP_ERR_NO_MEMORY, "cuda:1: cudaMalloc failed: out of");
 }
 
-static void failures_are_told_in_words(void **state)
+static void failures_are_described(void **state)
 {
     static const char *const functions[] = {"cudaGetDriverEntryPointByVersion", "cudaSetDevice",
                                             "cudaMemcpyAsync", "cudaStreamSynchronize"};
@@ -367,10 +367,10 @@ static void overlap_fails_in_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(tensors_round_trip),         TEST(copies_wait_for_the_stream),
-        TEST(the_current_device_stays),   TEST(memory_comes_from_cuda),
-        TEST(failures_are_told_in_words), TEST(queues_overlap_and_keep_order),
-        TEST(a_missing_order_is_seen),    TEST(overlap_fails_in_words),
+        TEST(tensors_round_trip),       TEST(copies_wait_for_the_stream),
+        TEST(the_current_device_stays), TEST(memory_comes_from_cuda),
+        TEST(failures_are_described),   TEST(queues_overlap_and_keep_order),
+        TEST(a_missing_order_is_seen),  TEST(overlap_fails_in_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -188,14 +188,14 @@ static void limits_leave_room_for_buffers_or_not(void **state)
     const dcp_tensor *tensors[] = {&dense, &turned, &wide};
     for (size_t i = 0; i < 2; i++) {
         dcp_figures figures = {.size_of = sizeof figures};
-        dcp_estimate told = {.size_of = sizeof told};
+        dcp_estimate reported = {.size_of = sizeof reported};
         dcp_state *root = dcp_state_new();
         dcp_state_tensor(root, "w", tensors[i]);
-        must(dcp_save_estimate(root, path_in(state, "c"), NULL, &told));
+        must(dcp_save_estimate(root, path_in(state, "c"), NULL, &reported));
         dcp_state_free(root);
         must(save_one(state, tensors[i], &(dcp_save_options){.figures = &figures}));
-        assert_in_range(figures.peak_memory, (uint64_t)8 << 20, told.memory);
-        expect_limits(state, tensors[i], told.smallest_memory, false);
+        assert_in_range(figures.peak_memory, (uint64_t)8 << 20, reported.memory);
+        expect_limits(state, tensors[i], reported.smallest_memory, false);
     }
     for (size_t i = 0; i < 3; i++) {
         const dcp_load_options options = {.memory_limit = 1, .convert = true};
@@ -233,7 +233,7 @@ static dcp_status run_failing(void **state, const char *function, long n, bool l
     return status;
 }
 
-static void every_failure_is_told_and_leaves_nothing(void **state)
+static void every_failure_is_reported_and_leaves_nothing(void **state)
 {
     static const char *const functions[] = {
         "cudaHostRegister", "cudaStreamCreateWithPriority", "cudaEventCreateWithFlags",
@@ -263,7 +263,7 @@ int main(void)
         TEST(saves_overlap_and_keep_order),
         TEST(loads_overlap_and_keep_order),
         TEST(limits_leave_room_for_buffers_or_not),
-        TEST(every_failure_is_told_and_leaves_nothing),
+        TEST(every_failure_is_reported_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

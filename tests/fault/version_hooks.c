@@ -30,7 +30,7 @@ static dcp_status set_up_saving(void *context, dcp_saving *saving, dcp_state *st
 }
 
 /* Puts something into a dict that travels. */
-static dcp_status tell(dcp_state *dict, const char *key)
+static dcp_status send_text(dcp_state *dict, const char *key)
 {
     return dict ? dcp_state_string(dict, key, "something to pass on") : DCP_ERR_NO_MEMORY;
 }
@@ -39,7 +39,7 @@ static dcp_status create_save_plan(void *context, dcp_saving *saving, dcp_save_p
 {
     (void)context;
     RETURN_IF_ERROR(dcp_save_default_create_local_plan(saving, plan));
-    return tell(dcp_save_plan_planner_data(plan), "told");
+    return send_text(dcp_save_plan_planner_data(plan), "sent");
 }
 
 static dcp_status create_global_save_plan(void *context, dcp_saving *saving,
@@ -47,8 +47,8 @@ static dcp_status create_global_save_plan(void *context, dcp_saving *saving,
 {
     (void)context;
     RETURN_IF_ERROR(dcp_save_default_create_global_plan(saving, plans, plan_count));
-    dcp_state *told = dcp_save_plan_planner_data(plans[0]);
-    return told ? dcp_saving_set_planner_data(saving, told) : DCP_ERR_NO_MEMORY;
+    dcp_state *reported = dcp_save_plan_planner_data(plans[0]);
+    return reported ? dcp_saving_set_planner_data(saving, reported) : DCP_ERR_NO_MEMORY;
 }
 
 static dcp_status finish_save_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
@@ -108,14 +108,14 @@ static dcp_status set_up_writer(void *context, dcp_saving *saving, bool is_coord
 static dcp_status prepare_save_plan(void *context, dcp_saving *saving, dcp_save_plan *plan)
 {
     (void)context, (void)saving;
-    return tell(dcp_save_plan_storage_data(plan), "told");
+    return send_text(dcp_save_plan_storage_data(plan), "sent");
 }
 
 static dcp_status prepare_global_save_plan(void *context, dcp_saving *saving,
                                            dcp_save_plan *const *plans, int plan_count)
 {
     (void)context, (void)saving;
-    return tell(dcp_save_plan_storage_data(plans[plan_count - 1]), "answered");
+    return send_text(dcp_save_plan_storage_data(plans[plan_count - 1]), "answered");
 }
 
 static dcp_status write_data(void *context, dcp_saving *saving, const dcp_save_plan *plan)
@@ -207,21 +207,21 @@ static dcp_status create_load_plan(void *context, dcp_loading *loading, dcp_load
 {
     (void)context;
     RETURN_IF_ERROR(dcp_load_default_create_local_plan(loading, plan));
-    return tell(dcp_load_plan_planner_data(plan), "told");
+    return send_text(dcp_load_plan_planner_data(plan), "sent");
 }
 
 static dcp_status create_global_load_plan(void *context, dcp_loading *loading,
                                           dcp_load_plan *const *plans, int plan_count)
 {
     (void)context, (void)loading;
-    return tell(dcp_load_plan_planner_data(plans[plan_count - 1]), "answered");
+    return send_text(dcp_load_plan_planner_data(plans[plan_count - 1]), "answered");
 }
 
 static dcp_status prepare_global_load_plan(void *context, dcp_loading *loading,
                                            dcp_load_plan *const *plans, int plan_count)
 {
     (void)context, (void)loading;
-    return tell(dcp_load_plan_storage_data(plans[plan_count - 1]), "answered");
+    return send_text(dcp_load_plan_storage_data(plans[plan_count - 1]), "answered");
 }
 
 static dcp_status look_at_plan(void *context, dcp_loading *loading, dcp_load_plan *plan)

@@ -89,7 +89,7 @@ static void changes_lead_from_one_to_the_other(void **state)
         struct metadata before, now;
         struct buffer changes;
         struct arena texts;
-        bool told, moved;
+        bool reported, moved;
         decode(&before);
         decode(&now);
         for (int which = 0; which < CHANGES; which++)
@@ -98,10 +98,10 @@ static void changes_lead_from_one_to_the_other(void **state)
         buffer_init(&changes, 0);
         arena_init(&texts, 0);
         assert_true(metadata_structure_equal(&before, &now));
-        assert_int_equal(metadata_changes_append(&before, &now, &changes, &told), DCP_OK);
+        assert_int_equal(metadata_changes_append(&before, &now, &changes, &reported), DCP_OK);
         assert_int_equal(
             metadata_changes_apply(changes.data, changes.size, &before, &texts, &moved), DCP_OK);
-        assert_int_equal(told, moved);
+        assert_int_equal(reported, moved);
         if (set == 0 || set == 1u << CHANGE_ID)
             assert_false(moved);
         if ((set >> CHANGE_ALL_PLACES & 1) != 0)

@@ -113,7 +113,7 @@ static const struct refusal refusals[] = {
     {{.more_fields = KEY("storage_data") "NONE "}, "storage_data is None, expected a dict"},
 };
 
-static void tells_what_is_wrong(void **state)
+static void names_what_is_wrong(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
@@ -164,7 +164,7 @@ static void refuses_every_truncation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_what_is_wrong),
+        cmocka_unit_test(names_what_is_wrong),
         cmocka_unit_test(refuses_other_roots),
         cmocka_unit_test(refuses_every_truncation),
     };

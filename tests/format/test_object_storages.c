@@ -451,7 +451,7 @@ static void memory_of_callers_is_written_by_itself(void **state)
 }
 
 /* Each tensor is there twice, as one object. */
-static void many_blocks_and_tensors_are_told_apart(void **state)
+static void many_blocks_and_tensors_are_distinguished(void **state)
 {
     (void)state;
     enum { TENSORS = 300 };
@@ -525,7 +525,7 @@ int main(void)
         cmocka_unit_test(absurd_shapes_are_refused),
         cmocka_unit_test(copies_share_as_what_they_are_copies_of),
         cmocka_unit_test(chunks_outside_of_their_block_have_storages_of_their_own),
-        cmocka_unit_test(many_blocks_and_tensors_are_told_apart),
+        cmocka_unit_test(many_blocks_and_tensors_are_distinguished),
         cmocka_unit_test(memory_of_callers_is_written_by_itself),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -8,7 +8,7 @@
 
 #include "format/metadata/piece_table.h"
 
-static void tells_entries_offsets_and_their_absence_apart(void **state)
+static void distinguishes_entries_offsets_and_their_absence(void **state)
 {
     (void)state;
     static const int64_t offsets[] = {0, 0, 1};
@@ -62,7 +62,7 @@ static void holds_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tells_entries_offsets_and_their_absence_apart),
+        cmocka_unit_test(distinguishes_entries_offsets_and_their_absence),
         cmocka_unit_test(gives_the_first_of_equal_keys),
         cmocka_unit_test(holds_many),
     };

@@ -193,7 +193,7 @@ static dcp_status begin(dcp_group *group, int kind)
     if (kind == 3)
         status = group_scatter(group, &call, 1, DCP_OK, payloads, &received);
     if (kind == 4)
-        status = group_broadcast(group, &call, 1, DCP_OK, "told", 4, &received);
+        status = group_broadcast(group, &call, 1, DCP_OK, "sent", 4, &received);
     if (kind == 5)
         status = group_pass(group, &call, DCP_OK, -1, NULL, 0, &received);
     group_messages_free(&all);

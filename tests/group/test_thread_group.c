@@ -61,10 +61,10 @@ static dcp_status exchange_letters(struct thread_rank *self)
             return dcp_error_set(DCP_ERR_INTERNAL, "all_gather gave %c", everyone[rank]);
     for (int root = 0; root < self->size; root++) {
         bool is_root = root == self->rank;
-        char told = mine[0];
-        RETURN_IF_ERROR(operations->broadcast(context, &call, root, &told, 1));
-        if (told != 'a' + root)
-            return dcp_error_set(DCP_ERR_INTERNAL, "broadcast gave %c", told);
+        char reported = mine[0];
+        RETURN_IF_ERROR(operations->broadcast(context, &call, root, &reported, 1));
+        if (reported != 'a' + root)
+            return dcp_error_set(DCP_ERR_INTERNAL, "broadcast gave %c", reported);
         RETURN_IF_ERROR(operations->gather(context, &call, root, mine, sizes[self->rank], everyone,
                                            is_root ? sizes : NULL));
         if (is_root && memcmp(everyone, expected, total) != 0)
@@ -214,7 +214,7 @@ static void several_missing_ranks_are_all_named(void **state)
                         "gathering plans: ranks 1, 2, 6 did not make this call within 0.25 s");
 }
 
-static void a_late_rank_is_told_what_happened(void **state)
+static void a_late_rank_learns_what_happened(void **state)
 {
     (void)state;
     struct thread_rank ranks[RANKS_MAX];
@@ -295,7 +295,7 @@ int main(void)
         cmocka_unit_test(messages_that_do_not_fit_fail_for_all),
         cmocka_unit_test(every_waiting_rank_names_the_missing),
         cmocka_unit_test(several_missing_ranks_are_all_named),
-        cmocka_unit_test(a_late_rank_is_told_what_happened),
+        cmocka_unit_test(a_late_rank_learns_what_happened),
         cmocka_unit_test(the_shortest_deadline_ends_the_wait_of_all),
         cmocka_unit_test(ranks_out_of_step_fail_together),
     };

@@ -40,7 +40,7 @@ static void run(void *argument)
 }
 
 /* Of what others use as well: the library's copies, and NCCL. */
-static void tell_uses(enum kernel kernel, const struct network *network)
+static void count_uses(enum kernel kernel, const struct network *network)
 {
     bool updates = kernel == KERNEL_UPDATE || kernel == KERNEL_SET_VALUES;
     stand_in_stream_use(network->stream, network->values, updates);
@@ -55,6 +55,6 @@ void kernel_launch(enum kernel kernel, const struct network *network, int count)
     if (!launch)
         abort();
     *launch = (struct launch){kernel, *network, count};
-    tell_uses(kernel, network);
+    count_uses(kernel, network);
     stand_in_stream_run(network->stream, run, launch);
 }

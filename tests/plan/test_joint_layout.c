@@ -78,14 +78,14 @@ static void member_free(struct member *member)
     dcp_state_free(member->root);
 }
 
-static bool tells(const struct member *member, int rank, int ranks, uint64_t *digest)
+static bool implies(const struct member *member, int rank, int ranks, uint64_t *digest)
 {
-    bool tells_all;
+    bool implies_all;
     uint64_t lengths;
-    assert_int_equal(save_plan_tells_all(&member->plan, (uint32_t)rank, (uint32_t)ranks, &tells_all,
-                                         digest, &lengths),
+    assert_int_equal(save_plan_implies_all(&member->plan, (uint32_t)rank, (uint32_t)ranks,
+                                           &implies_all, digest, &lengths),
                      DCP_OK);
-    return tells_all;
+    return implies_all;
 }
 
 static void assert_same(const struct joint_plan *a, const struct joint_plan *b)
@@ -131,7 +131,7 @@ static void compare_orders(const struct joint_plan *joint)
     metadata_free(&metadata);
 }
 
-static void one_rank_tells_what_all_would(void **state)
+static void one_rank_implies_what_all_hold(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 16; shape++) {
@@ -146,10 +146,10 @@ static void one_rank_tells_what_all_would(void **state)
             assert_int_equal(joint_plan_add(&gathered, &members[rank].plan, (uint32_t)rank),
                              DCP_OK);
         }
-        assert_true(tells(&members[0], 0, ranks, &first));
+        assert_true(implies(&members[0], 0, ranks, &first));
         for (int rank = 0; rank < ranks; rank++) {
             uint64_t digest;
-            assert_true(tells(&members[rank], rank, ranks, &digest));
+            assert_true(implies(&members[rank], rank, ranks, &digest));
             assert_int_equal(digest, first);
             joint_plan_init(&alone, (uint32_t)ranks);
             assert_int_equal(joint_plan_add_all(&alone, &members[rank].plan), DCP_OK);
@@ -164,7 +164,7 @@ static void one_rank_tells_what_all_would(void **state)
 }
 
 /* What a change to rank 1 of 4 does: it tells nothing, or something else than rank 0. */
-static void expect_difference(const dcp_tensor *tensor, bool tells_all)
+static void expect_difference(const dcp_tensor *tensor, bool implies_all)
 {
     const struct job job = {2, 2};
     struct member odd, even;
@@ -173,15 +173,15 @@ static void expect_difference(const dcp_tensor *tensor, bool tells_all)
     dcp_state_tensor(root, "odd", tensor);
     member_of(root, &odd);
     member_of(make_tree(&job, 0), &even);
-    assert_int_equal(tells(&odd, 1, 4, &first), tells_all);
-    assert_true(tells(&even, 0, 4, &second));
-    if (tells_all)
+    assert_int_equal(implies(&odd, 1, 4, &first), implies_all);
+    assert_true(implies(&even, 0, 4, &second));
+    if (implies_all)
         assert_int_not_equal(first, second);
     member_free(&odd);
     member_free(&even);
 }
 
-static void what_one_rank_cannot_know_is_not_told(void **state)
+static void what_one_rank_cannot_know_is_not_implied(void **state)
 {
     (void)state;
     const dcp_placement rows = dcp_shard(0), both[] = {dcp_shard(0), dcp_shard(0)};
@@ -213,11 +213,12 @@ static void memory_may_run_out_anywhere(void **state)
     member_of(make_tree(&job, 3), &member);
     for (long n = 1;; n++) {
         struct joint_plan joint;
-        bool tells_all;
+        bool implies_all;
         uint64_t digest, lengths;
         failing_allocator_install(n, false);
         joint_plan_init(&joint, 4);
-        dcp_status status = save_plan_tells_all(&member.plan, 3, 4, &tells_all, &digest, &lengths);
+        dcp_status status =
+            save_plan_implies_all(&member.plan, 3, 4, &implies_all, &digest, &lengths);
         if (status == DCP_OK)
             status = joint_plan_add_all(&joint, &member.plan);
         joint_plan_free(&joint);
@@ -233,8 +234,8 @@ static void memory_may_run_out_anywhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank_tells_what_all_would),
-        cmocka_unit_test(what_one_rank_cannot_know_is_not_told),
+        cmocka_unit_test(one_rank_implies_what_all_hold),
+        cmocka_unit_test(what_one_rank_cannot_know_is_not_implied),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -191,7 +191,7 @@ static void expect_unite(struct samples *samples, dcp_status expected, const cha
     join(samples, 1, 3, &higher);
     assert_int_equal(joint_plan_unite(&lower, &higher), expected);
     if (strstr(dcp_error_message(), text) == NULL)
-        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), text);
+        fail_msg("\"%s\" does not contain \"%s\"", dcp_error_message(), text);
     joint_plan_free(&lower);
     joint_plan_free(&higher);
     samples_free(samples);

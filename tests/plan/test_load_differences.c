@@ -141,7 +141,7 @@ static void lies_are_refused(void **state)
         struct load_differences differences;
         assert_int_equal(decode_copy(lies[i].bytes, lies[i].size, &differences), DCP_ERR_FORMAT);
         if (strstr(dcp_error_message(), lies[i].message) == NULL)
-            fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), lies[i].message);
+            fail_msg("\"%s\" does not contain \"%s\"", dcp_error_message(), lies[i].message);
         load_differences_free(&differences);
     }
 }

@@ -232,7 +232,7 @@ static void mismatches_are_differences(void **state)
     scene_free(&scene);
 }
 
-static void conversion_is_told(void **state)
+static void conversion_is_reported(void **state)
 {
     (void)state;
     struct scene scene;
@@ -332,7 +332,7 @@ int main(void)
         cmocka_unit_test(scalars_objects_and_nothing),
         cmocka_unit_test(missing_names_are_differences),
         cmocka_unit_test(mismatches_are_differences),
-        cmocka_unit_test(conversion_is_told),
+        cmocka_unit_test(conversion_is_reported),
         cmocka_unit_test(holes_and_overlaps_are_errors),
         cmocka_unit_test(memory_may_run_out_anywhere),
     };

@@ -62,7 +62,7 @@ static void names_match_or_not(void **state)
     }
 }
 
-static void faults_are_told(void **state)
+static void faults_are_reported(void **state)
 {
     (void)state;
     static const char *const unclosed[] = {"[",   "a[", "[]",    "[!]", "[^",
@@ -143,7 +143,7 @@ static void many_stars_end_soon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_match_or_not),        cmocka_unit_test(faults_are_told),
+        cmocka_unit_test(names_match_or_not),        cmocka_unit_test(faults_are_reported),
         cmocka_unit_test(stars_take_what_they_must), cmocka_unit_test(fnmatch_agrees),
         cmocka_unit_test(many_stars_end_soon),
     };

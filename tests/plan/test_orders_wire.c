@@ -133,7 +133,7 @@ static void refuse(const struct fixture *fixture, struct write_order order, uint
     assert_int_equal(write_orders_encode(&sent, &bytes), DCP_OK);
     assert_int_equal(decode_copy(fixture, bytes.data, bytes.size, &orders), DCP_ERR_FORMAT);
     if (strstr(dcp_error_message(), message) == NULL)
-        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), message);
+        fail_msg("\"%s\" does not contain \"%s\"", dcp_error_message(), message);
     write_orders_free(&orders);
     buffer_free(&bytes);
 }

@@ -86,7 +86,7 @@ static void each_chunk_and_object_is_an_item(void **state)
 
 /* A range without elements leaves the node without a chunk, but others must not be able to forget
  * the tensor. */
-static void a_tensor_of_which_nothing_is_here_is_told(void **state)
+static void a_tensor_of_which_nothing_is_here_is_reported(void **state)
 {
     const struct fixture *fixture = *state;
     struct save_plan plan;
@@ -121,7 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_chunk_and_object_is_an_item),
-        cmocka_unit_test(a_tensor_of_which_nothing_is_here_is_told),
+        cmocka_unit_test(a_tensor_of_which_nothing_is_here_is_reported),
         cmocka_unit_test(an_empty_tree_is_an_empty_plan),
         cmocka_unit_test(memory_may_run_out),
     };

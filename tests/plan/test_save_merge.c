@@ -17,7 +17,7 @@ static void expect_failure(const struct samples *samples, dcp_status expected, c
     struct merged merged;
     assert_int_equal(samples_merge(samples, &options, &merged), expected);
     if (strstr(dcp_error_message(), message) == NULL)
-        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), message);
+        fail_msg("\"%s\" does not contain \"%s\"", dcp_error_message(), message);
     merged_free(&merged);
 }
 

@@ -88,7 +88,7 @@ static void an_object_has_the_length_of_who_writes_it(void **state)
     samples_free(&samples);
 }
 
-static void every_failed_allocation_is_told(void **state)
+static void every_failed_allocation_is_reported(void **state)
 {
     (void)state;
     struct samples samples;
@@ -119,7 +119,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_steps_make_what_a_merge_makes),
         cmocka_unit_test(an_object_has_the_length_of_who_writes_it),
-        cmocka_unit_test(every_failed_allocation_is_told),
+        cmocka_unit_test(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

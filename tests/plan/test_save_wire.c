@@ -202,7 +202,7 @@ static void expect_refusal(const char *hex, const char *message)
     struct save_plan plan;
     assert_int_equal(decode_copy(bytes, size, &plan), DCP_ERR_FORMAT);
     if (strstr(dcp_error_message(), message) == NULL)
-        fail_msg("\"%s\" does not tell \"%s\"", dcp_error_message(), message);
+        fail_msg("\"%s\" does not contain \"%s\"", dcp_error_message(), message);
     save_plan_free(&plan);
 }
 

@@ -109,7 +109,7 @@ static void every_part_counts(void **state)
 }
 
 /* A checkpoint without the files that tell its layout has that of its neighbours. */
-static void neighbours_tell_the_layout(void **state)
+static void neighbours_determine_the_layout(void **state)
 {
     const char *run = scene_tree(state, "kempnerforge", false);
     scene_save(NULL, scene_in(run, "step_50"));
@@ -277,7 +277,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_part_counts),
-        TEST(neighbours_tell_the_layout),
+        TEST(neighbours_determine_the_layout),
         TEST(data_loaders_are_no_checkpoints),
         TEST(newer_cores_have_no_common_file),
         TEST(releases_have_no_step),

@@ -55,7 +55,7 @@ static void own_checkpoints_are_checked_to_their_footers(void **state)
     expect_reason(run, "; nor are 2 more");
 }
 
-static void what_is_known_of_a_checkpoint_is_told(void **state)
+static void what_is_known_of_a_checkpoint_is_listed(void **state)
 {
     dcp_run_checkpoint found;
     size_t index;
@@ -324,7 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(own_checkpoints_are_checked_to_their_footers),
-        TEST(what_is_known_of_a_checkpoint_is_told),
+        TEST(what_is_known_of_a_checkpoint_is_listed),
         TEST(stages_are_a_union),
         TEST(names_that_are_none_are_left_out),
         TEST(order_is_by_number_and_not_by_time),

@@ -100,24 +100,25 @@ static void a_clock_that_was_set_back_removes_nothing(void **state)
 
 /* ---- directories ---- */
 
-struct told {
+struct reported {
     char text[4096];
 };
 
-static void tell(void *context, const char *name, dcp_run_verdict verdict, const char *why)
+static void report(void *context, const char *name, dcp_run_verdict verdict, const char *why)
 {
-    struct told *told = context;
-    size_t length = strlen(told->text);
-    snprintf(told->text + length, sizeof told->text - length, "%s %d (%s)\n", name, (int)verdict,
-             why);
+    struct reported *reported = context;
+    size_t length = strlen(reported->text);
+    snprintf(reported->text + length, sizeof reported->text - length, "%s %d (%s)\n", name,
+             (int)verdict, why);
 }
 
-static uint64_t prune(const char *run, const dcp_run_keep *keep, bool dry, struct told *told)
+static uint64_t prune(const char *run, const dcp_run_keep *keep, bool dry,
+                      struct reported *reported)
 {
     const dcp_run_prune_options options = {
-        .keep = keep, .dry_run = dry, .verdict = tell, .verdict_context = told};
+        .keep = keep, .dry_run = dry, .verdict = report, .verdict_context = reported};
     uint64_t removed;
-    told->text[0] = '\0';
+    reported->text[0] = '\0';
     must(dcp_run_prune(run, &options, &removed));
     return removed;
 }
@@ -149,7 +150,7 @@ static void foreign_names_stay(void **state)
                                         "mirror"};
     const char *run = path_in(state, "run");
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1};
-    struct told told;
+    struct reported reported;
     job_run(run, NULL, six, 3);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         scene_save(NULL, scene_in(run, names[i]));
@@ -157,10 +158,10 @@ static void foreign_names_stay(void **state)
     scene_write(run, "step_8", "a file");
     scene_write(run, "notes.txt", "mine");
     assert_int_equal(symlink("step_10", scene_in(run, "step_9")), 0);
-    assert_int_equal(prune(run, &keep, true, &told), 0);
-    assert_non_null(strstr(told.text, "step_7 20 (does not say which run's it is)"));
-    assert_non_null(strstr(told.text, "step_10 10 (no rule keeps it)"));
-    assert_int_equal(prune(run, &keep, false, &told), 2);
+    assert_int_equal(prune(run, &keep, true, &reported), 0);
+    assert_non_null(strstr(reported.text, "step_7 20 (does not say which run's it is)"));
+    assert_non_null(strstr(reported.text, "step_10 10 (no rule keeps it)"));
+    assert_int_equal(prune(run, &keep, false, &reported), 2);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_true(scratch_exists(scene_in(run, names[i]), ".metadata"));
     assert_true(scratch_exists(scene_in(run, "step_7"), ".metadata"));
@@ -174,7 +175,7 @@ static void a_copy_by_hand_is_nobodys(void **state)
     const char *run = path_in(state, "run");
     char command[4096];
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1};
-    struct told told;
+    struct reported reported;
     job_run(run, NULL, six, 3);
     snprintf(command, sizeof command, "cp -r '%s' '%s'", scene_in(run, "step_10"),
              scene_in(run, "step_15"));
@@ -182,8 +183,8 @@ static void a_copy_by_hand_is_nobodys(void **state)
     snprintf(command, sizeof command, "cp -r '%s' '%s'", scene_in(run, "step_10"),
              scene_in(run, "step_99"));
     assert_int_equal(system(command), 0);
-    assert_int_equal(prune(run, &keep, false, &told), 2);
-    assert_non_null(strstr(told.text, "step_15 20 (a copy of step 10)"));
+    assert_int_equal(prune(run, &keep, false, &reported), 2);
+    assert_non_null(strstr(reported.text, "step_15 20 (a copy of step 10)"));
     assert_true(scratch_exists(run, "step_15") && scratch_exists(run, "step_99"));
     const char *reason = job_resumes(run, NULL, 30);
     assert_non_null(strstr(reason, "step_99 is a copy of step 10"));
@@ -238,7 +239,7 @@ static void pins_keep(void **state)
 {
     const char *run = path_in(state, "run");
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1};
-    struct told told;
+    struct reported reported;
     job_run(run, NULL, six, 4);
     must(dcp_run_pin(run, "step_20", true, NULL));
     struct {
@@ -249,24 +250,24 @@ static void pins_keep(void **state)
               DCP_ERR_ARGUMENT, "dcp_run_pin_options");
     must_fail(dcp_run_pin(run, "step_21", true, NULL), DCP_ERR_NOT_FOUND, "step_21");
     must_fail(dcp_run_pin(run, "../step_20", true, NULL), DCP_ERR_ARGUMENT, "name of");
-    assert_int_equal(prune(run, &keep, false, &told), 2);
-    assert_non_null(strstr(told.text, "step_20 0 (pinned)"));
+    assert_int_equal(prune(run, &keep, false, &reported), 2);
+    assert_non_null(strstr(reported.text, "step_20 0 (pinned)"));
     must(dcp_run_pin(run, "step_20", false, NULL));
     must_fail(dcp_run_pin(run, "step_20", false, NULL), DCP_ERR_NOT_FOUND, "step_20");
-    assert_int_equal(prune(run, &keep, false, &told), 1);
+    assert_int_equal(prune(run, &keep, false, &reported), 1);
 }
 
 static void remains_of_dead_saves_go_and_what_is_owned_stays(void **state)
 {
     const char *run = path_in(state, "run");
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 2};
-    struct told told;
+    struct reported reported;
     job_run(run, NULL, six, 5);
     scene_remove(scene_in(run, "step_20"), ".metadata");
     scene_remove(scene_in(run, "step_50"), ".metadata");
-    assert_int_equal(prune(run, &keep, false, &told), 2);
-    assert_non_null(strstr(told.text, "step_20 10 (left by a save that did not end)"));
-    assert_non_null(strstr(told.text, "step_50 20 (not whole: no .metadata)"));
+    assert_int_equal(prune(run, &keep, false, &reported), 2);
+    assert_non_null(strstr(reported.text, "step_20 10 (left by a save that did not end)"));
+    assert_non_null(strstr(reported.text, "step_50 20 (not whole: no .metadata)"));
     assert_true(scratch_exists(run, "step_30") && scratch_exists(run, "step_40"));
     assert_false(scratch_exists(run, "step_10") || scratch_exists(run, "step_20"));
 }
@@ -284,7 +285,7 @@ static void an_interrupted_removal_is_not_whole_and_goes_on(void **state)
 {
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1};
     dcp_storage storage = *dcp_storage_files();
-    struct told told;
+    struct reported reported;
     storage.remove = remove_some;
     for (int removals = 1; removals < 6; removals++) {
         char name[32];
@@ -299,7 +300,7 @@ static void an_interrupted_removal_is_not_whole_and_goes_on(void **state)
         scene_expect_latest(run, "step_20");
         if (scratch_exists(run, "step_10")) {
             assert_false(scratch_exists(scene_in(run, "step_10"), ".metadata"));
-            assert_int_equal(prune(run, &keep, false, &told), 1);
+            assert_int_equal(prune(run, &keep, false, &reported), 1);
         }
         assert_false(scratch_exists(run, "step_10"));
     }
@@ -342,7 +343,7 @@ static void a_run_of_10000_entries_is_pruned(void **state)
     const char *run = path_in(state, "run");
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1};
     char name[64];
-    struct told told;
+    struct reported reported;
     job_run(run, NULL, six, 2);
     for (int i = 0; i < 5000; i++) {
         snprintf(name, sizeof name, "event.%d", i);
@@ -350,7 +351,7 @@ static void a_run_of_10000_entries_is_pruned(void **state)
         snprintf(name, sizeof name, "step_%d", 1000 + i);
         mkdir(scene_in(run, name), 0777);
     }
-    assert_int_equal(prune(run, &keep, false, &told), 1);
+    assert_int_equal(prune(run, &keep, false, &reported), 1);
     job_resumes(run, NULL, 20);
 }
 

@@ -304,7 +304,7 @@ static dcp_status create_or_fail(void *context, void *directory, const char *nam
     return dcp_storage_files()->create(context, directory, name, access, file);
 }
 
-static void a_failed_save_is_told_at_the_next_step(void **state)
+static void a_failed_save_is_reported_at_the_next_step(void **state)
 {
     const char *run = path_in(state, "run");
     dcp_storage storage = *dcp_storage_files();
@@ -313,19 +313,19 @@ static void a_failed_save_is_told_at_the_next_step(void **state)
     for (int allowed = 0; allowed < 2; allowed++) {
         const dcp_run_options options = {
             .storage = &storage, .every_steps = 10, .allowed_failures = allowed};
-        dcp_status told = DCP_OK;
+        dcp_status reported = DCP_OK;
         job_make(&job, 0, 1);
         job_open(&job, run, &options);
         job_save(&job, 5);
         must(dcp_run_flush(job.run));
         disk_is_full = true;
         must(dcp_run_step(job.run, 10));
-        for (int64_t step = 11; step < 20 && told == DCP_OK; step++) {
+        for (int64_t step = 11; step < 20 && reported == DCP_OK; step++) {
             usleep(50000);
-            told = dcp_run_step(job.run, step);
+            reported = dcp_run_step(job.run, step);
         }
         disk_is_full = false;
-        assert_int_equal(told, allowed ? DCP_OK : DCP_ERR_NO_SPACE);
+        assert_int_equal(reported, allowed ? DCP_OK : DCP_ERR_NO_SPACE);
         assert_int_equal(dcp_run_saved_step(job.run), 5);
         job_save(&job, 20);
         must(dcp_run_flush(job.run));
@@ -364,7 +364,7 @@ int main(void)
         TEST(a_signal_stops_all_ranks_and_saves),
         TEST(a_halt_file_or_the_end_of_time_stops_it),
         TEST(without_questions_ranks_say_nothing),
-        TEST(a_failed_save_is_told_at_the_next_step),
+        TEST(a_failed_save_is_reported_at_the_next_step),
         TEST(a_mark_that_cannot_be_moved_is_no_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -128,7 +128,7 @@ static void strides_are_those_of_pytorch(void **state)
     assert_int_equal(strides[1], 4);
 }
 
-static void boxes_are_told_in_words(void **state)
+static void boxes_are_printed(void **state)
 {
     (void)state;
     char text[64];
@@ -151,7 +151,7 @@ int main(void)
         cmocka_unit_test(volume_and_equality),
         cmocka_unit_test(intersections_are_common_elements),
         cmocka_unit_test(strides_are_those_of_pytorch),
-        cmocka_unit_test(boxes_are_told_in_words),
+        cmocka_unit_test(boxes_are_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static dcp_tensor random_box(struct random *random, int32_t ndim, int64_t larges
     return box;
 }
 
-static void random_boxes_are_told_apart(void **state)
+static void random_boxes_are_distinguished(void **state)
 {
     (void)state;
     struct random random = {7};
@@ -192,7 +192,7 @@ static void failed_allocations_change_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_boxes_are_told_apart),
+        cmocka_unit_test(random_boxes_are_distinguished),
         cmocka_unit_test(the_right_chunk_is_named),
         cmocka_unit_test(many_chunks_take_no_time),
         cmocka_unit_test(failed_allocations_change_nothing),

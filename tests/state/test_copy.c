@@ -156,7 +156,7 @@ static void bytes_are_swapped_by_component(void **state)
     }
 }
 
-static void density_is_told(void **state)
+static void density_is_reported(void **state)
 {
     (void)state;
     const int64_t sizes[] = {2, 1, 3};
@@ -230,7 +230,7 @@ int main(void)
         cmocka_unit_test(a_box_without_dimensions_is_one_element),
         cmocka_unit_test(all_dimensions_may_be_used),
         cmocka_unit_test(bytes_are_swapped_by_component),
-        cmocka_unit_test(density_is_told),
+        cmocka_unit_test(density_is_reported),
         cmocka_unit_test(overlaps_are_found),
         cmocka_unit_test(overlaps_are_not_missed),
     };

@@ -318,12 +318,12 @@ static void destinations_must_not_overlap_themselves(void **state)
 
 struct counter {
     int64_t value;
-    int asked, told;
+    int asked, reported;
     dcp_status fail;
     dcp_stateful *inner; /* put under "inner" if not NULL */
 };
 
-static int clock_of_told;
+static int call_number;
 
 static dcp_status counter_state(void *context, dcp_state *into)
 {
@@ -341,13 +341,13 @@ static dcp_status counter_state(void *context, dcp_state *into)
 static dcp_status counter_filled(void *context, const dcp_state *filled)
 {
     struct counter *counter = context;
-    counter->told = ++clock_of_told;
+    counter->reported = ++call_number;
     if (counter->fail != DCP_OK)
         return counter->fail;
     return dcp_state_as_int(dcp_state_find(filled, "value"), &counter->value);
 }
 
-static void stateful_entries_are_asked_and_told(void **state)
+static void stateful_entries_are_called_on_load(void **state)
 {
     struct counter inner = {.value = 5};
     dcp_stateful inner_entry = {counter_state, counter_filled, &inner};
@@ -375,13 +375,13 @@ static void stateful_entries_are_asked_and_told(void **state)
     assert_int_equal(flat.statefuls[1].path_length, 3);
     flat.entries[0].node->as.integer.bits = 70;
     flat.entries[2].node->as.integer.bits = 50;
-    clock_of_told = 0;
+    call_number = 0;
     assert_int_equal(flatten_notify(&flat), DCP_OK);
     assert_int_equal(outer.value, 70);
     assert_int_equal(inner.value, 50);
-    assert_int_equal(outer.told, 1);
-    assert_int_equal(inner.told, 2);
-    assert_int_equal(silent.told, 0);
+    assert_int_equal(outer.reported, 1);
+    assert_int_equal(inner.reported, 2);
+    assert_int_equal(silent.reported, 0);
 
     inner.fail = DCP_ERR_CALLBACK;
     dcp_error_set(DCP_ERR_CALLBACK, "an old message");
@@ -391,7 +391,7 @@ static void stateful_entries_are_asked_and_told(void **state)
 }
 
 /* Told is who has something that was not left out, or nothing at all. */
-static void those_left_out_are_not_told(void **state)
+static void those_left_out_are_not_called(void **state)
 {
     struct counter inner = {.value = 5};
     dcp_stateful inner_entry = {counter_state, counter_filled, &inner};
@@ -417,11 +417,11 @@ static void those_left_out_are_not_told(void **state)
         assert_int_equal(flat.count, 7);
         for (size_t k = cases[i].first; k < cases[i].end; k++)
             flat.entries[k].left_out = true;
-        outer.told = inner.told = next.told = 0;
+        outer.reported = inner.reported = next.reported = 0;
         assert_int_equal(flatten_notify(&flat), DCP_OK);
-        assert_int_equal(outer.told != 0, cases[i].outer);
-        assert_int_equal(inner.told != 0, cases[i].inner);
-        assert_int_equal(next.told != 0, cases[i].next);
+        assert_int_equal(outer.reported != 0, cases[i].outer);
+        assert_int_equal(inner.reported != 0, cases[i].inner);
+        assert_int_equal(next.reported != 0, cases[i].next);
         flatten_free(&flat);
     }
 }
@@ -489,8 +489,8 @@ static void the_top_alone_is_one_entry_each(void **state)
 {
     const struct flatten_rules rules = {.top_only = true};
     struct flat_state flat;
-    int told = 0;
-    dcp_stateful entry = {give_tensor, expect_moment, &told};
+    int reported = 0;
+    dcp_stateful entry = {give_tensor, expect_moment, &reported};
     add_tensor(*state, "w");
     add_tensor(dcp_state_dict(*state, "model"), "w");
     dcp_state_dict(*state, "empty");
@@ -501,7 +501,7 @@ static void the_top_alone_is_one_entry_each(void **state)
                     "optimizer:<optimizer> dict\n");
     assert_int_equal(flatten_by_rules(*state, &rules, &flat), DCP_OK);
     assert_int_equal(flatten_notify(&flat), DCP_OK);
-    assert_int_equal(told, 1);
+    assert_int_equal(reported, 1);
     flatten_free(&flat);
 }
 
@@ -602,8 +602,8 @@ int main(void)
         TEST(shared_containers_do_not_take_forever),
         TEST(shared_values_become_one_for_each_place),
         TEST(destinations_must_not_overlap_themselves),
-        TEST(stateful_entries_are_asked_and_told),
-        TEST(those_left_out_are_not_told),
+        TEST(stateful_entries_are_called_on_load),
+        TEST(those_left_out_are_not_called),
         TEST(failing_stateful_entries_are_named),
         TEST(badly_built_subtrees_are_named),
         TEST(stateful_entries_without_end_are_refused),

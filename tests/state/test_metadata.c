@@ -118,7 +118,7 @@ static void scalars_have_one_piece(void **state)
     expect(entry, DCP_ERR_COVERAGE, "no chunk holds []");
 }
 
-static void holes_are_told(void **state)
+static void holes_are_reported(void **state)
 {
     (void)state;
     struct tensor tensor;
@@ -131,7 +131,7 @@ static void holes_are_told(void **state)
     expect(entry, DCP_ERR_COVERAGE, "[0:5, 0:6]");
 }
 
-static void overlaps_are_told(void **state)
+static void overlaps_are_reported(void **state)
 {
     (void)state;
     struct tensor tensor;
@@ -142,7 +142,7 @@ static void overlaps_are_told(void **state)
     expect(entry, DCP_ERR_OVERLAP, "chunks 0 [0:3, 0:6] and 2 [2:5, 4:6] overlap");
 }
 
-static void impossible_numbers_are_told(void **state)
+static void impossible_numbers_are_reported(void **state)
 {
     (void)state;
     struct tensor tensor;
@@ -271,9 +271,9 @@ int main(void)
         cmocka_unit_test(pieces_without_elements_are_allowed),
         cmocka_unit_test(slabs_in_order_need_no_sorting),
         cmocka_unit_test(scalars_have_one_piece),
-        cmocka_unit_test(holes_are_told),
-        cmocka_unit_test(overlaps_are_told),
-        cmocka_unit_test(impossible_numbers_are_told),
+        cmocka_unit_test(holes_are_reported),
+        cmocka_unit_test(overlaps_are_reported),
+        cmocka_unit_test(impossible_numbers_are_reported),
         cmocka_unit_test(objects_have_one_piece),
         cmocka_unit_test(names_are_indexed),
         cmocka_unit_test(equal_names_are_refused),

@@ -199,7 +199,7 @@ static void parts_are_compared(void **state)
     CHECK_ALL(list, equals);
 }
 
-static void what_has_no_hash_is_told(void **state)
+static void what_has_no_hash_is_reported(void **state)
 {
     dcp_state *tuple = dcp_state_tuple(*state, "tuple");
     struct buffer form;
@@ -261,7 +261,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(numbers_are_equal_by_value), TEST(texts_are_equal_within_their_class),
-        TEST(parts_are_compared),         TEST(what_has_no_hash_is_told),
+        TEST(parts_are_compared),         TEST(what_has_no_hash_is_reported),
         TEST(shared_parts_are_limited),   TEST(memory_failures_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

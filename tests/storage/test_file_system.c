@@ -218,7 +218,7 @@ static void what_is_no_file_is_refused_without_waiting(void **state)
     assert_int_equal(information.kind, FILE_OTHER);
 }
 
-static void what_the_page_cache_holds_is_told(void **state)
+static void what_the_page_cache_holds_is_known(void **state)
 {
     (void)state;
     enum { SIZE = 1 << 20 };
@@ -265,17 +265,17 @@ static int look_as_on_an_older_kernel(int descriptor, size_t size)
 {
     enum { CACHESTAT = 451 };
     const bool expected[2] = {false, true};
-    bool told[2] = {true, false};
+    bool cached[2] = {true, false};
     if (!forget_system_call(CACHESTAT))
         return NOT_TESTED;
     for (size_t i = 0; i < 2; i++) {
-        if (ops->cached(ops->context, descriptor, i * size, size, &told[i]) != 0)
+        if (ops->cached(ops->context, descriptor, i * size, size, &cached[i]) != 0)
             return DIFFERENT;
     }
-    return memcmp(told, expected, sizeof told) == 0 ? SAME : DIFFERENT;
+    return memcmp(cached, expected, sizeof cached) == 0 ? SAME : DIFFERENT;
 }
 
-static void what_the_page_cache_holds_is_told_by_older_kernels(void **state)
+static void older_kernels_know_what_the_page_cache_holds(void **state)
 {
     (void)state;
     enum { SIZE = 1 << 20 };
@@ -317,8 +317,8 @@ int main(void)
         FILE_TEST(a_directory_that_cannot_be_listed_is_an_error),
         FILE_TEST(relative_paths_become_absolute),
         FILE_TEST(links_are_followed_only_where_allowed),
-        FILE_TEST(what_the_page_cache_holds_is_told),
-        FILE_TEST(what_the_page_cache_holds_is_told_by_older_kernels),
+        FILE_TEST(what_the_page_cache_holds_is_known),
+        FILE_TEST(older_kernels_know_what_the_page_cache_holds),
         FILE_TEST(what_is_no_file_is_refused_without_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

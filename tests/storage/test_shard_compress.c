@@ -67,7 +67,7 @@ static void random_checkpoints_come_back(void **state)
 }
 
 /* Pieces of a footer say that they are compressed, lie one behind the other, and fill the file. */
-static void footers_tell_of_it(void **state)
+static void footers_record_it(void **state)
 {
     struct sample sample;
     struct file_source source;
@@ -294,7 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(random_checkpoints_come_back),
-        TEST(footers_tell_of_it),
+        TEST(footers_record_it),
         TEST(any_number_of_threads_writes_the_same),
         TEST(memory_is_bounded),
         TEST(missing_memory_is_an_error),

@@ -14,12 +14,12 @@
 #include "group/group.h"
 
 /* Receives progress from the writing threads, and calls the caller's function. */
-static bool listen(void *context, const dcp_progress *told)
+static bool listen(void *context, const dcp_progress *progress)
 {
     dcp_future *future = context;
-    atomic_store(&future->bytes_done, told->bytes_done);
-    atomic_store(&future->bytes_total, told->bytes_total);
-    bool goes_on = !future->progress || future->progress(future->progress_context, told);
+    atomic_store(&future->bytes_done, progress->bytes_done);
+    atomic_store(&future->bytes_total, progress->bytes_total);
+    bool goes_on = !future->progress || future->progress(future->progress_context, progress);
     if (goes_on && atomic_load(&future->cancelled)) {
         atomic_store(&future->saving.operation.progress.cancelled_by, "dcp_future_cancel()");
         return false;

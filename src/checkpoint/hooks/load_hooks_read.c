@@ -71,7 +71,7 @@ dcp_status dcp_loading_resolve_tensor_sized(dcp_loading *loading, size_t index, 
 }
 
 /* Committed items were read by a storage reader, which does not report progress itself. */
-static dcp_status tell_progress(struct dcp_loading *loading, size_t index)
+static dcp_status report_progress(struct dcp_loading *loading, size_t index)
 {
     const struct read_target *target = &loading->hooks->targets.targets[index];
     dcp_dtype dtype = loading->planning.stored.metadata.entries[target->entry].dtype;
@@ -87,7 +87,7 @@ dcp_status dcp_loading_commit_tensor_sized(dcp_loading *loading, size_t index,
         return dcp_error_set(DCP_ERR_ARGUMENT, "the tensor is NULL");
     RETURN_IF_ERROR(sized_read(&ours, sizeof ours, tensor, tensor_size, "dcp_tensor"));
     RETURN_IF_ERROR(commit(loading, index, &ours));
-    return tell_progress(loading, index);
+    return report_progress(loading, index);
 }
 
 dcp_status dcp_loading_resolve_bytes(dcp_loading *loading, size_t index, size_t size, void **bytes)
@@ -129,7 +129,7 @@ static dcp_status take_tensor(struct dcp_loading *loading, size_t index, struct 
                                       &entry->pieces[target->piece], stream, &chunk, tensor.dtype,
                                       loading->options.verification));
     RETURN_IF_ERROR(commit(loading, index, &tensor));
-    return tell_progress(loading, index);
+    return report_progress(loading, index);
 }
 
 /* Delivers an object's stream in memory that the planner provides. */
@@ -281,12 +281,12 @@ dcp_status dcp_load_default_read_data(dcp_loading *loading)
     if (!loading || !loading->hooks->item_steps)
         return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
     const dcp_load_planner *planner = &loading->hooks->planner;
-    bool told = planner->load_bytes || planner->resolve_bytes || planner->resolve_tensor ||
-                planner->commit_tensor || planner->lookup_tensor || planner->transform_tensor;
-    bool alone = told || loading->options.memory_limit != 0;
+    bool hooked = planner->load_bytes || planner->resolve_bytes || planner->resolve_tensor ||
+                  planner->commit_tensor || planner->lookup_tensor || planner->transform_tensor;
+    bool alone = hooked || loading->options.memory_limit != 0;
     size_t threads =
         alone ? 1 : load_thread_count(loading->options.thread_count, loading->hooks->targets.bytes);
-    if (!told)
+    if (!hooked)
         RETURN_IF_ERROR(read_tensors(loading, threads));
     return thread_run(loading->hooks->plan.count, threads, read_item, loading);
 }

@@ -112,7 +112,7 @@ dcp_status dcp_saving_stream(dcp_saving *saving, size_t index, dcp_sink sink, vo
 }
 
 /* Sets the places of all items in our own files, for a writer that uses them. */
-static dcp_status tell_places(dcp_saving *saving, const struct write_results *written)
+static dcp_status report_places(dcp_saving *saving, const struct write_results *written)
 {
     for (size_t i = 0; i < saving->orders.count; i++) {
         const struct write_order *order = &saving->orders.orders[i];
@@ -138,7 +138,7 @@ dcp_status dcp_save_default_write_data(dcp_saving *saving)
                              "not called dcp_save_default_set_up_storage_writer()");
     dcp_status status = saving_write_files(saving, &written);
     if (status == DCP_OK)
-        status = tell_places(saving, &written);
+        status = report_places(saving, &written);
     write_results_free(&written);
     return status;
 }

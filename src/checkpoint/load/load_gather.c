@@ -47,7 +47,7 @@ dcp_status load_gather_differences(const dcp_load_options *options, const struct
                                    struct load_differences *all, dcp_status *decoded)
 {
     struct dcp_collective gathering = {"gathering load plans", options->timeout_seconds};
-    struct dcp_collective telling = {"sharing the load report", options->timeout_seconds};
+    struct dcp_collective call = {"sharing the load report", options->timeout_seconds};
     bool coordinates = dcp_group_rank(options->group) == options->coordinator;
     struct group_messages messages = {0};
     struct buffer message, merged, received;
@@ -63,7 +63,7 @@ dcp_status load_gather_differences(const dcp_load_options *options, const struct
                           message.size, &messages);
     if (coordinates && status == DCP_OK)
         status = merge_all(&messages, metadata, names, &merged);
-    status = group_broadcast(options->group, &telling, options->coordinator, status, merged.data,
+    status = group_broadcast(options->group, &call, options->coordinator, status, merged.data,
                              merged.size, &received);
     *decoded =
         status == DCP_OK ? load_differences_decode(received.data, received.size, all) : DCP_OK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The coordinator's message:
  *
- *   how the metadata is told, the load's number, its options, the storage, the path, and
+ *   how the metadata is sent, the load's number, its options, the storage, the path, and
  *
  *   the whole metadata, as this rank has decoded it or, if that has no compact form, as it is
  * stored, or the load since which the changes are, the load that the metadata is from, the changes
@@ -30,7 +30,8 @@ enum telling {
 
 /* ---- the coordinator's side ---- */
 
-/* Decoded here, the metadata is told in less time than it takes each rank to decode it. */
+/* Decodes the metadata here: the compact form is sent and read in less time than each rank takes to
+ * decode it. */
 static dcp_status decode_first(dcp_loading *loading, const char *path, enum telling *telling)
 {
     struct load_stored *stored = &loading->planning.stored;

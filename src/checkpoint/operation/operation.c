@@ -60,7 +60,8 @@ dcp_status operation_enter_moving(struct operation *operation, dcp_phase phase, 
 
 dcp_status operation_enter(struct operation *operation, dcp_phase phase, dcp_status status)
 {
-    return operation_enter_moving(operation, phase, operation->progress.told.bytes_total, status);
+    return operation_enter_moving(operation, phase, operation->progress.reported.bytes_total,
+                                  status);
 }
 
 void operation_finish(struct operation *operation, dcp_figures *theirs)

@@ -182,7 +182,7 @@ static dcp_status judge(const struct replica_check *check,
     return DCP_OK;
 }
 
-static dcp_status tell(struct replica_check *check)
+static dcp_status report(struct replica_check *check)
 {
     const dcp_save_options *options = &check->saving->options;
     struct group_messages descriptions = {0};
@@ -207,7 +207,7 @@ static dcp_status run(dcp_saving *saving, bool dry, dcp_status status)
     if (status == DCP_OK)
         status = compare(&check);
     if (status == DCP_OK && check.differing.size > 0)
-        status = tell(&check);
+        status = report(&check);
     replica_holders_free(&check.shared);
     buffer_free(&check.description);
     buffer_free(&check.differing);

@@ -197,7 +197,7 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
     if (status != DCP_OK)
         clean_up(saving);
     else
-        save_committed_tell(saving);
+        save_committed_notify(saving);
     return status;
 }
 

@@ -26,8 +26,8 @@ static const char *const trait_names[TRAITS] = {"coordinator",
                                                 "allow_different_replicas",
                                                 "allow_partial"};
 
-/* A rank's record: the id, a digest of the path, the memory limit, its hooks, what it has to tell
- * the others (flags), the traits. */
+/* A rank's record: the id, a digest of the path, the memory limit, its hooks, flags for the other
+ * ranks, the traits. */
 enum {
     AT_PATH = 8,
     AT_LIMIT = 16,
@@ -161,25 +161,25 @@ dcp_status save_agree(dcp_saving *saving, bool grown, dcp_status status)
 dcp_status save_agree_alone(const dcp_save_options *options, const struct save_plan *plan,
                             bool *alone, bool *lengths_differ)
 {
-    enum { AT_LENGTHS = 8, AT_TELLS_ALL = 16, ALONE_RECORD = 20 };
+    enum { AT_LENGTHS = 8, AT_IMPLIES_ALL = 16, ALONE_RECORD = 20 };
     struct dcp_collective call = {"comparing save plans", options->timeout_seconds};
     int ranks = dcp_group_size(options->group);
     unsigned char record[ALONE_RECORD];
     const unsigned char *records;
     uint64_t digest = 0, lengths = 0;
-    bool tells = false;
-    dcp_status status = save_plan_tells_all(plan, (uint32_t)dcp_group_rank(options->group),
-                                            (uint32_t)ranks, &tells, &digest, &lengths);
+    bool implies = false;
+    dcp_status status = save_plan_implies_all(plan, (uint32_t)dcp_group_rank(options->group),
+                                              (uint32_t)ranks, &implies, &digest, &lengths);
     store_u64(record, digest);
     store_u64(record + AT_LENGTHS, lengths);
-    store_u32(record + AT_TELLS_ALL, tells);
+    store_u32(record + AT_IMPLIES_ALL, implies);
     RETURN_IF_ERROR(group_share(options->group, &call, status, record, sizeof record, &records));
     *alone = true;
     *lengths_differ = false;
     for (int rank = 0; rank < ranks; rank++) {
         const unsigned char *theirs = records + (size_t)rank * ALONE_RECORD;
-        *alone =
-            *alone && load_u32(theirs + AT_TELLS_ALL) != 0 && load_u64(theirs) == load_u64(records);
+        *alone = *alone && load_u32(theirs + AT_IMPLIES_ALL) != 0 &&
+                 load_u64(theirs) == load_u64(records);
         *lengths_differ |= load_u64(theirs + AT_LENGTHS) != load_u64(records + AT_LENGTHS);
     }
     return DCP_OK;

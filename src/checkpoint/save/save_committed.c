@@ -46,7 +46,7 @@ static void call_after_commit(const dcp_saving *saving)
     memory_account_enter(account);
 }
 
-void save_committed_tell(dcp_saving *saving)
+void save_committed_notify(dcp_saving *saving)
 {
     if (saving->committed) {
         *saving->options.metadata = saving->committed;

@@ -10,7 +10,7 @@
  * for, at the coordinator. */
 dcp_status save_committed_prepare(dcp_saving *saving);
 /* Every rank, after the commit: hands the metadata over, and calls the options' function. */
-void save_committed_tell(dcp_saving *saving);
+void save_committed_notify(dcp_saving *saving);
 /* Frees the metadata of a failed attempt. */
 void save_committed_drop(dcp_saving *saving);
 

@@ -8,8 +8,8 @@
 #include "group/group.h"
 #include "state/node.h"
 
-static void tell(const struct dcp_saving *saving, const struct save_needs *mine,
-                 const struct save_needs *all, dcp_estimate *estimate)
+static void fill_in(const struct dcp_saving *saving, const struct save_needs *mine,
+                    const struct save_needs *all, dcp_estimate *estimate)
 {
     struct shard_write_options how = saving->how;
     struct save_staging staging = saving->staging;
@@ -63,7 +63,7 @@ dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
         status = copy_tree(&saving, state, &copy, &info);
     status = save_limit_measure(&saving, copy ? copy : state, status, &mine, &all);
     if (status == DCP_OK && estimate)
-        tell(&saving, &mine, &all, estimate);
+        fill_in(&saving, &mine, &all, estimate);
     saving_free(&saving);
     save_extra_files_free(&saving.extra_files);
     dcp_state_free(info);

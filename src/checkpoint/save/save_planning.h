@@ -3,7 +3,7 @@
  *
  *   reused    nothing has changed since the save before, on any rank: its orders hold
  *   alone     the tensors say how all ranks hold them: every rank finds its orders by itself
- *   gathered  the coordinator is told, and deals out the orders
+ *   gathered the coordinator gathers the plans, and sends out the orders
  *
  * All ranks share records from which they choose the same way; options that must be the same are
  * compared there as well. */

@@ -138,7 +138,7 @@ static void summarize(const struct load_sharing *sharing, unsigned char *summary
 static dcp_status exchange_summaries(struct agreement *agreement, dcp_status status)
 {
     struct dcp_collective asking = call_of(agreement, "gathering wanted regions");
-    struct dcp_collective telling = call_of(agreement, "choosing how to read");
+    struct dcp_collective call = call_of(agreement, "choosing how to read");
     int root = agreement->sharing->options->coordinator;
     unsigned char summary[SUMMARY_SIZE];
     struct group_messages all = {0};
@@ -161,7 +161,7 @@ static dcp_status exchange_summaries(struct agreement *agreement, dcp_status sta
             answer.data[1 + agreement->speakers[class]] = 1;
     }
     status =
-        group_broadcast(agreement->group, &telling, root, status, answer.data, answer.size, &heard);
+        group_broadcast(agreement->group, &call, root, status, answer.data, answer.size, &heard);
     if (status == DCP_OK && heard.size != agreement->rank_count + (size_t)1)
         status = dcp_error_set(DCP_ERR_GROUP,
                                "the coordinator's answer has %zu bytes, expected %" PRIu32,
@@ -285,7 +285,7 @@ static dcp_status hear_wants(struct agreement *agreement, const struct group_mes
 static dcp_status exchange_wants(struct agreement *agreement)
 {
     struct dcp_collective asking = call_of(agreement, "gathering wanted regions");
-    struct dcp_collective telling = call_of(agreement, "sharing the assignment of readers");
+    struct dcp_collective call = call_of(agreement, "sharing the assignment of readers");
     int root = agreement->sharing->options->coordinator;
     struct group_messages all = {0};
     struct buffer answer, heard;
@@ -297,7 +297,7 @@ static dcp_status exchange_wants(struct agreement *agreement)
     if (agreement->coordinates && status == DCP_OK)
         status = hear_wants(agreement, &all, &answer);
     status =
-        group_broadcast(agreement->group, &telling, root, status, answer.data, answer.size, &heard);
+        group_broadcast(agreement->group, &call, root, status, answer.data, answer.size, &heard);
     if (status == DCP_OK)
         status = hear_answer(agreement, &heard);
     group_messages_free(&all);

@@ -232,19 +232,12 @@ static dcp_state *make_tensor(struct state_pool *pool, const struct wanted_entry
     return node;
 }
 
-static dcp_status told(void)
-{
-    struct saved_error error;
-    error_save(&error);
-    return error.status;
-}
-
 static dcp_status build_entry(dcp_state *into, const struct wanted_entry *wanted)
 {
     dcp_state *leaf = wanted->entry->is_tensor ? make_tensor(into->pool, wanted)
                                                : node_new(into->pool, DCP_KIND_NONE);
     if (!leaf)
-        return told();
+        return error_status();
     dcp_status status = node_place(into, wanted->path, wanted->length, leaf);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", wanted->entry->name);
 }

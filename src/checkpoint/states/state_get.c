@@ -184,13 +184,6 @@ static dcp_state *make_whole(const struct getting *getting, const struct metadat
     return node && node_chunk_allocate(node, 0) == DCP_OK ? node : NULL;
 }
 
-static dcp_status told(void)
-{
-    struct saved_error error;
-    error_save(&error);
-    return error.status;
-}
-
 static dcp_status make_nodes(struct getting *getting)
 {
     const struct metadata *whole = &getting->whole;
@@ -201,8 +194,8 @@ static dcp_status make_nodes(struct getting *getting)
     for (size_t i = 0; i < whole->count; i++) {
         const struct metadata_entry *entry = &whole->entries[i];
         dcp_state *node = make_whole(getting, entry);
-        dcp_status status =
-            node ? node_place(getting->into, entry->path, entry->path_length, node) : told();
+        dcp_status status = node ? node_place(getting->into, entry->path, entry->path_length, node)
+                                 : error_status();
         if (status != DCP_OK)
             return error_prefix(status, "%s", entry->name);
         getting->made.entries[i] = (struct flat_entry){.name = entry->name, .node = node};

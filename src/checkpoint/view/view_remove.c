@@ -24,8 +24,8 @@ dcp_status dcp_checkpoint_remove_sized(const char *path, const dcp_remove_option
     dcp_status status =
         save_remove(&directory, ours.takeover_seconds, ours.foreign, ours.foreign_context, &done);
     storage_directory_close(&directory);
-    const dcp_removal told = {.removed = done.removed, .foreign = done.foreign};
+    const dcp_removal result = {.removed = done.removed, .foreign = done.foreign};
     if (removal)
-        sized_write(removal, removal_size, &told, sizeof told);
+        sized_write(removal, removal_size, &result, sizeof result);
     return status;
 }

@@ -55,7 +55,7 @@ enum json_kind {
     JSON_NULL
 };
 enum json_kind json_peek(struct json_reader *reader);
-/* Any number, as it is written; whole: without fraction and exponent. Borrowed from the text. */
+/* The text of a number, borrowed. whole: it has no fraction and no exponent. */
 dcp_status json_number(struct json_reader *reader, struct json_text *text, bool *whole);
 /* Any value, nested at most JSON_DEPTH_MAX deep. */
 dcp_status json_skip(struct json_reader *reader);

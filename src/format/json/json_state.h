@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* JSON as nodes of a state tree: the reverse of dcp_state_to_json() for what JSON knows, and floats
- * that are not finite. */
+/* JSON as nodes of a state tree: the reverse of dcp_state_to_json() for values that JSON has, and
+ * for infinities and NaN. */
 #ifndef FORMAT_JSON_JSON_STATE_H
 #define FORMAT_JSON_JSON_STATE_H
 

@@ -157,14 +157,14 @@ static dcp_status read_optional(struct reader *reader, struct arena *arena, cons
 static dcp_status read_array(struct reader *reader, struct arena *arena, size_t least, size_t size,
                              size_t *count, void **items)
 {
-    uint64_t told = reader_varint(reader);
-    if (reader->failed || told > reader_left(reader) / least)
+    uint64_t stated = reader_varint(reader);
+    if (reader->failed || stated > reader_left(reader) / least)
         return fault("a count that its bytes cannot hold");
-    *items = arena_allocate_array(arena, (size_t)told, size);
+    *items = arena_allocate_array(arena, (size_t)stated, size);
     if (!*items)
-        return no_memory((size_t)told * size);
-    memset(*items, 0, (size_t)told * size);
-    *count = (size_t)told;
+        return no_memory((size_t)stated * size);
+    memset(*items, 0, (size_t)stated * size);
+    *count = (size_t)stated;
     return DCP_OK;
 }
 

@@ -84,8 +84,8 @@ static dcp_status find_overlap(const struct metadata_entry *entry, bool *found, 
     return status;
 }
 
-static dcp_status tell_overlap(const struct metadata *whole, const struct metadata_entry *entry,
-                               size_t first, size_t second)
+static dcp_status overlap_error(const struct metadata *whole, const struct metadata_entry *entry,
+                                size_t first, size_t second)
 {
     char text[2][BOX_TEXT_MAX];
     size_t pieces[2] = {first < second ? first : second, first < second ? second : first};
@@ -132,7 +132,7 @@ static dcp_status settle(struct metadata *whole, size_t index)
     if (status == DCP_OK)
         keep_first(whole, index, first_count);
     else if (status != DCP_ERR_NO_MEMORY)
-        status = tell_overlap(whole, entry, first, second);
+        status = overlap_error(whole, entry, first, second);
     return status;
 }
 

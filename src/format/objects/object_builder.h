@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* From the values of a pickle to the nodes of a state tree.
+/* Builds the nodes of a state tree from the values of a pickle.
  *
- * Each value becomes one node, whatever refers to it, so that sharing and cycles stay as they are.
- * What a native form takes more than once from a value that the pickle holds once (the elements of
- * a list that two sets are made of) is counted, so that the nodes stay in proportion to the pickle.
+ * Each value becomes one node, however many others refer to it, so sharing and cycles are
+ * preserved. Values that are copied, although the pickle holds them once (the elements of a list
+ * from which two sets are made), are counted, so that the number of nodes stays in proportion to
+ * the pickle.
  */
 #ifndef FORMAT_OBJECTS_OBJECT_BUILDER_H
 #define FORMAT_OBJECTS_OBJECT_BUILDER_H
@@ -71,7 +72,8 @@ dcp_status builder_make_dict(struct builder *builder, dcp_state *dict,
 /* Names an opaque node that something is called by, and says what its children will be. */
 dcp_status builder_name_opaque(struct builder *builder, const struct pickle_call *call,
                                bool is_object, dcp_state *node);
-/* The status that goes with what a maker of nodes returned. */
+/* The status of a function that makes a node: DCP_OK, or the error that was set if it returned
+ * NULL. */
 dcp_status builder_made(const dcp_state *node);
 
 #endif

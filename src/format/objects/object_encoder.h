@@ -37,7 +37,7 @@ struct encoder_slot {
 struct encoder_frame {
     const dcp_state *node; /* a container, or the opaque node that says how something is made */
     const dcp_state *made; /* calls: what is made: the node itself, or a dict */
-    bool given;            /* a container whose parts go into what lies on the stack already */
+    bool given;            /* a container whose parts are added to the value on top of the stack */
     size_t position;       /* of the next child; dicts count keys and values; calls: step */
 };
 
@@ -52,7 +52,7 @@ struct encoder_storage {
 
 struct encoder {
     struct buffer *out;
-    bool modern; /* protocol 3 or later, which knows Python 3's name of the builtins */
+    bool modern; /* protocol 3 or later, which uses Python 3's name of the module builtins */
     struct encoder_slot *slots;
     size_t slot_count, slot_capacity;
     struct encoder_frame *frames;
@@ -72,7 +72,7 @@ struct encoder {
 /* Writes a value with all below it. In the end encoder_free(). */
 dcp_status encoder_walk(struct encoder *encoder, const dcp_state *object);
 void encoder_free(struct encoder *encoder);
-/* Writes a tensor, whose storage is taken unless another tensor's is the same. */
+/* Writes a tensor. Its storage is added unless it was added for another tensor. */
 dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node);
 
 /* The slot of a node, taken for it if it is new; valid until the next call. */

@@ -12,8 +12,8 @@
 
 /* digits: memory_release(). size: at most INTEGER_BYTES_MAX. */
 dcp_status integer_to_digits(const void *twos_complement, size_t size, char **digits);
-/* The shortest little-endian two's complement of "-123" or "123"; INTEGER_BYTES_MAX bytes of room.
- * DCP_ERR_UNSUPPORTED if it takes more, DCP_ERR_ARGUMENT for anything but digits. */
+/* The shortest little-endian two's complement of "-123" or "123"; the buffer has INTEGER_BYTES_MAX
+ * bytes. DCP_ERR_UNSUPPORTED if it needs more, DCP_ERR_ARGUMENT for text other than digits. */
 dcp_status integer_from_digits(const char *digits, unsigned char *twos_complement, size_t *size);
 
 #endif

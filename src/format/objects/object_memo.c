@@ -26,8 +26,8 @@ static const struct {
     [GLOBAL_UNTYPED_STORAGE] = {"torch.storage", "UntypedStorage"},
 };
 
-/* What is read is put in place by its value: the node of a call that is its own part is there
- * twice, but what it points to is not. */
+/* Nodes are stored by value: if a call contains itself, its node exists twice, but the data that it
+ * points to does not. */
 static const void *identity_of(const dcp_state *node)
 {
     if (node->kind == DCP_KIND_OPAQUE)

@@ -20,11 +20,7 @@ enum { FRAMES_FIRST = 16, PAGE_SIZE = 256 };
 
 dcp_status builder_made(const dcp_state *node)
 {
-    if (node != NULL)
-        return DCP_OK;
-    struct saved_error error;
-    error_save(&error);
-    return error.status;
+    return node != NULL ? DCP_OK : error_status();
 }
 
 dcp_status builder_charge(struct builder *builder, uint64_t amount)

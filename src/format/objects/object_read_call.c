@@ -166,8 +166,8 @@ static dcp_status read_ordered_dict(struct builder *builder, const struct pickle
     return call->state != NULL ? builder_make_dict(builder, *node, call) : DCP_OK;
 }
 
-/* defaultdict(factory), then its pairs: a dict, as for PyTorch's flattening, whose factory is kept
- * aside. */
+/* defaultdict(factory), then its pairs: a dict, as in PyTorch's flattening; the factory is kept
+ * separately. */
 static dcp_status read_defaultdict(struct builder *builder, const struct pickle_call *call,
                                    dcp_state **node)
 {
@@ -252,7 +252,8 @@ static bool is_callable(const struct pickle_value *callable, const char *module,
            (strcmp(module, "builtins") == 0 && pickle_is_global(callable, "__builtin__", name));
 }
 
-/* The callable's own node has the name, which many calls may share; what a call returned has none.
+/* The node of the callable has the name, and many calls may share it; the result of a call has no
+ * name.
  */
 dcp_status builder_name_opaque(struct builder *builder, const struct pickle_call *call,
                                bool is_object, dcp_state *node)

@@ -145,7 +145,7 @@ static dcp_status build_global(struct builder *builder, const struct pickle_valu
     return status;
 }
 
-/* A storage by itself: ('storage', class, key, location, elements) */
+/* A storage without a tensor: ('storage', class, key, location, elements) */
 static dcp_status build_persistent(struct builder *builder, struct pickle_value *const *id,
                                    dcp_state **node)
 {

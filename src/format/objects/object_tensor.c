@@ -108,8 +108,8 @@ static dcp_status read_block(struct object_tensors *tensors, const struct tensor
     return DCP_OK;
 }
 
-/* The block of a tensor's storage, read when the first tensor asks for it. In the other byte order,
- * elements of different widths cannot share one. */
+/* The block of a tensor's storage, read for the first tensor that uses it. If bytes must be
+ * swapped, elements of different widths cannot share a block. */
 static dcp_status find_block(struct object_tensors *tensors, const struct tensor_pickle *tensor,
                              const struct tensor_view *view, struct state_pool *pool,
                              struct state_block **block)
@@ -167,12 +167,10 @@ static dcp_status make_node(const struct tensor_view *view, const struct tensor_
         (*node)->as.tensor->parameter = said->parameter;
         return DCP_OK;
     }
-    struct saved_error error;
-    error_save(&error);
-    return error.status;
+    return error_status();
 }
 
-/* Elements that are not as they lie in the storage, in memory of their own. */
+/* Elements that differ from the storage are copied to separate memory. */
 static dcp_status read_flagged(struct object_tensors *tensors, const struct tensor_view *view,
                                uint64_t size, dcp_state *node)
 {

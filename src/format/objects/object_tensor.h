@@ -17,9 +17,9 @@ struct object_tensors {
 
 void object_tensors_init(struct object_tensors *tensors, const struct zip_archive *archive);
 void object_tensors_free(struct object_tensors *tensors);
-/* Reads a tensor: offset and strides in its storage as they are, in this machine's byte order, the
- * record's CRC checked. One that is flagged as conjugated or negated is carried out, row-major in a
- * block of its own. *node and the blocks live in the pool. */
+/* Reads a tensor with its offset and strides in the storage, in this machine's byte order, and
+ * checks the record's CRC. If it is flagged as conjugated or negated, the operation is applied, and
+ * the result is row-major in a separate block. *node and the blocks live in the pool. */
 dcp_status object_tensor_read(struct object_tensors *tensors, const struct pickle_value *value,
                               struct state_pool *pool, dcp_state **node);
 

@@ -2,8 +2,8 @@
 /* Objects as protocol-2 pickles, byte for byte as Python's pickler writes them, so that what was
  * read from PyTorch goes back unchanged.
  *
- * Empty bytes alone go out in another form than Python's: as an encoded empty text, which
- * weights_only allows. It has no form for frozenset at all, which goes out as Python writes it:
+ * Only empty bytes are written differently from Python: as an encoded empty text, which
+ * weights_only allows. weights_only allows no form of frozenset, so it is written as Python does:
  * PyTorch loads the objects of a checkpoint without weights_only. */
 #include <stdio.h>
 
@@ -14,8 +14,8 @@
 
 enum { BATCH = 1000, FRAMES_FIRST = 16 };
 
-/* Whether the batch that begins with child number first goes without a mark: Python's pickler
- * writes a single child so, but the last one of an exact list or dict only when it is the only one.
+/* Whether the batch that begins with child number first has no mark. Python's pickler omits the
+ * mark for a single child; for the last child of an exact list or dict, only if it is the only one.
  */
 static bool batch_is_single(const dcp_state *node, size_t first)
 {
@@ -162,7 +162,7 @@ static dcp_status refuse(const struct encoder *encoder, const dcp_state *node)
                          node_kind_name(node->kind));
 }
 
-/* A value with an identity, which the memo knows: met before, or to be written. */
+/* A value with an identity: either the memo has it, or it is written now. */
 static dcp_status put_shareable(struct encoder *encoder, const dcp_state *node)
 {
     struct encoder_slot *slot;

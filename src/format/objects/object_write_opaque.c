@@ -116,7 +116,7 @@ dcp_status encoder_put_opaque_leaf(struct encoder *encoder, const dcp_state *nod
     return DCP_OK;
 }
 
-/* The arguments are there: the call, and from then on it can be referred to. */
+/* Writes the call after its arguments; from then on it can be referred to. */
 static void put_call(struct encoder *encoder, const struct state_opaque *opaque,
                      const dcp_state *made)
 {

@@ -122,8 +122,8 @@ static void put_no_hooks(struct encoder *encoder)
     encoder_put_memo(encoder);
 }
 
-/* PyTorch gives all tensors of a storage the dtype of the class that it has met first, but for
- * those that say their own. */
+/* PyTorch gives all tensors of a storage the dtype of the first class that it reads, except tensors
+ * that name their dtype. */
 static bool has_dtype_of_storage(const struct encoder *encoder, const struct state_tensor *tensor,
                                  size_t index)
 {
@@ -156,8 +156,9 @@ static void put_rebuilt(struct encoder *encoder, const struct state_tensor *tens
     pickle_put_op(encoder->out, OP_REDUCE);
 }
 
-/* A tensor that says its own dtype cannot say that it needs gradients: PyTorch could not load it,
- * unless it is a parameter, as all such tensors are that PyTorch has saved and can load. */
+/* A tensor that names its dtype cannot be written with requires_grad, because PyTorch could not
+ * load it, unless it is a parameter. All such tensors that PyTorch saves and can load are
+ * parameters. */
 dcp_status encoder_put_tensor(struct encoder *encoder, const dcp_state *node)
 {
     const struct state_tensor *tensor = node->as.tensor;

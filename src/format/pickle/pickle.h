@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A closed pickle interpreter: protocols 2 to 5, no code is ever looked up or run.
+/* A closed pickle interpreter for protocols 2 to 5. It never looks up or runs code.
  *
  * Reading gives a graph of values in one arena. Strings and bytes are borrowed from the input,
- * which must outlive the document. They are UTF-8, but as in Python may hold lone surrogates:
- * whoever uses one as a name or path asks utf8_is_valid(). Values may be shared and may contain
+ * which must outlive the document. They are UTF-8 but, as in Python, may hold lone surrogates: call
+ * utf8_is_valid() before using one as a name or path. Values may be shared and may contain
  * themselves: nothing recurses over them. Every global is inert: a module and a name. REDUCE,
- * NEWOBJ and BUILD record what was called with what; the decoders of metadata, tensors and objects
- * decide what that means (format/README.md lists what they know). Memory is bounded by a small
- * multiple of the input; lengths are checked against what is left before anything is allocated. */
+ * NEWOBJ and BUILD record the callable and its arguments; the decoders of metadata, tensors and
+ * objects interpret them (format/README.md lists the supported ones). Memory is bounded by a small
+ * multiple of the input; lengths are compared with the remaining input before memory is
+ * allocated. */
 #ifndef FORMAT_PICKLE_PICKLE_H
 #define FORMAT_PICKLE_PICKLE_H
 

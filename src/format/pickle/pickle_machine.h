@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Internal to the pickle reader: the machine that executes opcodes.
  *
- * Values are bumped from chunks of the document's arena. Each stack slot remembers where the bump
- * pointer was before anything of its value was made. When a digester takes a value, everything
- * from there on is dead and the pointer goes back, unless something older may point into it: a
- * value that the memo gives out again. Storing such a value, or changing it, therefore moves the
- * floor, below which the pointer never goes. Values that the memo does not keep are reachable from
- * their one stack slot alone, and only what lies on top of the stack can be changed. */
+ * Values are allocated from chunks of the document's arena by a bump pointer. Each stack slot
+ * stores the bump pointer from before its value was made. When a digester takes a value, all memory
+ * from there on is free and the pointer is set back, unless an older value may point into it: a
+ * value that the memo fetches again. Storing or changing such a value therefore raises the floor,
+ * below which the pointer is never set. Values that are not in the memo are reachable only from
+ * their stack slot, and only the top of the stack can be changed. */
 #ifndef FORMAT_PICKLE_PICKLE_MACHINE_H
 #define FORMAT_PICKLE_PICKLE_MACHINE_H
 
@@ -44,7 +44,7 @@ struct pickle_machine {
     size_t fence;    /* slots below it are outside the innermost mark */
     char *bump;      /* next free byte */
     char *bump_end;  /* of the chunk */
-    uintptr_t floor; /* bump never goes back below it */
+    uintptr_t floor; /* bump is never set below it */
     size_t chunk_size;
     dcp_status status;
 };

@@ -37,7 +37,7 @@ static inline bool note_fetch(struct pickle_memo *memo, uint64_t number, size_t 
     return true;
 }
 
-/* Stops silently at anything that the reader will refuse; false: no memory. Frequent opcodes have
+/* Stops silently at input that the reader will refuse; false: no memory. Frequent opcodes have
  * branches of their own, which processors predict better than a table look-up. */
 static bool mark_fetched(struct pickle_memo *memo, const unsigned char *bytes, size_t size)
 {

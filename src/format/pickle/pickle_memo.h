@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* The memo of a pickle. It keeps only values that are fetched again.
  *
- * Picklers memoize almost every value and fetch few of them. Looking through the opcodes beforehand
- * for the numbers that are fetched makes the memo as small as its use, whatever numbers the input
- * claims, and tells the reader which values have no second reference. */
+ * Picklers memoize almost every value and fetch few of them. A first pass over the opcodes finds
+ * the numbers that are fetched. This keeps the memo as small as its use, regardless of the numbers
+ * in the input, and shows the reader which values have no second reference. */
 #ifndef FORMAT_PICKLE_PICKLE_MEMO_H
 #define FORMAT_PICKLE_PICKLE_MEMO_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The opcodes that the pickle reader knows, and what follows each of them in the input. */
+/* The opcodes that the pickle reader supports, and their arguments in the input. */
 #ifndef FORMAT_PICKLE_PICKLE_OPCODES_H
 #define FORMAT_PICKLE_PICKLE_OPCODES_H
 

@@ -144,7 +144,7 @@ dcp_status safetensors_add(struct byte_source source, const char *file_name,
 }
 
 /* Sets the error for a name in two files whose chunks overlap. */
-static dcp_status tell_overlap(const struct metadata *metadata, const struct metadata_entry *entry)
+static dcp_status overlap_error(const struct metadata *metadata, const struct metadata_entry *entry)
 {
     struct box *boxes = memory_allocate_array(entry->piece_count, sizeof *boxes);
     size_t first = 0, second = 0;
@@ -191,7 +191,7 @@ static dcp_status finish_entry(struct metadata *metadata, struct metadata_entry 
     if (entry->global_shape == NULL)
         return error_no_memory((size_t)entry->ndim * sizeof *shape, "a shape");
     dcp_status status = metadata_check_entry(entry);
-    return status == DCP_ERR_OVERLAP ? tell_overlap(metadata, entry) : status;
+    return status == DCP_ERR_OVERLAP ? overlap_error(metadata, entry) : status;
 }
 
 dcp_status safetensors_finish(struct metadata *metadata)

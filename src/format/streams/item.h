@@ -38,7 +38,7 @@ dcp_status item_encode_object(const dcp_state *object, struct buffer *pickle);
  * are copied; those of one block share a storage. An object given as a stored stream is checked and
  * appended unchanged. */
 dcp_status item_encode_stream(const dcp_state *object, struct buffer *stream);
-/* The same in parts, for elements that are not in memory: appends the pickle, and tells which
+/* The same in parts, for elements that are not in memory: appends the pickle, and returns which
  * storages its records "data/0", "data/1" ... are: those of the blocks of tensors (block), or the
  * elements of one tensor, row-major. storages: memory_release(), also after a failure. */
 struct item_storage {

@@ -114,7 +114,7 @@ static dcp_status check_sizes(const struct zip_record *record, uint64_t limit)
                             : DCP_OK;
 }
 
-/* Reads the record into memory of its own, unchecked. */
+/* Reads the record into new memory, without checking it. */
 static dcp_status read_contents(const struct zip_archive *archive, const struct zip_record *record,
                                 uint64_t offset, void **memory)
 {

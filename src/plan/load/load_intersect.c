@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Below so many comparisons, sorting does not pay. */
+/* With fewer comparisons than this, sorting is slower. */
 enum { COMPARISONS_UNSORTED = 4096 };
 
 struct box piece_box(const struct metadata_entry *entry, uint32_t piece)

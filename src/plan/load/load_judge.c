@@ -94,9 +94,9 @@ struct message {
     size_t length;
 };
 
-static void tell(struct message *message, const char *format, ...) DCP_PRINTF(2, 3);
+static void append(struct message *message, const char *format, ...) DCP_PRINTF(2, 3);
 
-static void tell(struct message *message, const char *format, ...)
+static void append(struct message *message, const char *format, ...)
 {
     size_t room = sizeof message->text - message->length;
     va_list arguments;
@@ -135,49 +135,49 @@ static const char *find_closest(const struct load_differences *merged,
 }
 
 /* The name, with details in parentheses. */
-static void tell_line(struct message *message, const struct load_differences *merged,
-                      const struct metadata *metadata, const struct load_difference *line)
+static void append_line(struct message *message, const struct load_differences *merged,
+                        const struct metadata *metadata, const struct load_difference *line)
 {
     const char *before = " (";
-    tell(message, "\"%s\"", line->name);
+    append(message, "\"%s\"", line->name);
     if (strcmp(line->stored_name, line->name) != 0) {
-        tell(message, "%slooked for as \"%s\"", before, line->stored_name);
+        append(message, "%slooked for as \"%s\"", before, line->stored_name);
         before = "; ";
     }
     const char *closest = NULL;
     if (line->difference == DCP_DIFFERENCE_MISSING)
         closest = find_closest(merged, metadata, line->stored_name);
     if (line->detail[0] != '\0') {
-        tell(message, "%s%s", before, line->detail);
+        append(message, "%s%s", before, line->detail);
         before = "; ";
     }
     if (closest != NULL) {
-        tell(message, "%sdid you mean \"%s\"?", before, closest);
+        append(message, "%sdid you mean \"%s\"?", before, closest);
         before = "; ";
     }
     if (before[0] == ';')
-        tell(message, ")");
+        append(message, ")");
 }
 
 /* The number of differences of a kind, and the first few; false: none. */
-static bool tell_kind(struct message *message, const struct load_differences *merged,
-                      const struct metadata *metadata, const struct kind *kind)
+static bool append_kind(struct message *message, const struct load_differences *merged,
+                        const struct metadata *metadata, const struct kind *kind)
 {
-    size_t count = 0, told = 0;
+    size_t count = 0, shown = 0;
     for (size_t i = 0; i < merged->count; i++)
         count += merged->lines[i].difference == kind->difference;
     if (count == 0)
         return false;
     message->length = 0;
-    tell(message, "%zu %s: ", count, count == 1 ? kind->one : kind->many);
-    for (size_t i = 0; i < merged->count && told < NAMES_SHOWN; i++) {
+    append(message, "%zu %s: ", count, count == 1 ? kind->one : kind->many);
+    for (size_t i = 0; i < merged->count && shown < NAMES_SHOWN; i++) {
         if (merged->lines[i].difference != kind->difference)
             continue;
-        tell(message, "%s", told++ != 0 ? ", " : "");
-        tell_line(message, merged, metadata, &merged->lines[i]);
+        append(message, "%s", shown++ != 0 ? ", " : "");
+        append_line(message, merged, metadata, &merged->lines[i]);
     }
-    if (count > told)
-        tell(message, ", and %zu more", count - told);
+    if (count > shown)
+        append(message, ", and %zu more", count - shown);
     return true;
 }
 
@@ -187,10 +187,10 @@ dcp_status load_differences_judge(const struct load_differences *merged, dcp_str
     struct message message;
     for (size_t i = 0; i < KINDS; i++)
         if (verdict_of(strictness, kinds[i].difference, allow_unused) == RAISED &&
-            tell_kind(&message, merged, metadata, &kinds[i])) {
+            append_kind(&message, merged, metadata, &kinds[i])) {
             dcp_status failure = kinds[i].failure;
             if (kinds[i].difference == DCP_DIFFERENCE_UNUSED)
-                tell(&message, "; set allow_unused_patterns to allow this");
+                append(&message, "; set allow_unused_patterns to allow this");
             return dcp_error_set(failure != DCP_OK ? failure : merged->failure, "%s", message.text);
         }
     return DCP_OK;
@@ -202,6 +202,6 @@ void load_differences_log(const struct load_differences *merged, dcp_strictness 
     struct message message;
     for (size_t i = 0; i < KINDS; i++) /* logged differences are not failures */
         if (verdict_of(strictness, kinds[i].difference, true) == LOGGED &&
-            tell_kind(&message, merged, metadata, &kinds[i]))
+            append_kind(&message, merged, metadata, &kinds[i]))
             log_line(DCP_LOG_WARNING, "load of \"%s\": %s", path, message.text);
 }

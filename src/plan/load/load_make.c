@@ -69,7 +69,7 @@ static dcp_status mismatch(struct planner *planner, const struct match *match, d
     return note_renaming(planner, match);
 }
 
-/* PyTorch up to 2.4 stored a dict without tensors as one object, under the dict's own name. */
+/* PyTorch up to 2.4 stored a dict without tensors as one object, under the name of the dict. */
 static dcp_status add_missing(struct planner *planner, const struct match *match)
 {
     const char *stored = match->stored_name, *wanted = match->wanted->name;

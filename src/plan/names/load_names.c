@@ -7,7 +7,7 @@
 #include "plan/load/load_differences.h"
 #include "plan/names/name_near.h"
 
-/* Names that are looked at for a suggestion. */
+/* Maximum number of names that are compared for a suggestion. */
 enum { CONTAINERS_MAX = 8192 };
 
 dcp_status load_names_init(struct load_names *names, const struct name_filter *filter,
@@ -67,7 +67,7 @@ static void append_near(const struct unused *unused, const struct load_names *na
     near_names_init(&near, unused->pattern, head);
     if (head > 0)
         offer_names(names, metadata, unused->in_tree, &near);
-    /* A container that is there does not have what the rest of the pattern is about. */
+    /* The container exists, but nothing in it matches the rest of the pattern. */
     if (near.count > 0 && near.found[0].distance == 0)
         near.count = 0;
     near_names_append(&near, unused->pattern + head, text);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Patterns over names, as the shell's: * stands for any run of characters, ? for one, [abc] [a-z]
- * [!abc] for one of a set or none of it; [*] is a star. A dot is a character like any other.
- * Characters are those of UTF-8. */
+/* Patterns over names, as in a shell: * matches any run of characters, ? one character, [abc] and
+ * [a-z] one of a set, [!abc] one that is not in the set; [*] is a literal star. A dot is an
+ * ordinary character. Characters are UTF-8. */
 #ifndef PLAN_NAMES_NAME_GLOB_H
 #define PLAN_NAMES_NAME_GLOB_H
 

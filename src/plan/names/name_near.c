@@ -70,7 +70,7 @@ static void compare(struct near_names *near, const char *name, size_t length)
 
 void near_names_offer(struct near_names *near, const char *name)
 {
-    size_t common = 0; /* with the name before, whose containers have been compared */
+    size_t common = 0; /* with the previous name, whose containers have been compared */
     if (near->last != NULL)
         while (name[common] != '\0' && name[common] == near->last[common])
             common++;

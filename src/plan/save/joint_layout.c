@@ -107,17 +107,18 @@ static bool mesh_is_group(const dcp_mesh *mesh, uint32_t rank, uint32_t rank_cou
 }
 
 /* Whether an item implies what the other ranks hold under its name. */
-static dcp_status item_tells(struct divisions *divisions, const struct write_item *item,
-                             uint32_t rank, uint32_t rank_count, bool *tells)
+static dcp_status item_implies_all(struct divisions *divisions, const struct write_item *item,
+                                   uint32_t rank, uint32_t rank_count, bool *implies)
 {
     struct division *division;
-    *tells = !item->is_tensor || (item->layout == NULL &&
-                                  box_equal(item->box, box_whole(item->ndim, item->global_shape)));
-    if (*tells || item->layout == NULL || !mesh_is_group(&item->layout->mesh, rank, rank_count))
+    *implies =
+        !item->is_tensor ||
+        (item->layout == NULL && box_equal(item->box, box_whole(item->ndim, item->global_shape)));
+    if (*implies || item->layout == NULL || !mesh_is_group(&item->layout->mesh, rank, rank_count))
         return DCP_OK;
     RETURN_IF_ERROR(find_division(divisions, item, &division));
     struct box box = {item->ndim, division->offsets, division->sizes};
-    *tells = box_equal(item->box, box);
+    *implies = box_equal(item->box, box);
     return DCP_OK;
 }
 
@@ -138,16 +139,16 @@ static dcp_status append_item(struct buffer *out, const struct write_item *item,
 
 static dcp_status describe_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
                                struct divisions *divisions, struct buffer *structure,
-                               struct buffer *lengths, bool *tells)
+                               struct buffer *lengths, bool *implies)
 {
     const char *previous = "";
     buffer_append_text(structure, DCP_VERSION_STRING, strlen(DCP_VERSION_STRING));
     buffer_append_u32(structure, rank_count);
-    *tells = true;
+    *implies = true;
     for (size_t i = 0; i < plan->count; i++) {
         const struct write_item *item = &plan->items[i];
-        RETURN_IF_ERROR(item_tells(divisions, item, rank, rank_count, tells));
-        if (!*tells)
+        RETURN_IF_ERROR(item_implies_all(divisions, item, rank, rank_count, implies));
+        if (!*implies)
             return DCP_OK;
         RETURN_IF_ERROR(append_item(structure, item, previous));
         previous = item->name;
@@ -158,8 +159,8 @@ static dcp_status describe_all(const struct save_plan *plan, uint32_t rank, uint
     return buffer_status(lengths);
 }
 
-dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
-                               bool *tells, uint64_t *digest, uint64_t *lengths)
+dcp_status save_plan_implies_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
+                                 bool *implies, uint64_t *digest, uint64_t *lengths)
 {
     struct divisions divisions;
     struct buffer structure, object_lengths;
@@ -167,7 +168,7 @@ dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint
     buffer_init(&structure, 0);
     buffer_init(&object_lengths, 0);
     dcp_status status =
-        describe_all(plan, rank, rank_count, &divisions, &structure, &object_lengths, tells);
+        describe_all(plan, rank, rank_count, &divisions, &structure, &object_lengths, implies);
     *digest = xxh3_64(structure.data, structure.size);
     *lengths = xxh3_64(object_lengths.data, object_lengths.size);
     buffer_free(&object_lengths);

@@ -131,7 +131,7 @@ static bool find_steps(size_t ndim, const struct joint_run *run, const struct jo
     return true;
 }
 
-/* Whether a run's own steps are the ones given. */
+/* Whether the steps of a run equal the given ones. */
 static bool steps_match(size_t ndim, const struct joint_run *run, const struct joint_run *steps)
 {
     return run->count == 1 ||
@@ -140,7 +140,7 @@ static bool steps_match(size_t ndim, const struct joint_run *run, const struct j
             (run->steps == NULL || numbers_equal(ndim, run->steps, steps->steps)));
 }
 
-/* Makes a run longer by one that goes on where it ends, if it does. */
+/* Extends a run by another one that begins where it ends, if it does. */
 static dcp_status extend_run(struct joint_plan *joint, size_t ndim, struct joint_run *run,
                              const struct joint_run *next, bool *extended)
 {

@@ -35,7 +35,7 @@ struct joint_entry {
     dcp_dtype dtype;
     int32_t ndim;
     const int64_t *global_shape;
-    uint64_t object_length; /* on the lowest rank, whose object is the one that is saved */
+    uint64_t object_length; /* on the lowest rank, which saves its object */
     struct joint_run *runs; /* by rank; objects have one, of the lowest rank */
     size_t run_count;
     size_t run_capacity;
@@ -60,8 +60,8 @@ dcp_status joint_plan_add(struct joint_plan *joint, const struct save_plan *plan
 /* Whether this rank's plan implies what all ranks hold: each tensor is whole on all of them, or has
  * a mesh of all ranks in order, and placements. *digest: equal on ranks whose plans imply the same,
  * apart from lengths of objects; *lengths: the digest of these. */
-dcp_status save_plan_tells_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
-                               bool *tells, uint64_t *digest, uint64_t *lengths);
+dcp_status save_plan_implies_all(const struct save_plan *plan, uint32_t rank, uint32_t rank_count,
+                                 bool *implies, uint64_t *digest, uint64_t *lengths);
 /* Adds what all ranks hold, from the plan of one rank that implies it. Borrows from that plan. */
 dcp_status joint_plan_add_all(struct joint_plan *joint, const struct save_plan *plan);
 /* With DCP_ERR_COVERAGE, puts the size of the plan's largest mesh in front of the message. */

@@ -69,7 +69,7 @@ static dcp_status read_box(struct reader *reader, struct arena *arena, int32_t n
     return DCP_OK;
 }
 
-/* Which item goes to which file, and which part of it. */
+/* The item, the file, and the part of the item. */
 static dcp_status read_target(struct reader *reader, const struct save_plan *plan,
                               struct write_orders *orders, struct write_order *order)
 {

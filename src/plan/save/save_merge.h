@@ -77,7 +77,7 @@ struct merge {
 enum { SAVE_ALIGNMENT = 64, SAVE_PAGE = 4096, SAVE_PAGED_SIZE = 64 * 1024 };
 /* An object may grow by this and an eighth of its size before it needs another plan. */
 enum { SAVE_OBJECT_ROOM = 128 };
-/* Replicas smaller than the first are written whole; slices are at least as large as the second. */
+/* Replicas smaller than the first value are written whole; slices have at least the second. */
 enum { SAVE_SLICED_SIZE = 1024 * 1024, SAVE_SLICE_MIN = 256 * 1024 };
 
 dcp_status merge_expand(struct merge *merge, const struct joint_plan *joint);

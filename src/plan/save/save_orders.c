@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The orders of each rank, whose files and offsets the metadata gets as well. */
+/* Makes the orders of each rank; their files and offsets are also put into the metadata. */
 #include <string.h>
 
 #include "base/error.h"

@@ -45,16 +45,16 @@ dcp_status save_plan_decode(const void *bytes, size_t size, struct save_plan *pl
 struct order_sink {
     dcp_status (*take)(void *context, uint32_t rank, const struct write_orders *orders);
     void *context;
-    uint32_t only_rank; /* the rank whose orders are wanted if the metadata is not */
+    uint32_t only_rank; /* the rank whose orders are wanted if metadata is NULL */
 };
 
 /* Deduplicates or slices replicas, checks that chunks cover (if they must) and do not overlap,
  * balances bytes, assigns files and offsets (data of large tensors at multiples of 4096 of the
  * file, of all at multiples of 64). Errors name the tensor, the ranks and the boxes. The same joint
- * plan gives the same orders on every rank. metadata: complete but for save_id; it owns all that it
- * points to. Its files are ordered by rank, then by number. NULL: only the orders of one rank are
- * wanted. A tensor without elements becomes one piece that is the whole of it, even where the
- * rank's own chunk is another empty box. */
+ * plan gives the same orders on every rank. metadata: complete except for save_id; it owns
+ * everything that it points to. Its files are ordered by rank, then by number. NULL: only the
+ * orders of one rank are wanted. A tensor without elements becomes one piece, the whole tensor,
+ * even if the rank's chunk is another empty box. */
 dcp_status joint_plan_merge(const struct joint_plan *joint, const struct save_plan_options *options,
                             const struct order_sink *sink, struct metadata *metadata);
 

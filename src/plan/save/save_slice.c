@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* One replicated piece, written in slices by the ranks that hold it.
  *
- * The bytes are poured over the holders like water over steps: those with the lowest load rise
- * first, to one common level. Each then gets a run of consecutive elements as long as its share,
- * cut between slices of the outermost dimension that divides finely enough. A run that crosses the
- * end of an outer row makes several boxes, so cuts that come near such an end are moved there. */
+ * Bytes are assigned to the holders with the lowest load first, up to a common load. Each holder
+ * then gets a run of consecutive elements as long as its share, cut between slices of the outermost
+ * dimension that divides finely enough. A run that crosses the end of an outer row makes several
+ * boxes, so cuts that come near such an end are moved there. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -82,8 +82,7 @@ static void keep_shared(struct sharing *sharing, size_t first)
     regions->count = kept;
 }
 
-/* If a piece would have too many regions, it goes as a whole to all ranks that want a part of
- * it. */
+/* A piece with too many regions is sent as a whole to all ranks that want a part of it. */
 static dcp_status share_whole(struct sharing *sharing, const struct share_claim *claims,
                               size_t count)
 {

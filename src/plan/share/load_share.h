@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Sharing the reading of a load: what several ranks want is read by one of them, which passes it on
- * to the others. Pure.
+/* Sharing the reading of a load: one rank reads data that several ranks want and sends it to the
+ * others. Pure.
  *
- * Tensors and objects are shared apart from each other, in two results, as objects are read before
- * any destination is touched. An object counts as a row of bytes: those of its stored stream.
+ * Tensors and objects are shared separately, in two results, because objects are read before any
+ * destination is changed. An object counts as a row of bytes, its stored stream.
  *
- * Each rank says what it wants (share_wants_encode()). Ranks that want exactly the same are a
- * class, of which one speaks. From the wants of all classes the coordinator cuts out the regions
- * that the same ranks want (load_share_make()) and assigns them to readers among these ranks, by
- * bytes, and every rank gets the result (load_share_encode()). What a rank alone wants is not part
- * of it: load_share_rest() says what of a plan is left. */
+ * Each rank sends what it wants (share_wants_encode()). Ranks that want exactly the same form a
+ * class, and one of them sends it. The coordinator divides the wants of all classes into regions,
+ * each wanted by one set of ranks (load_share_make()), and assigns each region to a reader among
+ * these ranks, balanced by bytes. Every rank gets the result (load_share_encode()). It does not
+ * contain what only one rank wants: load_share_rest() gives the rest of a plan. */
 #ifndef PLAN_SHARE_LOAD_SHARE_H
 #define PLAN_SHARE_LOAD_SHARE_H
 
@@ -28,8 +28,8 @@ struct share_wants {
     struct arena arena;
 };
 
-/* Those of a plan's regions that can be shared: all but views that are not stored row-major, of
- * which parts that follow each other would be read over and over, and objects without a stream. */
+/* The regions of a plan that can be shared: all except objects without a stream, and views that are
+ * not stored row-major, because consecutive parts of those would be read repeatedly. */
 dcp_status share_wants_encode(const struct load_plan *plan, const struct metadata *metadata,
                               struct buffer *out);
 /* Free in either case. */
@@ -85,8 +85,8 @@ struct load_share {
 /* What load_share_make() is about, and how it may assign. */
 struct share_rules {
     bool objects; /* else tensors */
-    /* By file, the rank that has what is in it; what one rank alone wants is shared as well then.
-     * NULL: whoever wants a region can read it. */
+    /* By file, the rank that holds its contents; then regions that only one rank wants are shared
+     * as well. NULL: each rank that wants a region can read it. */
     const uint32_t *holders;
     dcp_verification verification;
     bool blocks;           /* files carry checksums of blocks, as far as is known */
@@ -124,7 +124,7 @@ bool load_share_wants(const struct load_share *share, uint32_t set, uint32_t ran
 /* Whether a rank gets the object of an entry from this share. */
 bool load_share_brings(const struct load_share *share, uint32_t rank, uint32_t entry);
 
-/* What of a rank's plan it has to read by itself; objects are not looked at. */
+/* The part of a rank's plan that it must read itself; objects are ignored. */
 dcp_status load_share_rest(const struct load_share *share, uint32_t rank,
                            const struct load_plan *plan, const struct metadata *metadata,
                            struct load_plan *rest);
@@ -163,7 +163,7 @@ struct share_costs {
     uint64_t wanted;         /* bytes: by all ranks */
     uint64_t distinct;       /* each once */
     uint64_t exchanged;      /* by all ranks */
-    uint64_t reads_wanted;   /* by all ranks, where each piece is a read of its own */
+    uint64_t reads_wanted;   /* by all ranks, if each piece is a separate read */
     uint64_t reads_distinct; /* each once */
     uint32_t rank_count;
     bool storage_is_shared; /* a network's file system, or reads that go around the page cache */

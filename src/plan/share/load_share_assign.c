@@ -24,7 +24,7 @@ struct assignment {
     uint64_t *loads;
     uint64_t cut_size;    /* smallest part, in bytes */
     uint32_t *order;      /* the regions, the largest first */
-    struct taker *takers; /* of the region at hand */
+    struct taker *takers; /* of the current region */
     size_t run_capacity;
 };
 

@@ -24,7 +24,7 @@ dcp_status load_share_assign(struct load_share *share, const struct metadata *me
 /* Whether several ranks may read parts of an region. */
 bool share_can_be_cut(const struct metadata *metadata, const struct share_rules *rules,
                       const struct share_region *region);
-/* The element of a cut near so many bytes of the region. */
+/* The element at which to cut the region, near the given number of bytes. */
 int64_t share_choose_cut(const struct metadata *metadata, const struct share_region *region,
                          uint64_t bytes);
 

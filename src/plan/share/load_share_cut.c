@@ -20,7 +20,7 @@ static bool is_whole(const struct metadata *metadata, const struct share_region 
                      share_piece_box(&metadata->entries[region->entry], region->piece));
 }
 
-/* Whether a piece's data may have a checksum of its own; that of a stream is seen when it is read.
+/* Whether a piece's data may have a separate checksum; for a stream this is known when it is read.
  */
 static bool may_have_sum(const struct metadata_piece *piece)
 {
@@ -56,7 +56,7 @@ bool share_run_is_summed(const struct load_share *share, const struct metadata *
            is_whole(metadata, region);
 }
 
-/* Where in its file a piece's data begins, as far as one can tell without reading it. */
+/* Where a piece's data begins in its file, as far as is known without reading it. */
 static uint64_t data_start(const struct metadata_piece *piece)
 {
     if (piece->encoding != PIECE_STREAM)

@@ -6,7 +6,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Overlapping regions of one piece may become so many regions, and so many for each region. */
+/* Limits on the regions that overlapping regions of one piece are divided into: in all, and for
+ * each region. */
 enum { REGIONS_MOST = 1024, REGIONS_PER_CLAIM = 16, FIRST = 64 };
 
 dcp_status share_sets_init(struct share_sets *sets, size_t class_count, struct arena *arena)
@@ -98,7 +99,7 @@ static dcp_status keep_box(struct arena *arena, int32_t ndim, const struct box_s
     return DCP_OK;
 }
 
-/* What of an region lies outside of a box in it becomes regions of their own. */
+/* The parts of a region outside a box in it become separate regions. */
 static dcp_status add_rest(struct share_regions *regions, struct share_sets *sets,
                            struct share_region region, struct box inner)
 {
@@ -112,8 +113,8 @@ static dcp_status add_rest(struct share_regions *regions, struct share_sets *set
     return DCP_OK;
 }
 
-/* Lays one more region over the regions from first on, which it cuts where they meet. What it has
- * alone is worked off from a list of its own. */
+/* Adds a region to the regions from first on, and divides regions that overlap. The remaining parts
+ * of the new region are kept in a separate list until they are added. */
 static dcp_status lay_over(struct share_regions *regions, size_t first,
                            struct share_regions *pending, struct share_sets *sets,
                            struct share_region region)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message in which a rank tells the coordinator what it wants from a load. */
+/* The message with what a rank wants from a load, for the coordinator. */
 #include <stdlib.h>
 
 #include "base/error.h"

@@ -33,19 +33,17 @@ static dcp_status status_of(int error_number)
     }
 }
 
-/* The message is there, but for the path. */
-static dcp_status told_error(const char *verb, const char *path)
+/* The message is set; adds the path. */
+static dcp_status error_of_path(const char *verb, const char *path)
 {
-    struct saved_error error;
-    error_save(&error);
-    return error_prefix(error.status, "cannot %s %s", verb, path);
+    return error_prefix(error_status(), "cannot %s %s", verb, path);
 }
 
 dcp_status file_error(int error_number, const char *verb, const char *path)
 {
     char reason[128];
     if (error_number == FILE_TOLD)
-        return told_error(verb, path);
+        return error_of_path(verb, path);
     return dcp_error_set(status_of(error_number), "cannot %s %s: %s", verb, path,
                          strerror_r(error_number, reason, sizeof reason));
 }
@@ -65,7 +63,7 @@ dcp_status file_transfer_error(int error_number, const char *verb, const char *p
 {
     char reason[128];
     if (error_number == FILE_TOLD)
-        return told_error(verb, path);
+        return error_of_path(verb, path);
     return dcp_error_set(status_of(error_number),
                          "cannot %s %s: %s (%zu bytes at offset %" PRIu64 ")", verb, path,
                          strerror_r(error_number, reason, sizeof reason), size, offset);

@@ -12,9 +12,9 @@
 /* Bytes of each side that are in memory at a time, but for a row that is longer. */
 #define SLAB_SIZE ((int64_t)4 << 20)
 
-static dcp_status tell_difference(const struct metadata *metadata,
-                                  const struct metadata_replica *replica,
-                                  const struct metadata_piece *kept)
+static dcp_status difference_error(const struct metadata *metadata,
+                                   const struct metadata_replica *replica,
+                                   const struct metadata_piece *kept)
 {
     const struct metadata_entry *entry = &metadata->entries[replica->entry];
     return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\" has one value in %s and another in %s",
@@ -58,8 +58,8 @@ static dcp_status look_at_record(struct shard_reader *reader, const struct metad
     return status;
 }
 
-/* Pieces of equal boxes whose records hold just their elements can be compared by checksums.
- * *known: they could. */
+/* Compares pieces with equal boxes by checksums, if their records hold only their elements. *known:
+ * whether that was possible. */
 static dcp_status records_equal(struct shard_reader *reader, const struct metadata_entry *entry,
                                 const struct metadata_piece *const pieces[2], bool *known,
                                 bool *equal)
@@ -156,7 +156,7 @@ dcp_status storage_check_replica(struct shard_reader *reader,
         RETURN_IF_ERROR(entry->is_tensor ? pieces_equal(reader, entry, pieces, &equal)
                                          : objects_equal(reader, entry, pieces, &equal));
         if (!equal)
-            return tell_difference(metadata, replica, pieces[0]);
+            return difference_error(metadata, replica, pieces[0]);
     }
     return DCP_OK;
 }
