@@ -21,56 +21,56 @@
 #include "storage/open/storage_open.h"
 #include "storage/shard/shard_read_needs.h"
 
-enum telling {
-    TELL_NOTHING = 0, /* every rank reads it by itself */
-    TELL_WHOLE = 1,
-    TELL_CHANGES = 2,
-    TELL_COMPACT = 3
+enum sending {
+    SEND_NOTHING = 0, /* every rank reads it by itself */
+    SEND_WHOLE = 1,
+    SEND_CHANGES = 2,
+    SEND_COMPACT = 3
 };
 
 /* ---- the coordinator's side ---- */
 
 /* Decodes the metadata here: the compact form is sent and read in less time than each rank takes to
  * decode it. */
-static dcp_status decode_first(dcp_loading *loading, const char *path, enum telling *telling)
+static dcp_status decode_first(dcp_loading *loading, const char *path, enum sending *sending)
 {
     struct load_stored *stored = &loading->planning.stored;
     if (!stored->reader)
         RETURN_IF_ERROR(storage_decode_raw(loading->files, path, stored->raw.data, stored->raw.size,
                                            &stored->metadata, &stored->reader));
     if (metadata_fits_compact(&stored->metadata))
-        *telling = TELL_COMPACT;
+        *sending = SEND_COMPACT;
     return DCP_OK;
 }
 
-static dcp_status read_stored(dcp_loading *loading, const char *path, enum telling *telling,
+static dcp_status read_stored(dcp_loading *loading, const char *path, enum sending *sending,
                               struct buffer *changes)
 {
     struct load_stored *stored = &loading->planning.stored;
     bool found = false;
     dcp_status status = loading->steps.read_metadata(loading, path, &stored->raw);
-    *telling = status == DCP_ERR_NOT_FOUND ? TELL_NOTHING : TELL_WHOLE;
+    *sending = status == DCP_ERR_NOT_FOUND ? SEND_NOTHING : SEND_WHOLE;
     if (status == DCP_ERR_NOT_FOUND)
         return DCP_OK;
     RETURN_IF_ERROR(status);
     if (stored->cache && load_plan_cache_serves(stored->cache, &loading->options))
         RETURN_IF_ERROR(load_stored_find_changes(stored, loading->files, path, &found, changes));
     if (found)
-        *telling = TELL_CHANGES;
-    return found ? DCP_OK : decode_first(loading, path, telling);
+        *sending = SEND_CHANGES;
+    return found ? DCP_OK : decode_first(loading, path, sending);
 }
 
-static dcp_status append_stored(const dcp_loading *loading, enum telling telling,
+static dcp_status append_stored(const dcp_loading *loading, enum sending sending,
                                 const struct buffer *changes, struct buffer *message)
 {
     const struct load_stored *stored = &loading->planning.stored;
-    if (telling == TELL_CHANGES) {
+    if (sending == SEND_CHANGES) {
         uint64_t base = stored->cache->stored;
         buffer_append_u64(message, base);
         buffer_append_u64(message, changes->size != 0 ? stored->number : base);
         buffer_append(message, changes->data, changes->size);
     } else if (dcp_group_size(loading->options.group) > 1) {
-        if (telling == TELL_COMPACT)
+        if (sending == SEND_COMPACT)
             return metadata_compact_append(&stored->metadata, message);
         buffer_append(message, stored->raw.data, stored->raw.size);
     }
@@ -81,15 +81,15 @@ static dcp_status read_for_all(dcp_loading *loading, struct buffer *message)
 {
     struct load_stored *stored = &loading->planning.stored;
     const char *path = loading->path ? loading->path : "";
-    enum telling telling;
+    enum sending sending;
     struct buffer changes;
 
     RETURN_IF_ERROR(load_plan_cache_number(&stored->number));
     RETURN_IF_ERROR(load_hooks_choose_storage(loading, path));
     buffer_init(&changes, 0);
-    dcp_status status = read_stored(loading, path, &telling, &changes);
+    dcp_status status = read_stored(loading, path, &sending, &changes);
     if (status == DCP_OK) {
-        buffer_append_u8(message, (uint8_t)telling);
+        buffer_append_u8(message, (uint8_t)sending);
         buffer_append_u64(message, stored->number);
         status = options_append_load(&loading->options, message);
     }
@@ -97,7 +97,7 @@ static dcp_status read_for_all(dcp_loading *loading, struct buffer *message)
         buffer_append_u64(message, loading->kind.storage);
         buffer_append_u64(message, loading->kind.present);
         buffer_append_text(message, path, strlen(path));
-        status = append_stored(loading, telling, &changes, message);
+        status = append_stored(loading, sending, &changes, message);
     }
     buffer_free(&changes);
     if (!stored->cache)
@@ -204,21 +204,21 @@ static dcp_status prepare_reader(dcp_loading *loading, struct shard_reader *read
     return DCP_OK;
 }
 
-static dcp_status decode_at(dcp_loading *loading, const char *path, enum telling telling,
+static dcp_status decode_at(dcp_loading *loading, const char *path, enum sending sending,
                             struct reader *message)
 {
     struct load_stored *stored = &loading->planning.stored;
     enum storage_form form;
     dcp_status status;
-    if (telling == TELL_NOTHING)
+    if (sending == SEND_NOTHING)
         stored->cache = NULL;
-    if (telling != TELL_CHANGES)
+    if (sending != SEND_CHANGES)
         stored->since = stored->number;
-    if (telling == TELL_CHANGES)
+    if (sending == SEND_CHANGES)
         status = decode_changes(loading, path, message);
-    else if (telling == TELL_COMPACT)
+    else if (sending == SEND_COMPACT)
         status = decode_compact(loading->files, path, message, stored);
-    else if (telling == TELL_WHOLE)
+    else if (sending == SEND_WHOLE)
         status = decode_raw(loading->files, path, message, stored);
     else
         status = storage_read_metadata(loading->files, storage_at(path), &form, &stored->metadata,
@@ -246,10 +246,10 @@ static dcp_status decode_for_me(dcp_loading *loading, const struct buffer *recei
     char *path;
 
     reader_init(&message, received->data, received->size);
-    uint8_t telling = reader_u8(&message);
+    uint8_t sending = reader_u8(&message);
     stored->number = reader_u64(&message);
-    stored->by_changes = telling == TELL_CHANGES;
-    if (message.failed || telling > TELL_COMPACT)
+    stored->by_changes = sending == SEND_CHANGES;
+    if (message.failed || sending > SEND_COMPACT)
         return cut_short();
     RETURN_IF_ERROR(options_compare_load(&loading->options, &message));
     uint64_t number = reader_u64(&message), mask = reader_u64(&message);
@@ -260,7 +260,7 @@ static dcp_status decode_for_me(dcp_loading *loading, const struct buffer *recei
     RETURN_IF_ERROR(copy_path(text, length, &path));
     dcp_status status = choose_alike(loading, path, number, mask);
     if (status == DCP_OK)
-        status = decode_at(loading, path, (enum telling)telling, &message);
+        status = decode_at(loading, path, (enum sending)sending, &message);
     memory_release(path);
     return status;
 }

@@ -42,7 +42,7 @@ static dcp_status error_of_path(const char *verb, const char *path)
 dcp_status file_error(int error_number, const char *verb, const char *path)
 {
     char reason[128];
-    if (error_number == FILE_TOLD)
+    if (error_number == FILE_ERROR_SET)
         return error_of_path(verb, path);
     return dcp_error_set(status_of(error_number), "cannot %s %s: %s", verb, path,
                          strerror_r(error_number, reason, sizeof reason));
@@ -62,7 +62,7 @@ dcp_status file_transfer_error(int error_number, const char *verb, const char *p
                                uint64_t offset)
 {
     char reason[128];
-    if (error_number == FILE_TOLD)
+    if (error_number == FILE_ERROR_SET)
         return error_of_path(verb, path);
     return dcp_error_set(status_of(error_number),
                          "cannot %s %s: %s (%zu bytes at offset %" PRIu64 ")", verb, path,

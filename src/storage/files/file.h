@@ -64,7 +64,7 @@ typedef int (*file_visitor)(void *context, const char *name);
 
 /* Returned instead of an errno value by an operation that has set a message itself. Only for calls
  * in the same thread, as the message belongs to it: not for queues. */
-#define FILE_TOLD (-1)
+#define FILE_ERROR_SET (-1)
 
 struct file_ops {
     void *context;

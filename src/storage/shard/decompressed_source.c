@@ -137,8 +137,8 @@ static void keep(struct decompressed_source *decompressed, const unsigned char *
     decompressed->window_size = stays + taken;
 }
 
-static dcp_status tell_of_end(const struct decompressed_source *decompressed, uint64_t offset,
-                              size_t size)
+static dcp_status end_error(const struct decompressed_source *decompressed, uint64_t offset,
+                            size_t size)
 {
     return dcp_error_set(DCP_ERR_FORMAT,
                          "%zu bytes expected at offset %" PRIu64
@@ -157,7 +157,7 @@ static dcp_status read_straight(struct decompressed_source *decompressed, unsign
         done += made;
     }
     keep(decompressed, bytes, done);
-    return done == size ? DCP_OK : tell_of_end(decompressed, decompressed->position, size - done);
+    return done == size ? DCP_OK : end_error(decompressed, decompressed->position, size - done);
 }
 
 /* The part of a range that is held, from its beginning. */
@@ -196,7 +196,7 @@ static dcp_status read_decompressed(void *context, uint64_t offset, void *bytes,
         if (offset == decompressed->position && size >= DIRECT)
             return read_straight(decompressed, to, size);
         if (has_ended(decompressed))
-            return tell_of_end(decompressed, offset, size);
+            return end_error(decompressed, offset, size);
         RETURN_IF_ERROR(fill_window(decompressed));
     }
     return DCP_OK;
@@ -276,7 +276,7 @@ dcp_status decompressed_source_crc(struct decompressed_source *decompressed, uin
         if (decompressed->record_position < decompressed->position)
             begin_anew(decompressed);
         if (has_ended(decompressed))
-            return tell_of_end(decompressed, offset, (size_t)length);
+            return end_error(decompressed, offset, (size_t)length);
         RETURN_IF_ERROR(fill_window(decompressed));
     }
     *crc = decompressed->crc;

@@ -93,8 +93,8 @@ static dcp_status check_by_record(struct piece_check *check, struct stored_item 
 }
 
 /* A CRC-32 of 0 usually means none, but may be a real one: then block sums are used. */
-static dcp_status check_at_hand(struct piece_check *check, struct stored_item *item,
-                                const struct tensor_view *view)
+static dcp_status check_in_memory(struct piece_check *check, struct stored_item *item,
+                                  const struct tensor_view *view)
 {
     bool blocks = !view->has_crc && item->file->footer == FOOTER_GOOD && !item->piece->zstd;
     check->held = view->has_crc || blocks;
@@ -114,8 +114,8 @@ dcp_status piece_check_arrange(struct piece_check *check, struct stored_item *it
     check->held = item->trusted;
     if (item->trusted)
         return DCP_OK;
-    if (item->at_hand)
-        return check_at_hand(check, item, view);
+    if (item->in_memory)
+        return check_in_memory(check, item, view);
     check->held = item->file->footer == FOOTER_GOOD;
     check->bare = !check->held && !view->has_crc;
     if (check->held)

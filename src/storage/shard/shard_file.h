@@ -59,7 +59,7 @@ struct shard_reader {
     uint32_t io; /* flags of dcp_io */
     struct storage_manners manners;
     struct shard_read_how how;
-    struct progress *progress; /* NULL: nobody is told */
+    struct progress *progress; /* NULL: not reported */
     enum storage_form form;
     const struct metadata *metadata; /* where the caller keeps it */
     pthread_mutex_t mutex;           /* over what follows */

@@ -45,16 +45,16 @@ static dcp_status take_blocks(struct shard_file *file, const struct footer *foot
 /* What the metadata and the footer must agree on for a piece to be the one that is meant. */
 static uint64_t piece_digest(const struct metadata_entry *entry, const struct metadata_piece *piece)
 {
-    int64_t told[5 + 2 * DCP_MAX_DIMS] = {(int64_t)xxh3_64(entry->name, strlen(entry->name)),
-                                          (int64_t)piece->offset, (int64_t)piece->length};
+    int64_t key[5 + 2 * DCP_MAX_DIMS] = {(int64_t)xxh3_64(entry->name, strlen(entry->name)),
+                                         (int64_t)piece->offset, (int64_t)piece->length};
     size_t count = 5, ndim = entry->is_tensor ? (size_t)entry->ndim : 0;
-    told[3] = entry->is_tensor ? entry->ndim : -1;
-    told[4] = entry->is_tensor ? entry->dtype : 0;
+    key[3] = entry->is_tensor ? entry->ndim : -1;
+    key[4] = entry->is_tensor ? entry->dtype : 0;
     for (size_t i = 0; i < ndim; i++) {
-        told[count++] = piece->offsets[i];
-        told[count++] = piece->sizes[i];
+        key[count++] = piece->offsets[i];
+        key[count++] = piece->sizes[i];
     }
-    return xxh3_64(told, count * sizeof *told);
+    return xxh3_64(key, count * sizeof *key);
 }
 
 static int compare_digests(const void *left, const void *right)

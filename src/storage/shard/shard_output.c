@@ -154,11 +154,11 @@ static void checksum(struct shard_output *output, const unsigned char *bytes, si
     }
 }
 
-/* Tells how far the content has come. */
-static dcp_status tell(struct shard_output *output)
+/* Reports how much of the content was written. */
+static dcp_status report_progress(struct shard_output *output)
 {
-    uint64_t bytes = output->position - output->told;
-    output->told = output->position;
+    uint64_t bytes = output->position - output->reported;
+    output->reported = output->position;
     return progress_add(output->progress, bytes);
 }
 
@@ -188,7 +188,7 @@ static dcp_status turn(struct shard_output *output)
 
 dcp_status shard_output_reserve(struct shard_output *output, size_t size, unsigned char **space)
 {
-    RETURN_IF_ERROR(tell(output));
+    RETURN_IF_ERROR(report_progress(output));
     if (size > output->capacity - output->filled)
         RETURN_IF_ERROR(turn(output));
     *space = buffer_at(output, output->current) + output->filled;
@@ -251,7 +251,7 @@ static dcp_status append_straight(struct shard_output *output, const unsigned ch
         output->start += taken;
         bytes += taken;
         size -= taken;
-        RETURN_IF_ERROR(tell(output));
+        RETURN_IF_ERROR(report_progress(output));
     }
     return DCP_OK;
 }

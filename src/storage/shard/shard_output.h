@@ -25,7 +25,7 @@ struct shard_output_options {
     uint32_t threads; /* for a record of 16 MiB or more, written directly; 0 is 1 */
     bool sync;
     bool plain;                /* small things take no queue, unless io demands one */
-    struct progress *progress; /* NULL: nobody is told */
+    struct progress *progress; /* NULL: not reported */
 };
 
 /* The smallest buffer_bytes that makes a difference. */
@@ -57,7 +57,7 @@ struct shard_output {
     struct storage_transfer straight[SHARD_OUTPUT_STRAIGHT];
     size_t next_straight;
     uint64_t position; /* bytes appended */
-    uint64_t told;     /* of these */
+    uint64_t reported; /* of these */
     struct progress *progress;
     struct xxh3_stream *hash;
     uint64_t *blocks; /* XXH3-64 of each finished block of FOOTER_BLOCK_SIZE bytes */

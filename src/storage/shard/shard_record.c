@@ -123,6 +123,6 @@ dcp_status shard_output_append_blocks(struct shard_output *output, const unsigne
     output->block_count += size / FOOTER_BLOCK_SIZE;
     output->start += size;
     output->position += size;
-    output->told = output->position;
+    output->reported = output->position;
     return status;
 }

@@ -47,7 +47,7 @@ static dcp_status check_range(const struct shard_file *file, const struct metada
 static dcp_status load_stream(struct stored_item *item, const struct read_window *window)
 {
     const struct metadata_piece *piece = item->piece;
-    item->at_hand = true;
+    item->in_memory = true;
     if (window && piece->offset >= window->start && piece->length <= window->size &&
         piece->offset - window->start <= window->size - piece->length) {
         item->trusted = window->trusted;
@@ -65,7 +65,7 @@ static dcp_status load_stream(struct stored_item *item, const struct read_window
         return status;
     }
     item->memory = bytes;
-    item->at_hand = true;
+    item->in_memory = true;
     item->source = byte_source_memory(bytes, size);
     return DCP_OK;
 }
@@ -207,7 +207,7 @@ dcp_status stored_item_open_memory(struct stored_item *item, const struct metada
                                    const struct metadata_piece *piece, const void *bytes,
                                    size_t size)
 {
-    *item = (struct stored_item){.entry = entry, .piece = piece, .at_hand = true};
+    *item = (struct stored_item){.entry = entry, .piece = piece, .in_memory = true};
     arena_init(&item->arena, 0);
     if (piece->encoding != PIECE_STREAM)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "is not stored as a stream of its own");
@@ -217,7 +217,7 @@ dcp_status stored_item_open_memory(struct stored_item *item, const struct metada
                              piece->length);
     item->source = byte_source_memory(bytes, size);
     if (compressed && !stored_item_is_whole(item->entry, item->piece)) {
-        item->at_hand = false;
+        item->in_memory = false;
         return let_pass(item);
     }
     if (compressed) {
@@ -252,7 +252,7 @@ static dcp_status inflate_storage(struct stored_item *item, struct tensor_view *
                              (size_t)view->storage_bytes);
     memory_release(stored);
     RETURN_IF_ERROR(status);
-    item->at_hand = true;
+    item->in_memory = true;
     item->passing = false;
     item->source = byte_source_memory(item->inflated, (size_t)view->storage_bytes);
     view->deflated = false;
@@ -280,7 +280,7 @@ dcp_status stored_item_lay_out(struct stored_item *item, struct tensor_view *vie
     const struct metadata_entry *entry = item->entry;
     const struct metadata_piece *piece = item->piece;
     struct stream_layout layout;
-    if (!item->listed || !entry->is_tensor || piece->zstd || (item->at_hand && !item->trusted))
+    if (!item->listed || !entry->is_tensor || piece->zstd || (item->in_memory && !item->trusted))
         return DCP_OK;
     RETURN_IF_ERROR(stream_tensor_layout(entry->dtype, entry->ndim, piece->sizes, &layout));
     if (layout.length != piece->length)
@@ -351,7 +351,7 @@ static void take_memory(struct stored_item *item, void *bytes, size_t size)
 {
     memory_release(item->memory);
     item->memory = bytes;
-    item->at_hand = true;
+    item->in_memory = true;
     item->source = byte_source_memory(bytes, size);
 }
 

@@ -28,7 +28,7 @@ struct stored_item {
     struct decompressed_source decompressed;
     struct byte_source source; /* what format/ is given: the stream, or the file of a view */
     bool listed;               /* the file's footer has the piece */
-    bool at_hand;              /* all of source is in memory; the item need not own it */
+    bool in_memory;            /* all of source is in memory; the item need not own it */
     bool trusted;              /* and of a window that needs no further check */
     bool passing;              /* source is decompressed as it is read */
     bool foreseen;             /* a view of it is to be compared with what its end says */

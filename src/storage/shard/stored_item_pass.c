@@ -96,7 +96,7 @@ dcp_status stored_item_hold(struct stored_item *item)
         return error_no_memory(size, "a decompressed item");
     RETURN_IF_ERROR(byte_source_read(&item->source, 0, item->memory, size));
     item->source = byte_source_memory(item->memory, size);
-    item->at_hand = true;
+    item->in_memory = true;
     item->passing = item->foreseen = false;
     return DCP_OK;
 }

@@ -114,22 +114,22 @@ static void verify_contents(struct verification *verification, const struct shar
 {
     size_t listed = 0;
     for (size_t i = 0; i < footer->contents.count; i++) {
-        const struct metadata_entry *told = &footer->contents.entries[i];
-        const struct metadata_entry *entry = metadata_find(verification->metadata, told->name);
-        listed += told->piece_count;
-        if (!entry || !entry_equal(told, entry)) {
+        const struct metadata_entry *recorded = &footer->contents.entries[i];
+        const struct metadata_entry *entry = metadata_find(verification->metadata, recorded->name);
+        listed += recorded->piece_count;
+        if (!entry || !entry_equal(recorded, entry)) {
             verification_fault(
-                verification, file->name, footer->content_length, told->name,
+                verification, file->name, footer->content_length, recorded->name,
                 entry ? "the kind, dtype or shape in the footer differs from the metadata"
                       : "in the footer, but not in the metadata");
             continue;
         }
-        for (size_t p = 0, next = 0; p < told->piece_count; p++) {
-            if (!entry_has_piece(entry, index, &told->pieces[p], &next))
-                verification_fault(verification, file->name, told->pieces[p].offset, told->name,
-                                   "a piece of %" PRIu64
-                                   " bytes is in the footer, but not in the metadata",
-                                   told->pieces[p].length);
+        for (size_t p = 0, next = 0; p < recorded->piece_count; p++) {
+            if (!entry_has_piece(entry, index, &recorded->pieces[p], &next))
+                verification_fault(
+                    verification, file->name, recorded->pieces[p].offset, recorded->name,
+                    "a piece of %" PRIu64 " bytes is in the footer, but not in the metadata",
+                    recorded->pieces[p].length);
         }
     }
     if (listed != piece_count)
