@@ -325,15 +325,15 @@ static void notes_of_what_is_gone_go(void **state)
     const char *run = path_in(state, "run");
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = 5};
     const char *const all[] = {gone, failed, old, young, foreign, there};
-    struct told told;
+    struct reported reported;
     job_run(run, NULL, six, 2);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         scene_write(run, all[i], "");
     set_age(run, old, 4000);
     set_age(run, foreign, 4000);
-    assert_int_equal(prune(run, &keep, true, &told), 0);
+    assert_int_equal(prune(run, &keep, true, &reported), 0);
     assert_true(scratch_exists(run, gone));
-    assert_int_equal(prune(run, &keep, false, &told), 0);
+    assert_int_equal(prune(run, &keep, false, &reported), 0);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         assert_int_equal(scratch_exists(run, all[i]), i >= 3);
 }
