@@ -47,7 +47,7 @@ dcp_status node_place(dcp_state *into, const dcp_path_part *path, size_t length,
         parent = child;
     }
     if (find_child(parent, &path[length - 1]))
-        return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\" is there already",
+        return dcp_error_set(DCP_ERR_DUPLICATE, "\"%s\" already exists",
                              path[length - 1].key ? path[length - 1].key : "an element");
     return add_child(pool, parent, &path[length - 1], node);
 }

@@ -122,8 +122,9 @@ static bool is_by_position(const dcp_state *groups)
 static dcp_status wrong_groups(size_t group)
 {
     return dcp_error_set(DCP_ERR_KIND,
-                         OPTIMIZER_GROUPS ": element %zu is no dict with a list " OPTIMIZER_PARAMS
-                                          " of names, or of numbers",
+                         OPTIMIZER_GROUPS
+                         ": element %zu is not a dict with a list " OPTIMIZER_PARAMS
+                         " of names, or of numbers",
                          group);
 }
 
@@ -184,7 +185,7 @@ static dcp_status read_state(struct optimizer_source *source, const dcp_state *s
         uint64_t position;
         if (!text || !node_is_dict(value))
             return dcp_error_set(DCP_ERR_KIND,
-                                 OPTIMIZER_STATE ": pair %zu is no dict under a parameter", i);
+                                 OPTIMIZER_STATE ": pair %zu is not a dict under a parameter", i);
         if (name_table_find(ids ? ids : &source->names, text, strlen(text), &position))
             source->parts[position].state = value;
         else if (ids)

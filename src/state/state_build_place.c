@@ -37,8 +37,8 @@ static dcp_status check_key(const dcp_state *parent, const char *key)
                              node_kind_name(parent->kind), key);
     if (node_is_dict(parent) && !key)
         return dcp_error_set(DCP_ERR_ARGUMENT,
-                             "an entry of a dict needs a key, but it is NULL; keys that are no "
-                             "strings are added by dcp_state_pair()");
+                             "an entry of a dict needs a key, but it is NULL; add keys that are "
+                             "not strings with dcp_state_pair()");
     return DCP_OK;
 }
 

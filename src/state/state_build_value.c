@@ -54,9 +54,9 @@ dcp_status dcp_state_dtype(dcp_state *parent, const char *key, dcp_dtype value)
 {
     dcp_status status = build_check_place(parent, key);
     if (status == DCP_OK && !dtype_is_savable(value))
-        status =
-            dcp_error_set(DCP_ERR_ARGUMENT, "the value %d for \"%s\" is no dtype that can be saved",
-                          (int)value, name_of(key));
+        status = dcp_error_set(DCP_ERR_ARGUMENT,
+                               "the value %d for \"%s\" is not a dtype that can be saved",
+                               (int)value, name_of(key));
     if (status != DCP_OK)
         return build_keep_failure(parent, status);
     dcp_state *node = node_new(build_pool(parent), DCP_KIND_DTYPE);
@@ -110,7 +110,7 @@ dcp_status dcp_state_device(dcp_state *parent, const char *key, const char *devi
 {
     dcp_status status = build_check_place(parent, key);
     if (status == DCP_OK && (!device || !is_device(device)))
-        status = dcp_error_set(DCP_ERR_ARGUMENT, "\"%.80s\" for \"%s\" is no device",
+        status = dcp_error_set(DCP_ERR_ARGUMENT, "\"%.80s\" for \"%s\" is not a device",
                                device ? device : "(NULL)", name_of(key));
     if (status != DCP_OK)
         return build_keep_failure(parent, status);

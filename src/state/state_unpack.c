@@ -154,7 +154,7 @@ static dcp_status read_mesh(struct unpacker *unpacker, int32_t ndim, dcp_layout 
         read_numbers(unpacker, numbers, 3);
         if (numbers[0] < DCP_REPLICATE || numbers[0] > DCP_STRIDED_SHARD ||
             numbers[1] < -DCP_MAX_DIMS || numbers[1] >= DCP_MAX_DIMS)
-            return bad(unpacker, at, "a placement is none");
+            return bad(unpacker, at, "an invalid placement");
         layout->placements[i] = (dcp_placement){.kind = (dcp_placement_kind)numbers[0],
                                                 .dim = (int32_t)numbers[1],
                                                 .split_factor = numbers[2]};
@@ -339,7 +339,7 @@ static dcp_status enter(struct unpacker *unpacker, dcp_state *parent)
     uint8_t kind = reader_u8(&unpacker->reader);
     uint64_t count;
     if (kind != PACKED_DICT && kind != PACKED_ORDERED_DICT)
-        return bad(unpacker, 0, "a dict is needed where there is no key");
+        return bad(unpacker, 0, "a dict is needed if there is no key");
     RETURN_IF_ERROR(read_count(unpacker, 1, &count));
     return push(unpacker, parent, count);
 }

@@ -69,7 +69,7 @@ static void save_options(void **state)
         {{.page_cache = (dcp_page_cache)1}, "page_cache is 1"},
         {{.page_cache = (dcp_page_cache)-10}, "page_cache is -10"},
         {{.page_cache = (dcp_page_cache)40}, "page_cache is 40"},
-        {{.page_cache = DCP_PAGE_CACHE_KEPT, .io = DCP_IO_DIRECT}, "leave out one of both"},
+        {{.page_cache = DCP_PAGE_CACHE_KEPT, .io = DCP_IO_DIRECT}, "use one of them"},
         {{.compression_threads = -1}, "compression_threads"},
         {{.compression_threads = DCP_MAX_THREADS + 1}, "compression_threads"},
 #if DCP_HAVE_ZSTD

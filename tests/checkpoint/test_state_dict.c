@@ -240,7 +240,7 @@ static void test_copies_without_gathering(void **state)
     assert_null(dcp_state_find(layer, "norm"));
     must(dcp_state_chunk(dcp_state_find(layer, "b"), 0, &chunk));
     assert_ptr_equal(chunk.data, memory->elements[1]);
-    must_fail(dcp_gather_state(root, &options, into), DCP_ERR_DUPLICATE, "there already");
+    must_fail(dcp_gather_state(root, &options, into), DCP_ERR_DUPLICATE, "already exists");
     must_fail(dcp_gather_state(root, &options, root), DCP_ERR_ARGUMENT, "another tree");
     dcp_state_free(root);
     dcp_state_free(into);

@@ -76,7 +76,7 @@ for way in any kept dropped auto; do
     good --json --bytes 6M --repeat 1 --page-cache $way
     [ $way != kept ] || grep -q '"direct": false, ' "$directory.out" || fail "kept: $(cat "$directory.out")"
 done
-bad 1 "leave out one of both" --bytes 1K --page-cache kept --io direct "$directory"
+bad 1 "use one of them" --bytes 1K --page-cache kept --io direct "$directory"
 
 # Replicas, and what it takes to compare them.
 good --bytes 4M --tensors 5 --ranks 3 --repeat 1 --no-sync --check-replicas off

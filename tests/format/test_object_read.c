@@ -403,7 +403,7 @@ static void test_refused_objects(void **state)
     expect_refused(set_key, sizeof set_key - 1, "cannot be hashed");
     expect_refused(set_of_lists, sizeof set_of_lists - 1, "cannot be hashed");
     expect_refused(wide_bytes, sizeof wide_bytes - 1, "above 255");
-    expect_refused(name_of_noise, sizeof name_of_noise - 1, "no text");
+    expect_refused(name_of_noise, sizeof name_of_noise - 1, "not text");
 }
 
 static void test_integers_beyond_all_use_stay_bytes(void **state)

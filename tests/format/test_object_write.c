@@ -445,7 +445,7 @@ static void test_what_has_no_form_is_refused(void **state)
     expect_refused(writing, node_new(writing->pool, DCP_KIND_STATEFUL), DCP_ERR_UNSUPPORTED,
                    "stateful");
     expect_refused(writing, node_text(writing->pool, DCP_KIND_DEVICE, "cuda:x", 6),
-                   DCP_ERR_ARGUMENT, "no device");
+                   DCP_ERR_ARGUMENT, "not a device");
 }
 
 static void test_every_allocation_may_fail(void **state)

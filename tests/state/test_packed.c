@@ -164,7 +164,7 @@ static void wrong_descriptions_are_refused(void **state)
         {"a", "more than 64 dimensions", 13, DCP_ERR_FORMAT, "t\2\101\0\0\1\0\0\0\0\0\0\0"},
         {"a", "a tensor needs a chunk", 13, DCP_ERR_FORMAT, "t\2\0\0\0\0\0\0\0\0\0\0\0"},
         {"a", "several only if it is sharded", 13, DCP_ERR_FORMAT, "t\2\0\0\0\2\0\0\0\0\0\0\0"},
-        {"a", "no dtype", 2, DCP_ERR_ARGUMENT, "D\0"},
+        {"a", "not a dtype", 2, DCP_ERR_ARGUMENT, "D\0"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -233,7 +233,7 @@ static void wrong_meshes_are_refused(void **state)
         const char *words;
     } cases[] = {
         {3, DCP_SHARD, 2, DCP_ERR_SHAPE, "has 3 elements, its placements leave it 2"},
-        {2, 3, 2, DCP_ERR_FORMAT, "a placement is none"},
+        {2, 3, 2, DCP_ERR_FORMAT, "an invalid placement"},
         {2, DCP_SHARD, 17, DCP_ERR_FORMAT, "more than 16 dimensions"},
     };
     (void)state;

@@ -114,9 +114,10 @@ static void values_are_checked(void **state)
     for (size_t i = 0; i < sizeof wrong_ints / sizeof *wrong_ints; i++)
         REFUSED(dcp_state_digits(root, "key", wrong_ints[i]), DCP_ERR_ARGUMENT, wrong_ints[i]);
     for (size_t i = 0; i < sizeof wrong_devices / sizeof *wrong_devices; i++)
-        REFUSED(dcp_state_device(root, "key", wrong_devices[i]), DCP_ERR_ARGUMENT, "is no device");
+        REFUSED(dcp_state_device(root, "key", wrong_devices[i]), DCP_ERR_ARGUMENT,
+                "is not a device");
     REFUSED(dcp_state_digits(root, "key", NULL), DCP_ERR_ARGUMENT, "NULL");
-    REFUSED(dcp_state_device(root, "key", NULL), DCP_ERR_ARGUMENT, "is no device");
+    REFUSED(dcp_state_device(root, "key", NULL), DCP_ERR_ARGUMENT, "is not a device");
     REFUSED(dcp_state_bytearray(root, "key", NULL, 1), DCP_ERR_ARGUMENT, "NULL");
     REFUSED(dcp_state_dtype(root, "key", (dcp_dtype)9999), DCP_ERR_ARGUMENT, "9999");
     REFUSED(dcp_state_dtype(root, "key", (dcp_dtype)5), DCP_ERR_ARGUMENT, "the value 5");

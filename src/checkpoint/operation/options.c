@@ -52,7 +52,7 @@ static dcp_status check_page_cache(const dcp_save_options *options)
     if (page_cache == DCP_PAGE_CACHE_KEPT && options->io & DCP_IO_DIRECT)
         return dcp_error_set(DCP_ERR_ARGUMENT,
                              "page_cache is DCP_PAGE_CACHE_KEPT, and io has DCP_IO_DIRECT, which "
-                             "goes around the page cache: leave out one of both");
+                             "bypasses the page cache: use one of them");
     return DCP_OK;
 }
 

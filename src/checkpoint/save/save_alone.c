@@ -25,7 +25,7 @@ dcp_status save_alone_explain(dcp_status status, int group_size)
         error_save(&error);
         return dcp_error_set(status,
                              "%.800s; this process is one of %ld of a job (%s), but options.group "
-                             "is not set, so each of them saves by itself: set options.group",
+                             "is not set, so each process saves separately: set options.group",
                              error.text, count, variables[i]);
     }
     return status;

@@ -21,8 +21,8 @@ static dcp_status encode(const struct save_extra_files *extra, struct buffer *me
 static dcp_status refuse_twice(const char *name, int rank, int other)
 {
     return dcp_error_set(DCP_ERR_DUPLICATE,
-                         "extra_files: \"%s\" is given by rank %d and by rank %d: each file by one "
-                         "rank, under a name of its own",
+                         "extra_files: \"%s\" is given by rank %d and by rank %d: names must be "
+                         "unique over all ranks",
                          name, rank < other ? rank : other, rank < other ? other : rank);
 }
 
@@ -47,8 +47,8 @@ static dcp_status take_one(struct taking *taking, int rank, struct reader *reade
     *file = (struct extra_file){.size = reader_u64(reader)};
     file->digest = reader_u64(reader);
     if (reader->failed || extra_name_fault(text, length))
-        return dcp_error_set(DCP_ERR_GROUP, "what rank %d says of its extra files is cut short",
-                             rank);
+        return dcp_error_set(DCP_ERR_GROUP,
+                             "the message of rank %d about its extra files is truncated", rank);
     file->name = arena_copy_text(&coordinator->extra_names, text, length);
     if (!file->name)
         return error_no_memory(length, "an extra file");

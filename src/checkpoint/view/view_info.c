@@ -16,7 +16,7 @@ static dcp_status parse(const struct buffer *text, dcp_state *root, dcp_state **
     struct json_reader reader;
     json_init(&reader, JSON_NAME, (const char *)text->data, text->size, &root->pool->arena);
     if (json_peek(&reader) != JSON_OBJECT)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s is no JSON object", JSON_NAME);
+        return dcp_error_set(DCP_ERR_FORMAT, "%s is not a JSON object", JSON_NAME);
     RETURN_IF_ERROR(json_read_state(&reader, root->pool, dict));
     return json_end(&reader);
 }
@@ -30,7 +30,7 @@ static dcp_status find_integer(const dcp_state *dict, const char *key, int64_t *
     if (!node)
         return DCP_OK;
     if (dcp_state_as_int(node, value) != DCP_OK)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: \"%s\" is no 64-bit integer", JSON_NAME, key);
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: \"%s\" is not a 64-bit integer", JSON_NAME, key);
     return DCP_OK;
 }
 
@@ -63,7 +63,7 @@ static dcp_status take_info(const dcp_state *dict, dcp_state *parent, const char
     if (!node)
         return DCP_OK;
     if (!node_is_dict(node))
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: \"info\" is no dict", JSON_NAME);
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: \"info\" is not a dict", JSON_NAME);
     if (!parent || dcp_state_copy(parent, key, node))
         return DCP_OK;
     return dcp_state_status(parent);

@@ -142,7 +142,7 @@ static dcp_status read_text(struct reader *reader, struct arena *arena, const ch
     size_t length = 0;
     const char *bytes = reader_text(reader, &length);
     if (!bytes || memchr(bytes, '\0', length) || !utf8_is_valid(bytes, length))
-        return fault("a text that is none");
+        return fault("an invalid text");
     *text = arena_copy_text(arena, bytes, length);
     return *text ? DCP_OK : no_memory(length);
 }
@@ -226,7 +226,7 @@ static dcp_status read_path(struct reader *reader, struct arena *arena, bool pla
         RETURN_IF_ERROR(read_optional(reader, arena, &path[i].key));
         uint64_t position = path[i].key ? 0 : reader_varint(reader);
         if (position > INT64_MAX)
-            return fault("a path that is none");
+            return fault("an invalid path");
         path[i].position = (int64_t)position;
     }
     return entry->path_length != 0 ? DCP_OK : fault("a path without parts");
@@ -255,7 +255,7 @@ static dcp_status read_tensor(struct reader *reader, struct arena *arena,
     entry->global_shape = shape;
     read_numbers(reader, entry->ndim, shape);
     return shape_bytes(entry->ndim, shape, entry->dtype, &bytes) ? DCP_OK
-                                                                 : fault("a shape that is none");
+                                                                 : fault("an invalid shape");
 }
 
 static bool piece_fits(const struct metadata *metadata, const struct metadata_entry *entry,

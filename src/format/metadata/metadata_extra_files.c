@@ -101,7 +101,7 @@ static dcp_status decode_extra_file(struct arena *arena, const struct pickle_val
         !parse_file(file, file_length, name, name_length, copy))
         return dcp_error_set(DCP_ERR_FORMAT,
                              "metadata: " METADATA_EXTRA_FILES
-                             ": not what a save says of a file: name, file, size, xxh3");
+                             ": not the entry of an extra file: name, file, size, xxh3");
     extra->size = (uint64_t)size->as.integer;
     extra->name = arena_copy_text(arena, name, name_length);
     extra->file = arena_copy_text(arena, copy, file_length);
@@ -121,7 +121,7 @@ static dcp_status decode_all(struct arena *arena, const struct pickle_sequence *
             name_table_add(names, extras[i].name, strlen(extras[i].name), &place, &existing));
         if (existing)
             return dcp_error_set(DCP_ERR_DUPLICATE,
-                                 "metadata: " METADATA_EXTRA_FILES ": \"%s\" is there twice",
+                                 "metadata: " METADATA_EXTRA_FILES ": \"%s\" is listed twice",
                                  extras[i].name);
         ++*count;
     }

@@ -144,7 +144,7 @@ static dcp_status find_piece(struct join *join, const struct digested_index *ind
     struct piece_key key = {entry_index, index->ndim, index->offset};
     size_t position = piece_table_find(&join->table, &key);
     if (position == PIECE_NOT_FOUND)
-        return dcp_error_set(DCP_ERR_FORMAT, "storage_data: there is no chunk at %s",
+        return dcp_error_set(DCP_ERR_FORMAT, "storage_data has no chunk at %s",
                              index->ndim < 0
                                  ? "no offset"
                                  : shape_format(index->ndim, index->offset, text, sizeof text));

@@ -136,12 +136,12 @@ dcp_status integer_from_digits(const char *digits, unsigned char *twos_complemen
     bool negative = digits[0] == '-';
     const char *next = digits + negative;
     if (*next == '\0')
-        return dcp_error_set(DCP_ERR_ARGUMENT, "'%.40s' is no integer", digits);
+        return dcp_error_set(DCP_ERR_ARGUMENT, "'%.40s' is not an integer", digits);
     while (*next != '\0') {
         uint32_t group = 0, scale = 1;
         for (int i = 0; i < GROUP_DIGITS && *next != '\0'; i++, next++) {
             if (*next < '0' || *next > '9')
-                return dcp_error_set(DCP_ERR_ARGUMENT, "'%.40s' is no integer", digits);
+                return dcp_error_set(DCP_ERR_ARGUMENT, "'%.40s' is not an integer", digits);
             group = group * 10 + (uint32_t)(*next - '0');
             scale *= 10;
         }

@@ -129,7 +129,7 @@ static dcp_status build_global(struct builder *builder, const struct pickle_valu
     if (strncmp(text, prefix, sizeof prefix - 1) == 0)
         dtype = dcp_dtype_from_name(text + sizeof prefix - 1);
     if (memchr(text, '\0', length) != NULL || !utf8_is_valid(text, length)) {
-        status = dcp_error_set(DCP_ERR_FORMAT, "an object of a class whose name is no text");
+        status = dcp_error_set(DCP_ERR_FORMAT, "an object of a class whose name is not text");
     } else {
         *node = dtype != DCP_DTYPE_NONE ? node_new(builder->pool, DCP_KIND_DTYPE)
                                         : node_text(builder->pool, DCP_KIND_OPAQUE, text, length);

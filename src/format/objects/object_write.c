@@ -150,15 +150,14 @@ static dcp_status refuse(const struct encoder *encoder, const dcp_state *node)
     describe_place(encoder, place, sizeof place);
     if (node->kind == DCP_KIND_OPAQUE)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "object%s is a %s, of which only the name is known: it cannot be "
-                             "saved",
+                             "object%s is a %s, and only its name is known: it cannot be saved",
                              place, dcp_state_opaque_name(node));
     if (node->kind == DCP_KIND_TENSOR)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
                              "object%s is a tensor of %s: tensors inside of objects cannot be "
                              "saved, only those in dicts and lists that lead to them",
                              place, dcp_dtype_name(node->as.tensor->dtype));
-    return dcp_error_set(DCP_ERR_UNSUPPORTED, "object%s is a %s, which is no object", place,
+    return dcp_error_set(DCP_ERR_UNSUPPORTED, "object%s is a %s, which is not an object", place,
                          node_kind_name(node->kind));
 }
 

@@ -88,7 +88,7 @@ static dcp_status put_device(struct encoder *encoder, const char *text, size_t l
     int64_t index = 0;
     for (size_t i = type_length + 1; i < length; i++) {
         if (text[i] < '0' || text[i] > '9' || index > INT32_MAX)
-            return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\" is no device", text);
+            return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\" is not a device", text);
         index = index * 10 + (text[i] - '0');
     }
     encoder_put_global(encoder, GLOBAL_DEVICE);

@@ -105,7 +105,7 @@ static dcp_status create_file(void *context, void *opened, const char *name,
     bool exists = !access->published && memory_find_file(directory, name);
     pthread_mutex_unlock(&storage->mutex);
     if (exists)
-        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", directory->id, name);
+        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s already exists", directory->id, name);
     size_t capacity = access->estimated || access->size > SIZE_MAX ? 0 : (size_t)access->size;
     struct memory_file *file = memory_file_new(name, capacity);
     if (!file)
@@ -136,7 +136,7 @@ static dcp_status check_place(const struct memory_file *file, const struct memor
     const char *id = file->directory->id;
     char found[DCP_STORAGE_IDENTITY] = "";
     if (condition == DCP_PUBLISH_IF_ABSENT && before)
-        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s is there already", id, file->name);
+        return dcp_error_set(DCP_ERR_EXISTS, "%s/%s already exists", id, file->name);
     if (condition != DCP_PUBLISH_OVER)
         return DCP_OK;
     if (before)
@@ -220,7 +220,7 @@ static dcp_status identify(void *context, void *opened, const char *name,
 dcp_status dcp_storage_memory_new(dcp_storage **made)
 {
     if (!made)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no place for the storage");
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the place for the storage is NULL");
     struct memory_storage *storage = memory_allocate_unpaid(sizeof *storage);
     if (!storage)
         return error_no_memory(sizeof *storage, "a storage in memory");

@@ -90,5 +90,5 @@ dcp_status shard_pass_stream(struct shard_reader *reader, const struct metadata_
     if (!entry->is_tensor)
         return pass_made(reader, entry, piece, verification, sink, context);
     return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                         "%s: its elements are not stored as a stream of their own", entry->name);
+                         "%s: its elements are not stored as a separate stream", entry->name);
 }

@@ -210,7 +210,7 @@ dcp_status stored_item_open_memory(struct stored_item *item, const struct metada
     *item = (struct stored_item){.entry = entry, .piece = piece, .in_memory = true};
     arena_init(&item->arena, 0);
     if (piece->encoding != PIECE_STREAM)
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "is not stored as a stream of its own");
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "is not stored as a separate stream");
     bool compressed = piece->zstd && is_compressed(bytes, size);
     if ((!piece->zstd || compressed) && size != piece->length)
         return dcp_error_set(DCP_ERR_FORMAT, "%zu bytes, the metadata says %" PRIu64, size,
