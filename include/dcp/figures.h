@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file figures.h
- * @brief What a save or load took: time, bytes, files, memory.
+ * @brief Figures of a save or load: time, bytes, files, memory.
  */
 #ifndef DCP_FIGURES_H
 #define DCP_FIGURES_H
@@ -13,9 +13,9 @@ extern "C" {
 #endif
 
 /**
- * Figures of one save or load, as this rank saw it: it asks for them by the field `figures` of its
- * options, with size_of set, and has them when the call returns, also when the call failed: then
- * they show how far it came. What does not apply is 0.
+ * Figures of one save or load on this rank. To get them, set the field `figures` of the options,
+ * with size_of set. They are filled in when the call returns, also after a failure, where they show
+ * how far it came. Figures that do not apply are 0.
  *
  * Seconds are by the monotonic clock. A phase includes waiting for other ranks in it.
  */
@@ -23,8 +23,8 @@ typedef struct dcp_figures {
     size_t size_of; /**< sizeof(dcp_figures), set by the caller, so that the struct can grow */
 
     double total_seconds;    /**< the whole call; the others are parts of it */
-    double planning_seconds; /**< save: agreeing on who writes what; load: reading the metadata and
-                                finding out what to read */
+    double planning_seconds; /**< save: planning the writes; load: reading the metadata and planning
+                                the reads */
     double staging_seconds;  /**< save: taking the state: walking the tree, stateful callbacks,
                                 encoding objects */
     double writing_seconds;  /**< save: writing shard files */
@@ -33,19 +33,20 @@ typedef struct dcp_figures {
     double commit_seconds;   /**< save: waiting for all ranks, then making the checkpoint visible;
                                 load: putting objects into the tree, stateful callbacks */
 
-    uint64_t bytes_moved;  /**< save: written to shard files, with all that is around the data;
-                              load: put into tensors */
+    uint64_t bytes_moved;  /**< save: written to shard files, including headers and footers; load:
+                              put into tensors */
     uint64_t bytes_wanted; /**< save: of the tensors and objects that this rank writes; load: of the
                               stored elements that this rank's tensors need */
-    uint64_t bytes_read;   /**< load: from the files that hold data, with all that is around it */
+    uint64_t bytes_read;   /**< load: read from the files that hold data, including headers and
+                                footers */
     uint64_t items;        /**< save: tensor chunks or slices of them, and objects, that were to be
                               written; load: regions of tensors, and objects, that were to be read */
     uint64_t files;        /**< save: shard files made; load: times that a file was opened */
-    uint64_t peak_memory;  /**< the most that the library took at a time for this call, beside the
-                              state: plans, buffers, stacks of threads, staging memory; not the
-                              chunks and objects that a load puts into the tree */
-    bool direct;           /**< some file was written or read around the page cache */
-    bool ring;             /**< some bytes went by io_uring */
+    uint64_t peak_memory;  /**< peak memory of the library for this call, without the state: plans,
+                              buffers, stacks of threads, staging memory; not the chunks and objects
+                              that a load puts into the tree */
+    bool direct;           /**< a file was written or read without the page cache */
+    bool ring;             /**< some transfers used io_uring */
     uint64_t bytes_exchanged; /**< load: that this rank got from other ranks instead of reading
                                  them, as they are stored; see #DCP_READING_COOPERATIVE */
     bool plan_reused;         /**< the plan of the save or load before was used again, see

@@ -19,8 +19,9 @@ extern "C" {
  * sizes are split like torch.chunk; a rank beyond the end gets a chunk of size 0 whose offset is
  * the size of the dimension; several mesh dimensions may divide one tensor dimension.
  *
- * A failure is left in the tensor: whatever takes the tensor afterwards (dcp_state_tensor(), and so
- * a save of the state) fails with the same status and message, until another call succeeds.
+ * A failure is stored in the tensor: calls that take the tensor afterwards (dcp_state_tensor(), and
+ * so a save of the state) fail with the same status and message, until another call of this
+ * function succeeds.
  *
  * @param placements one per mesh dimension.
  * Errors: DCP_ERR_ARGUMENT; DCP_ERR_UNSUPPORTED when strided placements would leave this rank

@@ -3,16 +3,16 @@
  * @file optimizer.h
  * @brief An optimizer's state as trees, in the three forms of PyTorch, and conversion between them.
  *
- * | form | as Python writes it |
+ * | form | in Python |
  * | --- | --- |
  * | by position | `{"state": {0: {"exp_avg": t}}, "param_groups": [{"lr": 0.1, "params": [0]}]}` |
  * | by name | `{"state": {"w": {"exp_avg": t}}, "param_groups": [{"lr": 0.1, "params": ["w"]}]}` |
  * | flat | `{"state.w.exp_avg": t, "param_groups.w.lr": 0.1}` |
  *
- * An optimizer numbers its parameters; a checkpoint should name them, so that they are found again
- * when another rank, another stage or another number of optimizers holds them. Saving: convert to
- * names, dcp_save(). Loading: dcp_optimizer_prepare() builds what to load from what is stored, so
- * that an optimizer that has no state yet loses nothing; then dcp_load(), and convert to positions.
+ * An optimizer numbers its parameters. A checkpoint should name them, so that another rank, another
+ * stage or another number of optimizers can find them. To save: convert to names, then dcp_save().
+ * To load: dcp_optimizer_prepare() builds the destinations from the stored names, so that an
+ * optimizer without state gets all of it; then dcp_load(), and convert to positions.
  *
  * Source: torch.distributed.checkpoint.state_dict (2.13), get_optimizer_state_dict() and
  * set_optimizer_state_dict().
@@ -26,11 +26,11 @@
 extern "C" {
 #endif
 
-/** A parameter of an optimizer. The struct will not grow, as callers keep arrays of it. */
+/** A parameter of an optimizer. The struct will not grow, because callers keep arrays of it. */
 typedef struct dcp_parameter {
     const char *name; /**< as in the model's state: unique among all parameters */
-    size_t group;     /**< which of the optimizer's param_groups it is in */
-    bool frozen;      /**< requires no gradient: has no state, and what there is is dropped */
+    size_t group;     /**< index of its group in the optimizer's param_groups */
+    bool frozen;      /**< requires no gradient: it has no state, and existing state is dropped */
 } dcp_parameter;
 
 typedef enum dcp_optimizer_form {
@@ -43,20 +43,22 @@ typedef enum dcp_optimizer_form {
 typedef struct dcp_optimizer_options {
     const dcp_parameter *parameters; /**< in the optimizer's order: position i is parameters[i] */
     size_t parameter_count;
-    size_t group_count; /**< 0: one more than the highest group of a parameter */
-    /** Parameters of which the source has no state or no group are no error (strict=False). */
+    size_t group_count; /**< number of groups; 0: one more than the highest group of a parameter */
+    /** Parameters without state or group in the source are not an error (strict=False). */
     bool partial;
 } dcp_optimizer_options;
 
 /**
- * Adds to @p into, a dict of another tree, what @p source holds of one optimizer, in another form.
+ * Converts the state of one optimizer in @p source to another form, and adds it to @p into, a dict
+ * of another tree.
  *
  * The source may be in any form, which is recognized: `state` and `param_groups`, with strings or
  * ints (or their keys may be ints as text) for parameters, or keys that begin with "state." and
  * "param_groups.". By position, ids need not be 0, 1 and so on: the i-th id that the groups list is
- * parameters[i]. Otherwise it may hold other optimizers' parameters too, which are left alone:
- * that is how state that several optimizers, or stages, saved is dealt out. By name and flat,
- * @p into may hold other optimizers' state already, so that calls can be repeated for each of them.
+ * parameters[i]. In the other forms it may also hold parameters of other optimizers, which are
+ * ignored: this is how state that several optimizers or stages saved is divided again. By name and
+ * flat, @p into may already hold the state of other optimizers, so that the call can be repeated
+ * for each of them.
  *
  * Parameters of one group must have been in groups of equal settings. A group without parameters
  * gets the settings of the source's group without parameters; there are none in flat form.
@@ -85,16 +87,16 @@ static inline dcp_status dcp_optimizer_convert(const dcp_state *source,
 }
 
 /**
- * Adds to @p into, an empty dict, all that @p checkpoint holds of one optimizer, in the form that
- * it is stored in, as destinations of a load: what PyTorch's getter allocates by a step without
- * gradients. A tensor of a parameter's own shape (its moments) is divided over ranks and devices as
- * the parameter is; others are wanted whole. The load allocates their memory.
+ * Adds the state of one optimizer in @p checkpoint to @p into, an empty dict, in its stored form,
+ * as destinations of a load. PyTorch's getter allocates this state by a step without gradients. A
+ * tensor with the shape of its parameter (its moments) is divided over ranks and devices as the
+ * parameter is; other tensors are loaded whole. The load allocates their memory.
  *
  * @param prefix dotted name that the state is stored under, such as "optimizer"; "" for the root.
  * The load must find it there: @p into is the dict under that name.
  * @param model dict whose flattened names are those of the parameters, with this rank's chunks.
- * Errors: DCP_ERR_MISSING_KEY when a parameter that is not frozen has no state though others have
- * (unless `partial`), or nothing is stored under the prefix.
+ * Errors: DCP_ERR_MISSING_KEY if a parameter that is not frozen has no state although others have
+ * (unless `partial`), or if nothing is stored under the prefix.
  */
 DCP_API dcp_status dcp_optimizer_prepare_sized(const dcp_checkpoint *checkpoint, const char *prefix,
                                                dcp_state *model,

@@ -3,12 +3,12 @@
  * @file packed.h
  * @brief A state tree as one run of bytes, for bindings to other languages.
  *
- * Where a call into C costs more than the work that it asks for, a whole tree goes in one call:
- * dcp_state_unpack() builds what the bytes describe, dcp_state_pack() describes a tree. Bytes stay
- * in the process that made them: tensors are described with pointers to their memory.
+ * If calls into C are slow, a whole tree can be passed in one call: dcp_state_unpack() builds a
+ * tree from a description in bytes, dcp_state_pack() describes a tree. The bytes are only valid in
+ * the process that made them, because tensors are described with pointers to their memory.
  *
- * A value is one byte that says what it is, and what follows it here. Integers are little-endian,
- * and nothing is aligned; a count or length is a u64.
+ * A value is one byte for its kind, and the fields below. Integers are little-endian and not
+ * aligned; a count or length is a u64.
  *
  * | byte | value | what follows |
  * | --- | --- | --- |
@@ -52,22 +52,22 @@ extern "C" {
 #endif
 
 /**
- * Builds what the bytes describe, and adds it under @p key, as if by the calls of state.h: their
- * rules hold, and a failure sticks to the tree.
+ * Builds the described value, and adds it under @p key, with the rules of the calls in state.h; a
+ * failure sticks to the tree.
  * @param key as for these calls; NULL in a list or tuple. NULL with a dict for @p parent: the bytes
  * are a dict, whose pairs are added to the parent itself.
- * Errors: DCP_ERR_FORMAT, naming the byte at which the description goes wrong, and those of the
- * calls; DCP_ERR_SHAPE where the sizes of a chunk on a mesh are not those of its placements.
+ * Errors: DCP_ERR_FORMAT, with the position of the wrong byte, and those of the calls;
+ * DCP_ERR_SHAPE if the sizes of a chunk on a mesh are not those of its placements.
  */
 DCP_API dcp_status dcp_state_unpack(dcp_state *parent, const char *key, const void *bytes,
                                     size_t size);
 
 /**
- * Describes a node with all that is below it. Values that are shared are repeated. Memory of
- * tensors stays the tree's.
- * @param limit most bytes of the description; beyond it DCP_ERR_UNSUPPORTED. 0 means 1 GiB.
- * Errors: DCP_ERR_UNSUPPORTED for a value that contains itself or a stateful entry; and the
- * sink's.
+ * Describes a node with its subtree. Shared values are repeated. The tree keeps the memory of
+ * tensors.
+ * @param limit maximum size of the description in bytes; 0 means 1 GiB. A longer one is
+ * DCP_ERR_UNSUPPORTED. Errors: DCP_ERR_UNSUPPORTED for a value that contains itself or a stateful
+ * entry; and the sink's.
  */
 DCP_API dcp_status dcp_state_pack(const dcp_state *node, size_t limit, dcp_sink sink,
                                   void *context);

@@ -12,10 +12,10 @@
 extern "C" {
 #endif
 
-/** What a save or load is doing, in this order. */
+/** The phases of a save or load, in order. */
 typedef enum dcp_phase {
     DCP_PHASE_STAGING = 10,  /**< save: taking the state: stateful callbacks, encoding objects */
-    DCP_PHASE_PLANNING = 20, /**< agreeing on who writes what, or finding out what to read */
+    DCP_PHASE_PLANNING = 20, /**< planning the writes or reads */
     DCP_PHASE_WRITING = 30,  /**< save: shard files, until they are durable */
     DCP_PHASE_READING = 40,  /**< load: objects and tensors */
     DCP_PHASE_COMMIT = 50    /**< save: making the checkpoint visible; load: putting objects into
@@ -37,10 +37,10 @@ typedef struct dcp_progress {
  * group.
  *
  * @param progress valid during the call.
- * @return true to go on. false cancels: the save or load ends with DCP_ERR_CANCELLED on every rank,
- * as any other failure would (a save leaves no checkpoint, a load may have filled some tensors),
- * and the function is not called again. Once #DCP_PHASE_COMMIT of a save has begun on all ranks, it
- * is too late.
+ * @return true to continue. false cancels: the save or load ends with DCP_ERR_CANCELLED on every
+ * rank, as any other failure would (a save leaves no checkpoint, a load may have filled some
+ * tensors), and the function is not called again. Once #DCP_PHASE_COMMIT of a save has begun on all
+ * ranks, it is too late.
  */
 typedef bool (*dcp_progress_function)(void *context, const dcp_progress *progress);
 

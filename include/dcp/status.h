@@ -23,32 +23,33 @@ typedef enum dcp_status {
     /* The caller asked for something that is not possible. */
     DCP_ERR_ARGUMENT = 10,    /**< an argument is NULL, out of range or contradicts another */
     DCP_ERR_UNSUPPORTED = 11, /**< well-formed, but this build or version cannot do it */
-    DCP_ERR_STATE = 12,       /**< the handle cannot take this call now (a broken group) */
+    DCP_ERR_STATE = 12,       /**< the call is not possible in the current state of the handle (a
+                                   broken group) */
 
     /* Resources. */
     DCP_ERR_NO_MEMORY = 20,  /**< an allocation failed */
     DCP_ERR_FILE_LIMIT = 21, /**< the process, or the system, has too many files open */
     DCP_ERR_IO = 30,         /**< the operating system reported an I/O error */
     DCP_ERR_NO_SPACE = 31,   /**< the disk or quota is full */
-    DCP_ERR_NOT_FOUND = 32,  /**< no such file, directory, checkpoint or name */
-    DCP_ERR_EXISTS = 33,     /**< a checkpoint is already there and overwriting was refused */
+    DCP_ERR_NOT_FOUND = 32,  /**< the file, directory, checkpoint or name does not exist */
+    DCP_ERR_EXISTS = 33,     /**< a checkpoint exists and overwriting was refused */
     DCP_ERR_DEVICE = 34,     /**< a device failed: a copy, an allocation, the device itself */
     DCP_ERR_BUSY = 35,       /**< another save owns the directory, or has changed it meanwhile */
 
-    /* What was read is wrong. */
-    DCP_ERR_FORMAT = 40,   /**< bytes from disk break the format, or exceed a limit of it */
-    DCP_ERR_CHECKSUM = 41, /**< bytes from disk do not match their checksum */
+    /* Stored data is wrong. */
+    DCP_ERR_FORMAT = 40,   /**< stored bytes violate the format, or exceed a limit */
+    DCP_ERR_CHECKSUM = 41, /**< stored bytes do not match their checksum */
     DCP_ERR_FOREIGN = 42,  /**< a file belongs to another save */
 
     /* The checkpoint does not match the request. */
     DCP_ERR_MISSING_KEY = 50,    /**< wanted, but not in the checkpoint */
     DCP_ERR_UNEXPECTED_KEY = 51, /**< in the checkpoint, but not wanted */
     DCP_ERR_SHAPE = 52,          /**< global shapes differ */
-    DCP_ERR_DTYPE = 53,          /**< dtypes differ and conversion was not asked for */
+    DCP_ERR_DTYPE = 53,          /**< dtypes differ and conversion was not enabled */
     DCP_ERR_KIND = 54,           /**< a tensor where an object is, or the reverse */
     DCP_ERR_COVERAGE = 55,       /**< chunks leave a hole */
     DCP_ERR_OVERLAP = 56,        /**< chunks overlap */
-    DCP_ERR_DUPLICATE = 57,      /**< two things have the same name */
+    DCP_ERR_DUPLICATE = 57,      /**< two items have the same name */
     DCP_ERR_REPLICA = 58,        /**< replicas differ between ranks */
 
     /* Other ranks. */
@@ -58,7 +59,7 @@ typedef enum dcp_status {
      * says which of the two. In either case the checkpoint at the path is whole. */
     DCP_ERR_UNCONFIRMED = 72,
 
-    DCP_ERR_CALLBACK = 80, /**< a callback of the caller returned a failure that is no dcp_status */
+    DCP_ERR_CALLBACK = 80,  /**< a callback returned a value that is not a dcp_status */
     DCP_ERR_CANCELLED = 81, /**< by the caller's progress function, or dcp_future_cancel() */
     DCP_ERR_INTERNAL = 90   /**< the library contradicts itself; please report it */
 } dcp_status;

@@ -16,8 +16,8 @@ extern "C" {
 /** Most dimensions that a tensor may have (PyTorch's own limit). */
 #define DCP_MAX_DIMS 64
 
-/** Element types: all that PyTorch's serialization knows as plain dtypes. Elements are
- * little-endian on disk. */
+/** Element types: all plain dtypes of PyTorch's serialization. Elements are little-endian on
+ * disk. */
 typedef enum dcp_dtype {
     DCP_DTYPE_NONE = 0, /**< not a dtype */
 
@@ -55,10 +55,10 @@ typedef enum dcp_dtype {
     DCP_BITS4X2 = 44
 } dcp_dtype;
 
-/** @return bytes of one element, 0 if @p dtype is none. */
+/** @return bytes of one element; 0 if @p dtype is invalid. */
 DCP_API size_t dcp_dtype_size(dcp_dtype dtype);
 
-/** @return PyTorch's name, such as "bfloat16"; static storage; NULL if @p dtype is none. */
+/** @return PyTorch's name, such as "bfloat16"; static storage; NULL if @p dtype is invalid. */
 DCP_API const char *dcp_dtype_name(dcp_dtype dtype);
 
 /** @return the dtype that PyTorch calls @p name ("bfloat16", not "torch.bfloat16"), DCP_DTYPE_NONE
@@ -70,9 +70,9 @@ DCP_API dcp_dtype dcp_dtype_from_name(const char *name);
  *
  * The zero value of every field is the common case: not `sharded` means that the chunk is the whole
  * tensor, not `strided` means that it lies in memory row-major without gaps. Units: shapes,
- * offsets, sizes and strides count elements. What could mean two things is DCP_ERR_ARGUMENT:
- * `global_shape` without `ndim`, `offsets` or `sizes` without `sharded` (but for sizes of the
- * whole).
+ * offsets, sizes and strides count elements. Ambiguous descriptions are DCP_ERR_ARGUMENT:
+ * `global_shape` without `ndim`, `offsets` or `sizes` without `sharded` (except sizes of the whole
+ * tensor).
  */
 typedef struct dcp_tensor {
     dcp_dtype dtype;
@@ -89,11 +89,11 @@ typedef struct dcp_tensor {
     /** May be 0 or negative for saving. The elements of a destination must not share memory, and
        its dimensions must nest, as those of slices and permutations of a dense array do. */
     int64_t strides[DCP_MAX_DIMS];
-    /** How all ranks divide the tensor, left here by dcp_mesh_shard(); other callers let it be
-       zero. A save in which every sharded tensor has one, over a mesh of all ranks of the group in
-       their order, needs no plans to be gathered. It is ignored where the chunk is another one. A
-       mesh of more ranks than the group has is DCP_ERR_ARGUMENT in saves, and in loads of a group,
-       unless the chunk is the whole tensor. */
+    /** How all ranks divide the tensor; set by dcp_mesh_shard(), otherwise zero. If every sharded
+       tensor of a save has a layout over a mesh of all ranks of the group in order, no plans are
+       gathered. It is ignored if the chunk does not match it. A mesh with more ranks than the group
+       is DCP_ERR_ARGUMENT in saves, and in loads with a group, unless the chunk is the whole
+       tensor. */
     dcp_layout layout;
 } dcp_tensor;
 

@@ -5,7 +5,7 @@
  * checkpoint.
  *
  * Source: torch.distributed.checkpoint.state_dict (2.13), StateDictOptions of
- * get_model_state_dict() and set_model_state_dict(), whose words the options keep.
+ * get_model_state_dict() and set_model_state_dict(), with the names of its options.
  */
 #ifndef DCP_WHOLE_STATE_H
 #define DCP_WHOLE_STATE_H
@@ -22,14 +22,15 @@ typedef struct dcp_gather_state_options {
     dcp_group *group;       /**< the ranks that hold the state together; NULL: this process alone */
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
     /**
-     * Tensors become whole: chunks are gathered from all ranks. Names that only some ranks hold
-     * (stages of a pipeline) are everyone's then; of what several hold the lowest rank's is taken.
-     * Each byte goes from the rank that has it straight to those that get it, through the group's
-     * `all_to_all`. Memory beside the result: about 32 MiB, and objects in their stored form.
+     * Tensors become whole: chunks are gathered from all ranks. All ranks get all names, also those
+     * that only some ranks hold (stages of a pipeline); of replicas the lowest rank's is used. Each
+     * byte is sent from the rank that has it directly to those that get it, through the group's
+     * `all_to_all`. Memory in addition to the result: about 32 MiB, and objects in their stored
+     * form.
      */
     bool full_state_dict;
-    /** Tensors that are on devices come to host memory; with `full_state_dict` rank 0 alone gets
-     * the state, and other ranks nothing. */
+    /** Tensors on devices are copied to host memory. With `full_state_dict` only rank 0 gets the
+     * state. */
     bool cpu_offload;
     /** Entries under the names of `parameters` that are frozen are left out. */
     bool ignore_frozen_params;
@@ -38,18 +39,18 @@ typedef struct dcp_gather_state_options {
 } dcp_gather_state_options;
 
 /**
- * Adds to @p into, a dict of another tree, what @p source holds. Collective over the group with
+ * Adds the state of @p source to @p into, a dict of another tree. Collective over the group with
  * `full_state_dict`.
  *
- * Whole tensors, and those that came from devices, have memory that the tree of @p into owns: on
- * the device that this rank's chunk is on, in host memory if it has none. Other tensors' memory is
- * borrowed, values are copied. Stateful entries are asked, and in their places are their dicts;
- * empty dicts vanish.
+ * The tree of @p into owns the memory of whole tensors and of tensors that came from devices: on
+ * the device of this rank's chunk, or in host memory if it has none. The memory of other tensors is
+ * borrowed; values are copied. Stateful entries are replaced by the dicts that their `state_dict`
+ * fills; empty dicts are left out.
  *
- * Errors: those of a save, before which the same is checked: DCP_ERR_SHAPE, DCP_ERR_DTYPE,
- * DCP_ERR_KIND, DCP_ERR_OVERLAP, DCP_ERR_COVERAGE where ranks do not fit together;
- * DCP_ERR_UNSUPPORTED for objects that cannot be passed on. The same on every rank; what is in
- * @p into is of no use then.
+ * Errors: those of the checks of a save: DCP_ERR_SHAPE, DCP_ERR_DTYPE, DCP_ERR_KIND,
+ * DCP_ERR_OVERLAP, DCP_ERR_COVERAGE if the states of the ranks do not fit together;
+ * DCP_ERR_UNSUPPORTED for objects that cannot be sent. The same on every rank. After a failure the
+ * content of @p into is undefined.
  */
 DCP_API dcp_status dcp_gather_state_sized(dcp_state *source,
                                           const dcp_gather_state_options *options,
@@ -61,15 +62,14 @@ static inline dcp_status dcp_gather_state(dcp_state *source,
     return dcp_gather_state_sized(source, options, sizeof *options, into);
 }
 
-/** Options of setting a state. All zero is the sensible default. Every rank must pass the same
- * values. */
+/** Options of setting a state. All zero is the default. Every rank must pass the same values. */
 typedef struct dcp_distribute_state_options {
     dcp_group *group;       /**< NULL: this process alone */
     double timeout_seconds; /**< deadline of each wait for other ranks; 0 means 1800 */
-    /** Rank 0 has the whole state, and gives every rank just what that wants of it. Memory at each
+    /** Rank 0 has the whole state, and sends each rank only the parts that it wants. Memory at each
      * rank: about 32 MiB, and objects in their stored form. */
     bool broadcast_from_rank0;
-    /** What missing and unexpected names are; PyTorch's strict=True is #DCP_STRICT_RAISE_ALL,
+    /** Which differences of names are errors; PyTorch's strict=True is #DCP_STRICT_RAISE_ALL,
      * strict=False is #DCP_STRICT_PARTIAL. */
     dcp_strictness strictness;
     bool convert; /**< convert between real dtypes where they differ; else that is an error */
@@ -80,13 +80,12 @@ typedef struct dcp_distribute_state_options {
  * in place (whole ones into chunks, chunks into chunks that they cover), objects by copies,
  * the callbacks of stateful entries are called. Collective over the group.
  *
- * @param source without `broadcast_from_rank0` this rank's own; with it used at rank 0 alone, NULL
- * elsewhere.
+ * @param source this rank's state; with `broadcast_from_rank0` used only at rank 0, NULL elsewhere.
  * @param report if not NULL, receives a report, owned by the caller, also when the call failed
  * because of what is in it; NULL on other failures. With `broadcast_from_rank0` it is the same on
  * every rank, and a name is unexpected if no rank wants it.
- * Errors: as dcp_load(), the same on every rank; DCP_ERR_COVERAGE when the source's chunks do not
- * cover what is wanted.
+ * Errors: as dcp_load(), the same on every rank; DCP_ERR_COVERAGE if the source's chunks do not
+ * cover the wanted chunks.
  */
 DCP_API dcp_status dcp_distribute_state_sized(dcp_state *destination, dcp_state *source,
                                               const dcp_distribute_state_options *options,
