@@ -3,6 +3,71 @@
 #include "base/memory.h"
 #include "storage/shard/checked_source.h"
 
+/* Memory of windows, in large pages if there is so much of it. */
+struct window_room {
+    struct window_room *next;
+    size_t capacity;
+    unsigned char *bytes;
+};
+
+uint64_t read_window_memory(uint64_t size)
+{
+    /* It is widened to blocks. */
+    return memory_large_size(size + 2 * MEMORY_PAGE) + sizeof(struct window_room);
+}
+
+static void room_free(struct window_room *room)
+{
+    memory_release_aligned(room->bytes);
+    memory_release(room);
+}
+
+void read_window_free_rooms(struct shard_reader *reader)
+{
+    pthread_mutex_lock(&reader->mutex);
+    struct window_room *room = reader->rooms;
+    reader->rooms = NULL;
+    pthread_mutex_unlock(&reader->mutex);
+    while (room) {
+        struct window_room *next = room->next;
+        room_free(room);
+        room = next;
+    }
+}
+
+static dcp_status take_room(struct read_window *window)
+{
+    struct shard_reader *reader = window->reader;
+    pthread_mutex_lock(&reader->mutex);
+    struct window_room *room = reader->rooms;
+    if (room)
+        reader->rooms = room->next;
+    pthread_mutex_unlock(&reader->mutex);
+    if (!room)
+        room = memory_allocate_zeroed(1, sizeof *room);
+    window->room = room;
+    if (room && room->capacity < window->size) {
+        memory_release_aligned(room->bytes);
+        room->bytes = memory_allocate_large(window->size);
+        room->capacity = room->bytes ? window->size : 0;
+    }
+    if (!room || room->capacity < window->size)
+        return error_no_memory(window->size, "neighbouring items");
+    window->bytes = room->bytes;
+    return DCP_OK;
+}
+
+static void give_room(struct read_window *window)
+{
+    struct shard_reader *reader = window->reader;
+    if (!window->room)
+        return;
+    pthread_mutex_lock(&reader->mutex);
+    window->room->next = reader->rooms;
+    reader->rooms = window->room;
+    pthread_mutex_unlock(&reader->mutex);
+}
+
 /* To the blocks that the window lies in, so that each byte of it can be checked. */
 static void widen(struct read_window *window)
 {
@@ -34,9 +99,7 @@ static dcp_status read_blocks(struct read_window *window)
 
 static dcp_status read_window(struct read_window *window, bool by_blocks)
 {
-    window->bytes = memory_allocate(window->size);
-    if (!window->bytes)
-        return error_no_memory(window->size, "neighbouring items");
+    RETURN_IF_ERROR(take_room(window));
     if (by_blocks)
         return read_blocks(window);
     return window->size == 0
@@ -65,5 +128,5 @@ dcp_status read_window_open(struct read_window *window, struct shard_reader *rea
 void read_window_close(struct read_window *window)
 {
     shard_file_release(window->reader, window->file);
-    memory_release(window->bytes);
+    give_room(window);
 }

@@ -68,6 +68,7 @@ struct shard_reader {
     size_t open_count;
     struct shard_file *newest, *oldest;
     struct read_lane *lanes;              /* that are not in use at present */
+    struct window_room *rooms;            /* the same of windows */
     struct shard_piece *kept[SHARD_KEPT]; /* compressed ones that were read last; some NULL */
     bool keeps_streams;
     struct device_lanes

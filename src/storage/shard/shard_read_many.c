@@ -299,6 +299,7 @@ dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_re
     }
     memory_release(tasks.tasks);
     device_lanes_clear(&reader->device_lanes);
+    read_window_free_rooms(reader);
     *moved = tasks.moved;
     return status;
 }

@@ -172,11 +172,11 @@ static uint64_t thread_memory(const struct shard_read_needs *needs,
     /* A region's buffer, which is there four times on the way to a device, or one for checks; and
      * one to decompress into for several regions. */
     uint64_t buffers = (needs->device ? 4u : 1u) + (needs->passing ? 1u : 0u);
-    uint64_t memory = ITEM_SIZE + SHARD_WINDOW_MOST + how->buffer_bytes * buffers;
+    uint64_t memory = ITEM_SIZE + how->buffer_bytes * buffers;
     memory += needs->block + needs->item;
+    memory += read_window_memory(how->plain ? SHARD_WINDOW_MOST : SHARD_RUN_MOST);
     if (how->plain)
         return memory;
-    memory += SHARD_RUN_MOST - SHARD_WINDOW_MOST;
     size_t input = needs->passing ? stored_item_input(needs->io, needs->request) : 0;
     return memory + shard_read_ahead_memory(needs->io) + (input > DECOMPRESSED_INPUT ? input : 0);
 }

@@ -17,13 +17,19 @@ struct read_window {
     struct shard_file *file;
     uint64_t start;
     size_t size;
-    unsigned char *bytes;
+    struct window_room *room;
+    unsigned char *bytes; /* in the room */
     bool trusted; /* of a file with a good footer: its blocks were checked, unless nothing is */
 };
 
 dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
                             uint64_t start, uint64_t end, dcp_verification verification);
+/* Leaves its memory for the next one: the pages of new memory cost as much as the reading. */
 void read_window_close(struct read_window *window);
+/* Frees what windows have left. */
+void read_window_free_rooms(struct shard_reader *reader);
+/* Memory of a window of so many bytes of pieces. */
+uint64_t read_window_memory(uint64_t size);
 
 /* A region that is read in parts: slabs of one dimension. The CRC of a record that they make up is
  * joined by the part that is read last. */
