@@ -2,6 +2,8 @@
 /* One point of `growth`: saves and loads a state, and says what that took.
  *
  *   bench_growth state TENSORS CHUNKS BYTES DIR   by one rank; so many chunks of each tensor
+ *   bench_growth run CHECKPOINTS DIR              a run of so many small checkpoints: listing and
+ *                                                 checking all of them, and finding the latest one
  *   bench_growth ranks RANKS TENSORS mesh|plans   by ranks that are threads, into memory; each rank
  *                                                 plans alone, as tensors say their mesh, or plans
  *                                                 are gathered; figures are of a rank, on average
@@ -66,6 +68,36 @@ static void measure_state(long tensors, long chunks, long long bytes, const char
     growth_report("load", &taken, 0);
     dcp_state_free(root);
     dcp_memory_free(data);
+}
+
+static void measure_list(const char *path, const char *what, bool latest_only, long checkpoints)
+{
+    const dcp_run_list_options options = {.latest_only = latest_only};
+    dcp_run_list *list;
+
+    struct growth_point start = growth_start();
+    growth_check(dcp_run_list_read(path, &options, &list));
+    struct growth_point taken = growth_since(&start);
+    if (dcp_run_list_count(list) != (size_t)checkpoints)
+        errx(1, "%zu of %ld checkpoints were found", dcp_run_list_count(list), checkpoints);
+    growth_report(what, &taken, 0);
+    dcp_run_list_free(list);
+}
+
+static void measure_run(long checkpoints, const char *path)
+{
+    const dcp_save_options options = {.skip_sync = true};
+    char place[4200];
+    float data[GROWTH_COLUMNS] = {0};
+
+    dcp_state *root = make_state(1, 1, GROWTH_COLUMNS, data);
+    for (long step = 1; step <= checkpoints; step++) {
+        snprintf(place, sizeof place, "%s/step-%ld", path, step);
+        growth_check(dcp_save(root, place, &options));
+    }
+    dcp_state_free(root);
+    measure_list(path, "list", false, checkpoints);
+    measure_list(path, "latest", true, checkpoints);
 }
 
 struct scene {
@@ -144,13 +176,15 @@ int main(int argc, char **argv)
     bool valid = argc > 3 && numbers[0] > 0 && numbers[1] > 0;
     if (valid && argc == 6 && numbers[2] > 0 && strcmp(argv[1], "state") == 0) {
         measure_state(numbers[0], numbers[1], numbers[2], argv[5]);
+    } else if (argc == 4 && numbers[0] > 0 && strcmp(argv[1], "run") == 0) {
+        measure_run(numbers[0], argv[3]);
     } else if (valid && argc == 5 && strcmp(argv[1], "ranks") == 0) {
         struct scene scene = {
             .ranks = (int)numbers[0], .tensors = numbers[1], .mesh = strcmp(argv[4], "mesh") == 0};
         measure_ranks(&scene);
     } else {
-        errx(2, "usage: bench_growth state TENSORS CHUNKS BYTES DIR | ranks RANKS TENSORS "
-                "mesh|plans");
+        errx(2, "usage: bench_growth state TENSORS CHUNKS BYTES DIR | run CHECKPOINTS DIR | "
+                "ranks RANKS TENSORS mesh|plans");
     }
     return 0;
 }
