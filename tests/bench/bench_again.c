@@ -78,7 +78,8 @@ static void *run_rank(void *argument)
     struct rank *self = argument;
     dcp_save_plan_cache *saves;
     dcp_load_plan_cache *loads;
-    bench_state_new(&self->state, self->job->tensors, 1, 0, self->rank, self->job->ranks);
+    bench_state_new(&self->state, self->job->tensors, BENCH_ROWS, 1, 0, self->rank,
+                    self->job->ranks);
     check(dcp_save_plan_cache_new(&saves));
     check(dcp_load_plan_cache_new(&loads));
     for (int i = 0; i < ROUNDS; i++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Our side of tests/bench/compare: ranks are processes that keep a state in memory and do what is
- * asked on standard input, one command a line: bench_ranks RANKS TENSORS COLUMNS
+ * asked on standard input, one command a line: bench_ranks RANKS TENSORS COLUMNS [ROWS]
  *
  *   save DIR, load DIR, reshard DIR   a checkpoint
  *   save_kept DIR                     one whose pages stay in the page cache
@@ -48,7 +48,7 @@ struct rank {
     struct shared_memory *shared;
     dcp_group *group;
     size_t count;
-    int64_t columns;
+    int64_t rows, columns;
     struct bench_state state; /* divided by rows */
     struct bench_async async;
 };
@@ -113,7 +113,7 @@ static void load_divided(struct rank *rank, const char *path, int dim, dcp_readi
 {
     struct bench_state state;
 
-    bench_state_new(&state, rank->count, rank->columns, dim, rank->rank, rank->ranks);
+    bench_state_new(&state, rank->count, rank->rows, rank->columns, dim, rank->rank, rank->ranks);
     /* What io_uring reads is in no counter of the process. */
     load(rank, &state, path, DCP_IO_POOL, reading, answer);
     bench_state_free(&state);
@@ -121,7 +121,7 @@ static void load_divided(struct rank *rank, const char *path, int dim, dcp_readi
 
 static size_t tensor_bytes(const struct rank *rank)
 {
-    return (size_t)(rank->columns * BENCH_ROWS) * sizeof(float);
+    return (size_t)(rank->columns * rank->rows) * sizeof(float);
 }
 
 /* "write:WAY" or "read:WAY". */
@@ -197,7 +197,8 @@ static void run_rank(struct rank *rank, int commands, int answers)
     char line[LINE], command[40], path[LINE];
 
     check(shared_group_new(rank->shared, rank->rank, &rank->group));
-    bench_state_new(&rank->state, rank->count, rank->columns, 0, rank->rank, rank->ranks);
+    bench_state_new(&rank->state, rank->count, rank->rows, rank->columns, 0, rank->rank,
+                    rank->ranks);
     bench_state_fill(&rank->state);
     rank->async = (struct bench_async){rank->group, rank->shared, &rank->state, {NULL}, NULL};
     while (lines && fgets(line, sizeof line, lines)) {
@@ -256,8 +257,8 @@ int main(int argc, char **argv)
 {
     int commands[MOST_RANKS], answers[2], pipe_ends[2];
 
-    if (argc != 4)
-        errx(2, "usage: bench_ranks RANKS TENSORS COLUMNS");
+    if (argc != 4 && argc != 5)
+        errx(2, "usage: bench_ranks RANKS TENSORS COLUMNS [ROWS]");
     int ranks = (int)strtol(argv[1], NULL, 10);
     struct shared_memory *shared = shared_memory_new(ranks);
     if (ranks < 1 || ranks > MOST_RANKS || !shared || pipe(answers) != 0)
@@ -279,6 +280,7 @@ int main(int argc, char **argv)
                             .ranks = ranks,
                             .shared = shared,
                             .count = strtoul(argv[2], NULL, 10),
+                            .rows = argc == 5 ? strtol(argv[4], NULL, 10) : BENCH_ROWS,
                             .columns = strtol(argv[3], NULL, 10)};
         run_rank(&rank, pipe_ends[0], answers[1]);
         return 0;

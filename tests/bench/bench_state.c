@@ -9,8 +9,8 @@
 /* Of tensors' memory, as frameworks have it. */
 enum { ALIGNMENT = 64 };
 
-void bench_state_new(struct bench_state *state, size_t count, int64_t columns, int dim, int rank,
-                     int ranks)
+void bench_state_new(struct bench_state *state, size_t count, int64_t rows, int64_t columns,
+                     int dim, int rank, int ranks)
 {
     dcp_mesh mesh = {.ndim = 1, .shape = {ranks}, .rank = rank};
     dcp_placement placement = dim < 0 ? dcp_replicate() : dcp_shard(dim);
@@ -18,6 +18,7 @@ void bench_state_new(struct bench_state *state, size_t count, int64_t columns, i
 
     *state = (struct bench_state){
         .count = count,
+        .rows = rows,
         .columns = columns,
         .chunks = calloc(count, sizeof *state->chunks),
         .root = dcp_state_new(),
@@ -25,7 +26,7 @@ void bench_state_new(struct bench_state *state, size_t count, int64_t columns, i
     dcp_state *model = dcp_state_dict(state->root, "model");
     for (size_t t = 0; state->chunks && t < count; t++) {
         dcp_tensor *chunk = &state->chunks[t];
-        *chunk = (dcp_tensor){.dtype = DCP_F32, .ndim = 2, .global_shape = {BENCH_ROWS, columns}};
+        *chunk = (dcp_tensor){.dtype = DCP_F32, .ndim = 2, .global_shape = {rows, columns}};
         if (dcp_mesh_shard(&mesh, chunk, &placement) != DCP_OK)
             errx(1, "%s", dcp_error_message());
         size_t size = (size_t)(chunk->sizes[0] * chunk->sizes[1] + 1) * sizeof(float);

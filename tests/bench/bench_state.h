@@ -5,19 +5,19 @@
 
 #include <dcp.h>
 
-/* Rows of each matrix: a number that many numbers of ranks divide. */
+/* Rows of each matrix, usually: a number that many numbers of ranks divide. */
 enum { BENCH_ROWS = 240 };
 
 struct bench_state {
     size_t count;
-    int64_t columns;
+    int64_t rows, columns;
     dcp_tensor *chunks;
     dcp_state *root;
 };
 
 /* Divides by dimension 0 or 1; -1: every rank has everything. Exits if it cannot. */
-void bench_state_new(struct bench_state *state, size_t count, int64_t columns, int dim, int rank,
-                     int ranks);
+void bench_state_new(struct bench_state *state, size_t count, int64_t rows, int64_t columns,
+                     int dim, int rank, int ranks);
 void bench_state_free(struct bench_state *state);
 
 void bench_state_fill(const struct bench_state *state);
