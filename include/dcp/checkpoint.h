@@ -63,6 +63,10 @@ typedef struct dcp_open_options {
      * path. */
     const char *const *members;
     size_t member_count;
+    /** Of `.pt` files: a DTensor is the tensor that the file has of it, the part of the rank that
+     * saved it. dcp_checkpoint_read_object() of such an entry gives its DTensorSpec, which says
+     * where the part lies. Otherwise a DTensor is an object. */
+    bool local_parts;
 } dcp_open_options;
 
 /** Opens any checkpoint that dcp_load() can load. Reads and checks the metadata, not the data. The

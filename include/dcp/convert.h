@@ -13,12 +13,14 @@
  * | #DCP_FORM_PT | one file of torch.save: nested dicts and lists of tensors and objects |
  * | #DCP_FORM_SAFETENSORS | one safetensors file |
  * | #DCP_FORM_DEEPSPEED | a directory of DeepSpeed: ZeRO-1 to 3, universal; as a source alone |
+ * | #DCP_FORM_TORCH_CHECKPOINTING | a directory of torch_checkpointing: files of ranks, .pt or
+ * safetensors, with metadata.pkl or without; as a source alone |
  * | #DCP_FORM_HF | a Hugging Face directory: safetensors files, an index if there are several, and
  * beside them files such as config.json; as a source also what PyTorch's HuggingFaceStorageWriter
  * leaves |
  *
  * What is recognised by name and not converted is DCP_ERR_UNSUPPORTED: GGUF, checkpoints of
- * Megatron-Core's torch_dist and torch_checkpointing, of DeepSpeed's pipelines, experts and tensor
+ * Megatron-Core's torch_dist, of DeepSpeed's pipelines, experts and tensor
  * parallelism, and pickled Hugging Face shards.
  * Quantized models are copied as they are, and named in dcp_convert_report::source_text. Those in
  * FP8 with block scales, MXFP4 and compressed-tensors are computed with
@@ -46,10 +48,12 @@ typedef enum dcp_form {
     DCP_FORM_PT = 20,          /**< a file of torch.save */
     DCP_FORM_SAFETENSORS = 30, /**< a safetensors file */
     DCP_FORM_HF = 40,          /**< a Hugging Face directory */
-    DCP_FORM_DEEPSPEED = 100   /**< a checkpoint of DeepSpeed; of sources alone */
+    DCP_FORM_DEEPSPEED = 100,  /**< a checkpoint of DeepSpeed; of sources alone, as what follows */
+    DCP_FORM_TORCH_CHECKPOINTING = 110 /**< a directory of torch_checkpointing */
 } dcp_form;
 
-/** @return "dcp", "pt", "safetensors", "hf" or "deepspeed"; NULL for other values. Static. */
+/** @return "dcp", "pt", "safetensors", "hf", "deepspeed" or "torch_checkpointing"; NULL for other
+ * values. Static. */
 DCP_API const char *dcp_form_name(dcp_form form);
 
 /** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */
@@ -73,7 +77,8 @@ typedef enum dcp_take {
      * parameters, is widened from float16 or bfloat16. DCP_ERR_UNSUPPORTED where there are none. */
     DCP_TAKE_MASTERS = 10,
     /** All: the model below "model", the optimizer's state, and the rest of the training. Of
-     * DeepSpeed, `optim.NAME.KEY` for each parameter, where the key is "fp32" for the weights. */
+     * DeepSpeed, `optim.NAME.KEY` for each parameter, where the key is "fp32" for the weights. Of
+     * torch_checkpointing, all items with their names. */
     DCP_TAKE_ALL = 20
 } dcp_take;
 

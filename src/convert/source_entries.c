@@ -2,6 +2,8 @@
 /* The names of a source: a checkpoint's, or those that a training checkpoint's parts make. */
 #include "base/error.h"
 #include "convert/source_training.h"
+#include "format/json/json_state.h"
+#include "state/node.h"
 
 size_t convert_entry_count(const struct convert_source *source)
 {
@@ -46,11 +48,58 @@ static void give_object(const struct convert_source *source, const struct conver
         source_files_give(&source->parts->files, source->parts->tensors[item->entry].file);
 }
 
+/* Adds a text that is in no checkpoint's file to a tree. */
+static dcp_status add_text(const struct source_tensor *object, dcp_state *parent, const char *key)
+{
+    struct json_reader json;
+    dcp_state *value;
+    if (!object->is_json)
+        return dcp_state_bytes(parent, key, object->text, object->text_size);
+    struct state_pool *pool = state_pool_new(parent->root);
+    if (!pool)
+        return DCP_ERR_NO_MEMORY;
+    json_init(&json, object->name, object->text, object->text_size, &pool->arena);
+    dcp_status status = json_read_state(&json, pool, &value);
+    if (status == DCP_OK)
+        status = json_end(&json);
+    if (status == DCP_OK)
+        status = dcp_state_none(parent, key);
+    if (status == DCP_OK)
+        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, value);
+    if (status != DCP_OK)
+        state_pool_free(pool);
+    return status;
+}
+
+static dcp_status encode_text(const struct source_tensor *object, dcp_sink sink, void *context)
+{
+    dcp_state *root = dcp_state_new();
+    if (!root)
+        return error_no_memory(1, object->name);
+    dcp_status status = add_text(object, root, "value");
+    if (status == DCP_OK)
+        status = dcp_object_encode(dcp_state_find(root, "value"), sink, context);
+    dcp_state_free(root);
+    return status;
+}
+
+/* The text that an object is; NULL: it is an entry of a file. */
+static const struct source_tensor *text_of(const struct convert_source *source,
+                                           const struct convert_item *item)
+{
+    const struct source_tensor *object =
+        source->parts ? &source->parts->tensors[item->entry] : NULL;
+    return object && object->text ? object : NULL;
+}
+
 dcp_status convert_read_object(const struct convert_source *source, const struct convert_item *item,
                                dcp_state *parent, const char *key)
 {
+    const struct source_tensor *text = text_of(source, item);
     dcp_checkpoint *checkpoint;
     size_t entry;
+    if (text)
+        return add_text(text, parent, key);
     RETURN_IF_ERROR(take_object(source, item, &checkpoint, &entry));
     dcp_status status = dcp_checkpoint_read_object(checkpoint, entry, parent, key, NULL);
     give_object(source, item);
@@ -60,8 +109,11 @@ dcp_status convert_read_object(const struct convert_source *source, const struct
 dcp_status convert_read_stream(const struct convert_source *source, const struct convert_item *item,
                                dcp_sink sink, void *context)
 {
+    const struct source_tensor *text = text_of(source, item);
     dcp_checkpoint *checkpoint;
     size_t entry;
+    if (text)
+        return encode_text(text, sink, context);
     RETURN_IF_ERROR(take_object(source, item, &checkpoint, &entry));
     dcp_status status = dcp_checkpoint_read_stream(checkpoint, entry, 0, sink, context, NULL);
     give_object(source, item);

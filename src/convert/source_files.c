@@ -65,7 +65,7 @@ static void close_oldest(struct source_files *files)
 
 static dcp_status open_file(struct source_files *files, struct source_file *file)
 {
-    const dcp_open_options options = {0};
+    const dcp_open_options options = {.local_parts = files->local_parts};
     if (files->open_count >= OPEN_MAX_FILES)
         close_oldest(files);
     dcp_status status = dcp_checkpoint_open(file->path, &options, &file->open);

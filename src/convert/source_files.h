@@ -23,6 +23,7 @@ struct source_files {
     uint64_t clock;
     pthread_mutex_t mutex; /* guards what is open */
     struct arena *arena;   /* of paths */
+    bool local_parts;      /* dcp_open_options::local_parts */
 };
 
 void source_files_init(struct source_files *files, struct arena *arena);

@@ -208,6 +208,17 @@ dcp_status source_parts_end(struct source_parts *parts)
                          : error_no_memory(parts->part_count * sizeof *parts->parts, tensor->name);
 }
 
+dcp_status source_parts_text(struct source_parts *parts, const dcp_path_part *path,
+                             size_t path_length, const char *text, size_t size, bool is_json)
+{
+    struct source_tensor *object;
+    RETURN_IF_ERROR(add_named(parts, path, path_length, &object));
+    object->text = text;
+    object->text_size = size;
+    object->is_json = is_json;
+    return DCP_OK;
+}
+
 dcp_status source_parts_copy(struct source_parts *parts, const dcp_path_part *path,
                              size_t path_length, size_t file, size_t entry, dcp_dtype dtype)
 {

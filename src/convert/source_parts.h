@@ -35,6 +35,9 @@ struct source_tensor {
     struct source_part *parts;
     size_t part_count;
     size_t file, entry;
+    const char *text; /* an object that is no entry of a file: JSON, or bytes; NULL: it is one */
+    size_t text_size;
+    bool is_json;
 };
 
 struct source_parts {
@@ -67,6 +70,10 @@ dcp_status source_parts_end(struct source_parts *parts);
 /* An entry as it is, tensor or object. dtype: of tensors, that elements are converted to. */
 dcp_status source_parts_copy(struct source_parts *parts, const dcp_path_part *path,
                              size_t path_length, size_t file, size_t entry, dcp_dtype dtype);
+
+/* An object that is in no checkpoint's file: the text is borrowed, and is JSON or else bytes. */
+dcp_status source_parts_text(struct source_parts *parts, const dcp_path_part *path,
+                             size_t path_length, const char *text, size_t size, bool is_json);
 
 /* Elements of a tensor, row-major, as another dtype: by way of the tensor's own. Any thread. */
 dcp_status source_parts_read(struct source_parts *parts, size_t tensor, int64_t first,

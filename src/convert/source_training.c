@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -87,6 +88,24 @@ static dcp_status try_deepspeed(struct convert_source *source, const char *direc
     return status;
 }
 
+static dcp_status try_items(struct convert_source *source, bool *found)
+{
+    const char *metadata;
+    RETURN_IF_ERROR(join(source, source->path, "metadata.pkl", &metadata));
+    *found = access(metadata, F_OK) == 0;
+    bool described = *found;
+    if (!described)
+        RETURN_IF_ERROR(torch_checkpointing_look(source->path, found));
+    if (!*found)
+        return DCP_OK;
+    source->training = source->path;
+    source->form = DCP_FORM_TORCH_CHECKPOINTING;
+    source->open_training = torch_checkpointing_open;
+    snprintf(source->text, sizeof source->text, "a checkpoint of torch_checkpointing%s",
+             described ? "" : ", without metadata.pkl");
+    return DCP_OK;
+}
+
 dcp_status training_recognize(struct convert_source *source, bool *recognized)
 {
     static const char *const marks[] = {"latest", "latest_universal"};
@@ -99,6 +118,8 @@ dcp_status training_recognize(struct convert_source *source, bool *recognized)
     }
     if (!*recognized)
         RETURN_IF_ERROR(try_deepspeed(source, source->path, recognized));
+    if (!*recognized)
+        RETURN_IF_ERROR(try_items(source, recognized));
     if (!*recognized)
         source->training = NULL;
     return DCP_OK;

@@ -16,5 +16,10 @@ dcp_status training_open(struct convert_source *source);
 /* Each fills in the parts from the directory source->training. */
 dcp_status deepspeed_open(struct convert_source *source);
 dcp_status universal_open(struct convert_source *source);
+dcp_status torch_checkpointing_open(struct convert_source *source);
+
+/* Whether the names of a directory are all of the kind ITEM_RANK.pt, .json or .bin, of the same
+ * ranks: what torch_checkpointing leaves without metadata.pkl. */
+dcp_status torch_checkpointing_look(const char *directory, bool *found);
 
 #endif

@@ -11,7 +11,8 @@
 static dcp_status read_metadata(dcp_loading *loading, const char *path, struct buffer *raw)
 {
     const dcp_load_options *options = &loading->options;
-    struct storage_location location = {path, options->members, options->member_count};
+    struct storage_location location = {
+        .path = path, .members = options->members, .member_count = options->member_count};
     return storage_read_raw(loading->files, location, raw, &loading->planning.stored.directory);
 }
 

@@ -24,7 +24,8 @@ static dcp_status take_options(const char *path, const dcp_open_options *given, 
         return dcp_error_set(DCP_ERR_ARGUMENT, "a checkpoint to open needs a path");
     if ((options.member_count == 0) != (options.members == NULL))
         return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
-    *location = (struct storage_location){path, options.members, options.member_count};
+    *location = (struct storage_location){path, options.members, options.member_count,
+                                           options.local_parts};
     RETURN_IF_ERROR(storage_take(storage, options.storage));
     return storage_choose(storage, path, chosen);
 }
@@ -308,7 +309,7 @@ dcp_status dcp_checkpoint_read_object_sized(dcp_checkpoint *checkpoint, size_t e
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
     RETURN_IF_ERROR(view_check_readable(checkpoint, found));
-    if (found->is_tensor)
+    if (found->is_tensor && !found->pieces[0].object)
         return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", found->name);
     if (!parent)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s: the parent is NULL", found->name);

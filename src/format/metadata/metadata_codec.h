@@ -43,6 +43,10 @@ dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
  * but dicts with keys whose text is not known stay one object. Legacy, tar and TorchScript files
  * are refused by name. *metadata is initialized by the call, and empty on failure. */
 dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata);
+/* Likewise; local_parts: a DTensor is the tensor that the file has of it, the part of one rank, and
+ * as an object where that lies in the whole (DTensorSpec). */
+dcp_status pt_decode_parts(struct byte_source source, const char *file_name, bool local_parts,
+                           struct metadata *metadata);
 /* Reads an object entry of a .pt checkpoint as nodes. */
 dcp_status pt_read_object(const struct metadata *metadata, const struct metadata_piece *piece,
                           struct state_pool *pool, dcp_state **object);

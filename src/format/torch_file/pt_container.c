@@ -104,7 +104,10 @@ static dcp_status search_lists(struct pt_containers *containers, struct list_sta
             continue;
         }
         const struct pickle_value *element = top->list->as.sequence.items[top->next++];
+        const struct pickle_value *placement;
         bool is_dict;
+        if (containers->local_parts)
+            element = pt_local_part(element, &placement);
         pt_container_parts(element, &is_dict);
         bool is_list = element->kind == PICKLE_LIST;
         if (is_dict || is_tensor(element) ||

@@ -31,11 +31,18 @@ static dcp_status read_pickle(struct pt_file *file)
 
 dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata)
 {
+    return pt_decode_parts(source, file_name, false, metadata);
+}
+
+dcp_status pt_decode_parts(struct byte_source source, const char *file_name, bool local_parts,
+                           struct metadata *metadata)
+{
     metadata_init(metadata);
     RETURN_IF_ERROR(pt_recognize(&source));
     struct pt_file *file = memory_allocate_zeroed(1, sizeof *file);
     if (file == NULL)
         return error_no_memory(sizeof *file, "an open file");
+    file->local_parts = local_parts;
     metadata->attachment = file;
     metadata->free_attachment = free_file;
     dcp_status status = zip_open(source, &file->archive);

@@ -15,6 +15,7 @@ struct pt_file {
     uint64_t record_offset;          /* of its stored bytes */
     void *pickle;
     struct pickle_document document;
+    bool local_parts; /* a DTensor is the tensor that the file has of it */
 };
 
 /* Refuses, by name, files that are no zip archives. */
@@ -22,9 +23,15 @@ dcp_status pt_recognize(const struct byte_source *source);
 /* Fills in entries and files of the metadata. */
 dcp_status pt_flatten(const struct pt_file *file, const char *file_name, struct metadata *metadata);
 
+/* The local tensor of a DTensor, and where it lies in the whole (NULL: not said); every other value
+ * is returned as it is. */
+const struct pickle_value *pt_local_part(const struct pickle_value *value,
+                                         const struct pickle_value **placement);
+
 /* Remembers what was found out about each container; all zero at first. */
 struct pt_containers {
     unsigned char *marks; /* by serial */
+    bool local_parts;     /* as pt_file */
 };
 
 /* The parts of a container: keys and values, or elements. Empty for everything else. */

@@ -88,7 +88,8 @@ static dcp_status add_object(struct flattening *flattening, const struct pickle_
     return DCP_OK;
 }
 
-static dcp_status add_tensor(struct flattening *flattening, const struct pickle_value *value)
+static dcp_status add_tensor(struct flattening *flattening, const struct pickle_value *value,
+                             const struct pickle_value *placement)
 {
     static const int64_t zeros[DCP_MAX_DIMS];
     struct arena *arena = &flattening->metadata->arena;
@@ -117,6 +118,7 @@ static dcp_status add_tensor(struct flattening *flattening, const struct pickle_
     entry->pieces->offset = view->data_offset;
     entry->pieces->length = view->data_length;
     entry->pieces->view = view;
+    entry->pieces->object = placement;
     return DCP_OK;
 }
 
@@ -130,9 +132,12 @@ static bool is_open(const struct flattening *flattening, const struct pickle_val
 
 static dcp_status visit(struct flattening *flattening, const struct pickle_value *value)
 {
+    const struct pickle_value *placement = NULL;
     bool entered;
+    if (flattening->file->local_parts)
+        value = pt_local_part(value, &placement);
     if (tensor_pickle_is_tensor(value))
-        return add_tensor(flattening, value);
+        return add_tensor(flattening, value, placement);
     RETURN_IF_ERROR(pt_container_is_entered(&flattening->containers, value, &entered));
     if (!entered || flattening->depth == NESTING_MAX || is_open(flattening, value))
         return add_object(flattening, value);
@@ -209,6 +214,7 @@ dcp_status pt_flatten(const struct pt_file *file, const char *file_name, struct 
         .allowance = ALLOWANCE_BASE + ALLOWANCE_TIMES * file->record->size,
     };
     dcp_status status = DCP_OK;
+    flattening.containers.local_parts = file->local_parts;
     buffer_init(&flattening.name, 0);
     flattening.containers.marks = memory_allocate_zeroed(file->document.value_count, 1);
     flattening.frames = memory_allocate_array(NESTING_MAX, sizeof *flattening.frames);

@@ -97,6 +97,7 @@ class dcp_open_options(Structure):
         ("storage", c_void_p),
         ("members", POINTER(c_char_p)),
         ("member_count", c_size_t),
+        ("local_parts", c_bool),
     ]
 
 

@@ -85,10 +85,11 @@ static dcp_status add_parts(const struct storage_place *place, struct metadata *
 }
 
 /* The file stays open: its objects are read from it when they are requested. */
-static dcp_status open_pt(struct shard_reader *reader, const char *name, struct metadata *metadata)
+static dcp_status open_pt(struct shard_reader *reader, const char *name, bool local_parts,
+                          struct metadata *metadata)
 {
     RETURN_IF_ERROR(shard_reader_pin(reader, name));
-    dcp_status status = pt_decode(shard_file_source(reader->pinned), name, metadata);
+    dcp_status status = pt_decode_parts(shard_file_source(reader->pinned), name, local_parts, metadata);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", shard_file_path(reader->pinned));
 }
 
@@ -106,7 +107,7 @@ static dcp_status decode_place(struct storage_place *place, struct metadata *met
         break;
     case STORAGE_PT:
         shard_reader_take_directory(reader, &place->directory);
-        status = open_pt(reader, place->parts[0], metadata);
+        status = open_pt(reader, place->parts[0], place->local_parts, metadata);
         break;
     case STORAGE_UNION:
         status = union_decode(place, metadata);
@@ -158,6 +159,7 @@ dcp_status storage_read_metadata(const dcp_storage *storage, struct storage_loca
     *reader = NULL;
     RETURN_IF_ERROR(storage_place_find(storage, location, &place));
     *form = place.form;
+    place.local_parts = location.local_parts;
     dcp_status status = storage_open_place(&place, false, metadata, reader);
     storage_place_free(&place);
     return status;

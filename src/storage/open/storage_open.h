@@ -22,6 +22,7 @@ struct storage_place {
     size_t part_count;
     bool chosen;                     /* the members were named by the caller */
     struct safetensors_index *index; /* of safetensors; NULL: none, all files count */
+    bool local_parts;                /* of .pt files: dcp_open_options::local_parts */
     struct arena arena;
 };
 

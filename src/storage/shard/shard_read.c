@@ -257,7 +257,7 @@ dcp_status shard_read_object(struct shard_reader *reader, const struct metadata_
                              struct state_pool *pool, dcp_state **object)
 {
     struct stored_item item;
-    if (entry->is_tensor)
+    if (entry->is_tensor && !piece->object)
         return dcp_error_set(DCP_ERR_KIND, "%s: is a tensor, not an object", entry->name);
     if (piece->encoding == PIECE_VIEW)
         return shard_reader_blame(reader, entry, piece,

@@ -18,6 +18,7 @@ struct storage_location {
     const char *const *members; /* directories, relative to path, whose union is read; none: path
                                    itself */
     size_t member_count;
+    bool local_parts; /* dcp_open_options::local_parts */
 };
 
 static inline struct storage_location storage_at(const char *path)
