@@ -15,12 +15,14 @@
  * | #DCP_FORM_DEEPSPEED | a directory of DeepSpeed: ZeRO-1 to 3, universal; as a source alone |
  * | #DCP_FORM_TORCH_CHECKPOINTING | a directory of torch_checkpointing: files of ranks, .pt or
  * safetensors, with metadata.pkl or without; as a source alone |
+ * | #DCP_FORM_MEGATRON | a directory of Megatron-Core's torch_dist, also with what Megatron Bridge
+ * puts beside it; as a source alone |
  * | #DCP_FORM_HF | a Hugging Face directory: safetensors files, an index if there are several, and
  * beside them files such as config.json; as a source also what PyTorch's HuggingFaceStorageWriter
  * leaves |
  *
  * What is recognised by name and not converted is DCP_ERR_UNSUPPORTED: GGUF, checkpoints of
- * Megatron-Core's torch_dist, of DeepSpeed's pipelines, experts and tensor
+ * DeepSpeed's pipelines, experts and tensor
  * parallelism, and pickled Hugging Face shards.
  * Quantized models are copied as they are, and named in dcp_convert_report::source_text. Those in
  * FP8 with block scales, MXFP4 and compressed-tensors are computed with
@@ -49,11 +51,12 @@ typedef enum dcp_form {
     DCP_FORM_SAFETENSORS = 30, /**< a safetensors file */
     DCP_FORM_HF = 40,          /**< a Hugging Face directory */
     DCP_FORM_DEEPSPEED = 100,  /**< a checkpoint of DeepSpeed; of sources alone, as what follows */
-    DCP_FORM_TORCH_CHECKPOINTING = 110 /**< a directory of torch_checkpointing */
+    DCP_FORM_TORCH_CHECKPOINTING = 110, /**< a directory of torch_checkpointing */
+    DCP_FORM_MEGATRON = 120             /**< Megatron-Core's torch_dist */
 } dcp_form;
 
-/** @return "dcp", "pt", "safetensors", "hf", "deepspeed" or "torch_checkpointing"; NULL for other
- * values. Static. */
+/** @return "dcp", "pt", "safetensors", "hf", "deepspeed", "torch_checkpointing" or "megatron"; NULL
+ * for other values. Static. */
 DCP_API const char *dcp_form_name(dcp_form form);
 
 /** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */
@@ -78,7 +81,8 @@ typedef enum dcp_take {
     DCP_TAKE_MASTERS = 10,
     /** All: the model below "model", the optimizer's state, and the rest of the training. Of
      * DeepSpeed, `optim.NAME.KEY` for each parameter, where the key is "fp32" for the weights. Of
-     * torch_checkpointing, all items with their names. */
+     * torch_checkpointing, all items with their names; of Megatron-Core, all with the names that
+     * are stored, of common.pt and train_state.pt, too. */
     DCP_TAKE_ALL = 20
 } dcp_take;
 
@@ -157,6 +161,9 @@ typedef struct dcp_convert_options {
      * quantization DCP_ERR_UNSUPPORTED; a source that is not quantized DCP_ERR_ARGUMENT. `include`
      * and `exclude` may leave scales out that weights need: they are found all the same. */
     dcp_dtype dequantize;
+    /** Megatron-Core stacks layers of one kind in one tensor, without their number in the name:
+     * gives each of the model's a tensor of its own, `decoder.layers.3.mlp...`. */
+    bool unstack;
 } dcp_convert_options;
 
 /** What was converted. */

@@ -175,6 +175,11 @@ static const struct option convert_table[] = {
      .field = FIELD(all),
      .help = "Take all of a training checkpoint: the model below \"model\", the optimizer's state, "
              "and the rest."},
+    {.name = "unstack",
+     .set = option_flag,
+     .field = FIELD(options.unstack),
+     .help = "Give each layer of the model a tensor of its own, where Megatron-Core stacks them in "
+             "one."},
     {.name = "dtype",
      .argument = "DTYPE",
      .set = option_dtype,

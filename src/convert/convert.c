@@ -23,6 +23,7 @@ static const struct {
     {DCP_FORM_SAFETENSORS, "safetensors", ".safetensors", convert_to_safetensors},
     {DCP_FORM_HF, "hf", NULL, convert_to_model},
     {DCP_FORM_DEEPSPEED, "deepspeed", NULL, NULL},
+    {DCP_FORM_MEGATRON, "megatron", NULL, NULL},
     {DCP_FORM_TORCH_CHECKPOINTING, "torch_checkpointing", NULL, NULL},
 };
 enum { FORMS = sizeof forms / sizeof *forms };

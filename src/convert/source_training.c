@@ -5,13 +5,16 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "convert/model_config.h"
 #include "convert/source_deepspeed.h"
 
 static bool is_directory(const char *path)
@@ -88,6 +91,78 @@ static dcp_status try_deepspeed(struct convert_source *source, const char *direc
     return status;
 }
 
+/* A directory of Megatron-Core, as its metadata.json says; name: below the source's path, "" for
+ * itself. Other back ends are refused later, by name. */
+static dcp_status try_megatron(struct convert_source *source, const char *name, bool *found)
+{
+    const char *text, *file, *backend = NULL;
+    size_t size;
+    RETURN_IF_ERROR(join(source, *name ? name : ".", "metadata.json", &file));
+    RETURN_IF_ERROR(convert_read_text(source, file, &text, &size));
+    if (text)
+        RETURN_IF_ERROR(model_config_find(text, size, "sharded_backend", &source->arena, &backend));
+    *found = backend && strcmp(backend, "torch_dist") == 0;
+    if (!*found)
+        return DCP_OK;
+    source->training = source->path;
+    if (*name)
+        RETURN_IF_ERROR(join(source, source->path, name, &source->training));
+    source->form = DCP_FORM_MEGATRON;
+    source->open_training = megatron_open;
+    snprintf(source->text, sizeof source->text, "a checkpoint of Megatron-Core (torch_dist)%s%.40s",
+             *name ? ", " : "", name);
+    return DCP_OK;
+}
+
+/* The step that Bridge's latest_train_state.pt says; -1: there is no such file, or it says none. */
+static int64_t read_train_state(struct convert_source *source)
+{
+    int64_t step = -1;
+    const dcp_tensor place = {.dtype = DCP_I64, .data = &step};
+    const char *path;
+    dcp_checkpoint *checkpoint;
+    size_t index;
+    if (join(source, source->path, "latest_train_state.pt", &path) != DCP_OK ||
+        access(path, F_OK) != 0 ||
+        dcp_checkpoint_open(path, &(dcp_open_options){0}, &checkpoint) != DCP_OK)
+        return -1;
+    if (dcp_checkpoint_find(checkpoint, "step", &index) != DCP_OK ||
+        dcp_checkpoint_read_tensor(checkpoint, index, &place,
+                                   &(dcp_read_options){.convert = true}) != DCP_OK)
+        step = -1;
+    dcp_checkpoint_close(checkpoint);
+    return step;
+}
+
+/* The directory itself, or that of the step which a run's marks name: Bridge's first, which is
+ * right where an older version of it has left the other one wrong. */
+static dcp_status try_run(struct convert_source *source, bool *found)
+{
+    char name[64];
+    const char *text;
+    size_t size;
+    RETURN_IF_ERROR(try_megatron(source, "", found));
+    int64_t step = *found ? -1 : read_train_state(source);
+    if (step >= 0) {
+        snprintf(name, sizeof name, "iter_%07" PRId64, step);
+        RETURN_IF_ERROR(try_megatron(source, name, found));
+    }
+    if (*found)
+        return DCP_OK;
+    RETURN_IF_ERROR(convert_read_text(source, "latest_checkpointed_iteration.txt", &text, &size));
+    if (!text)
+        return DCP_OK;
+    size_t digits = strspn(text, "0123456789");
+    bool release = strncmp(text, "release", 7) == 0;
+    if (!release && (digits == 0 || digits > 18))
+        return DCP_OK;
+    if (release)
+        snprintf(name, sizeof name, "release");
+    else
+        snprintf(name, sizeof name, "iter_%07" PRId64, (int64_t)strtoll(text, NULL, 10));
+    return try_megatron(source, name, found);
+}
+
 static dcp_status try_items(struct convert_source *source, bool *found)
 {
     const char *metadata;
@@ -118,6 +193,8 @@ dcp_status training_recognize(struct convert_source *source, bool *recognized)
     }
     if (!*recognized)
         RETURN_IF_ERROR(try_deepspeed(source, source->path, recognized));
+    if (!*recognized)
+        RETURN_IF_ERROR(try_run(source, recognized));
     if (!*recognized)
         RETURN_IF_ERROR(try_items(source, recognized));
     if (!*recognized)

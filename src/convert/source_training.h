@@ -16,6 +16,7 @@ dcp_status training_open(struct convert_source *source);
 /* Each fills in the parts from the directory source->training. */
 dcp_status deepspeed_open(struct convert_source *source);
 dcp_status universal_open(struct convert_source *source);
+dcp_status megatron_open(struct convert_source *source);
 dcp_status torch_checkpointing_open(struct convert_source *source);
 
 /* Whether the names of a directory are all of the kind ITEM_RANK.pt, .json or .bin, of the same

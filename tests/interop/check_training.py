@@ -48,6 +48,43 @@ def entries(path):
     return dict(line.split("  ", 1) for line in lines[:-1])
 
 
+def compare_masters(source, target, tensors, case):
+    """The optimizer's weights under the model's names; the model's, widened, where there are none."""
+    prefixes = ("optimizer.state.fp32_param.", "optimizer.state.param.")
+    masters = {name[len(prefix):]: tensor for name, tensor in tensors.items() for prefix in prefixes if name.startswith(prefix)}
+    if not masters:  # in buckets
+        return
+    convert(source, target, "--masters")
+    found = read(target)
+    assert set(found) == {name for name in tensors if not name.startswith("optimizer.")}, (case, sorted(found))
+    for name, tensor in found.items():
+        assert tensor == masters.get(name, tensor) and tensor[0] == "float32", (case, name)
+
+
+def value(checkpoint, name):
+    return json.loads(subprocess.run([command, "cat", checkpoint, name], check=True, capture_output=True, text=True).stdout)
+
+
+def check_objects(checkpoint, objects, form, case):
+    """Objects of everything that was taken: each that is kept under a name of its own."""
+    names = list(entries(checkpoint))
+    if "megatron" in form:
+        for name in objects["sharded_objects"]:
+            assert any(found.startswith(name) for found in names), (case, name)
+        objects = {"iteration": objects["iteration"], "checkpoint_version": objects["checkpoint_version"],
+                   **{"opt_param_scheduler." + key: text for key, text in objects["opt_param_scheduler"].items()},
+                   **{"content_metadata." + key: text for key, text in (objects["content_metadata"] or {}).items()}}
+    elif "deepspeed" in form:
+        groups = {"optim.param_groups.%d.%s" % (i, key): group[key] for i, group in enumerate(objects["param_groups"])
+                  for key in ("lr", "weight_decay")}
+        objects = {**{key: objects[key] for key in ("global_steps", "skipped_steps", "epoch", "data.position")}, **groups,
+                   **{"lr_scheduler." + key: number for key, number in objects["lr_scheduler"].items()}}
+    for name, expected in objects.items():
+        name = name.replace("train_state.", "state.")  # the item's name is in no file
+        found = value(checkpoint, name)
+        assert found == expected or bytes.fromhex(found["$bytes"]).decode() == expected, (case, name, found, expected)
+
+
 def check(case, scratch):
     with open(os.path.join(fixtures, case, "expected.json")) as file:
         expected = json.load(file)
@@ -66,6 +103,8 @@ def check(case, scratch):
         compare("fp32", "--masters")
     if "layers" in expected["sets"]:
         compare("layers", "--unstack")
+    if "megatron" in expected["form"]:
+        compare_masters(source, target, tensors, case)
     everything = os.path.join(scratch, "all.pt")
     convert(source, everything, "--all")
     objects = [name.strip() for name, text in entries(everything).items() if "byte" not in text or " chunk" not in text]
@@ -73,6 +112,7 @@ def check(case, scratch):
     found = read(target)
     for name, tensor in tensors.items():
         assert found.get(name) == tensor or name.startswith("fp32."), (case, name, found.get(name), tensor)
+    check_objects(everything, expected["objects"], expected["form"], case)
     print(case, len(tensors), "tensors", len(objects), "objects")
 
 
