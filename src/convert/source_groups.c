@@ -21,11 +21,11 @@ static dcp_status malformed(const char *what)
     return dcp_error_set(DCP_ERR_FORMAT, "metadata.pkl: %s", what);
 }
 
-static dcp_status read_file(struct groups *groups, const char *directory, size_t *size)
+static dcp_status read_file(const char *directory, struct arena *arena, void **bytes, size_t *size)
 {
     struct stat about;
     size_t length = strlen(directory) + sizeof "/metadata.pkl";
-    char *path = arena_allocate(groups->arena, length);
+    char *path = arena_allocate(arena, length);
     if (!path)
         return error_no_memory(length, "a path");
     snprintf(path, length, "%s/metadata.pkl", directory);
@@ -37,10 +37,10 @@ static dcp_status read_file(struct groups *groups, const char *directory, size_t
         status = dcp_error_set(DCP_ERR_FORMAT, "%s: has no size that is possible", path);
     if (status == DCP_OK) {
         *size = (size_t)about.st_size;
-        groups->bytes = memory_allocate(*size);
-        if (!groups->bytes)
+        *bytes = memory_allocate(*size);
+        if (!*bytes)
             status = error_no_memory(*size, path);
-        else if (fread(groups->bytes, 1, *size, file) != *size)
+        else if (fread(*bytes, 1, *size, file) != *size)
             status = dcp_error_set(DCP_ERR_IO, "%s: cannot be read", path);
     }
     fclose(file);
@@ -145,14 +145,22 @@ static dcp_status read_items(struct groups *groups)
     return DCP_OK;
 }
 
+dcp_status groups_decode(struct groups *groups, const void *bytes, size_t size, struct arena *arena)
+{
+    *groups = (struct groups){.arena = arena};
+    RETURN_IF_ERROR(pickle_read(bytes, size, false, &groups->document));
+    return read_items(groups);
+}
+
 dcp_status groups_read(struct groups *groups, const char *directory, struct arena *arena)
 {
+    void *bytes = NULL;
     size_t size = 0;
     *groups = (struct groups){.arena = arena};
-    RETURN_IF_ERROR(read_file(groups, directory, &size));
-    dcp_status status = pickle_read(groups->bytes, size, false, &groups->document);
+    dcp_status status = read_file(directory, arena, &bytes, &size);
     if (status == DCP_OK)
-        status = read_items(groups);
+        status = groups_decode(groups, bytes, size, arena);
+    groups->bytes = bytes;
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", directory);
 }
 

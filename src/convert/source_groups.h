@@ -27,6 +27,9 @@ struct groups {
 
 /* Reads DIRECTORY/metadata.pkl. groups_free() also after a failure. */
 dcp_status groups_read(struct groups *groups, const char *directory, struct arena *arena);
+/* Likewise, from its bytes, which are borrowed. */
+dcp_status groups_decode(struct groups *groups, const void *bytes, size_t size,
+                         struct arena *arena);
 void groups_free(struct groups *groups);
 /* The file of a rank of an item; DCP_OK and *name NULL: the rank has none. */
 dcp_status groups_file(const struct groups *groups, const struct groups_item *item, size_t rank,

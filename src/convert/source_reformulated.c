@@ -99,10 +99,17 @@ static dcp_status digest(void *context, const struct pickle_value *value, uint16
     return DCP_OK;
 }
 
-static dcp_status read_pickle(struct reformulated_shapes *shapes, FILE *file, const char *path)
+static dcp_status decode(struct reformulated_shapes *shapes, const void *bytes, size_t size)
 {
     const struct pickle_digester digester = {digest, shapes};
     struct pickle_document document;
+    RETURN_IF_ERROR(pickle_read_digested(bytes, size, &digester, &document));
+    pickle_free(&document);
+    return DCP_OK;
+}
+
+static dcp_status read_pickle(struct reformulated_shapes *shapes, FILE *file, const char *path)
+{
     struct stat about;
     if (fstat(fileno(file), &about) != 0 || about.st_size > METADATA_BYTES_MAX)
         return dcp_error_set(DCP_ERR_FORMAT, "%s: has no size that is possible", path);
@@ -115,11 +122,17 @@ static dcp_status read_pickle(struct reformulated_shapes *shapes, FILE *file, co
                             ? DCP_OK
                             : dcp_error_set(DCP_ERR_IO, "%s: cannot be read", path);
     if (status == DCP_OK)
-        status = pickle_read_digested(bytes, size, &digester, &document);
-    if (status == DCP_OK)
-        pickle_free(&document);
+        status = decode(shapes, bytes, size);
     memory_release(bytes);
     return status;
+}
+
+dcp_status reformulated_decode(struct reformulated_shapes *shapes, const void *bytes, size_t size,
+                               struct arena *arena)
+{
+    *shapes = (struct reformulated_shapes){.arena = arena};
+    name_table_init(&shapes->names);
+    return decode(shapes, bytes, size);
 }
 
 dcp_status reformulated_read(struct reformulated_shapes *shapes, const char *directory,

@@ -23,6 +23,9 @@ struct reformulated_shapes {
  * after a failure. */
 dcp_status reformulated_read(struct reformulated_shapes *shapes, const char *directory,
                              struct arena *arena);
+/* Likewise, from the bytes of a .metadata. */
+dcp_status reformulated_decode(struct reformulated_shapes *shapes, const void *bytes, size_t size,
+                               struct arena *arena);
 void reformulated_free(struct reformulated_shapes *shapes);
 
 #endif
