@@ -164,6 +164,16 @@ typedef struct dcp_convert_options {
     /** Megatron-Core stacks layers of one kind in one tensor, without their number in the name:
      * gives each of the model's a tensor of its own, `decoder.layers.3.mlp...`. */
     bool unstack;
+
+    /** A file of rules that rename, join, divide, stack, transpose and cast tensors: JSON, as the
+     * manual page dcp-convert(1) describes it. Its rules see the names that `renames` give, and
+     * dequantized weights. A rule that applies to no name is DCP_ERR_ARGUMENT, unless it says
+     * "optional". NULL: none. */
+    const char *transform;
+    bool transform_inverse; /**< its inverse; DCP_ERR_ARGUMENT if it has none */
+    /** The config.json whose numbers rules name; NULL: the one of a source that is a Hugging Face
+     * directory. */
+    const char *transform_config;
 } dcp_convert_options;
 
 /** What was converted. */

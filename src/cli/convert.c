@@ -194,6 +194,22 @@ static const struct option convert_table[] = {
      .expected = "bf16 or fp32",
      .help = "Compute quantized weights as bf16 or fp32, bit for bit as their reference does. "
              "Without it they are copied as they are stored."},
+    {.name = "transform",
+     .argument = "FILE",
+     .set = option_text,
+     .field = FIELD(options.transform),
+     .help = "Rename, join, split, stack, transpose, cast, drop and tie tensors by the rules in "
+             "FILE."},
+    {.name = "inverse",
+     .set = option_flag,
+     .field = FIELD(options.transform_inverse),
+     .help = "Apply the inverse of the rules."},
+    {.name = "config",
+     .argument = "FILE",
+     .set = option_text,
+     .field = FIELD(options.transform_config),
+     .help = "The config.json whose numbers the rules name. Without it, that of a Hugging Face "
+             "directory which is converted."},
     {.name = "tied",
      .argument = "WHAT",
      .set = option_choice,

@@ -8,6 +8,7 @@
 #include "base/sized.h"
 #include "convert/convert_target.h"
 #include "convert/dequantize.h"
+#include "convert/transform.h"
 
 static const struct {
     dcp_form form;
@@ -87,6 +88,9 @@ static dcp_status check_options(const dcp_convert_options *options)
         options->dtype != options->dequantize)
         return dcp_error_set(DCP_ERR_ARGUMENT, "weights cannot be dequantized to %s, and all be %s",
                              dcp_dtype_name(options->dequantize), dcp_dtype_name(options->dtype));
+    if (!options->transform && (options->transform_inverse || options->transform_config))
+        return dcp_error_set(DCP_ERR_ARGUMENT, "there is no transform that would be turned around, "
+                                               "or take values of a config.json");
     if (options->ranks < 0 || options->ranks > DCP_CONVERT_RANKS_MAX)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d ranks; there can be 1 to %d",
                              (int)options->ranks, DCP_CONVERT_RANKS_MAX);
@@ -208,6 +212,8 @@ static dcp_status convert(const char *from, const char *to, const dcp_convert_op
         status = convert_select(&source);
     if (status == DCP_OK)
         status = check_quantized(&source);
+    if (status == DCP_OK)
+        status = convert_transform(&source);
     if (status == DCP_OK)
         status = write_target(&source, &target);
     if (status == DCP_OK)

@@ -81,8 +81,14 @@ dcp_status convert_read_stream(const struct convert_source *source, const struct
 /* Reads elements from first on, row-major, as the destination has them. Any thread. */
 dcp_status convert_read(const struct convert_source *source, const struct convert_item *item,
                         int64_t first, int64_t count, void *elements);
+/* Whether two tensors have the same dtype, shape and bytes. */
+dcp_status convert_equal(const struct convert_source *source, const struct convert_item *a,
+                         const struct convert_item *b, bool *equal);
 /* A small file of a directory, NUL-terminated; *text is NULL if there is none. In the arena. */
 dcp_status convert_read_text(struct convert_source *source, const char *name, const char **text,
+                             size_t *size);
+/* The same of a path. */
+dcp_status convert_read_path(struct convert_source *source, const char *path, const char **text,
                              size_t *size);
 
 #endif

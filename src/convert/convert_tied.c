@@ -60,6 +60,13 @@ static dcp_status compare(const struct convert_source *source, const struct conv
     return status;
 }
 
+dcp_status convert_equal(const struct convert_source *source, const struct convert_item *a,
+                         const struct convert_item *b, bool *equal)
+{
+    *equal = same_shape(a, b);
+    return *equal ? compare(source, a, b, equal) : DCP_OK;
+}
+
 dcp_status convert_drop_tied(struct convert_source *source, uint64_t *tied)
 {
     size_t head = 0, embedding = 0;

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 
 /* Blocks of a size that cover a length. */
@@ -21,7 +22,8 @@ dcp_status quantized_shape_set(struct quantized_weight *weight, int32_t ndim, co
                              weight->name, (int)ndim);
     weight->planes = 1;
     for (int32_t d = 0; d < ndim - 2; d++)
-        weight->planes *= shape[d]; /* within what is stored */
+        if (!checked_multiply_i64(weight->planes, shape[d], &weight->planes))
+            weight->planes = 0; /* another dimension is 0 */
     weight->rows = shape[ndim - 2];
     weight->columns = shape[ndim - 1];
     return DCP_OK;
@@ -32,7 +34,8 @@ dcp_status quantized_shape_one_scale(struct quantized_weight *weight)
     const struct convert_item *scale = &weight->scale;
     if (scale->ndim > 1 || (scale->ndim == 1 && scale->shape[0] != 1))
         return dcp_error_set(DCP_ERR_FORMAT, "%s: its scale is not one number", weight->name);
-    weight->rows *= weight->planes;
+    if (!checked_multiply_i64(weight->rows, weight->planes, &weight->rows))
+        weight->rows = 0; /* another dimension is 0 */
     weight->planes = 1;
     weight->block_rows = weight->rows > 0 ? weight->rows : 1;
     weight->block_columns = weight->columns > 0 ? weight->columns : 1;

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "convert/transform_pattern.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { NUMBER_DIGITS = 9, NUMBER_TEXT = 24 };
+
+static bool is_any(const char *pattern)
+{
+    return pattern[0] == '*' && pattern[1] == '*';
+}
+
+dcp_status transform_pattern_count(const char *pattern, size_t *stars, size_t *numbers)
+{
+    size_t any = 0;
+    *stars = *numbers = 0;
+    for (const char *at = pattern; *at; at++) {
+        any += is_any(at);
+        *numbers += *at == '#';
+        *stars += *at == '*';
+        at += is_any(at);
+    }
+    if (*stars > TRANSFORM_STARS_MAX || any > 1 || *numbers > 1)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "\"%s\" has more than %d stars, one \"**\" or one \"#\"", pattern,
+                             (int)TRANSFORM_STARS_MAX);
+    return DCP_OK;
+}
+
+/* A number as it is written without zeros before it. */
+static size_t take_number(const char *name, int64_t *number)
+{
+    size_t length = 0;
+    *number = 0;
+    for (; length < NUMBER_DIGITS && name[length] >= '0' && name[length] <= '9'; length++)
+        *number = *number * 10 + (name[length] - '0');
+    return length > 1 && *name == '0' ? 0 : length;
+}
+
+static bool match_rest(const char *pattern, const char *name, size_t star,
+                       struct transform_match *match)
+{
+    while (*pattern && *pattern != '*' && *pattern != '#' && *pattern == *name)
+        pattern++, name++;
+    if (*pattern == '#') {
+        size_t length = take_number(name, &match->number);
+        return length > 0 && match_rest(pattern + 1, name + length, star, match);
+    }
+    if (*pattern != '*')
+        return *pattern == *name; /* both at the end */
+    bool any = is_any(pattern);
+    size_t most = any ? strlen(name) : strcspn(name, ".");
+    for (size_t length = most; length > 0; length--)
+        if (match_rest(pattern + 1 + any, name + length, star + 1, match)) {
+            match->begin[star] = name;
+            match->length[star] = length;
+            return true;
+        }
+    return false;
+}
+
+bool transform_pattern_matches(const char *pattern, const char *name, struct transform_match *match)
+{
+    return match_rest(pattern, name, 0, match);
+}
+
+char *transform_pattern_fill(const char *pattern, const struct transform_match *match,
+                             struct arena *arena)
+{
+    size_t size = strlen(pattern) + NUMBER_TEXT, star = 0;
+    for (const char *at = pattern; *at; at++)
+        if (*at == '*') {
+            size += match->length[star++];
+            at += is_any(at);
+        }
+    char *name = arena_allocate(arena, size), *end = name;
+    star = 0;
+    for (const char *at = pattern; *at && name; at++) {
+        if (*at == '*') {
+            memcpy(end, match->begin[star], match->length[star]);
+            end += match->length[star++];
+            at += is_any(at);
+        } else if (*at == '#') {
+            end += snprintf(end, NUMBER_TEXT, "%" PRId64, match->number);
+        } else {
+            *end++ = *at;
+        }
+    }
+    if (name)
+        *end = '\0';
+    return name;
+}
