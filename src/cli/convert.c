@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "convert_page.h"
 
 enum { SOURCES_MAX = 4096 };
 
@@ -261,29 +262,7 @@ const struct command command_convert = {
     .least = 2,
     .most = SOURCES_MAX + 1,
     .purpose = "write a checkpoint in another form: DCP, .pt, safetensors, Hugging Face",
-    .description =
-        "Recognises the form of a CHECKPOINT by what is in it, prints what it is taken for, and "
-        "writes its tensors and objects to DST. The data streams: memory does not grow with the "
-        "size of the model. DST appears when all of it is durable. It must not be there before, "
-        "but for an empty directory. An interrupted conversion leaves nothing behind.\n"
-        "\n"
-        "A CHECKPOINT may be a safetensors file or a Hugging Face directory, too. It may also be a "
-        "training checkpoint of another framework, or the directory of a run whose marks lead to "
-        "one: DeepSpeed's ZeRO-1 to 3 and universal checkpoints, those of torch_checkpointing, and "
-        "Megatron-Core's torch_dist. Of these the model's weights are "
-        "taken as they were trained, under the model's names, gathered from the ranks' files by "
-        "ranges. Forms that are recognised and not supported, such as GGUF, are refused by name.\n"
-        "\n"
-        "Quantized models are recognised by config.json and the names of their tensors:\n"
-        "  fp8                float8_e4m3fn with a scale for each block, row or weight (DeepSeek)\n"
-        "  mxfp4              _blocks and _scales (gpt-oss)\n"
-        "  compressed-tensors float-, int-, naive- and pack-quantized, nvfp4-pack-quantized,\n"
-        "                     mxfp4-pack-quantized, and mixtures of them\n"
-        "The last blocks of rows and columns are smaller; transformers 5.23 stretches them, and "
-        "gets other values. Scales are taken out by --dequantize, and config.json of the result "
-        "has no quantization_config. A weight without its scale is an error, and so is a scale "
-        "without its weight. Models of bitsandbytes, GPTQ, AWQ, ModelOpt and others are copied, "
-        "and refused with --dequantize and --dtype.\n",
+    .description = CONVERT_DESCRIPTION CONVERT_TRANSFORMS,
     .options = convert_table,
     .size = sizeof(struct convert_given),
     .json = "An object: source and target are forms, as --to names them, source_text says what the "
@@ -296,6 +275,8 @@ const struct command command_convert = {
                 "      A Hugging Face model, to train on.\n"
                 "  dcp convert run model.safetensors --masters\n"
                 "      The fp32 weights of a training checkpoint.\n"
+                "  dcp convert Mixtral-8x7B mcore --to dcp --transform mixtral_megatron.json\n"
+                "      A model under the names of Megatron-Core.\n"
                 "  dcp convert DeepSeek-V3 bf16 --to hf --dequantize bf16\n"
                 "      A quantized model, computed.\n",
     .see_also = "ls verify",
