@@ -20,6 +20,8 @@
  * | #DCP_FORM_HF | a Hugging Face directory: safetensors files, an index if there are several, and
  * beside them files such as config.json; as a source also what PyTorch's HuggingFaceStorageWriter
  * leaves |
+ * | #DCP_FORM_GGUF | one GGUF file of Llama, Mistral or Mixtral, without a vocabulary; as a
+ * destination alone, from the names of Hugging Face and a config.json |
  *
  * What is recognised by name and not converted is DCP_ERR_UNSUPPORTED: GGUF, checkpoints of
  * DeepSpeed's pipelines, experts and tensor
@@ -50,17 +52,27 @@ typedef enum dcp_form {
     DCP_FORM_PT = 20,          /**< a file of torch.save */
     DCP_FORM_SAFETENSORS = 30, /**< a safetensors file */
     DCP_FORM_HF = 40,          /**< a Hugging Face directory */
+    DCP_FORM_GGUF = 50,        /**< a GGUF file; as a destination alone */
     DCP_FORM_DEEPSPEED = 100,  /**< a checkpoint of DeepSpeed; of sources alone, as what follows */
     DCP_FORM_TORCH_CHECKPOINTING = 110, /**< a directory of torch_checkpointing */
     DCP_FORM_MEGATRON = 120             /**< Megatron-Core's torch_dist */
 } dcp_form;
 
-/** @return "dcp", "pt", "safetensors", "hf", "deepspeed", "torch_checkpointing" or "megatron"; NULL
+/** @return "dcp", "pt", "safetensors", "hf", "gguf", "deepspeed", "torch_checkpointing" or "megatron"; NULL
  * for other values. Static. */
 DCP_API const char *dcp_form_name(dcp_form form);
 
 /** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */
 DCP_API dcp_form dcp_form_from_name(const char *name);
+
+/** What the matrices of a GGUF file are. Vectors, norms and the routers of experts are F32. */
+typedef enum dcp_gguf_type {
+    DCP_GGUF_AUTO = 0, /**< as the first matrix: BF16, F16, or else F32 */
+    DCP_GGUF_F32 = 10,
+    DCP_GGUF_F16 = 20,
+    DCP_GGUF_BF16 = 30,
+    DCP_GGUF_Q8_0 = 40 /**< 8 bits, 32 with a scale; F16 where rows are no multiple of 32 */
+} dcp_gguf_type;
 
 /** What becomes of `lm_head.weight` where it is the same tensor as the embedding. */
 typedef enum dcp_tied {
@@ -106,7 +118,7 @@ typedef struct dcp_convert_options {
     const dcp_storage *target_storage;
 
     /** Of the destination. #DCP_FORM_UNKNOWN: its suffix says: ".pt", ".pth", ".bin", ".ckpt" or
-     * ".safetensors". */
+     * ".safetensors" or ".gguf". */
     dcp_form form;
 
     /** Patterns over the source's names, as dcp_load_options::include. One that matches no name is
@@ -171,9 +183,11 @@ typedef struct dcp_convert_options {
      * "optional". NULL: none. */
     const char *transform;
     bool transform_inverse; /**< its inverse; DCP_ERR_ARGUMENT if it has none */
-    /** The config.json whose numbers rules name; NULL: the one of a source that is a Hugging Face
-     * directory. */
+    /** The config.json whose numbers rules name, and by which a GGUF file is written; NULL: the one
+     * of a source that is a Hugging Face directory. */
     const char *transform_config;
+
+    dcp_gguf_type gguf_type; /**< GGUF files */
 } dcp_convert_options;
 
 /** What was converted. */

@@ -121,13 +121,17 @@ static int run_convert(struct command_line *line)
     return EXIT_FINE;
 }
 
-static const struct option_word forms[] = {{"dcp", DCP_FORM_DCP},
-                                           {"pt", DCP_FORM_PT},
-                                           {"safetensors", DCP_FORM_SAFETENSORS},
-                                           {"hf", DCP_FORM_HF},
-                                           {NULL, 0}};
+static const struct option_word forms[] = {
+    {"dcp", DCP_FORM_DCP}, {"pt", DCP_FORM_PT},     {"safetensors", DCP_FORM_SAFETENSORS},
+    {"hf", DCP_FORM_HF},   {"gguf", DCP_FORM_GGUF}, {NULL, 0}};
 static const struct option_word ties[] = {
     {"keep", DCP_TIED_KEEP}, {"drop", DCP_TIED_DROP}, {NULL, 0}};
+
+static const struct option_word gguf_types[] = {{"f32", DCP_GGUF_F32},
+                                                {"f16", DCP_GGUF_F16},
+                                                {"bf16", DCP_GGUF_BF16},
+                                                {"q8_0", DCP_GGUF_Q8_0},
+                                                {NULL, 0}};
 
 #define FIELD(member) offsetof(struct convert_given, member)
 
@@ -138,8 +142,8 @@ static const struct option convert_table[] = {
      .set = option_choice,
      .field = FIELD(options.form),
      .words = forms,
-     .help = "dcp, pt, safetensors, or hf, which is a Hugging Face directory. Without it the "
-             "suffix of DST decides: .pt, .pth, .bin, .ckpt or .safetensors."},
+     .help = "dcp, pt, safetensors, hf (a Hugging Face directory) or gguf. Without it the "
+             "suffix of DST decides: .pt, .pth, .bin, .ckpt, .safetensors or .gguf."},
     {.name = "include",
      .letter = 'i',
      .argument = "GLOB",
@@ -209,7 +213,8 @@ static const struct option convert_table[] = {
      .argument = "FILE",
      .set = option_text,
      .field = FIELD(options.transform_config),
-     .help = "The config.json whose numbers the rules name. Without it, that of a Hugging Face "
+     .help = "The config.json whose numbers the rules name, and by which a GGUF file is written. "
+             "Without it, that of a Hugging Face "
              "directory which is converted."},
     {.name = "tied",
      .argument = "WHAT",
@@ -225,6 +230,13 @@ static const struct option convert_table[] = {
      .field = FIELD(options.shard_size),
      .expected = "a number of bytes, such as 5GB",
      .help = "Most bytes in a file of a Hugging Face directory, as 5GB; 50GB by default."},
+    {.name = "gguf-type",
+     .argument = "TYPE",
+     .set = option_choice,
+     .field = FIELD(options.gguf_type),
+     .words = gguf_types,
+     .help = "Of the matrices of a GGUF file: f32, f16, bf16 or q8_0. Without it, that of the "
+             "first one."},
     {.name = "ranks",
      .argument = "N",
      .set = option_int,
@@ -261,8 +273,8 @@ const struct command command_convert = {
     .operands = "CHECKPOINT... DST",
     .least = 2,
     .most = SOURCES_MAX + 1,
-    .purpose = "write a checkpoint in another form: DCP, .pt, safetensors, Hugging Face",
-    .description = CONVERT_DESCRIPTION CONVERT_TRANSFORMS,
+    .purpose = "write a checkpoint in another form: DCP, .pt, safetensors, Hugging Face, GGUF",
+    .description = CONVERT_DESCRIPTION CONVERT_GGUF CONVERT_TRANSFORMS,
     .options = convert_table,
     .size = sizeof(struct convert_given),
     .json = "An object: source and target are forms, as --to names them, source_text says what the "
@@ -277,6 +289,8 @@ const struct command command_convert = {
                 "      The fp32 weights of a training checkpoint.\n"
                 "  dcp convert Mixtral-8x7B mcore --to dcp --transform mixtral_megatron.json\n"
                 "      A model under the names of Megatron-Core.\n"
+                "  dcp convert Mistral-7B mistral.gguf --gguf-type q8_0\n"
+                "      A model for llama.cpp.\n"
                 "  dcp convert DeepSeek-V3 bf16 --to hf --dequantize bf16\n"
                 "      A quantized model, computed.\n",
     .see_also = "ls verify",

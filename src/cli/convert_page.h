@@ -14,7 +14,8 @@
     "one: DeepSpeed's ZeRO-1 to 3 and universal checkpoints, those of torch_checkpointing, and "   \
     "Megatron-Core's torch_dist. Of these the model's weights are "                                \
     "taken as they were trained, under the model's names, gathered from the ranks' files by "      \
-    "ranges. Forms that are recognised and not supported, such as GGUF, are refused by name.\n"    \
+    "ranges. Forms that are recognised and not supported, such as GGUF as a source, are refused "  \
+    "by name.\n"                                                                                   \
     "\n"                                                                                           \
     "Quantized models are recognised by config.json and the names of their tensors:\n"             \
     "  fp8                float8_e4m3fn with a scale for each block, row or weight (DeepSeek)\n"   \
@@ -26,6 +27,15 @@
     "has no quantization_config. A weight without its scale is an error, and so is a scale "       \
     "without its weight. Models of bitsandbytes, GPTQ, AWQ, ModelOpt and others are copied, "      \
     "and refused with --dequantize and --dtype.\n"
+
+#define CONVERT_GGUF                                                                               \
+    "\n"                                                                                           \
+    "GGUF files are written of Llama, Mistral and Mixtral under the names of Hugging Face, with "  \
+    "their config.json. They are byte for byte those of the gguf package with llama.cpp's names: " \
+    "heads of queries and keys are permuted, experts stacked; vectors, norms and routers are "     \
+    "F32; with q8_0, matrices whose rows are no multiple of 32 are F16. There is no vocabulary "   \
+    "in the file (tokenizer.ggml.model is none): programs that generate text need one from "       \
+    "elsewhere. Rotary embeddings that are scaled other than linearly (Llama 3.1) are refused.\n"
 
 #define CONVERT_TRANSFORMS                                                                         \
     "\n"                                                                                           \

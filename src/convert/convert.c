@@ -23,6 +23,7 @@ static const struct {
     {DCP_FORM_PT, "pt", ".ckpt", convert_to_pt},
     {DCP_FORM_SAFETENSORS, "safetensors", ".safetensors", convert_to_safetensors},
     {DCP_FORM_HF, "hf", NULL, convert_to_model},
+    {DCP_FORM_GGUF, "gguf", ".gguf", convert_to_gguf},
     {DCP_FORM_DEEPSPEED, "deepspeed", NULL, NULL},
     {DCP_FORM_MEGATRON, "megatron", NULL, NULL},
     {DCP_FORM_TORCH_CHECKPOINTING, "torch_checkpointing", NULL, NULL},
@@ -70,7 +71,7 @@ static dcp_status find_form(const char *target, dcp_form *form)
     }
     return dcp_error_set(DCP_ERR_ARGUMENT,
                          "%s: its name does not say which form it shall have: give one of dcp, pt, "
-                         "safetensors and hf",
+                         "safetensors, hf and gguf",
                          target);
 }
 
@@ -88,9 +89,16 @@ static dcp_status check_options(const dcp_convert_options *options)
         options->dtype != options->dequantize)
         return dcp_error_set(DCP_ERR_ARGUMENT, "weights cannot be dequantized to %s, and all be %s",
                              dcp_dtype_name(options->dequantize), dcp_dtype_name(options->dtype));
-    if (!options->transform && (options->transform_inverse || options->transform_config))
+    bool gguf = options->form == DCP_FORM_GGUF;
+    if (!options->transform && (options->transform_inverse || (options->transform_config && !gguf)))
         return dcp_error_set(DCP_ERR_ARGUMENT, "there is no transform that would be turned around, "
                                                "or take values of a config.json");
+    if ((options->gguf_type != DCP_GGUF_AUTO && !gguf) || options->gguf_type < DCP_GGUF_AUTO ||
+        options->gguf_type > DCP_GGUF_Q8_0)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%d is no type of a GGUF file, or another form is "
+                             "written",
+                             (int)options->gguf_type);
     if (options->ranks < 0 || options->ranks > DCP_CONVERT_RANKS_MAX)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d ranks; there can be 1 to %d",
                              (int)options->ranks, DCP_CONVERT_RANKS_MAX);

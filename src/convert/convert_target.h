@@ -18,6 +18,7 @@ dcp_status convert_to_dcp(struct convert_source *source, const struct convert_ta
 dcp_status convert_to_pt(struct convert_source *source, const struct convert_target *target);
 dcp_status convert_to_safetensors(struct convert_source *source,
                                   const struct convert_target *target);
+dcp_status convert_to_gguf(struct convert_source *source, const struct convert_target *target);
 dcp_status convert_to_model(struct convert_source *source, const struct convert_target *target);
 
 /* Leaves out lm_head.weight if it shall go, and is the embedding; tied: counts it. */

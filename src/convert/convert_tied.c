@@ -72,7 +72,7 @@ dcp_status convert_drop_tied(struct convert_source *source, uint64_t *tied)
     size_t head = 0, embedding = 0;
     bool equal = false;
     bool wanted = source->options->tied == DCP_TIED_DROP ||
-                  (source->options->tied == DCP_TIED_AUTO && source->options->form == DCP_FORM_HF &&
+                  (source->options->tied == DCP_TIED_AUTO && source->options->form >= DCP_FORM_HF &&
                    source->says_tied);
     *tied = 0;
     if (!wanted || !find_pair(source, &head, &embedding) ||

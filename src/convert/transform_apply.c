@@ -269,7 +269,16 @@ static dcp_status find_members(struct applying *applying)
     return DCP_OK;
 }
 
-/* Stacks stand in the places of the first of their numbers. */
+/* The row of those that comes last. */
+static size_t last_row(const struct member *members, size_t count)
+{
+    size_t row = members->row;
+    for (size_t i = 1; i < count; i++)
+        row = members[i].row > row ? members[i].row : row;
+    return row;
+}
+
+/* Stacks stand where the last of their parts stood, as GGUF's converter has them. */
 static dcp_status stack_all(struct applying *applying, struct convert_item *inputs,
                             struct convert_item *joined)
 {
@@ -278,7 +287,6 @@ static dcp_status stack_all(struct applying *applying, struct convert_item *inpu
     RETURN_IF_ERROR(find_members(applying));
     for (size_t begin = 0, end; begin < applying->member_count; begin = end) {
         const struct member *members = &applying->members[begin];
-        struct convert_item *result = &joined[members->row];
         for (end = begin;
              end < applying->member_count && strcmp(applying->members[end].to, members->to) == 0;
              end++) {
@@ -287,6 +295,7 @@ static dcp_status stack_all(struct applying *applying, struct convert_item *inpu
                 return wrong(applying, item->name, "a number before it is missing", NULL);
             inputs[end - begin] = *item;
         }
+        struct convert_item *result = &joined[last_row(members, end - begin)];
         RETURN_IF_ERROR(name_item(applying, inputs, members->to, result));
         RETURN_IF_ERROR(
             transform_unite(applying->rule, &applying->source->arena, inputs, end - begin, result));
