@@ -25,19 +25,23 @@ static void take_entry(size_t index, const dcp_entry *entry, dcp_dtype dtype,
                                   .bytes = entry->bytes};
 }
 
-bool dequantize_find(const struct dequantizing *dequantizing, const char *name, size_t length,
+bool dequantize_find(struct dequantizing *dequantizing, const char *name, size_t length,
                      const char *suffix, dcp_dtype dtype, struct convert_item *found)
 {
     const dcp_checkpoint *checkpoint = dequantizing->source->checkpoint;
     dcp_entry entry;
     size_t index, size = length + strlen(suffix) + 1;
     char *text = memory_allocate(size);
-    if (!text)
+    if (!text) {
+        dequantizing->failed = true;
         return false;
+    }
     memcpy(text, name, length);
     memcpy(text + length, suffix, size - length);
-    bool is_there = dcp_checkpoint_find(checkpoint, text, &index) == DCP_OK &&
-                    dcp_checkpoint_entry(checkpoint, index, &entry) == DCP_OK && entry.is_tensor;
+    dcp_status status = dcp_checkpoint_find(checkpoint, text, &index);
+    dequantizing->failed |= status == DCP_ERR_NO_MEMORY;
+    bool is_there = status == DCP_OK && dcp_checkpoint_entry(checkpoint, index, &entry) == DCP_OK &&
+                    entry.is_tensor;
     if (is_there)
         take_entry(index, &entry, dtype, found);
     memory_release(text);
@@ -192,9 +196,10 @@ static dcp_status dequantize_item(struct dequantizing *dequantizing, struct conv
     if (!item->is_tensor)
         return DCP_OK;
     RETURN_IF_ERROR(dcp_checkpoint_entry(dequantizing->source->checkpoint, item->entry, &entry));
-    return is_compressed(dequantizing->source)
-               ? dequantize_compressed(dequantizing, entry.name, item, drop)
-               : dequantize_blocks(dequantizing, entry.name, item, drop);
+    dcp_status status = is_compressed(dequantizing->source)
+                            ? dequantize_compressed(dequantizing, entry.name, item, drop)
+                            : dequantize_blocks(dequantizing, entry.name, item, drop);
+    return dequantizing->failed ? error_no_memory(strlen(entry.name), "a name") : status;
 }
 
 dcp_status convert_dequantize(struct convert_source *source)

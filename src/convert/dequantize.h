@@ -10,6 +10,7 @@
 struct dequantizing {
     struct convert_source *source;
     struct quantization_config config;
+    bool failed; /* a search, for memory: what it has not found may be there */
 };
 
 /* Makes weights of the dtype that the options want of all quantized ones, and takes their scales
@@ -30,7 +31,7 @@ dcp_status dequantize_compressed(struct dequantizing *dequantizing, const char *
 
 /* The tensor of the source whose name is `length` bytes and a suffix; dtype: as which it is read,
  * DCP_DTYPE_NONE: its own. False: there is none. */
-bool dequantize_find(const struct dequantizing *dequantizing, const char *name, size_t length,
+bool dequantize_find(struct dequantizing *dequantizing, const char *name, size_t length,
                      const char *suffix, dcp_dtype dtype, struct convert_item *found);
 /* The length of a name without a suffix; 0: it does not end in it. */
 size_t dequantize_stem(const char *name, const char *suffix);

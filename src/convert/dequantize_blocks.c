@@ -17,7 +17,7 @@ static bool is_float8(dcp_dtype dtype)
 }
 
 /* The scale of a weight, by any of its names. */
-static bool find_scale(const struct dequantizing *dequantizing, const char *name,
+static bool find_scale(struct dequantizing *dequantizing, const char *name,
                        struct convert_item *scale)
 {
     static const char *const ends[] = {".scale", ".qscale_weight"};
