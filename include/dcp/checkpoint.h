@@ -8,6 +8,7 @@
 #define DCP_CHECKPOINT_H
 
 #include "load.h"
+#include "progress.h"
 #include "state.h"
 #include "storage.h"
 #include "types.h"
@@ -67,6 +68,10 @@ typedef struct dcp_open_options {
      * saved it. dcp_checkpoint_read_object() of such an entry gives its DTensorSpec, which says
      * where the part lies. Otherwise a DTensor is an object. */
     bool local_parts;
+    /** Of dcp_verify() alone: called while it reads, with #DCP_PHASE_READING and bytes to read, of
+     * unions those of the members that it has come to. A false ends it: DCP_ERR_CANCELLED. */
+    dcp_progress_function progress;
+    void *progress_context;
 } dcp_open_options;
 
 /** Opens any checkpoint that dcp_load() can load. Reads and checks the metadata, not the data. The
@@ -480,7 +485,8 @@ static inline dcp_status dcp_checkpoint_remove(const char *path, const dcp_remov
  * checked as far as possible.
  * @param faults number of faults reported.
  * @return DCP_OK if the check was completed, with or without faults. Conditions that prevent the
- * check are not faults of the checkpoint, and end it: DCP_ERR_NO_MEMORY, DCP_ERR_FILE_LIMIT.
+ * check are not faults of the checkpoint, and end it: DCP_ERR_NO_MEMORY, DCP_ERR_FILE_LIMIT,
+ * DCP_ERR_CANCELLED (dcp_open_options::progress).
  */
 DCP_API dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options,
                                     size_t options_size, dcp_fault_function report, void *context,

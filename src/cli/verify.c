@@ -26,14 +26,18 @@ static void print_note(void *context, dcp_log_level level, const char *line)
 static int run_verify(struct command_line *line)
 {
     uint64_t faults = 0;
-    dcp_open_options options = {.storage = command_storage()};
+    struct progress_line progress = {0};
+    dcp_open_options options = {
+        .storage = command_storage(), .progress = progress_draw, .progress_context = &progress};
     if (line->path_count > 1) {
         options.members = (const char *const *)line->paths;
         options.member_count = (size_t)line->path_count;
     }
     dcp_set_log(print_note, NULL, DCP_LOG_INFO);
+    progress_begin(&progress);
     dcp_status status = dcp_verify(line->path_count == 1 ? line->paths[0] : ".", &options,
                                    print_fault, NULL, &faults);
+    progress_end(&progress);
     if (status == DCP_ERR_BUSY) {
         command_fail("verify");
         return EXIT_UNABLE;

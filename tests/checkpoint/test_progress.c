@@ -193,6 +193,27 @@ static void test_a_cancelled_load_is_an_error(void **state)
     clock_replace(NULL);
 }
 
+static void test_a_check_says_how_far_it_is(void **state)
+{
+    const char *path = path_in(state, "c");
+    struct trial trial = {0};
+    uint64_t faults = 1;
+    clock_replace(&ticking);
+    ranks_must(2, path, save_and_load, &trial);
+    struct listener whole = {0};
+    dcp_open_options options = {.progress = listen, .progress_context = &whole};
+    must(dcp_verify(path, &options, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+    assert_int_equal(whole.last.phase, DCP_PHASE_READING);
+    assert_int_equal(whole.last.bytes_done, whole.last.bytes_total);
+    assert_true(whole.last.bytes_total > 4 * MINE && whole.calls > 8);
+    struct listener listener = {.cancels_at = whole.calls / 2};
+    options.progress_context = &listener;
+    assert_int_equal(dcp_verify(path, &options, NULL, NULL, &faults), DCP_ERR_CANCELLED);
+    assert_int_equal(listener.calls, whole.calls / 2);
+    clock_replace(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +224,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cancelled_before_the_commit, directory_setup,
                                         directory_teardown),
         cmocka_unit_test_setup_teardown(test_a_cancelled_load_is_an_error, directory_setup,
+                                        directory_teardown),
+        cmocka_unit_test_setup_teardown(test_a_check_says_how_far_it_is, directory_setup,
                                         directory_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

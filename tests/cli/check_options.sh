@@ -81,6 +81,13 @@ terminal() {
 if command -v script >/dev/null && [ "$(terminal echo yes | tr -d '\r')" = yes ]; then
     terminal "'$dcp' ls --help" | grep -q "${escape}\[1mOptions:" || fail "no bold headings on a terminal"
     NO_COLOR=1 terminal "'$dcp' ls --help" | grep -q "$escape" && fail "colours with NO_COLOR"
+    mkdir "$directory/long"
+    header='{"w":{"dtype":"F32","shape":[100000,1000],"data_offsets":[0,400000000]}}'
+    printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >"$directory/long/model.safetensors"
+    truncate -s $((8 + ${#header} + 400000000)) "$directory/long/model.safetensors"
+    terminal "'$dcp' stat '$directory/long'" | grep -q ' %  .* of .*MiB/s  .* left' || fail "no progress on a terminal"
+    "$dcp" stat "$directory/long" 2>"$directory/err" >/dev/null
+    [ ! -s "$directory/err" ] || fail "progress where it is no terminal: $(cat "$directory/err")"
     TERM=dumb terminal "TERM=dumb '$dcp' ls --help" | grep -q "$escape" && fail "colours on a dumb terminal"
 fi
 rm -rf "$directory"

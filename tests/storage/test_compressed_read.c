@@ -277,7 +277,8 @@ static void flipped_bits(void **state)
                                              (dcp_verification)verification, 1),
                                  DCP_ERR_INTERNAL);
         assert_int_equal(
-            storage_verify(dcp_storage_files(), storage_at(*state), NULL, NULL, &faults), DCP_OK);
+            storage_verify(dcp_storage_files(), storage_at(*state), NULL, NULL, NULL, &faults),
+            DCP_OK);
         assert_true(faults > 0);
         scratch_flip(*state, SHARD, at, mask);
     }

@@ -196,7 +196,7 @@ static void check_fixture(const char *name)
         assert_int_equal(form, form_of(fixture.expected));
         check_entries(&fixture);
         assert_int_equal(storage_verify(dcp_storage_files(), storage_at(fixture.path), print_fault,
-                                        NULL, &faults),
+                                        NULL, NULL, &faults),
                          DCP_OK);
         if (faults != 0)
             fail_msg("%s: %llu faults", name, (unsigned long long)faults);

@@ -91,7 +91,8 @@ static void check_case(const cJSON *hostile)
         fail_msg("%s was read", name);
     if (!error)
         read_target(path, target);
-    dcp_status status = storage_verify(dcp_storage_files(), storage_at(path), NULL, NULL, &faults);
+    dcp_status status =
+        storage_verify(dcp_storage_files(), storage_at(path), NULL, NULL, NULL, &faults);
     if (error && status == DCP_OK && faults == 0)
         fail_msg("%s is without fault", name);
     cJSON_Delete(details);

@@ -192,7 +192,7 @@ static void a_failed_operation_is_no_result(void **state)
         if (reached && status == DCP_OK && strncmp(name, "close", 5) != 0)
             fail_msg("operation %ld (%s) failed unnoticed", n, name);
         simulated_set_fault(fs, &fault);
-        status = storage_verify(simulated_storage(fs), storage_at(PATH), NULL, NULL, &faults);
+        status = storage_verify(simulated_storage(fs), storage_at(PATH), NULL, NULL, NULL, &faults);
         name = simulated_operation_name(fs, n);
         if (simulated_fault_reached(fs) && status == DCP_OK && faults == 0 &&
             strncmp(name, "close", 5) != 0)

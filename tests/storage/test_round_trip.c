@@ -34,7 +34,8 @@ static void assert_sound(const char *path)
 {
     uint64_t faults;
     assert_int_equal(
-        storage_verify(dcp_storage_files(), storage_at(path), print_fault, NULL, &faults), DCP_OK);
+        storage_verify(dcp_storage_files(), storage_at(path), print_fault, NULL, NULL, &faults),
+        DCP_OK);
     assert_int_equal(faults, 0);
 }
 
@@ -348,8 +349,8 @@ static void missing_memory_is_an_error(void **state)
         if (status == DCP_OK)
             status = sample_read(&sample, dcp_storage_files(), path, verifications[n % 3], 1);
         if (status == DCP_OK)
-            status =
-                storage_verify(dcp_storage_files(), storage_at(path), print_fault, NULL, &faults);
+            status = storage_verify(dcp_storage_files(), storage_at(path), print_fault, NULL, NULL,
+                                    &faults);
         bool reached = failing_allocator_reached();
         long left = failing_allocator_remove();
         if (left != 0)

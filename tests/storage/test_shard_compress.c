@@ -37,7 +37,8 @@ static void assert_whole(const struct sample *sample, const dcp_storage *storage
     for (size_t i = 0; i < 3; i++)
         if (sample_read(sample, storage, path, verifications[i], 2) != DCP_OK)
             fail_msg("%s", dcp_error_message());
-    assert_int_equal(storage_verify(storage, storage_at(path), print_fault, NULL, &faults), DCP_OK);
+    assert_int_equal(storage_verify(storage, storage_at(path), print_fault, NULL, NULL, &faults),
+                     DCP_OK);
     assert_int_equal(faults, 0);
 }
 

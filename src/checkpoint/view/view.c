@@ -16,7 +16,7 @@
 /* Takes the options, and chooses the storage for the path. storage: a place for the table. */
 static dcp_status take_options(const char *path, const dcp_open_options *given, size_t size,
                                dcp_storage *storage, const dcp_storage **chosen,
-                               struct storage_location *location)
+                               struct storage_location *location, struct verify_watch *watch)
 {
     dcp_open_options options;
     RETURN_IF_ERROR(sized_read(&options, sizeof options, given, size, "dcp_open_options"));
@@ -26,6 +26,7 @@ static dcp_status take_options(const char *path, const dcp_open_options *given, 
         return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
     *location = (struct storage_location){path, options.members, options.member_count,
                                            options.local_parts};
+    *watch = (struct verify_watch){options.progress, options.progress_context};
     RETURN_IF_ERROR(storage_take(storage, options.storage));
     return storage_choose(storage, path, chosen);
 }
@@ -34,6 +35,7 @@ dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *o
                                      size_t options_size, dcp_checkpoint **checkpoint)
 {
     struct storage_location location;
+    struct verify_watch watch;
     const dcp_storage *chosen;
     enum storage_form form;
 
@@ -46,7 +48,7 @@ dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *o
     metadata_init(&made->own);
     made->metadata = &made->own;
     dcp_status status =
-        take_options(path, options, options_size, &made->storage, &chosen, &location);
+        take_options(path, options, options_size, &made->storage, &chosen, &location, &watch);
     if (status == DCP_OK)
         status = storage_read_metadata(chosen, location, &form, &made->own, &made->reader);
     if (status == DCP_OK)
@@ -332,10 +334,12 @@ dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options, s
                             dcp_fault_function report, void *context, uint64_t *faults)
 {
     struct storage_location location;
+    struct verify_watch watch;
     const dcp_storage *chosen;
     dcp_storage storage;
     if (!faults)
         return dcp_error_set(DCP_ERR_ARGUMENT, "verifying needs a place for the number of faults");
-    RETURN_IF_ERROR(take_options(path, options, options_size, &storage, &chosen, &location));
-    return storage_verify(chosen, location, report, context, faults);
+    RETURN_IF_ERROR(
+        take_options(path, options, options_size, &storage, &chosen, &location, &watch));
+    return storage_verify(chosen, location, report, context, &watch, faults);
 }

@@ -98,6 +98,8 @@ class dcp_open_options(Structure):
         ("members", POINTER(c_char_p)),
         ("member_count", c_size_t),
         ("local_parts", c_bool),
+        ("progress", c_void_p),
+        ("progress_context", c_void_p),
     ]
 
 

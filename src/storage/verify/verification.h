@@ -18,9 +18,13 @@ struct verification {
     const char *member; /* the member of a union that is checked now; NULL: no union */
     const struct metadata *metadata;
     struct shard_reader *reader;
-    bool damaged;      /* the .pt file has damaged records, which objects may use */
-    bool blocks;       /* the current file has checksums of its blocks */
-    bool *bare;        /* by file: without a footer */
+    bool damaged; /* the .pt file has damaged records, which objects may use */
+    bool blocks;  /* the current file has checksums of its blocks */
+    bool *bare;   /* by file: without a footer */
+    struct verify_watch watch;
+    dcp_progress told;
+    uint64_t file_end; /* of told.bytes_done, when the current file is done */
+    int64_t told_at;   /* clock_monotonic_ns() */
     bool some_footers; /* either all files of a save have footers, or none */
 };
 
@@ -39,6 +43,10 @@ bool verification_is_own(dcp_status status);
  * own. */
 dcp_status verification_judge(struct verification *verification, dcp_status status,
                               const char *file, uint64_t offset, const char *name);
+
+/* So many bytes of the current file have been read. DCP_ERR_CANCELLED, with a message, if the watch
+ * wants no more. */
+dcp_status verification_advance(struct verification *verification, uint64_t bytes);
 
 /* Checks a file by itself: it exists, and its length, footer and blocks are right. *usable: its
  * pieces can be checked. */

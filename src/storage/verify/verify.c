@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -33,7 +34,27 @@ void verification_fault(struct verification *verification, const char *file, uin
 
 bool verification_is_own(dcp_status status)
 {
-    return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT || status == DCP_ERR_BUSY;
+    return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT || status == DCP_ERR_BUSY ||
+           status == DCP_ERR_CANCELLED;
+}
+
+dcp_status verification_advance(struct verification *verification, uint64_t bytes)
+{
+    const struct verify_watch *watch = &verification->watch;
+    dcp_progress *told = &verification->told;
+    int64_t interval = 10000000; /* a hundred times a second */
+    if (!watch->progress)
+        return DCP_OK;
+    uint64_t left = verification->file_end - told->bytes_done;
+    told->bytes_done += bytes < left ? bytes : left;
+    int64_t now = clock_monotonic_ns();
+    if (now - verification->told_at < interval && told->bytes_done < told->bytes_total)
+        return DCP_OK;
+    verification->told_at = now;
+    return watch->progress(watch->context, told)
+               ? DCP_OK
+               : dcp_error_set(DCP_ERR_CANCELLED,
+                               "the check was cancelled by its progress function");
 }
 
 dcp_status verification_judge(struct verification *verification, dcp_status status,
@@ -85,18 +106,30 @@ static dcp_status verify_pt(struct verification *verification)
     return status;
 }
 
+/* Streams are read twice: with their file's blocks, and by themselves. */
+static uint64_t bytes_to_read(const struct placed_piece *placed, size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += placed[i].piece->length < (UINT64_MAX >> 2) - bytes ? placed[i].piece->length : 0;
+    return 2 * bytes;
+}
+
 static dcp_status verify_one_file(struct verification *verification, uint32_t index,
                                   const struct placed_piece *placed, size_t count)
 {
     bool usable;
+    verification->file_end = verification->told.bytes_done + bytes_to_read(placed, count);
     RETURN_IF_ERROR(verify_file(verification, index, &usable));
     if (usable && verification->reader->form == STORAGE_PT)
         RETURN_IF_ERROR(verify_pt(verification));
     if (usable && verification->reader->form == STORAGE_DCP)
         RETURN_IF_ERROR(verify_account(verification, index, placed, count));
-    for (size_t i = 0; i < count && usable; i++)
+    for (size_t i = 0; i < count && usable; i++) {
         RETURN_IF_ERROR(verify_piece(verification, &placed[i]));
-    return DCP_OK;
+        RETURN_IF_ERROR(verification_advance(verification, placed[i].piece->length));
+    }
+    return verification_advance(verification, UINT64_MAX);
 }
 
 static dcp_status verify_files(struct verification *verification)
@@ -108,6 +141,7 @@ static dcp_status verify_files(struct verification *verification)
     verification->bare = memory_allocate_zeroed(metadata->file_count, sizeof(bool));
     dcp_status status =
         verification->bare ? DCP_OK : error_no_memory(metadata->file_count, "a list of files");
+    verification->told.bytes_total += bytes_to_read(placed, count);
     for (uint32_t file = 0; file < metadata->file_count && status == DCP_OK; file++) {
         size_t first = next;
         while (next < count && placed[next].piece->file == file)
@@ -302,9 +336,13 @@ static void log_unchecked(const struct verification *verification, enum storage_
 }
 
 dcp_status storage_verify(const dcp_storage *storage, struct storage_location location,
-                          dcp_fault_function report, void *context, uint64_t *faults)
+                          dcp_fault_function report, void *context,
+                          const struct verify_watch *watch, uint64_t *faults)
 {
-    struct verification verification = {.report = report, .context = context};
+    struct verification verification = {.report = report,
+                                        .context = context,
+                                        .watch = watch ? *watch : (struct verify_watch){0},
+                                        .told = {.phase = DCP_PHASE_READING}};
     struct storage_place place;
     bool readable;
     dcp_status status = storage_place_find(storage, location, &place);

@@ -49,8 +49,11 @@ static dcp_status verify_blocks(struct verification *verification, struct shard_
     if (!bytes)
         return error_no_memory(size, "blocks of a file");
     dcp_status status = DCP_OK;
-    for (uint64_t i = 0; i < file->block_count && status == DCP_OK; i += STEP_BLOCKS)
+    for (uint64_t i = 0; i < file->block_count && status == DCP_OK; i += STEP_BLOCKS) {
         status = verify_step(verification, file, i, &window, bytes);
+        if (status == DCP_OK)
+            status = verification_advance(verification, size);
+    }
     shard_sums_close(&window);
     memory_release(bytes);
     return status;
