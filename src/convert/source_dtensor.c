@@ -130,7 +130,7 @@ dcp_status dtensor_read(dcp_checkpoint *checkpoint, size_t entry, struct dtensor
     *found = false;
     if (!root)
         return error_no_memory(1, "a placement");
-    dcp_status status = dcp_checkpoint_read_object(checkpoint, entry, root, "spec");
+    dcp_status status = dcp_checkpoint_read_object(checkpoint, entry, root, "spec", NULL);
     const dcp_state *spec = status == DCP_OK ? dcp_state_find(root, "spec") : NULL;
     *found = status == DCP_OK;
     if (status == DCP_ERR_KIND)
