@@ -148,10 +148,10 @@ void faults_and_runs_are_listed()
     REQUIRE(!dcp::verify(where / "step_20").empty());
     REQUIRE(dcp::run_list(where / "").latest()->step == 10);
     dcp::storage memory = dcp::storage::memory();
-    REQUIRE(dcp::copy(where / "step_20", "there", {}, memory).files > 0);
-    REQUIRE(dcp::copy(where / "step_20", "there", {}, memory).was_whole);
-    REQUIRE(THROWN(dcp::error, dcp::copy(where / "none", "there", {}, memory)).status() ==
-            DCP_ERR_NOT_FOUND);
+    REQUIRE(dcp::copy(where / "step_10", "there", {}, memory).files > 0);
+    REQUIRE(dcp::copy(where / "step_10", "there", {}, memory).was_whole);
+    REQUIRE(THROWN(dcp::error, dcp::copy(where / "step_20", "new", {}, memory)).status() ==
+            DCP_ERR_CHECKSUM);
     REQUIRE(dcp::remove(where / "step_20").removed > 0);
     REQUIRE(THROWN(dcp::error, dcp::remove(where / "step_20")).status() == DCP_ERR_NOT_FOUND);
     REQUIRE(dcp::run_list(where / "").size() == 1);
