@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -59,6 +60,8 @@ static int failure_of(enum call_kind kind)
     if (kind != plan.kind || plan.n == 0 ||
         (plan.from_then_on ? number < plan.n : number != plan.n))
         return 0;
+    if (plan.failure == FAILURE_KILL)
+        raise(SIGKILL);
     atomic_fetch_add(&plan.failed, 1);
     return plan.failure;
 }

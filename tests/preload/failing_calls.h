@@ -41,6 +41,8 @@ enum call_kind {
 #define FAILURE_SHORT (-1)
 /* The call does what it should, and reports EIO all the same, as over a network. */
 #define FAILURE_LATE (-2)
+/* The process ends by SIGKILL before the call. */
+#define FAILURE_KILL (-3)
 
 /* Fails the n-th call of a kind from now on (0: none), or that one and all after it, with an errno
  * value or one of the above. */

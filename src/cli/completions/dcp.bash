@@ -30,10 +30,11 @@ _dcp() {
         esac
         ;;
     convert)
-        options=" --help -h --storage --version -V --to -t --include -i --exclude -x --rename --model-only -m --masters --all -a --dtype --dequantize --tied --shard-size --ranks --zstd --no-sync --threads --quiet -q --json -j"
+        options=" --help -h --storage --version -V --to -t --include -i --exclude -x --rename --model-only -m --masters --all -a --unstack --dtype --dequantize --transform --inverse --config --tied --shard-size --gguf-type --ranks --zstd --no-sync --threads --quiet -q --json -j"
         case $before in
-        --to) COMPREPLY=($(compgen -W "dcp pt safetensors hf" -- "$word")); return ;;
+        --to) COMPREPLY=($(compgen -W "dcp pt safetensors hf gguf" -- "$word")); return ;;
         --tied) COMPREPLY=($(compgen -W "keep drop" -- "$word")); return ;;
+        --gguf-type) COMPREPLY=($(compgen -W "f32 f16 bf16 q8_0" -- "$word")); return ;;
         esac
         ;;
     verify)

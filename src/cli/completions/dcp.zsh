@@ -7,7 +7,7 @@ _dcp() {
         'cat:write a tensor'\''s bytes, an object as JSON, or an extra file'
         'stat:find out what the numbers of tensors are like'
         'diff:compare two checkpoints'
-        'convert:write a checkpoint in another form\: DCP, .pt, safetensors, Hugging Face'
+        'convert:write a checkpoint in another form\: DCP, .pt, safetensors, Hugging Face, GGUF'
         'verify:check every file, checksum and chunk'
         'repair:rebuild a lost .metadata'
         'list:list the checkpoints of a training run'
@@ -115,8 +115,8 @@ _dcp() {
         ;;
     convert)
         _arguments -s -S \
-            '*--to[dcp, pt, safetensors, or hf, which is a Hugging Face directory. Without it the suffix of DST decides\: .pt, .pth, .bin, .ckpt or .safetensors.]:FORM:(dcp pt safetensors hf)' \
-            '*-t[dcp, pt, safetensors, or hf, which is a Hugging Face directory. Without it the suffix of DST decides\: .pt, .pth, .bin, .ckpt or .safetensors.]:FORM:(dcp pt safetensors hf)' \
+            '*--to[dcp, pt, safetensors, hf (a Hugging Face directory) or gguf. Without it the suffix of DST decides\: .pt, .pth, .bin, .ckpt, .safetensors or .gguf.]:FORM:(dcp pt safetensors hf gguf)' \
+            '*-t[dcp, pt, safetensors, hf (a Hugging Face directory) or gguf. Without it the suffix of DST decides\: .pt, .pth, .bin, .ckpt, .safetensors or .gguf.]:FORM:(dcp pt safetensors hf gguf)' \
             '*--include[Take only such names, and what is below them. May be given several times.]:GLOB:_files' \
             '*-i[Take only such names, and what is below them. May be given several times.]:GLOB:_files' \
             '*--exclude[Leave such names out, and what is below them. May be given several times.]:GLOB:_files' \
@@ -127,10 +127,15 @@ _dcp() {
             '*--masters[Take the optimizer'\''s fp32 weights of a training checkpoint, under the names of the model'\''s.]' \
             '*--all[Take all of a training checkpoint\: the model below "model", the optimizer'\''s state, and the rest.]' \
             '*-a[Take all of a training checkpoint\: the model below "model", the optimizer'\''s state, and the rest.]' \
+            '*--unstack[Give each layer of the model a tensor of its own, where Megatron-Core stacks them in one.]' \
             '*--dtype[Convert floating-point tensors to float64, float32, float16 or bfloat16, as PyTorch does.]:DTYPE:_files' \
             '*--dequantize[Compute quantized weights as bf16 or fp32, bit for bit as their reference does. Without it they are copied as they are stored.]:DTYPE:_files' \
+            '*--transform[Rename, join, split, stack, transpose, cast, drop and tie tensors by the rules in FILE.]:FILE:_files' \
+            '*--inverse[Apply the inverse of the rules.]' \
+            '*--config[The config.json whose numbers the rules name, and by which a GGUF file is written. Without it, that of a Hugging Face directory which is converted.]:FILE:_files' \
             '*--tied[What becomes of lm_head.weight where it equals the embedding bit for bit\: keep or drop. Without it, a Hugging Face directory is written without it if config.json says that both are tied.]:WHAT:(keep drop)' \
             '*--shard-size[Most bytes in a file of a Hugging Face directory, as 5GB; 50GB by default.]:SIZE:_files' \
+            '*--gguf-type[Of the matrices of a GGUF file\: f32, f16, bf16 or q8_0. Without it, that of the first one.]:TYPE:(f32 f16 bf16 q8_0)' \
             '*--ranks[Write a DCP directory as N ranks do.]:N:_files' \
             '*--zstd[Compress a DCP directory.]' \
             '*--no-sync[Do not wait until the data is durable.]' \
