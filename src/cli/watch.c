@@ -136,7 +136,7 @@ static dcp_status look(const char *run, const struct view *before, double second
         view->rate = (double)(view->saving.bytes - before->saving.bytes) / seconds;
     else if (*view->saving.name && now() > (double)view->saving.begun)
         view->rate = (double)view->saving.bytes / (now() - (double)view->saving.begun);
-    if (!is_same || before->lines != view->lines)
+    if (!before || !is_same || before->lines != view->lines)
         return find_good(run, view->good);
     memcpy(view->good, before->good, sizeof view->good);
     return DCP_OK;

@@ -133,12 +133,12 @@ static void measure(const char *directory, size_t bytes, int repeat)
 
 int main(int argc, char **argv)
 {
-    int repeat = argc > 3 ? atoi(argv[3]) : 5;
+    long repeat = argc > 3 ? strtol(argv[3], NULL, 10) : 5;
     if (argc < 3 || repeat < 1 || repeat > REPEAT_MAX)
         errx(2, "usage: bench_emergency DIR BYTES [REPEAT]");
     size_t bytes = (size_t)strtoull(argv[2], NULL, 10);
     if (bytes < TENSORS * (size_t)DISK_BLOCK)
         errx(2, "expected at least %d bytes", TENSORS * DISK_BLOCK);
-    measure(argv[1], bytes, repeat);
+    measure(argv[1], bytes, (int)repeat);
     return 0;
 }
