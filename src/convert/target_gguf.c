@@ -122,8 +122,8 @@ static void make_label(const struct gguf_file *file, char *label, size_t size)
     char text[32];
     for (size_t i = 0; i < file->source->count; i++) {
         const struct convert_item *item = &file->source->items[i];
-        double elements = (double)(item->bytes / dcp_dtype_size(item->dtype));
-        *(is_expert(item->name) ? &experts : &all) += elements;
+        uint64_t elements = item->bytes / dcp_dtype_size(item->dtype);
+        *(is_expert(item->name) ? &experts : &all) += (double)elements;
     }
     if (experts == 0 || count == 0) {
         make_size(all + experts, label, size);

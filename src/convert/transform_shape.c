@@ -162,7 +162,7 @@ static uint64_t part_sum(const struct transform_rule *rule, size_t count)
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
         sum += part_of(rule, i);
-    return sum;
+    return sum > 0 ? sum : 1;
 }
 
 static dcp_status join(const struct transform_rule *rule, struct arena *arena,
@@ -248,7 +248,7 @@ dcp_status transform_divide(const struct transform_rule *rule, struct arena *are
                             const struct convert_item *input, size_t part,
                             struct convert_item *item)
 {
-    int64_t shape[DCP_MAX_DIMS], offset = 0;
+    int64_t shape[DCP_MAX_DIMS] = {0}, offset = 0;
     int32_t dim = (int32_t)rule->dims[0], ndim = input->ndim;
     int64_t inner = product(input->shape, dim + 1, ndim);
     if (rule->kind == TRANSFORM_UNSTACK) {
