@@ -11,6 +11,9 @@
  * descriptors. */
 enum { OPEN_MAX_FILES = 128 };
 
+/* A file of which elements were read keeps some MiB of buffers: one for each thread is enough. */
+enum { READ_MAX_FILES = 4 };
+
 void source_files_init(struct source_files *files, struct arena *arena)
 {
     *files = (struct source_files){.arena = arena};
@@ -47,13 +50,15 @@ dcp_status source_files_add(struct source_files *files, const char *directory, c
     return DCP_OK;
 }
 
-/* Closes the file that nobody reads and that was read the longest ago. */
-static void close_oldest(struct source_files *files)
+/* Closes the file that nobody uses and that was used the longest ago; read: of those that were
+ * read. */
+static void close_oldest(struct source_files *files, bool read)
 {
     struct source_file *oldest = NULL;
     for (size_t i = 0; i < files->count; i++) {
         struct source_file *file = &files->files[i];
-        if (file->open && file->users == 0 && (!oldest || file->used < oldest->used))
+        if (file->open && file->users == 0 && (file->was_read || !read) &&
+            (!oldest || file->used < oldest->used))
             oldest = file;
     }
     if (!oldest)
@@ -61,13 +66,15 @@ static void close_oldest(struct source_files *files)
     dcp_checkpoint_close(oldest->open);
     oldest->open = NULL;
     files->open_count--;
+    files->read_count -= oldest->was_read;
+    oldest->was_read = false;
 }
 
 static dcp_status open_file(struct source_files *files, struct source_file *file)
 {
     const dcp_open_options options = {.local_parts = files->local_parts};
     if (files->open_count >= OPEN_MAX_FILES)
-        close_oldest(files);
+        close_oldest(files, false);
     dcp_status status = dcp_checkpoint_open(file->path, &options, &file->open);
     if (status != DCP_OK)
         return error_prefix(status, "%s", file->path);
@@ -93,5 +100,17 @@ void source_files_give(struct source_files *files, size_t file)
 {
     pthread_mutex_lock(&files->mutex);
     files->files[file].users--;
+    pthread_mutex_unlock(&files->mutex);
+}
+
+void source_files_give_read(struct source_files *files, size_t file)
+{
+    struct source_file *given = &files->files[file];
+    pthread_mutex_lock(&files->mutex);
+    given->users--;
+    files->read_count += !given->was_read;
+    given->was_read = true;
+    if (files->read_count > READ_MAX_FILES)
+        close_oldest(files, true);
     pthread_mutex_unlock(&files->mutex);
 }

@@ -14,12 +14,13 @@ struct source_file {
     dcp_checkpoint *open; /* NULL: it is not */
     size_t users;         /* that have taken it */
     uint64_t used;        /* when it was taken last */
+    bool was_read;        /* elements, since it was opened: it has buffers */
 };
 
 struct source_files {
     struct source_file *files;
     size_t count, capacity;
-    size_t open_count;
+    size_t open_count, read_count; /* of those that were read */
     uint64_t clock;
     pthread_mutex_t mutex; /* guards what is open */
     struct arena *arena;   /* of paths */
@@ -35,5 +36,7 @@ dcp_status source_files_add(struct source_files *files, const char *directory, c
  * when no file is added any more. */
 dcp_status source_files_take(struct source_files *files, size_t file, dcp_checkpoint **checkpoint);
 void source_files_give(struct source_files *files, size_t file);
+/* Likewise, after elements were read of it: of such files only a few stay open. */
+void source_files_give_read(struct source_files *files, size_t file);
 
 #endif

@@ -32,7 +32,7 @@ static dcp_status read_entry(struct source_parts *parts, size_t file, size_t ent
     }
     if (status != DCP_OK)
         status = error_prefix(status, "%s", parts->files.files[file].path);
-    source_files_give(&parts->files, file);
+    source_files_give_read(&parts->files, file);
     return status;
 }
 
@@ -82,7 +82,7 @@ static dcp_status read_box(struct source_parts *parts, const struct source_part 
                                             &(dcp_read_options){.convert = about.dtype != dtype});
     if (status != DCP_OK)
         status = error_prefix(status, "%s", parts->files.files[part->file].path);
-    source_files_give(&parts->files, part->file);
+    source_files_give_read(&parts->files, part->file);
     return status;
 }
 
