@@ -140,7 +140,7 @@ static dcp_status add_boxes(struct source_parts *parts, size_t file, size_t entr
     size_t at[DCP_MAX_DIMS] = {0};
     int64_t offsets[DCP_MAX_DIMS], sizes[DCP_MAX_DIMS], inside[DCP_MAX_DIMS] = {0};
     for (int32_t d = 0; d < ndim; d++)
-        if (runs[d].count == 0)
+        if (runs[d].count == 0 || !runs[d].items)
             return DCP_OK;
     for (;;) {
         for (int32_t d = 0; d < ndim; d++) {
