@@ -58,8 +58,8 @@ typedef enum dcp_form {
     DCP_FORM_MEGATRON = 120             /**< Megatron-Core's torch_dist */
 } dcp_form;
 
-/** @return "dcp", "pt", "safetensors", "hf", "gguf", "deepspeed", "torch_checkpointing" or "megatron"; NULL
- * for other values. Static. */
+/** @return "dcp", "pt", "safetensors", "hf", "gguf", "deepspeed", "torch_checkpointing" or
+ * "megatron"; NULL for other values. Static. */
 DCP_API const char *dcp_form_name(dcp_form form);
 
 /** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */

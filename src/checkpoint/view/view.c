@@ -24,8 +24,8 @@ static dcp_status take_options(const char *path, const dcp_open_options *given, 
         return dcp_error_set(DCP_ERR_ARGUMENT, "a checkpoint to open needs a path");
     if ((options.member_count == 0) != (options.members == NULL))
         return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
-    *location = (struct storage_location){path, options.members, options.member_count,
-                                           options.local_parts};
+    *location =
+        (struct storage_location){path, options.members, options.member_count, options.local_parts};
     *watch = (struct verify_watch){options.progress, options.progress_context};
     RETURN_IF_ERROR(storage_take(storage, options.storage));
     return storage_choose(storage, path, chosen);

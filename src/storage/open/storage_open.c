@@ -89,7 +89,8 @@ static dcp_status open_pt(struct shard_reader *reader, const char *name, bool lo
                           struct metadata *metadata)
 {
     RETURN_IF_ERROR(shard_reader_pin(reader, name));
-    dcp_status status = pt_decode_parts(shard_file_source(reader->pinned), name, local_parts, metadata);
+    dcp_status status =
+        pt_decode_parts(shard_file_source(reader->pinned), name, local_parts, metadata);
     return status == DCP_OK ? DCP_OK : error_prefix(status, "%s", shard_file_path(reader->pinned));
 }
 
