@@ -125,6 +125,8 @@ static void print_summary(const struct saves *saves)
     if (saves->count > COLUMNS_MAX)
         printf(" A bar stands for about %zu saves, and shows the greatest of them.",
                saves->count / COLUMNS_MAX);
+    if (saves->copies > 0)
+        printf(" %zu copies to mirrors, %zu of them failed.", saves->copies, saves->failed_copies);
     if (saves->strange > 0)
         printf(" %zu lines were not understood.", saves->strange);
     fputs("</p>\n", stdout);

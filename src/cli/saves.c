@@ -67,6 +67,17 @@ static bool take_line(const char *line, struct save_line *save)
     return true;
 }
 
+/* A line of a copy to a mirror is no save's. */
+static bool take_copy(const char *line, struct saves *saves)
+{
+    const char *mirrored = find_value(line, "mirrored");
+    if (!mirrored)
+        return false;
+    saves->copies++;
+    saves->failed_copies += strncmp(mirrored, "true", 4) != 0;
+    return true;
+}
+
 static bool add(struct saves *saves, const struct save_line *line)
 {
     if (saves->count == saves->capacity) {
@@ -95,7 +106,7 @@ static bool read_all(FILE *file, struct saves *saves)
             line[length - 1] = '\0';
         if (take_line(line, &save))
             good = add(saves, &save);
-        else
+        else if (!take_copy(line, saves))
             saves->strange++;
     }
     good = good && !ferror(file);

@@ -19,7 +19,8 @@ struct save_line {
 struct saves {
     struct save_line *lines; /* in the order of the file */
     size_t count, capacity;
-    size_t strange; /* lines that were not understood, as a full disk leaves them */
+    size_t copies, failed_copies; /* to mirrors */
+    size_t strange;               /* lines that were not understood, as a full disk leaves them */
 };
 
 /* False: there is no such file, or it cannot be read, with errno; or no memory. To be freed in any

@@ -81,9 +81,13 @@ expect '^saving step_50: 0B, nothing for 36[0-9][0-9] s; last good: step_40' "$d
 sed -n 's/"step": *10,/"step": 50,/; 1s/"saved": *true/"saved": false, "failure": "no \\"room\\" <script>alert(1)<\/script>"/p' \
     "$run/dcp_saves.jsonl" >"$directory/failed"
 cat "$directory/failed" >>"$run/dcp_saves.jsonl"
+for mirrored in true false; do
+    printf '{"unix_time": 12, "run": "r", "step": 10, "path": "step_10", "mirror": "m", "mirrored": %s, "bytes": 5}\n' $mirrored
+done >>"$run/dcp_saves.jsonl"
 printf '{"unix_time": 12, "ru' >>"$run/dcp_saves.jsonl"
 "$dcp" report "$run" >"$directory/report.html" || fail "report"
 expect '^<p>5 saves, 1 of them failed\.' "$directory/report.html"
+expect ' 2 copies to mirrors, 1 of them failed\.' "$directory/report.html"
 expect ' 1 lines were not understood' "$directory/report.html"
 expect 'no &#34;room&#34; &#60;script&#62;alert(1)' "$directory/report.html"
 [ "$(grep -c '<svg' "$directory/report.html")" -eq 4 ] || fail "not 4 drawings"
