@@ -94,8 +94,9 @@ static int fail_unknown(const struct command_line *line, const char *given, cons
     if (nearest && length > 1)
         fprintf(stderr, "; did you mean --%s?\n", nearest);
     else
-        fprintf(stderr, "; see dcp %s%s--help\n", line->command->name ? line->command->name : "",
-                line->command->name ? " " : "");
+        fprintf(stderr, "; see dcp %s%s--help%s\n", line->command->name ? line->command->name : "",
+                line->command->name ? " " : "",
+                given[1] == '-' ? "" : "; a name that begins with - goes behind --");
     return EXIT_USAGE;
 }
 

@@ -27,7 +27,7 @@ refuse() { # status, words, arguments
 refuse 1 "no such" watch --once "$directory/none"
 refuse 1 "dcp_saves.jsonl" report "$directory/none"
 refuse 2 usage watch
-refuse 2 usage watch --twice "$run"
+refuse 2 "no such option: --twice" watch --twice "$run"
 refuse 2 usage report
 refuse 2 usage report "$run" "$run"
 
@@ -65,8 +65,8 @@ until tail -1 "$directory/lines" | grep -q '^nothing is being saved; last good: 
     [ $tries -lt 200 ] || fail "step 40 is not seen: $(cat "$directory/lines")"
     sleep 0.1
 done
-kill -INT $watcher
-wait $watcher || fail "Ctrl-C is no failure"
+kill -TERM $watcher
+wait $watcher || fail "being ended is no failure"
 
 # A save whose job has died says how long nothing has come.
 mkdir "$run/step_50"

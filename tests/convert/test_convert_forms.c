@@ -217,7 +217,6 @@ static void foreign_forms_are_refused_by_name(void **state)
         {"layer_00-model_states.pt", "", "DeepSpeed"},
         {"latest_checkpointed_iteration.txt", "2", "Megatron"},
         {"metadata.json", "{\"sharded_backend\": \"zarr\"}", "zarr"},
-        {"hf_quant_config.json", "{}", "ModelOpt"},
         {"model.gguf", "GGUF", "GGUF"},
         {"pytorch_model.bin", "", "pytorch_model.bin"},
     };

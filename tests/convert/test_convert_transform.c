@@ -139,8 +139,10 @@ static char *save_numbers(void **state)
     return path;
 }
 
+/* Its shape is valid until the next is read. */
 static void *read_tensor(const char *path, const char *name, dcp_entry *entry)
 {
+    static int64_t shape[DCP_MAX_DIMS];
     dcp_checkpoint *checkpoint;
     size_t index;
     must(dcp_checkpoint_open(path, NULL, &checkpoint));
@@ -148,11 +150,11 @@ static void *read_tensor(const char *path, const char *name, dcp_entry *entry)
     must(dcp_checkpoint_entry(checkpoint, index, entry));
     dcp_tensor tensor = {.dtype = entry->dtype, .ndim = entry->ndim};
     for (int32_t d = 0; d < entry->ndim; d++)
-        tensor.global_shape[d] = entry->global_shape[d];
+        shape[d] = tensor.global_shape[d] = entry->global_shape[d];
     tensor.data = malloc((size_t)entry->bytes + 1);
     assert_non_null(tensor.data);
     must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL));
-    entry->name = NULL;
+    *entry = (dcp_entry){.dtype = tensor.dtype, .ndim = tensor.ndim, .global_shape = shape};
     dcp_checkpoint_close(checkpoint);
     return tensor.data;
 }

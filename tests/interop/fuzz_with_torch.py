@@ -194,7 +194,7 @@ def check_bytes(rng, tool, path, parts):
     tensors = [(".".join(map(str, p)), v) for p, v in parts if isinstance(v, torch.Tensor)]
     tensors = [(n, v) for n, v in tensors if len(n.encode()) < MOST_ARGUMENT]
     for name, value in rng.sample(tensors, min(MOST_CAT, len(tensors))):
-        done = run(tool, "cat", path, name)
+        done = run(tool, "cat", path, "--", name)
         if done.returncode != 0 or done.stdout != tensor_bytes(value):
             raise Failure("cat %r: %s %s exit status %d, %d bytes %s: %s" % (
                 name, value.dtype, list(value.shape), done.returncode, len(done.stdout), done.stdout[:20],
