@@ -42,14 +42,13 @@ static double median(double *values, int count)
     return values[count / 2];
 }
 
-static dcp_state *make_state(size_t bytes)
+/* Its tensors are the parts of memory, TENSORS blocks of as many elements. */
+static dcp_state *make_state(float *memory, int64_t elements)
 {
     dcp_state *state = dcp_state_new(), *model = dcp_state_dict(state, "model");
-    int64_t elements = (int64_t)(bytes / TENSORS / sizeof(float));
     for (int i = 0; i < TENSORS; i++) {
         char name[16];
-        void *data;
-        check(dcp_memory_allocate((size_t)elements * sizeof(float), &data));
+        float *data = memory + i * elements;
         memset(data, i + 1, (size_t)elements * sizeof(float));
         snprintf(name, sizeof name, "w%d", i);
         dcp_state_tensor(model, name,
@@ -102,12 +101,16 @@ static void measure(const char *directory, size_t bytes, int repeat)
 {
     char run_path[2048], place[2048], files[2048];
     double ours[REPEAT_MAX], ways[WAYS][REPEAT_MAX], best = 0;
+    int64_t elements = (int64_t)(bytes / TENSORS / sizeof(float));
+    void *memory;
     dcp_run *run;
+    check(dcp_memory_allocate((size_t)elements * TENSORS * sizeof(float), &memory));
+    dcp_state *state = make_state(memory, elements);
     snprintf(run_path, sizeof run_path, "%s/run", directory);
     snprintf(place, sizeof place, "%s/local", directory);
     snprintf(files, sizeof files, "%s/disk", directory);
     const dcp_run_emergency emergency = {.size_of = sizeof emergency, .path = place};
-    const dcp_run_options options = {.state = make_state(bytes), .emergency = &emergency};
+    const dcp_run_options options = {.state = state, .emergency = &emergency};
     check(dcp_run_open(run_path, &options, &run));
     for (int i = 0; i < repeat; i++) {
         ours[i] = time_save(run, i + 1, place);
@@ -121,6 +124,8 @@ static void measure(const char *directory, size_t bytes, int repeat)
     }
     check(dcp_run_close(run));
     remove_all(run_path);
+    dcp_state_free(state);
+    dcp_memory_free(memory);
     double seconds = median(ours, repeat);
     printf("{\"bytes\": %zu, \"emergency\": %.4f", bytes, seconds);
     for (int w = 0; w < WAYS; w++) {
