@@ -46,6 +46,8 @@ dcp_status convert_read_text(struct convert_source *source, const char *name, co
 {
     size_t length = strlen(source->path) + strlen(name) + 2;
     char *path = arena_allocate(&source->arena, length);
+    *text = NULL;
+    *size = 0;
     if (!path)
         return error_no_memory(length, "a path");
     snprintf(path, length, "%s/%s", source->path, name);

@@ -35,11 +35,16 @@ static dcp_status find_param(const struct deepspeed *from, const char *name,
     return DCP_OK;
 }
 
+int64_t deepspeed_piece(const struct deepspeed *from, const struct deepspeed_param *param)
+{
+    int64_t ranks = (int64_t)from->ranks;
+    return ranks > 0 ? param->elements / ranks + (param->elements % ranks != 0) : param->elements;
+}
+
 /* ZeRO-3: each rank has one of as many equal pieces, the last of them padded. */
 static dcp_status add_fragments(struct deepspeed *from, const struct deepspeed_param *param)
 {
-    int64_t ranks = (int64_t)from->ranks;
-    int64_t piece = param->elements / ranks + (param->elements % ranks != 0);
+    int64_t piece = deepspeed_piece(from, param);
     const dcp_path_part path[] = {{.key = "frozen_param_fragments"}, {.key = param->name}};
     char name[4096];
     snprintf(name, sizeof name, "%s.%s", path[0].key, path[1].key);

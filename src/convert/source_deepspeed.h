@@ -75,6 +75,8 @@ dcp_status deepspeed_describe(struct deepspeed *from);
  * DCP_ERR_NOT_FOUND, one of a higher rank DCP_ERR_FORMAT. */
 dcp_status deepspeed_add_files(struct deepspeed *from, enum deepspeed_file kind, size_t count,
                                size_t *first);
+/* ZeRO-3: elements of a parameter that each rank has, padding counted. */
+int64_t deepspeed_piece(const struct deepspeed *from, const struct deepspeed_param *param);
 /* "optim", the parameter's name, key. */
 void deepspeed_path(const struct deepspeed_param *param, const char *key, dcp_path_part path[3]);
 

@@ -133,7 +133,21 @@ dcp_status source_parts_add_once(struct source_parts *parts, size_t file, size_t
     return source_parts_add_box(parts, file, entry, box, entry_offsets, 0);
 }
 
-/* All combinations of one run of each dimension. */
+/* Goes to the next combination of one run of each dimension, the last dimension first; false: there
+ * is none. */
+static bool next_combination(int32_t ndim, const struct runs *runs, size_t *at, int64_t *inside)
+{
+    for (int32_t d = ndim; d-- > 0;) {
+        if (at[d] + 1 < runs[d].count) {
+            inside[d] += runs[d].items[at[d]++][1];
+            return true;
+        }
+        at[d] = 0;
+        inside[d] = 0;
+    }
+    return false;
+}
+
 static dcp_status add_boxes(struct source_parts *parts, size_t file, size_t entry, int32_t ndim,
                             const struct runs *runs)
 {
@@ -142,22 +156,15 @@ static dcp_status add_boxes(struct source_parts *parts, size_t file, size_t entr
     for (int32_t d = 0; d < ndim; d++)
         if (runs[d].count == 0 || !runs[d].items)
             return DCP_OK;
-    for (;;) {
+    do {
         for (int32_t d = 0; d < ndim; d++) {
             offsets[d] = runs[d].items[at[d]][0];
             sizes[d] = runs[d].items[at[d]][1];
         }
         RETURN_IF_ERROR(
             source_parts_add_once(parts, file, entry, (struct box){ndim, offsets, sizes}, inside));
-        int32_t d = ndim - 1;
-        for (; d >= 0 && at[d] + 1 == runs[d].count; d--) {
-            at[d] = 0;
-            inside[d] = 0;
-        }
-        if (d < 0)
-            return DCP_OK;
-        inside[d] += runs[d].items[at[d]++][1];
-    }
+    } while (next_combination(ndim, runs, at, inside));
+    return DCP_OK;
 }
 
 static dcp_status check_entry(struct source_parts *parts, size_t file, size_t index, int32_t ndim,

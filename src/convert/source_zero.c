@@ -232,7 +232,7 @@ static dcp_status check_sum(const struct deepspeed *from, size_t number, int64_t
 static dcp_status place_params(struct deepspeed *from)
 {
     const struct zero *zero = from->state;
-    int64_t ranks = (int64_t)from->ranks, at = 0;
+    int64_t at = 0;
     size_t position = 0, group = 0;
     for (size_t i = 0; i < from->param_count; i++) {
         struct deepspeed_param *param = &from->params[i];
@@ -248,8 +248,7 @@ static dcp_status place_params(struct deepspeed *from)
             return dcp_error_set(DCP_ERR_FORMAT,
                                  "%s: \"%s\" is of group %zu, but the optimizer's files have %zu",
                                  from->source->training, param->name, group, zero->groups);
-        int64_t taken = zero->is_cut ? param->elements / ranks + (param->elements % ranks != 0)
-                                     : param->elements;
+        int64_t taken = zero->is_cut ? deepspeed_piece(from, param) : param->elements;
         param->start = at;
         if (!checked_add_i64(at, taken, &at) ||
             !checked_add_i64(at, padding_behind(zero, group, position), &at))
@@ -310,8 +309,7 @@ static dcp_status add_series(struct deepspeed *from, const struct deepspeed_para
     if (!zero->is_cut)
         return add_range(from, series, 0, param->group, param->start,
                          param->start + param->elements);
-    int64_t ranks = (int64_t)from->ranks, left = param->elements;
-    int64_t piece = left / ranks + (left % ranks != 0);
+    int64_t left = param->elements, piece = deepspeed_piece(from, param);
     for (size_t rank = 0; rank < from->ranks && left > 0; rank++) {
         int64_t taken = left < piece ? left : piece;
         RETURN_IF_ERROR(add_range(from, series, rank, 0, param->start, param->start + taken));
