@@ -52,6 +52,12 @@ typedef struct dcp_stored_chunk {
     uint64_t storage_bytes; /**< of the whole storage */
     bool altered; /**< the elements differ from the bytes of the storage: they are big-endian, or
                      must be conjugated or negated */
+
+    bool deflated;  /**< `length` stored bytes inflate to the storage; `.pt` files */
+    bool has_crc32; /**< the file has a checksum of the storage; `.pt` files */
+    uint32_t crc32; /**< that, of the `storage_bytes` */
+    bool is_stream; /**< a stream of torch.save; otherwise elements, or an object of a `.pt` file */
+    bool compressed; /**< the stream is compressed as a whole, by zstd */
 } dcp_stored_chunk;
 
 /** Options for opening or verifying a checkpoint. All zero is the default. */
@@ -72,6 +78,8 @@ typedef struct dcp_open_options {
      * unions those of the members that it has come to. A false ends it: DCP_ERR_CANCELLED. */
     dcp_progress_function progress;
     void *progress_context;
+    /** Of training checkpoints of other frameworks: as dcp_load_options::take. */
+    dcp_take take;
 } dcp_open_options;
 
 /** Opens any checkpoint that dcp_load() can load. Reads and checks the metadata, not the data. The

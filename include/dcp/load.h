@@ -189,6 +189,9 @@ typedef struct dcp_load_options {
     /** Patterns and rules that no name matches are no error. For options that serve different
      * trees and checkpoints. The report lists them in any case. */
     bool allow_unused_patterns;
+
+    /** What is wanted of a training checkpoint of another framework. See dcp_load(). */
+    dcp_take take;
 } dcp_load_options;
 
 /** What a load found; the same on every rank, but for the two numbers of bytes. */
@@ -218,7 +221,12 @@ typedef struct dcp_report_line {
  *
  * @param path directory of a checkpoint (`.metadata`, or `__*.metadata` of a save without
  * collectives), directory of safetensors files, directory of pipeline stages pp0, pp1 and so on
- * that are such directories, or a `.pt` file of torch.save.
+ * that are such directories, or a `.pt` file of torch.save. Also the directory of a training
+ * checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing, or of its run, in the file system:
+ * dcp_load_options::take says what is taken of it. Each rank reads the files' descriptions itself,
+ * and of their tensors what it wants. Tensors have the dtype that is stored: of DeepSpeed's ZeRO-3
+ * the model's are float32, so that another one needs `convert`. DCP_ERR_UNSUPPORTED for tensors
+ * that are no views of what is stored, which dcp_convert() takes (src/convert/README.md).
  * @param report if not NULL, receives a report, owned by the caller, also when the load failed
  * because of what is in it; NULL on other failures.
  */

@@ -8,6 +8,7 @@
 #include "base/sized.h"
 #include "convert/convert_target.h"
 #include "convert/dequantize.h"
+#include "convert/source_training.h"
 #include "convert/transform.h"
 
 static const struct {
@@ -102,10 +103,7 @@ static dcp_status check_options(const dcp_convert_options *options)
     if (options->ranks < 0 || options->ranks > DCP_CONVERT_RANKS_MAX)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d ranks; there can be 1 to %d",
                              (int)options->ranks, DCP_CONVERT_RANKS_MAX);
-    if (options->take != DCP_TAKE_MODEL && options->take != DCP_TAKE_MASTERS &&
-        options->take != DCP_TAKE_ALL)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "%d says nothing of what is taken",
-                             (int)options->take);
+    RETURN_IF_ERROR(training_check_take(options->take));
     if (options->thread_count < 0)
         return dcp_error_set(DCP_ERR_ARGUMENT, "%d threads", (int)options->thread_count);
     if (options->tied != DCP_TIED_AUTO && options->tied != DCP_TIED_KEEP &&

@@ -202,6 +202,14 @@ dcp_status training_recognize(struct convert_source *source, bool *recognized)
     return DCP_OK;
 }
 
+dcp_status training_check_take(dcp_take take)
+{
+    if (take == DCP_TAKE_MODEL || take == DCP_TAKE_MASTERS || take == DCP_TAKE_ALL)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_ARGUMENT, "take is %d, which is none of the values of dcp_take",
+                         (int)take);
+}
+
 dcp_status training_open(struct convert_source *source)
 {
     source->parts = arena_allocate(&source->arena, sizeof *source->parts);

@@ -10,6 +10,8 @@
 /* Whether a path leads to such a checkpoint: fills in form, text and training. What is known and
  * cannot be converted is DCP_ERR_UNSUPPORTED. */
 dcp_status training_recognize(struct convert_source *source, bool *recognized);
+/* Whether it is one of its values. */
+dcp_status training_check_take(dcp_take take);
 /* Makes its parts. */
 dcp_status training_open(struct convert_source *source);
 

@@ -18,7 +18,8 @@
 enum piece_encoding {
     PIECE_STREAM = 0, /* a torch.save stream of one tensor or object */
     PIECE_RAW = 1,    /* row-major little-endian elements (safetensors) */
-    PIECE_VIEW = 2    /* a view of a storage inside a .pt file: see view */
+    PIECE_VIEW = 2,   /* a view of a storage inside a .pt file: see view */
+    PIECE_HELD = 3    /* an object's stream, in memory: see object */
 };
 
 /* Where the elements of a stored tensor lie: the result of opening a piece of any encoding. Offsets
@@ -51,7 +52,7 @@ struct metadata_piece {
     uint64_t offset;
     uint64_t length;
     const struct tensor_view *view; /* PIECE_VIEW, PIECE_RAW */
-    const void *object;             /* PIECE_VIEW objects: private to format/ */
+    const void *object; /* PIECE_VIEW objects: private to format/; PIECE_HELD: length bytes */
 };
 
 struct metadata_entry {

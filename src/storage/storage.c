@@ -65,6 +65,12 @@ dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_st
                          id);
 }
 
+bool storage_is_files(const dcp_storage *table)
+{
+    const dcp_storage *files = dcp_storage_files();
+    return table->open_file == files->open_file && table->context == files->context;
+}
+
 static dcp_status keep_id(const dcp_storage *table, const char *id, char **kept)
 {
     size_t size = strlen(id) + 1 + (table->absolute ? PATH_MAX + 1 : 0);

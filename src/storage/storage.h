@@ -14,6 +14,9 @@ dcp_status storage_take(dcp_storage *ours, const dcp_storage *theirs);
  * "scheme://". */
 dcp_status storage_choose(const dcp_storage *table, const char *id, const dcp_storage **chosen);
 
+/* Whether it is the file system, so that ids are paths. */
+bool storage_is_files(const dcp_storage *table);
+
 /* The id in a form that means the same when the process changes its directory
  * (dcp_storage::absolute). Owned by the caller. */
 dcp_status storage_keep_id(const dcp_storage *table, const char *id, char **kept);

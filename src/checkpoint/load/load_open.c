@@ -221,8 +221,9 @@ static dcp_status decode_at(dcp_loading *loading, const char *path, enum sending
     else if (sending == SEND_WHOLE)
         status = decode_raw(loading->files, path, message, stored);
     else
-        status = storage_read_metadata(loading->files, storage_at(path), &form, &stored->metadata,
-                                       &stored->reader);
+        status = storage_read_metadata(
+            loading->files, (struct storage_location){.path = path, .take = loading->options.take},
+            &form, &stored->metadata, &stored->reader);
     if (status == DCP_OK)
         hold_directory(loading);
     return status == DCP_OK && stored->reader ? prepare_reader(loading, stored->reader) : status;

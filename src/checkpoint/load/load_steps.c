@@ -11,8 +11,10 @@
 static dcp_status read_metadata(dcp_loading *loading, const char *path, struct buffer *raw)
 {
     const dcp_load_options *options = &loading->options;
-    struct storage_location location = {
-        .path = path, .members = options->members, .member_count = options->member_count};
+    const struct storage_location location = {.path = path,
+                                              .members = options->members,
+                                              .member_count = options->member_count,
+                                              .take = options->take};
     return storage_read_raw(loading->files, location, raw, &loading->planning.stored.directory);
 }
 

@@ -16,7 +16,7 @@ struct trait {
     uint64_t value;
 };
 
-enum { TRAITS = 13 };
+enum { TRAITS = 14 };
 
 static void append_text(struct buffer *bytes, const char *text)
 {
@@ -77,6 +77,7 @@ static dcp_status list_traits(const dcp_load_options *options, struct trait trai
         {"memory_limit", false, options->memory_limit},
         {"plan_cache", false, options->plan_cache != NULL},
         {"allow_unused_patterns", false, options->allow_unused_patterns},
+        {"take", false, (uint64_t)options->take},
     };
     memcpy(traits, all, sizeof all);
     RETURN_IF_ERROR(digest_texts(options->include, options->include_count, &traits[4].value));

@@ -24,8 +24,8 @@ static dcp_status take_options(const char *path, const dcp_open_options *given, 
         return dcp_error_set(DCP_ERR_ARGUMENT, "a checkpoint to open needs a path");
     if ((options.member_count == 0) != (options.members == NULL))
         return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
-    *location =
-        (struct storage_location){path, options.members, options.member_count, options.local_parts};
+    *location = (struct storage_location){path, options.members, options.member_count,
+                                          options.local_parts, options.take};
     *watch = (struct verify_watch){options.progress, options.progress_context};
     RETURN_IF_ERROR(storage_take(storage, options.storage));
     return storage_choose(storage, path, chosen);
@@ -178,6 +178,8 @@ dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t e
         .file = checkpoint->metadata->files[piece->file],
         .offset = piece->offset,
         .length = piece->length,
+        .is_stream = piece->encoding == PIECE_STREAM,
+        .compressed = piece->zstd,
     };
     if (found->is_tensor && piece->encoding == PIECE_VIEW) {
         const struct tensor_view *view = piece->view;
@@ -185,6 +187,9 @@ dcp_status dcp_checkpoint_chunk_sized(const dcp_checkpoint *checkpoint, size_t e
         ours.storage_offset = view->storage_offset;
         ours.storage_bytes = view->storage_bytes;
         ours.altered = view->swapped || view->conjugate || view->negative;
+        ours.deflated = view->deflated;
+        ours.has_crc32 = view->has_crc;
+        ours.crc32 = view->crc;
     }
     sized_write(stored, stored_size, &ours, sizeof ours);
     return DCP_OK;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "format/metadata/metadata_codec.h"
+#include "state/training_form.h"
 #include "storage/file_source.h"
 #include "storage/open/union.h"
 #include "storage/shard/shard_file.h"
@@ -110,6 +111,9 @@ static dcp_status decode_place(struct storage_place *place, struct metadata *met
         shard_reader_take_directory(reader, &place->directory);
         status = open_pt(reader, place->parts[0], place->local_parts, metadata);
         break;
+    case STORAGE_TRAINING:
+        status = training_form_describe(place->id, place->take, metadata);
+        break;
     case STORAGE_UNION:
         status = union_decode(place, metadata);
         break;
@@ -161,6 +165,7 @@ dcp_status storage_read_metadata(const dcp_storage *storage, struct storage_loca
     RETURN_IF_ERROR(storage_place_find(storage, location, &place));
     *form = place.form;
     place.local_parts = location.local_parts;
+    place.take = location.take;
     dcp_status status = storage_open_place(&place, false, metadata, reader);
     storage_place_free(&place);
     return status;

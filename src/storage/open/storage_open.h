@@ -23,6 +23,7 @@ struct storage_place {
     bool chosen;                     /* the members were named by the caller */
     struct safetensors_index *index; /* of safetensors; NULL: none, all files count */
     bool local_parts;                /* of .pt files: dcp_open_options::local_parts */
+    dcp_take take;                   /* of training checkpoints: dcp_open_options::take */
     struct arena arena;
 };
 

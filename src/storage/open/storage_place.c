@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/path.h"
+#include "state/training_form.h"
 #include "storage/file_source.h"
 #include "storage/open/storage_open.h"
 
@@ -53,9 +54,19 @@ static dcp_status place_nothing(const struct storage_place *place, const char *p
                              "%s: a save was interrupted here: %zu shard file%s, but no .metadata",
                              path, shards, shards == 1 ? "" : "s");
     return dcp_error_set(DCP_ERR_NOT_FOUND,
-                         "%s: no checkpoint: looked for .metadata, __*.metadata, *.safetensors "
-                         "and pp0",
+                         "%s: no checkpoint: looked for .metadata, __*.metadata, *.safetensors, "
+                         "pp0 and files of other frameworks",
                          path);
+}
+
+/* The directory of a training checkpoint of another framework, or of a run of it. */
+static dcp_status place_training(struct storage_place *place)
+{
+    bool found = false;
+    place->form = STORAGE_TRAINING;
+    if (storage_is_files(place->storage))
+        RETURN_IF_ERROR(training_form_find(place->id, &found));
+    return found ? DCP_OK : place_nothing(place, place->id);
 }
 
 /* Stages of a pipeline, each saved by its own ranks. None below the highest may be missing. */
@@ -129,9 +140,10 @@ static dcp_status place_directory(struct storage_place *place, bool is_member)
         place->form = STORAGE_SAFETENSORS;
     }
     if (directory_count(&place->listing, kind) == 0) {
-        bool stages = !is_member && directory_count(&place->listing, DIRECTORY_SHARD) == 0 &&
-                      directory_count(&place->listing, DIRECTORY_STAGE) > 0;
-        return stages ? place_stages(place) : place_nothing(place, place->id);
+        bool shards = directory_count(&place->listing, DIRECTORY_SHARD) > 0;
+        if (!is_member && !shards && directory_count(&place->listing, DIRECTORY_STAGE) > 0)
+            return place_stages(place);
+        return is_member || shards ? place_nothing(place, place->id) : place_training(place);
     }
     return set_parts(place, &place->listing.names[place->listing.first[kind]],
                      directory_count(&place->listing, kind));
@@ -188,6 +200,12 @@ dcp_status storage_place_find(const dcp_storage *storage, struct storage_locatio
     if (status == DCP_OK)
         status = location.member_count > 0 ? place_chosen(location, place)
                                            : place_path(place, location.path);
+    if (status == DCP_OK && location.take == DCP_TAKE_MASTERS && place->form != STORAGE_TRAINING)
+        status =
+            dcp_error_set(DCP_ERR_UNSUPPORTED,
+                          "%s: only training checkpoints of other frameworks have the "
+                          "optimizer's fp32 weights under the model's names (DCP_TAKE_MASTERS)",
+                          location.path);
     if (status != DCP_OK)
         storage_place_free(place);
     return status;

@@ -70,7 +70,8 @@ static dcp_status open_name(struct shard_reader *reader, const char *name,
         .size_of = sizeof access,
         .io = reader->io,
         .priority = reader->manners.priority,
-        .trusted = reader->form == STORAGE_SAFETENSORS || reader->form == STORAGE_PT,
+        .trusted = reader->form == STORAGE_SAFETENSORS || reader->form == STORAGE_PT ||
+                   reader->form == STORAGE_TRAINING,
     };
     const struct storage_directory *directory;
     RETURN_IF_ERROR(find_directory(reader, &name, member, &directory));

@@ -19,6 +19,7 @@ struct storage_location {
                                    itself */
     size_t member_count;
     bool local_parts; /* dcp_open_options::local_parts */
+    dcp_take take;    /* dcp_open_options::take */
 };
 
 static inline struct storage_location storage_at(const char *path)
@@ -32,7 +33,8 @@ enum storage_form {
     STORAGE_RANK_LOCAL,
     STORAGE_SAFETENSORS,
     STORAGE_PT,
-    STORAGE_UNION /* of several directories of the first two forms */
+    STORAGE_TRAINING, /* the files of another framework: state/training_form.h */
+    STORAGE_UNION     /* of several directories of the first two forms */
 };
 
 /* An open checkpoint directory or file. Files are opened when first read and stay open; several
@@ -40,7 +42,8 @@ enum storage_form {
 struct shard_reader;
 
 /* Reads and decodes the metadata of any form: .metadata, else __*.metadata united, else the
- * *.safetensors of a directory, else the union of its stages pp0, pp1 and so on; of a file that
+ * *.safetensors of a directory, else the union of its stages pp0, pp1 and so on, else what another
+ * framework has left; of a file that
  * ends in .safetensors, else of a .pt file. The reader refers to *metadata, which must stay where
  * it is and outlive it, but for objects of .pt files, which need both. On failure metadata is empty
  * and *reader NULL. Errors: DCP_ERR_NOT_FOUND says what was looked for, and whether a save was

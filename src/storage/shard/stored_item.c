@@ -159,6 +159,11 @@ static dcp_status open_source(struct stored_item *item, struct shard_reader *rea
     *item = (struct stored_item){.reader = reader, .entry = entry, .piece = piece};
     arena_init(&item->arena, 0);
     bool is_stream = piece->encoding == PIECE_STREAM;
+    if (piece->encoding == PIECE_HELD) {
+        item->in_memory = true;
+        item->source = byte_source_memory(piece->object, (size_t)piece->length);
+        return DCP_OK;
+    }
     RETURN_IF_ERROR(acquire_file(item, verification, window));
     dcp_status status = check_range(item->file, piece);
     item->listed = status == DCP_OK && shard_footer_has_piece(item->file, entry, piece);

@@ -96,14 +96,25 @@ static dcp_status place_pieces(const struct metadata *metadata, struct placed_pi
 }
 
 /* Checks all records of a .pt file, as no single piece covers them. */
-static dcp_status verify_pt(struct verification *verification)
+static dcp_status verify_pt(struct verification *verification, uint32_t index)
 {
-    struct shard_file *file = verification->reader->pinned;
+    struct shard_file *file;
     bool sound;
+    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
     dcp_status status =
         verify_records(verification, shard_file_source(file), NULL, file->name, 0, "", &sound);
     verification->damaged = !sound;
+    shard_file_release(verification->reader, file);
     return status;
+}
+
+/* Of a training checkpoint: whether a file is a .pt file, as its pieces say. */
+static bool is_pt(const struct placed_piece *placed, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (placed[i].piece->encoding == PIECE_VIEW && placed[i].piece->view->has_crc)
+            return true;
+    return false;
 }
 
 /* Streams are read twice: with their file's blocks, and by themselves. */
@@ -121,9 +132,10 @@ static dcp_status verify_one_file(struct verification *verification, uint32_t in
     bool usable;
     verification->file_end = verification->told.bytes_done + bytes_to_read(placed, count);
     RETURN_IF_ERROR(verify_file(verification, index, &usable));
-    if (usable && verification->reader->form == STORAGE_PT)
-        RETURN_IF_ERROR(verify_pt(verification));
-    if (usable && verification->reader->form == STORAGE_DCP)
+    enum storage_form form = verification->reader->form;
+    if (usable && (form == STORAGE_PT || (form == STORAGE_TRAINING && is_pt(placed, count))))
+        RETURN_IF_ERROR(verify_pt(verification, index));
+    if (usable && form == STORAGE_DCP)
         RETURN_IF_ERROR(verify_account(verification, index, placed, count));
     for (size_t i = 0; i < count && usable; i++) {
         RETURN_IF_ERROR(verify_piece(verification, &placed[i]));
@@ -346,6 +358,7 @@ dcp_status storage_verify(const dcp_storage *storage, struct storage_location lo
     struct storage_place place;
     bool readable;
     dcp_status status = storage_place_find(storage, location, &place);
+    place.take = location.take;
     if (status == DCP_OK) {
         status = place.form == STORAGE_UNION ? verify_union(&verification, &place)
                                              : verify_place(&verification, &place, &readable);

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Training checkpoints of other frameworks, opened, verified and loaded as they are: with the
+ * values that a conversion of them has, which interop.training compares with the frameworks'. */
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "checkpoint/ranks.h"
+#include "convert/convert_scene.h"
+#include "fault/failing_allocator.h"
+
+static char run[4096]; /* a copy of a fixture */
+
+static void begin(void **state, const char *fixture)
+{
+    char command[9000];
+    snprintf(run, sizeof run, "%s", path_in(state, fixture));
+    snprintf(command, sizeof command, "cp -R '%s/%s/checkpoint' '%s'", TRAINING, fixture, run);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
+}
+
+static void *read_as(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *as)
+{
+    dcp_tensor tensor = {.dtype = as->dtype, .ndim = as->ndim};
+    memcpy(tensor.global_shape, as->global_shape, (size_t)as->ndim * sizeof(int64_t));
+    tensor.data = malloc((size_t)as->bytes + 1);
+    assert_non_null(tensor.data);
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor,
+                                    &(dcp_read_options){.convert = true}));
+    return tensor.data;
+}
+
+static char *read_text(dcp_checkpoint *checkpoint, size_t index)
+{
+    dcp_state *root = dcp_state_new();
+    char *text;
+    must(dcp_checkpoint_read_object(checkpoint, index, root, "value", NULL));
+    must(dcp_state_to_json(dcp_state_at(root, 0), 0, &text));
+    dcp_state_free(root);
+    return text;
+}
+
+static void expect_entry(dcp_checkpoint *opened, dcp_checkpoint *converted, size_t index)
+{
+    dcp_entry entry, found;
+    size_t at;
+    must(dcp_checkpoint_entry(converted, index, &entry));
+    must(dcp_checkpoint_find(opened, entry.name, &at));
+    must(dcp_checkpoint_entry(opened, at, &found));
+    assert_int_equal(found.is_tensor, entry.is_tensor);
+    assert_int_equal(found.path_length, entry.path_length);
+    if (!entry.is_tensor) {
+        char *text = read_text(opened, at), *expected = read_text(converted, index);
+        assert_string_equal(text, expected);
+        dcp_text_free(text);
+        dcp_text_free(expected);
+        return;
+    }
+    void *elements = read_as(opened, at, &entry), *expected = read_as(converted, index, &entry);
+    assert_memory_equal(elements, expected, (size_t)entry.bytes);
+    free(elements);
+    free(expected);
+}
+
+/* Whether the fixture can be read in place. */
+static bool compare(void **state, const char *fixture, dcp_take take)
+{
+    char name[300];
+    dcp_checkpoint *opened, *converted;
+    const dcp_open_options options = {.take = take};
+    snprintf(name, sizeof name, "%s-%d", fixture, (int)take);
+    snprintf(run, sizeof run, "%s/%s/checkpoint", TRAINING, fixture);
+    const char *to = path_in(state, name);
+    dcp_status status = dcp_convert(
+        run, to, &(dcp_convert_options){.take = take, .form = DCP_FORM_DCP, .skip_sync = true},
+        NULL);
+    if (status != DCP_OK) { /* there are no masters */
+        assert_int_equal(dcp_checkpoint_open(run, &options, &opened), status);
+        return false;
+    }
+    status = dcp_checkpoint_open(run, &options, &opened);
+    if (status == DCP_ERR_UNSUPPORTED) {
+        assert_non_null(strstr(dcp_error_message(), "dcp convert takes it"));
+        return false;
+    }
+    must(status);
+    must(dcp_checkpoint_open(to, NULL, &converted));
+    assert_int_equal(dcp_checkpoint_count(opened), dcp_checkpoint_count(converted));
+    for (size_t i = 0; i < dcp_checkpoint_count(converted); i++)
+        expect_entry(opened, converted, i);
+    dcp_checkpoint_close(opened);
+    dcp_checkpoint_close(converted);
+    uint64_t faults;
+    must(dcp_verify(run, &options, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+    return true;
+}
+
+static void every_value_is_the_conversions(void **state)
+{
+    static const dcp_take takes[] = {DCP_TAKE_MODEL, DCP_TAKE_MASTERS, DCP_TAKE_ALL};
+    DIR *directory = opendir(TRAINING);
+    int count[3] = {0};
+    assert_non_null(directory);
+    for (struct dirent *fixture; (fixture = readdir(directory)) != NULL;)
+        for (size_t i = 0; fixture->d_name[0] != '.' && i < 3; i++)
+            count[i] += compare(state, fixture->d_name, takes[i]);
+    closedir(directory);
+    printf("in place: %d models, %d masters, %d of all\n", count[0], count[1], count[2]);
+    assert_int_equal(count[0], 11);
+    assert_int_equal(count[1], count[1]);
+    assert_int_equal(count[2], count[2]);
+}
+
+/* ---- loads ---- */
+
+/* A rank's rows of a tensor of 11 x 5 elements that lies in the files of two ranks. */
+static dcp_status load_rows(struct rank *self)
+{
+    enum { ROWS = 11, COLUMNS = 5 };
+    float rows[ROWS * COLUMNS], expected[ROWS * COLUMNS];
+    const dcp_mesh mesh = {.ndim = 1, .shape = {self->size}, .rank = self->rank};
+    const dcp_placement by_rows = dcp_shard(0);
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 2, .global_shape = {ROWS, COLUMNS}};
+    const dcp_tensor whole = {
+        .dtype = DCP_F32, .ndim = 2, .global_shape = {ROWS, COLUMNS}, .data = expected};
+    dcp_checkpoint *checkpoint;
+    size_t index;
+    must(dcp_mesh_shard(&mesh, &tensor, &by_rows));
+    tensor.data = rows;
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(root, "head.weight", &tensor);
+    dcp_status status = dcp_load(root, self->path, &(dcp_load_options){.group = self->group}, NULL);
+    dcp_state_free(root);
+    if (status != DCP_OK)
+        return status;
+    must(dcp_checkpoint_open(self->context, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "head.weight", &index));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &whole, NULL));
+    dcp_checkpoint_close(checkpoint);
+    assert_memory_equal(rows, expected + tensor.offsets[0] * COLUMNS,
+                        (size_t)(tensor.sizes[0] * COLUMNS) * sizeof(float));
+    return DCP_OK;
+}
+
+/* The values of ZeRO-3's model are those of the optimizer, in place not rounded. */
+static void ranks_load_their_rows(void **state)
+{
+    begin(state, "deepspeed_zero3_w2");
+    char *from = strdup(run);
+    const char *to = path_in(state, "masters.safetensors");
+    must(dcp_convert(from, to, &(dcp_convert_options){.take = DCP_TAKE_MASTERS}, NULL));
+    ranks_must(1, from, load_rows, (void *)to);
+    ranks_must(3, from, load_rows, (void *)to);
+    free(from);
+}
+
+static dcp_status load_otherwise(struct rank *self)
+{
+    dcp_state *root = dcp_state_new();
+    dcp_state_none(root, "x");
+    const dcp_load_options options = {.group = self->group,
+                                      .take = self->rank == 0 ? DCP_TAKE_MODEL : DCP_TAKE_ALL};
+    dcp_status status = dcp_load(root, self->path, &options, NULL);
+    if (self->rank == 1)
+        assert_non_null(strstr(dcp_error_message(), "take"));
+    dcp_state_free(root);
+    return status == DCP_ERR_ARGUMENT ? DCP_OK : DCP_ERR_INTERNAL;
+}
+
+static void ranks_take_the_same(void **state)
+{
+    dcp_checkpoint *checkpoint;
+    begin(state, "deepspeed_zero2_w2");
+    ranks_must(2, run, load_otherwise, NULL);
+    must_fail(dcp_checkpoint_open(run, &(dcp_open_options){.take = (dcp_take)7}, &checkpoint),
+              DCP_ERR_ARGUMENT, "7");
+    const char *plain = path_in(state, "plain");
+    scene_save(plain, false);
+    must_fail(
+        dcp_checkpoint_open(plain, &(dcp_open_options){.take = DCP_TAKE_MASTERS}, &checkpoint),
+        DCP_ERR_UNSUPPORTED, "fp32 weights");
+}
+
+/* ---- what is wrong ---- */
+
+static void count_fault(void *context, const char *file, uint64_t offset, const char *name,
+                        const char *fault)
+{
+    int *count = context;
+    (void)offset, (void)name, (void)fault;
+    assert_string_equal(file, "global_step3/mp_rank_00_model_states.pt");
+    *count += 1;
+}
+
+static void a_flipped_bit_is_found(void **state)
+{
+    char path[8192];
+    int count = 0;
+    uint64_t faults;
+    size_t size, index;
+    dcp_entry entry;
+    dcp_stored_chunk chunk;
+    dcp_checkpoint *checkpoint;
+    begin(state, "deepspeed_zero2_w2");
+    must(dcp_checkpoint_open(run, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "head.weight", &index));
+    must(dcp_checkpoint_chunk(checkpoint, index, 0, &chunk));
+    assert_true(chunk.has_crc32);
+    assert_false(chunk.is_stream || chunk.compressed || chunk.deflated);
+    assert_string_equal(chunk.file, "global_step3/mp_rank_00_model_states.pt");
+    snprintf(path, sizeof path, "%s/%s", run, chunk.file);
+    char *bytes = scene_read(path, &size);
+    bytes[chunk.offset + 7] ^= 1;
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    free(bytes);
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
+    dcp_tensor tensor = {.dtype = entry.dtype, .ndim = 2, .global_shape = {11, 5}};
+    tensor.data = malloc((size_t)entry.bytes);
+    must_fail(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL), DCP_ERR_CHECKSUM,
+              "head.weight");
+    free(tensor.data);
+    dcp_checkpoint_close(checkpoint);
+    must(dcp_verify(run, NULL, count_fault, &count, &faults));
+    assert_true(count > 0 && faults == (uint64_t)count);
+}
+
+static void what_is_no_checkpoint_is_said(void **state)
+{
+    dcp_checkpoint *checkpoint;
+    const char *empty = path_in(state, "empty");
+    scene_write(empty, "notes.txt", "nothing");
+    must_fail(dcp_checkpoint_open(empty, NULL, &checkpoint), DCP_ERR_NOT_FOUND,
+              "files of other frameworks");
+    begin(state, "deepspeed_zero2_w2");
+    char *whole = strdup(run);
+    strcat(run, "/global_step3");
+    scene_write(run, "zero_pp_rank_0_mp_rank_01_optim_states.pt", "");
+    must_fail(dcp_checkpoint_open(whole, NULL, &checkpoint), DCP_ERR_UNSUPPORTED,
+              "tensor parallelism");
+    free(whole);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    begin(state, "torch_checkpointing_w2");
+    for (long n = 1;; n += n < 300 ? 1 : 13) {
+        dcp_checkpoint *checkpoint = NULL;
+        failing_allocator_install(n, false);
+        dcp_status status =
+            dcp_checkpoint_open(run, &(dcp_open_options){.take = DCP_TAKE_ALL}, &checkpoint);
+        bool reached = failing_allocator_reached();
+        dcp_checkpoint_close(checkpoint);
+        assert_int_equal(failing_allocator_remove(), 0);
+        if (!reached) {
+            assert_int_equal(status, DCP_OK);
+            break;
+        }
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+        assert_null(checkpoint);
+    }
+}
+
+int main(void)
+{
+#define TEST(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(every_value_is_the_conversions),
+        TEST(ranks_load_their_rows),
+        TEST(ranks_take_the_same),
+        TEST(a_flipped_bit_is_found),
+        TEST(what_is_no_checkpoint_is_said),
+        TEST(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
