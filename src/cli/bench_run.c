@@ -331,7 +331,7 @@ int bench_run(const struct bench_options *options, struct bench_figures *saves,
     int status = EXIT_FAULT;
 
     if (name && ranks) {
-        command_catch_signals();
+        command_catch_signals(true);
         status = (is_stored(options->directory) ? run_in_storage : run_in_directory)(
             ranks, options, name, size, saves, loads);
     } else {

@@ -10,8 +10,15 @@
 
 #include "dcp.h"
 
-/* EXIT_UNABLE: what was asked could not be found out, for lack of memory or open files, say. */
-enum exit_status { EXIT_FINE = 0, EXIT_FAULT = 1, EXIT_USAGE = 2, EXIT_UNABLE = 3 };
+/* EXIT_UNABLE: what was asked could not be found out, for lack of memory or open files, say.
+ * EXIT_INTERRUPTED is what a command returns that a signal has ended; the process ends by it. */
+enum exit_status {
+    EXIT_FINE = 0,
+    EXIT_FAULT = 1,
+    EXIT_USAGE = 2,
+    EXIT_UNABLE = 3,
+    EXIT_INTERRUPTED = 128
+};
 
 struct command_line;
 struct option;
@@ -148,13 +155,16 @@ dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint);
 /* Prints "dcp NAME: MESSAGE" on standard error, with the library's message of the last failure.
  * Returns EXIT_FAULT. */
 int command_fail(const char *command);
-/* The same; EXIT_UNABLE for want of memory or open files. */
+/* The same; EXIT_UNABLE for want of memory or open files, EXIT_INTERRUPTED after a signal. */
 int command_fail_with(const char *command, dcp_status status);
 /* Flushes and checks standard output: a full disk is a failure with a message, a closed pipe one
  * without. */
 int command_finish(const char *command, int status);
 /* A JSON string with quotes; bytes from 0x80 on are passed through as UTF-8. */
 void print_json_string(FILE *out, const char *text);
+/* A fault as an object, for a dcp_fault_function: file, offset, name, fault. */
+void print_json_fault(FILE *out, const char *file, uint64_t offset, const char *name,
+                      const char *fault);
 /* The same text with control characters made visible, so that a name cannot command a terminal. */
 void print_plain(FILE *out, const char *text);
 /* "1.5 GiB", right-aligned in so many columns at least. */
@@ -169,9 +179,12 @@ void print_color(FILE *out, enum color color);
 /* ---- long work (progress_line.c) ---- */
 
 /* From now on SIGINT, SIGTERM and SIGHUP end the command where it looks, after it has cleaned up.
- * Signals that were ignored (nohup) stay so. */
-void command_catch_signals(void);
+ * Signals that were ignored (nohup) stay so. writes: also if they come again; a command that only
+ * reads is ended by the second one at once. */
+void command_catch_signals(bool writes);
 bool command_interrupted(void);
+/* Ends the process by the signal that was caught, so that a shell's loop ends as well. */
+void command_die(void);
 
 /* How far the work has come, in a line on standard error, if that is a terminal. */
 struct progress_line {

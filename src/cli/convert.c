@@ -105,7 +105,7 @@ static int run_convert(struct command_line *line)
     dcp_convert_options *options = &given->options;
     dcp_convert_report report;
     complete_options(given, line->paths, count);
-    command_catch_signals();
+    command_catch_signals(true);
     if (dcp_convert_recognize(source, options, &report) != DCP_OK)
         return command_fail("convert");
     if (!given->quiet)

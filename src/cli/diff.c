@@ -142,15 +142,17 @@ static int run_diff(struct command_line *line)
         else
             status = selection_make(diff.checkpoints[side], "diff", NULL, NULL, &selections[side]);
     }
-    if (status == EXIT_FINE && compare(&diff, selections) != DCP_OK)
-        status = command_fail("diff");
+    command_catch_signals(false);
+    dcp_status compared = status == EXIT_FINE ? compare(&diff, selections) : DCP_OK;
+    if (compared != DCP_OK)
+        status = command_fail_with("diff", compared);
     for (int side = 0; side < 2; side++) {
         selection_free(&selections[side]);
         dcp_checkpoint_close(diff.checkpoints[side]);
     }
     free(diff.pairs);
     if (status != EXIT_FINE)
-        return DIFF_TROUBLE;
+        return status == EXIT_INTERRUPTED ? status : DIFF_TROUBLE;
     return diff.differences == 0 ? DIFF_SAME : DIFF_DIFFERENT;
 }
 

@@ -129,7 +129,10 @@ static int run_command(const struct command *command, int argc, char **argv)
     else if (status == EXIT_FINE)
         status = command->run(&line);
     option_free(&line);
-    return command_finish(command->name, status);
+    status = command_finish(command->name, status);
+    if (status == EXIT_INTERRUPTED)
+        command_die();
+    return status;
 }
 
 int main(int argc, char **argv)

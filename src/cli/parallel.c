@@ -31,7 +31,7 @@ int parallel_threads(int32_t wanted, size_t count)
     return threads < 1 ? 1 : (int)threads;
 }
 
-/* Takes note of a piece that is done. Called with the mutex. */
+/* Takes note of a piece that is done; a signal ends the work. Called with the mutex. */
 static void note(struct crew *crew, dcp_status status, uint64_t bytes)
 {
     if (status != DCP_OK && crew->status == DCP_OK) {
@@ -39,7 +39,10 @@ static void note(struct crew *crew, dcp_status status, uint64_t bytes)
         snprintf(crew->message, sizeof crew->message, "%s", dcp_error_message());
     }
     crew->told.bytes_done += bytes;
-    progress_draw(&crew->progress, &crew->told);
+    if (!progress_draw(&crew->progress, &crew->told) && crew->status == DCP_OK) {
+        crew->status = DCP_ERR_CANCELLED;
+        snprintf(crew->message, sizeof crew->message, "interrupted");
+    }
 }
 
 static void *work(void *argument)

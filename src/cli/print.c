@@ -20,6 +20,10 @@ int command_fail(const char *command)
 
 int command_fail_with(const char *command, dcp_status status)
 {
+    if (status == DCP_ERR_CANCELLED && command_interrupted()) {
+        fprintf(stderr, "dcp %s: interrupted\n", command);
+        return EXIT_INTERRUPTED;
+    }
     command_fail(command);
     return status == DCP_ERR_NO_MEMORY || status == DCP_ERR_FILE_LIMIT ? EXIT_UNABLE : EXIT_FAULT;
 }
@@ -55,6 +59,18 @@ void print_json_string(FILE *out, const char *text)
             fputc(*c, out);
     }
     fputc('"', out);
+}
+
+void print_json_fault(FILE *out, const char *file, uint64_t offset, const char *name,
+                      const char *fault)
+{
+    fputs("{\"file\": ", out);
+    print_json_string(out, file);
+    fprintf(out, ", \"offset\": %" PRIu64 ", \"name\": ", offset);
+    print_json_string(out, name);
+    fputs(", \"fault\": ", out);
+    print_json_string(out, fault);
+    fputc('}', out);
 }
 
 void print_plain(FILE *out, const char *text)

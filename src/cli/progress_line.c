@@ -6,18 +6,18 @@
 
 #include "command.h"
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted; /* the signal's number */
 
 static void interrupt(int number)
 {
-    (void)number;
-    interrupted = 1;
+    interrupted = number;
 }
 
-void command_catch_signals(void)
+void command_catch_signals(bool writes)
 {
     static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+    int flags = SA_RESTART | (writes ? 0 : (int)SA_RESETHAND);
+    const struct sigaction action = {.sa_handler = interrupt, .sa_flags = flags};
     struct sigaction before;
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
@@ -26,7 +26,15 @@ void command_catch_signals(void)
 
 bool command_interrupted(void)
 {
-    return interrupted;
+    return interrupted != 0;
+}
+
+void command_die(void)
+{
+    const struct sigaction action = {.sa_handler = SIG_DFL};
+    int number = interrupted;
+    if (number != 0 && sigaction(number, &action, NULL) == 0)
+        raise(number);
 }
 
 static double now(void)

@@ -8,20 +8,37 @@ struct arguments {
     dcp_run_keep keep;
     dcp_run_prune_options prune;
     int64_t younger;
+    bool json;
+    size_t told; /* so far */
 };
+
+static void print_object(const struct arguments *arguments, const char *name, const char *word,
+                         const char *why)
+{
+    fputs(arguments->told > 0 ? ",\n {\"path\": " : "\n {\"path\": ", stdout);
+    print_json_string(stdout, name);
+    printf(", \"result\": \"%s\", \"why\": ", word);
+    print_json_string(stdout, why);
+    putchar('}');
+}
 
 static void print_verdict(void *context, const char *name, dcp_run_verdict verdict, const char *why)
 {
-    const dcp_run_prune_options *options = context;
-    const char *word = verdict == DCP_RUN_KEPT   ? "keep"
-                       : verdict == DCP_RUN_LEFT ? "leave"
-                       : options->dry_run        ? "would remove"
-                                                 : "removed";
-    printf("%-12s ", word);
-    print_plain(stdout, name);
-    fputs(": ", stdout);
-    print_plain(stdout, why);
-    putchar('\n');
+    struct arguments *arguments = context;
+    const char *word = verdict == DCP_RUN_KEPT    ? "keep"
+                       : verdict == DCP_RUN_LEFT  ? "leave"
+                       : arguments->prune.dry_run ? "would remove"
+                                                  : "removed";
+    if (arguments->json) {
+        print_object(arguments, name, word, why);
+    } else {
+        printf("%-12s ", word);
+        print_plain(stdout, name);
+        fputs(": ", stdout);
+        print_plain(stdout, why);
+        putchar('\n');
+    }
+    arguments->told++;
 }
 
 static int run_prune(struct command_line *line)
@@ -33,8 +50,12 @@ static int run_prune(struct command_line *line)
     arguments->prune.storage = command_storage();
     arguments->prune.keep = &arguments->keep;
     arguments->prune.verdict = print_verdict;
-    arguments->prune.verdict_context = &arguments->prune;
+    arguments->prune.verdict_context = arguments;
+    if (arguments->json)
+        putchar('[');
     dcp_status status = dcp_run_prune(line->paths[0], &arguments->prune, NULL);
+    if (arguments->json)
+        fputs("\n]\n", stdout);
     return status == DCP_OK ? EXIT_FINE : command_fail("prune");
 }
 
@@ -86,6 +107,11 @@ static const struct option prune_table[] = {
      .set = option_flag,
      .field = offsetof(struct arguments, prune.dry_run),
      .help = "Remove nothing, and print what would go."},
+    {.name = "json",
+     .letter = 'j',
+     .set = option_flag,
+     .field = offsetof(struct arguments, json),
+     .help = "What was done, as JSON."},
     {.name = NULL}};
 
 static const struct arguments prune_defaults = {.keep = {.size_of = sizeof(dcp_run_keep)}};
@@ -104,6 +130,10 @@ const struct command command_prune = {
     .options = prune_table,
     .size = sizeof(struct arguments),
     .defaults = &prune_defaults,
+    .json = "An array of objects:\n"
+            "  path    as it is below RUN\n"
+            "  result  \"keep\", \"leave\", \"removed\", or with --dry-run \"would remove\"\n"
+            "  why     a sentence\n",
     .examples = "  dcp prune --dry-run --last 3 --every 10000 run\n"
                 "      What would go if the last three and every ten thousandth step are kept.\n"
                 "  dcp prune --best 2 --metric loss run\n"
@@ -115,7 +145,17 @@ const struct command command_prune = {
 
 struct pin_options {
     bool remove;
+    bool json;
 };
+
+static void print_pin(const char *run, const char *name, bool pinned)
+{
+    fputs("{\"run\": ", stdout);
+    print_json_string(stdout, run);
+    fputs(", \"path\": ", stdout);
+    print_json_string(stdout, name);
+    printf(", \"pinned\": %s}\n", pinned ? "true" : "false");
+}
 
 static int run_pin(struct command_line *line)
 {
@@ -130,16 +170,23 @@ static int run_pin(struct command_line *line)
     const char *name = slash ? slash + 1 : path;
     if (slash)
         *slash = '\0';
-    return dcp_run_pin(run, name, !options->remove,
-                       &(dcp_run_pin_options){.storage = command_storage()}) == DCP_OK
-               ? EXIT_FINE
-               : command_fail("pin");
+    if (dcp_run_pin(run, name, !options->remove,
+                    &(dcp_run_pin_options){.storage = command_storage()}) != DCP_OK)
+        return command_fail("pin");
+    if (options->json)
+        print_pin(run, name, !options->remove);
+    return EXIT_FINE;
 }
 
 static const struct option pin_table[] = {{.name = "remove",
                                            .set = option_flag,
                                            .field = offsetof(struct pin_options, remove),
                                            .help = "It may be pruned again."},
+                                          {.name = "json",
+                                           .letter = 'j',
+                                           .set = option_flag,
+                                           .field = offsetof(struct pin_options, json),
+                                           .help = "What was done, as JSON."},
                                           {.name = NULL}};
 
 const struct command command_pin = {
@@ -151,6 +198,8 @@ const struct command command_pin = {
     .description = "RUN/STEP is a checkpoint of a run that dcp/run.h keeps, as run/step_1000.\n",
     .options = pin_table,
     .size = sizeof(struct pin_options),
+    .json = "An object, if it was done: run, path (the name of the checkpoint in it), and pinned, "
+            "true or false.\n",
     .examples = "  dcp pin run/step_1000\n"
                 "      No dcp prune removes it.\n"
                 "  dcp pin --remove run/step_1000\n"

@@ -108,6 +108,7 @@ static int run_pieces(struct measuring *measuring, int32_t threads)
             status = EXIT_UNABLE;
     if (!measuring->memory || status != EXIT_FINE)
         status = fail_memory();
+    command_catch_signals(false);
     dcp_status ran = status == EXIT_FINE ? parallel_run(&parallel) : DCP_OK;
     if (ran != DCP_OK)
         status = command_fail_with("stat", ran);

@@ -142,7 +142,39 @@ static dcp_status look(const char *run, const struct view *before, double second
     return DCP_OK;
 }
 
-/* ---- printing ---- */
+/* ---- for programs ---- */
+
+static void print_text(const char *key, const char *text)
+{
+    printf("\"%s\": ", key);
+    if (*text)
+        print_json_string(stdout, text);
+    else
+        fputs("null", stdout);
+}
+
+static void print_json(const struct view *view)
+{
+    const struct saving *saving = &view->saving;
+    putchar('{');
+    print_text("saving", saving->name);
+    if (*saving->name)
+        printf(", \"bytes\": %" PRIu64 ", \"bytes_per_second\": %.0f, \"begun\": %" PRId64
+               ", \"changed\": %" PRId64,
+               saving->bytes, view->rate, saving->begun, saving->changed);
+    fputs(", ", stdout);
+    print_text("last_good", view->good);
+    if (view->has_last)
+        printf(", \"last_seconds\": %.3f, \"last_stall\": %.3f", view->last.seconds,
+               view->last.stall);
+    printf(", \"saves\": %zu, \"failed\": %zu", view->lines, view->failures);
+    if (view->has_next)
+        printf(", \"next_step\": %" PRId64 ", \"next_time\": %" PRId64, view->next_step,
+               view->next_time);
+    fputs("}\n", stdout);
+}
+
+/* ---- for people ---- */
 
 static const char *bytes_text(double bytes, char text[16])
 {
@@ -200,11 +232,15 @@ static bool is_change(const struct view *a, const struct view *b)
 
 /* ---- the command ---- */
 
-static int watch(const char *run, bool once)
+struct watch_options {
+    bool once, json;
+};
+
+static int watch(const char *run, const struct watch_options *options)
 {
     static const char clear_line[] = "\r\033[K";
     const struct timespec pause = {.tv_nsec = 500000000};
-    bool screen = isatty(STDOUT_FILENO) && !once;
+    bool screen = isatty(STDOUT_FILENO) && !options->once && !options->json;
     struct view before, view;
     double last = now();
     if (look(run, NULL, 0, &view) != DCP_OK)
@@ -213,11 +249,14 @@ static int watch(const char *run, bool once)
         if (screen)
             fputs(clear_line, stdout);
         if (screen || first || is_change(&before, &view)) {
-            print_view(&view);
-            if (!screen)
+            if (options->json)
+                print_json(&view);
+            else
+                print_view(&view);
+            if (!screen && !options->json)
                 putchar('\n');
         }
-        if (fflush(stdout) != 0 || once)
+        if (fflush(stdout) != 0 || options->once)
             return EXIT_FINE; /* a closed pipe is told of by command_finish() */
         nanosleep(&pause, NULL);
         before = view;
@@ -231,18 +270,14 @@ static int watch(const char *run, bool once)
     return EXIT_FINE;
 }
 
-struct watch_options {
-    bool once;
-};
-
 static int run_watch(struct command_line *line)
 {
     const struct watch_options *options = line->options;
     if (command_storage())
         return option_usage(line, "a run can be watched in the file system alone");
     if (!options->once)
-        command_catch_signals();
-    return watch(line->paths[0], options->once);
+        command_catch_signals(false);
+    return watch(line->paths[0], options);
 }
 
 static const struct option watch_table[] = {{.name = "once",
@@ -250,6 +285,11 @@ static const struct option watch_table[] = {{.name = "once",
                                              .set = option_flag,
                                              .field = offsetof(struct watch_options, once),
                                              .help = "Print one line, and end."},
+                                            {.name = "json",
+                                             .letter = 'j',
+                                             .set = option_flag,
+                                             .field = offsetof(struct watch_options, json),
+                                             .help = "An object on each line."},
                                             {.name = NULL}};
 
 const struct command command_watch = {
@@ -273,6 +313,15 @@ const struct command command_watch = {
         "Ctrl-C ends it.\n",
     .options = watch_table,
     .size = sizeof(struct watch_options),
+    .json = "An object on a line, and another one for each change:\n"
+            "  saving            the checkpoint that is being saved, or null; and of it\n"
+            "  bytes             of its shard files\n"
+            "  bytes_per_second  since the last look, or since it began\n"
+            "  begun, changed    seconds since 1970\n"
+            "  last_good         the last whole checkpoint, or null\n"
+            "  last_seconds, last_stall  of the last save, and of training that waited for it\n"
+            "  saves, failed     how many there were\n"
+            "  next_step, next_time  when the next one is due, if that can be told\n",
     .examples = "  dcp watch run\n"
                 "      Until Ctrl-C.\n"
                 "  dcp watch --once run\n"

@@ -35,8 +35,14 @@ grep -q '^would remove step_11: no rule keeps it$' "$directory/dry" || fault "dr
 grep -q '^keep         step_64: the newest whole one$' "$directory/dry" || fault "dry: $(cat "$directory/dry")"
 expect_steps "step_11 step_25 step_33 step_42 step_57 step_64 "
 
-expect_status 0 pin "$directory/run/step_25/"
+"$dcp" prune --json -n --last 5 "$directory/run" | tr '\n' ' ' >"$directory/json"
+grep -q '^\[  {"path": "step_11", "result": "would remove", "why": "no rule keeps it"},  {"path": "step_25", "result": "keep", .* \] $' \
+    "$directory/json" || fault "json: $(cat "$directory/json")"
+
+"$dcp" pin --json "$directory/run/step_25/" >"$directory/json" || fault "pinning fails"
+grep -q '^{"run": ".*/run", "path": "step_25", "pinned": true}$' "$directory/json" || fault "pin: $(cat "$directory/json")"
 expect_status 1 pin "$directory/run/step_26"
+[ -z "$("$dcp" pin --json "$directory/run/step_26" 2>/dev/null)" ] || fault "an object although nothing was pinned"
 "$dcp" prune --best 1 --metric loss "$directory/run" >"$directory/best" || fault "pruning fails"
 grep -q '^keep         step_25: pinned$' "$directory/best" || fault "best: $(cat "$directory/best")"
 grep -q '^removed      step_33: no rule keeps it$' "$directory/best" || fault "best: $(cat "$directory/best")"

@@ -15,6 +15,13 @@ tail -n 1 "$scratch/stages" | grep -q "^15 tensors, 5.6 KiB (5736 bytes), 61 obj
 "$dcp" cat "$scratch/run/pp0" t02 >"$scratch/alone"
 "$dcp" cat "$scratch/run" t02 | cmp - "$scratch/alone" || fail "a tensor of the first directory"
 "$dcp" cat "$scratch/run/pp1" "$scratch/run/pp0" t02 | cmp - "$scratch/alone" || fail "a tensor of the second directory"
+"$dcp" stat "$scratch/run" t02 >"$scratch/stat"
+"$dcp" stat "$scratch/run/pp0" t02 | cmp - "$scratch/stat" || fail "numbers of a tensor of a stage"
+"$dcp" stat "$scratch/run" | tail -n 1 | grep -q "^several  *5180 .*all of them$" || fail "numbers of all stages"
+mkdir -p "$scratch/other" && cp -r "$scratch/run/pp0" "$scratch/other/pp1" && cp -r "$scratch/run/pp1" "$scratch/other/pp0"
+"$dcp" diff "$scratch/run" "$scratch/other" >"$scratch/diff" || fail "stages in another order differ: $(cat "$scratch/diff")"
+if "$dcp" diff "$scratch/run" "$scratch/run/pp0" >"$scratch/diff"; then fail "a stage is not the whole"; fi
+tail -n 1 "$scratch/diff" | grep -q "^62 of 76 names differ$" || fail "what the stage lacks: $(tail -n 1 "$scratch/diff")"
 "$dcp" verify "$scratch/run" | grep -q "^0 faults$" || fail "stages verify"
 "$dcp" verify "$fixtures/hf_single/ckpt" | grep -q "^note: .*safetensors files have no checksums: only lengths and names were checked$" ||
     fail "verify says what it cannot check"

@@ -40,6 +40,10 @@ refuse 2 usage report "$run" "$run"
 expect '^nothing is being saved; last good: step_30; it took [0-9.]* s and training [0-9.]* s; next due: step 40, about ' \
     "$directory/once"
 
+"$dcp" watch --once --json "$run" >"$directory/once" || fail "watch --once --json"
+expect '^{"saving": null, "last_good": "step_30", "last_seconds": [0-9.]*, "last_stall": [0-9.]*, "saves": 3, "failed": 0, "next_step": 40, "next_time": [0-9]*}$' \
+    "$directory/once"
+
 # On a pipe there is a line for each change: a save begins, goes on, and is committed.
 "$dcp" watch "$run" >"$directory/lines" &
 watcher=$!
@@ -56,6 +60,8 @@ mkdir "$run/step_40"
 : >"$run/step_40/.dcp_owner"
 head -c 100000 /dev/zero >"$run/step_40/__0_0.distcp"
 lines 2
+"$dcp" watch --once --json "$run" >"$directory/once" || fail "watch --once --json"
+expect '^{"saving": "step_40", "bytes": 100000, "bytes_per_second": [0-9]*, "begun": [0-9]*, "changed": [0-9]*, ' "$directory/once"
 expect '^saving step_40: 97.7K, .*; last good: step_30; ' "$directory/lines"
 rm -r "$run/step_40"
 "$make_run" "$run" 40 || fail "no step 40"
@@ -65,8 +71,8 @@ until tail -1 "$directory/lines" | grep -q '^nothing is being saved; last good: 
     [ $tries -lt 200 ] || fail "step 40 is not seen: $(cat "$directory/lines")"
     sleep 0.1
 done
-kill -TERM $watcher
-wait $watcher || fail "being ended is no failure"
+kill -TERM $watcher # SIGINT is ignored where a shell without job control starts something in the background
+wait $watcher || fail "a signal is no failure"
 
 # A save whose job has died says how long nothing has come.
 mkdir "$run/step_50"

@@ -38,12 +38,12 @@ _dcp() {
         esac
         ;;
     verify)
-        options=" --help -h --storage --version -V"
+        options=" --help -h --storage --version -V --repair --quiet -q --json -j"
         case $before in
         esac
         ;;
     repair)
-        options=" --help -h --storage --version -V --save --allow-gaps --dry-run -n"
+        options=" --help -h --storage --version -V --save --allow-gaps --dry-run -n --json -j"
         case $before in
         esac
         ;;
@@ -58,12 +58,12 @@ _dcp() {
         esac
         ;;
     prune)
-        options=" --help -h --storage --version -V --last --every --best --metric --higher --younger --identity --dry-run -n"
+        options=" --help -h --storage --version -V --last --every --best --metric --higher --younger --identity --dry-run -n --json -j"
         case $before in
         esac
         ;;
     pin)
-        options=" --help -h --storage --version -V --remove"
+        options=" --help -h --storage --version -V --remove --json -j"
         case $before in
         esac
         ;;
@@ -73,7 +73,7 @@ _dcp() {
         esac
         ;;
     watch)
-        options=" --help -h --storage --version -V --once -1"
+        options=" --help -h --storage --version -V --once -1 --json -j"
         case $before in
         esac
         ;;

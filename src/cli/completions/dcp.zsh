@@ -153,6 +153,11 @@ _dcp() {
         ;;
     verify)
         _arguments -s -S \
+            '*--repair[First rebuild a .metadata that is lost or damaged from the shard files, as dcp repair does. What could not be recovered is printed. Data is not changed.]' \
+            '*--quiet[Show no progress.]' \
+            '*-q[Show no progress.]' \
+            '*--json[What was found, as JSON.]' \
+            '*-j[What was found, as JSON.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -166,6 +171,8 @@ _dcp() {
             '*--allow-gaps[File numbers may be missing, as where ranks had nothing to write.]' \
             '*--dry-run[Publish nothing, and print what would be.]' \
             '*-n[Publish nothing, and print what would be.]' \
+            '*--json[What was found and done, as JSON.]' \
+            '*-j[What was found and done, as JSON.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -208,6 +215,8 @@ _dcp() {
             '*--identity[Of the run, if the directory holds several.]:NAME:_files' \
             '*--dry-run[Remove nothing, and print what would go.]' \
             '*-n[Remove nothing, and print what would go.]' \
+            '*--json[What was done, as JSON.]' \
+            '*-j[What was done, as JSON.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -218,6 +227,8 @@ _dcp() {
     pin)
         _arguments -s -S \
             '*--remove[It may be pruned again.]' \
+            '*--json[What was done, as JSON.]' \
+            '*-j[What was done, as JSON.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -244,6 +255,8 @@ _dcp() {
         _arguments -s -S \
             '*--once[Print one line, and end.]' \
             '*-1[Print one line, and end.]' \
+            '*--json[An object on each line.]' \
+            '*-j[An object on each line.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
