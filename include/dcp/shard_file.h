@@ -111,6 +111,18 @@ DCP_API dcp_status dcp_shard_writer_add_object(dcp_shard_writer *writer, const d
 DCP_API dcp_status dcp_shard_writer_add_stream(dcp_shard_writer *writer, const dcp_shard_name *name,
                                                const void *bytes, size_t size);
 
+/**
+ * Adds any number of items in one call, for languages whose calls into C are slow.
+ * @param bytes a packed list (dcp/packed.h) with two values for each item: its name, which is its
+ * only key, as a string; and a tensor of one chunk, whose elements are borrowed as by
+ * dcp_shard_writer_add_tensor(), or bytes, which are an encoded object as for
+ * dcp_shard_writer_add_stream(). @param size in bytes.
+ * Errors: DCP_ERR_FORMAT for what is no such list, DCP_ERR_UNSUPPORTED for a name with a NUL, and
+ * those of the calls for single items. After a failure none of them was added; others can be.
+ */
+DCP_API dcp_status dcp_shard_writer_add_packed(dcp_shard_writer *writer, const void *bytes,
+                                               size_t size);
+
 /** @return number of items. */
 DCP_API size_t dcp_shard_writer_count(const dcp_shard_writer *writer);
 
@@ -137,6 +149,13 @@ static inline dcp_status dcp_shard_writer_location(const dcp_shard_writer *write
 {
     return dcp_shard_writer_location_sized(writer, index, location, sizeof *location);
 }
+
+/** Gets the locations of all items in one call. @param places filled with two numbers for each
+ * item, in the order of adding: offset and length of its stream, in bytes. @param count of items,
+ * which must be dcp_shard_writer_count(). Errors: DCP_ERR_STATE before the file is sealed,
+ * DCP_ERR_ARGUMENT. */
+DCP_API dcp_status dcp_shard_writer_locations(const dcp_shard_writer *writer, uint64_t *places,
+                                              size_t count);
 
 /** @return bytes of the sealed file, footer included; 0 before. */
 DCP_API uint64_t dcp_shard_writer_file_size(const dcp_shard_writer *writer);

@@ -9,6 +9,7 @@ import random
 import socket
 import tempfile
 import unittest
+import unittest.mock
 import warnings
 from pathlib import Path
 
@@ -125,6 +126,30 @@ class OneProcess(unittest.TestCase):
                     self.assertTrue(equal(state, found), (seed, writer, reader))
                 self.assertEqual(libdcp.verify(folder), [])
             self.compare_metadata(path / "ours", path / "theirs")
+
+    def test_all_items_of_a_file_are_described_in_one_call(self):
+        state = {"t%d" % i: torch.full((3,), float(i)) for i in range(200)}
+        state.update(step=7, text="é")
+        added = []
+        add = libdcp.torch.storage.ShardWriter.add
+
+        def counted(shard, described, held):
+            added.append(len(held))
+            add(shard, described, held)
+
+        with unittest.mock.patch.object(libdcp.torch.storage.ShardWriter, "add", counted):
+            dcp.save(state, storage_writer=FileSystemWriter(self.path))
+        self.assertEqual(added, [200])
+        found = emptied(state)
+        dcp.load(found, storage_reader=StockReader(self.path))
+        self.assertTrue(equal(state, found))
+
+    def test_names_that_c_cannot_have_are_pytorchs(self):
+        state = {"a\0b": torch.arange(3), "a": torch.arange(5)}
+        dcp.save(state, storage_writer=FileSystemWriter(self.path))
+        found = emptied(state)
+        dcp.load(found, storage_reader=StockReader(self.path))
+        self.assertTrue(equal(state, found))
 
     def compare_metadata(self, ours, theirs):
         mine, stock = (pickle.loads((path / ".metadata").read_bytes()) for path in (ours, theirs))

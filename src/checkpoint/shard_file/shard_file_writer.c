@@ -169,28 +169,53 @@ static dcp_status describe_entry(dcp_shard_writer *writer, const dcp_shard_name 
     return DCP_OK;
 }
 
+dcp_status shard_writer_own(struct dcp_shard_writer *writer, dcp_state *tree)
+{
+    if (writer->tree_count == writer->tree_capacity) {
+        size_t capacity = writer->tree_capacity ? writer->tree_capacity * 2 : 16;
+        dcp_state **trees = memory_reallocate_array(writer->trees, capacity, sizeof *trees);
+        if (!trees) {
+            dcp_state_free(tree);
+            return error_no_memory(capacity * sizeof *trees, "the items of a shard file");
+        }
+        writer->trees = trees;
+        writer->tree_capacity = capacity;
+    }
+    writer->trees[writer->tree_count++] = tree;
+    return DCP_OK;
+}
+
+static dcp_status add_tensor_node(dcp_shard_writer *writer, const dcp_shard_name *name,
+                                  dcp_state *node)
+{
+    RETURN_IF_ERROR(check_add(writer, name, node));
+    RETURN_IF_ERROR(describe_entry(writer, name));
+    struct flat_state *flat = &writer->local.flat;
+    struct flat_state added = {.entries = &flat->entries[flat->count], .count = 1};
+    if (!dtype_is_savable(node->as.tensor->dtype))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "\"%s\": dtype %s cannot be saved", name->name,
+                             dcp_dtype_name(node->as.tensor->dtype));
+    if (node->as.tensor->chunk_count != 1)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\": expected one chunk, found %zu", name->name,
+                             node->as.tensor->chunk_count);
+    added.entries->node = node;
+    RETURN_IF_ERROR(save_local_check_tensors(&added));
+    flat->count++;
+    return DCP_OK;
+}
+
 dcp_status dcp_shard_writer_add_tensor_sized(dcp_shard_writer *writer, const dcp_shard_name *name,
                                              const dcp_tensor *tensor, size_t tensor_size)
 {
     RETURN_IF_ERROR(check_add(writer, name, tensor));
-    RETURN_IF_ERROR(describe_entry(writer, name));
-    struct flat_state *flat = &writer->local.flat;
-    struct flat_state added = {.entries = &flat->entries[flat->count], .count = 1};
     dcp_state *root = dcp_state_new();
     if (!root)
         return error_no_memory(sizeof *root, "the description of a tensor");
+    RETURN_IF_ERROR(shard_writer_own(writer, root));
     dcp_state *node = dcp_state_tensor_sized(root, name->name, tensor, tensor_size);
-    dcp_status status = dcp_state_status(root);
-    if (status == DCP_OK && !dtype_is_savable(node->as.tensor->dtype))
-        status = dcp_error_set(DCP_ERR_UNSUPPORTED, "\"%s\": dtype %s cannot be saved", name->name,
-                               dcp_dtype_name(node->as.tensor->dtype));
-    added.entries->node = node;
-    if (status == DCP_OK)
-        status = save_local_check_tensors(&added);
-    if (status == DCP_OK)
-        flat->count++;
-    else
-        dcp_state_free(root);
+    dcp_status status = node ? add_tensor_node(writer, name, node) : dcp_state_status(root);
+    if (status != DCP_OK)
+        dcp_state_free(writer->trees[--writer->tree_count]);
     return status;
 }
 
@@ -232,6 +257,17 @@ dcp_status dcp_shard_writer_add_stream(dcp_shard_writer *writer, const dcp_shard
     size_t offset = writer->local.streams.size;
     buffer_append(&writer->local.streams, bytes, size);
     return end_object(writer, offset, DCP_OK);
+}
+
+dcp_status shard_writer_add_node(struct dcp_shard_writer *writer, const dcp_shard_name *name,
+                                 dcp_state *node)
+{
+    const void *bytes;
+    size_t size;
+    if (node->kind == DCP_KIND_TENSOR)
+        return add_tensor_node(writer, name, node);
+    RETURN_IF_ERROR(dcp_state_as_bytes(node, &bytes, &size));
+    return dcp_shard_writer_add_stream(writer, name, bytes, size);
 }
 
 /* ---- looking, and the end ---- */
@@ -284,11 +320,9 @@ void dcp_shard_writer_free(dcp_shard_writer *writer)
 {
     if (!writer)
         return;
-    for (size_t i = 0; i < writer->local.flat.count; i++) {
-        dcp_state *node = writer->local.flat.entries[i].node;
-        if (node != writer->object)
-            dcp_state_free(&node->root->node);
-    }
+    for (size_t i = 0; i < writer->tree_count; i++)
+        dcp_state_free(writer->trees[i]);
+    memory_release(writer->trees);
     dcp_state_free(writer->object);
     save_local_free(&writer->local);
     save_session_free(&writer->session);

@@ -168,27 +168,13 @@ def _declare(library: ctypes.CDLL) -> None:
             c_int,
             [text, text, pointer(structs.dcp_shard_writer_options), c_size_t, pointer(handle)],
         ),
-        (
-            "dcp_shard_writer_add_tensor_sized",
-            c_int,
-            [
-                handle,
-                pointer(structs.dcp_shard_name),
-                pointer(structs.dcp_tensor),
-                c_size_t,
-            ],
-        ),
-        (
-            "dcp_shard_writer_add_stream",
-            c_int,
-            [handle, pointer(structs.dcp_shard_name), c_char_p, c_size_t],
-        ),
+        ("dcp_shard_writer_add_packed", c_int, [handle, c_char_p, c_size_t]),
         ("dcp_shard_writer_count", c_size_t, [handle]),
         ("dcp_shard_writer_seal", c_int, [handle]),
         (
-            "dcp_shard_writer_location_sized",
+            "dcp_shard_writer_locations",
             c_int,
-            [handle, c_size_t, pointer(structs.dcp_storage_location), c_size_t],
+            [handle, pointer(ctypes.c_uint64), c_size_t],
         ),
         ("dcp_shard_writer_free", None, [handle]),
         (

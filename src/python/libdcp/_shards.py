@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import Any, List, NamedTuple, Sequence
+from typing import Any, List, NamedTuple
 
 from . import _structs as structs
 from ._library import check, lib, path_bytes
@@ -16,15 +16,6 @@ class Location(NamedTuple):
 
     offset: int
     length: int
-
-
-class Memory(NamedTuple):
-    """Elements in host memory: the library's number of their type, address and strides in
-    elements. Whoever gives it keeps them."""
-
-    dtype: int
-    address: int
-    strides: Sequence[int]
 
 
 def make_save_id() -> str:
@@ -61,59 +52,23 @@ class ShardWriter:
         )
         self._handle = handle
         self._held: List[Any] = []
-        self._tensor = structs.dcp_tensor()
-        self._name = structs.dcp_shard_name()
 
-    def add_tensor(
-        self,
-        name: str,
-        shape: Sequence[int],
-        offsets: Sequence[int],
-        sizes: Sequence[int],
-        memory: Memory,
-        held: Any,
-    ) -> None:
-        """Adds a chunk of a tensor."""
-        tensor = self._tensor
-        ctypes.memset(ctypes.byref(tensor), 0, ctypes.sizeof(tensor))
-        tensor.dtype, tensor.ndim = memory.dtype, len(shape)
-        tensor.sharded = tensor.strided = True
-        tensor.data = memory.address
-        for i in range(len(shape)):
-            tensor.global_shape[i] = shape[i]
-            tensor.offsets[i] = offsets[i]
-            tensor.sizes[i] = sizes[i]
-            tensor.strides[i] = memory.strides[i]
-        self._name.name = name.encode("utf-8")
+    def add(self, described: bytes, held: List[Any]) -> None:
+        """Adds items: a packed list of names, and chunks of tensors or bytes of torch.save.
+
+        held: what the description points to.
+        """
         self._held.append(held)
-        check(
-            lib.dcp_shard_writer_add_tensor_sized(
-                self._handle, ctypes.byref(self._name), ctypes.byref(tensor), ctypes.sizeof(tensor)
-            )
-        )
-
-    def add_stream(self, name: str, stream: bytes) -> None:
-        """Adds an object that is encoded already, by torch.save."""
-        self._name.name = name.encode("utf-8")
-        check(
-            lib.dcp_shard_writer_add_stream(
-                self._handle, ctypes.byref(self._name), stream, len(stream)
-            )
-        )
+        check(lib.dcp_shard_writer_add_packed(self._handle, described, len(described)))
 
     def seal(self) -> List[Location]:
         """Writes the file, and says where each item lies, in the order of adding."""
         check(lib.dcp_shard_writer_seal(self._handle))
-        location = structs.dcp_storage_location()
-        locations: List[Location] = []
-        for i in range(lib.dcp_shard_writer_count(self._handle)):
-            check(
-                lib.dcp_shard_writer_location_sized(
-                    self._handle, i, ctypes.byref(location), ctypes.sizeof(location)
-                )
-            )
-            locations.append(Location(location.offset, location.length))
-        return locations
+        count = lib.dcp_shard_writer_count(self._handle)
+        places = (ctypes.c_uint64 * (2 * count))()
+        check(lib.dcp_shard_writer_locations(self._handle, places, count))
+        numbers = iter(places)
+        return [Location(offset, length) for offset, length in zip(numbers, numbers)]
 
     def __enter__(self) -> "ShardWriter":
         return self

@@ -235,14 +235,6 @@ class dcp_shard_writer_options(Structure):
     ]
 
 
-class dcp_shard_name(Structure):
-    _fields_ = [("name", c_char_p), ("path", POINTER(dcp_path_part)), ("path_length", c_size_t)]
-
-
-class dcp_storage_location(Structure):
-    _fields_ = [("path", c_char_p), ("offset", c_uint64), ("length", c_uint64)]
-
-
 class dcp_report_line(Structure):
     _fields_ = [
         ("difference", c_int),

@@ -46,9 +46,8 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from .. import _dtypes
 from .._errors import MismatchError, UnsupportedError
-from .._shards import Memory, ShardWriter, make_save_id
+from .._shards import ShardWriter, make_save_id
 from ..checkpoint import Checkpoint, Tensor
 from ..checkpoint import open as open_checkpoint
 from ..loading import load_described
@@ -84,21 +83,6 @@ _told = threading.local()
 def _arrive(prefix: str, generation: int, save_id: str) -> SavePrefix:
     _told.prefix = SavePrefix(prefix, generation, save_id)
     return SavePrefix(prefix, generation, save_id)
-
-
-class _Elsewhere(Exception):
-    """Something is not for this library; PyTorch's own way is taken."""
-
-
-def _memory_of(tensor: torch.Tensor) -> Memory:
-    name = str(tensor.dtype).split(".")[1]
-    try:
-        number = _dtypes.number_of(name)
-    except KeyError:
-        raise _Elsewhere from None
-    if tensor.device.type != "cpu" or tensor.layout != torch.strided or tensor.is_quantized:
-        raise _Elsewhere
-    return Memory(number, tensor.data_ptr(), tensor.stride())
 
 
 # What becomes of a save's pages in the page cache, by dcp_page_cache.
@@ -220,10 +204,9 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
             with ShardWriter(
                 Path(self.path), file, save_id, self.sync_files, page_cache_of(self)
             ) as shard:
-                for item in items:
-                    _add(shard, item, planner.resolve_data(item))
+                shard.add(*_describe(items, planner))
                 locations = shard.seal()
-        except (_Elsewhere, UnsupportedError):
+        except (Elsewhere, UnsupportedError):
             return self._write_stock(file, items, planner)
         return [
             WriteResult(
@@ -260,23 +243,24 @@ def page_cache_of(writer: Any) -> int:
     return _PAGE_CACHES[getattr(writer, "page_cache", "any")]
 
 
-def _add(shard: ShardWriter, item: WriteItem, data: Any) -> None:
-    name = item.index.fqn
-    if item.type == WriteItemType.BYTE_IO:
-        shard.add_stream(name, data.getvalue())
-        return
-    tensor = data.detach().resolve_conj().resolve_neg()
-    described = item.tensor_data
-    if described is None or tuple(described.chunk.sizes) != tuple(tensor.shape):
-        raise _Elsewhere
-    shard.add_tensor(
-        name,
-        described.size,
-        described.chunk.offsets,
-        described.chunk.sizes,
-        _memory_of(tensor),
-        tensor,
-    )
+def _describe(items: List[WriteItem], planner: SavePlanner) -> Tuple[bytes, List[Any]]:
+    """The items of a file, packed, and what that points to. Elsewhere: not for this library."""
+    describer = Describer(1, False)
+    describer.parts.append(_COUNT.pack(b"[", 2 * len(items)))
+    for item in items:
+        data: Any = planner.resolve_data(item)
+        describer.put_name(item.index.fqn)
+        if item.type == WriteItemType.BYTE_IO:
+            stream = data.getvalue()
+            describer.parts.append(_COUNT.pack(b"b", len(stream)))
+            describer.parts.append(stream)
+            continue
+        memory, number = describer.memory(data)
+        described = item.tensor_data
+        if described is None or tuple(described.chunk.sizes) != memory.shape:
+            raise Elsewhere("a tensor that is not of its item's sizes")
+        describer.put_chunk(described.size, described.chunk.offsets, memory, number)
+    return b"".join(describer.parts), describer.held
 
 
 def _sync_directory(path: Path) -> None:

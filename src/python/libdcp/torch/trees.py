@@ -180,6 +180,17 @@ class Describer:
             self.put_chunks(whole.size, whole.tensor_properties.requires_grad, chunks)
         return bool(chunks)
 
+    def put_chunk(self, shape: Any, offsets: Any, memory: torch.Tensor, number: int) -> None:
+        """One chunk of a tensor of this shape."""
+        sizes = memory.shape
+        self.held.append(memory)
+        self.parts.append(
+            _forms[len(sizes)].tensor.pack(
+                b"t", number, len(sizes), False, True, 1, *shape,
+                0, 0, 0, memory.data_ptr(), *offsets, *sizes, *memory.stride(),
+            )  # fmt: skip
+        )
+
     def put_chunks(self, shape: Any, requires_grad: bool, chunks: List[Tuple[Any, Any, int]]) -> None:
         form = _forms[len(shape)]
         number = chunks[0][2]
