@@ -59,6 +59,13 @@ DCP_API void dcp_memory_free(void *memory);
  * least this many bytes are, and reading that list takes as long as the process has mappings.
  */
 DCP_API size_t dcp_memory_in_large_pages(const void *memory, size_t size);
+/**
+ * Copies tensors' data that will not be used soon, as asynchronous saves copy it: like memcpy(),
+ * but past the caches where the machine can, so that what is overwritten is not read first and the
+ * caller's data stays in the caches. By the calling thread; several may copy different parts.
+ * @param to must not overlap @p from. @param size in bytes; with 0 both may be NULL.
+ */
+DCP_API void dcp_memory_copy(void *to, const void *from, size_t size);
 
 /** Severity of a log line. */
 typedef enum dcp_log_level {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/large_pages.h"
 #include "base/memory_account.h"
+#include "base/stream_copy.h"
 #include "dcp/environment.h"
 
 #define PAGE       ((size_t)4 << 10)
@@ -195,6 +196,12 @@ dcp_status dcp_memory_allocate(size_t size, void **memory)
 void dcp_memory_free(void *memory)
 {
     memory_release_aligned(memory);
+}
+
+void dcp_memory_copy(void *to, const void *from, size_t size)
+{
+    if (size > 0)
+        stream_copy(to, from, size);
 }
 
 size_t dcp_memory_in_large_pages(const void *memory, size_t size)

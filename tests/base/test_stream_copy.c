@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/stream_copy.h"
+#include "dcp/environment.h"
 
 enum { MOST = (1 << 20) + 200, MARGIN = 80 };
 
@@ -33,8 +34,21 @@ static void copies_the_given_bytes(void **state)
     free(to);
 }
 
+static void is_public(void **state)
+{
+    enum { SIZE = 10000 };
+    static unsigned char from[SIZE], to[SIZE + 1];
+    (void)state;
+    memset(from, 7, sizeof from);
+    dcp_memory_copy(NULL, NULL, 0);
+    dcp_memory_copy(to, from, SIZE);
+    assert_memory_equal(to, from, SIZE);
+    assert_int_equal(to[SIZE], 0);
+}
+
 int main(void)
 {
-    static const struct CMUnitTest tests[] = {cmocka_unit_test(copies_the_given_bytes)};
+    static const struct CMUnitTest tests[] = {cmocka_unit_test(copies_the_given_bytes),
+                                              cmocka_unit_test(is_public)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

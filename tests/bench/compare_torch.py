@@ -6,11 +6,11 @@
 save        1 GiB in 100 sharded tensors, durable, each into a fresh directory
 load, cold  the same, of files that the page cache holds on all sides, and that it holds on none
 after       a load at once after a save, as each side leaves its files
-async       the same: how long a step waits, from the third save on, with stagers that are kept
+async       the same: how long a step waits, from the third save on, with stagers that are kept, of pair ours
 small-save, small-load   10,000 sharded tensors of 4 KiB, again and again
 import      of the package, when PyTorch's are there; the limit is 50 ms
 
-pair is PyTorch's functions over our storage, full are our functions; the rival is PyTorch with plan
+pair is PyTorch's functions over our storage and stager, full are our functions; the rival is PyTorch with plan
 caching on.  Medians of the slowest rank; sides take turns.
 """
 import argparse

@@ -3,7 +3,7 @@
 
     torch_functions.py save|load|cold|after|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY
 
-Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage) and full (libdcp.torch's
+Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage and stager) and full (libdcp.torch's
 functions); PyTorch's planner keeps plans. They take turns in being first; the first try, of async the first two, is not printed.
 """
 import logging
@@ -42,7 +42,8 @@ class Pair(dcp.DefaultSavePlanner):
 class Sides:
     def __init__(self, group):
         self.group = group
-        self.stagers = {side: DefaultStager(StagingOptions(False, False, False, False)) for side in ("stock", "pair")}
+        options = StagingOptions(False, False, False, False)
+        self.stagers = {"stock": DefaultStager(options), "pair": ours.DefaultStager(options)}
 
     def save(self, side, state, path):
         if side == "full":

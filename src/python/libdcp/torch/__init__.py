@@ -14,11 +14,12 @@ and storages of other classes, tensors outside of host memory) goes PyTorch's ow
 classes below, which the log says once.
 
 ``FileSystemWriter`` and ``FileSystemReader`` are the storage alone, for PyTorch's functions and any
-planner.
+planner. ``DefaultStager`` is PyTorch's stager of that name with the library's copies.
 """
 
 from .loading import load
 from .saving import async_save, save
+from .staging import DefaultStager
 from .storage import FileSystemReader, FileSystemWriter
 
-__all__ = ["FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
+__all__ = ["DefaultStager", "FileSystemReader", "FileSystemWriter", "async_save", "load", "save"]
