@@ -7,6 +7,7 @@ import ctypes
 import ctypes.util
 import os
 import threading
+import weakref
 from ctypes import c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Tuple, TypeVar
@@ -32,6 +33,8 @@ def _open() -> ctypes.CDLL:
     chosen = os.environ.get("LIBDCP_LIBRARY")
     own = Path(__file__).parent / soname
     library = ctypes.CDLL(chosen or (str(own) if own.exists() else soname))
+    if not hasattr(library, "dcp_version_number"):
+        raise ImportError("libdcp: %s is another library" % library._name)
     library.dcp_version_number.restype = c_int
     number = library.dcp_version_number()
     found = (number // 10000, number // 100 % 100)
@@ -203,7 +206,11 @@ def _declare(library: ctypes.CDLL) -> None:
         ("dcp_save_chain_in_background", c_bool, [handle]),
     ]
     for name, result, arguments in functions:
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(
+                "libdcp: %s is older than the package, it has no %s" % (library._name, name)
+            )
         function.restype = result
         function.argtypes = arguments
 
@@ -222,6 +229,16 @@ def check(status: int) -> None:
     """Raises the exception of a failure, with the message of the calling thread."""
     if status != OK:
         raise error_of(status, message())
+
+
+def release_with(owner: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Has a function called when an object goes, or when the result is called.
+
+    At the end of the program it is not called: daemon threads may be using what it would free.
+    """
+    finalizer = weakref.finalize(owner, function, *arguments)
+    finalizer.atexit = False
+    return finalizer
 
 
 class Callbacks:
@@ -268,7 +285,10 @@ def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
             done.set()
 
     thread = threading.Thread(target=run, name="libdcp", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # Python is ending, or the system has no more threads
+        return call()
     interrupted: Optional[KeyboardInterrupt] = None
     while not done.is_set():
         try:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-import weakref
 from types import TracebackType
 from typing import (
     Any,
@@ -26,7 +25,7 @@ import numpy as np
 
 from . import _dtypes
 from . import _structs as structs
-from ._library import check, lib, path_bytes, texts
+from ._library import check, lib, path_bytes, release_with, texts
 from ._state import State, gather_bytes
 
 PathLike = Union[str, "os.PathLike[str]"]
@@ -60,7 +59,7 @@ class _Mapping:
 
     def __init__(self, handle: int, interface: Dict[str, Any]) -> None:
         self.__array_interface__ = interface
-        self._end = weakref.finalize(self, lib.dcp_mapping_free, handle)
+        self._end = release_with(self, lib.dcp_mapping_free, handle)
 
 
 class Tensor:
@@ -293,7 +292,7 @@ class Checkpoint(Mapping[str, Any]):
         self._indices: Dict[str, int] = {
             entry.name.decode("utf-8"): i for i, entry in enumerate(self._entries)
         }
-        self._finalizer = weakref.finalize(self, lib.dcp_checkpoint_close, handle)
+        self._finalizer = release_with(self, lib.dcp_checkpoint_close, handle)
 
     def __getitem__(self, name: str) -> Any:
         index = self._indices[name]

@@ -51,7 +51,14 @@ class Group:
                 ctypes.byref(self._operations), None, self.rank, self.size, ctypes.byref(handle)
             )
         )
-        self.handle = handle.value
+        self._handle = handle.value
+
+    @property
+    def handle(self) -> int:
+        """The library's group. ValueError: it is closed."""
+        if self._handle is None:
+            raise ValueError("the group is closed")
+        return self._handle
 
     def _add_operations(self, operations: structs.dcp_group_operations) -> None:
         """For groups that can do more than the two that every group has."""
@@ -81,7 +88,7 @@ class Group:
 
     def close(self) -> None:
         """Ends the group; the communicator stays."""
-        handle, self.handle = self.handle, None
+        handle, self._handle = self._handle, None
         if handle:
             lib.dcp_group_free(handle)
 

@@ -57,8 +57,6 @@ def load(
     """
     if strict not in _STRICTNESS:
         raise ValueError("strict is one of %s, not %r" % (", ".join(_STRICTNESS), strict))
-    tree = State.of(state, writable=True)
-    watch = Watch(progress, "loading")
     options = structs.dcp_load_options()
     options.group = group.handle if group else None
     options.strictness = _STRICTNESS[strict]
@@ -70,6 +68,8 @@ def load(
     options.include, options.include_count = texts(include), len(include)
     options.exclude, options.exclude_count = texts(exclude), len(exclude)
     options.members, options.member_count = texts(members), len(members)
+    tree = State.of(state, writable=True)
+    watch = Watch(progress, "loading")
     try:
         lines = _fill(tree, path, options, watch, group)
         _put_back(state, tree.values(make_tensor=_elsewhere))

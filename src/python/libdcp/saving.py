@@ -6,17 +6,19 @@ from __future__ import annotations
 import asyncio
 import atexit
 import ctypes
+import logging
 import threading
-import weakref
 from typing import Any, Callable, ClassVar, Dict, Generator, List, Optional, Set, Tuple
 
 from . import _structs as structs
 from ._errors import error_of
-from ._library import ERR_TIMEOUT, check, interruptible, lib, path_bytes
+from ._library import ERR_TIMEOUT, check, interruptible, lib, path_bytes, release_with
 from ._progress import Progress, Watch
 from ._state import State
 from .checkpoint import PathLike
 from .groups import Group
+
+_log = logging.getLogger("libdcp")
 
 _SLICE_SECONDS = 0.2  # of a wait, after which Control-C is noticed
 _COMPRESSIONS = {None: 0, "zstd": 1}
@@ -129,12 +131,13 @@ class Future:
         self._held = held
         self._group = group
         self._lock = threading.Lock()
+        self._waits = threading.Lock()
         self._ended = threading.Event()
         self._status = 0
         self._message = ""
         self._callbacks: List[Callable[["Future"], None]] = []
         self._function = structs.DoneFunction(self._end)
-        self._finalizer = weakref.finalize(self, lib.dcp_future_free, handle)
+        self._finalizer = release_with(self, lib.dcp_future_free, handle)
         self._under_way.add(self)
         status = lib.dcp_future_on_done(handle, self._function, None)
         if status:
@@ -150,7 +153,14 @@ class Future:
             callbacks, self._callbacks = self._callbacks, []
             self._under_way.discard(self)
         for callback in callbacks:
+            self._call_back(callback)
+
+    def _call_back(self, callback: Callable[["Future"], None]) -> None:
+        """Nobody is there whom an exception could be raised to: it is logged, as asyncio does."""
+        try:
             callback(self)
+        except Exception:
+            _log.exception("a callback of %r raised", self)
 
     def done(self) -> bool:
         """Whether the save has ended, however it did."""
@@ -198,13 +208,13 @@ class Future:
     def add_done_callback(self, callback: Callable[["Future"], None]) -> None:
         """Calls a function with the future when the save has ended, at once if it has.
 
-        It may be called by any thread.
+        It may be called by any thread. What it raises is logged, as "libdcp".
         """
         with self._lock:
             if not self._ended.is_set():
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call_back(callback)
 
     def __await__(self) -> Generator[Any, None, None]:
         loop = asyncio.get_running_loop()
@@ -224,9 +234,15 @@ class Future:
     def _wait(self, wait: Callable[[int, float], int], timeout: Optional[float]) -> int:
         left = float("inf") if timeout is None else timeout
         while True:
-            now = min(left, _SLICE_SECONDS)
-            status = wait(self._handle, now)
+            now = max(min(left, _SLICE_SECONDS), 0)
             left -= now
+            if self._waits.acquire(timeout=now):  # one thread at a time
+                try:
+                    status = wait(self._handle, now)
+                finally:
+                    self._waits.release()
+            else:
+                status = lib.dcp_error_set(ERR_TIMEOUT, b"%s", b"the save has not come so far yet")
             if status != ERR_TIMEOUT or left <= 0 or self._ended.is_set():
                 break
         if self._group and self._group.callbacks.raised:
@@ -274,8 +290,9 @@ class Saver:
             )
         )
         self._group = group
+        self._lock = threading.Lock()
         self._handle: Optional[int] = handle.value
-        self._finalizer = weakref.finalize(self, lib.dcp_save_chain_free, handle.value)
+        self._finalizer = release_with(self, lib.dcp_save_chain_free, handle.value)
 
     def save(
         self,
@@ -291,9 +308,12 @@ class Saver:
         timeout: float = 0,
         memory_limit: int = 0,
     ) -> Future:
-        """Begins a save; arguments are as for ``libdcp.save``. Waits for the one before it."""
-        if self._handle is None:
-            raise ValueError("the saver is closed")
+        """Begins a save; arguments are as for ``libdcp.save``. Waits for the one before it.
+
+        ValueError: the saver is closed. What goes wrong later comes from the future. Arrays are
+        held until it has ended; overlapped ones must not be freed by other means, as by resizing a
+        storage of PyTorch's, before ``future.wait_staged()`` returns.
+        """
         tree = State.of(state, writable=False)
         fields: Optional[State] = None
         try:
@@ -302,8 +322,19 @@ class Saver:
                 self._group, overwrite, step, fields, threads, sync, compression, timeout,
                 memory_limit,
             )  # fmt: skip
+            handle = self._begin(tree, path, options)
+            return Future(handle, tuple(tree.held), self._group)
+        finally:
+            tree.free()
+            if fields:
+                fields.free()
+
+    def _begin(self, tree: State, path: PathLike, options: structs.dcp_save_options) -> int:
+        handle = ctypes.c_void_p()
+        with self._lock:  # threads take turns
+            if self._handle is None:
+                raise ValueError("the saver is closed")
             options.chain = self._handle
-            handle = ctypes.c_void_p()
             check(
                 lib.dcp_save_async_sized(
                     tree.handle,
@@ -313,17 +344,14 @@ class Saver:
                     ctypes.byref(handle),
                 )
             )
-            return Future(int(handle.value or 0), tuple(tree.held), self._group)
-        finally:
-            tree.free()
-            if fields:
-                fields.free()
+        return int(handle.value or 0)
 
     def close(self) -> None:
         """Waits for the save that is under way."""
-        if self._handle is not None:
-            self._handle = None
-            self._finalizer()
+        with self._lock:
+            if self._handle is not None:
+                self._handle = None
+                self._finalizer()
 
     def __enter__(self) -> "Saver":
         return self

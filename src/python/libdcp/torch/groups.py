@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _structs as structs
-from .._library import Callbacks, check, lib
+from .._library import Callbacks, check, lib, release_with
 from ..groups import Group
 
 
@@ -148,7 +148,7 @@ class Ranks:
         self.load_plans = _new(lib.dcp_load_plan_cache_new)
         plans = (self.save_plans, self.async_plans, self.load_plans)
         self._chains: List[int] = []
-        self._finalizer = weakref.finalize(self, _free, self._chains, plans, self.group)
+        self._finalizer = release_with(self, _free, self._chains, plans, self.group)
 
     @property
     def handle(self) -> Optional[int]:

@@ -325,6 +325,8 @@ def _future_of(one: _Save, saving: "_saving.Future") -> "Future[Metadata]":
                 ways.fail("write", one.ranks.rank, error)
             except BaseException as failure:
                 future.set_exception(failure)
+        except BaseException as error:  # else whoever waits would wait for ever
+            future.set_exception(error)
 
     saving.add_done_callback(end)
     return future

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
@@ -13,7 +12,7 @@ from torch.distributed.checkpoint import staging as _stock
 from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.distributed.tensor import DTensor as _DTensor
 
-from .._library import check, lib
+from .._library import check, lib, release_with
 
 _StateDictStager: Any = StateDictStager
 DTensor: Any = _DTensor
@@ -70,8 +69,7 @@ def _allocate(size: int) -> Any:
     address = ctypes.c_void_p()
     check(lib.dcp_memory_allocate(size, ctypes.byref(address)))
     memory = (ctypes.c_char * size).from_address(address.value or 0)
-    # At the end of the program a save may still read it.
-    weakref.finalize(memory, lib.dcp_memory_free, address).atexit = False
+    release_with(memory, lib.dcp_memory_free, address)
     return torch.frombuffer(memory, dtype=torch.uint8).untyped_storage()
 
 
