@@ -26,7 +26,8 @@ from ._errors import (
 )
 from ._library import lib as _lib
 from ._values import Device, Opaque, Sharded, Size
-from .checkpoint import Checkpoint, Chunk, Fault, Info, Tensor, open, verify
+from .checking import Fault, verify
+from .checkpoint import Checkpoint, Chunk, Info, Tensor, open
 from .groups import Communicator, Group
 from .loading import Difference, load, read
 from .saving import Future, Saver, save

@@ -85,6 +85,7 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions."""
         return len(self.shape)
 
     @property
@@ -120,9 +121,12 @@ class Tensor:
     def read(self, index: Any = ..., *, raw: bool = False) -> "np.ndarray[Any, Any]":
         """Reads a box: ints, slices and ``...``, as NumPy's basic indexing takes them.
 
-        The result is an array, also if it has no dimensions.
+        index: positions in elements, one for each dimension from the first on. The result is a new
+        array of the box's shape, also if it has no dimensions. raw: unsigned integers of the
+        elements' size, also of types that NumPy does not know.
 
-        raw: unsigned integers of the elements' size, also of types that NumPy does not know.
+        IndexError, TypeError: an index that is none. TypeError: NumPy has no such dtype.
+        ValueError: the checkpoint is closed. FormatError: the bytes are not those that were saved.
         """
         kind = _dtypes.raw_dtype(self._number) if raw else _dtypes.numpy_dtype(self._number)
         offsets, sizes, rest = _box(index, self.shape)
@@ -132,7 +136,13 @@ class Tensor:
         return box
 
     def read_into(self, array: "np.ndarray[Any, Any]", offsets: Sequence[int] = ()) -> None:
-        """Fills an array with the box of its shape that begins at ``offsets`` (default: zeros)."""
+        """Fills an array with the box of its shape that begins at ``offsets`` (default: zeros).
+
+        array: of the tensor's dtype and number of dimensions, with any strides. offsets: in
+        elements. TypeError: another dtype, or a read-only array. ValueError: other dimensions, or
+        the checkpoint is closed. MismatchError, ArgumentError: the box is not in the tensor.
+        FormatError as for read().
+        """
         if _dtypes.number_of_numpy(array.dtype) != self._number:
             raise TypeError("%s is %s, the array is %s" % (self.name, self.dtype, array.dtype))
         if not array.flags.writeable:
@@ -143,7 +153,9 @@ class Tensor:
         """Shows a stored chunk (the whole tensor if it is stored as one) without copying it.
 
         The array is read-only. Pages are read from the file when they are touched, and nothing is
-        checked. UnsupportedError: the chunk is compressed or not stored as it is in memory.
+        checked. chunk: its number in ``chunks``. UnsupportedError: the chunk is compressed or not
+        stored as it is in memory. ArgumentError: there is no such chunk. ValueError: the checkpoint
+        is closed.
         """
         kind = _dtypes.numpy_dtype(self._number)
         handle, mapped = ctypes.c_void_p(), structs.dcp_mapped_chunk()
@@ -340,7 +352,7 @@ class Checkpoint(Mapping[str, Any]):
         return (tensor for _, _, tensor in found)
 
     def path(self, name: str) -> Tuple[Union[str, int], ...]:
-        """The keys and positions on the way to an entry in the state that was saved."""
+        """The keys and positions on the way to an entry in the state that was saved. KeyError."""
         with self._open():
             entry = self._entries[self._indices[name]]
             return tuple(
@@ -349,7 +361,11 @@ class Checkpoint(Mapping[str, Any]):
             )
 
     def stream(self, name: str, chunk: int = 0) -> bytes:
-        """The bytes that torch.save has made of an object, or of a chunk of a tensor."""
+        """The bytes that torch.save has made of an object, or of a chunk of a tensor.
+
+        chunk: its number in ``chunks``; 0 of an object. KeyError: there is no such name.
+        FormatError: they are not those that were saved.
+        """
         index = self._indices[name]
         how = structs.dcp_read_options(verification=self._verification)
         with self._open() as handle:
@@ -430,7 +446,7 @@ def open(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = Tru
 
     path: a directory of DCP or safetensors files, or a ``.pt`` file. members: directories whose
     union is the checkpoint, such as pipeline stages. verify: checksums are checked of all that is
-    read.
+    read. NotFoundError: there is none. FormatError: it is damaged, or no checkpoint.
     """
     options = _open_options(members)
     handle = ctypes.c_void_p()
@@ -440,41 +456,3 @@ def open(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = Tru
         )
     )
     return Checkpoint(int(handle.value or 0), verify)
-
-
-class Fault(NamedTuple):
-    """Something that is wrong in a checkpoint. ``file`` and ``name`` may be empty."""
-
-    file: str
-    offset: int
-    name: str
-    fault: str
-
-
-def verify(path: PathLike, *, members: Sequence[PathLike] = ()) -> List[Fault]:
-    """Checks every byte of a checkpoint; what is wrong with it, nothing if it is whole."""
-    faults: List[Fault] = []
-
-    def report(_context: Any, file: bytes, offset: int, name: bytes, fault: bytes) -> None:
-        faults.append(
-            Fault(
-                file.decode("utf-8", "surrogateescape"),
-                offset,
-                name.decode("utf-8", "replace"),
-                fault.decode("utf-8", "replace"),
-            )
-        )
-
-    options = _open_options(members)
-    count = ctypes.c_uint64()
-    check(
-        lib.dcp_verify_sized(
-            path_bytes(path),
-            ctypes.byref(options),
-            ctypes.sizeof(options),
-            structs.FaultFunction(report),
-            None,
-            ctypes.byref(count),
-        )
-    )
-    return faults

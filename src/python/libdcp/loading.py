@@ -47,13 +47,16 @@ def load(
 ) -> List[Difference]:
     """Fills a state from a checkpoint, in place, at any number of ranks and any division.
 
-    Arrays and :class:`Sharded` tensors are filled where they are; other values of the state are
-    replaced by what is stored. strict: what is an error of names that are wanted and not stored
-    (missing) and the reverse (unexpected): "missing", "all", or, with a warning in the log or
+    state: as for ``save``. Arrays and :class:`Sharded` tensors are filled where they are; other
+    values are replaced by what is stored. strict: what is an error of names that are wanted and not
+    stored (missing) and the reverse (unexpected): "missing", "all", or, with a warning in the log or
     without, nothing: "log-missing", "log-all", "partial". convert: between real dtypes, else other
-    ones are an error. include, exclude: patterns of names. The rest is as for ``save`` and ``open``.
+    ones are an error. include, exclude: patterns of names. path, members, verify: as for ``open``.
+    group, threads, timeout, memory_limit, progress: as for ``save``.
 
-    Returns what differed and was no error.
+    Returns what differed and was no error. TypeError: an array that cannot be loaded into.
+    NotFoundError: there is no checkpoint. MismatchError: names, shapes or dtypes differ; nothing
+    was read then. FormatError: damaged, arrays may have been filled in part.
     """
     if strict not in _STRICTNESS:
         raise ValueError("strict is one of %s, not %r" % (", ".join(_STRICTNESS), strict))
@@ -86,7 +89,11 @@ def load_described(described: bytes, held: List[Any], path: PathLike) -> None:
 
 
 def read(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = True) -> Any:
-    """Reads a whole checkpoint: the state that was saved, with new arrays."""
+    """Reads a whole checkpoint: the state that was saved, with new arrays.
+
+    path, members, verify, and errors: as for ``open``. TypeError: NumPy has no dtype for a tensor.
+    FormatError: the bytes are not those that were saved.
+    """
     with open_checkpoint(path, members=members, verify=verify) as checkpoint:
         return _nest(checkpoint)
 

@@ -70,12 +70,18 @@ def save(
     """Saves a state as a checkpoint, a directory.
 
     state: nested dicts, lists and tuples of arrays (NumPy, DLPack, PyTorch in host memory),
-    :class:`Sharded` tensors, and plain values. group: the ranks that save together; collective.
+    :class:`Sharded` tensors, and plain values. path: of the directory. group: the ranks that save
+    together, each its own part; collective.
     overwrite: replace a checkpoint that is there, whole, at the moment of the commit; else that is
     ExistsError. step, info: for ``metadata.json``. threads: files of this rank. sync: wait until
     the disk has it. compression: None or "zstd". timeout: seconds of waits for other ranks (0:
     1800). memory_limit: bytes beside the state (0: any). progress: True for tqdm, or a function of
     bytes done and bytes in all.
+
+    TypeError: a value or an array that cannot be saved, with its place in the state. BusyError:
+    another save is at work there. InputOutputError: the disk. DeadlineError: a rank did not come in
+    time. What a callback or communicator raises comes back; other ranks get an error with its text.
+    After any of these an earlier checkpoint is as it was.
     """
     tree = State.of(state, writable=False)
     fields: Optional[State] = None
@@ -200,7 +206,7 @@ class Future:
         return None
 
     def progress(self) -> Tuple[int, int]:
-        """Bytes written so far, and to be written, by this rank."""
+        """Bytes written so far, and to be written, by this rank; (0, 0) before that is known."""
         done, total = ctypes.c_uint64(), ctypes.c_uint64()
         lib.dcp_future_progress(self._handle, ctypes.byref(done), ctypes.byref(total))
         return done.value, total.value

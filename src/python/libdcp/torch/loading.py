@@ -50,7 +50,11 @@ def load(
 ) -> None:
     """Fills a state dict from a checkpoint, in place, as ``torch.distributed.checkpoint.load``.
 
+    state_dict: nested, tensors are filled where they are. checkpoint_id: a directory, or
+    storage_reader: one that has it. planner, process_group, no_dist: as PyTorch's.
+
     Collective over the process group. What is read is checked as far as its file has checksums.
+    Failures are CheckpointException, the same on all ranks.
     Objects are unpickled as PyTorch does, which executes what they name, but for plain values.
     """
     if storage_reader is not None and checkpoint_id is not None:

@@ -155,6 +155,9 @@ def save(
 ) -> Metadata:
     """Saves a state dict as a checkpoint, as ``torch.distributed.checkpoint.save``.
 
+    checkpoint_id: a directory, or storage_writer: one that has it and how to write. state_dict,
+    planner, process_group, no_dist, use_collectives: as PyTorch's.
+
     Collective over the process group. Returns when the checkpoint is durable and visible; a
     checkpoint that is there is replaced at that moment, whole. Failures are CheckpointException,
     the same on all ranks. The metadata that it returns is read when it is looked at.
@@ -237,8 +240,12 @@ def async_save(
     """Saves while training goes on, as ``torch.distributed.checkpoint.async_save``.
 
     Tensors may change when this returns: they have been copied, into memory that is kept for the
-    next save. The future gives the metadata when the checkpoint is durable and visible. A save
-    waits for the one before it.
+    next save. The future gives the metadata when the checkpoint is durable and visible, or
+    CheckpointException. A save waits for the one before it.
+
+    state_dict, checkpoint_id, storage_writer, planner, process_group, no_dist, use_collectives: as
+    for ``save``. async_checkpointer_type, async_stager: another than a thread, or any stager, go
+    PyTorch's way.
     """
     if not no_dist and dist.is_available() and dist.is_initialized():
         group: Any = process_group or dist.group.WORLD
