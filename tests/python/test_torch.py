@@ -6,10 +6,16 @@ import unittest
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 import libdcp
+import libdcp.torch
 
 
 def state():
@@ -81,6 +87,37 @@ class Torch(unittest.TestCase):
                 libdcp.save({"a": tensor}, self.path)
         with self.assertRaisesRegex(TypeError, "conjugated"):
             libdcp.save({"a": torch.ones(2, dtype=torch.complex64).conj()}, self.path)
+
+    def test_tensors_without_memory_are_refused(self):
+        gone, shrunk = torch.zeros(4), torch.zeros(1000)
+        gone.untyped_storage().resize_(0)
+        shrunk.untyped_storage().resize_(16)
+        with FakeTensorMode():
+            fake = torch.zeros(4)
+        dist.init_process_group("gloo", init_method="file://%s.store" % self.path, rank=0, world_size=1)
+        self.addCleanup(dist.destroy_process_group)
+        distributed = distribute_tensor(torch.ones(4), init_device_mesh("cpu", (1,)), [Shard(0)])
+        libdcp.save({"a": torch.ones(4)}, self.path)
+        for tensor in (gone, shrunk, fake, distributed):
+            for call in (libdcp.load, libdcp.save):
+                with self.assertRaisesRegex(TypeError, r"\['a'\]: the tensor has no memory"):
+                    call({"a": tensor}, self.path)
+        with self.assertRaisesRegex(TypeError, "quint8 cannot be saved"):
+            libdcp.save({"a": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8)}, self.path)
+        with self.assertRaises(libdcp.ArgumentError):
+            libdcp.load({"a": torch.zeros(1).expand(4)}, self.path)
+
+    def test_freed_tensors_are_neither_source_nor_destination(self):
+        libdcp.torch.save({"a": torch.ones(4)}, checkpoint_id=self.path)
+        gone = torch.zeros(4)
+        gone.untyped_storage().resize_(0)
+        for load in (dcp.load, libdcp.torch.load):
+            with self.assertRaisesRegex(CheckpointException, "was freed"):
+                load({"a": gone}, storage_reader=libdcp.torch.FileSystemReader(self.path))
+        for save in (dcp.save, libdcp.torch.save):
+            with self.assertRaisesRegex(CheckpointException, "was freed"):
+                save({"a": gone}, storage_writer=libdcp.torch.FileSystemWriter(self.path))
+        self.assertEqual(libdcp.read(self.path)["a"].sum(), 4)
 
 
 if __name__ == "__main__":

@@ -69,8 +69,12 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int:
-    """The library's number of a dtype that PyTorch has by this name."""
-    return _BY_NAME[name].number
+    """The library's number of a dtype that PyTorch has by this name. Raises TypeError if it has
+    none."""
+    kind = _BY_NAME.get(name)
+    if kind is None:
+        raise TypeError("a tensor of %s cannot be saved" % name)
+    return kind.number
 
 
 def size_of(number: int) -> int:

@@ -91,7 +91,10 @@ class Describer:
         return True
 
     def memory(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, int]:
-        """A dense tensor in host memory with the elements, and the library's number of its dtype."""
+        """A dense tensor in host memory with the elements, and the library's number of its dtype.
+
+        ValueError: its memory was freed.
+        """
         if type(tensor) not in _TENSORS:
             raise Elsewhere("a tensor of class %s" % type(tensor).__name__)
         number = NUMBERS.get(tensor.dtype)
@@ -99,6 +102,9 @@ class Describer:
             raise Elsewhere("a tensor of %s, %s" % (tensor.dtype, tensor.layout))
         if not tensor.is_cpu:
             raise Elsewhere("a tensor on %s" % tensor.device.type)
+        if not tensor.data_ptr() and tensor.numel():
+            # PyTorch would crash when it copies.
+            raise ValueError("the memory of a tensor of %s was freed" % (tuple(tensor.shape),))
         if tensor.is_conj() or tensor.is_neg():
             if self._writable:
                 raise Elsewhere("a view that conjugates or negates")
