@@ -1,17 +1,19 @@
 """libdcp.torch next to torch.distributed.checkpoint, in the same processes.
 
-    compare torch [save|load|cold|after|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--json] [--dir DIR]
-                  [--library FILE] [--python PYTHON]
+    compare torch [save|load|cold|after|kept|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--tensors N] [--json]
+                  [--dir DIR] [--library FILE] [--python PYTHON]
 
 save        1 GiB in 100 sharded tensors, durable, each into a fresh directory
 load, cold  the same, of files that the page cache holds on all sides, and that it holds on none
 after       a load at once after a save, as each side leaves its files
+kept        the same, with page_cache="kept" on our sides
 async       the same: how long a step waits, from the third save on, with stagers that are kept, of pair ours
 small-save, small-load   10,000 sharded tensors of 4 KiB, again and again
 import      of the package, when PyTorch's are there; the limit is 50 ms
 
 pair is PyTorch's functions over our storage and stager, full are our functions; the rival is PyTorch with plan
-caching on.  Medians of the slowest rank; sides take turns.
+caching on.  Of saves and loads, the ceiling of pair is PyTorch's functions over a storage that moves no bytes.
+Medians of the slowest rank; sides take turns.
 """
 import argparse
 import json
@@ -26,13 +28,15 @@ TREE = os.path.dirname(os.path.dirname(HERE))
 ROWS = 240
 LARGE, SMALL = (100, 1 << 30), (10000, 40 << 20)
 MEASURES = {"save": ("save", LARGE), "load": ("load", LARGE), "cold": ("cold", LARGE), "after": ("after", LARGE),
-            "async": ("async", LARGE), "small-save": ("save", SMALL),
+            "kept": ("kept", LARGE), "async": ("async", LARGE), "small-save": ("save", SMALL),
             "small-load": ("load", SMALL), "import": ("import", SMALL)}
 
 
 def measure(what, size, options):
     """Medians of the sides."""
     tensors, size = size
+    if options.tensors:
+        tensors, size = options.tensors, size * options.tensors // tensors
     columns = max(1, round(size / tensors / ROWS / 4))
     paths = [os.path.join(TREE, "src", "python"), os.environ.get("PYTHONPATH", "")]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path for path in paths if path), OMP_NUM_THREADS="1")
@@ -55,11 +59,14 @@ def report(name, medians, options):
     if "stock" in medians:
         row["pair_ratio"] = round(medians["stock"] / medians["pair"], 2)
         row["full_ratio"] = round(medians["stock"] / full, 2)
+    if "nothing" in medians:
+        row["pair_of_ceiling"] = round(medians["nothing"] / medians["pair"], 2)
     if options.json:
         print(json.dumps(row), flush=True)
     elif "stock" in medians:
         print("%-12s PyTorch %9.4f s   pair %9.4f s %6.2fx   full %9.4f s %6.2fx" % (
-            row["measure"], medians["stock"], medians["pair"], row["pair_ratio"], full, row["full_ratio"]), flush=True)
+            row["measure"], medians["stock"], medians["pair"], row["pair_ratio"], full, row["full_ratio"])
+            + ("   pair of its ceiling %.2f" % row["pair_of_ceiling"] if "nothing" in medians else ""), flush=True)
     else:
         print("%-12s %9.1f ms" % (row["measure"], full * 1000), flush=True)
 
@@ -70,6 +77,7 @@ def main(arguments):
     parser.add_argument("measures", nargs="*", metavar="MEASURE", help=", ".join(MEASURES))
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--tensors", type=int, help="of the same sizes; default: as above")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--dir", default=None, help="where to save; default: the system's place for temporary files")
     library = os.path.join(TREE, "build", "release", "src", "libdcp.so")

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch's side and libdcp.torch's in the same processes, for compare torch: prints seconds of each try, slowest rank.
 
-    torch_functions.py save|load|cold|after|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY
+    torch_functions.py save|load|cold|after|kept|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY
 
 Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage and stager) and full (libdcp.torch's
-functions); PyTorch's planner keeps plans. They take turns in being first; the first try, of async the first two, is not printed.
+functions); nothing is PyTorch's functions over a storage that moves no bytes, which pair can reach at best. PyTorch's
+planner keeps plans. They take turns in being first; the first try, of async the first two, is not printed.
 """
 import logging
 import os
@@ -21,14 +22,17 @@ logging.disable(logging.CRITICAL)
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.distributed.checkpoint as dcp  # noqa: E402
+from torch.distributed.checkpoint.filesystem import _StorageInfo  # noqa: E402
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions  # noqa: E402
+from torch.distributed.checkpoint.storage import WriteResult  # noqa: E402
 from torch.distributed.device_mesh import init_device_mesh  # noqa: E402
+from torch.futures import Future  # noqa: E402
 
 import libdcp.torch as ours  # noqa: E402
 from torch_ranks import make_state, same  # noqa: E402
 
-WARM = {"save": 1, "load": 1, "cold": 1, "after": 1, "async": 2}
-LOADS = ("load", "cold", "after")
+WARM = {"save": 1, "load": 1, "cold": 1, "after": 1, "kept": 1, "async": 2}
+LOADS = ("load", "cold", "after", "kept")
 
 
 class Stock(dcp.DefaultSavePlanner):
@@ -39,24 +43,49 @@ class Pair(dcp.DefaultSavePlanner):
     pass
 
 
+class Least(dcp.DefaultSavePlanner):
+    pass
+
+
+class NoWriter(dcp.FileSystemWriter):
+    def write_data(self, plan, planner):
+        future = Future()
+        future.set_result([WriteResult(item.index, 0, _StorageInfo("none", 0, 0)) for item in plan.items])
+        return future
+
+
+class NoReader(dcp.FileSystemReader):
+    def read_data(self, plan, planner):
+        future = Future()
+        future.set_result(None)
+        return future
+
+
+READERS = {"stock": dcp.FileSystemReader, "pair": ours.FileSystemReader, "nothing": NoReader}
+
+
 class Sides:
     def __init__(self, group):
         self.group = group
         options = StagingOptions(False, False, False, False)
         self.stagers = {"stock": DefaultStager(options), "pair": ours.DefaultStager(options)}
 
-    def save(self, side, state, path):
-        if side == "full":
-            ours.save(state, checkpoint_id=path)
+    def save(self, side, state, path, page_cache="any"):
+        if side in ("stock", "nothing"):
+            writer, planner = (dcp.FileSystemWriter, Stock) if side == "stock" else (NoWriter, Least)
+            dcp.save(state, storage_writer=writer(path), planner=planner(enable_plan_caching=True))
             return
-        writer, planner = (dcp.FileSystemWriter, Stock) if side == "stock" else (ours.FileSystemWriter, Pair)
-        dcp.save(state, storage_writer=writer(path), planner=planner(enable_plan_caching=True))
+        writer = ours.FileSystemWriter(path, page_cache=page_cache)
+        if side == "full":
+            ours.save(state, storage_writer=writer)
+        else:
+            dcp.save(state, storage_writer=writer, planner=Pair(enable_plan_caching=True))
 
     def load(self, side, state, path):
         if side == "full":
             ours.load(state, checkpoint_id=path)
             return
-        dcp.load(state, storage_reader=(dcp.FileSystemReader if side == "stock" else ours.FileSystemReader)(path))
+        dcp.load(state, storage_reader=READERS[side](path))
 
     def begin(self, side, state, path):
         if side == "full":
@@ -86,11 +115,11 @@ def bring(path, cached):
 
 def prepare(sides, what, side, state, path):
     """Before a try: what each side loads is in the same place."""
-    if what == "after":
+    if what in ("after", "kept"):
         if dist.get_rank() == 0:
             shutil.rmtree(path, ignore_errors=True)
         dist.barrier()
-        sides.save(side, state, path)
+        sides.save(side, state, path, "kept" if what == "kept" else "any")
     elif dist.get_rank() == 0 and what in LOADS:
         bring(path, what == "load")
     elif dist.get_rank() == 0:
@@ -106,7 +135,7 @@ def attempt(sides, what, side, state, empty, path):
     if what in LOADS:
         sides.load(side, empty, path)
         seconds = time.perf_counter() - start
-        if not same(empty, state):
+        if side != "nothing" and not same(empty, state):
             sys.exit("%s: what was loaded differs" % path)
     elif what == "save":
         sides.save(side, state, path)
@@ -126,11 +155,13 @@ def run_rank(rank, ranks, what, count, columns, repeat, directory, store):
     mesh = init_device_mesh("cpu", (ranks,))
     state, empty = (make_state(mesh, count, columns, 0, fill) for fill in (True, False))
     sides, names = Sides(dist.new_group(backend="gloo")), ["stock", "pair", "full"]
+    names += ["nothing"] if what in ("save", "load") else []
     if what in LOADS:
         for side in names:
             sides.save(side, state, os.path.join(directory, side))
     for turn in range(WARM[what] + repeat):
-        for side in names[turn % 3 :] + names[: turn % 3]:
+        first = turn % len(names)
+        for side in names[first:] + names[:first]:
             path = os.path.join(directory, side)
             seconds = attempt(sides, what, side, state, empty, path)
             if rank == 0 and turn >= WARM[what]:
