@@ -67,8 +67,8 @@ typedef struct dcp_run_prune_options {
 
 /**
  * Removes the checkpoints of a run that no rule keeps, oldest first, and what dead saves of this
- * run have left of steps before its newest whole one. A checkpoint that is being saved, as its
- * owner mark shows, is left.
+ * run have left of steps before its newest whole one, also where a save died before it wrote
+ * any data. A checkpoint that is being saved, as its owner mark shows, is left.
  * @param removed number of checkpoints; may be NULL.
  * Errors: DCP_ERR_NOT_FOUND if the directory holds no run of dcp/run.h, DCP_ERR_ARGUMENT,
  * DCP_ERR_NO_MEMORY. A removal that fails is reported as a verdict and logged; it is the result

@@ -236,3 +236,35 @@ dcp_status run_own_owner(const struct run_place *place, const char *name, const 
     run_names_free(&names);
     return status;
 }
+
+/* A file has its name before it has its bytes. */
+static dcp_status is_unwritten(const struct run_place *place, const char *folder, const char *file,
+                               bool *unwritten)
+{
+    char path[4 * RUN_NAME_MAX];
+    struct buffer text;
+    bool found;
+    snprintf(path, sizeof path, "%.255s/%.255s", folder, file);
+    buffer_init(&text, 0);
+    dcp_status status = run_place_read(place, path, RUN_IDENTITY_MAX, &text, &found);
+    *unwritten =
+        status == DCP_OK && found && (text.size == 0 || *(const unsigned char *)text.data == 0);
+    buffer_free(&text);
+    return status;
+}
+
+dcp_status run_own_is_only_begun(const struct run_place *place, const char *name, bool *begun)
+{
+    struct run_names names;
+    bool found;
+    dcp_status status = run_place_list(place, name, &names, &found);
+    *begun = status == DCP_OK && names.count > 0;
+    for (size_t i = 0; i < names.count && *begun && status == DCP_OK; i++) {
+        if (run_name_match_any(RUN_OWN_SIGN, names.names[i]))
+            status = is_unwritten(place, name, names.names[i], begun);
+        else
+            *begun = run_name_match_any(RUN_OWN_BEGUN, names.names[i]);
+    }
+    run_names_free(&names);
+    return status;
+}

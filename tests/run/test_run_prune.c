@@ -272,6 +272,36 @@ static void remains_of_dead_saves_go_and_what_is_owned_stays(void **state)
     assert_false(scratch_exists(run, "step_10") || scratch_exists(run, "step_20"));
 }
 
+/* Directories in which a save has only begun: nothing says whose they are. */
+static void what_a_save_begins_with_goes_unless_it_may_be_of_use(void **state)
+{
+    static const char text[] = "0123456789abcdef.tmp";
+    const char *run = path_in(state, "run");
+    const dcp_run_keep keep = {.size_of = sizeof keep, .last = 2};
+    const char *prepared = scene_in(run, "step_11"), *stale = scene_in(run, "step_12");
+    const char *unwritten = scene_in(run, "step_13"), *other = scene_in(run, "step_14");
+    const char *data = scene_in(run, "step_15"), *newer = scene_in(run, "step_99");
+    struct reported reported;
+    job_run(run, NULL, six, 2);
+    scene_write(prepared, ".dcp_owner.0123456789abcdef.tmp", text);
+    scene_write(stale, ".dcp_owner", "torn");
+    scene_write(stale, "metadata.json.0123456789abcdef.tmp", text);
+    scene_write(unwritten, ".dcp_owner", "torn");
+    scene_write(unwritten, "__0.g0.extra.dcp_run", "");
+    scene_write(other, ".dcp_owner", "torn");
+    scene_write(other, "__0.g0.extra.dcp_run", "another");
+    scene_write(data, ".dcp_owner", "torn");
+    scene_write(data, "__0_0.distcp", "data");
+    scene_write(newer, ".dcp_owner", "torn");
+    mkdir(scene_in(run, "step_16"), 0777);
+    assert_int_equal(prune(run, &keep, false, &reported), 3);
+    assert_false(scratch_exists(run, "step_11") || scratch_exists(run, "step_12") ||
+                 scratch_exists(run, "step_13"));
+    assert_true(scratch_exists(run, "step_14") && scratch_exists(run, "step_15") &&
+                scratch_exists(run, "step_16") && scratch_exists(run, "step_99"));
+    assert_true(scratch_exists(run, "step_10") && scratch_exists(run, "step_20"));
+}
+
 static int removals_left;
 
 static dcp_status remove_some(void *context, void *directory, const char *name)
@@ -382,6 +412,7 @@ int main(void)
         TEST(a_new_run_in_an_old_directory_does_no_harm),
         TEST(pins_keep),
         TEST(remains_of_dead_saves_go_and_what_is_owned_stays),
+        TEST(what_a_save_begins_with_goes_unless_it_may_be_of_use),
         TEST(an_interrupted_removal_is_not_whole_and_goes_on),
         TEST(notes_of_what_is_gone_go),
         TEST(a_run_of_10000_entries_is_pruned),
