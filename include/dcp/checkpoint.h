@@ -435,6 +435,42 @@ DCP_API dcp_status dcp_checkpoint_encode(const dcp_checkpoint *checkpoint, dcp_s
 DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
                                          dcp_checkpoint **checkpoint);
 
+/** Options for owning a directory. All zero is the default. */
+typedef struct dcp_owner_options {
+    /** Where the path is (dcp/storage.h); NULL: in the file system. */
+    const dcp_storage *storage;
+    /** As dcp_save_options::takeover_seconds, with the same default for 0. */
+    double takeover_seconds;
+} dcp_owner_options;
+
+/** A directory that no other process changes; see dcp_owner_take(). */
+typedef struct dcp_owner dcp_owner;
+
+/**
+ * Owns a directory as a save does (@ref dcp_save_owner "one owner at a time"), for programs that
+ * change a checkpoint's files by themselves: saves, copies, removals and repairs that begin there
+ * meanwhile are #DCP_ERR_BUSY. The directory is created if it does not exist.
+ * @param owner to be given up with dcp_owner_release(). NULL after a failure. Errors: DCP_ERR_BUSY
+ * if another process owns the directory, DCP_ERR_ARGUMENT, DCP_ERR_KIND for a file, and the
+ * storage's.
+ */
+DCP_API dcp_status dcp_owner_take_sized(const char *path, const dcp_owner_options *options,
+                                        size_t options_size, dcp_owner **owner);
+
+static inline dcp_status dcp_owner_take(const char *path, const dcp_owner_options *options,
+                                        dcp_owner **owner)
+{
+    return dcp_owner_take_sized(path, options, sizeof *options, owner);
+}
+
+/** DCP_ERR_BUSY if another process has taken the directory over, because it took this one for dead:
+ * to be called before a step that must not mix with what the other one does. */
+DCP_API dcp_status dcp_owner_check(const dcp_owner *owner);
+
+/** Removes the mark, and a directory that dcp_owner_take() created and that is still empty. Keeps
+ * the thread's error. NULL is allowed. */
+DCP_API void dcp_owner_release(dcp_owner *owner);
+
 /** Options for removing a checkpoint. All zero is the default. */
 typedef struct dcp_remove_options {
     /** Where the path is (dcp/storage.h); NULL: in the file system. */

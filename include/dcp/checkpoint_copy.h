@@ -30,6 +30,9 @@ typedef struct dcp_copy_options {
     /** Asked again and again: the copy ends with DCP_ERR_CANCELLED once it says so; optional. */
     bool (*stopped)(void *context);
     void *stopped_context;
+    /** Of the destination's owner; as dcp_save_options::takeover_seconds, with the same default for
+     * 0. */
+    double takeover_seconds;
 } dcp_copy_options;
 
 /** What dcp_checkpoint_copy() has done, also after a failure. */
@@ -56,12 +59,16 @@ typedef struct dcp_copied {
  * both have files of the same name: then its metadata goes before the first of these is replaced.
  * Its other shards are removed at the end.
  *
- * Threading: any number of threads may copy at the same time, but only one to a destination.
- * Nothing is to save, remove or prune there meanwhile.
+ * The call owns the destination as a save does (@ref dcp_save_owner "one owner at a time"): another
+ * copy, a save or a removal there is #DCP_ERR_BUSY until this one has ended, and so is this one
+ * while another of them is at work. A copy whose destination was taken over ends with DCP_ERR_BUSY
+ * before its next file, and commits nothing.
+ *
+ * Threading: any number of threads and processes may copy at the same time.
  * @param options NULL: all defaults. @param copied may be NULL.
  * Errors: DCP_ERR_NOT_FOUND if the source is none, DCP_ERR_CHECKSUM if the source is damaged or a
- * file came out different, DCP_ERR_BUSY if the source was replaced meanwhile, DCP_ERR_EXISTS,
- * DCP_ERR_NO_SPACE, DCP_ERR_CANCELLED, and those of the storages.
+ * file came out different, DCP_ERR_BUSY if the source was replaced meanwhile or the destination has
+ * another owner, DCP_ERR_EXISTS, DCP_ERR_NO_SPACE, DCP_ERR_CANCELLED, and those of the storages.
  */
 DCP_API dcp_status dcp_checkpoint_copy_sized(const char *source, const char *destination,
                                              const dcp_copy_options *options, size_t options_size,

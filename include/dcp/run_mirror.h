@@ -4,10 +4,11 @@
  * @brief Mirrors: other places that get a copy of each checkpoint of a run.
  *
  * A run that has mirrors (dcp_run_options::mirrors) copies what it has committed there, each mirror
- * by a thread of its own at rank 0, verified as dcp_checkpoint_copy() does it. Neither a slow nor a
- * failed mirror delays a save or makes it fail: copies are tried again after the next save, and
- * after a minute, two, four and so on up to an hour, and failures are logged, told by
- * dcp_run_mirror_status(), and a line of the figures.
+ * by a thread of its own at rank 0, as dcp_checkpoint_copy() does it: verified, and owning what it
+ * writes, so that two jobs with the same mirror do not mix their copies. Neither a slow nor a
+ * failed mirror delays a save or makes it fail. A copy that failed is tried again after the next
+ * save, and after a minute, two, four and so on up to an hour. Failures are logged, reported by
+ * dcp_run_mirror_status(), and written to the figures.
  *
  * Retention waits for copies: a checkpoint that no rule keeps stays where its copy is under way,
  * until dcp_run_mirror::wait_seconds after its save, and where its copy has failed. A later save
@@ -18,6 +19,10 @@
  * files that are whole already. A checkpoint that turns out to be damaged is repaired from a mirror
  * that has the same save. A run whose directory is empty takes its identity from its mirrors; if
  * one of them cannot be reached then, that is an error, and no fresh start.
+ *
+ * Pins are copied, their removal is not: from the mirror, an unpinned checkpoint looks like one of
+ * a run whose directory was lost, and a pin that stays costs space, while one that goes may cost
+ * the checkpoint. Unpin it there as well, with dcp_run_pin() and the mirror's path.
  *
  * A mirror is a run as well: it has `.dcp_run`, the same names, marks and pins, and can be listed,
  * pruned and resumed from. The file `.dcp_mirrored.NAME.DIGITS` in the run says that a checkpoint

@@ -60,6 +60,11 @@ static dcp_status check_unchanged(const struct copying *copying, const struct co
 
 /* ---- the destination ---- */
 
+dcp_status run_copy_check_owner(const struct copying *copying)
+{
+    return copying->owner ? dcp_owner_check(copying->owner) : DCP_OK;
+}
+
 /* *whole: the checkpoint is there. Another one is refused, unless it may be replaced. */
 static dcp_status look_there(struct copying *copying, bool *whole)
 {
@@ -79,6 +84,15 @@ static dcp_status look_there(struct copying *copying, bool *whole)
                ? DCP_OK
                : dcp_error_set(DCP_ERR_EXISTS, "%s holds another checkpoint than %s",
                                copying->to.root, copying->from.root);
+}
+
+/* From here on nobody else changes what is there. *whole: somebody has completed it meanwhile. */
+static dcp_status own(struct copying *copying, bool *whole)
+{
+    const dcp_owner_options options = {.storage = copying->options.destination,
+                                       .takeover_seconds = copying->options.takeover_seconds};
+    RETURN_IF_ERROR(dcp_owner_take(copying->to.root, &options, &copying->owner));
+    return look_there(copying, whole);
 }
 
 static dcp_status check_space(struct copying *copying)
@@ -136,6 +150,7 @@ static dcp_status commit(struct copying *copying)
             continue;
         RETURN_IF_ERROR(check_unchanged(copying, file));
         RETURN_IF_ERROR(run_copy_is_there(copying, file, &there));
+        RETURN_IF_ERROR(run_copy_check_owner(copying));
         if (!there)
             RETURN_IF_ERROR(run_copy_publish(copying, file));
     }
@@ -175,6 +190,8 @@ static dcp_status copy(struct copying *copying)
     bool whole;
     RETURN_IF_ERROR(run_copy_list(copying));
     RETURN_IF_ERROR(look_there(copying, &whole));
+    if (!(whole && !options->compare_all) && !options->dry_run)
+        RETURN_IF_ERROR(own(copying, &whole));
     if (whole && !options->compare_all) {
         count_all_as_kept(copying);
         return DCP_OK;
@@ -211,6 +228,7 @@ static void free_copying(struct copying *copying)
 {
     struct saved_error error;
     error_save(&error);
+    dcp_owner_release(copying->owner);
     for (size_t i = 0; i < copying->count; i++)
         buffer_free(&copying->files[i].content);
     memory_release(copying->files);

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/rate.h"
+#include "dcp/checkpoint.h"
 #include "dcp/checkpoint_copy.h"
 #include "run/run_place.h"
 
@@ -28,6 +29,7 @@ struct copying {
     size_t count, capacity;
     struct arena arena;
     struct rate rate;
+    dcp_owner *owner; /* of the destination; NULL in a dry run */
     unsigned char *buffer;
     size_t buffer_size;
     bool withdrawn; /* what was at the destination is no checkpoint any more */
@@ -41,6 +43,8 @@ const char *run_copy_split(const char *path, char folder[COPY_PATH_MAX]);
 /* Whether a name is one that only saves give: a shard or an extra file. */
 bool run_copy_is_shard(const char *name);
 
+/* DCP_ERR_BUSY if the destination has another owner by now. */
+dcp_status run_copy_check_owner(const struct copying *copying);
 /* Brings one file that does not commit to the destination, unless it is whole there. */
 dcp_status run_copy_file(struct copying *copying, const struct copy_file *file);
 /* Publishes one that does. */

@@ -226,6 +226,7 @@ dcp_status run_copy_file(struct copying *copying, const struct copy_file *file)
 {
     uint64_t sum = 0;
     bool kept;
+    RETURN_IF_ERROR(run_copy_check_owner(copying));
     RETURN_IF_ERROR(judge_there(copying, file, &kept));
     if (kept) {
         copying->done.kept_files++;

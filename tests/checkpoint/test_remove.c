@@ -302,6 +302,48 @@ static void test_arguments(void **state)
     must_fail(dcp_storage_remove(NULL, "x", NULL), DCP_ERR_ARGUMENT, "name");
 }
 
+/* ---- owned by the program ---- */
+
+static void test_owned_by_the_program(void **state)
+{
+    dcp_storage *memory;
+    dcp_owner *owner, *second;
+    (void)state;
+    must(dcp_storage_memory_new(&memory));
+    const dcp_owner_options options = {.storage = memory};
+    const dcp_remove_options removing = {.storage = memory};
+    must(dcp_owner_take("a", &options, &owner));
+    expect_names(memory, "a", ".dcp_owner ");
+    must_fail(dcp_owner_take("a", &options, &second), DCP_ERR_BUSY, ".dcp_owner");
+    assert_null(second);
+    must_fail(dcp_checkpoint_remove("a", &removing, NULL), DCP_ERR_BUSY, ".dcp_owner");
+    must(dcp_owner_check(owner));
+    must(dcp_storage_remove(memory, "a", ".dcp_owner"));
+    must_fail(dcp_owner_check(owner), DCP_ERR_BUSY, "nothing is committed");
+    dcp_owner_release(owner);
+    save_two_files(memory, "a");
+    must(dcp_owner_take("a", &options, &owner));
+    dcp_owner_release(owner);
+    expect_names(memory, "a", ".metadata __0_0.distcp __0_1.distcp metadata.json ");
+    dcp_owner_release(NULL);
+    must_fail(dcp_owner_take(NULL, NULL, &owner), DCP_ERR_ARGUMENT, "path");
+    must_fail(dcp_owner_take("a", &(dcp_owner_options){.takeover_seconds = -1}, &owner),
+              DCP_ERR_ARGUMENT, "takeover_seconds");
+    must_fail(dcp_owner_check(NULL), DCP_ERR_ARGUMENT, "owner");
+    dcp_storage_memory_free(memory);
+}
+
+static void test_owning_a_directory_removes_what_it_made(void **state)
+{
+    const char *path = path_in(state, "made");
+    dcp_owner *owner;
+    needs_files();
+    must(dcp_owner_take(path, NULL, &owner));
+    assert_int_equal(access(path, F_OK), 0);
+    dcp_owner_release(owner);
+    assert_int_not_equal(access(path, F_OK), 0);
+}
+
 /* ---- interrupted at each file ---- */
 
 static const dcp_storage *below;
@@ -365,6 +407,9 @@ int main(void)
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_interrupted),
+        cmocka_unit_test(test_owned_by_the_program),
+        cmocka_unit_test_setup_teardown(test_owning_a_directory_removes_what_it_made,
+                                        directory_setup, directory_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

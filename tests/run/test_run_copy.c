@@ -278,6 +278,93 @@ static void what_is_replaced_goes_before_a_file_of_its_own_does(void **state)
     assert_false(scratch_exists(copy, ".metadata"));
 }
 
+/* ---- one owner of the destination ---- */
+
+/* Tells the other process once it is asked for the second time, and waits until that one says so.
+ */
+struct meeting {
+    int told[2], go[2], asked;
+};
+
+static bool meet(void *context)
+{
+    struct meeting *meeting = context;
+    char byte = 0;
+    if (++meeting->asked == 2)
+        return write(meeting->told[1], &byte, 1) != 1 || read(meeting->go[0], &byte, 1) != 1;
+    return false;
+}
+
+static void two_processes_do_not_mix_their_copies(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    const char *other = path_in(state, "other");
+    struct meeting meeting = {.asked = 0};
+    char byte = 0;
+    int ended;
+    scene_save(NULL, other);
+    assert_int_equal(pipe(meeting.told) | pipe(meeting.go), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const dcp_copy_options slow = {.stopped = meet, .stopped_context = &meeting};
+        _exit(dcp_checkpoint_copy(source, copy, &slow, NULL) == DCP_OK ? 0 : 1);
+    }
+    assert_int_equal(read(meeting.told[0], &byte, 1), 1);
+    const dcp_copy_options replace = {.replace = true};
+    must_fail(dcp_checkpoint_copy(other, copy, &replace, NULL), DCP_ERR_BUSY, ".dcp_owner");
+    must_fail(dcp_checkpoint_remove(copy, NULL, NULL), DCP_ERR_BUSY, ".dcp_owner");
+    assert_int_equal(write(meeting.go[1], &byte, 1), 1);
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_int_equal(ended, 0);
+    expect_same(source, copy);
+    assert_false(scratch_exists(copy, ".dcp_owner"));
+    must(dcp_checkpoint_copy(other, copy, &replace, NULL));
+    for (int i = 0; i < 2; i++)
+        close(meeting.told[i]), close(meeting.go[i]);
+}
+
+/* As another process does that takes this one for dead. */
+struct rival {
+    const char *copy;
+    int asked, when;
+};
+
+static bool take_over(void *context)
+{
+    struct rival *rival = context;
+    if (rival->asked++ == rival->when)
+        scratch_remove(rival->copy, ".dcp_owner");
+    return false;
+}
+
+static void a_copy_that_was_taken_over_commits_nothing(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    for (int when = 0;; when++) {
+        struct rival rival = {.copy = copy, .when = when};
+        const dcp_copy_options options = {.stopped = take_over, .stopped_context = &rival};
+        dcp_status status = dcp_checkpoint_copy(source, copy, &options, NULL);
+        if (status == DCP_OK && when > 0 && rival.asked <= when)
+            break;
+        assert_int_equal(status, DCP_ERR_BUSY);
+        assert_non_null(strstr(dcp_error_message(), "nothing is committed"));
+        assert_false(scratch_exists(copy, ".metadata"));
+    }
+    expect_same(source, copy);
+}
+
+static void a_destination_that_cannot_be_made_one_stays_as_it_was(void **state)
+{
+    const char *source = make_source(state), *copy = path_in(state, "copy");
+    scratch_write(source, "__0_0.distcp", "damaged", 7);
+    assert_int_not_equal(dcp_checkpoint_copy(source, copy, NULL, NULL), DCP_OK);
+    assert_int_not_equal(access(copy, F_OK), 0);
+    const dcp_copy_options options = {.takeover_seconds = -1};
+    must_fail(dcp_checkpoint_copy(source, copy, &options, NULL), DCP_ERR_ARGUMENT,
+              "takeover_seconds");
+}
+
 /* ---- the rate ---- */
 
 static int64_t now_ns, slept_ns;
@@ -328,6 +415,9 @@ int main(void)
         TEST(links_are_refused),
         TEST(another_checkpoint_is_replaced_only_on_request),
         TEST(what_is_replaced_goes_before_a_file_of_its_own_does),
+        TEST(two_processes_do_not_mix_their_copies),
+        TEST(a_copy_that_was_taken_over_commits_nothing),
+        TEST(a_destination_that_cannot_be_made_one_stays_as_it_was),
         TEST(the_rate_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
