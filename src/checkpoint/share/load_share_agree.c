@@ -190,7 +190,9 @@ static dcp_status decode_wants(const struct agreement *agreement, const struct g
     return DCP_OK;
 }
 
-/* Whether parts can be checked separately: looks at one file, as files of one save are alike. */
+/* Whether parts can be checked separately: looks at one file, as files of one save are alike. One
+ * that cannot be opened, also for want of memory, counts as without: then whole records are
+ * checked. */
 static bool has_blocks(const struct load_sharing *sharing)
 {
     const struct load_plan *plan = sharing->plan;

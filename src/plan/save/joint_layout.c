@@ -149,7 +149,7 @@ static dcp_status describe_all(const struct save_plan *plan, uint32_t rank, uint
         const struct write_item *item = &plan->items[i];
         RETURN_IF_ERROR(item_implies_all(divisions, item, rank, rank_count, implies));
         if (!*implies)
-            return DCP_OK;
+            return DCP_OK; /* what was described is not used, so that its buffer may have failed */
         RETURN_IF_ERROR(append_item(structure, item, previous));
         previous = item->name;
         if (!item->is_tensor)

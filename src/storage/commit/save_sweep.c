@@ -62,7 +62,8 @@ static void remove_old(const struct save_session *session, const struct director
     }
 }
 
-/* If this save was taken over after its commit, the other save sweeps. */
+/* If this save was taken over after its commit, the other save sweeps. After any failure, also for
+ * want of memory, the checkpoint is whole and the next sweep removes what stays. */
 static void sweep(const struct save_session *session, const struct metadata *metadata)
 {
     struct directory directory;

@@ -32,7 +32,7 @@ struct files_queue {
     struct slot slots[];
 };
 
-/* DCP_ERR_UNSUPPORTED if there is no ring. */
+/* DCP_ERR_UNSUPPORTED if there is no ring, or no memory for one: the pool does without. */
 static dcp_status open_ring(struct files_queue *queue)
 {
     const struct file_ops *ops = queue->ops;
