@@ -427,13 +427,44 @@ static inline dcp_status dcp_tensor_encode(const dcp_tensor *tensor, dcp_sink si
 DCP_API dcp_status dcp_checkpoint_encode(const dcp_checkpoint *checkpoint, dcp_sink sink,
                                          void *context);
 
+/** How bytes are decoded. All zero is the default. */
+typedef struct dcp_decode_options {
+    /** The most memory that the call may take, in bytes, with what it returns; 0: no limit. Beyond
+     * it the result is DCP_ERR_NO_MEMORY. The bytes need not be trusted, and a few of them can
+     * describe a value that takes much more. */
+    uint64_t memory_limit;
+} dcp_decode_options;
+
 /**
  * Decodes a `.metadata` file, whose bytes need not be trusted. The checkpoint has metadata only.
+ * @param options NULL: all defaults.
  * @param checkpoint owned by the caller, to be freed with dcp_checkpoint_close(). Reading data from
  * it is DCP_ERR_STATE.
  */
-DCP_API dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
-                                         dcp_checkpoint **checkpoint);
+DCP_API dcp_status dcp_checkpoint_decode_sized(const void *bytes, size_t size,
+                                               const dcp_decode_options *options,
+                                               size_t options_size, dcp_checkpoint **checkpoint);
+
+static inline dcp_status dcp_checkpoint_decode(const void *bytes, size_t size,
+                                               const dcp_decode_options *options,
+                                               dcp_checkpoint **checkpoint)
+{
+    return dcp_checkpoint_decode_sized(bytes, size, options, sizeof *options, checkpoint);
+}
+
+/**
+ * Decodes the stored stream of an object and adds the value to @p parent under @p key (as when
+ * building a tree). The bytes need not be trusted. @param options NULL: all defaults.
+ */
+DCP_API dcp_status dcp_object_decode_sized(const void *bytes, size_t size, dcp_state *parent,
+                                           const char *key, const dcp_decode_options *options,
+                                           size_t options_size);
+
+static inline dcp_status dcp_object_decode(const void *bytes, size_t size, dcp_state *parent,
+                                           const char *key, const dcp_decode_options *options)
+{
+    return dcp_object_decode_sized(bytes, size, parent, key, options, sizeof *options);
+}
 
 /** Options for owning a directory. All zero is the default. */
 typedef struct dcp_owner_options {

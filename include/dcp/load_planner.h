@@ -168,11 +168,6 @@ DCP_API size_t dcp_loading_name_count(const dcp_loading *loading);
 /** @return name @p index of the state, flattened; NULL if there is none. */
 DCP_API const char *dcp_loading_name(const dcp_loading *loading, size_t index);
 
-/** Decodes the stored stream of an object and adds the value to @p parent under @p key (as when
- * building a tree). */
-DCP_API dcp_status dcp_object_decode(const void *bytes, size_t size, dcp_state *parent,
-                                     const char *key);
-
 #ifdef __cplusplus
 }
 #endif

@@ -269,7 +269,7 @@ static dcp_status decoding_load_bytes(void *context, dcp_loading *loading,
     struct job *job = context;
     (void)loading;
     dcp_state *own = dcp_state_new();
-    dcp_status status = dcp_object_decode(bytes, size, own, "value");
+    dcp_status status = dcp_object_decode(bytes, size, own, "value", NULL);
     int64_t value = 0;
     if (status == DCP_OK && strcmp(item->destination.name, "step") == 0) {
         dcp_state_as_int(dcp_state_find(own, "value"), &value);

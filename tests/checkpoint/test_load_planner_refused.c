@@ -366,7 +366,8 @@ static void plans_say_what_is_wrong_with_a_call(void **state)
     assert_null(dcp_loading_name(NULL, 0));
     must_fail(dcp_load_default_set_up_planner(NULL, NULL), DCP_ERR_STATE, "called twice");
     must_fail(dcp_load_default_read_data(NULL), DCP_ERR_STATE, "no load plan");
-    must_fail(dcp_object_decode(NULL, 0, NULL, NULL), DCP_ERR_ARGUMENT, "the bytes or the parent");
+    must_fail(dcp_object_decode(NULL, 0, NULL, NULL, NULL), DCP_ERR_ARGUMENT,
+              "the bytes or the parent");
 }
 
 /* ---- destinations that make no sense ---- */

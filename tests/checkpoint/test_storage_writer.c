@@ -124,13 +124,13 @@ static void saves_into_memory(void **state)
     const struct blob *metadata = &store.blobs[3];
     assert_string_equal(metadata->key, ".metadata");
     dcp_checkpoint *checkpoint;
-    must(dcp_checkpoint_decode(metadata->bytes, metadata->size, &checkpoint));
+    must(dcp_checkpoint_decode(metadata->bytes, metadata->size, NULL, &checkpoint));
     assert_int_equal(dcp_checkpoint_count(checkpoint), 2);
     must_fail(dcp_checkpoint_read_object(checkpoint, 1, NULL, "x", NULL), DCP_ERR_STATE, "");
     dcp_checkpoint_close(checkpoint);
-    must_fail(dcp_checkpoint_decode(metadata->bytes, metadata->size / 2, &checkpoint),
+    must_fail(dcp_checkpoint_decode(metadata->bytes, metadata->size / 2, NULL, &checkpoint),
               DCP_ERR_FORMAT, "metadata");
-    must_fail(dcp_checkpoint_decode(NULL, 0, &checkpoint), DCP_ERR_ARGUMENT, "");
+    must_fail(dcp_checkpoint_decode(NULL, 0, NULL, &checkpoint), DCP_ERR_ARGUMENT, "");
     must_fail(dcp_checkpoint_encode(NULL, store_append, NULL), DCP_ERR_ARGUMENT, "");
 
     struct rank ranks[RANKS_MAX];

@@ -190,13 +190,51 @@ static void test_decoded_again(void **state)
     char *before, *after;
     (void)state;
     must(dcp_object_encode(dcp_state_find(root, "object"), take, &object));
-    must(dcp_object_decode(object.data, object.size, root, "again"));
+    must(dcp_object_decode(object.data, object.size, root, "again", NULL));
     must(dcp_state_to_json(dcp_state_find(root, "object"), 0, &before));
     must(dcp_state_to_json(dcp_state_find(root, "again"), 0, &after));
     assert_string_equal(before, after);
     dcp_text_free(before);
     dcp_text_free(after);
     free(object.data);
+    dcp_state_free(root);
+}
+
+/* A small stream of a value that is a hundred times larger. */
+static void test_decoded_within_a_limit(void **state)
+{
+    dcp_state *root = dcp_state_new(), *list = dcp_state_list(root, "object");
+    const dcp_decode_options limited = {.memory_limit = 64 << 10},
+                             enough = {.memory_limit = 4 << 20};
+    struct bytes object = {0}, metadata = {0};
+    dcp_checkpoint *checkpoint = NULL;
+    char path[600];
+    for (int i = 0; i < 5000; i++)
+        dcp_state_int(list, NULL, 1);
+    must(dcp_object_encode(dcp_state_find(root, "object"), take, &object));
+    assert_true(object.size < 32 << 10);
+    must_fail(dcp_object_decode(object.data, object.size, root, "again", &limited),
+              DCP_ERR_NO_MEMORY, "65536");
+    assert_null(dcp_state_find(root, "again"));
+    must(dcp_object_decode(object.data, object.size, root, "again", &enough));
+    list = dcp_state_find(root, "again");
+    assert_int_equal(dcp_state_count(list), 5000);
+    /* What was decoded may grow beyond the limit afterwards. */
+    for (int i = 0; i < 200000; i++)
+        must(dcp_state_int(list, NULL, 2));
+    snprintf(path, sizeof path, "%s/limited", (const char *)*state);
+    must(dcp_save(root, path, NULL));
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_encode(checkpoint, take, &metadata));
+    dcp_checkpoint_close(checkpoint);
+    const dcp_decode_options tiny = {.memory_limit = 2048};
+    must_fail(dcp_checkpoint_decode(metadata.data, metadata.size, &tiny, &checkpoint),
+              DCP_ERR_NO_MEMORY, "2048");
+    assert_null(checkpoint);
+    must(dcp_checkpoint_decode(metadata.data, metadata.size, &enough, &checkpoint));
+    dcp_checkpoint_close(checkpoint);
+    free(object.data);
+    free(metadata.data);
     dcp_state_free(root);
 }
 
@@ -337,6 +375,8 @@ int main(void)
                                         directory_teardown),
         cmocka_unit_test_setup_teardown(test_strided_tensor, directory_setup, directory_teardown),
         cmocka_unit_test_setup_teardown(test_decoded_again, directory_setup, directory_teardown),
+        cmocka_unit_test_setup_teardown(test_decoded_within_a_limit, directory_setup,
+                                        directory_teardown),
         cmocka_unit_test(test_node_of_a_stream),
         cmocka_unit_test_setup_teardown(test_damaged_streams, directory_setup, directory_teardown),
         cmocka_unit_test_setup_teardown(test_damage_is_found_first, directory_setup,

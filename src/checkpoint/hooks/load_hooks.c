@@ -200,21 +200,3 @@ dcp_status dcp_loading_rename(dcp_loading *loading, const char *name, const char
         return error_no_memory(strlen(stored_name), "a stored name");
     return DCP_OK;
 }
-
-dcp_status dcp_object_decode(const void *bytes, size_t size, dcp_state *parent, const char *key)
-{
-    if (!bytes || !parent)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "the bytes or the parent of an object are NULL");
-    struct state_pool *pool = state_pool_new(parent->root);
-    dcp_state *object = NULL;
-    if (!pool)
-        return DCP_ERR_NO_MEMORY;
-    dcp_status status = item_read_object(byte_source_memory(bytes, size), pool, &object);
-    if (status == DCP_OK)
-        status = dcp_state_none(parent, key);
-    if (status == DCP_OK)
-        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, object);
-    if (status != DCP_OK)
-        state_pool_free(pool);
-    return status;
-}

@@ -14,7 +14,7 @@ static dcp_status make_view(const struct metadata *metadata, dcp_checkpoint **vi
     buffer_init(&encoded, 0);
     dcp_status status = metadata_encode(metadata, &encoded);
     if (status == DCP_OK)
-        status = dcp_checkpoint_decode(encoded.data, encoded.size, view);
+        status = dcp_checkpoint_decode(encoded.data, encoded.size, NULL, view);
     buffer_free(&encoded);
     return status;
 }

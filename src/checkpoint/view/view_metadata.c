@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A checkpoint's metadata as bytes, for storages that keep it in a place of their own. */
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/sized.h"
 #include "checkpoint/view/view.h"
 #include "dcp/storage_reader.h"
@@ -35,21 +34,4 @@ dcp_status dcp_checkpoint_storage_meta_sized(const dcp_checkpoint *checkpoint,
                                    .module_count = metadata->module_count};
     sized_write(meta, meta_size, &ours, sizeof ours);
     return DCP_OK;
-}
-
-dcp_status dcp_checkpoint_decode(const void *bytes, size_t size, dcp_checkpoint **checkpoint)
-{
-    if (!bytes || !checkpoint)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "decoding metadata needs bytes and a place for it");
-    *checkpoint = NULL;
-    dcp_checkpoint *made = memory_allocate_zeroed(1, sizeof *made);
-    if (!made)
-        return error_no_memory(sizeof *made, "checkpoint");
-    made->metadata = &made->own;
-    dcp_status status = metadata_decode(bytes, size, &made->own);
-    if (status == DCP_OK)
-        *checkpoint = made;
-    else
-        memory_release(made);
-    return status;
 }
