@@ -3,31 +3,30 @@
  * @file convert.h
  * @brief Converting a checkpoint from one form into another.
  *
- * The data streams: memory does not grow with the size of the model, beyond what the names, shapes
- * and objects take. Nothing is visible at the destination before all of it is written and durable,
- * and nothing that is there already is replaced.
+ * Data is streamed: memory does not grow with the size of the model, except for names, shapes and
+ * objects. Nothing is visible at the destination until all of it is written and durable, and
+ * nothing that exists is replaced.
  *
  * | form | what it is |
  * | --- | --- |
  * | #DCP_FORM_DCP | a DCP directory; as a source also a union, and stages pp0, pp1 and so on |
  * | #DCP_FORM_PT | one file of torch.save: nested dicts and lists of tensors and objects |
  * | #DCP_FORM_SAFETENSORS | one safetensors file |
- * | #DCP_FORM_DEEPSPEED | a directory of DeepSpeed: ZeRO-1 to 3, universal; as a source alone |
+ * | #DCP_FORM_DEEPSPEED | a directory of DeepSpeed: ZeRO-1 to 3, universal; only as a source |
  * | #DCP_FORM_TORCH_CHECKPOINTING | a directory of torch_checkpointing: files of ranks, .pt or
- * safetensors, with metadata.pkl or without; as a source alone |
+ * safetensors, with metadata.pkl or without; only as a source |
  * | #DCP_FORM_MEGATRON | a directory of Megatron-Core's torch_dist, also with what Megatron Bridge
- * puts beside it; as a source alone |
+ * puts beside it; only as a source |
  * | #DCP_FORM_HF | a Hugging Face directory: safetensors files, an index if there are several, and
  * beside them files such as config.json; as a source also what PyTorch's HuggingFaceStorageWriter
  * leaves |
- * | #DCP_FORM_GGUF | one GGUF file of Llama, Mistral or Mixtral, without a vocabulary; as a
- * destination alone, from the names of Hugging Face and a config.json |
+ * | #DCP_FORM_GGUF | one GGUF file of Llama, Mistral or Mixtral, without a vocabulary; only as a
+ * destination, from the names of Hugging Face and a config.json |
  *
- * What is recognised by name and not converted is DCP_ERR_UNSUPPORTED: GGUF, checkpoints of
- * DeepSpeed's pipelines, experts and tensor
- * parallelism, and pickled Hugging Face shards.
+ * These sources are recognized, but not converted (DCP_ERR_UNSUPPORTED): GGUF, DeepSpeed's
+ * checkpoints with pipelines, experts or tensor parallelism, and pickled Hugging Face shards.
  * Quantized models are copied as they are, and named in dcp_convert_report::source_text. Those in
- * FP8 with block scales, MXFP4 and compressed-tensors are computed with
+ * FP8 with block scales, MXFP4 and compressed-tensors are dequantized with
  * dcp_convert_options::dequantize; those of bitsandbytes, GPTQ, AWQ, ModelOpt and others are not.
  */
 #ifndef DCP_CONVERT_H
@@ -52,8 +51,8 @@ typedef enum dcp_form {
     DCP_FORM_PT = 20,          /**< a file of torch.save */
     DCP_FORM_SAFETENSORS = 30, /**< a safetensors file */
     DCP_FORM_HF = 40,          /**< a Hugging Face directory */
-    DCP_FORM_GGUF = 50,        /**< a GGUF file; as a destination alone */
-    DCP_FORM_DEEPSPEED = 100,  /**< a checkpoint of DeepSpeed; of sources alone, as what follows */
+    DCP_FORM_GGUF = 50,        /**< a GGUF file; only as a destination */
+    DCP_FORM_DEEPSPEED = 100,  /**< a checkpoint of DeepSpeed; only a source, as the next two */
     DCP_FORM_TORCH_CHECKPOINTING = 110, /**< a directory of torch_checkpointing */
     DCP_FORM_MEGATRON = 120             /**< Megatron-Core's torch_dist */
 } dcp_form;
@@ -65,7 +64,7 @@ DCP_API const char *dcp_form_name(dcp_form form);
 /** @return the form of that name; #DCP_FORM_UNKNOWN if there is none. */
 DCP_API dcp_form dcp_form_from_name(const char *name);
 
-/** What the matrices of a GGUF file are. Vectors, norms and the routers of experts are F32. */
+/** The type of the matrices in a GGUF file. Vectors, norms and the routers of experts are F32. */
 typedef enum dcp_gguf_type {
     DCP_GGUF_AUTO = 0, /**< as the first matrix: BF16, F16, or else F32 */
     DCP_GGUF_F32 = 10,
@@ -74,7 +73,7 @@ typedef enum dcp_gguf_type {
     DCP_GGUF_Q8_0 = 40 /**< 8 bits, 32 with a scale; F16 where rows are no multiple of 32 */
 } dcp_gguf_type;
 
-/** What becomes of `lm_head.weight` where it is the same tensor as the embedding. */
+/** What happens to `lm_head.weight` if it is the same tensor as the embedding. */
 typedef enum dcp_tied {
     /** A Hugging Face directory is written without it if the source's config.json says that both
      * are tied, and they are equal bit for bit; else it is kept. */
@@ -83,8 +82,8 @@ typedef enum dcp_tied {
     DCP_TIED_DROP = 20  /**< left out if it is equal bit for bit, whatever config.json says */
 } dcp_tied;
 
-/** A rule that gives a name of the source another one. The first that matches is applied, and no
- * other. The struct will not grow, as callers keep arrays of it. */
+/** A rule that renames an item of the source. Only the first rule that matches is applied. The
+ * struct will not grow, as callers keep arrays of it. */
 typedef struct dcp_convert_rename {
     dcp_rename_kind kind; /**< as for dcp_rename, with `from` in the place of `wanted` */
     const char *from;     /**< in the source */
@@ -102,8 +101,8 @@ typedef struct dcp_convert_options {
     const dcp_storage *storage;
     const dcp_storage *target_storage;
 
-    /** Of the destination. #DCP_FORM_UNKNOWN: its suffix says: ".pt", ".pth", ".bin", ".ckpt" or
-     * ".safetensors" or ".gguf". */
+    /** Form of the destination. #DCP_FORM_UNKNOWN: its suffix decides: ".pt", ".pth", ".bin",
+     * ".ckpt", ".safetensors" or ".gguf". */
     dcp_form form;
 
     /** Patterns over the source's names, as dcp_load_options::include. One that matches no name is
@@ -117,19 +116,19 @@ typedef struct dcp_convert_options {
      * that nest. */
     const dcp_convert_rename *renames;
     size_t rename_count;
-    /** Takes the model alone: what is below the first of the keys "model", "module", "state_dict",
-     * "model_state_dict" and "network" that the outermost dict has, without that key. Where there
-     * is none of them, all, unless something is below "optimizer" or "optim": that is
-     * DCP_ERR_ARGUMENT. Renames see names without the key. */
+    /** Takes only the model: what is below the first of the keys "model", "module", "state_dict",
+     * "model_state_dict" and "network" that the outermost dict has, without that key. If it has
+     * none of these keys, everything is taken, unless something is below "optimizer" or "optim",
+     * which is DCP_ERR_ARGUMENT. Renames see names without the key. */
     bool model_only;
-    /** Float64, float32, float16 and bfloat16 tensors are converted to this dtype, one of these, as
-     * PyTorch does it; #DCP_DTYPE_NONE: they stay. DCP_ERR_UNSUPPORTED for quantized models, but
-     * where `dequantize` is the same. */
+    /** Float64, float32, float16 and bfloat16 tensors are converted to this dtype, which is one of
+     * these four, as PyTorch does it; #DCP_DTYPE_NONE: they keep their dtype. DCP_ERR_UNSUPPORTED
+     * for quantized models, unless `dequantize` is the same dtype. */
     dcp_dtype dtype;
     dcp_tied tied;
 
-    /** Hugging Face directories: most bytes of tensors in a file, but for a tensor that is larger
-     * by itself; 0 means 50 GB, as in transformers 5. */
+    /** Hugging Face directories: the most bytes of tensors in one file; a larger tensor has a file
+     * of its own; 0 means 50 GB, as in transformers 5. */
     uint64_t shard_size;
 
     /** DCP directories: written as by this many ranks, each of which holds a part of the first
@@ -138,7 +137,8 @@ typedef struct dcp_convert_options {
     dcp_compression compression; /**< DCP directories, as dcp_save_options::compression */
     int32_t compression_level;
 
-    int32_t thread_count; /**< that read and write; 0 means up to 4, as processors are at hand */
+    int32_t thread_count; /**< threads that read and write; 0 means up to 4, depending on the number
+                             of processors */
     bool skip_sync;       /**< do not wait for the disk */
 
     dcp_progress_function progress; /**< may end the conversion: DCP_ERR_CANCELLED */
@@ -150,16 +150,17 @@ typedef struct dcp_convert_options {
      * reference computes them: FP8 with a scale for each block, row or tensor (DeepSeek); MXFP4
      * (gpt-oss), with rows and columns exchanged as in the model; compressed-tensors' float, int,
      * pack, nvfp4-pack and mxfp4-pack formats, computed in the dtype of their scales. Their scales
-     * are taken out, and config.json loses its quantization_config. Blocks at the ends of rows and
-     * columns are smaller, never stretched (transformers 5.23 stretches them). Other tensors stay
-     * as they are. #DCP_DTYPE_NONE: weights are copied as they are stored.
+     * are left out, and quantization_config is removed from config.json. Blocks at the ends of rows
+     * and columns are smaller, never stretched (transformers 5.23 stretches them). Other tensors
+     * stay as they are. #DCP_DTYPE_NONE: weights are copied as they are stored.
      *
      * A weight without its scale, and a scale without its weight, is DCP_ERR_FORMAT; another
      * quantization DCP_ERR_UNSUPPORTED; a source that is not quantized DCP_ERR_ARGUMENT. `include`
      * and `exclude` may leave scales out that weights need: they are found all the same. */
     dcp_dtype dequantize;
-    /** Megatron-Core stacks layers of one kind in one tensor, without their number in the name:
-     * gives each of the model's a tensor of its own, `decoder.layers.3.mlp...`. */
+    /** Megatron-Core stacks the layers of one kind in one tensor, whose name has no layer number.
+     * With this option each layer of the model gets a separate tensor, `decoder.layers.3.mlp...`.
+     */
     bool unstack;
 
     /** A file of rules that rename, join, divide, stack, transpose and cast tensors: JSON, as the
@@ -179,7 +180,7 @@ typedef struct dcp_convert_options {
 typedef struct dcp_convert_report {
     dcp_form source;
     dcp_form target;
-    char source_text[192]; /**< what the source was taken for, in words */
+    char source_text[192]; /**< what the source was recognized as, in words */
     uint64_t tensors;      /**< in the destination */
     uint64_t objects;
     uint64_t bytes;    /**< of these tensors */
@@ -193,7 +194,7 @@ typedef struct dcp_convert_report {
 /**
  * Finds out what a source is, as dcp_convert() does, without reading its data.
  * @param report gets `source` and `source_text`; the rest is zero.
- * Errors: DCP_ERR_UNSUPPORTED for forms that are only recognised, and those of opening it.
+ * Errors: DCP_ERR_UNSUPPORTED for forms that are only recognized, and those of opening it.
  */
 DCP_API dcp_status dcp_convert_recognize_sized(const char *source,
                                                const dcp_convert_options *options,
@@ -208,23 +209,22 @@ static inline dcp_status dcp_convert_recognize(const char *source,
 }
 
 /**
- * Converts a checkpoint. What is read is checked as by dcp_checkpoint_read_tensor(): of large
- * tensors in files that have one checksum for each tensor alone (PyTorch's), dcp_verify() checks
- * more.
+ * Converts a checkpoint. Data is checked as by dcp_checkpoint_read_tensor(). Of large tensors in
+ * files that have only one checksum for each tensor (PyTorch's), dcp_verify() checks more.
  *
  * - DCP directories, and `.pt` files, hold tensors and objects under the names that the source has,
- *   nested as there. Keys of dicts are text, as PyTorch's own flattening makes them. Lists of which
- *   elements were left out become dicts. The step, info and extra files of a DCP directory go into
- *   another one.
+ *   nested as there. Keys of dicts are text, as PyTorch's own flattening makes them. Lists become
+ *   dicts if some of their elements were left out. The step, info and extra files of a DCP
+ *   directory go into another one.
  * - `.pt` files keep storages that tensors of a `.pt` source share, strides too, unless they are
  *   converted.
  * - safetensors files and Hugging Face directories hold no objects: an object is
  *   DCP_ERR_UNSUPPORTED, unless `model_only` is given. Tensors lie in them as the safetensors
- *   package and transformers write them; from a Hugging Face directory to another one its other
- *   files go along, with the dtype in config.json as the tensors have it.
+ *   package and transformers write them; from one Hugging Face directory to another, its other
+ *   files are copied, and the dtype in config.json becomes that of the tensors.
  *
- * @param target must not be there, but for an empty directory; for a DCP directory one that holds
- * no checkpoint and is not the source.
+ * @param target must not exist, except as an empty directory; a DCP directory may also be one that
+ * holds no checkpoint and is not the source.
  * @param options NULL: all defaults.
  * @param report NULL: not wanted. After a failure it is not filled in.
  * Errors: DCP_ERR_EXISTS, DCP_ERR_UNSUPPORTED, DCP_ERR_ARGUMENT, DCP_ERR_DUPLICATE,

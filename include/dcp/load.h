@@ -47,10 +47,10 @@ DCP_API dcp_status dcp_load_plan_cache_new(dcp_load_plan_cache **cache);
 DCP_API void dcp_load_plan_cache_free(dcp_load_plan_cache *cache);
 
 /**
- * Options of a load. All zero is the sensible default. Every rank must pass the same values, which
- * is checked of those that decide what is loaded. Arrays and texts are borrowed for the call.
+ * Options of a load. All zero is the sensible default. Every rank must pass the same values; those
+ * that decide what is loaded are compared. Arrays and texts are borrowed for the call.
  *
- * What PyTorch's load() and DefaultLoadPlanner have, here:
+ * The options of PyTorch's load() and DefaultLoadPlanner, and what they are here:
  *
  * | PyTorch | here |
  * | --- | --- |
@@ -75,8 +75,8 @@ typedef struct dcp_load_options {
     int32_t thread_count;   /**< threads of this rank that read tensors, at most
                                DCP_MAX_LOAD_THREADS; 0 means up to 4, depending on the size of
                                the load and the number of processors */
-    uint32_t io; /**< of dcp_io: how large tensors are read. By default bytes that are in the
-                    page cache are read from there, and others around it. */
+    uint32_t io; /**< of dcp_io: how large tensors are read. By default, bytes that are in the page
+                    cache are read from there, and others bypass it. */
 
     /**
      * Patterns over flattened names: the load takes names that match one of `include` (all names if
@@ -85,13 +85,13 @@ typedef struct dcp_load_options {
      * name must match. A name without any of these stands for all that is below it as well:
      * "optimizer" is "optimizer" and "optimizer.*".
      *
-     * A pattern that matches no name, neither of any rank's tree nor, of those that nothing in the
-     * trees asks for, of the checkpoint, is an error (DCP_ERR_ARGUMENT) that names it and names
-     * that may have been meant, before anything is read: see `allow_unused_patterns`.
+     * A pattern must match a name of some rank's tree, or a stored name that nothing in the trees
+     * asks for. Otherwise it is an error (DCP_ERR_ARGUMENT), before anything is read; the message
+     * names the pattern, and names that may have been meant. See `allow_unused_patterns`.
      *
-     * A name of the tree that is left out keeps its value and is not missing; a stateful entry of
-     * which everything is left out is not called. A stored name that nothing in the tree
-     * asks for is matched as it is stored, and is not unexpected if it is left out.
+     * A name of the tree that is left out keeps its value and is not missing. A stateful entry is
+     * not called if everything in it is left out. A stored name that nothing in the tree asks for
+     * is matched as it is stored, and is not unexpected if it is left out.
      */
     const char *const *include;
     size_t include_count;
@@ -99,10 +99,10 @@ typedef struct dcp_load_options {
     size_t exclude_count;
 
     /**
-     * Where to find names of the tree that are stored under other ones. The first rule that matches
-     * a name is applied, and no other; patterns above see the tree's name. Several names may find
-     * the same stored one (tied weights): each is filled from it. A rule that applies to no name of
-     * any rank's tree is an error, as a pattern is.
+     * Rules for names of the tree that are stored under other names. Only the first rule that
+     * matches a name is applied; the patterns above are matched with the tree's name. Several names
+     * may have the same stored name (tied weights): each is filled from it. A rule that applies to
+     * no name of any rank's tree is an error, like an unused pattern.
      */
     const dcp_rename *renames;
     size_t rename_count;
@@ -116,29 +116,29 @@ typedef struct dcp_load_options {
      * Every value of the root is one entry, whatever is in it (PyTorch's flatten_state_dict=False):
      * a nested dict is replaced as a whole by the object that is stored under its key, tensors in
      * it and all. Otherwise a nested dict without tensors is replaced as a whole if it is stored as
-     * one object, and entered else.
+     * one object; otherwise its values are entries.
      */
     bool unflattened;
 
     /**
-     * Several checkpoint directories that are one: the parts that groups of ranks saved by
-     * themselves, such as stages of a pipeline. Members that do not begin with "/" are relative to
-     * `path`, which need not hold anything else. Without members, a `path` that holds no checkpoint
-     * but the directories pp0, pp1 and so on, none missing and none a symbolic link, is their
-     * union; directories of other names never are, so that no two steps of a run are mixed up.
+     * Several directories that are one checkpoint: the parts that groups of ranks saved separately,
+     * such as the stages of a pipeline. Members that do not begin with "/" are relative to `path`,
+     * which need not hold anything else. Without members, a `path` that holds no checkpoint but the
+     * directories pp0, pp1 and so on, none missing and none a symbolic link, is their union;
+     * directories of other names never are, so that no two steps of a run are mixed up.
      *
-     * Each name is in one member, or the same in several: as kind, dtype, global shape and value.
-     * That values are equal is checked, by the checksums that files carry where these allow for it,
-     * unless `verification` is #DCP_VERIFY_NONE; values are then the first member's. Chunks of one
-     * tensor may lie in several members. Conflicts are errors that name both members:
-     * DCP_ERR_KIND, DCP_ERR_DTYPE, DCP_ERR_SHAPE, DCP_ERR_OVERLAP, DCP_ERR_DUPLICATE (values).
+     * Each name is in one member, or in several with the same kind, dtype, global shape and value.
+     * Values are compared, by the checksums in the files where these allow it, unless
+     * `verification` is #DCP_VERIFY_NONE; then the first member's are loaded. Chunks of one tensor
+     * may lie in several members. Conflicts are errors that name both members: DCP_ERR_KIND,
+     * DCP_ERR_DTYPE, DCP_ERR_SHAPE, DCP_ERR_OVERLAP, DCP_ERR_DUPLICATE (values).
      */
     const char *const *members;
     size_t member_count;
 
     dcp_reading reading; /**< who reads what several ranks want */
-    /** Bytes a second that each rank can send to others while all do, for #DCP_READING_AUTO; 0
-     * means 1 GiB/s. */
+    /** Bytes per second that each rank can send to others while all ranks send, for
+     * #DCP_READING_AUTO; 0 means 1 GiB/s. */
     uint64_t group_bytes_per_second;
 
     dcp_io_priority io_priority; /**< of reading */
@@ -147,8 +147,8 @@ typedef struct dcp_load_options {
     const struct dcp_load_planner *planner;
 
     /**
-     * Where to read from (dcp/storage_reader.h), whatever the path is, which may then be left out.
-     * Otherwise the first of `storage_readers` that takes the path as its checkpoint id; and if
+     * Where to read from (dcp/storage_reader.h), whatever the path is; it may then be left out.
+     * Otherwise the first of `storage_readers` that takes the path as its checkpoint id is used. If
      * there is none, the path is a file or directory, unless it begins with a "scheme://", which is
      * an error (DCP_ERR_UNSUPPORTED).
      */
@@ -186,7 +186,7 @@ typedef struct dcp_load_options {
      * same contents. */
     const dcp_storage *storage;
 
-    /** Patterns and rules that no name matches are no error. For options that serve different
+    /** Patterns and rules that match no name are not an error. For options that serve different
      * trees and checkpoints. The report lists them in any case. */
     bool allow_unused_patterns;
 
@@ -194,7 +194,7 @@ typedef struct dcp_load_options {
     dcp_take take;
 } dcp_load_options;
 
-/** What a load found; the same on every rank, but for the two numbers of bytes. */
+/** What a load found; the same on every rank, except for the two numbers of bytes. */
 typedef struct dcp_load_report dcp_load_report;
 
 /** One line of a report; borrowed from it. */

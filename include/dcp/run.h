@@ -19,24 +19,24 @@
  * A run is a directory with a checkpoint for each saved step: `step_N`, or a name of another
  * pattern. Each holds the state, metadata.json (step, time, ranks, and under "info" the run's
  * identity, its numbers and the caller's own fields) and extra files. When a save is durable, the
- * mark `latest` moves to it: a link, or elsewhere than in a file system an object with its name.
- * Figures of each save become a line of `dcp_saves.jsonl`.
+ * mark `latest` moves to it: a symbolic link, or, in storages other than the file system, an object
+ * that holds its name. Figures of each save become a line of `dcp_saves.jsonl`.
  *
  * @section dcp_run_identity Identity
  *
- * The run's file `.dcp_run` says whose directory it is, and each checkpoint does. Checkpoints of
- * another run are neither resumed from unasked, nor replaced, nor removed; the log names them. Two
- * jobs that share a directory give different identities. A job that gives none goes on with the
- * run that the directory holds.
+ * The file `.dcp_run` in the directory holds the run's identity, and so does each checkpoint.
+ * Checkpoints of another run are neither resumed from unasked, nor replaced, nor removed; the log
+ * names them. Two jobs that share a directory give different identities. A job that gives none
+ * continues the run that the directory holds.
  *
  * @section dcp_run_ranks Ranks
  *
  * All ranks open the run together, and call dcp_run_step(), dcp_run_should_stop(),
  * dcp_run_wait_staged(), dcp_run_save(), dcp_run_resume() and dcp_run_close() in the same order.
- * They answer the same on every rank. Rank 0 reads the clock and looks at files. Ranks exchange
- * eight bytes where something else than the step's number has a say: at most at each step,
- * and where steps are short about once in a second, or four times while a save is under way, but
- * not less often than at every 16th call.
+ * They answer the same on every rank. Rank 0 reads the clock and looks at files. If anything but
+ * the step's number decides, ranks exchange eight bytes: at most once in each step. If steps are
+ * short, they do so about once a second, or four times a second while a save is under way, but at
+ * least at every 16th call.
  *
  * @section dcp_run_bridge Megatron Bridge's options
  *
@@ -86,8 +86,8 @@ typedef enum dcp_run_layout {
     /** `step_N` with train_state.pt (step, tokens_seen and all numbers of dcp_run_note()), and the
      * link `latest`. The state's keys are the caller's: "model", "optimizer". */
     DCP_RUN_LAYOUT_KEMPNERFORGE = 10,
-    /** `iter_000000N` with metadata.json of Megatron Core, train_state.pt (what dcp_run_note() says
-     * of its numbers, 0 otherwise), run_config.yaml if an extra file has that name, and both
+    /** `iter_000000N` with metadata.json of Megatron Core, train_state.pt (its numbers are those of
+     * dcp_run_note(), otherwise 0), run_config.yaml if an extra file has that name, and both
      * trackers. */
     DCP_RUN_LAYOUT_BRIDGE = 20
 } dcp_run_layout;
@@ -98,8 +98,8 @@ typedef enum dcp_run_missing {
     DCP_RUN_MISSING_FAIL = 10  /**< DCP_ERR_NOT_FOUND */
 } dcp_run_missing;
 
-/** Called on each rank before a save begins, for dcp_run_add_file() and dcp_run_note(). A failure
- * is the save's on all ranks. */
+/** Called on each rank before a save begins, for dcp_run_add_file() and dcp_run_note(). If it
+ * fails, the save fails on all ranks. */
 typedef dcp_status (*dcp_run_before_save)(void *context, dcp_run *run, int64_t step);
 
 /** Where each rank saves what it holds when there is no time left, or no other rank to wait for:
@@ -114,9 +114,9 @@ typedef struct dcp_run_emergency {
 } dcp_run_emergency;
 
 /**
- * How a run is kept. All zero is the sensible default, but for `state`. What pointers lead to is
- * borrowed until dcp_run_close(). Every rank passes the same values; where ranks differ in when to
- * save or stop, or how to resume, rank 0's count.
+ * How a run is kept. All zero is the sensible default, but for `state`. What pointers refer to is
+ * borrowed until dcp_run_close(). Every rank passes the same values. If ranks differ in when to
+ * save or stop, or in how to resume, rank 0's values count.
  */
 typedef struct dcp_run_options {
     dcp_group *group;           /**< NULL: this process alone */
@@ -138,8 +138,8 @@ typedef struct dcp_run_options {
      * step, info, extra files, figures, metadata and plan_cache are the run's. */
     const dcp_save_options *save;
     const dcp_save_chain_options
-        *chain;                   /**< further ones of asynchronous saves; no fallback_path */
-    const dcp_load_options *load; /**< further ones of loads */
+        *chain;                   /**< further options of asynchronous saves; no fallback_path */
+    const dcp_load_options *load; /**< further options of loads */
     const dcp_state *info; /**< a dict: own fields for metadata.json, beside "run" and numbers */
     const dcp_extra_file *files; /**< for every checkpoint; each rank its own */
     size_t file_count;
@@ -153,8 +153,9 @@ typedef struct dcp_run_options {
     /** Mean time between failures of the job: saves at the interval of Young and Daly for it and
      * for what saves have cost so far, the first one at the first step; 0: not looked at. */
     double failure_seconds;
-    /** Saves may cost at most so many percent of the time, as measured: one that would come too
-     * early is put off. By itself: as often as that allows. 0: no limit. */
+    /** The most that saves may cost, in percent of the time, as measured: a save that would come
+     * too early is postponed. If this is the only rule, saves are as frequent as it allows. 0: no
+     * limit. */
     double overhead_percent;
     int64_t last_step; /**< is saved, and each after it; 0: unknown */
     /** Saves in a row that may fail: these failures are only logged. Then one is returned. */
@@ -164,12 +165,13 @@ typedef struct dcp_run_options {
     bool stop_on_signals;
     const char *halt_file;     /**< in the file system: stops if it is there, as rank 0 sees it */
     int64_t stop_at_unix_time; /**< end of the allocation, such as SLURM_JOB_END_TIME; 0: none */
-    /** To stop so long before that, beside one and a half times the longest save so far; 0: 30. */
+    /** Stops this long before that time, plus one and a half times the longest save so far; 0: 30.
+     */
     double stop_margin_seconds;
 
     /** What dcp_run_resume() takes: NULL or "latest", "best" (by dcp_run_keep::metric), a step's
      * number, the name of a checkpoint of the run, or the path of a checkpoint, its `.metadata`,
-     * a `.pt` file, or another run. But for the first two it is this and nothing else. */
+     * a `.pt` file, or another run. For all but the first two, nothing else is taken instead. */
     const char *reference;
     const char
         *require_kind; /**< "dcp": another kind (dcp_run_kind_name()) is refused; NULL: any */
@@ -178,15 +180,14 @@ typedef struct dcp_run_options {
     bool skip_optimizer;    /**< what is below its key is not loaded */
     bool skip_rng;          /**< likewise */
     bool skip_main_params;  /**< likewise: fp32 masters */
-    /** A checkpoint without optimizer is resumed from, with a warning; else it counts as model
-     * only: it is passed over aloud, and refused if the reference names it. */
+    /** A checkpoint without an optimizer is resumed from, with a warning. Otherwise it counts as
+     * model only: it is skipped with a warning, and refused if `reference` names it. */
     bool allow_missing_optimizer;
     const char *model_key;       /**< at the top of the state; NULL: "model" */
     const char *optimizer_key;   /**< NULL: "optimizer" */
     const char *rng_key;         /**< NULL: "rng" */
     const char *main_params_key; /**< NULL: "main_params" */
-    /** How long a checkpoint that rank 0 has seen and another rank has not may take to be seen by
-     * all, as on NFS; 0: 60. */
+    /** How long to wait until all ranks see a checkpoint that rank 0 has seen, as on NFS; 0: 60. */
     double visible_seconds;
 
     const dcp_run_keep *keep; /**< which checkpoints stay; NULL: all */
@@ -231,15 +232,15 @@ DCP_API const char *dcp_run_identity(const dcp_run *run);
 /**
  * Loads the state from the newest checkpoint of this run that is whole, or from what the options
  * name. Collective. A checkpoint whose data turns out to be damaged is remembered in the run's
- * directory, and an older one is taken, now and next time; saving that step again forgets it. That
- * the state does not fit is no such damage, and ends the resume.
+ * directory, and an older one is taken, now and next time, until that step is saved again. A state
+ * that does not fit the checkpoint is no such damage, and ends the resume.
  *
  * Marks are hints: what counts is what is there and whole. Checkpoints that another library has
  * left in the directory are taken as well, if no identity was given.
  *
- * What is whole and later than the checkpoint that dcp_run_options::reference names stays, and the
- * log says so: saving the same step replaces it, but until then the next resume without a reference
- * takes it.
+ * Whole checkpoints that are later than the one that dcp_run_options::reference names stay, and the
+ * log says so. Saving the same step replaces them; until then, the next resume without a reference
+ * takes them.
  * @param resumed may be NULL.
  * Errors: DCP_ERR_NOT_FOUND (#DCP_RUN_MISSING_FAIL, or the reference), DCP_ERR_KIND (the required
  * kind or class), and those of dcp_load().
@@ -262,11 +263,12 @@ static inline dcp_status dcp_run_resume(dcp_run *run, dcp_run_resumed *resumed)
 DCP_API dcp_status dcp_run_read_file(dcp_run *run, const char *name, void **bytes, size_t *size);
 
 /**
- * Is called once after each step, and saves if that is due. Collective as the page's head says.
+ * To be called once after each step. Saves if a save is due. Collective, as described at the top of
+ * this page.
  * @param step steps done.
- * @return how the save went that was begun, and how the asynchronous save before it ended, if that
- * has become known: a failure of either, unless `allowed_failures` covers it. The run can be used
- * after failures, and saves again when that is due.
+ * @return the result of the save that was begun, and of the asynchronous save before it, if that is
+ * known by now: a failure of either, unless `allowed_failures` covers it. The run can be used after
+ * failures, and saves again when that is due.
  */
 DCP_API dcp_status dcp_run_step(dcp_run *run, int64_t step);
 
@@ -281,7 +283,7 @@ DCP_API bool dcp_run_should_stop(dcp_run *run);
 DCP_API const char *dcp_run_stop_reason(const dcp_run *run);
 
 /** Waits until tensors may change, with #DCP_RUN_ASYNC_OVERLAPPED: right before the optimizer's
- * step. Otherwise returns at once. How the save fares is told by dcp_run_step(). */
+ * step. Otherwise returns at once. dcp_run_step() returns the result of the save. */
 DCP_API void dcp_run_wait_staged(dcp_run *run);
 
 /** Saves now, whatever is due; waits for the save before it. A step that was saved is not saved
@@ -289,27 +291,27 @@ DCP_API void dcp_run_wait_staged(dcp_run *run);
 DCP_API dcp_status dcp_run_save(dcp_run *run, int64_t step);
 
 /**
- * Saves at once what this rank holds, with no exchange between ranks whatever: it may be called
- * when others are gone. The state must be that of the last step that dcp_run_step() was told.
- * Returns when it is durable in dcp_run_emergency::path; what became of the copy is only logged.
+ * Saves at once what this rank holds, without any exchange between ranks, so that it may be called
+ * when others are gone. The state must be that of the last step that was passed to dcp_run_step().
+ * Returns when it is durable in dcp_run_emergency::path; the result of the copy is only logged.
  *
- * With dcp_run_options::stop_on_signals it is called by itself: in the first two steps after a
- * signal, and in that in which all ranks stop, so that at least one of them is the same everywhere
- * if ranks are a step apart. The usual save follows if ranks still agree.
+ * With dcp_run_options::stop_on_signals the run calls it: in the first two steps after a signal,
+ * and in the step in which all ranks stop, so that at least one of these steps is the same on all
+ * ranks, even if they are one step apart. The usual save follows if ranks still agree.
  *
  * Each rank's part goes into PATH/IDENTITY/emergency_step_N_M, where M is a number of this job, so
  * that parts of two jobs never mix. dcp_run_resume() takes the newest of them whose parts are the
- * whole state together, if it is newer than what the run has; of others it says which boxes are
- * missing, and passes over them. It must see all parts: in `path` if all ranks ran on its node,
- * else in `copy_path`. Emergency saves are removed when a usual save of the same or a later step
- * has been committed.
+ * whole state together, if it is newer than what the run has; of the others it says which boxes are
+ * missing, and skips them. It must see all parts: in `path` if all ranks ran on its node, else in
+ * `copy_path`. Emergency saves are removed when a usual save of the same or a later step has been
+ * committed.
  *
  * Not collective. Errors: DCP_ERR_STATE (no step yet, or no dcp_run_emergency), and those of
  * dcp_save().
  */
 DCP_API dcp_status dcp_run_emergency_save(dcp_run *run);
 
-/** Waits for the save that is under way, and says how it ended. Collective. */
+/** Waits for the save that is under way, and returns its result. Collective. */
 DCP_API dcp_status dcp_run_flush(dcp_run *run);
 
 /** @return the last step whose checkpoint is durable, as far as this rank knows; -1: none. */
@@ -323,7 +325,7 @@ DCP_API dcp_status dcp_run_note(dcp_run *run, const char *name, double value);
  * DCP_ERR_NO_MEMORY. */
 DCP_API dcp_status dcp_run_add_file(dcp_run *run, const char *name, const void *bytes, size_t size);
 
-/** Flushes as dcp_run_flush(), saves the last step if it was time to stop, ends what goes on in the
+/** Flushes as dcp_run_flush(), saves the last step if it was time to stop, ends the work in the
  * background, and frees the run. Collective. NULL is allowed. */
 DCP_API dcp_status dcp_run_close(dcp_run *run);
 

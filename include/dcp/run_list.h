@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /**
  * @file run_list.h
- * @brief Finding checkpoints: what a training job's directory holds, and which of it is the last
- * good one.
+ * @brief Finding checkpoints: which checkpoints a training job's directory holds, and which is the
+ * last good one.
  *
  * A *run* is a directory in which a training job keeps its checkpoints, one for each step that it
  * has saved. Frameworks name and mark them differently. Known are those of torchtitan,
  * KempnerForge, Megatron-LM and Bridge, NeMo, NeMo AutoModel, Lightning, TorchTNT, Transformers,
  * Accelerate, Composer, DeepSpeed, OLMo-core, MegaCpp, Orbax, nanochat and litgpt, and `step_N`
- * without anything else. Runs that dcp/run.h keeps say their names themselves, in the file
- * `.dcp_run`.
+ * without anything else. Runs of dcp/run.h have a file `.dcp_run`, which says how their checkpoints
+ * are named.
  *
  * A name is no proof that a checkpoint is whole, and neither is a mark that a framework leaves
  * ("latest", a tracker): saves and removals are interrupted. So each checkpoint is checked, without
  * reading its data:
  * - of a DCP directory, `.metadata` can be read, and every file that it names is there with at
  *   least the length that it needs; if the save was this library's, with the footer of that save;
- * - of everything else that its framework needs to resume, that it is there; JSON is parsed, and
+ * - everything else that its framework needs to resume is there; JSON is parsed, and
  *   files of torch.save have the end that their zip archive must have. No pickle is executed;
- * - files of single ranks are there for as many ranks as wrote shards; where nothing tells how many
- *   these were, for as many as in the checkpoints next to it.
+ * - files of single ranks are there for as many ranks as wrote shards; if the number of these is
+ *   not known, for as many as in the checkpoints next to it.
+ *
  * dcp_verify() checks the data as well.
  *
- * What comes of steps, epochs and versions in names is their order; file times are not looked at
- * for that.
+ * Checkpoints are ordered by the steps, epochs and versions in their names, not by file times.
  */
 #ifndef DCP_RUN_LIST_H
 #define DCP_RUN_LIST_H
@@ -65,12 +65,12 @@ typedef struct dcp_run_list_options {
     /**
      * Where the run is (dcp/storage.h); NULL: in the file system. Subdirectories must be in what
      * the storage lists. The table has neither links nor times: links among marks are read in the
-     * file system alone, and dcp_run_checkpoint::unix_time is otherwise known only of saves that
-     * say it. Of a storage that is `far`, Orbax's checkpoints need their success file.
+     * file system alone, and dcp_run_checkpoint::unix_time is otherwise known only if the save has
+     * recorded it. Of a storage that is `far`, Orbax's checkpoints need their success file.
      */
     const dcp_storage *storage;
-    /** Only what finding the latest one takes is checked: from the newest back to the first that is
-     * whole. Of the others dcp_run_checkpoint::checked is false. */
+    /** Checks only what is needed to find the latest one: from the newest back to the first that is
+     * whole. For the others dcp_run_checkpoint::checked is false. */
     bool latest_only;
     /** A number of dcp_run_note(), or among dcp_run_options::info, by which one checkpoint is the
      * best; NULL: none is. */
@@ -88,15 +88,15 @@ typedef struct dcp_run_checkpoint {
     const char *framework; /**< whose layout it has: "torchtitan" */
     dcp_run_kind kind;
     bool has_step;     /**< else `step` is 0: "last.ckpt", "final" */
-    bool checked;      /**< else nothing is known of `complete`, `why`, `bytes` */
+    bool checked;      /**< else `complete`, `why` and `bytes` are not known */
     bool complete;     /**< everything that resuming from it needs is there */
     bool latest;       /**< the newest complete one; of at most one in a list */
     bool marked;       /**< the framework's own mark names it */
     int64_t step;      /**< steps done; a count of saves in Accelerate */
     const char *why;   /**< why it is not complete; "" if it is */
     uint64_t bytes;    /**< of the files that were looked at: shards, metadata, needed side files */
-    int64_t unix_time; /**< when it was saved, in seconds, by the save's word or the file's time; 0:
-                            unknown. Not to be relied on */
+    int64_t unix_time; /**< when it was saved, in seconds, as the save has recorded it, or else the
+                          file's time; 0: unknown. Not reliable */
     bool pinned;       /**< dcp_run_pin() */
     bool best;         /**< by dcp_run_list_options::metric; of at most one in a list */
     uint32_t mirrored; /**< mirrors that this save was copied to, as notes in the run say */
@@ -116,14 +116,14 @@ typedef struct dcp_run_mark {
  *
  * The path is the directory that holds the steps, or the one above it. Where the path's own names
  * are no steps, each subdirectory is looked at; "checkpoint" and "checkpoints" count before others.
- * Names that are no framework's are left out, whatever they are: other files, temporary
+ * Names that no framework uses are left out: other files, temporary
  * directories, data loaders' states, step numbers that do not fit in 63 bits.
  *
  * @param options NULL: all defaults.
  * @param list owned by the caller: dcp_run_list_free(). It may be empty.
  * Errors: DCP_ERR_NOT_FOUND, DCP_ERR_KIND for a file, DCP_ERR_NO_MEMORY, DCP_ERR_FILE_LIMIT and
- * the storage's when it cannot list. A checkpoint that cannot be read is no failure, but not
- * complete.
+ * the storage's when it cannot list. A checkpoint that cannot be read is not complete; it is not a
+ * failure of the call.
  */
 DCP_API dcp_status dcp_run_list_read_sized(const char *path, const dcp_run_list_options *options,
                                            size_t options_size, dcp_run_list **list);

@@ -4,8 +4,8 @@
  * @brief Which checkpoints of a run are kept, and removing the others.
  *
  * Only checkpoints that dcp/run.h made in this run are counted and removed: direct children of the
- * run's directory whose whole name has its pattern and which carry its identity. What is not whole
- * uses no slot. Everything else is left alone, and no error.
+ * run's directory whose whole name has its pattern and which carry its identity. Checkpoints that
+ * are not whole are not counted. Everything else stays, and is not an error.
  *
  * A removal first takes away durably what makes it a checkpoint (dcp_checkpoint_remove()), so that
  * one that was interrupted never looks whole, and the next one goes on with it.
@@ -23,7 +23,7 @@ extern "C" {
  * those that are pinned. All zero but `size_of`: all stay. */
 typedef struct dcp_run_keep {
     size_t size_of;      /**< sizeof(dcp_run_keep), so that the struct can grow */
-    int32_t last;        /**< the newest so many */
+    int32_t last;        /**< this many of the newest */
     int64_t every_steps; /**< those whose step is a multiple */
     int32_t best;        /**< the best so many by `metric`; of equal ones the newer */
     const char *metric;  /**< name of a number of dcp_run_note(), or among dcp_run_options::info */

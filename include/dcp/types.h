@@ -70,18 +70,19 @@ typedef enum dcp_compression {
 
 /* ---- of a load ---- */
 
-/** What is taken of a training checkpoint of another framework, which has more than one set of
+/** What is taken from a training checkpoint of another framework, which has more than one set of
  * weights. Checkpoints of other forms are taken as they are. */
 typedef enum dcp_take {
     /** The model's weights as they were trained, under the model's names. */
     DCP_TAKE_MODEL = 0,
-    /** Under the same names the optimizer's fp32 weights; what has none, such as buffers and frozen
-     * parameters, is widened from float16 or bfloat16. DCP_ERR_UNSUPPORTED where there are none. */
+    /** The optimizer's fp32 weights, under the same names. Tensors without them, such as buffers
+     * and frozen parameters, are widened from float16 or bfloat16. DCP_ERR_UNSUPPORTED if the
+     * checkpoint has no fp32 weights. */
     DCP_TAKE_MASTERS = 10,
     /** All: the model below "model", the optimizer's state, and the rest of the training. Of
      * DeepSpeed, `optim.NAME.KEY` for each parameter, where the key is "fp32" for the weights. Of
-     * torch_checkpointing, all items with their names; of Megatron-Core, all with the names that
-     * are stored, of common.pt and train_state.pt, too. */
+     * torch_checkpointing, all items with their names; of Megatron-Core, all items with their
+     * stored names, also those of common.pt and train_state.pt. */
     DCP_TAKE_ALL = 20
 } dcp_take;
 
