@@ -203,6 +203,30 @@ static void reads_the_variants_of_all_versions(void **state)
 }
 
 /* All names of 1.13, which moved later. */
+/* A list that the memo gives out again, as of tensors that share it in Python. */
+static void reads_chunks_that_tensors_share(void **state)
+{
+    (void)state;
+    static const struct metadata_variant shared = {
+        .chunks = "EMPTY_LIST MEMOIZE MARK " CHUNK(SIZE(INT(0)), SIZE(INT(4))) "APPENDS ",
+        .more_entries = KEY("v")
+            TENSOR(PROPERTIES(FLOAT32 "NONE NEWFALSE NONE NEWFALSE "), SIZE(INT(4)), "BINGET 0 "),
+        .more_data = INDEX(KEY("fqn") KEY("v") KEY("index") INT(0) KEY("offset") SIZE(INT(0)))
+            PLACE("__0_0.distcp", 3000, 1577)};
+    struct metadata metadata;
+    decode_variant(&shared, &metadata);
+    const struct metadata_entry *w = metadata_find(&metadata, "w"),
+                                *v = metadata_find(&metadata, "v");
+    assert_int_equal(w->piece_count, 1);
+    assert_int_equal(v->piece_count, 1);
+    assert_int_equal(w->pieces[0].offset, 1000);
+    assert_int_equal(v->pieces[0].offset, 3000);
+    assert_int_equal(v->pieces[0].sizes[0], 4);
+    assert_true(w->requires_grad);
+    assert_false(v->requires_grad);
+    metadata_free(&metadata);
+}
+
 static void reads_the_modules_of_1_13(void **state)
 {
     (void)state;
@@ -511,6 +535,7 @@ int main(void)
         cmocka_unit_test(decodes_all_reference_checkpoints),
         cmocka_unit_test(refuses_hostile_checkpoints),
         cmocka_unit_test(reads_the_variants_of_all_versions),
+        cmocka_unit_test(reads_chunks_that_tensors_share),
         cmocka_unit_test(reads_the_modules_of_1_13),
         cmocka_unit_test(reads_the_id_of_the_save),
         cmocka_unit_test(reads_what_the_storage_said),

@@ -43,7 +43,8 @@ dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata 
     metadata_init(metadata);
     struct metadata_decoding decoding = {.metadata = metadata};
     arena_init(&decoding.scratch, 0);
-    decoding.digester = (struct metadata_digester){&metadata->arena, &decoding.scratch};
+    decoding.digester =
+        (struct metadata_digester){.boxes = &metadata->arena, .rest = &decoding.scratch};
     dcp_status status = decode(&decoding, bytes, size);
     pickle_free(&decoding.document);
     arena_free(&decoding.scratch);

@@ -12,10 +12,10 @@ struct metadata_decoding {
     struct pickle_document document;
     struct arena scratch;
     struct metadata_digester digester;
-    const struct pickle_sequence **chunks; /* of each tensor entry, as the pickle has them */
+    const struct digested_tensor **tensors; /* of each entry; NULL: it is an object */
 };
 
-/* The name, dtype, shape and undecoded chunks of each entry, from state_dict_metadata. */
+/* The name, dtype and shape of each entry, and what its chunks are, from state_dict_metadata. */
 dcp_status metadata_decode_entries(struct metadata_decoding *decoding,
                                    const struct pickle_value *state_dict);
 /* The path of each entry, from planner_data. Ignores values that are not paths by PyTorch's rules;

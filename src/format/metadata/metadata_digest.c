@@ -7,9 +7,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 
-/* Tags: the kind of a digest, for chunks with the number of dimensions below it. */
-enum digest_kind { DIGEST_CHUNK = 0x100, DIGEST_INDEX = 0x200, DIGEST_STORAGE = 0x300 };
-
 #define METADATA   "torch.distributed.checkpoint.metadata"
 #define FILESYSTEM "torch.distributed.checkpoint.filesystem"
 /* PyTorch 1.13 */
@@ -193,7 +190,7 @@ static dcp_status parse_storage(const struct metadata_digester *digester,
 dcp_status metadata_digest(void *context, const struct pickle_value *value, uint16_t *tag,
                            const void **digest, bool *taken)
 {
-    const struct metadata_digester *digester = context;
+    struct metadata_digester *digester = context;
     const struct pickle_call *object = value->as.call;
     dcp_status status;
     if (value->kind != PICKLE_OBJECT || object->state == NULL)
@@ -213,6 +210,13 @@ dcp_status metadata_digest(void *context, const struct pickle_value *value, uint
         status = parse_storage(digester, object->state, &storage);
         *tag = DIGEST_STORAGE;
         *digest = storage;
+    } else if (metadata_is_class(object->callable, "TensorStorageMetadata")) {
+        const struct digested_tensor *tensor = NULL;
+        status = metadata_parse_tensor(digester, object->state, &tensor);
+        if (status == DCP_OK && tensor->list != NULL)
+            return DCP_OK;
+        *tag = DIGEST_TENSOR;
+        *digest = tensor;
     } else {
         return DCP_OK;
     }

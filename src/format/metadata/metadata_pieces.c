@@ -28,10 +28,10 @@ struct join {
 /* ---- pieces from chunks ---- */
 
 static dcp_status add_chunk(struct join *join, const struct metadata_entry *entry,
-                            const struct pickle_value *value)
+                            const struct digested_tensor *tensor, uint32_t index)
 {
     struct digested_chunk chunk;
-    RETURN_IF_ERROR(metadata_chunk(&join->decoding->digester, value, &chunk));
+    RETURN_IF_ERROR(metadata_tensor_chunk(&join->decoding->digester, tensor, index, &chunk));
     if (chunk.ndim != entry->ndim)
         return dcp_error_set(DCP_ERR_FORMAT, "%" PRId32 " dimensions, but the tensor has %" PRId32,
                              chunk.ndim, entry->ndim);
@@ -41,19 +41,19 @@ static dcp_status add_chunk(struct join *join, const struct metadata_entry *entr
 }
 
 static dcp_status add_entry(struct join *join, struct metadata_entry *entry,
-                            const struct pickle_sequence *chunks, size_t capacity)
+                            const struct digested_tensor *tensor, size_t capacity)
 {
     entry->pieces = &join->pieces[join->count];
-    entry->piece_count = entry->is_tensor ? chunks->count : 1;
+    entry->piece_count = entry->is_tensor ? tensor->chunk_count : 1;
     if (entry->piece_count > capacity - join->count)
         return dcp_error_set(DCP_ERR_FORMAT, "chunks: %zu, but storage_data has only %zu more",
                              entry->piece_count, capacity - join->count);
     if (!entry->is_tensor)
         join->pieces[join->count++] = (struct metadata_piece){.encoding = PIECE_STREAM};
-    for (size_t i = 0; entry->is_tensor && i < entry->piece_count; i++) {
-        dcp_status status = add_chunk(join, entry, chunks->items[i]);
+    for (uint32_t i = 0; entry->is_tensor && i < entry->piece_count; i++) {
+        dcp_status status = add_chunk(join, entry, tensor, i);
         if (status != DCP_OK)
-            return error_prefix(status, "chunk %zu", i);
+            return error_prefix(status, "chunk %" PRIu32, i);
     }
     return DCP_OK;
 }
@@ -67,7 +67,7 @@ static dcp_status add_entries(struct join *join, size_t capacity)
         return error_no_memory(capacity * sizeof *join->pieces, "the pieces of a checkpoint");
     for (size_t i = 0; i < metadata->count; i++) {
         struct metadata_entry *entry = &metadata->entries[i];
-        dcp_status status = add_entry(join, entry, join->decoding->chunks[i], capacity);
+        dcp_status status = add_entry(join, entry, join->decoding->tensors[i], capacity);
         if (status != DCP_OK)
             return metadata_prefix_name(status, entry->name, strlen(entry->name));
     }

@@ -41,6 +41,11 @@ enum pickle_kind {
     PICKLE_DIGEST      /* what a digester has made of a CALL or OBJECT */
 };
 
+enum pickle_flags {
+    VALUE_UNHASHABLE = 1, /* cannot be a key of a dict or an element of a set */
+    VALUE_RETAINED = 2    /* the memo may return it again */
+};
+
 struct pickle_value;
 
 /* Growable sequence in the arena. */
@@ -63,7 +68,7 @@ struct pickle_call {
 /* Only the bytes that its kind needs are allocated: copy pointers to values, never values. */
 struct pickle_value {
     uint8_t kind;
-    uint8_t flags;   /* for the reader */
+    uint8_t flags;   /* enum pickle_flags */
     uint16_t tag;    /* digests: for the digester; otherwise the reader's nesting depth */
     uint32_t serial; /* number in order of creation: an index for side tables of converters */
     union {

@@ -13,11 +13,6 @@
 #include "format/pickle/pickle.h"
 #include "format/pickle/pickle_memo.h"
 
-enum pickle_flags {
-    VALUE_UNHASHABLE = 1, /* cannot be a key of a dict or an element of a set */
-    VALUE_RETAINED = 2    /* the memo may return it again */
-};
-
 /* A value on the stack, or with value NULL a mark. */
 struct pickle_slot {
     struct pickle_value *value;
