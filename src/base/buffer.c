@@ -134,11 +134,6 @@ void buffer_append_zeros(struct buffer *buffer, size_t count)
     buffer->size += count;
 }
 
-void buffer_append_u8(struct buffer *buffer, uint8_t value)
-{
-    buffer_append(buffer, &value, sizeof value);
-}
-
 void buffer_append_u16(struct buffer *buffer, uint16_t value)
 {
     unsigned char bytes[2];

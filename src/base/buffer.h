@@ -33,8 +33,15 @@ void buffer_clear(struct buffer *buffer);
 dcp_status buffer_status(const struct buffer *buffer);
 dcp_status buffer_reserve(struct buffer *buffer, size_t more);
 void buffer_append(struct buffer *buffer, const void *bytes, size_t size);
+/* Inline: writers of pickles append millions of opcodes. */
+static inline void buffer_append_u8(struct buffer *buffer, uint8_t value)
+{
+    if (buffer->status == DCP_OK && buffer->size < buffer->capacity && buffer->maximum == 0)
+        buffer->data[buffer->size++] = value;
+    else
+        buffer_append(buffer, &value, sizeof value);
+}
 void buffer_append_zeros(struct buffer *buffer, size_t count);
-void buffer_append_u8(struct buffer *buffer, uint8_t value);
 void buffer_append_u16(struct buffer *buffer, uint16_t value);
 void buffer_append_u32(struct buffer *buffer, uint32_t value);
 void buffer_append_u64(struct buffer *buffer, uint64_t value);

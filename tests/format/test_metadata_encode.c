@@ -124,27 +124,29 @@ static const char sample_script[] =
     SHARED("torch") /* 5 */
     TEXT("bfloat16") "STACK_GLOBAL MEMOIZE " SHARED("torch.serialization") /* 7 */
     TEXT("_get_layout") "STACK_GLOBAL MEMOIZE " SHARED("torch.strided") /* 9 */
-    "TUPLE1 REDUCE NEWTRUE " GET(0) TEXT("_MEM_FORMAT_ENCODING")
-    "STACK_GLOBAL MEMOIZE BININT1 0 TUPLE1 REDUCE NEWFALSE " "TUPLE BUILD " SHARED("size") /* 11 */
-    GET(5) TEXT("Size") "STACK_GLOBAL MEMOIZE BININT1 4 TUPLE1 TUPLE1 REDUCE " SHARED("chunks") /* 13 */
+    "TUPLE1 REDUCE MEMOIZE NEWTRUE " GET(0) TEXT("_MEM_FORMAT_ENCODING") /* 10 */
+    "STACK_GLOBAL MEMOIZE BININT1 0 TUPLE1 REDUCE MEMOIZE NEWFALSE " /* 12 */
+    "TUPLE BUILD " SHARED("size") /* 13 */
+    GET(5) TEXT("Size") "STACK_GLOBAL MEMOIZE BININT1 4 TUPLE1 TUPLE1 REDUCE MEMOIZE " /* 15 */
+    SHARED("chunks") /* 16 */
     "EMPTY_LIST MARK " GET(0) TEXT("ChunkStorageMetadata")
-    "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT " "MARK " SHARED("offsets") GET(12)
-    "BININT1 0 TUPLE1 TUPLE1 REDUCE " /* 15 */
-    SHARED("sizes") GET(12) "BININT1 4 TUPLE1 TUPLE1 REDUCE " /* 16 */
-    "SETITEMS BUILD APPENDS SETITEMS BUILD " SHARED("3") /* 17 */
+    "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT " "MARK " SHARED("offsets") GET(14)
+    "BININT1 0 TUPLE1 TUPLE1 REDUCE MEMOIZE " /* 19 */
+    SHARED("sizes") GET(15) /* 20 */
+    "SETITEMS BUILD APPENDS SETITEMS BUILD " SHARED("3") /* 21 */
     GET(0) TEXT("BytesStorageMetadata") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ SETITEMS "
-    TEXT("planner_data") "EMPTY_DICT MARK " GET(1) SHARED("model") SHARED("w") "TUPLE2 " /* 19, 20 */
-    GET(17) "BININT1 3 TUPLE1 SETITEMS " TEXT("storage_data") "EMPTY_DICT MARK " GET(0)
-    TEXT("MetadataIndex") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " /* 21 */
-    SHARED("fqn") GET(1) SHARED("index") "BININT1 0 " SHARED("offset") /* 24 */
-    GET(12) "BININT1 0 TUPLE1 TUPLE1 REDUCE SETITEMS BUILD "
-    SHARED("torch.distributed.checkpoint.filesystem") /* 25 */
-    TEXT("_StorageInfo") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " /* 26 */
-    SHARED("relative_path") SHARED("__1_0.distcp") GET(24) "BININT2 1000 " SHARED("length")
-    "BININT2 1577 SETITEMS BUILD " /* 29 */
-    GET(21) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(22) GET(17) GET(23) "NONE SETITEMS BUILD "
-    GET(26) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(27) SHARED("__0_0.distcp") GET(24)
-    "BININT1 0 " GET(29) "BININT2 1000 " SHARED("transform_descriptors") "EMPTY_LIST "
+    TEXT("planner_data") "EMPTY_DICT MARK " GET(1) SHARED("model") SHARED("w") "TUPLE2 " /* 23, 24 */
+    GET(21) "BININT1 3 TUPLE1 SETITEMS " TEXT("storage_data") "EMPTY_DICT MARK " GET(0)
+    TEXT("MetadataIndex") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " /* 25 */
+    SHARED("fqn") GET(1) SHARED("index") "BININT1 0 " SHARED("offset") /* 28 */
+    GET(19) "SETITEMS BUILD "
+    SHARED("torch.distributed.checkpoint.filesystem") /* 29 */
+    TEXT("_StorageInfo") "STACK_GLOBAL MEMOIZE EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " /* 30 */
+    SHARED("relative_path") SHARED("__1_0.distcp") GET(28) "BININT2 1000 " SHARED("length")
+    "BININT2 1577 SETITEMS BUILD " /* 33 */
+    GET(25) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(26) GET(21) GET(27) "NONE SETITEMS BUILD "
+    GET(30) "EMPTY_TUPLE NEWOBJ EMPTY_DICT MARK " GET(31) SHARED("__0_0.distcp") GET(28)
+    "BININT1 0 " GET(33) "BININT2 1000 " SHARED("transform_descriptors") "EMPTY_LIST "
     SHARED("stream.zstd/1") "APPEND SETITEMS BUILD SETITEMS " TEXT("storage_meta") GET(0)
     TEXT("StorageMeta") "STACK_GLOBAL EMPTY_TUPLE NEWOBJ EMPTY_DICT " "MARK "
     TEXT("checkpoint_id") "NONE " TEXT("save_id") TEXT("abc") TEXT("load_id") "NONE "
@@ -167,6 +169,70 @@ static void writes_what_pytorch_would(void **state)
     assert_int_equal(out.size, expected.size);
     buffer_free(&expected);
     buffer_free(&out);
+}
+
+/* More than there is room for when sizes are shared. */
+enum { TENSORS = 600 };
+
+/* Encodes and decodes tensors of so many shapes, two pieces each, and returns how many times the
+ * pickle has the numbers of a size. */
+static size_t count_sizes(int shapes)
+{
+    static int64_t numbers[TENSORS][8]; /* shape, offsets, offsets of the other piece, sizes */
+    static struct metadata_entry entries[TENSORS];
+    static struct metadata_piece pieces[TENSORS][2];
+    static char names[TENSORS][16];
+    static const char *files[] = {"__0_0.distcp"};
+    struct metadata metadata, again;
+    struct buffer out;
+    size_t sizes = 0;
+    metadata_init(&metadata);
+    for (int i = 0; i < TENSORS; i++) {
+        int64_t half = 300 + i % shapes, *at = numbers[i];
+        memcpy(at, (int64_t[]){2 * half, 301, 0, 0, half, 0, half, 301}, sizeof *numbers);
+        for (int k = 0; k < 2; k++)
+            pieces[i][k] = (struct metadata_piece){
+                .offsets = at + 2 + 2 * k, .sizes = at + 6, .length = 4000000};
+        snprintf(names[i], sizeof names[i], "t%d", i);
+        entries[i] = (struct metadata_entry){.name = names[i],
+                                             .is_tensor = true,
+                                             .dtype = DCP_F32,
+                                             .ndim = 2,
+                                             .global_shape = at,
+                                             .pieces = pieces[i],
+                                             .piece_count = 2};
+    }
+    metadata.entries = entries;
+    metadata.count = TENSORS;
+    metadata.files = files;
+    metadata.file_count = 1;
+    buffer_init(&out, 0);
+    assert_int_equal(metadata_encode(&metadata, &out), DCP_OK);
+    /* BININT2 301, TUPLE2: the end of shapes and sizes */
+    for (size_t i = 0; i + 4 <= out.size; i++)
+        sizes += memcmp(out.data + i, "M\x2d\x01\x86", 4) == 0;
+    assert_int_equal(metadata_decode(out.data, out.size, &again), DCP_OK);
+    assert_int_equal(again.count, TENSORS);
+    for (int i = 0; i < TENSORS; i++) {
+        const struct metadata_piece *piece = again.entries[i].pieces;
+        assert_memory_equal(again.entries[i].global_shape, numbers[i], 2 * sizeof(int64_t));
+        for (int k = 0; k < 2; k++) {
+            assert_memory_equal(piece[k].offsets, pieces[i][k].offsets, 2 * sizeof(int64_t));
+            assert_memory_equal(piece[k].sizes, pieces[i][k].sizes, 2 * sizeof(int64_t));
+        }
+    }
+    metadata_free(&again);
+    buffer_free(&out);
+    return sizes;
+}
+
+static void shares_sizes_that_occur_again(void **state)
+{
+    (void)state;
+    assert_int_equal(count_sizes(1), 2);
+    assert_in_range(count_sizes(10), 20, 400);
+    /* No two tensors have the same shape, but the pieces of one share their sizes. */
+    assert_in_range(count_sizes(TENSORS), 3 * TENSORS / 2, 3 * TENSORS);
 }
 
 static void appends_to_what_is_there(void **state)
@@ -342,6 +408,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_everything_of_reference_checkpoints),
         cmocka_unit_test(writes_what_pytorch_would),
+        cmocka_unit_test(shares_sizes_that_occur_again),
         cmocka_unit_test(appends_to_what_is_there),
         cmocka_unit_test(writes_none_for_what_is_unknown),
         cmocka_unit_test(writes_what_planners_stored_in_the_place_of_paths),

@@ -21,15 +21,9 @@ static void put_properties(struct encoding *encoding, const struct metadata_entr
     encoder_put_object(encoder, CLASS_PROPERTIES);
     pickle_put_op(encoding->out, OP_MARK);
     encoder_put_shared(encoder, (enum metadata_shared)(SHARED_DTYPES + (int)entry->dtype));
-    encoder_put_shared(encoder, CLASS_LAYOUT);
-    encoder_put_shared(encoder, TEXT_STRIDED);
-    pickle_put_op(encoding->out, OP_TUPLE1);
-    pickle_put_op(encoding->out, OP_REDUCE);
+    encoder_put_shared(encoder, VALUE_STRIDED);
     pickle_put_bool(encoding->out, entry->requires_grad);
-    encoder_put_shared(encoder, CLASS_MEMORY_FORMAT);
-    pickle_put_int(encoding->out, 0); /* contiguous */
-    pickle_put_op(encoding->out, OP_TUPLE1);
-    pickle_put_op(encoding->out, OP_REDUCE);
+    encoder_put_shared(encoder, VALUE_CONTIGUOUS);
     pickle_put_bool(encoding->out, false); /* pinned memory */
     pickle_put_op(encoding->out, OP_TUPLE);
     pickle_put_op(encoding->out, OP_BUILD);
@@ -237,6 +231,14 @@ static dcp_status put_metadata(struct encoding *encoding)
     return DCP_OK;
 }
 
+static size_t most_pieces(const struct metadata *metadata)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < metadata->count; i++)
+        most = metadata->entries[i].piece_count > most ? metadata->entries[i].piece_count : most;
+    return most;
+}
+
 /* An estimate of the pickle's size: growing a buffer by doubling would copy the pickle and hold it
  * twice. */
 static size_t estimate_size(const struct metadata *metadata)
@@ -260,6 +262,8 @@ dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out)
     if (status == DCP_OK && (encoding.names == NULL || encoding.files == NULL))
         status = error_no_memory((metadata->count + metadata->file_count) * sizeof(uint32_t),
                                  "the memo of a pickle");
+    if (status == DCP_OK)
+        status = encoder_share_sizes(&encoding.encoder, most_pieces(metadata));
     if (status == DCP_OK)
         status = put_metadata(&encoding);
     if (status == DCP_OK)

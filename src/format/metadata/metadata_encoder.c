@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 #define NO_MODULE SHARED_COUNT
 
@@ -50,7 +51,21 @@ void metadata_encoder_init(struct metadata_encoder *encoder, struct buffer *out)
 
 void metadata_encoder_free(struct metadata_encoder *encoder)
 {
+    memory_release(encoder->sizes);
     name_table_free(&encoder->names);
+}
+
+dcp_status encoder_share_sizes(struct metadata_encoder *encoder, size_t count)
+{
+    enum { SLOTS_LEAST = 256, SLOTS_MOST = 65536 };
+    size_t slots = SLOTS_LEAST;
+    while (slots < SLOTS_MOST && slots / 4 < count)
+        slots *= 2;
+    encoder->sizes = memory_allocate_zeroed(slots, sizeof *encoder->sizes);
+    if (encoder->sizes == NULL)
+        return error_no_memory(slots * sizeof *encoder->sizes, "the sizes of a pickle");
+    encoder->size_slots = slots;
+    return DCP_OK;
 }
 
 static uint32_t memoize(struct metadata_encoder *encoder)
@@ -64,6 +79,13 @@ void encoder_put_text(struct metadata_encoder *encoder, const char *text)
     pickle_put_short_string(encoder->out, text, strlen(text));
 }
 
+/* A call of a shared class or function with the one argument that was put. */
+static void end_call(struct metadata_encoder *encoder)
+{
+    pickle_put_op(encoder->out, OP_TUPLE1);
+    pickle_put_op(encoder->out, OP_REDUCE);
+}
+
 void encoder_put_shared(struct metadata_encoder *encoder, enum metadata_shared which)
 {
     if (encoder->shared[which] != 0) {
@@ -74,6 +96,14 @@ void encoder_put_shared(struct metadata_encoder *encoder, enum metadata_shared w
         encoder_put_shared(encoder, MODULE_TORCH);
         encoder_put_text(encoder, dcp_dtype_name((dcp_dtype)(which - SHARED_DTYPES)));
         pickle_put_op(encoder->out, OP_STACK_GLOBAL);
+    } else if (which == VALUE_STRIDED) {
+        encoder_put_shared(encoder, CLASS_LAYOUT);
+        encoder_put_shared(encoder, TEXT_STRIDED);
+        end_call(encoder);
+    } else if (which == VALUE_CONTIGUOUS) {
+        encoder_put_shared(encoder, CLASS_MEMORY_FORMAT);
+        pickle_put_int(encoder->out, 0);
+        end_call(encoder);
     } else if (forms[which].module != NO_MODULE) {
         encoder_put_shared(encoder, forms[which].module);
         encoder_put_text(encoder, forms[which].text);
@@ -159,13 +189,39 @@ void encoder_end_tuple(struct metadata_encoder *encoder, size_t count)
     pickle_put_op(encoder->out, count <= 3 ? opcodes[count] : OP_TUPLE);
 }
 
-void encoder_put_size(struct metadata_encoder *encoder, int32_t ndim, const int64_t *numbers)
+static void put_size(struct metadata_encoder *encoder, int32_t ndim, const int64_t *numbers)
 {
     encoder_put_shared(encoder, CLASS_SIZE);
     encoder_begin_tuple(encoder, (size_t)ndim);
     for (int32_t i = 0; i < ndim; i++)
         pickle_put_int(encoder->out, numbers[i]);
     encoder_end_tuple(encoder, (size_t)ndim);
-    pickle_put_op(encoder->out, OP_TUPLE1);
-    pickle_put_op(encoder->out, OP_REDUCE);
+    end_call(encoder);
+}
+
+static struct shared_size *slot_of(const struct metadata_encoder *encoder, int32_t ndim,
+                                   const int64_t *numbers)
+{
+    uint64_t hash = (uint64_t)ndim;
+    for (int32_t i = 0; i < ndim; i++) {
+        hash = (hash ^ (uint64_t)numbers[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    return &encoder->sizes[hash & (encoder->size_slots - 1)];
+}
+
+void encoder_put_size(struct metadata_encoder *encoder, int32_t ndim, const int64_t *numbers)
+{
+    if (encoder->sizes == NULL) {
+        put_size(encoder, ndim, numbers);
+        return;
+    }
+    struct shared_size *slot = slot_of(encoder, ndim, numbers);
+    if (slot->numbers != NULL && slot->ndim == ndim &&
+        memcmp(slot->numbers, numbers, (size_t)ndim * sizeof *numbers) == 0) {
+        pickle_get_memo(encoder->out, slot->memo_number);
+        return;
+    }
+    put_size(encoder, ndim, numbers);
+    *slot = (struct shared_size){numbers, ndim, memoize(encoder)};
 }
