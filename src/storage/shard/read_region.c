@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/stream_copy.h"
 #include "device/device_copy.h"
 #include "state/box_blocks.h"
 #include "state/copy.h"
@@ -104,6 +105,23 @@ static dcp_status read_stored(const struct region *region, int64_t element, void
     return byte_source_read(region->source, offset, bytes, (size_t)(count * region->stored_size));
 }
 
+/* The same to where the elements are wanted: from memory past the core's cache, which would first
+ * read what is overwritten. */
+static dcp_status read_wanted(const struct region *region, int64_t element, void *bytes,
+                              int64_t count)
+{
+    uint64_t offset;
+    size_t size = (size_t)(count * region->stored_size);
+    const void *held = NULL;
+    if (checked_add_u64(region->view->data_offset, (uint64_t)(element * region->stored_size),
+                        &offset))
+        held = byte_source_at(region->source, offset, size);
+    if (!held)
+        return read_stored(region, element, bytes, count);
+    stream_copy(bytes, held, size);
+    return DCP_OK;
+}
+
 /* Dimensions from *split on lie in both places alike and without gaps; returns their elements. */
 static int64_t find_common_run(const struct region *region, int32_t *split)
 {
@@ -156,7 +174,7 @@ static dcp_status read_direct(const struct region *region, int32_t split, int64_
     expect(region, &ahead, split > 0 ? RUNS_AHEAD : 0);
     while (box_blocks_next(&blocks, &block)) {
         expect(region, &ahead, split > 0);
-        RETURN_IF_ERROR(read_stored(region, region->start + way_to(region, &block, region->stored),
+        RETURN_IF_ERROR(read_wanted(region, region->start + way_to(region, &block, region->stored),
                                     target_of(region, &block), run));
     }
     return DCP_OK;
