@@ -15,7 +15,10 @@ static const struct {
     {'d', "[0-9]"},         {'D', "[^0-9]"},        {'w', "[A-Za-z0-9_]"},
     {'W', "[^A-Za-z0-9_]"}, {'s', "[ \t\n\r\f\v]"},
 };
-enum { PATTERN_MAX = 1024 };
+
+/* regcomp() copies what is repeated with a plus: a group in a group in a group is copied 2^3 times.
+ */
+enum { PATTERN_MAX = 1024, REPEATED_GROUPS_MAX = 4 };
 
 static dcp_status refuse(const char *pattern)
 {
@@ -45,8 +48,12 @@ static bool put_escape(struct buffer *out, char name)
  * amount of memory. */
 static dcp_status translate(const char *pattern, struct buffer *out)
 {
+    int repeated = 0;
     buffer_append(out, "^(", 2);
     for (const char *at = pattern; *at; at++) {
+        repeated += *at == '+' && at > pattern && at[-1] == ')';
+        if (repeated > REPEATED_GROUPS_MAX)
+            return refuse(pattern);
         if (*at == '\\') {
             if (!put_escape(out, *++at))
                 return refuse(pattern);

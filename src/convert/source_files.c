@@ -11,6 +11,9 @@
  * descriptors. */
 enum { OPEN_MAX_FILES = 128 };
 
+/* Files of all ranks, far more than a run has: few bytes can name as many as they like. */
+enum { FILES_MAX = 1 << 20 };
+
 /* A file of which elements were read keeps some MiB of buffers: one for each thread is enough. */
 enum { READ_MAX_FILES = 4 };
 
@@ -33,6 +36,9 @@ dcp_status source_files_add(struct source_files *files, const char *directory, c
                             size_t *file)
 {
     size_t size = strlen(directory) + (name ? strlen(name) + 1 : 0) + 1;
+    if (files->count == FILES_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: a checkpoint of more than %d files",
+                             directory, FILES_MAX);
     char *path = arena_allocate(files->arena, size);
     if (!path)
         return error_no_memory(size, "a path");
@@ -54,15 +60,17 @@ dcp_status source_files_add(struct source_files *files, const char *directory, c
  * read. */
 static void close_oldest(struct source_files *files, bool read)
 {
-    struct source_file *oldest = NULL;
-    for (size_t i = 0; i < files->count; i++) {
-        struct source_file *file = &files->files[i];
-        if (file->open && file->users == 0 && (file->was_read || !read) &&
-            (!oldest || file->used < oldest->used))
-            oldest = file;
+    size_t *place = NULL; /* that says which is next, of the oldest */
+    for (size_t *next = &files->first_open; *next > 0; next = &files->files[*next - 1].next_open) {
+        const struct source_file *file = &files->files[*next - 1];
+        if (file->users == 0 && (file->was_read || !read) &&
+            (!place || file->used < files->files[*place - 1].used))
+            place = next;
     }
-    if (!oldest)
+    if (!place)
         return;
+    struct source_file *oldest = &files->files[*place - 1];
+    *place = oldest->next_open;
     dcp_checkpoint_close(oldest->open);
     oldest->open = NULL;
     files->open_count--;
@@ -78,6 +86,8 @@ static dcp_status open_file(struct source_files *files, struct source_file *file
     dcp_status status = dcp_checkpoint_open(file->path, &options, &file->open);
     if (status != DCP_OK)
         return error_prefix(status, "%s", file->path);
+    file->next_open = files->first_open;
+    files->first_open = (size_t)(file - files->files) + 1;
     files->open_count++;
     return DCP_OK;
 }

@@ -15,11 +15,13 @@ struct source_file {
     size_t users;         /* that have taken it */
     uint64_t used;        /* when it was taken last */
     bool was_read;        /* elements, since it was opened: it has buffers */
+    size_t next_open;     /* in the list of those that are open: one more than its index; 0: none */
 };
 
 struct source_files {
     struct source_file *files;
     size_t count, capacity;
+    size_t first_open;             /* as next_open */
     size_t open_count, read_count; /* of those that were read */
     uint64_t clock;
     pthread_mutex_t mutex; /* guards what is open */

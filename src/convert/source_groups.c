@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -12,13 +13,23 @@
 #include "base/memory.h"
 #include "format/json/json_reader.h"
 
-/* More than millions of tensors take, and the most ranks. */
+/* More than millions of tensors take, the most ranks, and keys of a dict that is no list of names.
+ */
 #define METADATA_BYTES_MAX (INT64_C(4) << 30)
-enum { WORLD_SIZE_MAX = 1 << 20 };
+enum { WORLD_SIZE_MAX = 1 << 20, ITEMS_MAX = 4096, KEYS_MAX = 64 };
 
 static dcp_status malformed(const char *what)
 {
     return dcp_error_set(DCP_ERR_FORMAT, "metadata.pkl: %s", what);
+}
+
+/* The value of a key of a small dict: one dict may stand in many places, and is searched in each.
+ */
+static const struct pickle_value *get(const struct pickle_value *dict, const char *key)
+{
+    return dict && dict->kind == PICKLE_DICT && dict->as.sequence.count <= 2 * KEYS_MAX
+               ? pickle_dict_get(dict, key)
+               : NULL;
 }
 
 static dcp_status read_file(const char *directory, struct arena *arena, void **bytes, size_t *size)
@@ -111,9 +122,9 @@ static dcp_status read_paths(struct groups *groups, struct groups_item *item,
 static dcp_status read_items(struct groups *groups)
 {
     const struct pickle_value *root = groups->document.root;
-    const struct pickle_value *version = pickle_dict_get(root, "version");
-    const struct pickle_value *world = pickle_dict_get(root, "world_size");
-    const struct pickle_value *items = pickle_dict_get(root, "metadata");
+    const struct pickle_value *version = get(root, "version");
+    const struct pickle_value *world = get(root, "world_size");
+    const struct pickle_value *items = get(root, "metadata");
     if (!pickle_text_is(version, "2.0"))
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "metadata.pkl: its version is not \"2.0\"");
     if (!world || world->kind != PICKLE_INT || world->as.integer < 1 ||
@@ -122,16 +133,18 @@ static dcp_status read_items(struct groups *groups)
     if (!items || items->kind != PICKLE_DICT)
         return malformed("metadata is not a dict");
     groups->world_size = (size_t)world->as.integer;
-    size_t count = items->as.sequence.count / 2;
+    size_t count = items->as.sequence.count / 2, paths_left = groups->size;
+    if (count > ITEMS_MAX)
+        return malformed("more items than there can be");
     groups->items = arena_allocate_array(groups->arena, count, sizeof *groups->items);
     if (!groups->items)
         return error_no_memory(count * sizeof *groups->items, "items");
     for (size_t i = 0; i < count; i++) {
         const struct pickle_value *name = items->as.sequence.items[2 * i];
         const struct pickle_value *item = items->as.sequence.items[2 * i + 1];
-        const struct pickle_value *paths = pickle_dict_get(item, "nested_path_to_metadata");
+        const struct pickle_value *paths = get(item, "nested_path_to_metadata");
         struct groups_item *read = &groups->items[groups->count];
-        *read = (struct groups_item){.layouts = pickle_dict_get(item, "rank_to_layout_info")};
+        *read = (struct groups_item){.layouts = get(item, "rank_to_layout_info")};
         name_table_init(&read->paths);
         groups->count++;
         if (name->kind != PICKLE_STRING || !paths || paths->kind != PICKLE_DICT || !read->layouts ||
@@ -140,6 +153,10 @@ static dcp_status read_items(struct groups *groups)
         read->name = arena_copy_text(groups->arena, name->as.text.bytes, name->as.text.length);
         if (!read->name)
             return error_no_memory(name->as.text.length, "a name");
+        /* A dict may stand for many items, and each of its names would take memory for each. */
+        if (paths->as.sequence.count > paths_left)
+            return malformed("more names than it has bytes");
+        paths_left -= paths->as.sequence.count;
         RETURN_IF_ERROR(read_paths(groups, read, paths));
     }
     return DCP_OK;
@@ -147,7 +164,7 @@ static dcp_status read_items(struct groups *groups)
 
 dcp_status groups_decode(struct groups *groups, const void *bytes, size_t size, struct arena *arena)
 {
-    *groups = (struct groups){.arena = arena};
+    *groups = (struct groups){.arena = arena, .size = size};
     RETURN_IF_ERROR(pickle_read(bytes, size, false, &groups->document));
     return read_items(groups);
 }
@@ -170,6 +187,7 @@ void groups_free(struct groups *groups)
         name_table_free(&groups->items[i].paths);
     if (groups->document.root)
         pickle_free(&groups->document);
+    memory_release(groups->layouts);
     memory_release(groups->bytes);
 }
 
@@ -186,33 +204,76 @@ static bool is_inside(const char *path)
     return true;
 }
 
-dcp_status groups_file(const struct groups *groups, const struct groups_item *item, size_t rank,
-                       const char **name)
+static int compare_layouts(const void *one, const void *other)
+{
+    const struct groups_layout *a = one, *b = other;
+    int order = (a->rank > b->rank) - (a->rank < b->rank);
+    return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
+}
+
+/* Sorts an item's layouts by rank: a run has thousands of ranks. */
+static dcp_status sort_layouts(struct groups *groups, const struct groups_item *item)
 {
     struct pickle_sequence pairs = item->layouts->as.sequence;
-    *name = NULL;
-    for (uint32_t i = 0; i + 1 < pairs.count; i += 2) {
-        if (pairs.items[i]->kind != PICKLE_INT || pairs.items[i]->as.integer != (int64_t)rank)
-            continue;
-        const struct pickle_value *layout = pairs.items[i + 1];
-        const struct pickle_value *path = pickle_dict_get(layout, "file_path");
-        size_t size = strlen(item->name) + 32;
-        if (layout->kind == PICKLE_NONE) {
-            char *made = arena_allocate(groups->arena, size);
-            if (!made)
-                return error_no_memory(size, "a path");
-            snprintf(made, size, "%s_%zu.pt", item->name, rank);
-            *name = made;
-        } else if (path && path->kind == PICKLE_STRING) {
-            *name = arena_copy_text(groups->arena, path->as.text.bytes, path->as.text.length);
-            if (!*name)
-                return error_no_memory(path->as.text.length, "a path");
-        } else {
-            return malformed("a layout without a path");
-        }
-        return is_inside(*name) ? DCP_OK : malformed("a path that leaves the directory");
-    }
+    size_t room = pairs.count / 2 + 1;
+    if (groups->sorted == item)
+        return DCP_OK;
+    memory_release(groups->layouts);
+    groups->sorted = NULL;
+    groups->layout_count = 0;
+    groups->layouts = memory_allocate_array(room, sizeof *groups->layouts);
+    if (!groups->layouts)
+        return error_no_memory(room * sizeof *groups->layouts, "ranks of an item");
+    for (uint32_t i = 0; i + 1 < pairs.count; i += 2)
+        if (pairs.items[i]->kind == PICKLE_INT)
+            groups->layouts[groups->layout_count++] =
+                (struct groups_layout){pairs.items[i]->as.integer, i};
+    qsort(groups->layouts, groups->layout_count, sizeof *groups->layouts, compare_layouts);
+    groups->sorted = item;
     return DCP_OK;
+}
+
+/* The layout of a rank, the last one as in Python; NULL: there is none. */
+static const struct pickle_value *find_layout(const struct groups *groups,
+                                              const struct groups_item *item, size_t rank)
+{
+    size_t low = 0, high = groups->layout_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (groups->layouts[middle].rank > (int64_t)rank)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low > 0 && groups->layouts[low - 1].rank == (int64_t)rank
+               ? item->layouts->as.sequence.items[groups->layouts[low - 1].at + 1]
+               : NULL;
+}
+
+dcp_status groups_file(struct groups *groups, const struct groups_item *item, size_t rank,
+                       const char **name)
+{
+    *name = NULL;
+    RETURN_IF_ERROR(sort_layouts(groups, item));
+    const struct pickle_value *layout = find_layout(groups, item, rank);
+    const struct pickle_value *path = get(layout, "file_path");
+    size_t size = strlen(item->name) + 32;
+    if (!layout)
+        return DCP_OK;
+    if (layout->kind == PICKLE_NONE) {
+        char *made = arena_allocate(groups->arena, size);
+        if (!made)
+            return error_no_memory(size, "a path");
+        snprintf(made, size, "%s_%zu.pt", item->name, rank);
+        *name = made;
+    } else if (path && path->kind == PICKLE_STRING) {
+        *name = arena_copy_text(groups->arena, path->as.text.bytes, path->as.text.length);
+        if (!*name)
+            return error_no_memory(path->as.text.length, "a path");
+    } else {
+        return malformed("a layout without a path");
+    }
+    return is_inside(*name) ? DCP_OK : malformed("a path that leaves the directory");
 }
 
 /* Ints of a list or tuple. */
@@ -234,7 +295,7 @@ static bool read_ints(const struct pickle_value *value, int64_t *numbers, int32_
 
 static const struct pickle_value *data_of(const struct pickle_value *group)
 {
-    return pickle_dict_get(pickle_dict_get(group, "sharding_metadata"), "data");
+    return get(get(group, "sharding_metadata"), "data");
 }
 
 dcp_status groups_shape(const struct pickle_value *list, int64_t shape[DCP_MAX_DIMS], int32_t *ndim)
@@ -242,16 +303,16 @@ dcp_status groups_shape(const struct pickle_value *list, int64_t shape[DCP_MAX_D
     const struct pickle_value *data = list->kind == PICKLE_LIST && list->as.sequence.count > 0
                                           ? data_of(list->as.sequence.items[0])
                                           : NULL;
-    return read_ints(pickle_dict_get(data, "global_shape"), shape, DCP_MAX_DIMS, ndim)
+    return read_ints(get(data, "global_shape"), shape, DCP_MAX_DIMS, ndim)
                ? DCP_OK
                : malformed("a tensor without a shape");
 }
 
 static bool read_placement(const struct pickle_value *value, dcp_placement *placement)
 {
-    const struct pickle_value *type = pickle_dict_get(value, "type");
-    const struct pickle_value *dim = pickle_dict_get(value, "dim");
-    const struct pickle_value *factor = pickle_dict_get(value, "split_factor");
+    const struct pickle_value *type = get(value, "type");
+    const struct pickle_value *dim = get(value, "dim");
+    const struct pickle_value *factor = get(value, "split_factor");
     bool strided = pickle_text_is(type, "StridedShard");
     *placement = dcp_replicate();
     if (pickle_text_is(type, "Replicate"))
@@ -267,10 +328,10 @@ static bool read_placement(const struct pickle_value *value, dcp_placement *plac
 
 static dcp_status read_layout(const struct pickle_value *data, dcp_layout *layout)
 {
-    const struct pickle_value *spec = pickle_dict_get(data, "mesh_spec");
-    const struct pickle_value *placements = pickle_dict_get(data, "placements");
+    const struct pickle_value *spec = get(data, "mesh_spec");
+    const struct pickle_value *placements = get(data, "placements");
     *layout = (dcp_layout){0};
-    if (!read_ints(pickle_dict_get(spec, "mesh_shape"), layout->mesh.shape, DCP_MAX_MESH_DIMS,
+    if (!read_ints(get(spec, "mesh_shape"), layout->mesh.shape, DCP_MAX_MESH_DIMS,
                    &layout->mesh.ndim) ||
         !placements || (placements->kind != PICKLE_LIST && placements->kind != PICKLE_TUPLE) ||
         placements->as.sequence.count != (uint32_t)layout->mesh.ndim)
@@ -285,8 +346,7 @@ static dcp_status read_layout(const struct pickle_value *data, dcp_layout *layou
 static dcp_status add_mesh(const struct pickle_value *data, struct source_parts *parts,
                            groups_find find, void *context)
 {
-    const struct pickle_value *ranks =
-        pickle_dict_get(pickle_dict_get(data, "mesh_spec"), "mesh_data");
+    const struct pickle_value *ranks = get(get(data, "mesh_spec"), "mesh_data");
     dcp_layout layout;
     RETURN_IF_ERROR(read_layout(data, &layout));
     if (!ranks || (ranks->kind != PICKLE_TUPLE && ranks->kind != PICKLE_LIST))
@@ -313,13 +373,13 @@ static dcp_status add_listed(const struct pickle_value *group, struct source_par
 {
     static const char *const keys[] = {"global_offsets", "local_sizes", "local_offsets"};
     const struct source_tensor *tensor = &parts->tensors[parts->count - 1];
-    const struct pickle_value *data = data_of(group), *ranks = pickle_dict_get(group, "ranks");
+    const struct pickle_value *data = data_of(group), *ranks = get(group, "ranks");
     const struct pickle_value *lists[3];
     int64_t numbers[3][DCP_MAX_DIMS];
     size_t file, entry;
     bool found;
     for (int k = 0; k < 3; k++) {
-        lists[k] = pickle_dict_get(data, keys[k]);
+        lists[k] = get(data, keys[k]);
         if (!lists[k] || lists[k]->kind != PICKLE_LIST ||
             lists[k]->as.sequence.count != lists[0]->as.sequence.count)
             return malformed("boxes that are no lists of as many");
@@ -350,8 +410,7 @@ dcp_status groups_add(const struct pickle_value *list, struct source_parts *part
 {
     for (uint32_t i = 0; i < list->as.sequence.count; i++) {
         const struct pickle_value *group = list->as.sequence.items[i];
-        const struct pickle_value *type =
-            pickle_dict_get(pickle_dict_get(group, "sharding_metadata"), "type");
+        const struct pickle_value *type = get(get(group, "sharding_metadata"), "type");
         if (source_parts_are_complete(parts))
             break;
         if (pickle_text_is(type, "DTensorShardingMetadata"))

@@ -16,12 +16,21 @@ struct groups_item {
     size_t group_count;
 };
 
+struct groups_layout {
+    int64_t rank;
+    uint32_t at; /* of the dict's pairs */
+};
+
 struct groups {
     void *bytes;
+    size_t size;
     struct pickle_document document;
     struct groups_item *items;
     size_t count;
     size_t world_size;
+    const struct groups_item *sorted; /* whose layouts follow, by rank; NULL: no item's */
+    struct groups_layout *layouts;
+    size_t layout_count;
     struct arena *arena;
 };
 
@@ -31,8 +40,9 @@ dcp_status groups_read(struct groups *groups, const char *directory, struct aren
 dcp_status groups_decode(struct groups *groups, const void *bytes, size_t size,
                          struct arena *arena);
 void groups_free(struct groups *groups);
-/* The file of a rank of an item; DCP_OK and *name NULL: the rank has none. */
-dcp_status groups_file(const struct groups *groups, const struct groups_item *item, size_t rank,
+/* The file of a rank of an item; DCP_OK and *name NULL: the rank has none. Best for all ranks of an
+ * item, then those of the next. */
+dcp_status groups_file(struct groups *groups, const struct groups_item *item, size_t rank,
                        const char **name);
 /* The shape of a tensor, from its first group. */
 dcp_status groups_shape(const struct pickle_value *list, int64_t shape[DCP_MAX_DIMS],

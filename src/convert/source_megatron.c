@@ -15,8 +15,8 @@
 #include "convert/source_training.h"
 #include "convert/source_values.h"
 
-/* Cells of a grid: layers times experts times ranks. */
-enum { CELLS_MAX = 1 << 20 };
+/* Cells of a grid: layers times experts times ranks. Layers: far more than any model has. */
+enum { CELLS_MAX = 1 << 20, LAYERS_MAX = 4096 };
 
 struct megatron {
     struct convert_source *source;
@@ -88,19 +88,25 @@ static dcp_status add_cells(const struct megatron *from, const struct megatron_t
     const int64_t *grid = tensor->entry.global_shape, length = grid[tensor->ndim];
     int64_t offsets[DCP_MAX_DIMS], sizes[DCP_MAX_DIMS], at[DCP_MAX_DIMS] = {0};
     int32_t skip = layer >= 0 ? 1 : 0;
-    for (int64_t cell = 0;; cell++) {
+    int64_t first = 0;
+    if (layer >= 0) { /* a layer's cells are consecutive */
+        at[0] = first = layer;
+        for (int32_t d = 1; d < tensor->ndim; d++)
+            first *= grid[d];
+    }
+    for (int64_t cell = first;; cell++) {
         for (int32_t d = 0; d < tensor->ndim; d++) {
             sizes[d] = tensor->shape[d] / grid[d];
             offsets[d] = at[d] * sizes[d];
         }
         const struct box box = {tensor->ndim - skip, offsets + skip, sizes + skip};
-        if (length > 0 && (layer < 0 || at[0] == layer))
+        if (length > 0)
             RETURN_IF_ERROR(source_parts_add_box(from->parts, from->file, tensor->index, box, NULL,
                                                  cell * length));
         int32_t d = tensor->ndim - 1;
-        while (d >= 0 && at[d] + 1 == grid[d])
+        while (d >= skip && at[d] + 1 == grid[d])
             at[d--] = 0;
-        if (d < 0)
+        if (d < skip)
             return DCP_OK;
         at[d]++;
     }
@@ -132,6 +138,10 @@ static dcp_status add_layers(const struct megatron *from, const struct megatron_
     if (tensor->is_grid && tensor->shape[0] != tensor->entry.global_shape[0])
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: \"%s\" has layers that are not apart",
                              from->source->training, tensor->entry.name);
+    if (tensor->shape[0] > LAYERS_MAX)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: \"%s\" has %" PRId64 " layers, more than %d",
+                             from->source->training, tensor->entry.name, tensor->shape[0],
+                             LAYERS_MAX);
     char *numbered = memory_allocate(size);
     if (!numbered)
         return error_no_memory(size, "a name");

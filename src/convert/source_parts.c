@@ -14,6 +14,7 @@ void source_parts_init(struct source_parts *parts, struct arena *arena)
 {
     *parts = (struct source_parts){.arena = arena};
     name_table_init(&parts->names);
+    name_table_init(&parts->boxes);
     source_files_init(&parts->files, arena);
 }
 
@@ -21,6 +22,7 @@ void source_parts_free(struct source_parts *parts)
 {
     source_files_free(&parts->files);
     name_table_free(&parts->names);
+    name_table_free(&parts->boxes);
     memory_release(parts->tensors);
     memory_release(parts->parts);
     *parts = (struct source_parts){0};
@@ -101,6 +103,8 @@ dcp_status source_parts_tensor(struct source_parts *parts, const dcp_path_part *
     tensor->ndim = ndim;
     tensor->shape = copy;
     parts->part_count = 0;
+    name_table_free(&parts->boxes);
+    name_table_init(&parts->boxes);
     return DCP_OK;
 }
 

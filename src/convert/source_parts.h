@@ -47,6 +47,7 @@ struct source_parts {
     struct source_part *parts; /* of the tensor that is being described */
     size_t part_count, part_capacity;
     struct name_table names;
+    struct name_table boxes; /* of that tensor: those that were added once */
     struct arena *arena;
 };
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-/* Runs of indexes that a rank may have of one dimension: strided shards of uneven sizes have some.
- */
+/* Runs of indexes that a rank may have of one dimension, and boxes of all: strided shards of uneven
+ * sizes have some. */
 enum { RUNS_MAX = 4096 };
 
 struct runs {
@@ -127,9 +127,18 @@ static dcp_status find_runs(const struct source_tensor *tensor, const dcp_layout
 dcp_status source_parts_add_once(struct source_parts *parts, size_t file, size_t entry,
                                  struct box box, const int64_t *entry_offsets)
 {
-    for (size_t i = 0; i < parts->part_count; i++)
-        if (box_equal((struct box){box.ndim, parts->parts[i].offsets, parts->parts[i].sizes}, box))
-            return DCP_OK;
+    int64_t numbers[2 * DCP_MAX_DIMS];
+    size_t size = 2 * (size_t)box.ndim * sizeof *numbers;
+    uint64_t index = parts->part_count;
+    bool existing;
+    memcpy(numbers, box.offsets, size / 2);
+    memcpy(numbers + box.ndim, box.sizes, size / 2);
+    if (name_table_find(&parts->boxes, (const char *)numbers, size, &index))
+        return DCP_OK;
+    const char *kept = arena_copy(parts->arena, numbers, size);
+    if (!kept)
+        return error_no_memory(size, "a part of a tensor");
+    RETURN_IF_ERROR(name_table_add(&parts->boxes, kept, size, &index, &existing));
     return source_parts_add_box(parts, file, entry, box, entry_offsets, 0);
 }
 
@@ -153,9 +162,15 @@ static dcp_status add_boxes(struct source_parts *parts, size_t file, size_t entr
 {
     size_t at[DCP_MAX_DIMS] = {0};
     int64_t offsets[DCP_MAX_DIMS], sizes[DCP_MAX_DIMS], inside[DCP_MAX_DIMS] = {0};
-    for (int32_t d = 0; d < ndim; d++)
+    size_t boxes = 1;
+    for (int32_t d = 0; d < ndim; d++) {
         if (runs[d].count == 0 || !runs[d].items)
             return DCP_OK;
+        boxes *= runs[d].count; /* neither is more than RUNS_MAX */
+        if (boxes > RUNS_MAX)
+            return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: a part of more than %d boxes",
+                                 parts->tensors[parts->count - 1].name, RUNS_MAX);
+    }
     do {
         for (int32_t d = 0; d < ndim; d++) {
             offsets[d] = runs[d].items[at[d]][0];

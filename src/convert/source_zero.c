@@ -172,7 +172,12 @@ static dcp_status look_at_first(struct deepspeed *from)
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < dcp_checkpoint_count(checkpoint) && status == DCP_OK; i++) {
         status = dcp_checkpoint_entry(checkpoint, i, &entry);
-        if (status == DCP_OK && match(zero, &entry, &group, &key) && !key && group >= zero->groups)
+        if (status != DCP_OK || !match(zero, &entry, &group, &key) || key)
+            continue;
+        if (group >= dcp_checkpoint_count(checkpoint))
+            status = dcp_error_set(DCP_ERR_FORMAT, "%s: \"%s\" has the number of no group",
+                                   from->parts->files.files[from->optimizers].path, entry.name);
+        else if (group >= zero->groups)
             zero->groups = group + 1;
     }
     if (status == DCP_OK && zero->groups == 0)

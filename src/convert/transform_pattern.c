@@ -41,31 +41,46 @@ static size_t take_number(const char *name, int64_t *number)
     return length > 1 && *name == '0' ? 0 : length;
 }
 
-static bool match_rest(const char *pattern, const char *name, size_t star,
-                       struct transform_match *match)
+/* Of each star, where it began last without a match, and the end of what it could hold: what
+ * follows it was tried everywhere between. Stars begin ever further to the left, so that this
+ * suffices to try nothing twice, however many stars there are. */
+struct matching {
+    const char *begin[TRANSFORM_STARS_MAX];
+    const char *end[TRANSFORM_STARS_MAX];
+    struct transform_match *match;
+};
+
+static bool match_rest(struct matching *matching, const char *pattern, const char *name,
+                       size_t star)
 {
+    struct transform_match *match = matching->match;
     while (*pattern && *pattern != '*' && *pattern != '#' && *pattern == *name)
         pattern++, name++;
     if (*pattern == '#') {
         size_t length = take_number(name, &match->number);
-        return length > 0 && match_rest(pattern + 1, name + length, star, match);
+        return length > 0 && match_rest(matching, pattern + 1, name + length, star);
     }
     if (*pattern != '*')
         return *pattern == *name; /* both at the end */
     bool any = is_any(pattern);
-    size_t most = any ? strlen(name) : strcspn(name, ".");
-    for (size_t length = most; length > 0; length--)
-        if (match_rest(pattern + 1 + any, name + length, star + 1, match)) {
+    const char *end = name + (any ? strlen(name) : strcspn(name, ".")), *rest = end;
+    if (matching->end[star] == end && matching->begin[star] < end)
+        rest = matching->begin[star];
+    for (; rest > name; rest--)
+        if (match_rest(matching, pattern + 1 + any, rest, star + 1)) {
             match->begin[star] = name;
-            match->length[star] = length;
+            match->length[star] = (size_t)(rest - name);
             return true;
         }
+    matching->begin[star] = name;
+    matching->end[star] = end;
     return false;
 }
 
 bool transform_pattern_matches(const char *pattern, const char *name, struct transform_match *match)
 {
-    return match_rest(pattern, name, 0, match);
+    struct matching matching = {.match = match};
+    return match_rest(&matching, pattern, name, 0);
 }
 
 char *transform_pattern_fill(const char *pattern, const struct transform_match *match,

@@ -224,6 +224,9 @@ dcp_status transform_unite(const struct transform_rule *rule, struct arena *aren
 
 /* ---- several of one ---- */
 
+/* Tensors that a stack is taken apart into: far more than experts of a model. */
+enum { UNSTACKED_MAX = 1 << 16 };
+
 dcp_status transform_divide_count(const struct transform_rule *rule,
                                   const struct convert_item *input, size_t *count)
 {
@@ -231,7 +234,7 @@ dcp_status transform_divide_count(const struct transform_rule *rule,
     RETURN_IF_ERROR(check_dim(rule, input, rule->dims[0], &dim));
     *count = rule->to_count;
     if (rule->kind == TRANSFORM_UNSTACK) {
-        if (input->shape[dim] > INT32_MAX)
+        if (input->shape[dim] > UNSTACKED_MAX)
             return wrong(rule, input, "too many tensors would come of it");
         *count = (size_t)input->shape[dim];
         return DCP_OK;

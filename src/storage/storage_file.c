@@ -193,7 +193,7 @@ dcp_status storage_read_whole(const struct storage_directory *directory, const c
                                file.path, size, limit);
     if (status == DCP_OK)
         status = buffer_reserve(bytes, (size_t)size);
-    if (status == DCP_OK)
+    if (status == DCP_OK && size > 0)
         status = storage_file_read(&file, bytes->data + bytes->size, (size_t)size, 0);
     if (status == DCP_OK)
         bytes->size += (size_t)size;

@@ -18,7 +18,7 @@ static dcp_status find(void *context, size_t rank, size_t *file, size_t *entry, 
     return DCP_OK;
 }
 
-static void look_at(const struct groups *groups, const struct groups_item *item,
+static void look_at(struct groups *groups, const struct groups_item *item,
                     struct source_parts *parts)
 {
     for (size_t rank = 0; rank < RANKS; rank++) {

@@ -6,8 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fuzz_target.h"
+
+/* Inputs take milliseconds. One that takes this long ends the program. */
+enum { MOST_SECONDS = 20 };
 
 static bool replay_file(const char *path)
 {
@@ -21,10 +25,12 @@ static bool replay_file(const char *path)
     size_t size = (size_t)information.st_size;
     unsigned char *data = malloc(size != 0 ? size : 1);
     bool done = data != NULL && fread(data, 1, size, file) == size;
+    alarm(MOST_SECONDS);
     if (done)
         LLVMFuzzerTestOneInput(data, size);
     else
         fprintf(stderr, "%s: cannot be read\n", path);
+    alarm(0);
     free(data);
     fclose(file);
     return done;
