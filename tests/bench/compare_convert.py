@@ -1,4 +1,5 @@
-"""Converting a .pt file into a DCP directory and back: dcp convert and PyTorch's functions.
+"""Converting a .pt file into a DCP directory and back, and shards that PyTorch wrote as safetensors into a Hugging Face
+directory: dcp convert and PyTorch's functions.
 
     compare convert [--bytes 1G] [--tensors 100] [--repeat 3] [--dir DIR] [--json]
             [--build DIR] [--python PYTHON]
@@ -29,15 +30,36 @@ elements = max(1, size // 4 // count)
 torch.save({"model": {"layers.%d.weight" % i: torch.rand(elements) for i in range(count)}, "step": 1}, path)
 """
 
+# Two ranks, each with half of every tensor, in a file for each rank.
+MAKE_SHARDS = """
+import sys, torch, torch.distributed as dist, torch.multiprocessing as processes, torch.distributed.checkpoint as checkpoint
+from torch.distributed.tensor import DTensor, Shard, init_device_mesh
+path, size, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+def save(rank):
+    dist.init_process_group("gloo", init_method="file://" + path + ".store", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+    rows = max(1, size // 4 // count // 2 // 256)
+    state = {"layers.%d.weight" % i: DTensor.from_local(torch.rand(rows, 256), mesh, [Shard(0)]) for i in range(count)}
+    checkpoint.save(state, storage_writer=checkpoint.HuggingFaceStorageWriter(path, save_distributed=True))
+    dist.destroy_process_group()
+processes.start_processes(save, nprocs=2, start_method="fork")
+"""
+
 PEER = """
-import sys, time, logging, warnings
+import os, sys, time, logging, warnings
 warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_save_to_dcp
+if sys.argv[1] == "hf":
+    os.mkdir(sys.argv[3])
+    from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
 def highest():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 before, start = highest(), time.perf_counter()
-(torch_save_to_dcp if sys.argv[1] == "dcp" else dcp_to_torch_save)(sys.argv[2], sys.argv[3])
+if sys.argv[1] == "hf":
+    consolidate_safetensors_files(sys.argv[2], sys.argv[3], {"layers.%d.weight" % i: 1 for i in range(int(sys.argv[4]))})
+else:
+    (torch_save_to_dcp if sys.argv[1] == "dcp" else dcp_to_torch_save)(sys.argv[2], sys.argv[3])
 print(time.perf_counter() - start, highest() - before)
 """
 
@@ -86,8 +108,8 @@ def compare(form, source, options):
     target = source + "." + form
     command = os.path.join(options.build, "bin", "dcp")
     ours = [sys.executable, "-c", OURS, command, "convert", "--quiet", "--to", form, source, target]
-    ours += ["--no-sync"] if form == "pt" else []
-    peer = [options.python, "-c", PEER, form, source, target]
+    ours += ["--no-sync"] if form != "dcp" else []
+    peer = [options.python, "-c", PEER, form, source, target, str(options.tensors)]
     found = {"ours": [], "peer": []}
     for _ in range(options.repeat):
         for side, program in ("ours", ours), ("peer", peer):
@@ -123,3 +145,8 @@ def main(arguments):
                        check=True)
         os.remove(source)
         compare("pt", stored, options)
+        shutil.rmtree(stored)
+        shards = os.path.join(directory, "shards")
+        subprocess.run([options.python, "-c", MAKE_SHARDS, shards, str(options.bytes), str(options.tensors)], check=True)
+        os.sync()
+        compare("hf", shards, options)

@@ -271,6 +271,11 @@ static void what_is_missing_or_does_not_fit(void **state)
         "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
         "\"config_groups\": {\"g\": {\"targets\": [\"re:m\"], \"weights\": {\"num_bits\": 8, "
         "\"strategy\": \"channel\", \"type\": \"float\"}}}";
+    /* The C library would copy what is repeated, once more for each group around it. */
+    static const char repeated[] =
+        "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
+        "\"config_groups\": {\"g\": {\"targets\": [\"re:(((((m)+)+)+)+)+\"], \"weights\": "
+        "{\"num_bits\": 8, \"strategy\": \"channel\", \"type\": \"float\"}}}";
     static const char other[] = "\"quant_method\": \"compressed-tensors\", \"format\": "
                                 "\"marlin-24\", \"config_groups\": {\"g\": {\"targets\": []}}";
     refused(state, DCP_F8_E4M3FN, NULL, fp8, DCP_ERR_FORMAT, "there is no scale for it");
@@ -284,6 +289,7 @@ static void what_is_missing_or_does_not_fit(void **state)
     refused(state, DCP_BF16, "n.weight_scale", compressed, DCP_ERR_FORMAT, "no weight for it");
     refused(state, DCP_BF16, "m.weight_scale", compressed, DCP_ERR_FORMAT, "bfloat16");
     refused(state, DCP_F8_E4M3FN, "m.weight_scale", other, DCP_ERR_UNSUPPORTED, "marlin-24");
+    refused(state, DCP_F8_E4M3FN, "m.weight_scale", repeated, DCP_ERR_UNSUPPORTED, "expressions");
 }
 
 static void other_methods_are_copied_and_named(void **state)
