@@ -85,6 +85,45 @@ static void expect_shape(dcp_checkpoint *checkpoint, const char *name, dcp_dtype
     assert_int_equal(entry.global_shape[0], first);
 }
 
+static unsigned char *read_elements(dcp_checkpoint *checkpoint, const char *name, uint64_t *bytes)
+{
+    dcp_entry entry;
+    size_t index;
+    must(dcp_checkpoint_find(checkpoint, name, &index));
+    must(dcp_checkpoint_entry(checkpoint, index, &entry));
+    dcp_tensor tensor = {.dtype = entry.dtype, .ndim = entry.ndim};
+    memcpy(tensor.global_shape, entry.global_shape, (size_t)entry.ndim * sizeof(int64_t));
+    tensor.data = malloc((size_t)entry.bytes + 1);
+    assert_non_null(tensor.data);
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL));
+    *bytes = entry.bytes;
+    return tensor.data;
+}
+
+static void layers_of_flat_shards_are_apart(void **state)
+{
+    const dcp_convert_options stacked = {.take = DCP_TAKE_MASTERS, .skip_sync = true};
+    dcp_checkpoint *whole, *apart;
+    uint64_t bytes, bytes_apart;
+    begin(state, "megatron_legacy_flat_w2");
+    must(convert(state, "apart.safetensors", DCP_TAKE_MASTERS));
+    must(dcp_convert(run, path_in(state, "whole.safetensors"), &stacked, NULL));
+    must(dcp_checkpoint_open(path_in(state, "whole.safetensors"), NULL, &whole));
+    must(dcp_checkpoint_open(path_in(state, "apart.safetensors"), NULL, &apart));
+    unsigned char *all = read_elements(whole, "decoder.layers.mlp.linear_fc1.weight", &bytes);
+    for (size_t layer = 0; layer < 2; layer++) {
+        char name[64];
+        snprintf(name, sizeof name, "decoder.layers.%zu.mlp.linear_fc1.weight", layer);
+        unsigned char *one = read_elements(apart, name, &bytes_apart);
+        assert_int_equal(2 * bytes_apart, bytes);
+        assert_memory_equal(one, all + layer * bytes_apart, (size_t)bytes_apart);
+        free(one);
+    }
+    free(all);
+    dcp_checkpoint_close(whole);
+    dcp_checkpoint_close(apart);
+}
+
 static void flat_shards_get_their_shapes_back(void **state)
 {
     dcp_checkpoint *checkpoint;
@@ -172,9 +211,13 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(marks_lead_to_a_step),        TEST(flat_shards_get_their_shapes_back),
-        TEST(masters_are_found_by_name),   TEST(damaged_metadata_is_harmless),
-        TEST(a_missing_shard_is_an_error), TEST(every_allocation_may_fail),
+        TEST(marks_lead_to_a_step),
+        TEST(flat_shards_get_their_shapes_back),
+        TEST(layers_of_flat_shards_are_apart),
+        TEST(masters_are_found_by_name),
+        TEST(damaged_metadata_is_harmless),
+        TEST(a_missing_shard_is_an_error),
+        TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
