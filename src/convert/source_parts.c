@@ -98,22 +98,27 @@ dcp_status source_parts_tensor(struct source_parts *parts, const dcp_path_part *
     int64_t *copy = arena_copy(parts->arena, shape, (size_t)ndim * sizeof *shape);
     if (!copy)
         return error_no_memory((size_t)ndim * sizeof *shape, tensor->name);
+    name_table_free(&parts->boxes);
+    name_table_init(&parts->boxes);
     tensor->is_tensor = true;
     tensor->dtype = dtype;
     tensor->ndim = ndim;
     tensor->shape = copy;
     parts->part_count = 0;
-    name_table_free(&parts->boxes);
-    name_table_init(&parts->boxes);
     return DCP_OK;
+}
+
+/* Whether a part is the same range as the last one, in the next file. */
+static bool repeats(const struct source_part *last, const struct source_part *part)
+{
+    return !last->offsets && !part->offsets && part->file == last->file + last->times &&
+           part->entry == last->entry && part->first == last->first && part->count == last->count;
 }
 
 static dcp_status append_part(struct source_parts *parts, struct source_part part)
 {
-    struct source_part *last = parts->part_count > 0 ? &parts->parts[parts->part_count - 1] : NULL;
-    if (last && !last->offsets && !part.offsets && part.file == last->file + last->times &&
-        part.entry == last->entry && part.first == last->first && part.count == last->count) {
-        last->times++;
+    if (parts->part_count > 0 && repeats(&parts->parts[parts->part_count - 1], &part)) {
+        parts->parts[parts->part_count - 1].times++;
         return DCP_OK;
     }
     if (parts->part_count == parts->part_capacity) {
