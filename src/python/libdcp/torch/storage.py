@@ -255,12 +255,22 @@ def _describe(items: List[WriteItem], planner: SavePlanner) -> Tuple[bytes, List
             describer.parts.append(_COUNT.pack(b"b", len(stream)))
             describer.parts.append(stream)
             continue
-        memory, number = describer.memory(data)
+        memory, number = describer.memory(_plain(data))
         described = item.tensor_data
         if described is None or tuple(described.chunk.sizes) != memory.shape:
             raise Elsewhere("a tensor that is not of its item's sizes")
         describer.put_chunk(described.size, described.chunk.offsets, memory, number)
     return b"".join(describer.parts), describer.held
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of a tensor whose class may be another. Elsewhere: it has none of its own."""
+    if type(tensor) is torch.Tensor:
+        return tensor
+    plain = tensor.detach().as_subclass(torch.Tensor)
+    if plain.numel() and not plain.data_ptr():
+        raise Elsewhere("a tensor of class %s" % type(tensor).__name__)
+    return plain
 
 
 def _sync_directory(path: Path) -> None:
