@@ -147,6 +147,9 @@ void help_print_all(FILE *out);
 const dcp_storage *command_storage(void);
 /* --storage FILE[,ARGUMENT]: a module of dcp/storage.h. */
 option_setter command_use_storage;
+/* The status, of a checkpoint that was to be opened. If the path is a run's, the message says where
+ * the latest one is. */
+dcp_status command_explain(const char *path, dcp_status status);
 /* Opens one checkpoint, or several as their union. */
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint);
 

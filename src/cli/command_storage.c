@@ -51,11 +51,33 @@ bool command_use_storage(struct command_line *line, const struct option *option,
     return use_module(file, comma ? comma + 1 : "");
 }
 
+dcp_status command_explain(const char *path, dcp_status status)
+{
+    const dcp_run_list_options options = {.storage = command_storage(), .latest_only = true};
+    dcp_run_checkpoint checkpoint;
+    dcp_run_list *list = NULL;
+    char said[1024];
+    size_t index;
+    if (status != DCP_ERR_NOT_FOUND)
+        return status;
+    snprintf(said, sizeof said, "%s", dcp_error_message());
+    bool is_run = dcp_run_list_read(path, &options, &list) == DCP_OK &&
+                  dcp_run_list_latest(list, &index) == DCP_OK &&
+                  dcp_run_list_checkpoint(list, index, &checkpoint) == DCP_OK;
+    if (is_run)
+        dcp_error_set(status, "%s; it is a run, the latest checkpoint of which is %s/%s", said,
+                      path, checkpoint.path);
+    else
+        dcp_error_set(status, "%s", said);
+    dcp_run_list_free(list);
+    return status;
+}
+
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
 {
     dcp_open_options options = {.storage = command_storage()};
     if (count == 1)
-        return dcp_checkpoint_open(paths[0], &options, checkpoint);
+        return command_explain(paths[0], dcp_checkpoint_open(paths[0], &options, checkpoint));
     options.members = (const char *const *)paths;
     options.member_count = (size_t)count;
     return dcp_checkpoint_open(".", &options, checkpoint);

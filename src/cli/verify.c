@@ -109,6 +109,8 @@ static dcp_status check(struct command_line *line, struct verify_printer *printe
                                    print_fault, printer, &faults);
     progress_end(&printer->progress);
     dcp_set_log(NULL, NULL, DCP_LOG_INFO);
+    if (line->path_count == 1)
+        status = command_explain(line->paths[0], status);
     return status;
 }
 

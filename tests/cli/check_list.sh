@@ -50,6 +50,12 @@ grep -Eq '^ +30 .* step_30 +whole \[latest\]$' "$directory/table" || fail "$(cat
 grep -Eq '^ +40 .* step_40 +no .metadata \[marked\]$' "$directory/table" || fail "$(cat "$directory/table")"
 tail -1 "$directory/table" | grep -q '^step_30 is .*; the mark latest names step_40$' || fail "$(cat "$directory/table")"
 
+for command in ls stat verify; do
+    if "$dcp" $command "$trees/kempnerforge/run" 2>"$directory/err"; then fail "$command of a run"; fi
+    grep -q "no checkpoint: .*; it is a run, the latest checkpoint of which is .*/run/step_30$" "$directory/err" ||
+        fail "$command of a run says: $(cat "$directory/err")"
+done
+
 # A name cannot command a terminal, and is JSON nevertheless.
 mkdir -p "$directory/run/$(printf 'x\033[31m"step=1.ckpt')"
 "$dcp" list "$directory/run" | grep -q 'x\\x1b\[31m"step=1.ckpt' || fail "a name with control characters"
