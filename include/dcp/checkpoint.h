@@ -554,7 +554,8 @@ static inline dcp_status dcp_checkpoint_remove(const char *path, const dcp_remov
  * record and the checksum of every block match; chunks cover every tensor and do not overlap; extra
  * files are unchanged. In a union, each member is checked, then the whole. Data without checksums
  * (safetensors files, records without a CRC-32) has its lengths checked, and is logged
- * (DCP_LOG_INFO).
+ * (DCP_LOG_INFO). Large checkpoints are read by several threads; the functions that are called are
+ * called on the calling thread, with faults in the order of the files.
  *
  * @param path as for dcp_checkpoint_open(). Checkpoints that dcp_checkpoint_open() refuses are
  * checked as far as possible.

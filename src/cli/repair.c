@@ -79,10 +79,10 @@ static void print_result(const struct repair *repair, const dcp_checkpoint *chec
         printf(", \"names\": %zu", names);
         return;
     }
+    puts("not recovered: what only .metadata had: extra files, and data of custom planners");
     printf("%zu name%s of save ", names, plural(names));
     print_plain(stdout, save_id);
     puts(repair->dry ? ": complete, not published" : ": published");
-    puts("not recovered: what only .metadata had: extra files, and data of custom planners");
 }
 
 /* Nothing is written until all is known; from there on a signal waits, so that no mark or temporary

@@ -1,14 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* State while a whole checkpoint is verified. Faults are reported and counted, and verification
  * goes on. Functions return a failure only if they cannot go on: for lack of memory or open files,
- * or because the checkpoint was replaced meanwhile. */
+ * or because the checkpoint was replaced meanwhile. Each job of a check that several threads do has
+ * a copy of it, which is joined afterwards. */
 #ifndef STORAGE_VERIFY_VERIFICATION_H
 #define STORAGE_VERIFY_VERIFICATION_H
+
+#include <stdatomic.h>
 
 #include "format/footer/footer.h"
 #include "storage/shard/decompressed_source.h"
 #include "storage/shard/shard_file.h"
 #include "storage/verify/verify.h"
+#include "storage/verify/verify_crew.h"
+
+/* How far a check is; threads share it. */
+struct verify_progress {
+    struct verify_watch watch;
+    atomic_uint_fast64_t done;
+    uint64_t total;
+    int64_t told_at; /* clock_monotonic_ns(); of the calling thread */
+};
+
+/* A range of a file that a record's data is expected in, whose checksum is taken while its blocks
+ * are checked, so that it is read once. */
+struct verify_span {
+    uint64_t offset, length; /* length 0: none */
+    uint64_t taken;          /* of length, so far */
+    uint32_t crc;
+};
 
 struct verification {
     dcp_fault_function report;
@@ -21,11 +41,11 @@ struct verification {
     bool damaged; /* the .pt file has damaged records, which objects may use */
     bool blocks;  /* the current file has checksums of its blocks */
     bool *bare;   /* by file: without a footer */
-    struct verify_watch watch;
-    dcp_progress told;
-    uint64_t file_end; /* of told.bytes_done, when the current file is done */
-    int64_t told_at;   /* clock_monotonic_ns() */
-    bool some_footers; /* either all files of a save have footers, or none */
+    struct verify_progress *progress;
+    uint64_t left;                  /* bytes of the progress that are not done, of the job */
+    struct verify_job *job;         /* NULL: none, faults are reported at once */
+    const struct verify_span *span; /* of the current piece; NULL: none */
+    bool some_footers;              /* either all files of a save have footers, or none */
 };
 
 /* The place of a piece of the metadata; sorted by file, then offset. */
@@ -44,13 +64,21 @@ bool verification_is_own(dcp_status status);
 dcp_status verification_judge(struct verification *verification, dcp_status status,
                               const char *file, uint64_t offset, const char *name);
 
-/* So many bytes of the current file have been read. DCP_ERR_CANCELLED, with a message, if the watch
+/* So many bytes of the current job have been read. DCP_ERR_CANCELLED, with a message, if the watch
  * wants no more. */
 dcp_status verification_advance(struct verification *verification, uint64_t bytes);
+/* Tells how far the check is, if that is long ago. False: no more is wanted. */
+bool verification_tell(struct verify_progress *progress);
 
-/* Checks a file by itself: it exists, and its length, footer and blocks are right. *usable: its
+/* Checks a file but for its blocks: it exists, and its length and footer are right. *usable: its
  * pieces can be checked. */
 dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable);
+/* Checks the blocks that begin in [from, end) of a file; those with the end of its contents for
+ * UINT64_MAX. spans: in the order of the file, whose checksums are taken. */
+dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
+                         uint64_t end, struct verify_span *spans, size_t span_count);
+/* Checks all files of the metadata and their pieces, on several threads if there is much. */
+dcp_status verify_files(struct verification *verification);
 /* Compares a file's footer, if it has one, with the metadata's pieces in the file. */
 dcp_status verify_account(struct verification *verification, uint32_t index,
                           const struct placed_piece *placed, size_t count);

@@ -28,7 +28,9 @@ void verification_fault(struct verification *verification, const char *file, uin
         snprintf(path, sizeof path, "%s%s%s", verification->member, *file ? "/" : "", file);
         file = path;
     }
-    if (verification->report)
+    if (verification->report && verification->job)
+        verify_job_fault(verification->job, file, offset, name, text);
+    else if (verification->report)
         verification->report(verification->context, file, offset, name, text);
 }
 
@@ -38,23 +40,33 @@ bool verification_is_own(dcp_status status)
            status == DCP_ERR_CANCELLED;
 }
 
+bool verification_tell(struct verify_progress *progress)
+{
+    const struct verify_watch *watch = &progress->watch;
+    int64_t interval = 10000000; /* a hundred times a second */
+    dcp_progress told = {.phase = DCP_PHASE_READING,
+                         .bytes_done = atomic_load(&progress->done),
+                         .bytes_total = progress->total};
+    if (!watch->progress)
+        return true;
+    int64_t now = clock_monotonic_ns();
+    if (now - progress->told_at < interval && told.bytes_done < told.bytes_total)
+        return true;
+    progress->told_at = now;
+    return watch->progress(watch->context, &told);
+}
+
 dcp_status verification_advance(struct verification *verification, uint64_t bytes)
 {
-    const struct verify_watch *watch = &verification->watch;
-    dcp_progress *told = &verification->told;
-    int64_t interval = 10000000; /* a hundred times a second */
-    if (!watch->progress)
-        return DCP_OK;
-    uint64_t left = verification->file_end - told->bytes_done;
-    told->bytes_done += bytes < left ? bytes : left;
-    int64_t now = clock_monotonic_ns();
-    if (now - verification->told_at < interval && told->bytes_done < told->bytes_total)
-        return DCP_OK;
-    verification->told_at = now;
-    return watch->progress(watch->context, told)
-               ? DCP_OK
-               : dcp_error_set(DCP_ERR_CANCELLED,
-                               "the check was cancelled by its progress function");
+    struct verify_job *job = verification->job;
+    bytes = bytes < verification->left ? bytes : verification->left;
+    verification->left -= bytes;
+    atomic_fetch_add(&verification->progress->done, bytes);
+    bool goes_on = job && verify_job_is_threaded(job) ? verify_job_goes_on(job)
+                                                      : verification_tell(verification->progress);
+    return goes_on ? DCP_OK
+                   : dcp_error_set(DCP_ERR_CANCELLED,
+                                   "the check was cancelled by its progress function");
 }
 
 dcp_status verification_judge(struct verification *verification, dcp_status status,
@@ -64,107 +76,6 @@ dcp_status verification_judge(struct verification *verification, dcp_status stat
         return status;
     verification_fault(verification, file, offset, name, "%s", dcp_error_message());
     return DCP_OK;
-}
-
-static int compare_placed(const void *left, const void *right)
-{
-    const struct metadata_piece *a = ((const struct placed_piece *)left)->piece;
-    const struct metadata_piece *b = ((const struct placed_piece *)right)->piece;
-    if (a->file != b->file)
-        return a->file < b->file ? -1 : 1;
-    return a->offset < b->offset ? -1 : a->offset > b->offset;
-}
-
-static dcp_status place_pieces(const struct metadata *metadata, struct placed_piece **placed,
-                               size_t *count)
-{
-    size_t total = 0, next = 0;
-    for (size_t i = 0; i < metadata->count; i++)
-        total += metadata->entries[i].piece_count;
-    *count = total;
-    *placed = memory_allocate_array(total, sizeof **placed);
-    if (!*placed)
-        return error_no_memory(total * sizeof **placed, "a list of pieces");
-    for (size_t i = 0; i < metadata->count; i++) {
-        const struct metadata_entry *entry = &metadata->entries[i];
-        for (size_t p = 0; p < entry->piece_count; p++)
-            (*placed)[next++] = (struct placed_piece){entry, &entry->pieces[p]};
-    }
-    if (total > 1)
-        qsort(*placed, total, sizeof **placed, compare_placed);
-    return DCP_OK;
-}
-
-/* Checks all records of a .pt file, as no single piece covers them. */
-static dcp_status verify_pt(struct verification *verification, uint32_t index)
-{
-    struct shard_file *file;
-    bool sound;
-    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
-    dcp_status status =
-        verify_records(verification, shard_file_source(file), NULL, file->name, 0, "", &sound);
-    verification->damaged = !sound;
-    shard_file_release(verification->reader, file);
-    return status;
-}
-
-/* Of a training checkpoint: whether a file is a .pt file, as its pieces say. */
-static bool is_pt(const struct placed_piece *placed, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (placed[i].piece->encoding == PIECE_VIEW && placed[i].piece->view->has_crc)
-            return true;
-    return false;
-}
-
-/* Streams are read twice: with their file's blocks, and by themselves. */
-static uint64_t bytes_to_read(const struct placed_piece *placed, size_t count)
-{
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        bytes += placed[i].piece->length < (UINT64_MAX >> 2) - bytes ? placed[i].piece->length : 0;
-    return 2 * bytes;
-}
-
-static dcp_status verify_one_file(struct verification *verification, uint32_t index,
-                                  const struct placed_piece *placed, size_t count)
-{
-    bool usable;
-    verification->file_end = verification->told.bytes_done + bytes_to_read(placed, count);
-    RETURN_IF_ERROR(verify_file(verification, index, &usable));
-    enum storage_form form = verification->reader->form;
-    if (usable && (form == STORAGE_PT || (form == STORAGE_TRAINING && is_pt(placed, count))))
-        RETURN_IF_ERROR(verify_pt(verification, index));
-    if (usable && form == STORAGE_DCP)
-        RETURN_IF_ERROR(verify_account(verification, index, placed, count));
-    for (size_t i = 0; i < count && usable; i++) {
-        RETURN_IF_ERROR(verify_piece(verification, &placed[i]));
-        RETURN_IF_ERROR(verification_advance(verification, placed[i].piece->length));
-    }
-    return verification_advance(verification, UINT64_MAX);
-}
-
-static dcp_status verify_files(struct verification *verification)
-{
-    const struct metadata *metadata = verification->metadata;
-    struct placed_piece *placed;
-    size_t count, next = 0;
-    RETURN_IF_ERROR(place_pieces(metadata, &placed, &count));
-    verification->bare = memory_allocate_zeroed(metadata->file_count, sizeof(bool));
-    dcp_status status =
-        verification->bare ? DCP_OK : error_no_memory(metadata->file_count, "a list of files");
-    verification->told.bytes_total += bytes_to_read(placed, count);
-    for (uint32_t file = 0; file < metadata->file_count && status == DCP_OK; file++) {
-        size_t first = next;
-        while (next < count && placed[next].piece->file == file)
-            next++;
-        status = verify_one_file(verification, file, placed + first, next - first);
-    }
-    if (status == DCP_OK)
-        verify_bare_files(verification);
-    memory_release(verification->bare);
-    memory_release(placed);
-    return status;
 }
 
 static dcp_status verify_contents(struct verification *verification)
@@ -205,9 +116,12 @@ static dcp_status verify_loose_files(struct verification *verification,
         shard_reader_take_directory(verification->reader, of);
         status = shard_reader_bind(verification->reader, &names);
     }
-    bool usable;
-    for (uint32_t i = 0; i < count && status == DCP_OK; i++)
+    for (uint32_t i = 0; i < count && status == DCP_OK; i++) {
+        bool usable;
         status = verify_file(verification, i, &usable);
+        if (status == DCP_OK && usable)
+            status = verify_blocks(verification, i, 0, UINT64_MAX, NULL, 0);
+    }
     shard_reader_free(verification->reader);
     verification->reader = NULL;
     metadata_free(&names);
@@ -351,10 +265,9 @@ dcp_status storage_verify(const dcp_storage *storage, struct storage_location lo
                           dcp_fault_function report, void *context,
                           const struct verify_watch *watch, uint64_t *faults)
 {
-    struct verification verification = {.report = report,
-                                        .context = context,
-                                        .watch = watch ? *watch : (struct verify_watch){0},
-                                        .told = {.phase = DCP_PHASE_READING}};
+    struct verify_progress progress = {.watch = watch ? *watch : (struct verify_watch){0}};
+    struct verification verification = {
+        .report = report, .context = context, .progress = &progress};
     struct storage_place place;
     bool readable;
     dcp_status status = storage_place_find(storage, location, &place);

@@ -22,40 +22,81 @@ static void verify_block(struct verification *verification, const struct shard_f
                            index, size, computed, sum);
 }
 
-/* Blocks that are read at once. */
-static dcp_status verify_step(struct verification *verification, struct shard_file *file,
-                              uint64_t first, struct shard_sums_window *window,
-                              unsigned char *bytes)
+/* Bytes of the file at an offset that belong to spans. Those are taken in order, and one of which a
+ * part was missed stays incomplete. */
+static void take_spans(struct verify_span *spans, size_t count, size_t *next,
+                       const unsigned char *bytes, size_t size, uint64_t offset)
 {
-    uint64_t offset = first * file->block_size, left = file->content_length - offset;
-    size_t size = (size_t)(STEP_BLOCKS * file->block_size);
-    size = left < size ? (size_t)left : size;
-    dcp_status status = shard_file_read(file, bytes, size, offset);
-    for (size_t at = 0; at < size && status == DCP_OK; at += file->block_size) {
-        uint64_t index = first + at / file->block_size, sum;
-        size_t taken = size - at < file->block_size ? size - at : file->block_size;
-        status = shard_sums_find(file, window, index, index + 1, &sum);
-        if (status == DCP_OK)
-            verify_block(verification, file, index, bytes + at, taken, sum);
+    for (size_t i = *next; i < count && spans[i].offset < offset + size; i++) {
+        struct verify_span *span = &spans[i];
+        uint64_t at = span->offset + span->taken, end = span->offset + span->length;
+        if (end <= offset) {
+            *next += i == *next;
+        } else if (at >= offset) {
+            uint64_t stop = end < offset + size ? end : offset + size;
+            span->crc = crc32_update(span->crc, bytes + (at - offset), (size_t)(stop - at));
+            span->taken += stop - at;
+        }
     }
-    return verification_judge(verification, status, file->name, offset, "");
 }
 
-static dcp_status verify_blocks(struct verification *verification, struct shard_file *file)
+/* Blocks that are read at once: they are in a processor's cache while their checksums are taken. */
+static dcp_status verify_step(struct verification *verification, struct shard_file *file,
+                              uint64_t offset, size_t size, struct shard_sums_window *window,
+                              unsigned char *bytes)
+{
+    for (size_t at = 0; at < size; at += file->block_size) {
+        uint64_t index = (offset + at) / file->block_size, sum;
+        size_t taken = size - at < file->block_size ? size - at : file->block_size;
+        RETURN_IF_ERROR(shard_sums_find(file, window, index, index + 1, &sum));
+        verify_block(verification, file, index, bytes + at, taken, sum);
+    }
+    return DCP_OK;
+}
+
+static dcp_status verify_range(struct verification *verification, struct shard_file *file,
+                               uint64_t from, uint64_t end, struct verify_span *spans,
+                               size_t span_count)
 {
     struct shard_sums_window window = {0};
-    size_t size = (size_t)(STEP_BLOCKS * file->block_size);
-    unsigned char *bytes = memory_allocate(size);
+    size_t step = (size_t)(STEP_BLOCKS * file->block_size), next = 0;
+    unsigned char *bytes = memory_allocate(step);
     if (!bytes)
-        return error_no_memory(size, "blocks of a file");
+        return error_no_memory(step, "blocks of a file");
     dcp_status status = DCP_OK;
-    for (uint64_t i = 0; i < file->block_count && status == DCP_OK; i += STEP_BLOCKS) {
-        status = verify_step(verification, file, i, &window, bytes);
+    for (uint64_t offset = from; offset < end && status == DCP_OK; offset += step) {
+        size_t size = end - offset < step ? (size_t)(end - offset) : step;
+        status = shard_file_read(file, bytes, size, offset);
+        if (status == DCP_OK) {
+            status = verify_step(verification, file, offset, size, &window, bytes);
+            take_spans(spans, span_count, &next, bytes, size, offset);
+        }
+        status = verification_judge(verification, status, file->name, offset, "");
         if (status == DCP_OK)
             status = verification_advance(verification, size);
     }
     shard_sums_close(&window);
     memory_release(bytes);
+    return status;
+}
+
+/* The first block that begins at `offset` or behind it, or the end of the contents. */
+static uint64_t block_from(const struct shard_file *file, uint64_t offset)
+{
+    uint64_t blocks = offset / file->block_size + (offset % file->block_size != 0);
+    return blocks < file->block_count ? blocks * file->block_size : file->content_length;
+}
+
+dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
+                         uint64_t end, struct verify_span *spans, size_t span_count)
+{
+    struct shard_file *file;
+    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
+    dcp_status status = DCP_OK;
+    if (file->footer == FOOTER_GOOD)
+        status = verify_range(verification, file, block_from(file, from), block_from(file, end),
+                              spans, span_count);
+    shard_file_release(verification->reader, file);
     return status;
 }
 
@@ -71,8 +112,6 @@ dcp_status verify_file(struct verification *verification, uint32_t index, bool *
     if (file->footer == FOOTER_DAMAGED)
         status = verification_judge(verification, shard_footer_blame(file), name,
                                     file->content_length, "");
-    else if (file->footer == FOOTER_GOOD)
-        status = verify_blocks(verification, file);
     shard_file_release(verification->reader, file);
     return status;
 }

@@ -35,10 +35,17 @@ static dcp_status compute_crc(const struct byte_source *source, uint64_t offset,
     return status;
 }
 
-/* passing: the decompressor of the archive's source, or NULL. */
+/* The checksum that was taken with the blocks of the file, if it was of just these bytes. */
+static bool is_known(const struct verification *verification, uint64_t offset, uint64_t length)
+{
+    const struct verify_span *span = verification->span;
+    return span && span->offset == offset && span->length == length && span->taken == length;
+}
+
+/* passing: the decompressor of the archive's source, or NULL. place: of the archive in the file. */
 static dcp_status verify_record(struct verification *verification,
                                 const struct zip_archive *archive, const struct zip_record *record,
-                                struct decompressed_source *passing)
+                                struct decompressed_source *passing, uint64_t place)
 {
     if (record->crc == 0 && !verification->blocks)
         verification->unchecked += record->stored_size;
@@ -53,7 +60,9 @@ static dcp_status verify_record(struct verification *verification,
     RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
     if (record->crc == 0)
         return DCP_OK; /* not computed, or of an empty record */
-    if (passing && decompressed_source_watches(passing, offset, record->stored_size))
+    if (is_known(verification, place + offset, record->stored_size))
+        crc = verification->span->crc;
+    else if (passing && decompressed_source_watches(passing, offset, record->stored_size))
         RETURN_IF_ERROR(decompressed_source_crc(passing, offset, record->stored_size, &crc));
     else
         RETURN_IF_ERROR(compute_crc(&archive->source, offset, record->stored_size, &crc));
@@ -72,7 +81,7 @@ dcp_status verify_records(struct verification *verification, struct byte_source 
     *sound = true;
     for (size_t i = 0; i < archive.count && status == DCP_OK; i++) {
         const struct zip_record *record = &archive.records[i];
-        status = verify_record(verification, &archive, record, passing);
+        status = verify_record(verification, &archive, record, passing, offset);
         if (status != DCP_OK) {
             *sound = false;
             status = verification_judge(verification, status, file, offset + record->header_offset,
