@@ -217,6 +217,8 @@ static bool attend(struct running *running)
     pthread_mutex_lock(&running->mutex);
     while (running->head < running->count) {
         struct verify_job *job = &running->jobs[running->head];
+        if (!cancelled)
+            tell(running, &cancelled);
         bool done = job->done;
         report_kept(running, job);
         if (done) {
@@ -224,12 +226,11 @@ static bool attend(struct running *running)
             pthread_cond_broadcast(&running->told);
             continue;
         }
+        if (job->done || job->first)
+            continue; /* since the mutex was free */
         if (running->working == 0)
             break;
-        if (!cancelled)
-            tell(running, &cancelled);
-        if (!job->done && !job->first && running->working > 0)
-            wait_a_little(running);
+        wait_a_little(running);
     }
     pthread_mutex_unlock(&running->mutex);
     return !cancelled;

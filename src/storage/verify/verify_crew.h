@@ -21,7 +21,7 @@ typedef bool verify_tell(void *context);
 
 struct verify_crew {
     verify_work *work;
-    verify_tell *tell; /* a hundred times a second while threads work */
+    verify_tell *tell; /* at least a hundred times a second while threads work */
     dcp_fault_function report;
     void *context;        /* of work and tell */
     void *report_context; /* of report */
