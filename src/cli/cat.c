@@ -173,6 +173,7 @@ static const struct option cat_table[] = {
      .help = "How a tensor is written: raw, which is the default: its bytes, row-major and "
              "little-endian; text: numbers, a row of the last dimension on a line; npy: a file of "
              "NumPy, where bfloat16 and floats of 8 bits become float32."},
+    COMMAND_TAKE_OPTION,
     {.name = NULL}};
 
 const struct command command_cat = {

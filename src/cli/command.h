@@ -145,6 +145,19 @@ void help_print_all(FILE *out);
 
 /* Where checkpoints are: the storage that --storage names; NULL: the file system. */
 const dcp_storage *command_storage(void);
+/* The row of --take, for commands that open checkpoints with command_open() or by themselves; and
+ * what it says. */
+#define COMMAND_TAKE_OPTION                                                                        \
+    {                                                                                              \
+        .name = "take", .argument = "WHAT", .set = command_set_take, .words = command_take_words,  \
+        .help =                                                                                    \
+            "Of a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing: model, " \
+            "the weights as trained, under the model's names; masters, the optimizer's fp32 "      \
+            "weights under the same names; or all."                                                \
+    }
+extern const struct option_word command_take_words[];
+bool command_set_take(struct command_line *line, const struct option *option, const char *value);
+dcp_take command_take(void);
 /* --storage FILE[,ARGUMENT]: a module of dcp/storage.h. */
 option_setter command_use_storage;
 /* The status, of a checkpoint that was to be opened. If the path is a run's, the message says where

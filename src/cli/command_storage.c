@@ -12,6 +12,28 @@ const dcp_storage *command_storage(void)
     return storage;
 }
 
+/* What --take says. */
+static dcp_take taken = DCP_TAKE_MODEL;
+
+const struct option_word command_take_words[] = {
+    {"model", DCP_TAKE_MODEL}, {"masters", DCP_TAKE_MASTERS}, {"all", DCP_TAKE_ALL}, {NULL, 0}};
+
+bool command_set_take(struct command_line *line, const struct option *option, const char *value)
+{
+    (void)line;
+    for (const struct option_word *word = option->words; word->text; word++)
+        if (strcmp(word->text, value) == 0) {
+            taken = (dcp_take)word->value;
+            return true;
+        }
+    return false;
+}
+
+dcp_take command_take(void)
+{
+    return taken;
+}
+
 static const dcp_storage *storage_of(void *module, const char *argument)
 {
     dcp_storage_module_function function = NULL;
@@ -75,7 +97,7 @@ dcp_status command_explain(const char *path, dcp_status status)
 
 dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
 {
-    dcp_open_options options = {.storage = command_storage()};
+    dcp_open_options options = {.storage = command_storage(), .take = taken};
     if (count == 1)
         return command_explain(paths[0], dcp_checkpoint_open(paths[0], &options, checkpoint));
     options.members = (const char *const *)paths;

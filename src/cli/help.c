@@ -89,8 +89,10 @@ const char *help_exit_text(const struct command *command, int status)
 }
 
 const char help_checkpoints[] =
-    "CHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files, or a .pt "
-    "file of torch.save. Several directories are taken for parts of one checkpoint, as are the "
+    "CHECKPOINT is a directory of PyTorch Distributed Checkpoint or of safetensors files, a .pt "
+    "file "
+    "of torch.save, or a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing. "
+    "Several directories are taken for parts of one checkpoint, as are the "
     "directories pp0, pp1 and so on of one.\n";
 
 static void print_exits(FILE *out, const struct command *command)

@@ -216,6 +216,7 @@ static const struct option ls_options_table[] = {
      .set = option_flag,
      .field = FIELD(json),
      .help = "Everything as JSON: paths, chunks, files and whole values too."},
+    COMMAND_TAKE_OPTION,
     {.name = NULL}};
 
 const struct command command_ls = {

@@ -206,6 +206,7 @@ static const struct option stat_table[] = {
      .set = option_flag,
      .field = FIELD(json),
      .help = "All of it, as JSON."},
+    COMMAND_TAKE_OPTION,
     {.name = NULL}};
 
 static const struct exit_text exits[] = {

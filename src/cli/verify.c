@@ -97,7 +97,11 @@ static dcp_status check(struct command_line *line, struct verify_printer *printe
 {
     uint64_t faults = 0;
     dcp_open_options options = {
-        .storage = command_storage(), .progress = draw_progress, .progress_context = printer};
+        .storage = command_storage(),
+        .progress = draw_progress,
+        .progress_context = printer,
+        .take = command_take(),
+    };
     if (line->path_count > 1) {
         options.members = (const char *const *)line->paths;
         options.member_count = (size_t)line->path_count;
@@ -174,6 +178,7 @@ static const struct option verify_table[] = {
      .set = option_flag,
      .field = offsetof(struct verify_options, json),
      .help = "What was found, as JSON."},
+    COMMAND_TAKE_OPTION,
     {.name = NULL}};
 
 static const struct exit_text exits[] = {

@@ -161,20 +161,34 @@ static dcp_status describe_all(struct description *made)
     return metadata_index(metadata);
 }
 
+/* Set while this thread looks at a training checkpoint, whose parts are of other forms: without it,
+ * a directory that leads to itself would be looked at without end. */
+static _Thread_local bool looking;
+
 static void begin(struct convert_source *source, const char *path,
                   const dcp_convert_options *options)
 {
+    looking = true;
     *source = (struct convert_source){.path = path, .options = options};
     arena_init(&source->arena, 0);
+}
+
+static void end(struct convert_source *source)
+{
+    convert_source_close(source);
+    looking = false;
 }
 
 dcp_status training_form_find(const char *path, bool *found)
 {
     const dcp_convert_options options = {0};
     struct convert_source source;
+    *found = false;
+    if (looking)
+        return DCP_OK;
     begin(&source, path, &options);
     dcp_status status = training_recognize(&source, found);
-    convert_source_close(&source);
+    end(&source);
     return status;
 }
 
@@ -201,6 +215,6 @@ dcp_status training_form_describe(const char *path, dcp_take take, struct metada
         metadata_free(metadata);
     memory_release(made.pieces);
     name_table_free(&made.file_names);
-    convert_source_close(&made.source);
+    end(&made.source);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -249,6 +250,22 @@ static void what_is_no_checkpoint_is_said(void **state)
     free(whole);
 }
 
+/* Directories that say they are training checkpoints, and whose parts are themselves. */
+static void what_leads_to_itself_ends(void **state)
+{
+    dcp_checkpoint *checkpoint;
+    const char *megatron = path_in(state, "megatron"), *deepspeed = path_in(state, "deepspeed");
+    scene_write(megatron, "metadata.json", "{\"sharded_backend\": \"torch_dist\"}");
+    must_fail(dcp_checkpoint_open(megatron, NULL, &checkpoint), DCP_ERR_NOT_FOUND, "no checkpoint");
+    must_fail(dcp_convert(megatron, path_in(state, "to.pt"), NULL, NULL), DCP_ERR_NOT_FOUND,
+              "no checkpoint");
+    scene_write(deepspeed, "notes.txt", "");
+    snprintf(run, sizeof run, "%s/mp_rank_00_model_states.pt", deepspeed);
+    assert_int_equal(symlink(".", run), 0);
+    must_fail(dcp_checkpoint_open(deepspeed, NULL, &checkpoint), DCP_ERR_NOT_FOUND,
+              "no checkpoint");
+}
+
 static void every_allocation_may_fail(void **state)
 {
     begin(state, "torch_checkpointing_w2");
@@ -278,6 +295,7 @@ int main(void)
         TEST(ranks_take_the_same),
         TEST(a_flipped_bit_is_found),
         TEST(what_is_no_checkpoint_is_said),
+        TEST(what_leads_to_itself_ends),
         TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Directories that a conversion takes: training checkpoints of other frameworks, quantized models,
- * rules. The input is written as files and converted as a whole, with little memory.
+ * rules. The input is written as files, read as it is and converted as a whole, with little memory.
  *
  * Its first line has letters, which choose options. Each file begins with a line
  *
@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "../format/zip_builder.h"
+#include "dcp/checkpoint.h"
 #include "dcp/convert.h"
 #include "dcp/environment.h"
 #include "fuzz_target.h"
@@ -199,6 +200,37 @@ static bool has(const uint8_t *data, size_t size, char letter)
     return memchr(data, letter, end ? (size_t)(end - data) : size) != NULL;
 }
 
+/* What is there as it is: described, read as far as it is small, and checked. */
+static void read_in_place(const char *path, dcp_take take)
+{
+    dcp_checkpoint *checkpoint;
+    uint64_t faults;
+    const dcp_open_options options = {.take = take};
+    if (dcp_checkpoint_open(path, &options, &checkpoint) != DCP_OK) {
+        if (!*dcp_error_message())
+            abort();
+        return;
+    }
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint); i++) {
+        dcp_entry entry;
+        if (dcp_checkpoint_entry(checkpoint, i, &entry) != DCP_OK)
+            abort();
+        dcp_tensor tensor = {.dtype = entry.dtype, .ndim = entry.ndim};
+        if (!entry.is_tensor || entry.bytes > BYTES_MAX)
+            continue;
+        memcpy(tensor.global_shape, entry.global_shape, (size_t)entry.ndim * sizeof(int64_t));
+        tensor.data = calloc(1, (size_t)entry.bytes + 1);
+        if (!tensor.data)
+            abort();
+        if (dcp_checkpoint_read_tensor(checkpoint, i, &tensor, NULL) == DCP_ERR_INTERNAL)
+            abort();
+        free(tensor.data);
+    }
+    dcp_checkpoint_close(checkpoint);
+    if (dcp_verify(path, &options, NULL, NULL, &faults) == DCP_ERR_INTERNAL)
+        abort();
+}
+
 static void run(const struct scene *scene, const uint8_t *data, size_t size)
 {
     static const struct {
@@ -223,6 +255,7 @@ static void run(const struct scene *scene, const uint8_t *data, size_t size)
     options.dequantize = has(data, size, 'd') ? DCP_BF16 : DCP_DTYPE_NONE;
     options.transform = has(data, size, 't') ? rules : NULL;
     options.transform_inverse = has(data, size, 'i');
+    read_in_place(from, options.take);
     dcp_status status = dcp_convert(from, to, &options, NULL);
     if (getenv("FUZZ_CONVERT_SHOW"))
         fprintf(stderr, "%s: %s\n", dcp_status_string(status),

@@ -8,20 +8,23 @@ _dcp() {
     fi
     case $command in
     ls)
-        options=" --help -h --storage --version -V --include -i --exclude -x --sort -s --reverse -r --tree -t --totals -T --depth -d --files -f --json -j"
+        options=" --help -h --storage --version -V --include -i --exclude -x --sort -s --reverse -r --tree -t --totals -T --depth -d --files -f --json -j --take"
         case $before in
         --sort) COMPREPLY=($(compgen -W "stored name size dtype" -- "$word")); return ;;
+        --take) COMPREPLY=($(compgen -W "model masters all" -- "$word")); return ;;
         esac
         ;;
     cat)
-        options=" --help -h --storage --version -V --slice -s --format -f"
+        options=" --help -h --storage --version -V --slice -s --format -f --take"
         case $before in
         --format) COMPREPLY=($(compgen -W "raw text npy" -- "$word")); return ;;
+        --take) COMPREPLY=($(compgen -W "model masters all" -- "$word")); return ;;
         esac
         ;;
     stat)
-        options=" --help -h --storage --version -V --exclude -x --depth -d --threads --json -j"
+        options=" --help -h --storage --version -V --exclude -x --depth -d --threads --json -j --take"
         case $before in
+        --take) COMPREPLY=($(compgen -W "model masters all" -- "$word")); return ;;
         esac
         ;;
     diff)
@@ -38,8 +41,9 @@ _dcp() {
         esac
         ;;
     verify)
-        options=" --help -h --storage --version -V --repair --quiet -q --json -j"
+        options=" --help -h --storage --version -V --repair --quiet -q --json -j --take"
         case $before in
+        --take) COMPREPLY=($(compgen -W "model masters all" -- "$word")); return ;;
         esac
         ;;
     repair)

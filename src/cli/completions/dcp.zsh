@@ -49,6 +49,7 @@ _dcp() {
             '*-f[Which file holds what, and where in it.]' \
             '*--json[Everything as JSON\: paths, chunks, files and whole values too.]' \
             '*-j[Everything as JSON\: paths, chunks, files and whole values too.]' \
+            '*--take[Of a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing\: model, the weights as trained, under the model'\''s names; masters, the optimizer'\''s fp32 weights under the same names; or all.]:WHAT:(model masters all)' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -62,6 +63,7 @@ _dcp() {
             '*-s[Only a part of a tensor, as in Python\: 0\:4,\:,2 are the first four of the first dimension, all of the second, and index 2 of the third. Dimensions that are not named are whole.]:RANGES:_files' \
             '*--format[How a tensor is written\: raw, which is the default\: its bytes, row-major and little-endian; text\: numbers, a row of the last dimension on a line; npy\: a file of NumPy, where bfloat16 and floats of 8 bits become float32.]:FORMAT:(raw text npy)' \
             '*-f[How a tensor is written\: raw, which is the default\: its bytes, row-major and little-endian; text\: numbers, a row of the last dimension on a line; npy\: a file of NumPy, where bfloat16 and floats of 8 bits become float32.]:FORMAT:(raw text npy)' \
+            '*--take[Of a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing\: model, the weights as trained, under the model'\''s names; masters, the optimizer'\''s fp32 weights under the same names; or all.]:WHAT:(model masters all)' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -78,6 +80,7 @@ _dcp() {
             '*--threads[That read; as many as there are processors, up to 8, by default. The result is the same.]:N:_files' \
             '*--json[All of it, as JSON.]' \
             '*-j[All of it, as JSON.]' \
+            '*--take[Of a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing\: model, the weights as trained, under the model'\''s names; masters, the optimizer'\''s fp32 weights under the same names; or all.]:WHAT:(model masters all)' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
@@ -158,6 +161,7 @@ _dcp() {
             '*-q[Show no progress.]' \
             '*--json[What was found, as JSON.]' \
             '*-j[What was found, as JSON.]' \
+            '*--take[Of a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing\: model, the weights as trained, under the model'\''s names; masters, the optimizer'\''s fp32 weights under the same names; or all.]:WHAT:(model masters all)' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
