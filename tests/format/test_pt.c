@@ -133,10 +133,10 @@ static void check_case(const char *name)
 static void test_files_of_pytorch(void **state)
 {
     (void)state;
-    static const char *const cases[] = {"pt_state_dict",  "pt_objects",      "pt_big_endian",
-                                        "pt_no_crc",      "pt_plain_zip",    "pt_protocol4",
-                                        "torch_2.0.1_pt", "torch_2.2.2_pt",  "torch_2.4.1_pt",
-                                        "torch_2.7.1_pt", "torch_2.14.1_pt", "torch_2.15.0_pt"};
+    static const char *const cases[] = {
+        "pt_state_dict",   "pt_objects",      "pt_big_endian",  "pt_no_crc",      "pt_plain_zip",
+        "pt_protocol4",    "torch_2.0.1_pt",  "torch_2.2.2_pt", "torch_2.4.1_pt", "torch_2.7.1_pt",
+        "torch_2.14.1_pt", "torch_2.15.0_pt", "pt_legacy"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         check_case(cases[i]);
 }
@@ -158,12 +158,8 @@ static void test_other_forms_are_refused_by_name(void **state)
     (void)state;
     unsigned char tar[512] = "a/";
     memcpy(tar + 257, "ustar", 5);
-    struct bytes legacy = fixture_file("pt_legacy/ckpt.pt");
-    struct bytes cut = fixture_file("hostile/pt_legacy_truncated/ckpt.pt");
     struct bytes other = fixture_file("hostile/pt_tar/ckpt.pt");
     struct bytes safetensors = fixture_file("hf_single/ckpt/model-00001-of-00003.safetensors");
-    expect_refused(legacy.data, legacy.size, DCP_ERR_UNSUPPORTED, "legacy torch.save");
-    expect_refused(cut.data, cut.size, DCP_ERR_UNSUPPORTED, "legacy torch.save");
     expect_refused(tar, sizeof tar, DCP_ERR_UNSUPPORTED, "a tar file");
     expect_refused(other.data, other.size, DCP_ERR_FORMAT, "not a torch.save file");
     expect_refused("PYTORCH1....", 12, DCP_ERR_UNSUPPORTED, "preview form");
@@ -171,10 +167,101 @@ static void test_other_forms_are_refused_by_name(void **state)
     expect_refused("\x80\4N.", 4, DCP_ERR_UNSUPPORTED, "plain pickle");
     expect_refused("not a file of tensors", 21, DCP_ERR_FORMAT, "not a torch.save file");
     expect_refused("", 0, DCP_ERR_FORMAT, "not a torch.save file");
-    bytes_free(&legacy);
-    bytes_free(&cut);
     bytes_free(&other);
     bytes_free(&safetensors);
+}
+
+/* ---- files from before PyTorch 1.6 ---- */
+
+#define LEGACY_MAGIC   "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
+#define LEGACY_VERSION "\x80\x02M\xe9\x03."
+#define LEGACY_SYSTEM  "\x80\x02}."
+/* {"w": two floats of the storage "0", a view of it of the size that follows} */
+#define LEGACY_VALUE(count, view)                                                                  \
+    "\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\n"         \
+    "FloatStorage\nX\x01\0\0\0"                                                                    \
+    "0X\x03\0\0\0"                                                                                 \
+    "cpuK" count view "tQK\0K\x02\x85K\x01\x85\x89"                                                \
+    "ccollections\nOrderedDict\n)RtRs."
+#define LEGACY_KEYS                                                                                \
+    "\x80\x02]X\x01\0\0\0"                                                                         \
+    "0a."
+#define LEGACY_DATA                                                                                \
+    "\x02\0\0\0\0\0\0\0"                                                                           \
+    "\0\0\x80\x3f\0\0\0\x40"
+
+static void expect_legacy(const char *bytes, size_t size, const char *words)
+{
+    expect_refused(bytes, size, DCP_ERR_FORMAT, words);
+    expect_refused(bytes, size, DCP_ERR_FORMAT, "legacy torch.save");
+}
+
+static void test_legacy_files_are_checked(void **state)
+{
+    (void)state;
+#define HEAD LEGACY_MAGIC LEGACY_VERSION LEGACY_SYSTEM
+#define EXPECT(text, words)                                                                        \
+    do {                                                                                           \
+        static const char bytes[] = text;                                                          \
+        expect_legacy(bytes, sizeof bytes - 1, words);                                             \
+    } while (0)
+    static const char good[] = HEAD LEGACY_VALUE("\x02", "N") LEGACY_KEYS LEGACY_DATA;
+    struct metadata metadata;
+    assert_int_equal(pt_decode(byte_source_memory(good, sizeof good - 1), "x.pt", &metadata),
+                     DCP_OK);
+    assert_int_equal(metadata.count, 1);
+    assert_int_equal(metadata.entries[0].pieces->view->data_offset, sizeof good - 1 - 8);
+    assert_int_equal(metadata.entries[0].pieces->view->storage_bytes, 8);
+    assert_false(metadata.entries[0].pieces->view->has_crc);
+    metadata_free(&metadata);
+    for (size_t size = 15; size < sizeof good - 1; size++)
+        expect_legacy(good, size, "");
+    expect_refused(LEGACY_MAGIC "\x80\x02K\x05.", 20, DCP_ERR_UNSUPPORTED, "another version");
+    EXPECT(HEAD LEGACY_VALUE("\x03", "N") LEGACY_KEYS LEGACY_DATA, "reaches beyond the file");
+    EXPECT(HEAD LEGACY_VALUE("\x02", "N") LEGACY_KEYS "\x03\0\0\0\0\0\0\0"
+                                                      "12345678",
+           "has 3 elements, expected 2");
+    EXPECT(HEAD LEGACY_VALUE("\x02", "N") "\x80\x02]X\x01\0\0\0"
+                                          "1a." LEGACY_DATA,
+           "no value refers to");
+    static const char unlisted[] = HEAD LEGACY_VALUE("\x02", "N") "\x80\x02]." LEGACY_DATA;
+    expect_refused(unlisted, sizeof unlisted - 1, DCP_ERR_FORMAT, "no record of its storage");
+    EXPECT(HEAD LEGACY_VALUE("\x02", "N") "\x80\x02](X\x01\0\0\0"
+                                          "0X\x01\0\0\0"
+                                          "0e." LEGACY_DATA LEGACY_DATA,
+           "two storages");
+    EXPECT(HEAD LEGACY_VALUE("\x02", "N") "\x80\x02}.", "not a list");
+    EXPECT(HEAD LEGACY_VALUE("\x02", "K\x01") LEGACY_KEYS LEGACY_DATA, "a view of another");
+    struct bytes cut = fixture_file("hostile/pt_legacy_truncated/ckpt.pt");
+    expect_legacy((const char *)cut.data, cut.size, "");
+    bytes_free(&cut);
+#undef EXPECT
+#undef HEAD
+}
+
+/* The pickles end behind what is read at first. */
+static void test_long_legacy_pickles(void **state)
+{
+    (void)state;
+    enum { TEXT = 3 << 20 };
+    static const char begin[] = LEGACY_MAGIC LEGACY_VERSION LEGACY_SYSTEM "\x80\x02}X\x01\0\0\0kX",
+                      end[] = "s.\x80\x02].";
+    struct metadata metadata;
+    struct buffer file;
+    buffer_init(&file, 0);
+    buffer_append(&file, begin, sizeof begin - 1);
+    buffer_append_u32(&file, TEXT);
+    for (int i = 0; i < TEXT; i++)
+        buffer_append_u8(&file, 'x');
+    buffer_append(&file, end, sizeof end - 1);
+    assert_int_equal(buffer_status(&file), DCP_OK);
+    assert_int_equal(pt_decode(byte_source_memory(file.data, file.size), "x.pt", &metadata),
+                     DCP_OK);
+    assert_int_equal(metadata.count, 1);
+    assert_false(metadata.entries[0].is_tensor);
+    assert_int_equal(metadata.entries[0].pieces->offset, 15 + 6 + 4);
+    metadata_free(&metadata);
+    buffer_free(&file);
 }
 
 static void test_torchscript_is_refused_by_name(void **state)
@@ -474,21 +561,43 @@ static dcp_status read_everything(struct byte_source source)
     return status;
 }
 
+/* Every bit and every length; the bytes are changed meanwhile. */
+static void damage_everywhere(unsigned char *bytes, size_t size)
+{
+    assert_int_equal(read_everything(byte_source_memory(bytes, size)), DCP_OK);
+    for (size_t i = 0; i < size * 8; i++) {
+        bytes[i / 8] ^= (unsigned char)(1u << i % 8);
+        read_everything(byte_source_memory(bytes, size));
+        bytes[i / 8] ^= (unsigned char)(1u << i % 8);
+    }
+    for (size_t cut = 0; cut < size; cut++)
+        assert_int_not_equal(read_everything(byte_source_memory(bytes, cut)), DCP_OK);
+}
+
 static void test_damage_everywhere(void **state)
 {
     (void)state;
     struct pt pt;
     assert_int_equal(pt_open(&pt, small_pickle, sizeof small_pickle - 1), DCP_OK);
-    struct buffer *file = &pt.builder.out;
-    assert_int_equal(read_everything(byte_source_memory(file->data, file->size)), DCP_OK);
-    for (size_t i = 0; i < file->size * 8; i++) {
-        file->data[i / 8] ^= (unsigned char)(1u << i % 8);
-        read_everything(byte_source_memory(file->data, file->size));
-        file->data[i / 8] ^= (unsigned char)(1u << i % 8);
-    }
-    for (size_t size = 0; size < file->size; size++)
-        assert_int_not_equal(read_everything(byte_source_memory(file->data, size)), DCP_OK);
+    damage_everywhere(pt.builder.out.data, pt.builder.out.size);
     pt_close(&pt);
+    struct bytes legacy = fixture_file("pt_legacy/ckpt.pt");
+    damage_everywhere(legacy.data, legacy.size);
+    bytes_free(&legacy);
+}
+
+static void fail_every_allocation(const void *bytes, size_t size)
+{
+    size_t failed = 0;
+    for (;; failed++) {
+        failing_allocator_install(failed);
+        dcp_status status = read_everything(byte_source_memory(bytes, size));
+        failing_allocator_remove();
+        if (status == DCP_OK)
+            break;
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+    }
+    assert_true(failed > 30);
 }
 
 static void test_every_allocation_may_fail(void **state)
@@ -496,18 +605,11 @@ static void test_every_allocation_may_fail(void **state)
     (void)state;
     struct pt pt;
     assert_int_equal(pt_open(&pt, small_pickle, sizeof small_pickle - 1), DCP_OK);
-    size_t failed = 0;
-    for (;; failed++) {
-        failing_allocator_install(failed);
-        dcp_status status =
-            read_everything(byte_source_memory(pt.builder.out.data, pt.builder.out.size));
-        failing_allocator_remove();
-        if (status == DCP_OK)
-            break;
-        assert_int_equal(status, DCP_ERR_NO_MEMORY);
-    }
-    assert_true(failed > 30);
+    fail_every_allocation(pt.builder.out.data, pt.builder.out.size);
     pt_close(&pt);
+    struct bytes legacy = fixture_file("pt_legacy/ckpt.pt");
+    fail_every_allocation(legacy.data, legacy.size);
+    bytes_free(&legacy);
 }
 
 int main(void)
@@ -515,6 +617,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files_of_pytorch),
         cmocka_unit_test(test_other_forms_are_refused_by_name),
+        cmocka_unit_test(test_legacy_files_are_checked),
+        cmocka_unit_test(test_long_legacy_pickles),
         cmocka_unit_test(test_torchscript_is_refused_by_name),
         cmocka_unit_test(test_zip_of_something_else),
         cmocka_unit_test(test_names_follow_flattening),

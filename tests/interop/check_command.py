@@ -61,7 +61,7 @@ def check_fixture(dcp, directory, zstd):
     manifest = read_json(os.path.join(directory, "expected.json"))
     case, path = manifest["case"], os.path.join(directory, manifest["checkpoint"])
     listing = run(dcp, "ls", "--json", path)
-    if "legacy" in manifest["needs"] or ("zstd" in manifest["needs"] and not zstd):
+    if "zstd" in manifest["needs"] and not zstd:
         if listing.returncode != 1 or not listing.stderr:
             fail(case, "ls: not refused")
         return

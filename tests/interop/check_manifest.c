@@ -54,8 +54,7 @@ int main(int argc, char **argv)
         struct manifest manifest;
         int before = failures;
         manifest_read(&manifest, argv[i]);
-        if (manifest_needs(&manifest, "legacy") ||
-            (!DCP_HAVE_ZSTD && manifest_needs(&manifest, "zstd"))) {
+        if (!DCP_HAVE_ZSTD && manifest_needs(&manifest, "zstd")) {
             check_refused(&manifest);
         } else {
             check_view(&manifest);

@@ -81,8 +81,20 @@ def save_dcp(rng, state, path):
 
 def save_pt(rng, state, path):
     protocol = rng.randrange(2, 6)
+    if rng.random() < 0.3 and save_legacy(state, path, protocol):
+        return "legacy pt of protocol %d" % protocol
     torch.save(state, path, pickle_protocol=protocol)
     return "pt of protocol %d" % protocol
+
+
+def save_legacy(state, path, protocol):
+    """False: PyTorch itself cannot read what it writes of this state, as of dtypes that are newer than the form."""
+    try:
+        torch.save(state, path, pickle_protocol=protocol, _use_new_zipfile_serialization=False)
+        torch.load(path, weights_only=False)
+    except Exception:
+        return False
+    return True
 
 
 def set_container(rng):

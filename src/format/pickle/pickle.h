@@ -94,6 +94,7 @@ struct pickle_value {
 struct pickle_document {
     struct pickle_value *root;
     uint32_t value_count; /* serials are below this */
+    size_t length;        /* of the pickle, with STOP: what is behind it was ignored */
     struct arena arena;
 };
 

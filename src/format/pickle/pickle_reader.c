@@ -359,13 +359,15 @@ static dcp_status read_with(const void *bytes, size_t size, bool persistent_ids,
     const unsigned char *begin = size != 0 ? bytes : (const void *)""; /* NULL would have no end */
     *document = (struct pickle_document){0};
     arena_init(&document->arena, 0);
-    dcp_status status = read_document(&(struct pickle_machine){.begin = begin,
-                                                               .end = begin + size,
-                                                               .next = begin,
-                                                               .persistent_ids = persistent_ids,
-                                                               .nesting_max = nesting_max,
-                                                               .digester = digester,
-                                                               .document = document});
+    struct pickle_machine machine = {.begin = begin,
+                                     .end = begin + size,
+                                     .next = begin,
+                                     .persistent_ids = persistent_ids,
+                                     .nesting_max = nesting_max,
+                                     .digester = digester,
+                                     .document = document};
+    dcp_status status = read_document(&machine);
+    document->length = (size_t)(machine.next - begin);
     if (status != DCP_OK)
         pickle_free(document);
     return status;

@@ -114,14 +114,17 @@ static dcp_dtype storage_dtype(const struct pickle_value *type)
     return dtype;
 }
 
-/* ('storage', class, key, location, elements) */
-static dcp_status parse_storage(const struct pickle_value *value, struct tensor_pickle *tensor)
+/* ('storage', class, key, location, elements), and of legacy files a sixth value, None: a view of
+ * another storage otherwise, which no tensor has needed since PyTorch 0.4. */
+dcp_status tensor_pickle_storage(const struct pickle_value *value, struct tensor_pickle *tensor)
 {
-    if (value->kind != PICKLE_PERSISTENT || !is_sequence_of(value->as.id, 5, 5))
+    if (value->kind != PICKLE_PERSISTENT || !is_sequence_of(value->as.id, 5, 6))
         return malformed("its storage is not a persistent id of five values");
     struct pickle_value *const *id = value->as.id->as.sequence.items;
     if (!pickle_text_is(id[0], "storage"))
         return malformed("its persistent id is not of a storage");
+    if (value->as.id->as.sequence.count == 6 && id[5]->kind != PICKLE_NONE)
+        return malformed("its storage is a view of another one");
     tensor->dtype = storage_dtype(id[1]);
     if (tensor->dtype == DCP_DTYPE_NONE)
         return malformed("its class of storage is unknown");
@@ -252,7 +255,7 @@ dcp_status tensor_pickle_parse(const struct pickle_value *value, struct arena *a
                              " arguments, expected %" PRIu32 " or %" PRIu32,
                              arguments->count, fixed, fixed + 1);
     struct pickle_value *const *argument = arguments->items;
-    RETURN_IF_ERROR(parse_storage(argument[0], tensor));
+    RETURN_IF_ERROR(tensor_pickle_storage(argument[0], tensor));
     if (v3)
         RETURN_IF_ERROR(parse_dtype(argument[6], &tensor->dtype));
     if (argument[1]->kind != PICKLE_INT || argument[1]->as.integer < 0)

@@ -28,6 +28,8 @@ struct tensor_pickle {
 /* Whether the value is a tensor or parameter whose elements lie in a storage. Other calls, sparse
  * and quantized tensors among them, are not. */
 bool tensor_pickle_is_tensor(const struct pickle_value *value);
+/* The key, dtype and bytes of a storage, from the persistent id that stands for it. */
+dcp_status tensor_pickle_storage(const struct pickle_value *value, struct tensor_pickle *tensor);
 /* DCP_ERR_FORMAT if the value is not a tensor, or malformed. sizes and strides come from the
  * arena. */
 dcp_status tensor_pickle_parse(const struct pickle_value *value, struct arena *arena,

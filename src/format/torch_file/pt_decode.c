@@ -29,6 +29,12 @@ static dcp_status read_pickle(struct pt_file *file)
     return pickle_read(file->pickle, (size_t)file->record->size, true, &file->document);
 }
 
+static dcp_status open_archive(struct byte_source source, struct pt_file *file)
+{
+    RETURN_IF_ERROR(zip_open(source, &file->archive));
+    return read_pickle(file);
+}
+
 dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata)
 {
     return pt_decode_parts(source, file_name, false, metadata);
@@ -37,21 +43,28 @@ dcp_status pt_decode(struct byte_source source, const char *file_name, struct me
 dcp_status pt_decode_parts(struct byte_source source, const char *file_name, bool local_parts,
                            struct metadata *metadata)
 {
+    bool legacy;
     metadata_init(metadata);
-    RETURN_IF_ERROR(pt_recognize(&source));
+    RETURN_IF_ERROR(pt_recognize(&source, &legacy));
     struct pt_file *file = memory_allocate_zeroed(1, sizeof *file);
     if (file == NULL)
         return error_no_memory(sizeof *file, "an open file");
     file->local_parts = local_parts;
     metadata->attachment = file;
     metadata->free_attachment = free_file;
-    dcp_status status = zip_open(source, &file->archive);
-    if (status == DCP_OK)
-        status = read_pickle(file);
+    dcp_status status = legacy ? pt_legacy_open(source, file) : open_archive(source, file);
     if (status == DCP_OK)
         status = pt_flatten(file, file_name, metadata);
     if (status != DCP_OK)
         metadata_free(metadata);
+    return status;
+}
+
+dcp_status pt_has_records(struct byte_source source, bool *has)
+{
+    bool legacy = false;
+    dcp_status status = pt_recognize(&source, &legacy);
+    *has = !legacy;
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Recognizes files that are not in the form that torch.save has written since PyTorch 1.6. */
+/* Recognizes the forms of files that torch.save writes and has written. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static bool has_at(const struct head *head, size_t offset, const void *bytes, si
     return offset + size <= head->size && memcmp(head->bytes + offset, bytes, size) == 0;
 }
 
-/* A pickle of the number 0x1950a86a20f9469cfc6c, of any protocol. */
+/* A pickle of the number 0x1950a86a20f9469cfc6c, of any protocol: PT_LEGACY_MAGIC_SIZE bytes. */
 static bool is_legacy(const struct head *head)
 {
     static const unsigned char magic[] = {0x8a, 0x0a, 0x6c, 0xfc, 0x9c, 0x46, 0xf9,
@@ -42,9 +42,6 @@ static bool is_safetensors(const struct head *head)
 /* NULL: nothing known. */
 static const char *name_form(const struct head *head)
 {
-    if (is_legacy(head))
-        return "a legacy torch.save file, as before PyTorch 1.6: load it with torch.load and save "
-               "it again";
     if (has_at(head, TAR_MAGIC_OFFSET, "ustar", 5))
         return "a tar file, as torch.save wrote it in 2016: load it with torch.load and save it "
                "again";
@@ -57,12 +54,13 @@ static const char *name_form(const struct head *head)
     return NULL;
 }
 
-dcp_status pt_recognize(const struct byte_source *source)
+dcp_status pt_recognize(const struct byte_source *source, bool *legacy)
 {
     struct head head = {.file_size = source->size};
     head.size = source->size < HEAD_SIZE ? (size_t)source->size : HEAD_SIZE;
     RETURN_IF_ERROR(byte_source_read(source, 0, head.bytes, head.size));
-    if (has_at(&head, 0, "PK\3\4", 4))
+    *legacy = is_legacy(&head);
+    if (*legacy || has_at(&head, 0, "PK\3\4", 4))
         return DCP_OK;
     const char *form = name_form(&head);
     if (form != NULL)

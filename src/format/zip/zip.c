@@ -172,6 +172,35 @@ void zip_close(struct zip_archive *archive)
     *archive = (struct zip_archive){0};
 }
 
+dcp_status zip_open_bare(struct byte_source source, size_t most, struct zip_archive *archive)
+{
+    *archive = (struct zip_archive){.source = source, .bare = true};
+    arena_init(&archive->arena, 0);
+    name_table_init(&archive->by_name);
+    archive->records = arena_allocate_array(&archive->arena, most, sizeof *archive->records);
+    return archive->records != NULL ? DCP_OK
+                                    : error_no_memory(most * sizeof *archive->records, "records");
+}
+
+dcp_status zip_add_bare(struct zip_archive *archive, const char *name, uint64_t offset,
+                        uint64_t size)
+{
+    size_t length = strlen(name);
+    uint64_t index = archive->count;
+    bool existing;
+    char *lower = arena_copy_text(&archive->arena, name, length);
+    if (lower == NULL)
+        return error_no_memory(length, "the name of a record");
+    for (size_t i = 0; i < length; i++)
+        lower[i] = zip_lower(lower[i]);
+    RETURN_IF_ERROR(name_table_add(&archive->by_name, lower, length, &index, &existing));
+    if (existing)
+        return dcp_error_set(DCP_ERR_FORMAT, "there are two storages \"%s\"", lower);
+    archive->records[archive->count++] = (struct zip_record){
+        .name = lower, .stored_size = size, .size = size, .header_offset = offset};
+    return DCP_OK;
+}
+
 const struct zip_record *zip_find(const struct zip_archive *archive, const char *name)
 {
     char lower[ZIP_NAME_MAX];

@@ -37,6 +37,7 @@ struct zip_archive {
     struct byte_source source;
     struct zip_record *records; /* below the top directory, as the central directory lists them */
     size_t count;
+    bool bare;       /* records have no headers: header_offset is that of the data */
     bool big_endian; /* byte order of the storages */
     uint64_t directory_offset;
     struct name_table by_name;
@@ -49,6 +50,13 @@ struct zip_archive {
  * and unknown compression methods are DCP_ERR_UNSUPPORTED. */
 dcp_status zip_open(struct byte_source source, struct zip_archive *archive);
 void zip_close(struct zip_archive *archive);
+/* Records that lie in a source without a container, whose names, places and sizes are known: at
+ * most `most` are added. zip_close() also after a failure. */
+dcp_status zip_open_bare(struct byte_source source, size_t most, struct zip_archive *archive);
+/* The range is inside of the source, and has no checksum. DCP_ERR_FORMAT if there is one of the
+ * name. */
+dcp_status zip_add_bare(struct zip_archive *archive, const char *name, uint64_t offset,
+                        uint64_t size);
 /* Ignores case, as PyTorch does. NULL: none. */
 const struct zip_record *zip_find(const struct zip_archive *archive, const char *name);
 /* Offset in the source of the record's first stored byte; reads and checks the local header. */

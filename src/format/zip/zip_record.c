@@ -19,6 +19,10 @@ dcp_status zip_data_offset(const struct zip_archive *archive, const struct zip_r
 {
     unsigned char room[ZIP_LOCAL_HEADER_SIZE];
     const unsigned char *header;
+    if (archive->bare) {
+        *offset = record->header_offset;
+        return DCP_OK;
+    }
     RETURN_IF_ERROR(zip_bytes(archive, record->header_offset, sizeof room, room, &header));
     if (load_u32(header) != ZIP_LOCAL_SIGNATURE)
         return dcp_error_set(DCP_ERR_FORMAT, "zip record \"%s\" has no local header at %" PRIu64,
