@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -95,29 +96,63 @@ static dcp_status add_kind(struct deepspeed *from, const struct deepspeed_param 
     return source_parts_end(from->parts);
 }
 
-/* The kinds are the names of the parameter's files. */
+/* What the files of a parameter are named, without ".pt". */
+struct kinds {
+    char (*names)[256];
+    size_t count, capacity;
+};
+
+static int compare_kinds(const void *one, const void *other)
+{
+    return strcmp(one, other);
+}
+
+static dcp_status take_kind(struct kinds *kinds, const char *name)
+{
+    size_t length = strlen(name);
+    if (length < 4 || length >= sizeof *kinds->names || strcmp(name + length - 3, ".pt") != 0 ||
+        strcmp(name, "fp32.pt") == 0)
+        return DCP_OK;
+    if (kinds->count == kinds->capacity) {
+        size_t capacity = kinds->capacity == 0 ? 8 : kinds->capacity * 2;
+        void *grown = memory_reallocate_array(kinds->names, capacity, sizeof *kinds->names);
+        if (!grown)
+            return error_no_memory(capacity * sizeof *kinds->names, "names of files");
+        kinds->names = grown;
+        kinds->capacity = capacity;
+    }
+    memcpy(kinds->names[kinds->count], name, length - 3);
+    kinds->names[kinds->count++][length - 3] = '\0';
+    return DCP_OK;
+}
+
+/* Sorted: all ranks of a load must see the names in one order. */
+static dcp_status list_kinds(const char *path, struct kinds *kinds)
+{
+    DIR *directory = opendir(path);
+    if (!directory)
+        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: cannot be listed: %s", path, strerror(errno));
+    dcp_status status = DCP_OK;
+    for (struct dirent *entry; status == DCP_OK && (entry = readdir(directory)) != NULL;)
+        status = take_kind(kinds, entry->d_name);
+    closedir(directory);
+    if (kinds->count > 1)
+        qsort(kinds->names, kinds->count, sizeof *kinds->names, compare_kinds);
+    return status;
+}
+
 static dcp_status add_state(struct deepspeed *from, const struct deepspeed_param *param)
 {
     size_t size = strlen(from->source->training) + strlen(param->name) + sizeof "/zero/";
-    char *path = memory_allocate(size), key[256];
+    char *path = memory_allocate(size);
+    struct kinds kinds = {0};
     if (!path)
         return error_no_memory(size, "a path");
     snprintf(path, size, "%s/zero/%s", from->source->training, param->name);
-    DIR *directory = opendir(path);
-    dcp_status status = directory ? DCP_OK
-                                  : dcp_error_set(DCP_ERR_NOT_FOUND, "%s: cannot be listed: %s",
-                                                  path, strerror(errno));
-    for (struct dirent *entry; status == DCP_OK && (entry = readdir(directory)) != NULL;) {
-        size_t length = strlen(entry->d_name);
-        if (length < 4 || length >= sizeof key || strcmp(entry->d_name + length - 3, ".pt") != 0)
-            continue;
-        memcpy(key, entry->d_name, length - 3);
-        key[length - 3] = '\0';
-        if (strcmp(key, "fp32") != 0)
-            status = add_kind(from, param, key);
-    }
-    if (directory)
-        closedir(directory);
+    dcp_status status = list_kinds(path, &kinds);
+    for (size_t i = 0; i < kinds.count && status == DCP_OK; i++)
+        status = add_kind(from, param, kinds.names[i]);
+    memory_release(kinds.names);
     memory_release(path);
     return status;
 }
