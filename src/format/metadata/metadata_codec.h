@@ -38,10 +38,11 @@ dcp_status metadata_settle_members(struct metadata *whole);
  * DCP_ERR_UNSUPPORTED for pieces that are no streams. */
 dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out);
 
-/* Reads a torch.save file as a checkpoint of one file: a zip archive, or as before PyTorch 1.6; source is borrowed for the metadata's
- * life (it is read when objects with tensors inside are asked for). Names are those of flattening,
- * but dicts with keys whose text is not known stay one object. Tar and TorchScript files are
- * refused by name. *metadata is initialized by the call, and empty on failure. */
+/* Reads a torch.save file as a checkpoint of one file: a zip archive, or as before PyTorch 1.6;
+ * source is borrowed for the metadata's life (it is read when objects with tensors inside are asked
+ * for). Names are those of flattening, but dicts with keys whose text is not known stay one object.
+ * Tar and TorchScript files are refused by name. *metadata is initialized by the call, and empty on
+ * failure. */
 dcp_status pt_decode(struct byte_source source, const char *file_name, struct metadata *metadata);
 /* Likewise; local_parts: a DTensor is the tensor that the file has of it, the part of one rank, and
  * as an object where that lies in the whole (DTensorSpec). */
