@@ -188,19 +188,15 @@ static void check_fixture(const char *name)
     fixture.path = fixture_path(name, fixture_text(fixture.expected, "checkpoint"));
     dcp_status status = storage_read_metadata(dcp_storage_files(), storage_at(fixture.path), &form,
                                               &fixture.metadata, &fixture.reader);
-    if (needs(fixture.expected, "legacy")) {
-        assert_int_equal(status, DCP_ERR_UNSUPPORTED);
-    } else {
-        if (status != DCP_OK)
-            fail_msg("%s: %s", name, dcp_error_message());
-        assert_int_equal(form, form_of(fixture.expected));
-        check_entries(&fixture);
-        assert_int_equal(storage_verify(dcp_storage_files(), storage_at(fixture.path), print_fault,
-                                        NULL, NULL, &faults),
-                         DCP_OK);
-        if (faults != 0)
-            fail_msg("%s: %llu faults", name, (unsigned long long)faults);
-    }
+    if (status != DCP_OK)
+        fail_msg("%s: %s", name, dcp_error_message());
+    assert_int_equal(form, form_of(fixture.expected));
+    check_entries(&fixture);
+    assert_int_equal(storage_verify(dcp_storage_files(), storage_at(fixture.path), print_fault,
+                                    NULL, NULL, &faults),
+                     DCP_OK);
+    if (faults != 0)
+        fail_msg("%s: %llu faults", name, (unsigned long long)faults);
     shard_reader_free(fixture.reader);
     metadata_free(&fixture.metadata);
     cJSON_Delete(fixture.expected);
