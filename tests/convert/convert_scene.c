@@ -70,18 +70,19 @@ void scene_save(const char *path, bool objects)
     free(bytes);
 }
 
-static void *read_all(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
+void *scene_elements(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *as)
 {
-    dcp_tensor tensor = {.dtype = entry->dtype, .ndim = entry->ndim};
-    for (int32_t d = 0; d < entry->ndim; d++)
-        tensor.global_shape[d] = entry->global_shape[d];
-    tensor.data = malloc((size_t)entry->bytes + 1);
+    dcp_tensor tensor = {.dtype = as->dtype, .ndim = as->ndim};
+    for (int32_t d = 0; d < as->ndim; d++)
+        tensor.global_shape[d] = as->global_shape[d];
+    tensor.data = malloc((size_t)as->bytes + 1);
     assert_non_null(tensor.data);
-    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL));
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor,
+                                    &(dcp_read_options){.convert = true}));
     return tensor.data;
 }
 
-static char *object_text(dcp_checkpoint *checkpoint, size_t index)
+char *scene_object_text(dcp_checkpoint *checkpoint, size_t index)
 {
     dcp_state *root = dcp_state_new();
     char *text;
@@ -100,7 +101,7 @@ static void entries_equal(dcp_checkpoint *left, size_t index, dcp_checkpoint *ri
     must(dcp_checkpoint_entry(right, found, &other));
     assert_int_equal(one.is_tensor, other.is_tensor);
     if (!one.is_tensor) {
-        char *text = object_text(left, index), *also = object_text(right, found);
+        char *text = scene_object_text(left, index), *also = scene_object_text(right, found);
         assert_string_equal(text, also);
         dcp_text_free(text);
         dcp_text_free(also);
@@ -110,7 +111,7 @@ static void entries_equal(dcp_checkpoint *left, size_t index, dcp_checkpoint *ri
     assert_int_equal(one.ndim, other.ndim);
     for (int32_t d = 0; d < one.ndim; d++)
         assert_int_equal(one.global_shape[d], other.global_shape[d]);
-    void *bytes = read_all(left, index, &one), *also = read_all(right, found, &other);
+    void *bytes = scene_elements(left, index, &one), *also = scene_elements(right, found, &other);
     assert_memory_equal(bytes, also, (size_t)one.bytes);
     free(bytes);
     free(also);

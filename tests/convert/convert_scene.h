@@ -10,6 +10,11 @@
 void scene_save(const char *path, bool objects);
 /* That two checkpoints of any form have the same names, dtypes, shapes, bytes and objects. */
 void scene_equal(const char *left, const char *right);
+/* The elements of a tensor in the dtype and shape of an entry, which may be another checkpoint's;
+ * free() them. */
+void *scene_elements(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *as);
+/* An object as JSON; dcp_text_free() it. */
+char *scene_object_text(dcp_checkpoint *checkpoint, size_t index);
 /* That a file has so many bytes; -1: that there is no such file. */
 void scene_expect_size(const char *path, long size);
 /* That a directory has so many names. */
