@@ -152,7 +152,9 @@ class Trial:
         self.targets = self.find_targets()
 
     def find_targets(self):
-        """By test, what has to be built for it: every file of the build folder that its command names."""
+        """By test, what has to be built for it: every file that its command names and that a build makes."""
+        shown = subprocess.run(("ninja", "-C", self.build, "-t", "targets", "all"), check=True, capture_output=True, text=True)
+        made = {line.rpartition(": ")[0] for line in shown.stdout.splitlines()}
         targets = {}
         for path, _, files in os.walk(self.build):
             if "CTestTestfile.cmake" not in files:
@@ -161,7 +163,7 @@ class Trial:
                 found = re.match(r'add_test\((?:\[=*\[(.*?)\]=*\]|(\S+)) (.*)', line)
                 if found:
                     inside = re.findall(r'"' + re.escape(self.build) + r'/([^"]+)"', found[3])
-                    targets[found[1] or found[2]] = [name for name in inside if os.path.splitext(name)[1] == ""]
+                    targets[found[1] or found[2]] = [name for name in inside if name in made]
         return targets
 
     def build_for(self, tests):
