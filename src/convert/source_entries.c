@@ -52,7 +52,7 @@ static void give_object(const struct convert_source *source, const struct conver
 static dcp_status add_text(const struct source_tensor *object, dcp_state *parent, const char *key)
 {
     struct json_reader json;
-    dcp_state *value;
+    dcp_state *value = NULL;
     if (!object->is_json)
         return dcp_state_bytes(parent, key, object->text, object->text_size);
     struct state_pool *pool = state_pool_new(parent->root);
@@ -62,13 +62,7 @@ static dcp_status add_text(const struct source_tensor *object, dcp_state *parent
     dcp_status status = json_read_state(&json, pool, &value);
     if (status == DCP_OK)
         status = json_end(&json);
-    if (status == DCP_OK)
-        status = dcp_state_none(parent, key);
-    if (status == DCP_OK)
-        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, value);
-    if (status != DCP_OK)
-        state_pool_free(pool);
-    return status;
+    return node_add_object(status, parent, key, pool, value);
 }
 
 static dcp_status encode_text(const struct source_tensor *object, dcp_sink sink, void *context)

@@ -197,6 +197,10 @@ const char *node_kind_name(dcp_kind kind);
  * DCP_ERR_ARGUMENT if they are of different trees or target is a root; the pool is the caller's
  * then. */
 dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *object);
+/* Adds an object as a child. status: of making it; nothing is added if that has failed. The pool is
+ * freed after any failure. */
+dcp_status node_add_object(dcp_status status, dcp_state *parent, const char *key,
+                           struct state_pool *pool, dcp_state *object);
 
 /* Gives a chunk dense memory that the tree owns, on its device; host memory aligned to 64 bytes. */
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index);

@@ -125,6 +125,18 @@ dcp_status node_replace(dcp_state *target, struct state_pool *pool, dcp_state *o
     return DCP_OK;
 }
 
+dcp_status node_add_object(dcp_status status, dcp_state *parent, const char *key,
+                           struct state_pool *pool, dcp_state *object)
+{
+    if (status == DCP_OK)
+        status = dcp_state_none(parent, key);
+    if (status == DCP_OK)
+        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, object);
+    if (status != DCP_OK)
+        state_pool_free(pool);
+    return status;
+}
+
 dcp_status node_chunk_allocate(dcp_state *tensor_node, size_t chunk_index)
 {
     struct state_tensor *tensor = tensor_node->as.tensor;

@@ -312,7 +312,7 @@ dcp_status dcp_checkpoint_read_object_sized(dcp_checkpoint *checkpoint, size_t e
 {
     const struct metadata_entry *found = NULL;
     dcp_read_options how;
-    dcp_state *object;
+    dcp_state *object = NULL;
 
     RETURN_IF_ERROR(find_entry(checkpoint, entry, &found));
     RETURN_IF_ERROR(view_check_readable(checkpoint, found));
@@ -326,13 +326,7 @@ dcp_status dcp_checkpoint_read_object_sized(dcp_checkpoint *checkpoint, size_t e
         return DCP_ERR_NO_MEMORY;
     dcp_status status = shard_read_object(checkpoint->reader, found, &found->pieces[0],
                                           how.verification, pool, &object);
-    if (status == DCP_OK)
-        status = dcp_state_none(parent, key);
-    if (status == DCP_OK)
-        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, object);
-    if (status != DCP_OK)
-        state_pool_free(pool);
-    return status;
+    return node_add_object(status, parent, key, pool, object);
 }
 
 dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options, size_t options_size,

@@ -74,13 +74,7 @@ static dcp_status decode_object(const void *bytes, size_t size, dcp_state *paren
     if (!pool)
         return DCP_ERR_NO_MEMORY;
     dcp_status status = item_read_object(byte_source_memory(bytes, size), pool, &object);
-    if (status == DCP_OK)
-        status = dcp_state_none(parent, key);
-    if (status == DCP_OK)
-        status = node_replace(dcp_state_at(parent, dcp_state_count(parent) - 1), pool, object);
-    if (status != DCP_OK)
-        state_pool_free(pool);
-    return status;
+    return node_add_object(status, parent, key, pool, object);
 }
 
 dcp_status dcp_object_decode_sized(const void *bytes, size_t size, dcp_state *parent,
