@@ -11,7 +11,6 @@
  * with so many bytes of data. pack_checkpoint.py makes such inputs of directories. */
 #include <errno.h>
 #include <ftw.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,45 +21,12 @@
 #include "dcp/checkpoint.h"
 #include "dcp/convert.h"
 #include "dcp/environment.h"
+#include "fault/limited_allocator.h"
 #include "fuzz_target.h"
 
 enum { MEMORY_MAX = 256 << 20, BYTES_MAX = 4 << 20, FILES_MAX = 64, STORAGE_MAX = 1 << 18 };
 
 static const char mark[] = "\n=== ";
-
-/* ---- memory: what the library holds at any time ---- */
-
-static atomic_size_t memory_held;
-
-static void *limited_reallocate(void *context, void *block, size_t size)
-{
-    size_t *old = block ? (size_t *)block - 2 : NULL;
-    size_t before = old ? *old : 0;
-    (void)context;
-    if (size > MEMORY_MAX || atomic_load(&memory_held) - before + size > MEMORY_MAX)
-        return NULL;
-    size_t *grown = realloc(old, size + 2 * sizeof *grown);
-    if (!grown)
-        return NULL;
-    atomic_fetch_add(&memory_held, size - before);
-    *grown = size;
-    return grown + 2;
-}
-
-static void *limited_allocate(void *context, size_t size)
-{
-    return limited_reallocate(context, NULL, size);
-}
-
-static void limited_release(void *context, void *block)
-{
-    (void)context;
-    if (!block)
-        return;
-    size_t *old = (size_t *)block - 2;
-    atomic_fetch_sub(&memory_held, *old);
-    free(old);
-}
 
 /* ---- the files ---- */
 
@@ -262,17 +228,15 @@ static void run(const struct scene *scene, const uint8_t *data, size_t size)
                 status == DCP_OK ? "" : dcp_error_message());
     if (status == DCP_ERR_INTERNAL || status == DCP_ERR_NO_MEMORY ||
         (status != DCP_OK && (!*dcp_error_message() || access(to, F_OK) == 0)) ||
-        atomic_load(&memory_held) != 0) {
+        limited_allocator_held() != 0) {
         fprintf(stderr, "%s: %s, %zu bytes held\n", dcp_status_string(status), dcp_error_message(),
-                atomic_load(&memory_held));
+                limited_allocator_held());
         abort();
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const dcp_allocator limited = {limited_allocate, limited_reallocate, limited_release,
-                                          NULL};
     struct scene scene;
     char from[96];
     snprintf(scene.directory, sizeof scene.directory, "%s/dcp-fuzz-XXXXXX",
@@ -283,7 +247,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (mkdir(from, 0700) != 0)
         abort();
     write_scene(&scene, data, data + size);
-    dcp_set_allocator(&limited);
+    limited_allocator_install(MEMORY_MAX);
     run(&scene, data, size);
     dcp_set_allocator(NULL);
     if (nftw(scene.directory, remove_one, 8, FTW_DEPTH | FTW_PHYS) != 0)

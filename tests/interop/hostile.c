@@ -5,7 +5,6 @@
 #include <err.h>
 #include <fcntl.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,44 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "fault/limited_allocator.h"
 #include "manifest.h"
 
 enum { MOST_MEMORY = 256 << 20, MOST_SECONDS = 20 };
-
-/* ---- memory: what the library holds at any time ---- */
-
-static atomic_size_t memory_held;
-
-static void *limited_reallocate(void *context, void *block, size_t size)
-{
-    size_t *old = block ? (size_t *)block - 2 : NULL;
-    size_t before = old ? *old : 0;
-
-    (void)context;
-    if (size > MOST_MEMORY || atomic_load(&memory_held) - before + size > MOST_MEMORY)
-        return NULL;
-    size_t *grown = realloc(old, size + 2 * sizeof *grown);
-    if (!grown)
-        return NULL;
-    atomic_fetch_add(&memory_held, size - before);
-    *grown = size;
-    return grown + 2;
-}
-
-static void *limited_allocate(void *context, size_t size)
-{
-    return limited_reallocate(context, NULL, size);
-}
-
-static void limited_release(void *context, void *block)
-{
-    (void)context;
-    if (!block)
-        return;
-    size_t *old = (size_t *)block - 2;
-    atomic_fetch_sub(&memory_held, *old);
-    free(old);
-}
 
 /* ---- files: the library's calls of open come here, because the program comes before the C library
  * ---- */
@@ -160,9 +125,9 @@ static bool run_case(const char *path, const char *target, bool must_fail)
     }
     dcp_checkpoint_close(checkpoint);
     good = ends_well("verify", dcp_verify(path, NULL, ignore_fault, NULL, &faults), false) && good;
-    if (atomic_load(&memory_held) != 0)
-        printf("    leaked %zu bytes\n", atomic_load(&memory_held));
-    return good && atomic_load(&memory_held) == 0;
+    if (limited_allocator_held() != 0)
+        printf("    leaked %zu bytes\n", limited_allocator_held());
+    return good && limited_allocator_held() == 0;
 }
 
 static const char *text(const cJSON *object, const char *key)
@@ -172,7 +137,6 @@ static const char *text(const cJSON *object, const char *key)
 
 static void run_child(const char *directory)
 {
-    const dcp_allocator limited = {limited_allocate, limited_reallocate, limited_release, NULL};
     char *description = path_of(directory, "case.json");
     char *contents = file_contents(description, NULL);
     cJSON *document = cJSON_Parse(contents);
@@ -180,7 +144,7 @@ static void run_child(const char *directory)
     char *real = realpath(directory, NULL);
 
     snprintf(allowed, sizeof allowed, "%s/%s", real, text(document, "checkpoint"));
-    dcp_set_allocator(&limited);
+    limited_allocator_install(MOST_MEMORY);
     alarm(MOST_SECONDS);
     bool good =
         run_case(path, text(document, "target"), strcmp(text(document, "expect"), "error") == 0);
