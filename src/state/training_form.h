@@ -2,8 +2,8 @@
 /* Training checkpoints of other frameworks, which consist of many files and have no .metadata.
  *
  * The one call that goes up: storage/ finds such a checkpoint where it finds none of its own forms,
- * and convert/, which knows them, describes it (convert/source_description.c). The declaration is here
- * because both know this room. */
+ * and convert/, which knows them, describes it (convert/source_description.c). The declaration is
+ * here because both know this room. */
 #ifndef STATE_TRAINING_FORM_H
 #define STATE_TRAINING_FORM_H
 
