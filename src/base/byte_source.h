@@ -20,6 +20,9 @@ struct byte_source {
     /* Smallest number of bytes that the source reads at a time, or 0; gaps smaller than this cost
      * nothing. */
     size_t grain;
+    /* Where the source begins in its file: into memory that is aligned as the file, bytes are read
+     * fastest. */
+    uint64_t place;
 };
 
 /* A source over memory. */

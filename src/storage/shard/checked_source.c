@@ -137,7 +137,7 @@ static dcp_status read_blocks(struct checked_source *checked, uint64_t position,
     uint64_t end = position + size;
     uint64_t last = end == file->content_length ? end : end - end % file->block_size;
     if (last != end && last > position && last - position >= CHECKED_SOURCE_HELD)
-        shard_file_expect(file, &checked->nearby, last,
+        shard_file_expect(file, &checked->ending, last,
                           (size_t)(block_end(file, last / file->block_size) - last));
     while (position < end) {
         uint64_t stop = end;
@@ -184,9 +184,12 @@ void checked_source_open(struct checked_source *checked, struct shard_file *file
                          uint64_t length, struct byte_source *source)
 {
     *checked = (struct checked_source){.file = file, .offset = offset};
-    checked->nearby.start = UINT64_MAX;
-    *source = (struct byte_source){
-        .read = read_checked, .expect = expect_range, .context = checked, .size = length};
+    checked->nearby.start = checked->ending.start = UINT64_MAX;
+    *source = (struct byte_source){.read = read_checked,
+                                   .expect = expect_range,
+                                   .context = checked,
+                                   .size = length,
+                                   .place = offset};
 }
 
 void checked_source_widen(struct checked_source *checked, struct byte_source *source)

@@ -27,6 +27,7 @@ struct checked_source {
     size_t held_size;
 
     struct cached_group nearby; /* of the range that was announced last */
+    struct cached_group ending; /* the same, of the block that a read ends in */
 
     struct shard_part_sum *sum; /* gets the CRC of a part when it is known; may be NULL */
     struct shard_parts *parts;  /* the record is one part of these; NULL: all of it */

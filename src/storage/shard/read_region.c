@@ -15,13 +15,15 @@
 #define DIRECT_SIZE ((int64_t)4 << 10)
 /* The same for a source that reads more than requested. */
 #define GRAINS_DIRECT 64
-/* Bytes that are announced to the source beforehand. */
-#define RUNS_AHEAD   16
-#define BLOCKS_AHEAD 2
+/* What is announced to the source beforehand. */
+#define RUNS_AHEAD  16
+#define BYTES_AHEAD ((size_t)4 << 20)
 /* Gaps that are read too: another read would cost more, or they are small beside the wanted
  * bytes. */
 #define GAP_SIZE      ((int64_t)512)
 #define GAP_OF_WANTED 64
+/* Bytes that processors copy fast from and to. */
+#define LINE ((uintptr_t)64)
 
 /* The region's dimensions of more than one element, the stored stride falling. */
 struct region {
@@ -302,23 +304,35 @@ static dcp_status scatter(struct region *region, const struct box_storage *block
     return DCP_OK;
 }
 
+/* Where in a buffer with LINE bytes to spare an element lies as it does in its file. */
+static unsigned char *align_as_stored(const struct region *region, int64_t element,
+                                      unsigned char *buffer)
+{
+    uint64_t place = region->source->place + region->view->data_offset +
+                     (uint64_t)(element * region->stored_size);
+    return buffer + (place - (uintptr_t)buffer) % LINE;
+}
+
 /* own: the buffer for blocks, unless a buffer of the lane is used. */
 static dcp_status read_blocks(struct region *region, int32_t split, int64_t step,
-                              unsigned char *own)
+                              size_t block_bytes, unsigned char *own)
 {
     struct box_blocks blocks, ahead;
     struct box_storage block;
     unsigned char *buffer = own;
     box_blocks_start(&blocks, region->ndim, region->sizes, split, step);
     ahead = blocks;
-    expect(region, &ahead, BLOCKS_AHEAD);
+    size_t count_ahead = 1 + BYTES_AHEAD / block_bytes;
+    expect(region, &ahead, count_ahead < RUNS_AHEAD ? count_ahead : RUNS_AHEAD);
     while (box_blocks_next(&blocks, &block)) {
         int64_t count = span_of(region, &block);
         expect(region, &ahead, 1);
         if (!own)
             RETURN_IF_ERROR(next_buffer(region, &buffer));
-        RETURN_IF_ERROR(read_stored(region, region->start + way_to(region, &block, region->stored),
-                                    buffer, count));
+        int64_t first = region->start + way_to(region, &block, region->stored);
+        if (own)
+            buffer = align_as_stored(region, first, own);
+        RETURN_IF_ERROR(read_stored(region, first, buffer, count));
         settle(region, buffer, count);
         RETURN_IF_ERROR(scatter(region, &block, buffer));
     }
@@ -333,11 +347,11 @@ static dcp_status read_buffered(struct region *region)
     size_t size = (size_t)(span * region->stored_size);
     unsigned char *own = NULL;
     if (!region->lane || region->target->dtype != region->view->dtype) {
-        own = memory_allocate(size);
+        own = memory_allocate(size + LINE);
         if (!own)
             return error_no_memory(size, "a read buffer");
     }
-    dcp_status status = read_blocks(region, split, step, own);
+    dcp_status status = read_blocks(region, split, step, size, own);
     memory_release(own);
     return status;
 }

@@ -9,8 +9,9 @@
 #include "device/device_lane.h"
 #include "state/metadata.h"
 
-/* Default size of the buffer, in bytes. */
-#define READ_REGION_BUFFER ((size_t)2 << 20)
+/* Default size of the buffer, in bytes; it stays in a core's cache between reading and scattering.
+ */
+#define READ_REGION_BUFFER ((size_t)256 << 10)
 /* The smallest size. */
 #define READ_REGION_LEAST ((size_t)64 << 10)
 

@@ -10,11 +10,12 @@
 #include "format/footer/footer.h"
 #include "storage/open/directory.h"
 #include "storage/open/storage_open.h"
-#include "storage/shard/read_region.h"
 #include "storage/shard/shard_footer.h"
 #include "storage/shard/shard_request.h"
 
 #define OPEN_FILES 128
+/* Of one request, where each of them costs time. */
+#define BUFFER_BYTES ((size_t)2 << 20)
 
 dcp_status shard_file_read(struct shard_file *file, void *bytes, size_t size, uint64_t offset)
 {
@@ -264,7 +265,7 @@ static bool close_idle(struct shard_reader *reader)
 struct shard_read_how shard_read_how_usual(void)
 {
     return (struct shard_read_how){
-        .thread_count = 1, .buffer_bytes = READ_REGION_BUFFER, .open_files = OPEN_FILES};
+        .thread_count = 1, .buffer_bytes = BUFFER_BYTES, .open_files = OPEN_FILES};
 }
 
 void shard_reader_set_how(struct shard_reader *reader, const struct shard_read_how *how)

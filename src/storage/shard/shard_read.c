@@ -33,6 +33,18 @@ static dcp_status check_boxes(const struct metadata_entry *entry,
                          entry->name, box_format(region, text, sizeof text));
 }
 
+/* For a region: small enough to stay in a core's cache, unless each request costs time of its own.
+ */
+static size_t choose_buffer(const struct stored_item *item)
+{
+    if (!item->reader)
+        return 0;
+    size_t most = item->reader->how.buffer_bytes;
+    const dcp_storage_traits *traits = item->file ? &item->file->file.directory->traits : NULL;
+    bool costly = traits && (traits->far || traits->request_size > READ_REGION_BUFFER);
+    return costly || most < READ_REGION_BUFFER ? most : READ_REGION_BUFFER;
+}
+
 static dcp_status read_into(const struct stored_item *item, struct box region,
                             const struct tensor_view *view, dcp_dtype dtype,
                             const struct state_chunk *target)
@@ -47,7 +59,7 @@ static dcp_status read_into(const struct stored_item *item, struct box region,
         .device = target->device,
         .element = (unsigned char *)target->data + way * (int64_t)dcp_dtype_size(dtype),
         .strides = target->strides,
-        .buffer_bytes = item->reader ? item->reader->how.buffer_bytes : 0,
+        .buffer_bytes = choose_buffer(item),
         .lanes = item->reader ? &item->reader->device_lanes : NULL,
     };
     return read_region(&item->source, view, offsets, region.sizes, &to);
