@@ -223,8 +223,11 @@ typedef struct dcp_report_line {
  * collectives), directory of safetensors files, directory of pipeline stages pp0, pp1 and so on
  * that are such directories, or a `.pt` file of torch.save. Also the directory of a training
  * checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing, or of its run, in the file system:
- * dcp_load_options::take says what is taken of it. Each rank reads the files' descriptions itself,
- * and of their tensors what it wants. Tensors have the dtype that is stored: of DeepSpeed's ZeRO-3
+ * dcp_load_options::take says what is taken of it. Of `.pt` files, safetensors and training
+ * checkpoints the coordinator reads what is in them for all ranks, and each rank reads what it
+ * wants of the tensors; if some rank does not see a file that it wants something of, or sees one of
+ * another size, the coordinator reads for all, whatever `reading` says but #DCP_READING_DIRECT. With
+ * a `memory_limit` that has no room for that, the load fails. Tensors have the dtype that is stored: of DeepSpeed's ZeRO-3
  * the model's are float32, so that another one needs `convert`. DCP_ERR_UNSUPPORTED for tensors
  * that are no views of what is stored, which dcp_convert() takes (src/convert/README.md).
  * @param report if not NULL, receives a report, owned by the caller, also when the load failed

@@ -87,6 +87,7 @@ struct metadata {
     size_t count;
     const char **files; /* relative to the checkpoint's directory; checked: no way out of it */
     size_t file_count;
+    const uint64_t *file_sizes;      /* as another rank found them; NULL: not known */
     struct metadata_member *members; /* of a union; none otherwise */
     size_t member_count;
     uint32_t *file_members; /* of a union: by file */

@@ -127,6 +127,131 @@ static void survives_any_message(void **state)
     metadata_free(&metadata);
 }
 
+/* A tensor of a .pt file, transposed and deflated, an object in memory, and the file's size. */
+struct described {
+    int64_t zeros[2], sizes[2], strides[2];
+    struct tensor_view view;
+    struct metadata_piece pieces[2];
+    dcp_path_part paths[2];
+    struct metadata_entry entries[2];
+    const char *files[1];
+    uint64_t file_sizes[1];
+    struct metadata metadata;
+};
+
+static void describe_file(struct described *made)
+{
+    *made = (struct described){.sizes = {3, 5}, .strides = {1, 3}, .file_sizes = {4711}};
+    made->files[0] = "ckpt.pt";
+    made->view = (struct tensor_view){.dtype = DCP_BF16,
+                                      .ndim = 2,
+                                      .sizes = made->sizes,
+                                      .strides = made->strides,
+                                      .storage_offset = 7,
+                                      .negative = true,
+                                      .deflated = true,
+                                      .has_crc = true,
+                                      .crc = UINT32_MAX,
+                                      .data_offset = 64,
+                                      .data_length = 20,
+                                      .storage_bytes = 2 * (7 + 15)};
+    made->pieces[0] = (struct metadata_piece){.offsets = made->zeros,
+                                              .sizes = made->sizes,
+                                              .encoding = PIECE_VIEW,
+                                              .offset = 64,
+                                              .length = 20,
+                                              .view = &made->view};
+    made->pieces[1] =
+        (struct metadata_piece){.encoding = PIECE_HELD, .length = 6, .object = "stream"};
+    static const char *const names[] = {"weight", "step"};
+    for (int i = 0; i < 2; i++) {
+        made->paths[i] = (dcp_path_part){.key = names[i]};
+        made->entries[i] = (struct metadata_entry){.name = names[i],
+                                                   .path = &made->paths[i],
+                                                   .path_length = 1,
+                                                   .pieces = &made->pieces[i],
+                                                   .piece_count = 1};
+    }
+    made->entries[0].is_tensor = true;
+    made->entries[0].dtype = DCP_BF16;
+    made->entries[0].ndim = 2;
+    made->entries[0].global_shape = made->sizes;
+    metadata_init(&made->metadata);
+    made->metadata.entries = made->entries;
+    made->metadata.count = 2;
+    made->metadata.files = made->files;
+    made->metadata.file_count = 1;
+    made->metadata.file_sizes = made->file_sizes;
+    made->metadata.save_id = "";
+}
+
+static void gives_back_what_is_no_stream(void **state)
+{
+    (void)state;
+    struct described made;
+    struct metadata after;
+    struct buffer message;
+    describe_file(&made);
+    append(&made.metadata, &message);
+    assert_int_equal(metadata_compact_read(message.data, message.size, &after), DCP_OK);
+    assert_int_equal(after.file_sizes[0], 4711);
+    const struct metadata_piece *held = after.entries[1].pieces;
+    assert_int_equal(held->encoding, PIECE_HELD);
+    assert_int_equal(held->length, 6);
+    assert_memory_equal(held->object, "stream", 6);
+    const struct metadata_piece *piece = after.entries[0].pieces;
+    assert_int_equal(piece->encoding, PIECE_VIEW);
+    const struct tensor_view *view = piece->view;
+    assert_memory_equal(view->sizes, made.sizes, sizeof made.sizes);
+    assert_memory_equal(view->strides, made.strides, sizeof made.strides);
+    assert_int_equal(view->dtype, DCP_BF16);
+    assert_int_equal(view->storage_offset, 7);
+    assert_true(view->negative && view->deflated && view->has_crc);
+    assert_false(view->conjugate || view->swapped);
+    assert_int_equal(view->crc, UINT32_MAX);
+    assert_int_equal(view->data_offset, 64);
+    assert_int_equal(view->data_length, 20);
+    assert_int_equal(view->storage_bytes, made.view.storage_bytes);
+    metadata_free(&after);
+    for (size_t size = 0; size < message.size; size++)
+        assert_int_not_equal(try(message.data, size), DCP_OK);
+    buffer_free(&message);
+}
+
+static void refuse_described(struct described *made)
+{
+    struct buffer message;
+    append(&made->metadata, &message);
+    assert_int_equal(try(message.data, message.size), DCP_ERR_GROUP);
+    buffer_free(&message);
+}
+
+/* Elements beyond the storage, a storage beyond its bytes, encodings that are none or of others. */
+static void refuses_views_of_more_than_there_is(void **state)
+{
+    (void)state;
+    struct described made;
+    describe_file(&made);
+    made.view.storage_bytes--;
+    refuse_described(&made);
+    describe_file(&made);
+    made.strides[1] = INT64_MAX;
+    refuse_described(&made);
+    describe_file(&made);
+    made.view.deflated = false;
+    refuse_described(&made);
+    describe_file(&made);
+    made.pieces[0].encoding = PIECE_HELD;
+    made.pieces[0].object = "a tensor is no object";
+    refuse_described(&made);
+    describe_file(&made);
+    made.pieces[1].zstd = true;
+    refuse_described(&made);
+    describe_file(&made);
+    made.pieces[0].file = 1;
+    refuse_described(&made);
+}
+
 static struct metadata_entry *tensor_of(const struct metadata *metadata)
 {
     size_t tensor = 0;
@@ -233,6 +358,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gives_back_what_it_was_given),
+        cmocka_unit_test(gives_back_what_is_no_stream),
+        cmocka_unit_test(refuses_views_of_more_than_there_is),
         cmocka_unit_test(knows_what_it_has_no_room_for),
         cmocka_unit_test(survives_any_message),
         cmocka_unit_test(refuses_what_decoding_would_refuse),

@@ -92,7 +92,7 @@ static dcp_status hear(const struct wishes *wishes, const struct stored *stored,
     struct buffer message;
     buffer_init(&message, 0);
     *wants = (struct share_wants){0};
-    dcp_status status = share_wants_encode(&wishes->plan, &stored->metadata, &message);
+    dcp_status status = share_wants_encode(&wishes->plan, &stored->metadata, true, &message);
     if (status == DCP_OK)
         status = share_wants_decode(message.data, message.size, &stored->metadata, wants);
     buffer_free(&message);

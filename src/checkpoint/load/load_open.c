@@ -3,8 +3,9 @@
  *
  *   how the metadata is sent, the load's number, its options, the storage, the path, and
  *
- *   the whole metadata, as this rank has decoded it or, if that has no compact form, as it is
- * stored, or the load since which the changes are, the load that the metadata is from, the changes
+ *   the whole metadata, as this rank has decoded it (in front of it the form, if there is no
+ * .metadata) or, if that has no compact form, as it is stored, or the load since which the changes
+ * are, the load that the metadata is from, the changes
  */
 #include "checkpoint/load/load_open.h"
 
@@ -25,7 +26,8 @@ enum sending {
     SEND_NOTHING = 0, /* every rank reads it by itself */
     SEND_WHOLE = 1,
     SEND_CHANGES = 2,
-    SEND_COMPACT = 3
+    SEND_COMPACT = 3,
+    SEND_DESCRIBED = 4 /* of .pt files, safetensors and training checkpoints */
 };
 
 /* ---- the coordinator's side ---- */
@@ -43,6 +45,29 @@ static dcp_status decode_first(dcp_loading *loading, const char *path, enum send
     return DCP_OK;
 }
 
+/* What has no .metadata, as one rank reads it for all. What cannot be passed on each rank reads: a
+ * part of each rank's own (__R.metadata), and objects that cannot be written. */
+static dcp_status describe(dcp_loading *loading, const char *path, enum sending *sending)
+{
+    struct load_stored *stored = &loading->planning.stored;
+    const struct storage_location location = {.path = path, .take = loading->options.take};
+    *sending = SEND_NOTHING;
+    if (dcp_group_size(loading->options.group) == 1 || !loading->steps.reads_shards)
+        return DCP_OK;
+    RETURN_IF_ERROR(storage_read_metadata(loading->files, location, &stored->form,
+                                          &stored->metadata, &stored->reader));
+    if (stored->form != STORAGE_PT && stored->form != STORAGE_SAFETENSORS &&
+        stored->form != STORAGE_TRAINING)
+        return DCP_OK;
+    dcp_status status = storage_make_portable(stored->reader, &stored->metadata);
+    if (status == DCP_OK)
+        *sending = SEND_DESCRIBED;
+    if (status != DCP_ERR_UNSUPPORTED)
+        return status;
+    error_clear();
+    return DCP_OK;
+}
+
 static dcp_status read_stored(dcp_loading *loading, const char *path, enum sending *sending,
                               struct buffer *changes)
 {
@@ -51,7 +76,7 @@ static dcp_status read_stored(dcp_loading *loading, const char *path, enum sendi
     dcp_status status = loading->steps.read_metadata(loading, path, &stored->raw);
     *sending = status == DCP_ERR_NOT_FOUND ? SEND_NOTHING : SEND_WHOLE;
     if (status == DCP_ERR_NOT_FOUND)
-        return DCP_OK;
+        return describe(loading, path, sending);
     RETURN_IF_ERROR(status);
     if (stored->cache && load_plan_cache_serves(stored->cache, &loading->options))
         RETURN_IF_ERROR(load_stored_find_changes(stored, loading->files, path, &found, changes));
@@ -70,7 +95,9 @@ static dcp_status append_stored(const dcp_loading *loading, enum sending sending
         buffer_append_u64(message, changes->size != 0 ? stored->number : base);
         buffer_append(message, changes->data, changes->size);
     } else if (dcp_group_size(loading->options.group) > 1) {
-        if (sending == SEND_COMPACT)
+        if (sending == SEND_DESCRIBED)
+            buffer_append_u8(message, (uint8_t)stored->form);
+        if (sending == SEND_COMPACT || sending == SEND_DESCRIBED)
             return metadata_compact_append(&stored->metadata, message);
         buffer_append(message, stored->raw.data, stored->raw.size);
     }
@@ -156,6 +183,21 @@ static dcp_status decode_compact(const dcp_storage *storage, const char *path,
     return load_stored_open(stored, storage, path);
 }
 
+static dcp_status decode_described(const dcp_storage *storage, const char *path,
+                                   struct reader *message, struct load_stored *stored)
+{
+    if (stored->reader)
+        return DCP_OK;
+    uint8_t form = reader_u8(message);
+    if (message->failed || form > STORAGE_UNION)
+        return cut_short();
+    stored->form = (enum storage_form)form;
+    RETURN_IF_ERROR(metadata_compact_read(message->data + message->position, reader_left(message),
+                                          &stored->metadata));
+    return storage_read_described(storage, path, stored->form, &stored->metadata,
+                                  &stored->reader);
+}
+
 static dcp_status decode_changes(dcp_loading *loading, const char *path, struct reader *message)
 {
     struct load_stored *stored = &loading->planning.stored;
@@ -208,9 +250,8 @@ static dcp_status decode_at(dcp_loading *loading, const char *path, enum sending
                             struct reader *message)
 {
     struct load_stored *stored = &loading->planning.stored;
-    enum storage_form form;
-    dcp_status status;
-    if (sending == SEND_NOTHING)
+    dcp_status status = DCP_OK;
+    if (sending == SEND_NOTHING || sending == SEND_DESCRIBED)
         stored->cache = NULL;
     if (sending != SEND_CHANGES)
         stored->since = stored->number;
@@ -220,10 +261,12 @@ static dcp_status decode_at(dcp_loading *loading, const char *path, enum sending
         status = decode_compact(loading->files, path, message, stored);
     else if (sending == SEND_WHOLE)
         status = decode_raw(loading->files, path, message, stored);
-    else
+    else if (sending == SEND_DESCRIBED)
+        status = decode_described(loading->files, path, message, stored);
+    else if (!stored->reader)
         status = storage_read_metadata(
             loading->files, (struct storage_location){.path = path, .take = loading->options.take},
-            &form, &stored->metadata, &stored->reader);
+            &stored->form, &stored->metadata, &stored->reader);
     if (status == DCP_OK)
         hold_directory(loading);
     return status == DCP_OK && stored->reader ? prepare_reader(loading, stored->reader) : status;
@@ -250,7 +293,7 @@ static dcp_status decode_for_me(dcp_loading *loading, const struct buffer *recei
     uint8_t sending = reader_u8(&message);
     stored->number = reader_u64(&message);
     stored->by_changes = sending == SEND_CHANGES;
-    if (message.failed || sending > SEND_COMPACT)
+    if (message.failed || sending > SEND_DESCRIBED)
         return cut_short();
     RETURN_IF_ERROR(options_compare_load(&loading->options, &message));
     uint64_t number = reader_u64(&message), mask = reader_u64(&message);

@@ -16,8 +16,8 @@
 /* Kinds of data, which are shared separately. */
 enum share_kind { SHARE_OBJECTS, SHARE_TENSORS, SHARE_KINDS };
 
-/* A digest, then bytes and pieces of each kind. */
-enum { SUMMARY_SIZE = 8 + 16 * SHARE_KINDS };
+/* A digest, then bytes and pieces of each kind, and whether the rank sees the files. */
+enum { AT_SEES = 8 + 16 * SHARE_KINDS, SUMMARY_SIZE };
 
 struct agreement {
     const struct load_sharing *sharing;
@@ -28,12 +28,14 @@ struct agreement {
     struct buffer mine; /* what this rank wants */
     bool goes_on;       /* sharing may pay */
     bool speaks;        /* for its class */
+    bool sees;          /* every file that this rank wants elements of */
 
     /* At the coordinator. */
     struct share_costs costs[SHARE_KINDS];
     uint32_t *class_of;
     uint32_t *speakers; /* by class */
     uint32_t class_count;
+    bool all_see; /* else this rank reads what any wants */
 };
 
 static struct dcp_collective call_of(const struct agreement *agreement, const char *phase)
@@ -66,7 +68,7 @@ static bool is_shared_storage(const struct load_sharing *sharing)
 static bool pays(const struct agreement *agreement, enum share_kind kind)
 {
     return agreement->shares[kind] &&
-           (agreement->sharing->options->reading == DCP_READING_COOPERATIVE ||
+           (!agreement->all_see || agreement->sharing->options->reading == DCP_READING_COOPERATIVE ||
             load_share_pays(&agreement->costs[kind]));
 }
 
@@ -108,6 +110,10 @@ static dcp_status hear_summaries(struct agreement *agreement, const struct group
     if (!agreement->class_of || !agreement->speakers)
         return error_no_memory(count * sizeof *agreement->class_of, "wanted regions of all ranks");
     find_classes(agreement, all->bytes);
+    agreement->all_see = true;
+    for (size_t rank = 0; rank < count; rank++)
+        agreement->all_see =
+            agreement->all_see && ((const unsigned char *)all->bytes)[rank * SUMMARY_SIZE + AT_SEES];
     for (enum share_kind kind = 0; kind < SHARE_KINDS; kind++) {
         estimate(agreement, kind, all->bytes);
         agreement->goes_on = agreement->goes_on || pays(agreement, kind);
@@ -148,6 +154,7 @@ static dcp_status exchange_summaries(struct agreement *agreement, dcp_status sta
     buffer_init(&heard, 0);
     store_u64(summary, xxh3_64(agreement->mine.data, agreement->mine.size));
     summarize(agreement->sharing, summary);
+    summary[AT_SEES] = agreement->sees;
     status = group_gather(agreement->group, &asking, root, status, summary, sizeof summary, &all);
     if (agreement->coordinates && status == DCP_OK)
         status = hear_summaries(agreement, &all);
@@ -205,14 +212,29 @@ static bool has_blocks(const struct load_sharing *sharing)
     return false;
 }
 
+/* The coordinator, which has read the metadata, as the holder of every file. NULL: no memory. */
+static uint32_t *hold_all(const struct agreement *agreement)
+{
+    const struct load_sharing *sharing = agreement->sharing;
+    size_t count = sharing->metadata->file_count;
+    uint32_t *holders = memory_allocate_array(count, sizeof *holders);
+    for (size_t i = 0; holders && i < count; i++)
+        holders[i] = (uint32_t)sharing->options->coordinator;
+    return holders;
+}
+
 /* Assigns the readers of a kind; an empty result means that each rank reads for itself. */
 static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
                            const struct share_wants *wants, struct buffer *answer)
 {
     const struct load_sharing *sharing = agreement->sharing;
     struct share_costs *costs = &agreement->costs[kind];
+    uint32_t *holders = agreement->all_see ? NULL : hold_all(agreement);
+    if (!agreement->all_see && !holders)
+        return error_no_memory(sharing->metadata->file_count * sizeof *holders, "readers of files");
     const struct share_rules rules = {
         .objects = kind == SHARE_OBJECTS,
+        .holders = holders,
         .verification = sharing->options->verification,
         .blocks = kind == SHARE_TENSORS && sharing->options->verification != DCP_VERIFY_NONE &&
                   has_blocks(sharing),
@@ -231,6 +253,7 @@ static dcp_status deal_out(struct agreement *agreement, enum share_kind kind,
     if (status == DCP_OK && pays(agreement, kind) && share.run_count != 0)
         status = load_share_encode(&share, sharing->metadata, answer);
     load_share_free(&share);
+    memory_release(holders);
     return status;
 }
 
@@ -321,6 +344,24 @@ static dcp_status settle(struct agreement *agreement, struct load_plan *rest)
     return group_agree(agreement->group, &call, status);
 }
 
+/* Whether this rank sees what it wants, as the rank that described it; who has read the metadata by
+ * itself does. */
+static bool sees_files(const struct load_sharing *sharing)
+{
+    const struct metadata *metadata = sharing->metadata;
+    uint32_t before = UINT32_MAX;
+    for (size_t i = 0; metadata->file_sizes && i < sharing->plan->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[sharing->plan->items[i].entry];
+        uint32_t file = entry->pieces[sharing->plan->items[i].piece].file;
+        if (!entry->is_tensor || file == before)
+            continue;
+        if (!shard_reader_sees(sharing->reader, file))
+            return false;
+        before = file;
+    }
+    return true;
+}
+
 dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
                             struct load_share *objects, struct load_share *tensors,
                             struct load_plan *rest)
@@ -341,8 +382,10 @@ dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
     if (agreement.rank_count == 1 || sharing->options->reading == DCP_READING_DIRECT)
         return mine;
     buffer_init(&agreement.mine, 0);
+    agreement.sees = mine != DCP_OK || sees_files(sharing);
     if (mine == DCP_OK)
-        mine = share_wants_encode(sharing->plan, sharing->metadata, &agreement.mine);
+        mine = share_wants_encode(sharing->plan, sharing->metadata, agreement.sees,
+                                  &agreement.mine);
     dcp_status status = exchange_summaries(&agreement, mine);
     if (status == DCP_OK && agreement.goes_on)
         status = settle(&agreement, rest);

@@ -244,7 +244,7 @@ dcp_status state_transfer_run(const struct state_transfer *transfer, dcp_status 
     struct buffer mine;
     buffer_init(&mine, 0);
     if (status == DCP_OK)
-        status = share_wants_encode(transfer->plan, transfer->whole, &mine);
+        status = share_wants_encode(transfer->plan, transfer->whole, true, &mine);
     status = group_gather(group, &call, 0, status, mine.data, mine.size, &all);
     if (status == DCP_OK && dcp_group_rank(group) == 0)
         status = hear_wishes(transfer, &all, &wishes);

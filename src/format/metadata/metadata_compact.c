@@ -2,12 +2,12 @@
 /* The message:
  *
  *   whether there are paths, save id, checkpoint id, load id, number of modules, their names
- *   number of files, the name of each
+ *   number of files, the name of each, whether their sizes are known, the size of each
  *   number of extra files, per file: its name in the directory, size, XXH3
  *   number of entries, per entry: name, flags, path (if it is more than the name: number of parts,
  *   per part 0 and a position, or 1 and a key); of a tensor dtype, number of dimensions and shape;
- *   number of pieces, per piece: whether it is compressed, file, offset, length, and of a tensor
- *   its offsets and sizes
+ *   number of pieces, per piece: its encoding and whether it is compressed, file, offset, length, of
+ *   a tensor its offsets and sizes, and what is not in a stream: the view, or the object's bytes
  *
  * All numbers are varints. A text that may be missing has a byte in front that says whether it is
  * there. */
@@ -18,6 +18,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "format/metadata/metadata_codec.h"
+#include "format/metadata/metadata_compact_view.h"
 #include "format/metadata/relative_path.h"
 #include "state/extra_file.h"
 
@@ -68,6 +69,20 @@ static void append_path(struct buffer *out, const struct metadata_entry *entry)
     }
 }
 
+static void append_piece(struct buffer *out, const struct metadata_piece *piece, int32_t ndim)
+{
+    buffer_append_u8(out, (uint8_t)(piece->encoding << 1 | (piece->zstd ? 1 : 0)));
+    buffer_append_varint(out, piece->file);
+    buffer_append_varint(out, piece->offset);
+    buffer_append_varint(out, piece->length);
+    append_numbers(out, ndim, piece->offsets);
+    append_numbers(out, ndim, piece->sizes);
+    if (piece->encoding == PIECE_HELD)
+        buffer_append(out, piece->object, (size_t)piece->length);
+    else if (piece->encoding != PIECE_STREAM)
+        metadata_compact_append_view(piece, out);
+}
+
 static void append_entry(struct buffer *out, const struct metadata_entry *entry)
 {
     bool plain = is_plain(entry);
@@ -84,15 +99,8 @@ static void append_entry(struct buffer *out, const struct metadata_entry *entry)
         append_numbers(out, ndim, entry->global_shape);
     }
     buffer_append_varint(out, entry->piece_count);
-    for (size_t i = 0; i < entry->piece_count; i++) {
-        const struct metadata_piece *piece = &entry->pieces[i];
-        buffer_append_u8(out, piece->zstd);
-        buffer_append_varint(out, piece->file);
-        buffer_append_varint(out, piece->offset);
-        buffer_append_varint(out, piece->length);
-        append_numbers(out, ndim, piece->offsets);
-        append_numbers(out, ndim, piece->sizes);
-    }
+    for (size_t i = 0; i < entry->piece_count; i++)
+        append_piece(out, &entry->pieces[i], ndim);
 }
 
 static void append_extra_files(struct buffer *out, const struct metadata *metadata)
@@ -118,6 +126,9 @@ dcp_status metadata_compact_append(const struct metadata *metadata, struct buffe
     buffer_append_varint(out, metadata->file_count);
     for (size_t i = 0; i < metadata->file_count; i++)
         append_text(out, metadata->files[i]);
+    buffer_append_u8(out, metadata->file_sizes != NULL);
+    for (size_t i = 0; metadata->file_sizes && i < metadata->file_count; i++)
+        buffer_append_varint(out, metadata->file_sizes[i]);
     append_extra_files(out, metadata);
     buffer_append_varint(out, metadata->count);
     for (size_t i = 0; i < metadata->count; i++)
@@ -184,7 +195,18 @@ static dcp_status read_files(struct reader *reader, struct metadata *metadata)
     RETURN_IF_ERROR(read_texts(reader, &metadata->arena, &metadata->file_count, &metadata->files));
     for (size_t i = 0; i < metadata->file_count; i++)
         RETURN_IF_ERROR(relative_path_check(metadata->files[i], strlen(metadata->files[i])));
-    return metadata->file_count <= UINT32_MAX ? DCP_OK : fault("too many files");
+    if (metadata->file_count > UINT32_MAX)
+        return fault("too many files");
+    if (reader_u8(reader) == 0)
+        return DCP_OK;
+    uint64_t *sizes =
+        arena_allocate_array(&metadata->arena, metadata->file_count, sizeof *sizes);
+    if (!sizes)
+        return no_memory(metadata->file_count * sizeof *sizes);
+    for (size_t i = 0; i < metadata->file_count; i++)
+        sizes[i] = reader_varint(reader);
+    metadata->file_sizes = sizes;
+    return DCP_OK;
 }
 
 static dcp_status read_extra_files(struct reader *reader, struct metadata *metadata)
@@ -262,13 +284,33 @@ static bool piece_fits(const struct metadata *metadata, const struct metadata_en
                        const struct metadata_piece *piece)
 {
     uint64_t bytes = 0;
-    if (piece->file >= metadata->file_count || piece->length == 0 || piece->length > INT64_MAX ||
-        piece->offset > INT64_MAX - piece->length)
+    bool stream = piece->encoding == PIECE_STREAM;
+    if (piece->file >= metadata->file_count || (stream && piece->length == 0) ||
+        piece->length > INT64_MAX || piece->offset > INT64_MAX - piece->length ||
+        (!stream && piece->zstd))
         return false;
     if (!entry->is_tensor)
-        return true;
+        return stream || piece->encoding == PIECE_HELD;
+    if (!stream)
+        return piece->encoding == PIECE_VIEW || piece->encoding == PIECE_RAW;
     return shape_bytes(entry->ndim, piece->sizes, entry->dtype, &bytes) &&
            (piece->zstd || piece->length >= bytes);
+}
+
+/* What is not in a stream. */
+static dcp_status read_rest(struct reader *reader, struct arena *arena,
+                            const struct metadata_entry *entry, struct metadata_piece *piece)
+{
+    if (piece->encoding == PIECE_STREAM)
+        return DCP_OK;
+    if (piece->encoding != PIECE_HELD)
+        return metadata_compact_read_view(reader, arena, entry, piece);
+    size_t size = (size_t)piece->length;
+    const void *bytes = reader_bytes(reader, size);
+    if (!bytes)
+        return fault("an object that ends too early");
+    piece->object = arena_copy(arena, bytes, size);
+    return piece->object ? DCP_OK : no_memory(size);
 }
 
 /* The numbers of all pieces of a tensor take one allocation. */
@@ -288,8 +330,9 @@ static dcp_status read_pieces(struct reader *reader, struct metadata *metadata,
         return fault("an object in several pieces");
     for (size_t i = 0; i < entry->piece_count; i++, numbers += 2 * ndim) {
         struct metadata_piece *piece = &entry->pieces[i];
-        piece->encoding = PIECE_STREAM;
-        piece->zstd = reader_u8(reader) != 0;
+        uint8_t how = reader_u8(reader);
+        piece->encoding = how >> 1;
+        piece->zstd = (how & 1) != 0;
         uint64_t file = reader_varint(reader);
         piece->file = file < UINT32_MAX ? (uint32_t)file : UINT32_MAX;
         piece->offset = reader_varint(reader);
@@ -301,6 +344,7 @@ static dcp_status read_pieces(struct reader *reader, struct metadata *metadata,
         }
         if (reader->failed || !piece_fits(metadata, entry, piece))
             return fault("a piece that is nowhere");
+        RETURN_IF_ERROR(read_rest(reader, &metadata->arena, entry, piece));
     }
     return DCP_OK;
 }

@@ -28,10 +28,11 @@ struct share_wants {
     struct arena arena;
 };
 
-/* The regions of a plan that can be shared: all except objects without a stream, and views that are
- * not stored row-major, because consecutive parts of those would be read repeatedly. */
+/* The regions of a plan that can be shared: all except objects without a stream and, for a rank that
+ * sees the files, views that are not stored row-major, because consecutive parts of those would be
+ * read repeatedly. */
 dcp_status share_wants_encode(const struct load_plan *plan, const struct metadata *metadata,
-                              struct buffer *out);
+                              bool sees, struct buffer *out);
 /* Free in either case. */
 dcp_status share_wants_decode(const void *bytes, size_t size, const struct metadata *metadata,
                               struct share_wants *wants);

@@ -11,12 +11,12 @@
 
 static const char message[] = "wanted regions of a load";
 
-static bool can_be_shared(const struct metadata_entry *entry, uint32_t index)
+static bool can_be_shared(const struct metadata_entry *entry, uint32_t index, bool sees)
 {
     const struct metadata_piece *piece = &entry->pieces[index];
     if (!entry->is_tensor)
         return piece->encoding == PIECE_STREAM && piece->length != 0 && piece->length <= INT64_MAX;
-    return piece->encoding != PIECE_VIEW ||
+    return !sees || piece->encoding != PIECE_VIEW ||
            copy_is_dense(piece->view->ndim, piece->view->sizes, piece->view->strides);
 }
 
@@ -45,12 +45,12 @@ static int compare_wants(const void *left, const void *right)
 }
 
 /* The items in order, each region once. */
-static size_t sort_wants(const struct load_plan *plan, const struct metadata *metadata,
+static size_t sort_wants(const struct load_plan *plan, const struct metadata *metadata, bool sees,
                          const struct read_item **sorted)
 {
     size_t count = 0, kept = 0;
     for (size_t i = 0; i < plan->count; i++)
-        if (can_be_shared(&metadata->entries[plan->items[i].entry], plan->items[i].piece))
+        if (can_be_shared(&metadata->entries[plan->items[i].entry], plan->items[i].piece, sees))
             sorted[count++] = &plan->items[i];
     if (count > 1)
         qsort(sorted, count, sizeof *sorted, compare_wants);
@@ -61,14 +61,15 @@ static size_t sort_wants(const struct load_plan *plan, const struct metadata *me
 }
 
 dcp_status share_wants_encode(const struct load_plan *plan, const struct metadata *metadata,
-                              struct buffer *out)
+                              bool sees, struct buffer *out)
 {
     const struct read_item **sorted = memory_allocate_array(plan->count, sizeof *sorted);
     if (sorted == NULL)
         return error_no_memory(plan->count * sizeof *sorted, message);
-    size_t count = sort_wants(plan, metadata, sorted);
+    size_t count = sort_wants(plan, metadata, sees, sorted);
     uint32_t before = 0;
     buffer_append_u8(out, WIRE_LOAD_WANTS);
+    buffer_append_u8(out, sees);
     buffer_append_varint(out, count);
     for (size_t i = 0; i < count; i++) {
         const struct read_item *item = sorted[i];
@@ -84,7 +85,8 @@ dcp_status share_wants_encode(const struct load_plan *plan, const struct metadat
 }
 
 static dcp_status decode_want(struct reader *reader, const struct metadata *metadata,
-                              struct arena *arena, uint32_t before, struct share_want *want)
+                              struct arena *arena, uint32_t before, bool sees,
+                              struct share_want *want)
 {
     uint32_t step = wire_u32(reader);
     want->piece = wire_u32(reader);
@@ -92,7 +94,7 @@ static dcp_status decode_want(struct reader *reader, const struct metadata *meta
         return wire_fault(reader, message, "an unknown name");
     want->entry = before + step;
     const struct metadata_entry *entry = &metadata->entries[want->entry];
-    if (want->piece >= entry->piece_count || !can_be_shared(entry, want->piece))
+    if (want->piece >= entry->piece_count || !can_be_shared(entry, want->piece, sees))
         return wire_fault(reader, message, "an unknown piece");
     struct box outer = share_piece_box(entry, want->piece);
     RETURN_IF_ERROR(wire_box(reader, arena, message, outer, &want->region));
@@ -110,12 +112,14 @@ dcp_status share_wants_decode(const void *bytes, size_t size, const struct metad
     arena_init(&wants->arena, 0);
     reader_init(&reader, bytes, size);
     RETURN_IF_ERROR(wire_begin(&reader, WIRE_LOAD_WANTS, message));
+    bool sees = reader_u8(&reader) != 0;
     size_t count = wire_count(&reader);
     wants->wants = arena_allocate_array(&wants->arena, count, sizeof *wants->wants);
     if (wants->wants == NULL)
         return error_no_memory(count * sizeof *wants->wants, message);
     for (size_t i = 0; i < count; i++) {
-        RETURN_IF_ERROR(decode_want(&reader, metadata, &wants->arena, before, &wants->wants[i]));
+        RETURN_IF_ERROR(
+            decode_want(&reader, metadata, &wants->arena, before, sees, &wants->wants[i]));
         before = wants->wants[i].entry;
         wants->count++;
     }

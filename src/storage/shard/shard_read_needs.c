@@ -132,6 +132,13 @@ static dcp_status look_at_tensor(struct shard_reader *reader, const struct shard
     return DCP_OK;
 }
 
+/* What is in memory, or only other ranks see. */
+static bool needs_no_file(struct shard_reader *reader, const struct metadata_piece *piece)
+{
+    return piece->encoding == PIECE_HELD ||
+           (reader->metadata->file_sizes && !shard_reader_sees(reader, piece->file));
+}
+
 dcp_status shard_read_needs_find(struct shard_reader *reader, const struct shard_request *requests,
                                  size_t count, dcp_verification verification,
                                  struct shard_read_needs *needs)
@@ -144,6 +151,8 @@ dcp_status shard_read_needs_find(struct shard_reader *reader, const struct shard
     for (size_t i = 0; i < count; i++) {
         const struct shard_request *request = &requests[i];
         struct shard_file *file;
+        if (needs_no_file(reader, request->piece))
+            continue;
         dcp_status status = look_at_file(reader, request->piece, verification, needs, &file);
         if (status == DCP_OK) {
             if (request->entry->is_tensor)
