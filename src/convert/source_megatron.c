@@ -2,7 +2,6 @@
 /* Megatron-Core's torch_dist: a DCP directory whose metadata.json says so, beside it common.pt, and
  * what Megatron Bridge adds. Homogeneous layers are stacked in one tensor. Of the old flattened
  * form optimizer's tensors are stored as a grid of the ranks' flat shards. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,17 +10,20 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "convert/source_buckets.h"
 #include "convert/source_reformulated.h"
 #include "convert/source_training.h"
 #include "convert/source_values.h"
 
 /* Cells of a grid: layers times experts times ranks. Layers: far more than any model has. */
-enum { CELLS_MAX = 1 << 20, LAYERS_MAX = 4096 };
+enum { CELLS_MAX = 1 << 20, LAYERS_MAX = 4096, CHAINS_MAX = 64 };
 
 struct megatron {
     struct convert_source *source;
     struct source_parts *parts;
     struct reformulated_shapes shapes;
+    struct buckets buckets;
+    int chains; /* optimizers, if there are several */
     dcp_checkpoint *checkpoint;
     size_t file; /* the DCP directory */
 };
@@ -31,25 +33,10 @@ struct megatron_tensor {
     size_t index;
     dcp_entry entry;
     bool is_grid;
+    bool in_buckets;
     int32_t ndim; /* without the grid, as the shape */
     const int64_t *shape;
 };
-
-static bool is_optimizer(const char *name)
-{
-    if (strncmp(name, "chained_", 8) == 0) {
-        const char *rest = name + 8 + strspn(name + 8, "0123456789");
-        name = *rest == '.' && rest > name + 8 ? rest + 1 : name;
-    }
-    return strncmp(name, "optimizer.", 10) == 0;
-}
-
-/* Behind ".layers." of a name whose layers are stacked; NULL: they are not. */
-static const char *behind_layers(const char *name)
-{
-    const char *found = strstr(name, ".layers.");
-    return found && !isdigit((unsigned char)found[8]) ? found + 8 : NULL;
-}
 
 static dcp_status look_at(const struct megatron *from, size_t index, struct megatron_tensor *tensor)
 {
@@ -121,7 +108,9 @@ static dcp_status add_tensor(const struct megatron *from, const struct megatron_
     shape_volume(tensor->ndim - skip, tensor->shape + skip, &elements);
     RETURN_IF_ERROR(source_parts_tensor(from->parts, &path, 1, dtype, tensor->ndim - skip,
                                         tensor->shape + skip));
-    if (tensor->is_grid)
+    if (tensor->in_buckets)
+        RETURN_IF_ERROR(buckets_add(&from->buckets, tensor->index, layer, from->parts, from->file));
+    else if (tensor->is_grid)
         RETURN_IF_ERROR(add_cells(from, tensor, layer));
     else
         RETURN_IF_ERROR(source_parts_add(from->parts, from->file, tensor->index,
@@ -133,7 +122,7 @@ static dcp_status add_tensor(const struct megatron *from, const struct megatron_
 static dcp_status add_layers(const struct megatron *from, const struct megatron_tensor *tensor,
                              const char *name, dcp_dtype dtype)
 {
-    const char *rest = behind_layers(name);
+    const char *rest = megatron_behind_layers(name);
     size_t size = strlen(name) + 32;
     if (tensor->is_grid && tensor->shape[0] != tensor->entry.global_shape[0])
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: \"%s\" has layers that are not apart",
@@ -154,23 +143,41 @@ static dcp_status add_layers(const struct megatron *from, const struct megatron_
     return status;
 }
 
+/* Looks for a tensor's fp32 weights in one of several optimizers (-1: there is only one). */
+static dcp_status find_named(const struct megatron *from, const char *name, int chain,
+                             size_t *index, bool *found)
+{
+    static const char *const prefixes[] = {"optimizer.state.fp32_param.", "optimizer.state.param."};
+    char chained[32] = "";
+    if (chain >= 0)
+        snprintf(chained, sizeof chained, "chained_%d.", chain);
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !*found; i++) {
+        size_t size = sizeof chained + strlen(prefixes[i]) + strlen(name) + 1;
+        char *whole = memory_allocate(size);
+        if (!whole)
+            return error_no_memory(size, "a name");
+        snprintf(whole, size, "%s%s%s", chained, prefixes[i], name);
+        *found = source_entry_find(from->checkpoint, whole, index);
+        memory_release(whole);
+    }
+    return DCP_OK;
+}
+
 /* The optimizer's tensor of a model's; false: there is none. */
 static dcp_status find_master(const struct megatron *from, const struct megatron_tensor *weight,
                               struct megatron_tensor *master, bool *found)
 {
-    static const char *const prefixes[] = {"optimizer.state.fp32_param.", "optimizer.state.param."};
     char one[128], other[128];
+    size_t index = 0;
     *found = false;
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes && !*found; i++) {
-        size_t size = strlen(prefixes[i]) + strlen(weight->entry.name) + 1, index;
-        char *name = memory_allocate(size);
-        if (!name)
-            return error_no_memory(size, "a name");
-        snprintf(name, size, "%s%s", prefixes[i], weight->entry.name);
-        *found = source_entry_find(from->checkpoint, name, &index);
-        memory_release(name);
-        if (*found)
-            RETURN_IF_ERROR(look_at(from, index, master));
+    for (int chain = -1; chain < from->chains && !*found; chain++)
+        RETURN_IF_ERROR(find_named(from, weight->entry.name, chain, &index, found));
+    if (*found)
+        RETURN_IF_ERROR(look_at(from, index, master));
+    if (!*found && buckets_have(&from->buckets, weight->index)) {
+        *found = true;
+        *master = *weight;
+        master->in_buckets = true;
     }
     if (!*found ||
         (master->entry.is_tensor && master->ndim == weight->ndim &&
@@ -193,7 +200,8 @@ static dcp_status add_weight(const struct megatron *from, struct megatron_tensor
         if (dtype == DCP_F16 || dtype == DCP_BF16 || found)
             dtype = DCP_F32;
     }
-    bool layers = from->source->options->unstack && behind_layers(name) && tensor->ndim > 0;
+    bool layers =
+        from->source->options->unstack && megatron_behind_layers(name) && tensor->ndim > 0;
     return (layers ? add_layers(from, found ? &master : tensor, name, dtype)
                    : add_tensor(from, found ? &master : tensor, name, dtype, -1));
 }
@@ -201,36 +209,42 @@ static dcp_status add_weight(const struct megatron *from, struct megatron_tensor
 static dcp_status add_entry(const struct megatron *from, size_t index)
 {
     struct megatron_tensor tensor;
+    uint64_t chain;
     bool all = from->source->options->take == DCP_TAKE_ALL;
     RETURN_IF_ERROR(look_at(from, index, &tensor));
     const dcp_path_part path = {.key = tensor.entry.name};
     if (!tensor.entry.is_tensor)
         return all ? source_parts_copy(from->parts, &path, 1, from->file, index, DCP_DTYPE_NONE)
                    : DCP_OK;
-    if (!is_optimizer(tensor.entry.name))
+    if (!megatron_is_optimizer(tensor.entry.name, &chain))
         return add_weight(from, &tensor);
     return all ? add_tensor(from, &tensor, tensor.entry.name, tensor.entry.dtype, -1) : DCP_OK;
 }
 
-/* Without one fp32 weight, a model of 16 bits would only be widened. */
-static dcp_status check_masters(const struct megatron *from)
+/* Looks for the optimizers' fp32 weights: without one of them a model of 16 bits would only be
+ * widened. */
+static dcp_status find_optimizers(struct megatron *from)
 {
-    bool narrow = false;
+    bool narrow = false, masters = from->buckets.count > 0;
     for (size_t i = 0; i < dcp_checkpoint_count(from->checkpoint); i++) {
         dcp_entry entry;
+        uint64_t chain;
         RETURN_IF_ERROR(dcp_checkpoint_entry(from->checkpoint, i, &entry));
-        if (strncmp(entry.name, "optimizer.state.fp32_param.", 27) == 0 ||
-            strncmp(entry.name, "optimizer.state.param.", 22) == 0)
-            return DCP_OK;
-        narrow = narrow || (entry.is_tensor && !is_optimizer(entry.name) &&
-                            (entry.dtype == DCP_F16 || entry.dtype == DCP_BF16));
+        if (!megatron_is_optimizer(entry.name, &chain)) {
+            narrow =
+                narrow || (entry.is_tensor && (entry.dtype == DCP_F16 || entry.dtype == DCP_BF16));
+            continue;
+        }
+        if (strncmp(entry.name, "chained_", 8) == 0 && chain < CHAINS_MAX &&
+            (int)chain >= from->chains)
+            from->chains = (int)chain + 1;
+        masters = masters || strstr(entry.name, "optimizer.state.fp32_param.") ||
+                  strstr(entry.name, "optimizer.state.param.");
     }
-    return !narrow
+    return masters || !narrow
                ? DCP_OK
                : dcp_error_set(DCP_ERR_UNSUPPORTED,
-                               "%s: has no fp32 weights by name: the optimizer was not saved, or "
-                               "in buckets (dp_reshardable), of which no file says which "
-                               "parameter lies where",
+                               "%s: has no fp32 weights: the optimizer was not saved",
                                from->source->training);
 }
 
@@ -273,7 +287,9 @@ dcp_status megatron_open(struct convert_source *source)
     RETURN_IF_ERROR(source_files_take(&from.parts->files, from.file, &from.checkpoint));
     dcp_status status = reformulated_read(&from.shapes, source->training, &source->arena);
     if (status == DCP_OK && source->options->take == DCP_TAKE_MASTERS)
-        status = check_masters(&from);
+        status = buckets_find(&from.buckets, from.checkpoint, source->training, &source->arena);
+    if (status == DCP_OK && source->options->take == DCP_TAKE_MASTERS)
+        status = find_optimizers(&from);
     for (size_t i = 0; i < dcp_checkpoint_count(from.checkpoint) && status == DCP_OK; i++)
         status = add_entry(&from, i);
     source_files_give(&from.parts->files, from.file);
@@ -281,6 +297,7 @@ dcp_status megatron_open(struct convert_source *source)
         status = add_beside(&from, "common.pt", NULL);
     if (status == DCP_OK && source->options->take == DCP_TAKE_ALL)
         status = add_beside(&from, "train_state.pt", "train_state");
+    buckets_free(&from.buckets);
     reformulated_free(&from.shapes);
     return status;
 }

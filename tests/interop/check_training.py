@@ -48,12 +48,39 @@ def entries(path):
     return {entry["name"]: entry["type"] for entry in json.loads(shown)["entries"]}
 
 
+def bucket_masters(source, target, case):
+    """The weights of dp_reshardable's bucket, stacked, as the expected map of it says where they lie."""
+    def find(value):
+        return value.get("bucket_map") or next(filter(None, map(find, value.values())), None) if isinstance(value, dict) else None
+
+    with open(os.path.join(fixtures, case, "expected.json")) as file:
+        places = find(json.load(file))
+    assert places, case
+    with tempfile.TemporaryDirectory() as scratch:
+        bucket = os.path.join(scratch, "bucket.safetensors")
+        convert(source, bucket, "--all", "--include", "optimizer.*.bucket_idx_0.param")
+        with open(bucket, "rb") as file:
+            data = file.read()
+    data, layers = data[8 + struct.unpack("<Q", data[:8])[0]:], {}
+    stored = {"pre_mlp_layernorm.": "mlp.linear_fc1.layer_norm_", "input_layernorm.": "self_attention.linear_qkv.layer_norm_"}
+    for place in places:
+        parts = place["name"].split(".layers.")
+        layer, _, name = parts[1].partition(".") if len(parts) == 2 else ("", "", "")
+        for old, new in stored.items():
+            name = name.replace(old, new)
+        name = parts[0] + ".layers." + name if layer else parts[0]
+        layers.setdefault(name, {})[layer] = (place["shape"], data[4 * place["start"]:4 * place["end"]])
+    return {name: ("float32", ([len(of)] if "" not in of else []) + next(iter(of.values()))[0],
+                   hashlib.sha256(b"".join(of[layer][1] for layer in sorted(of, key=lambda text: int(text or 0)))).hexdigest())
+            for name, of in layers.items()}
+
+
 def compare_masters(source, target, tensors, case):
     """The optimizer's weights under the model's names; the model's, widened, where there are none."""
     prefixes = ("optimizer.state.fp32_param.", "optimizer.state.param.")
     masters = {name[len(prefix):]: tensor for name, tensor in tensors.items() for prefix in prefixes if name.startswith(prefix)}
-    if not masters:  # in buckets
-        return
+    if not masters:
+        masters = bucket_masters(source, target, case)
     convert(source, target, "--masters")
     found = read(target)
     assert set(found) == {name for name in tensors if not name.startswith("optimizer.")}, (case, sorted(found))
