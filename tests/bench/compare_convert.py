@@ -1,5 +1,7 @@
 """Converting a .pt file into a DCP directory and back, and shards that PyTorch wrote as safetensors into a Hugging Face
-directory: dcp convert and PyTorch's functions.
+directory: dcp convert and PyTorch's functions. And the fp32 weights of DeepSpeed checkpoints of two ranks (ZeRO-2 and
+ZeRO-3, without the moments, which nobody reads here) into a .pt file: dcp convert --masters and zero_to_fp32.py, where
+Python has deepspeed.
 
     compare convert [--bytes 1G] [--tensors 100] [--repeat 3] [--dir DIR] [--json]
             [--build DIR] [--python PYTHON]
@@ -45,6 +47,39 @@ def save(rank):
 processes.start_processes(save, nprocs=2, start_method="fork")
 """
 
+# As DeepSpeed writes them, of bfloat16 weights; bytes: of the fp32 ones. Tensors of ZeRO-3 lie in pieces.
+MAKE_ZERO = """
+import os, sys, torch
+from collections import OrderedDict
+path, size, count, stage = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+ranks, tag, elements = 2, "global_step1", max(2, size // 4 // count // 2 * 2)
+os.makedirs(os.path.join(path, tag))
+shapes = OrderedDict(("layers.%d.weight" % i, torch.Size([elements])) for i in range(count))
+total = elements * count
+flat = torch.rand(total)
+weights = OrderedDict((name, flat[i * elements:(i + 1) * elements].bfloat16().clone() if stage == 2 else
+                       torch.empty(0, dtype=torch.bfloat16)) for i, name in enumerate(shapes))
+model = {"module": weights, "buffer_names": [], "optimizer": None, "param_shapes": [shapes],
+         "frozen_param_shapes": OrderedDict(), "shared_params": {}, "frozen_param_fragments": OrderedDict(),
+         "ds_version": "0.19.8"}
+for rank in range(ranks):
+    if stage == 2:
+        name = "mp_rank_00_model_states.pt"
+        piece = flat[total // 2 * rank:total // 2 * (rank + 1)]
+        optimizer = {"single_partition_of_fp32_groups": [piece.clone()], "zero_stage": 2, "partition_count": [ranks],
+                     "group_paddings": [0], "base_optimizer_state": {"state": {}, "param_groups": []}}
+    else:
+        name = "zero_pp_rank_%d_mp_rank_00_model_states.pt" % rank
+        piece = flat.view(count, ranks, elements // 2)[:, rank].reshape(-1)
+        optimizer = {"fp32_flat_groups": [piece.clone()], "zero_stage": 3, "partition_count": ranks,
+                     "optimizer_state_dict": {"state": {}, "param_groups": []}}
+    torch.save(model, os.path.join(path, tag, name))
+    torch.save({"optimizer_state_dict": optimizer, "ds_version": "0.19.8"},
+               os.path.join(path, tag, "bf16_zero_pp_rank_%d_mp_rank_00_optim_states.pt" % rank))
+with open(os.path.join(path, "latest"), "w") as file:
+    file.write(tag)
+"""
+
 PEER = """
 import os, sys, time, logging, warnings
 warnings.simplefilter("ignore"); logging.disable(logging.CRITICAL)
@@ -52,12 +87,18 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save, torch_s
 if sys.argv[1] == "hf":
     os.mkdir(sys.argv[3])
     from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files
+if sys.argv[1].startswith("zero"):
+    import contextlib
+    from deepspeed.utils.zero_to_fp32 import convert_zero_checkpoint_to_fp32_state_dict
 def highest():
     with open("/proc/self/status") as status:
         return next(int(line.split()[1]) << 10 for line in status if line.startswith("VmHWM"))
 before, start = highest(), time.perf_counter()
 if sys.argv[1] == "hf":
     consolidate_safetensors_files(sys.argv[2], sys.argv[3], {"layers.%d.weight" % i: 1 for i in range(int(sys.argv[4]))})
+elif sys.argv[1].startswith("zero"):
+    with contextlib.redirect_stdout(sys.stderr):
+        convert_zero_checkpoint_to_fp32_state_dict(sys.argv[2], sys.argv[3], max_shard_size=None)
 else:
     (torch_save_to_dcp if sys.argv[1] == "dcp" else dcp_to_torch_save)(sys.argv[2], sys.argv[3])
 print(time.perf_counter() - start, highest() - before)
@@ -95,8 +136,13 @@ def parse_arguments(arguments):
 
 
 def run(*command):
-    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()
-    return float(answer[0]), int(answer[1])
+    answer = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True).stdout.split()
+    return float(answer[-2]), int(answer[-1])
+
+
+def has_deepspeed(options):
+    return subprocess.run([options.python, "-c", "import deepspeed.utils.zero_to_fp32"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
 
 
 def remove(path):
@@ -105,10 +151,11 @@ def remove(path):
 
 
 def compare(form, source, options):
-    target = source + "." + form
+    target, zero = source + "." + form, form.startswith("zero")
     command = os.path.join(options.build, "bin", "dcp")
-    ours = [sys.executable, "-c", OURS, command, "convert", "--quiet", "--to", form, source, target]
+    ours = [sys.executable, "-c", OURS, command, "convert", "--quiet", "--to", "pt" if zero else form, source, target]
     ours += ["--no-sync"] if form != "dcp" else []
+    ours += ["--masters"] if zero else []
     peer = [options.python, "-c", PEER, form, source, target, str(options.tensors)]
     found = {"ours": [], "peer": []}
     for _ in range(options.repeat):
@@ -118,7 +165,7 @@ def compare(form, source, options):
             remove(target)
     for i, (unit, limit) in enumerate((("s", None), ("B", LIMIT))):
         mine, theirs = (statistics.median(values[i] for values in found[side]) for side in ("ours", "peer"))
-        show("convert.to_%s.%s" % (form, "seconds" if i == 0 else "memory"), mine, theirs, limit, unit, options)
+        show("convert.%s%s.%s" % ("" if zero else "to_", form, "seconds" if i == 0 else "memory"), mine, theirs, limit, unit, options)
 
 
 def show(measure, ours, peer, limit, unit, options):
@@ -150,3 +197,11 @@ def main(arguments):
         subprocess.run([options.python, "-c", MAKE_SHARDS, shards, str(options.bytes), str(options.tensors)], check=True)
         os.sync()
         compare("hf", shards, options)
+        shutil.rmtree(shards)
+        for stage in (2, 3) if has_deepspeed(options) else ():
+            run_of = os.path.join(directory, "run")
+            subprocess.run([options.python, "-c", MAKE_ZERO, run_of, str(options.bytes), str(options.tensors), str(stage)],
+                           check=True)
+            os.sync()
+            compare("zero%d" % stage, run_of, options)
+            shutil.rmtree(run_of)
