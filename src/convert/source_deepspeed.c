@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 static const char module_key[] = "module";
+static const char optimizer_key[] = "optimizer";
 
 void deepspeed_path(const struct deepspeed_param *param, const char *key, dcp_path_part path[3])
 {
@@ -135,7 +136,7 @@ static bool is_description(const dcp_entry *entry)
                                        "buffer_names",
                                        "shared_params",
                                        "frozen_param_shapes",
-                                       "optimizer",
+                                       optimizer_key,
                                        "frozen_param_fragments"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (entry->path[0].key && strcmp(entry->path[0].key, keys[i]) == 0)
@@ -148,9 +149,10 @@ static dcp_status add_entry(struct deepspeed *from, dcp_checkpoint *checkpoint, 
     dcp_entry entry;
     RETURN_IF_ERROR(dcp_checkpoint_entry(checkpoint, index, &entry));
     bool all = from->source->options->take == DCP_TAKE_ALL;
+    bool optimizer = !from->stage && source_entry_is_below(&entry, optimizer_key);
     if (entry.is_tensor && source_entry_is_below(&entry, module_key))
         return add_weight(from, index, &entry);
-    if (all && !is_description(&entry))
+    if (all && (optimizer || !is_description(&entry)))
         return source_parts_copy(from->parts, entry.path, entry.path_length, from->model, index,
                                  DCP_DTYPE_NONE);
     return DCP_OK;
@@ -170,18 +172,33 @@ static dcp_status add_optimizer(struct deepspeed *from)
     return from->stage->add_rest(from);
 }
 
+/* Without ZeRO the optimizer's state is in the model's file, by numbers of which no file says which
+ * parameter's they are: all of it is taken as it is. */
+static dcp_status check_stage(const struct deepspeed *from, dcp_checkpoint *checkpoint)
+{
+    dcp_take take = from->source->options->take;
+    bool whole = false;
+    for (size_t i = 0; i < dcp_checkpoint_count(checkpoint) && !whole; i++) {
+        dcp_entry entry;
+        RETURN_IF_ERROR(dcp_checkpoint_entry(checkpoint, i, &entry));
+        whole = source_entry_is_below(&entry, optimizer_key);
+    }
+    if (from->stage ||
+        (!from->is_cut && (take == DCP_TAKE_MODEL || (take == DCP_TAKE_ALL && whole))))
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                         "%s: has no optimizer's files of ZeRO: there are no fp32 weights by name, "
+                         "and nothing but the model%s is taken",
+                         from->source->training, whole ? ", or all," : "");
+}
+
 dcp_status deepspeed_describe(struct deepspeed *from)
 {
     dcp_checkpoint *checkpoint;
     size_t before = from->parts->count;
     dcp_take take = from->source->options->take;
-    if (!from->stage && (take != DCP_TAKE_MODEL || from->is_cut))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "%s: has no optimizer's files of ZeRO: there are no fp32 weights, and "
-                             "nothing but the model is taken",
-                             from->source->training);
     RETURN_IF_ERROR(source_files_take(&from->parts->files, from->model, &checkpoint));
-    dcp_status status = DCP_OK;
+    dcp_status status = check_stage(from, checkpoint);
     for (size_t i = 0; i < dcp_checkpoint_count(checkpoint) && status == DCP_OK; i++)
         status = add_entry(from, checkpoint, i);
     source_files_give(&from->parts->files, from->model);
@@ -189,7 +206,7 @@ dcp_status deepspeed_describe(struct deepspeed *from)
         status = dcp_error_set(DCP_ERR_UNSUPPORTED,
                                "%s: has no tensors below \"module\": pipelines keep them elsewhere",
                                from->parts->files.files[from->model].path);
-    return status == DCP_OK && take == DCP_TAKE_ALL ? add_optimizer(from) : status;
+    return status == DCP_OK && take == DCP_TAKE_ALL && from->stage ? add_optimizer(from) : status;
 }
 
 dcp_status deepspeed_open(struct convert_source *source)

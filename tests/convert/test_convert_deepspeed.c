@@ -61,6 +61,39 @@ static void sources_are_recognised(void **state)
     must_fail(convert(state, (dcp_take)7), DCP_ERR_ARGUMENT, "7");
 }
 
+/* The optimizer's state is in the model's file then, by numbers. */
+static void without_zero_all_is_taken_as_it_is(void **state)
+{
+    float weight[] = {1, 2, 3}, moment[] = {4, 5, 6};
+    dcp_tensor tensor = {.dtype = DCP_F32, .ndim = 1, .global_shape = {3}, .data = weight};
+    dcp_state *root = dcp_state_new(), *optimizer = dcp_state_dict(root, "optimizer");
+    dcp_checkpoint *checkpoint;
+    size_t index;
+    dcp_state_tensor(dcp_state_dict(root, "module"), "a.weight", &tensor);
+    tensor.data = moment;
+    dcp_state_tensor(dcp_state_dict(dcp_state_dict(optimizer, "state"), "0"), "exp_avg", &tensor);
+    dcp_state_none(root, "param_shapes");
+    dcp_state_int(root, "global_steps", 7);
+    snprintf(run, sizeof run, "%s", path_in(state, "run"));
+    assert_int_equal(mkdir(run, 0700), 0);
+    strcat(run, "/mp_rank_00_model_states.pt");
+    const char *saved = path_in(state, "saved"), *all = path_in(state, "all.pt");
+    must(dcp_save(root, saved, &(dcp_save_options){.skip_sync = true}));
+    must(dcp_convert(saved, run, NULL, NULL));
+    *strrchr(run, '/') = '\0';
+    must(dcp_convert(run, all, &(dcp_convert_options){.take = DCP_TAKE_ALL}, NULL));
+    must(dcp_checkpoint_open(all, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, "model.a.weight", &index));
+    must(dcp_checkpoint_find(checkpoint, "optimizer.state.0.exp_avg", &index));
+    tensor.data = weight;
+    must(dcp_checkpoint_read_tensor(checkpoint, index, &tensor, NULL));
+    assert_memory_equal(weight, moment, sizeof moment);
+    must(dcp_checkpoint_find(checkpoint, "global_steps", &index));
+    dcp_checkpoint_close(checkpoint);
+    must_fail(convert(state, DCP_TAKE_MASTERS), DCP_ERR_UNSUPPORTED, "no fp32 weights by name");
+    dcp_state_free(root);
+}
+
 static void files_of_ranks_are_counted(void **state)
 {
     static const char *const first = "global_step3/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt";
@@ -255,13 +288,10 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(sources_are_recognised),
-        TEST(files_of_ranks_are_counted),
-        TEST(models_of_ranks_are_counted),
-        TEST(files_of_parameters_are_needed),
-        TEST(ranks_are_numbers_and_gaps_are_skipped),
-        TEST(a_short_piece_is_an_error),
-        TEST(every_allocation_may_fail),
+        TEST(sources_are_recognised),         TEST(without_zero_all_is_taken_as_it_is),
+        TEST(files_of_ranks_are_counted),     TEST(models_of_ranks_are_counted),
+        TEST(files_of_parameters_are_needed), TEST(ranks_are_numbers_and_gaps_are_skipped),
+        TEST(a_short_piece_is_an_error),      TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
