@@ -35,6 +35,7 @@ static const struct {
     {"expert_*_states.pt", "a DeepSpeed checkpoint with experts in files of their own"},
     {"expp_rank_*_states.pt", "a DeepSpeed checkpoint with experts in files of their own"},
     {"layer_*model_states.pt", "a DeepSpeed checkpoint of a pipeline, one file for each layer"},
+    {"offloaded_tensors", "a DeepSpeed checkpoint with tensors that were offloaded, in raw files"},
 };
 
 static bool read_number(const char **text, uint64_t *number)

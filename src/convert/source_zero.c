@@ -172,6 +172,12 @@ static dcp_status look_at_first(struct deepspeed *from)
     dcp_status status = DCP_OK;
     for (size_t i = 0; i < dcp_checkpoint_count(checkpoint) && status == DCP_OK; i++) {
         status = dcp_checkpoint_entry(checkpoint, i, &entry);
+        if (status == DCP_OK && entry.path_length > 2 && part_is(&entry.path[0], state_key) &&
+            part_is(&entry.path[1], "ds_zero_partition_groups"))
+            status = dcp_error_set(DCP_ERR_UNSUPPORTED,
+                                   "%s: a DeepSpeed checkpoint whose experts are divided among "
+                                   "other ranks than the rest (AutoEP), which cannot be converted",
+                                   from->source->training);
         if (status != DCP_OK || !match(zero, &entry, &group, &key) || key)
             continue;
         if (group >= dcp_checkpoint_count(checkpoint))

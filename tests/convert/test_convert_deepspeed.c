@@ -61,6 +61,27 @@ static void sources_are_recognised(void **state)
     must_fail(convert(state, (dcp_take)7), DCP_ERR_ARGUMENT, "7");
 }
 
+static void what_is_elsewhere_is_refused_by_name(void **state)
+{
+    static const char *const optimizer =
+        "global_step3/bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt";
+    char path[8192];
+    begin(state, "deepspeed_zero3_w2");
+    snprintf(path, sizeof path, "%s/global_step3/offloaded_tensors", run);
+    assert_int_equal(mkdir(path, 0700), 0);
+    must_fail(convert(state, DCP_TAKE_MODEL), DCP_ERR_UNSUPPORTED, "offloaded");
+    assert_int_equal(rmdir(path), 0);
+    rename_in(optimizer, "gone");
+    dcp_state *root = dcp_state_new(), *inner = dcp_state_dict(root, "optimizer_state_dict");
+    dcp_state *group = dcp_state_dict(dcp_state_list(inner, "ds_zero_partition_groups"), NULL);
+    dcp_state_int(group, "group_size", 1);
+    must(dcp_save(root, path_in(state, "saved"), &(dcp_save_options){.skip_sync = true}));
+    snprintf(path, sizeof path, "%s/%s", run, optimizer);
+    must(dcp_convert(path_in(state, "saved"), path, NULL, NULL));
+    must_fail(convert(state, DCP_TAKE_MODEL), DCP_ERR_UNSUPPORTED, "AutoEP");
+    dcp_state_free(root);
+}
+
 /* The optimizer's state is in the model's file then, by numbers. */
 static void without_zero_all_is_taken_as_it_is(void **state)
 {
@@ -288,10 +309,15 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(sources_are_recognised),         TEST(without_zero_all_is_taken_as_it_is),
-        TEST(files_of_ranks_are_counted),     TEST(models_of_ranks_are_counted),
-        TEST(files_of_parameters_are_needed), TEST(ranks_are_numbers_and_gaps_are_skipped),
-        TEST(a_short_piece_is_an_error),      TEST(every_allocation_may_fail),
+        TEST(sources_are_recognised),
+        TEST(what_is_elsewhere_is_refused_by_name),
+        TEST(without_zero_all_is_taken_as_it_is),
+        TEST(files_of_ranks_are_counted),
+        TEST(models_of_ranks_are_counted),
+        TEST(files_of_parameters_are_needed),
+        TEST(ranks_are_numbers_and_gaps_are_skipped),
+        TEST(a_short_piece_is_an_error),
+        TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
