@@ -58,8 +58,10 @@ static dcp_status read_file(const char *directory, struct arena *arena, void **b
     return status;
 }
 
-/* A JSON list of keys and positions, as a name. */
-static dcp_status read_path(struct arena *arena, const struct pickle_value *key, const char **name)
+/* A JSON list of keys and positions, as a name; item: of the first of them apart (NULL: there is
+ * none such). */
+static dcp_status read_path(struct arena *arena, const struct pickle_value *key, const char **item,
+                            const char **name)
 {
     struct json_reader json;
     struct json_text text;
@@ -75,10 +77,17 @@ static dcp_status read_path(struct arena *arena, const struct pickle_value *key,
                                                  : json_number(&json, &text, &whole);
         if (status != DCP_OK)
             break;
-        buffer_append(&joined, ".", first ? 0 : 1);
-        buffer_append(&joined, text.bytes, text.length);
-        first = false;
-        status = json_next_element(&json, &more);
+        if (item && !*item) {
+            *item = arena_copy_text(arena, text.bytes, text.length);
+            if (!*item)
+                status = error_no_memory(text.length, "a name");
+        } else {
+            buffer_append(&joined, ".", first ? 0 : 1);
+            buffer_append(&joined, text.bytes, text.length);
+            first = false;
+        }
+        if (status == DCP_OK)
+            status = json_next_element(&json, &more);
     }
     if (status == DCP_OK)
         status = json_end(&json);
@@ -111,7 +120,7 @@ static dcp_status read_paths(struct groups *groups, struct groups_item *item,
         if (key->kind != PICKLE_STRING)
             return malformed("a path is not a string");
         item->groups[item->group_count++] = paths->as.sequence.items[2 * i + 1];
-        RETURN_IF_ERROR(read_path(groups->arena, key, &name));
+        RETURN_IF_ERROR(read_path(groups->arena, key, NULL, &name));
         RETURN_IF_ERROR(name_table_add(&item->paths, name, strlen(name), &index, &existing));
         if (existing)
             return dcp_error_set(DCP_ERR_DUPLICATE, "metadata.pkl: \"%s\" is there twice", name);
@@ -119,20 +128,61 @@ static dcp_status read_paths(struct groups *groups, struct groups_item *item,
     return DCP_OK;
 }
 
-static dcp_status read_items(struct groups *groups)
+/* ---- version 1.0: a path is that of the item and that in its files ---- */
+
+static dcp_status find_item(struct groups *groups, const char *name, struct groups_item **found)
 {
-    const struct pickle_value *root = groups->document.root;
-    const struct pickle_value *version = get(root, "version");
-    const struct pickle_value *world = get(root, "world_size");
-    const struct pickle_value *items = get(root, "metadata");
-    if (!pickle_text_is(version, "2.0"))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED, "metadata.pkl: its version is not \"2.0\"");
-    if (!world || world->kind != PICKLE_INT || world->as.integer < 1 ||
-        world->as.integer > WORLD_SIZE_MAX)
-        return malformed("world_size is no number of ranks");
-    if (!items || items->kind != PICKLE_DICT)
-        return malformed("metadata is not a dict");
-    groups->world_size = (size_t)world->as.integer;
+    for (size_t i = groups->count; i > 0; i--) /* mostly the last one */
+        if (strcmp(groups->items[i - 1].name, name) == 0) {
+            *found = &groups->items[i - 1];
+            return DCP_OK;
+        }
+    if (groups->count == ITEMS_MAX)
+        return malformed("more items than there can be");
+    *found = &groups->items[groups->count++];
+    **found = (struct groups_item){.name = name};
+    name_table_init(&(*found)->paths);
+    return DCP_OK;
+}
+
+static dcp_status read_flat(struct groups *groups, const struct pickle_value *paths)
+{
+    const struct pickle_value *layouts = get(groups->document.root, "rank_to_layout_info_mappings");
+    size_t count = paths->as.sequence.count / 2;
+    const struct pickle_value **all = arena_allocate_array(groups->arena, count, sizeof *all);
+    groups->items = arena_allocate_array(groups->arena, ITEMS_MAX, sizeof *groups->items);
+    if (!all || !groups->items)
+        return error_no_memory(count * sizeof *all, "parts of tensors");
+    if (!layouts || layouts->kind != PICKLE_DICT)
+        return malformed("rank_to_layout_info_mappings is not a dict");
+    groups->flat = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct pickle_value *key = paths->as.sequence.items[2 * i];
+        const char *item = NULL, *name;
+        struct groups_item *read;
+        uint64_t index = i;
+        bool existing;
+        all[i] = paths->as.sequence.items[2 * i + 1];
+        if (key->kind != PICKLE_STRING)
+            return malformed("a path is not a string");
+        RETURN_IF_ERROR(read_path(groups->arena, key, &item, &name));
+        if (!item)
+            return malformed("a path without an item");
+        RETURN_IF_ERROR(find_item(groups, item, &read));
+        read->layouts = layouts;
+        read->groups = all;
+        read->group_count = i + 1;
+        RETURN_IF_ERROR(name_table_add(&read->paths, name, strlen(name), &index, &existing));
+        if (existing)
+            return dcp_error_set(DCP_ERR_DUPLICATE, "metadata.pkl: \"%s\" is there twice", name);
+    }
+    return DCP_OK;
+}
+
+/* ---- version 2.0 ---- */
+
+static dcp_status read_items(struct groups *groups, const struct pickle_value *items)
+{
     size_t count = items->as.sequence.count / 2, paths_left = groups->size;
     if (count > ITEMS_MAX)
         return malformed("more items than there can be");
@@ -162,11 +212,30 @@ static dcp_status read_items(struct groups *groups)
     return DCP_OK;
 }
 
+static dcp_status read_root(struct groups *groups)
+{
+    const struct pickle_value *root = groups->document.root;
+    const struct pickle_value *version = get(root, "version");
+    const struct pickle_value *world = get(root, "world_size");
+    const struct pickle_value *metadata = get(root, "metadata");
+    bool flat = !version || pickle_text_is(version, "1.0");
+    if (!flat && !pickle_text_is(version, "2.0"))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "metadata.pkl: its version is neither \"1.0\" nor \"2.0\"");
+    if (!world || world->kind != PICKLE_INT || world->as.integer < 1 ||
+        world->as.integer > WORLD_SIZE_MAX)
+        return malformed("world_size is no number of ranks");
+    if (!metadata || metadata->kind != PICKLE_DICT)
+        return malformed("metadata is not a dict");
+    groups->world_size = (size_t)world->as.integer;
+    return flat ? read_flat(groups, metadata) : read_items(groups, metadata);
+}
+
 dcp_status groups_decode(struct groups *groups, const void *bytes, size_t size, struct arena *arena)
 {
     *groups = (struct groups){.arena = arena, .size = size};
     RETURN_IF_ERROR(pickle_read(bytes, size, false, &groups->document));
-    return read_items(groups);
+    return read_root(groups);
 }
 
 dcp_status groups_read(struct groups *groups, const char *directory, struct arena *arena)
@@ -211,6 +280,21 @@ static int compare_layouts(const void *one, const void *other)
     return order != 0 ? order : (a->at > b->at) - (a->at < b->at);
 }
 
+/* Ranks are ints, in version 1.0 also their digits. */
+static bool read_rank(const struct pickle_value *key, int64_t *rank)
+{
+    *rank = key->kind == PICKLE_INT ? key->as.integer : 0;
+    if (key->kind != PICKLE_STRING)
+        return key->kind == PICKLE_INT;
+    for (size_t i = 0; i < key->as.text.length; i++) {
+        int digit = key->as.text.bytes[i] - '0';
+        if (digit < 0 || digit > 9 || *rank > WORLD_SIZE_MAX)
+            return false;
+        *rank = 10 * *rank + digit;
+    }
+    return key->as.text.length > 0;
+}
+
 /* Sorts an item's layouts by rank: a run has thousands of ranks. */
 static dcp_status sort_layouts(struct groups *groups, const struct groups_item *item)
 {
@@ -224,10 +308,11 @@ static dcp_status sort_layouts(struct groups *groups, const struct groups_item *
     groups->layouts = memory_allocate_array(room, sizeof *groups->layouts);
     if (!groups->layouts)
         return error_no_memory(room * sizeof *groups->layouts, "ranks of an item");
-    for (uint32_t i = 0; i + 1 < pairs.count; i += 2)
-        if (pairs.items[i]->kind == PICKLE_INT)
-            groups->layouts[groups->layout_count++] =
-                (struct groups_layout){pairs.items[i]->as.integer, i};
+    for (uint32_t i = 0; i + 1 < pairs.count; i += 2) {
+        int64_t rank;
+        if (read_rank(pairs.items[i], &rank))
+            groups->layouts[groups->layout_count++] = (struct groups_layout){rank, i};
+    }
     qsort(groups->layouts, groups->layout_count, sizeof *groups->layouts, compare_layouts);
     groups->sorted = item;
     return DCP_OK;
@@ -256,11 +341,16 @@ dcp_status groups_file(struct groups *groups, const struct groups_item *item, si
     *name = NULL;
     RETURN_IF_ERROR(sort_layouts(groups, item));
     const struct pickle_value *layout = find_layout(groups, item, rank);
-    const struct pickle_value *path = get(layout, "file_path");
     size_t size = strlen(item->name) + 32;
     if (!layout)
         return DCP_OK;
-    if (layout->kind == PICKLE_NONE) {
+    bool usual = layout->kind == PICKLE_NONE;
+    if (groups->flat) {
+        layout = get(layout, item->name);
+        usual = !layout || layout->kind == PICKLE_NONE;
+    }
+    const struct pickle_value *path = get(layout, "file_path");
+    if (usual) {
         char *made = arena_allocate(groups->arena, size);
         if (!made)
             return error_no_memory(size, "a path");

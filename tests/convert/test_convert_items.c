@@ -39,6 +39,23 @@ static dcp_status convert(void **state, const char *to, dcp_take take)
     return dcp_convert(run, path_in(state, to), &options, NULL);
 }
 
+/* metadata_1.0.pkl: what that of the checkpoint says, as version 1.0 has it. */
+static void parts_are_the_same_in_the_older_version(void **state)
+{
+    char command[9000];
+    begin(state, "torch_checkpointing_w2");
+    must(convert(state, "new.pt", DCP_TAKE_ALL));
+    snprintf(command, sizeof command,
+             "cp '%s/torch_checkpointing_w2/metadata_1.0.pkl' '%s/metadata.pkl'", TRAINING, run);
+    assert_int_equal(system(command), 0); /* NOLINT(cert-env33-c) */
+    must(convert(state, "old.pt", DCP_TAKE_ALL));
+    char *now = strdup(path_in(state, "new.pt"));
+    scene_equal(now, path_in(state, "old.pt"));
+    free(now);
+    rename_in("model_1.pt", "../gone");
+    must_fail(convert(state, "no.pt", DCP_TAKE_MODEL), DCP_ERR_NOT_FOUND, "model_1.pt");
+}
+
 static void parts_are_the_same_without_metadata(void **state)
 {
     dcp_convert_report report;
@@ -135,8 +152,11 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(parts_are_the_same_without_metadata), TEST(files_of_ranks_are_needed),
-        TEST(safetensors_are_parts_too),           TEST(damaged_metadata_is_harmless),
+        TEST(parts_are_the_same_in_the_older_version),
+        TEST(parts_are_the_same_without_metadata),
+        TEST(files_of_ranks_are_needed),
+        TEST(safetensors_are_parts_too),
+        TEST(damaged_metadata_is_harmless),
         TEST(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
