@@ -319,7 +319,8 @@ struct sections {
 static int next_section(struct sections *sections, const char *name, bool stacked)
 {
     size_t length = stacked ? (size_t)(megatron_behind_layers(name) - name) : 0;
-    bool same = stacked && length == sections->length && memcmp(name, sections->stack, length) == 0;
+    bool same = stacked && sections->stack && length == sections->length &&
+                memcmp(name, sections->stack, length) == 0;
     if (!stacked)
         sections->section += sections->section % 2;
     else if (!same)

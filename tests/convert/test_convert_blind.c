@@ -38,7 +38,8 @@ static void want(const struct rank *self, dcp_checkpoint *checkpoint, dcp_state 
         dcp_entry entry;
         must(dcp_checkpoint_entry(checkpoint, i, &entry));
         dcp_tensor tensor = {.dtype = entry.dtype, .ndim = entry.ndim};
-        memcpy(tensor.global_shape, entry.global_shape, (size_t)entry.ndim * sizeof(int64_t));
+        if (entry.ndim > 0)
+            memcpy(tensor.global_shape, entry.global_shape, (size_t)entry.ndim * sizeof(int64_t));
         if (entry.is_tensor && entry.ndim > 0)
             must(dcp_mesh_shard(&mesh, &tensor, &rows));
         tensor.data = NULL; /* the load allocates it */

@@ -248,7 +248,8 @@ static void save(void **state, const struct scene *scene, const char *name)
     dcp_state *root = dcp_state_new();
     unsigned char *room = malloc(1 << 20), *next = room;
     float *elements = malloc((size_t)scene->tp * BUCKET_MAX * sizeof *elements);
-    assert_true(room && elements);
+    assert_non_null(room);
+    assert_non_null(elements);
     for (int p = 0; p < PARAMETERS; p++)
         next = add_parameter(scene, p, root, next);
     for (int rank = 0; rank < scene->tp; rank++)
