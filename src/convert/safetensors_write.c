@@ -54,28 +54,49 @@ dcp_status safetensors_sort(const struct convert_item **items, size_t count)
     return DCP_OK;
 }
 
-void safetensors_put_string(struct buffer *out, const char *text)
+/* Appends a character of valid UTF-8 as UTF-16 in hexadecimal; returns how many bytes it has. */
+static size_t put_escape(struct buffer *out, const char *text)
+{
+    static const unsigned char masks[] = {0x7f, 0x1f, 0x0f, 0x07};
+    unsigned char first = (unsigned char)*text;
+    size_t more = first < 0x80 ? 0 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    unsigned character = first & masks[more];
+    for (size_t i = 1; i <= more; i++)
+        character = character << 6 | ((unsigned char)text[i] & 0x3f);
+    if (character < 0x10000)
+        buffer_append_format(out, "\\u%04x", character);
+    else
+        buffer_append_format(out, "\\u%04x\\u%04x", 0xd800 + ((character - 0x10000) >> 10),
+                             0xdc00 + ((character - 0x10000) & 0x3ff));
+    return 1 + more;
+}
+
+void safetensors_put_string(struct buffer *out, const char *text, bool ascii)
 {
     static const char shorts[] = "\"\"\\\\\bb\ff\nn\rr\tt";
     buffer_append_u8(out, '"');
-    for (; *text; text++) {
+    while (*text) {
+        unsigned char byte = (unsigned char)*text;
         const char *found = NULL;
         for (size_t i = 0; i + 1 < sizeof shorts && !found; i += 2)
             if (shorts[i] == *text)
                 found = &shorts[i];
+        if (!found && (byte < 0x20 || (ascii && byte >= 0x7f))) {
+            text += put_escape(out, text);
+            continue;
+        }
         if (found)
             buffer_append_format(out, "\\%c", found[1]);
-        else if ((unsigned char)*text < 0x20)
-            buffer_append_format(out, "\\u%04x", (unsigned)*text);
         else
-            buffer_append_u8(out, (uint8_t)*text);
+            buffer_append_u8(out, byte);
+        text++;
     }
     buffer_append_u8(out, '"');
 }
 
 static void put_item(const struct convert_item *item, uint64_t begin, struct buffer *out)
 {
-    safetensors_put_string(out, item->name);
+    safetensors_put_string(out, item->name, false);
     buffer_append_format(out, ":{\"dtype\":\"%s\",\"shape\":[",
                          dtype_facts(item->dtype)->safetensors);
     for (int32_t d = 0; d < item->ndim; d++)

@@ -13,7 +13,8 @@ dcp_status safetensors_sort(const struct convert_item **items, size_t count);
  * in the same order without gaps. */
 dcp_status safetensors_put_header(const struct convert_item *const *items, size_t count,
                                   struct buffer *out);
-/* Appends a JSON string. */
-void safetensors_put_string(struct buffer *out, const char *text);
+/* Appends a JSON string of valid UTF-8; ascii: with escapes for all that is not, as Python's json
+ * writes it. */
+void safetensors_put_string(struct buffer *out, const char *text, bool ascii);
 
 #endif

@@ -57,7 +57,7 @@ static void divide(struct division *division)
 {
     const size_t open_number = SIZE_MAX; /* until the open shard ends, and gets its number */
     uint64_t open_bytes = 0, bytes;
-    size_t open_begin = 0;
+    size_t open_begin = 0, open_count = 0; /* tensors of no bytes count, too */
     for (size_t begin = 0, end; begin < division->source->count; begin = end) {
         end = unit_end(division->source, begin, &bytes);
         size_t number = open_number;
@@ -66,13 +66,14 @@ static void divide(struct division *division)
         } else if (open_bytes > 0 && bytes > division->limit - open_bytes) {
             finish_shard(division, open_begin, begin);
             open_begin = begin;
-            open_bytes = 0;
+            open_bytes = open_count = 0;
         }
         for (size_t i = begin; i < end; i++)
             division->shard[i] = number;
         open_bytes += number == open_number ? bytes : 0;
+        open_count += number == open_number ? end - begin : 0;
     }
-    if (open_bytes > 0 || division->shard_count == 0)
+    if (open_count > 0 || division->shard_count == 0)
         finish_shard(division, open_begin, division->source->count);
 }
 
@@ -155,7 +156,7 @@ static dcp_status add_index(struct division *division, struct safetensors_output
     for (size_t i = 0; i < source->count; i++) {
         shard_name(division, division->shard[division->items[i] - source->items], name);
         buffer_append_format(&text, "%s\n    ", i > 0 ? "," : "");
-        safetensors_put_string(&text, division->items[i]->name);
+        safetensors_put_string(&text, division->items[i]->name, true);
         buffer_append_format(&text, ": \"%s\"", name);
     }
     buffer_append_format(&text, "\n  }\n}\n");

@@ -118,6 +118,58 @@ static void tied_weights_go_by_what_they_are(void **state)
     assert_int_equal(tied_of(path_in(state, "c"), path_in(state, "f"), DCP_TIED_AUTO), 0);
 }
 
+/* Names and bytes of tensors of one dimension, in the order of shards. */
+static void save_vectors(const char *path, const char *const *names, const int64_t *sizes,
+                         size_t count)
+{
+    static const unsigned char bytes[64] = {1, 2, 3};
+    dcp_state *root = dcp_state_new();
+    for (size_t i = 0; i < count; i++) {
+        dcp_tensor tensor = {
+            .dtype = DCP_U8, .ndim = 1, .global_shape = {sizes[i]}, .data = (void *)bytes};
+        assert_non_null(dcp_state_tensor(root, names[i], &tensor));
+    }
+    must(dcp_save(root, path, NULL));
+    dcp_state_free(root);
+}
+
+/* A shard of nothing but empty tensors is a shard. */
+static void empty_tensors_are_in_shards(void **state)
+{
+    static const char *const names[] = {"a", "b", "c", "d"};
+    static const int64_t sizes[][4] = {{9, 0, 9, 0}, {0, 9, 0, 9}, {0, 0, 0, 0}, {0, 3, 9, 0}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        char from[4096], to[4096], name[16];
+        snprintf(name, sizeof name, "from%zu", i);
+        snprintf(from, sizeof from, "%s", path_in(state, name));
+        snprintf(name, sizeof name, "to%zu", i);
+        snprintf(to, sizeof to, "%s", path_in(state, name));
+        save_vectors(from, names, sizes[i], 4);
+        must(dcp_convert(from, to, &(dcp_convert_options){.form = DCP_FORM_HF, .shard_size = 4},
+                         NULL));
+        scene_equal(from, to);
+    }
+}
+
+/* As Python's json.dumps() writes names. */
+static void the_index_is_ascii(void **state)
+{
+    static const char *const names[] = {"a\x7f", "b\xc3\xa9\n", "c\xe6\x97\xa5",
+                                        "d\xf0\x9f\x98\x80\""};
+    static const int64_t sizes[] = {9, 9, 9, 9};
+    size_t size;
+    save_vectors(path_in(state, "from"), names, sizes, 4);
+    must(dcp_convert(path_in(state, "from"), path_in(state, "to"),
+                     &(dcp_convert_options){.form = DCP_FORM_HF, .shard_size = 4}, NULL));
+    char *index = scene_read(path_in(state, "to/model.safetensors.index.json"), &size);
+    assert_non_null(strstr(index, "{\n    \"a\\u007f\": \"model-00001-of-00004.safetensors\""));
+    assert_non_null(strstr(index, "\"b\\u00e9\\n\": "));
+    assert_non_null(strstr(index, "\"c\\u65e5\": "));
+    assert_non_null(strstr(index, "\"d\\ud83d\\ude00\\\"\": "));
+    free(index);
+    scene_equal(path_in(state, "from"), path_in(state, "to"));
+}
+
 /* A copy of a small model of two files. */
 static const char *two_files(void **state)
 {
@@ -189,6 +241,7 @@ int main(void)
         TEST(shards_are_those_of_transformers), TEST(a_dtype_is_reported_in_config),
         TEST(tied_weights_go_by_what_they_are), TEST(index_and_headers_must_agree),
         TEST(a_stale_file_hides_no_index),      TEST(quantized_models_are_copied),
+        TEST(empty_tensors_are_in_shards),      TEST(the_index_is_ascii),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
