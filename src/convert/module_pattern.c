@@ -95,11 +95,29 @@ static dcp_status expression_matches(const char *pattern, const char *module, bo
     return DCP_OK;
 }
 
-dcp_status module_pattern_matches(const char *target, const char *module, bool *matches)
+/* Weights of other modules than linear ones are those of embeddings. */
+static enum module_match match_class(const char *name, const char *module)
 {
-    bool is_class = *target >= 'A' && *target <= 'Z' && !strchr(target, '.');
-    if (strncmp(target, "re:", 3) == 0)
-        return expression_matches(target + 3, module, matches);
-    *matches = is_class || strcmp(target, module) == 0;
+    const char *last = strrchr(module, '.') ? strrchr(module, '.') + 1 : module;
+    bool embeds = strstr(last, "embed") != NULL || strcmp(last, "wte") == 0;
+    if (strcmp(name, "Linear") == 0)
+        return embeds ? MODULE_NO_MATCH : MODULE_OF_CLASS;
+    if (strcmp(name, "Embedding") == 0)
+        return embeds ? MODULE_OF_CLASS : MODULE_NO_MATCH;
+    return MODULE_OF_OTHER_CLASS;
+}
+
+dcp_status module_pattern_match(const char *target, const char *module, enum module_match *match)
+{
+    bool is_class = *target >= 'A' && *target <= 'Z' && !strchr(target, '.'), matches = false;
+    *match = MODULE_NO_MATCH;
+    if (strncmp(target, "re:", 3) == 0) {
+        RETURN_IF_ERROR(expression_matches(target + 3, module, &matches));
+        *match = matches ? MODULE_EXPRESSED : MODULE_NO_MATCH;
+    } else if (strcmp(target, module) == 0) {
+        *match = MODULE_NAMED;
+    } else if (is_class) {
+        *match = match_class(target, module);
+    }
     return DCP_OK;
 }

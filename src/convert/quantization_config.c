@@ -115,8 +115,10 @@ static dcp_status read_group_member(struct json_reader *json, struct json_text k
         return read_text(json, &group->format);
     if (json_text_is(key, "targets"))
         return read_targets(json, &group->targets);
-    if (json_text_is(key, "weights"))
+    if (json_text_is(key, "weights")) {
+        group->has_weights = json_peek(json) == JSON_OBJECT;
         return read_object(json, read_weights_member, group);
+    }
     return json_skip(json);
 }
 
@@ -175,20 +177,56 @@ dcp_status quantization_config_read(const char *text, size_t size, struct arena 
     return json_end(&json);
 }
 
+/* The target of a group that fits a module best; *match: how. */
+static dcp_status find_target(const struct quantization_group *group, const char *module,
+                              const char **text, enum module_match *match)
+{
+    *match = MODULE_NO_MATCH;
+    for (const struct quantization_target *target = group->targets; target; target = target->next) {
+        enum module_match found;
+        RETURN_IF_ERROR(module_pattern_match(target->text, module, &found));
+        if (found < *match ||
+            (found == *match && found != MODULE_NO_MATCH && strcmp(target->text, *text) < 0)) {
+            *match = found;
+            *text = target->text;
+        }
+    }
+    return DCP_OK;
+}
+
+/* Of equal targets the last one counts. */
+static dcp_status find_best(const struct quantization_config *config, const char *module,
+                            const struct quantization_group **group)
+{
+    enum module_match best = MODULE_NO_MATCH, match;
+    const char *best_text = "", *text = "";
+    *group = NULL;
+    for (const struct quantization_group *each = config->groups; each; each = each->next) {
+        if (!each->has_weights)
+            continue;
+        RETURN_IF_ERROR(find_target(each, module, &text, &match));
+        if (match == MODULE_NO_MATCH || match > best ||
+            (match == best && strcmp(text, best_text) > 0))
+            continue;
+        *group = each;
+        best = match;
+        best_text = text;
+    }
+    return DCP_OK;
+}
+
 dcp_status quantization_config_find(const struct quantization_config *config, const char *module,
                                     const struct quantization_group **group)
 {
-    for (*group = config->groups; *group; *group = (*group)->next)
-        for (const struct quantization_target *target = (*group)->targets; target;
-             target = target->next) {
-            bool matches;
-            RETURN_IF_ERROR(module_pattern_matches(target->text, module, &matches));
-            if (matches)
-                return DCP_OK;
-        }
+    size_t count = 0;
     *group = config->groups;
-    if (*group && !(*group)->next)
+    for (const struct quantization_group *each = config->groups; each; each = each->next)
+        if (each->has_weights && count++ == 0)
+            *group = each;
+    if (*group && count <= 1)
         return DCP_OK;
-    return dcp_error_set(DCP_ERR_FORMAT, CONFIG_NAME ": none of config_groups is for \"%s\"",
-                         module);
+    RETURN_IF_ERROR(find_best(config, module, group));
+    return *group ? DCP_OK
+                  : dcp_error_set(DCP_ERR_FORMAT,
+                                  CONFIG_NAME ": none of config_groups is for \"%s\"", module);
 }

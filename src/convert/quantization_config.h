@@ -21,6 +21,7 @@ struct quantization_group {
     const char *name;
     const char *format;
     const struct quantization_target *targets;
+    bool has_weights;     /* else it is for activations alone */
     const char *type;     /* "int" or "float" */
     const char *strategy; /* which elements share a scale */
     uint64_t bits;
@@ -40,8 +41,9 @@ struct quantization_config {
  * DCP_ERR_FORMAT for what is no JSON object. */
 dcp_status quantization_config_read(const char *text, size_t size, struct arena *arena,
                                     struct quantization_config *config);
-/* The first group that a module belongs to; the only one there is. DCP_ERR_FORMAT: none,
- * DCP_ERR_UNSUPPORTED: an expression beyond POSIX's. */
+/* The group of a module with weights: the only one there is, or the one that compressed-tensors
+ * takes, by names before expressions before classes, each in the order of their texts.
+ * DCP_ERR_FORMAT: none, DCP_ERR_UNSUPPORTED: an expression beyond POSIX's. */
 dcp_status quantization_config_find(const struct quantization_config *config, const char *module,
                                     const struct quantization_group **group);
 

@@ -217,6 +217,67 @@ static void packed_numbers_of_every_width(void **state)
     }
 }
 
+/* The strategies by which weights are computed, whose scales are for rows ("channel") or columns
+ * ("block"). */
+static void group_of(void **state, const char *groups, const char *const *modules,
+                     const char *const *expected)
+{
+    const int8_t bytes[4] = {1, 1, 1, 1};
+    char name[64], config[2048];
+    dcp_state *root = dcp_state_new();
+    for (size_t i = 0; modules[i]; i++) {
+        const float scales[2] = {2, 3};
+        bool channel = strcmp(expected[i], "channel") == 0;
+        snprintf(name, sizeof name, "%s.weight", modules[i]);
+        add(root, name, DCP_I8, 2, (int64_t[]){2, 2}, bytes);
+        snprintf(name, sizeof name, "%s.weight_scale", modules[i]);
+        add(root, name, DCP_F32, 2, channel ? (int64_t[]){2, 1} : (int64_t[]){1, 2}, scales);
+    }
+    snprintf(config, sizeof config,
+             "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+             "\"int-quantized\", \"config_groups\": {%s}}}",
+             groups);
+    const char *model = save_model(state, root, config);
+    for (size_t i = 0; modules[i]; i++) {
+        size_t count;
+        bool channel = strcmp(expected[i], "channel") == 0;
+        snprintf(name, sizeof name, "%s.weight", modules[i]);
+        float *values = read_floats(state, model, name, &count);
+        assert_int_equal(count, 4);
+        assert_true(values[1] == (channel ? 2 : 3) && values[2] == (channel ? 3 : 2));
+        free(values);
+    }
+}
+
+/* Names come before expressions, these before classes, as compressed-tensors has it. */
+static void the_closest_group_counts(void **state)
+{
+#define CHANNEL ", \"weights\": {\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"channel\"}}"
+#define BLOCK                                                                                      \
+    ", \"weights\": {\"num_bits\": 8, \"type\": \"int\", \"strategy\": \"block\", "                \
+    "\"block_structure\": [2, 1]}}"
+    static const char *const modules[] = {"mlp.up_proj", "mlp.down_proj", "embed_tokens", NULL};
+    group_of(state,
+             "\"a\": {\"targets\": [\"Linear\", \"Embedding\"]" CHANNEL
+             ", \"b\": {\"targets\": [\"re:.*down_proj\"]" BLOCK,
+             modules, (const char *const[]){"channel", "block", "channel"});
+    group_of(state,
+             "\"a\": {\"targets\": [\"re:.*\"]" CHANNEL
+             ", \"b\": {\"targets\": [\"mlp.up_proj\", \"embed_tokens\"]" BLOCK,
+             modules, (const char *const[]){"block", "channel", "block"});
+    group_of(state,
+             "\"a\": {\"targets\": [\"re:.*_proj\", \"Module\"]" CHANNEL
+             ", \"b\": {\"targets\": [\"re:.*down_proj\", \"Embedding\"]" BLOCK,
+             modules, (const char *const[]){"channel", "channel", "block"});
+    /* a group for activations, and one whose expression need not be understood */
+    group_of(state,
+             "\"a\": {\"targets\": [\"Linear\"], \"weights\": null}, "
+             "\"b\": {\"targets\": [\"re:(?!x).*\"]" BLOCK,
+             modules, (const char *const[]){"block", "block", "block"});
+#undef CHANNEL
+#undef BLOCK
+}
+
 /* MXFP4 by arithmetic of exponents, also of more rows than are computed at once. */
 static void swapped_blocks_of_every_exponent(void **state)
 {
@@ -275,7 +336,8 @@ static void what_is_missing_or_does_not_fit(void **state)
     static const char repeated[] =
         "\"quant_method\": \"compressed-tensors\", \"format\": \"float-quantized\", "
         "\"config_groups\": {\"g\": {\"targets\": [\"re:(((((m)+)+)+)+)+\"], \"weights\": "
-        "{\"num_bits\": 8, \"strategy\": \"channel\", \"type\": \"float\"}}}";
+        "{\"num_bits\": 8, \"strategy\": \"channel\", \"type\": \"float\"}}, \"h\": "
+        "{\"targets\": [], \"weights\": {}}}";
     static const char other[] = "\"quant_method\": \"compressed-tensors\", \"format\": "
                                 "\"marlin-24\", \"config_groups\": {\"g\": {\"targets\": []}}";
     refused(state, DCP_F8_E4M3FN, NULL, fp8, DCP_ERR_FORMAT, "there is no scale for it");
@@ -311,6 +373,7 @@ int main(void)
         TEST(ranks_and_directories_hold_the_same),
         TEST(long_rows_of_blocks),
         TEST(packed_numbers_of_every_width),
+        TEST(the_closest_group_counts),
         TEST(swapped_blocks_of_every_exponent),
         TEST(what_is_missing_or_does_not_fit),
         TEST(other_methods_are_copied_and_named),
