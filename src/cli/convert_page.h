@@ -18,7 +18,8 @@
     "by name.\n"                                                                                   \
     "\n"                                                                                           \
     "Quantized models are recognised by config.json and the names of their tensors:\n"             \
-    "  fp8                float8_e4m3fn with a scale for each block, row or weight (DeepSeek)\n"   \
+    "  fp8                float8_e4m3fn with a scale for each block, row or weight (DeepSeek),\n"  \
+    "                     and experts of two numbers in a byte with a scale for each 32\n"         \
     "  mxfp4              _blocks and _scales (gpt-oss)\n"                                         \
     "  compressed-tensors float-, int-, naive- and pack-quantized, nvfp4-pack-quantized,\n"        \
     "                     mxfp4-pack-quantized, and mixtures of them\n"                            \
@@ -26,7 +27,7 @@
     "gets other values. Scales are taken out by --dequantize, and config.json of the result "      \
     "has no quantization_config. A weight without its scale is an error, and so is a scale "       \
     "without its weight. Models of bitsandbytes, GPTQ, AWQ, ModelOpt and others are copied, "      \
-    "and refused with --dequantize and --dtype.\n"
+    "and refused by name with --dequantize and --dtype, and as GGUF files.\n"
 
 #define CONVERT_GGUF                                                                               \
     "\n"                                                                                           \

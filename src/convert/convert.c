@@ -126,14 +126,16 @@ static dcp_status check_quantized(struct convert_source *source)
 {
     if (source->options->dequantize != DCP_DTYPE_NONE)
         return convert_dequantize(source);
-    if (source->options->dtype == DCP_DTYPE_NONE)
+    bool gguf = source->options->form == DCP_FORM_GGUF;
+    if (source->options->dtype == DCP_DTYPE_NONE && !gguf)
         return DCP_OK;
+    const char *wanted = gguf ? "a GGUF file" : dcp_dtype_name(source->options->dtype);
+    RETURN_IF_ERROR(convert_refuse_foreign(source, gguf ? "written to GGUF files" : "converted"));
     if (source->quantized)
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
                              "%s: tensors of a model quantized by \"%s\" are copied, or "
                              "dequantized, not converted to %s",
-                             source->path, source->quantized,
-                             dcp_dtype_name(source->options->dtype));
+                             source->path, source->quantized, wanted);
     for (size_t i = 0; i < source->count; i++) {
         dcp_dtype dtype = source->items[i].stored;
         if (source->items[i].is_tensor && dtype >= DCP_F8_E4M3FN && dtype <= DCP_F4_E2M1FN_X2)
@@ -141,7 +143,7 @@ static dcp_status check_quantized(struct convert_source *source)
                                  "%s: \"%s\" is of dtype %s: with such weights nothing can be "
                                  "converted to %s, as their scales are not applied",
                                  source->path, source->items[i].name, dcp_dtype_name(dtype),
-                                 dcp_dtype_name(source->options->dtype));
+                                 wanted);
     }
     return DCP_OK;
 }

@@ -127,11 +127,10 @@ static dcp_status take_model(struct convert_source *source, const struct directo
         snprintf(path, length, "%s/model.safetensors", source->path);
         *open_path = path;
     }
-    snprintf(source->text, sizeof source->text, "a Hugging Face directory (%s%s%s)",
+    snprintf(source->text, sizeof source->text, "a Hugging Face directory (%s)",
              look->count[SEEN_INDEX]   ? "index"
              : look->count[SEEN_MODEL] ? "model.safetensors"
-                                       : "safetensors files without an index",
-             source->quantized ? ", quantized: " : "", source->quantized ? source->quantized : "");
+                                       : "safetensors files without an index");
     return DCP_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "convert/foreign_method.h"
 #include "format/safetensors/safetensors_index.h"
 
 /* More than any config.json has. */
@@ -120,6 +121,18 @@ dcp_status convert_check_index(const struct convert_source *source)
     return status;
 }
 
+/* Adds to what the source is taken for how it is quantized. */
+static void say_quantized(struct convert_source *source)
+{
+    size_t length = strlen(source->text);
+    bool bracket = length > 0 && source->text[length - 1] == ')';
+    if (!source->quantized)
+        return;
+    length -= bracket;
+    snprintf(source->text + length, sizeof source->text - length, ", quantized: %s%s",
+             source->quantized, bracket ? ")" : "");
+}
+
 dcp_status convert_source_open(struct convert_source *source, const char *path,
                                const dcp_convert_options *options)
 {
@@ -133,6 +146,8 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
     if (source->training)
         return training_open(source);
     RETURN_IF_ERROR(dcp_checkpoint_open(open_path, &open_options, &source->checkpoint));
+    RETURN_IF_ERROR(foreign_method_find(source));
+    say_quantized(source);
     return source->form == DCP_FORM_HF ? convert_check_index(source) : DCP_OK;
 }
 

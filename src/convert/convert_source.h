@@ -42,7 +42,8 @@ struct convert_source {
     const char *path;
     dcp_form form;
     char text[sizeof((dcp_convert_report *)NULL)->source_text];
-    const char *quantized;      /* its quant_method; NULL: it is not */
+    const char *quantized;      /* its quant_method, or what names say; NULL: it is not */
+    const char *quantized_name; /* of a tensor that only a quantized model has; NULL: not known */
     uint64_t dequantized;       /* weights */
     bool says_tied;             /* config.json: tie_word_embeddings */
     dcp_checkpoint *checkpoint; /* NULL: it is gathered from the parts of another framework's */

@@ -125,15 +125,6 @@ dcp_status dequantize_take(struct dequantizing *dequantizing, const struct quant
     return end ? change_name(dequantizing, item, stored_end, end) : DCP_OK;
 }
 
-/* Ends of names that methods leave which are not computed. */
-static const struct {
-    const char *end, *method;
-} foreign[] = {
-    {".qweight", "GPTQ or AWQ"},  {".absmax", "bitsandbytes"},
-    {".SCB", "bitsandbytes"},     {".weight_scale_2", "ModelOpt"},
-    {".scale_weight", "ComfyUI"}, {".weight_packed", "compressed-tensors without its config.json"},
-};
-
 static bool is_compressed(const struct convert_source *source)
 {
     return source->quantized && strcmp(source->quantized, "compressed-tensors") == 0;
@@ -145,33 +136,26 @@ static bool is_computed(const struct convert_source *source)
            strcmp(source->quantized, "mxfp4") == 0;
 }
 
-/* The method that a tensor's name belongs to; NULL: none. */
-static const char *foreign_method(const struct convert_source *source, const char *name)
+/* A tensor that shows the method: of a name that only it has, or of bytes; NULL: there is none. */
+static const char *find_example(const struct convert_source *source)
 {
-    for (size_t i = 0; i < sizeof foreign / sizeof *foreign && !is_compressed(source); i++)
-        if (dequantize_stem(name, foreign[i].end) > 0)
-            return foreign[i].method;
+    if (source->quantized_name)
+        return source->quantized_name;
+    for (size_t i = 0; i < source->count; i++)
+        if (source->items[i].is_tensor && dcp_dtype_size(source->items[i].stored) == 1)
+            return source->items[i].name;
     return NULL;
 }
 
 dcp_status convert_refuse_foreign(const struct convert_source *source, const char *doing)
 {
-    const struct convert_item *first = NULL;
-    const char *method = NULL;
-    for (size_t i = 0; i < source->count && !method; i++) {
-        const struct convert_item *item = &source->items[i];
-        method = foreign_method(source, item->name);
-        if (method || (!first && item->is_tensor && dcp_dtype_size(item->stored) == 1))
-            first = item;
-    }
-    if (!is_computed(source))
-        method = source->quantized;
-    if (!method)
+    const char *example = find_example(source);
+    if (is_computed(source))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_UNSUPPORTED,
                          "%s: a model quantized by %s%s%s%s, which is copied, not %s", source->path,
-                         method, first ? " (as \"" : "", first ? first->name : "",
-                         first ? "\")" : "", doing);
+                         source->quantized, example ? " (as \"" : "", example ? example : "",
+                         example ? "\")" : "", doing);
 }
 
 static dcp_status read_config(struct dequantizing *dequantizing)

@@ -6,8 +6,8 @@
 #include "convert/dequantize.h"
 #include "convert/quantized_shape.h"
 
-/* Where no block is said. */
-enum { BLOCK_USUAL = 128, MXFP4_BLOCK = 32, MXFP4_BYTES = 16 };
+/* BLOCK_USUAL: where no block is said; GROUP: of a row, in the formats MX. */
+enum { BLOCK_USUAL = 128, GROUP = 32, MXFP4_BYTES = 16 };
 
 #define WEIGHT_END ".weight"
 
@@ -16,11 +16,17 @@ static bool is_float8(dcp_dtype dtype)
     return dtype >= DCP_F8_E4M3FN && dtype <= DCP_F8_E5M2FNUZ;
 }
 
+/* Numbers that mean nothing without a scale. A byte with a sign is two of four bits. */
+static bool is_coded(dcp_dtype dtype)
+{
+    return dtype == DCP_I8 || is_float8(dtype);
+}
+
 /* The scale of a weight, by any of its names. */
 static bool find_scale(struct dequantizing *dequantizing, const char *name,
                        struct convert_item *scale)
 {
-    static const char *const ends[] = {".scale", ".qscale_weight"};
+    static const char *const ends[] = {".scale", ".qscale_weight", ".weight_scale"};
     size_t stem = dequantize_stem(name, WEIGHT_END);
     if (dequantize_find(dequantizing, name, strlen(name), "_scale_inv", DCP_F32, scale))
         return true;
@@ -30,19 +36,25 @@ static bool find_scale(struct dequantizing *dequantizing, const char *name,
     return false;
 }
 
-/* Which elements share a scale: blocks as config.json has them; else the shapes tell. */
+/* Which elements share a scale: blocks as config.json has them, unless the shapes tell of rows,
+ * groups or whole matrices, as they do of some weights of a model. */
 static dcp_status set_scales(const struct dequantizing *dequantizing,
                              struct quantized_weight *weight)
 {
-    const uint64_t *block = dequantizing->config.block;
+    const uint64_t *said = dequantizing->config.block;
+    uint64_t rows = weight->rows > 0 ? (uint64_t)weight->rows : 1;
     uint64_t columns = weight->columns > 0 ? (uint64_t)weight->columns : 1;
-    if (weight->scale.ndim < 2)
+    const uint64_t blocks[][2] = {
+        {said[0] > 0 ? said[0] : BLOCK_USUAL, said[0] > 0 ? said[1] : BLOCK_USUAL},
+        {1, columns},
+        {1, GROUP},
+        {rows, columns}};
+    if (weight->scale.ndim < 2 && weight->code == QUANTIZED_E4M3)
         return quantized_shape_one_scale(weight);
-    if (block[0] > 0)
-        return quantized_shape_blocks(weight, block[0], block[1]);
-    if (quantized_shape_has_blocks(weight, 1, columns))
-        return quantized_shape_blocks(weight, 1, columns);
-    return quantized_shape_blocks(weight, BLOCK_USUAL, BLOCK_USUAL);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        if (quantized_shape_has_blocks(weight, blocks[i][0], blocks[i][1]))
+            return quantized_shape_blocks(weight, blocks[i][0], blocks[i][1]);
+    return quantized_shape_blocks(weight, blocks[0][0], blocks[0][1]);
 }
 
 static dcp_status check_scale(struct quantized_weight *weight)
@@ -58,6 +70,14 @@ static dcp_status check_scale(struct quantized_weight *weight)
                          dcp_dtype_name(scale->stored));
 }
 
+static dcp_status lacks_scale(const char *name, dcp_dtype dtype)
+{
+    return dcp_error_set(DCP_ERR_FORMAT,
+                         "%s: is of dtype %s, and there is no scale for it (%s_scale_inv in any "
+                         "of the files): without it the numbers mean nothing",
+                         name, dcp_dtype_name(dtype), name);
+}
+
 static dcp_status take_float8(struct dequantizing *dequantizing, const char *name,
                               struct convert_item *item)
 {
@@ -67,11 +87,7 @@ static dcp_status take_float8(struct dequantizing *dequantizing, const char *nam
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: weights of dtype %s are not dequantized",
                              name, dcp_dtype_name(item->stored));
     if (!find_scale(dequantizing, name, &scale))
-        return dcp_error_set(
-            DCP_ERR_FORMAT,
-            "%s: is of dtype %s, and there is no scale for it (%s_scale_inv in any "
-            "of the files): without it the numbers mean nothing",
-            name, dcp_dtype_name(item->stored), name);
+        return lacks_scale(name, item->stored);
     RETURN_IF_ERROR(dequantize_new(dequantizing, name, item, QUANTIZED_E4M3, &weight));
     weight->scale = scale;
     RETURN_IF_ERROR(check_scale(weight));
@@ -80,17 +96,38 @@ static dcp_status take_float8(struct dequantizing *dequantizing, const char *nam
     return dequantize_take(dequantizing, weight, item, item->ndim, item->shape, NULL, NULL);
 }
 
+/* Experts of DeepSeek-V4: two numbers in a byte, 32 of a row with a scale. */
+static dcp_status take_float4(struct dequantizing *dequantizing, const char *name,
+                              struct convert_item *item)
+{
+    struct quantized_weight *weight;
+    struct convert_item scale;
+    int64_t shape[DCP_MAX_DIMS];
+    if (!find_scale(dequantizing, name, &scale))
+        return lacks_scale(name, item->stored);
+    if (item->ndim < 2 || item->shape[item->ndim - 1] > INT64_MAX / 2)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: it has no rows of pairs", name);
+    RETURN_IF_ERROR(dequantize_new(dequantizing, name, item, QUANTIZED_E2M1, &weight));
+    weight->scale = scale;
+    RETURN_IF_ERROR(check_scale(weight));
+    memcpy(shape, item->shape, (size_t)item->ndim * sizeof *shape);
+    shape[item->ndim - 1] *= 2;
+    RETURN_IF_ERROR(quantized_shape_set(weight, item->ndim, shape));
+    RETURN_IF_ERROR(set_scales(dequantizing, weight));
+    return dequantize_take(dequantizing, weight, item, item->ndim, shape, NULL, NULL);
+}
+
 /* A scale goes with its weight. Scales of activations are no weights. */
 static dcp_status drop_scale(struct dequantizing *dequantizing, const char *name, bool *drop)
 {
-    static const char *const ends[] = {".scale", ".qscale_weight"};
+    static const char *const ends[] = {".scale", ".qscale_weight", ".weight_scale"};
     struct convert_item weight;
     size_t stem = dequantize_stem(name, "_scale_inv");
     *drop =
         dequantize_stem(name, "activation_scale") > 0 || dequantize_stem(name, "input_scale") > 0;
     if (stem > 0) {
         *drop = dequantize_find(dequantizing, name, stem, "", DCP_DTYPE_NONE, &weight) &&
-                is_float8(weight.stored);
+                is_coded(weight.stored);
         return *drop
                    ? DCP_OK
                    : dcp_error_set(DCP_ERR_FORMAT, "%s: there is no weight of 8 bits for it", name);
@@ -99,7 +136,7 @@ static dcp_status drop_scale(struct dequantizing *dequantizing, const char *name
         stem = dequantize_stem(name, ends[i]);
         *drop = stem > 0 &&
                 dequantize_find(dequantizing, name, stem, WEIGHT_END, DCP_DTYPE_NONE, &weight) &&
-                is_float8(weight.stored);
+                is_coded(weight.stored);
     }
     return DCP_OK;
 }
@@ -110,7 +147,7 @@ static bool fits_blocks(const struct convert_item *blocks, const struct convert_
     return blocks->ndim == 4 && exponents->ndim == 3 && blocks->shape[3] == MXFP4_BYTES &&
            exponents->stored == DCP_U8 &&
            memcmp(blocks->shape, exponents->shape, 3 * sizeof *blocks->shape) == 0 &&
-           blocks->shape[2] <= INT64_MAX / MXFP4_BLOCK;
+           blocks->shape[2] <= INT64_MAX / GROUP;
 }
 
 static dcp_status take_mxfp4(struct dequantizing *dequantizing, const char *name, size_t stem,
@@ -133,7 +170,7 @@ static dcp_status take_mxfp4(struct dequantizing *dequantizing, const char *name
     weight->scale = exponents;
     weight->planes = item->shape[0];
     weight->rows = item->shape[1];
-    weight->columns = item->shape[2] * MXFP4_BLOCK;
+    weight->columns = item->shape[2] * GROUP;
     const int64_t shape[3] = {weight->planes, weight->columns, weight->rows};
     return dequantize_take(dequantizing, weight, item, 3, shape, "_blocks", "");
 }
@@ -153,5 +190,7 @@ dcp_status dequantize_blocks(struct dequantizing *dequantizing, const char *name
     }
     if (is_float8(item->stored))
         return take_float8(dequantizing, name, item);
+    if (item->stored == DCP_I8 && dequantize_stem(name, WEIGHT_END) > 0)
+        return take_float4(dequantizing, name, item);
     return drop_scale(dequantizing, name, drop);
 }

@@ -295,6 +295,9 @@ dcp_status dequantize_compressed(struct dequantizing *dequantizing, const char *
     module.stem = dequantize_stem(name, WEIGHT_END);
     if (module.stem > 0 && find_part(&module, ".weight_scale", DCP_DTYPE_NONE, &scale))
         return take_module(&module, false);
+    if (dequantize_stem(name, ".bitmask") > 0 || dequantize_stem(name, ".compressed") > 0)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "%s: compressed-tensors' sparse formats are not dequantized", name);
     RETURN_IF_ERROR(drop_part(&module, drop));
     bool coded = item->stored == DCP_I8 ||
                  (item->stored >= DCP_F8_E4M3FN && item->stored <= DCP_F8_E5M2FNUZ);

@@ -16,24 +16,34 @@ static dcp_status copy_string(struct json_reader *json, struct arena *arena, con
     return *value ? DCP_OK : error_no_memory(text.length, CONFIG_NAME);
 }
 
+/* No method is none; older files of bitsandbytes and those of ModelOpt say other things. */
 static dcp_status read_quantization(struct json_reader *json, struct arena *arena,
                                     struct model_config *config)
 {
+    const char *named = NULL, *implied = NULL;
     struct json_text key;
     bool more;
     if (json_peek(json) != JSON_OBJECT)
         return json_skip(json);
-    config->quant_method = "an unnamed method";
     RETURN_IF_ERROR(json_enter_object(json));
     for (;;) {
         RETURN_IF_ERROR(json_next_member(json, &more, &key));
         if (!more)
-            return DCP_OK;
-        if (json_text_is(key, "quant_method") && json_peek(json) == JSON_STRING)
-            RETURN_IF_ERROR(copy_string(json, arena, &config->quant_method));
+            break;
+        enum json_kind kind = json_peek(json);
+        if (kind == JSON_TRUE &&
+            (json_text_is(key, "load_in_4bit") || json_text_is(key, "load_in_8bit")))
+            implied = "bitsandbytes";
+        if (kind == JSON_STRING && json_text_is(key, "quant_algo"))
+            implied = "modelopt";
+        if (kind == JSON_STRING && json_text_is(key, "quant_method"))
+            RETURN_IF_ERROR(copy_string(json, arena, &named));
         else
             RETURN_IF_ERROR(json_skip(json));
     }
+    if (named || implied)
+        config->quant_method = named ? named : implied;
+    return DCP_OK;
 }
 
 /* nested: it is text_config, whose own are not entered. */

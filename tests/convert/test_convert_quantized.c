@@ -13,6 +13,7 @@
 #include "checkpoint/ranks.h"
 #include "convert/convert_scene.h"
 #include "convert/expected_tensors.h"
+#include "convert/quantized_weight.h"
 #include "state/small_float.h"
 
 static const char *const models[] = {"fp8_block",  "mxfp4",    "ct_fp8",  "ct_int4_packed",
@@ -351,6 +352,8 @@ static void what_is_missing_or_does_not_fit(void **state)
     refused(state, DCP_BF16, "n.weight_scale", compressed, DCP_ERR_FORMAT, "no weight for it");
     refused(state, DCP_BF16, "m.weight_scale", compressed, DCP_ERR_FORMAT, "bfloat16");
     refused(state, DCP_F8_E4M3FN, "m.weight_scale", other, DCP_ERR_UNSUPPORTED, "marlin-24");
+    refused(state, DCP_BF16, "m.compressed", compressed, DCP_ERR_UNSUPPORTED, "sparse");
+    refused(state, DCP_I8, NULL, fp8, DCP_ERR_FORMAT, "there is no scale for it");
     refused(state, DCP_F8_E4M3FN, "m.weight_scale", repeated, DCP_ERR_UNSUPPORTED, "expressions");
 }
 
@@ -362,7 +365,106 @@ static void other_methods_are_copied_and_named(void **state)
         snprintf(quantization, sizeof quantization, "\"quant_method\": \"%s\"", methods[i]);
         refused(state, DCP_U8, NULL, quantization, DCP_ERR_UNSUPPORTED, methods[i]);
     }
-    refused(state, DCP_U8, "m.qweight", "\"bits\": 4", DCP_ERR_UNSUPPORTED, "unnamed");
+    refused(state, DCP_U8, NULL, "\"load_in_4bit\": true", DCP_ERR_UNSUPPORTED, "bitsandbytes");
+    refused(state, DCP_U8, NULL, "\"quant_algo\": \"NVFP4\"", DCP_ERR_UNSUPPORTED, "modelopt");
+    refused(state, DCP_BF16, NULL, "\"quant_method\": null", DCP_ERR_ARGUMENT, "no weight there");
+}
+
+/* Where config.json says nothing, names do: nothing is cast, nor written to GGUF files. */
+static void other_methods_are_known_by_names(void **state)
+{
+    static const struct {
+        const char *name, *method;
+        dcp_dtype weight;
+    } seen[] = {
+        {"m.qweight", "GPTQ or AWQ", DCP_BF16},       {"m.SCB", "bitsandbytes", DCP_I8},
+        {"m.weight.absmax", "bitsandbytes", DCP_U8},  {"m.weight_scale_2", "ModelOpt", DCP_U8},
+        {"m.scale_weight", "ComfyUI", DCP_F8_E4M3FN}, {"m.weight_scale", "ComfyUI", DCP_F8_E4M3FN},
+        {"m.weight_packed", "compressed", DCP_BF16},  {"m.weight_scale", "compressed", DCP_I8},
+    };
+    char to[4096], gguf[4096];
+    unsigned char bytes[64] = {0};
+    snprintf(to, sizeof to, "%s", path_in(state, "to.safetensors"));
+    snprintf(gguf, sizeof gguf, "%s", path_in(state, "to.gguf"));
+    for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+        dcp_convert_report report;
+        dcp_state *root = dcp_state_new();
+        add(root, "m.weight", seen[i].weight, 2, (int64_t[]){4, 4}, bytes);
+        add(root, seen[i].name, DCP_F32, 2, (int64_t[]){2, 1}, bytes);
+        const char *model = save_model(state, root, "{\"model_type\": \"llama\"}");
+        must_fail(dcp_convert(model, to, &(dcp_convert_options){.dequantize = DCP_BF16}, NULL),
+                  DCP_ERR_UNSUPPORTED, seen[i].method);
+        must_fail(dcp_convert(model, to, &(dcp_convert_options){.dtype = DCP_BF16}, NULL),
+                  DCP_ERR_UNSUPPORTED, seen[i].method);
+        must_fail(dcp_convert(model, gguf, NULL, NULL), DCP_ERR_UNSUPPORTED, seen[i].name);
+        must(dcp_convert_recognize(model, NULL, &report));
+        assert_non_null(strstr(report.source_text, seen[i].method));
+        must(dcp_convert(model, to, NULL, NULL));
+        must_fail(dcp_convert(to, path_in(state, "to.pt"),
+                              &(dcp_convert_options){.dtype = DCP_BF16}, NULL),
+                  DCP_ERR_UNSUPPORTED, seen[i].method);
+        assert_int_equal(remove(to), 0);
+    }
+    dcp_state *root = dcp_state_new(); /* a name by itself is no method */
+    add(root, "m.weight", DCP_BF16, 2, (int64_t[]){4, 4}, bytes);
+    add(root, "m.weight_scale", DCP_F32, 2, (int64_t[]){2, 1}, bytes);
+    must(dcp_convert(save_model(state, root, "{}"), to, &(dcp_convert_options){.dtype = DCP_F32},
+                     NULL));
+}
+
+/* A weight whose scales are powers of two for blocks of so many rows and columns. */
+static void scaled(void **state, const char *config, dcp_dtype dtype, int32_t ndim,
+                   const int64_t *shape, const char *scale_name, dcp_dtype scale_dtype,
+                   int32_t scale_ndim, const int64_t *scale_shape, int64_t rows, int64_t columns)
+{
+    unsigned char *codes = noise(1 << 16, 3), exponents[4096];
+    bool pairs = dtype == DCP_I8;
+    int64_t height = shape[ndim - 2], width = shape[ndim - 1] * (pairs ? 2 : 1);
+    int64_t down = (height + rows - 1) / rows, across = (width + columns - 1) / columns;
+    size_t count;
+    for (size_t i = 0; i < 1 << 16; i++)
+        codes[i] = (codes[i] & 0x7f) == 0x7f ? 0x80 : codes[i];
+    for (size_t i = 0; i < sizeof exponents; i++)
+        exponents[i] = (unsigned char)(120 + i % 13);
+    dcp_state *root = dcp_state_new();
+    add(root, "m.weight", dtype, ndim, shape, codes);
+    add(root, scale_name, scale_dtype, scale_ndim, scale_shape, exponents);
+    float *values = read_floats(state, save_model(state, root, config), "m.weight", &count);
+    for (size_t i = 0; i < count; i++) {
+        size_t plane = i / (size_t)(height * width);
+        int64_t row = (int64_t)(i / (size_t)width) % height, column = (int64_t)i % width;
+        size_t block =
+            plane * (size_t)(down * across) + (size_t)(row / rows * across + column / columns);
+        float code =
+            pairs ? quantized_e2m1(codes[i / 2] >> (i % 2 ? 4 : 0) & 15) : e4m3fn_to_f32(codes[i]);
+        float expected = code * ldexpf(1, (int)exponents[block] - 127);
+        if (memcmp(&values[i], &expected, sizeof expected) != 0)
+            fail_msg("%s: element %zu", scale_name, i);
+    }
+    free(values);
+    free(codes);
+}
+
+/* Of one model some weights have scales of other shapes than config.json says. */
+static void scales_of_every_shape(void **state)
+{
+    static const char fp8[] =
+        "{\"quantization_config\": {\"quant_method\": \"fp8\", \"weight_block_size\": [7, 9]}}";
+    static const char plain[] = "{\"quantization_config\": {\"quant_method\": \"fp8\"}}";
+    scaled(state, fp8, DCP_I8, 2, (int64_t[]){5, 48}, "m.scale", DCP_F8_E8M0FNU, 2,
+           (int64_t[]){5, 3}, 1, 32);
+    scaled(state, fp8, DCP_I8, 3, (int64_t[]){2, 5, 40}, "m.weight_scale_inv", DCP_U8, 3,
+           (int64_t[]){2, 5, 3}, 1, 32);
+    scaled(state, fp8, DCP_F8_E4M3FN, 2, (int64_t[]){20, 20}, "m.scale", DCP_F8_E8M0FNU, 2,
+           (int64_t[]){3, 3}, 7, 9);
+    scaled(state, fp8, DCP_F8_E4M3FN, 2, (int64_t[]){20, 200}, "m.weight_scale_inv", DCP_U8, 2,
+           (int64_t[]){20, 7}, 1, 32);
+    scaled(state, fp8, DCP_F8_E4M3FN, 2, (int64_t[]){20, 20}, "m.weight_scale", DCP_U8, 2,
+           (int64_t[]){20, 1}, 1, 20);
+    scaled(state, plain, DCP_F8_E4M3FN, 3, (int64_t[]){3, 200, 20}, "m.weight_scale_inv", DCP_U8, 3,
+           (int64_t[]){3, 1, 1}, 200, 20);
+    scaled(state, plain, DCP_F8_E4M3FN, 2, (int64_t[]){200, 20}, "m.weight_scale_inv", DCP_U8, 0,
+           NULL, 200, 20);
 }
 
 int main(void)
@@ -377,6 +479,8 @@ int main(void)
         TEST(swapped_blocks_of_every_exponent),
         TEST(what_is_missing_or_does_not_fit),
         TEST(other_methods_are_copied_and_named),
+        TEST(other_methods_are_known_by_names),
+        TEST(scales_of_every_shape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
