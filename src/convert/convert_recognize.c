@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "convert/convert_source.h"
 #include "convert/model_config.h"
+#include "convert/model_numbers.h"
 #include "convert/source_training.h"
 #include "format/safetensors/safetensors_index.h"
 
@@ -29,6 +30,8 @@ enum seen {
     SEEN_INDEX,
     SEEN_MODEL,
     SEEN_SAFETENSORS,
+    SEEN_NUMBERED,
+    SEEN_ADAPTER,
     SEEN_CONFIG,
     SEEN_PICKLED,
     SEEN_COUNT
@@ -59,6 +62,8 @@ static const struct {
     {SAFETENSORS_INDEX_NAME, SEEN_INDEX},
     {"model.safetensors", SEEN_MODEL},
     {"*.safetensors", SEEN_SAFETENSORS},
+    {"*-[0-9]*-of-[0-9]*.safetensors", SEEN_NUMBERED},
+    {"adapter_config.json", SEEN_ADAPTER},
     {"config.json", SEEN_CONFIG},
     {"pytorch_model*.bin", SEEN_PICKLED},
     {"pytorch_model.bin.index.json", SEEN_PICKLED},
@@ -127,11 +132,16 @@ static dcp_status take_model(struct convert_source *source, const struct directo
         snprintf(path, length, "%s/model.safetensors", source->path);
         *open_path = path;
     }
-    snprintf(source->text, sizeof source->text, "a Hugging Face directory (%s)",
+    bool whole = look->count[SEEN_INDEX] + look->count[SEEN_MODEL] > 0;
+    snprintf(source->text, sizeof source->text, "%s (%s)",
+             !whole && look->count[SEEN_ADAPTER] > 0 ? "an adapter (LoRA), which is no model"
+                                                     : "a Hugging Face directory",
              look->count[SEEN_INDEX]   ? "index"
              : look->count[SEEN_MODEL] ? "model.safetensors"
                                        : "safetensors files without an index");
-    return DCP_OK;
+    return whole || look->count[SEEN_NUMBERED] == 0
+               ? DCP_OK
+               : model_numbers_check(source, look->first[SEEN_NUMBERED], NULL);
 }
 
 static dcp_status judge_directory(struct convert_source *source, const struct directory_look *look,

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "convert/foreign_method.h"
+#include "convert/model_numbers.h"
 #include "format/safetensors/safetensors_index.h"
 
 /* More than any config.json has. */
@@ -92,6 +93,15 @@ static dcp_status check_hidden(const struct convert_source *source,
                          source->path);
 }
 
+static dcp_status check_files(const struct convert_source *source,
+                              const struct safetensors_index *index)
+{
+    if (index->file_count == 0)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: " SAFETENSORS_INDEX_NAME " names no file",
+                             source->path);
+    return check_hidden(source, index);
+}
+
 /* That the files have what the index lists has been checked by opening them. */
 dcp_status convert_check_index(const struct convert_source *source)
 {
@@ -105,7 +115,7 @@ dcp_status convert_check_index(const struct convert_source *source)
     if (status == DCP_OK && text)
         status = safetensors_index_read(text, size, &reading.arena, &index);
     if (status == DCP_OK && text)
-        status = check_hidden(source, &index);
+        status = check_files(source, &index);
     size_t count = text ? dcp_checkpoint_count(source->checkpoint) : 0;
     for (size_t i = 0; i < count && status == DCP_OK; i++) {
         status = dcp_checkpoint_entry(source->checkpoint, i, &entry);
@@ -117,6 +127,8 @@ dcp_status convert_check_index(const struct convert_source *source)
                                    "which the index does not list",
                                    source->path, entry.name);
     }
+    if (status == DCP_OK && text) /* such a file would have tensors that the index lacks */
+        status = model_numbers_check(source, index.files[0], &index);
     arena_free(&reading.arena);
     return status;
 }

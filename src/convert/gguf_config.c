@@ -148,6 +148,7 @@ dcp_status gguf_config_read(const char *path, const char *text, size_t size, str
     struct json_reader json;
     *config = (struct gguf_config){0};
     json_init(&json, "config.json", text, size, arena);
+    json.python = true;
     RETURN_IF_ERROR(read_members(&json, false, config));
     RETURN_IF_ERROR(json_end(&json));
     RETURN_IF_ERROR(check(path, config));

@@ -75,6 +75,7 @@ dcp_status model_config_read(const char *text, size_t size, struct arena *arena,
     struct json_reader json;
     *config = (struct model_config){0};
     json_init(&json, CONFIG_NAME, text, size, arena);
+    json.python = true;
     RETURN_IF_ERROR(read_members(&json, false, arena, config));
     return json_end(&json);
 }
@@ -87,6 +88,7 @@ dcp_status model_config_find(const char *text, size_t size, const char *key, str
     bool more;
     *value = NULL;
     json_init(&json, "metadata.json", text, size, arena);
+    json.python = true;
     RETURN_IF_ERROR(json_enter_object(&json));
     for (;;) {
         RETURN_IF_ERROR(json_next_member(&json, &more, &found));
@@ -139,6 +141,7 @@ dcp_status model_config_retype(const char *text, size_t size, dcp_dtype dtype, s
     size_t copied = 0;
     arena_init(&arena, 0);
     json_init(&json, CONFIG_NAME, text, size, &arena);
+    json.python = true;
     dcp_status status = retype_members(&json, dcp_dtype_name(dtype), false, &copied, out);
     if (status == DCP_OK)
         status = json_end(&json);

@@ -81,6 +81,7 @@ dcp_status model_config_dequantize(const char *text, size_t size, dcp_dtype dtyp
     buffer_init(&plain, 0);
     removal.out = &plain;
     json_init(&removal.json, "config.json", text, size, &arena);
+    removal.json.python = true;
     dcp_status status = says_dtype(text, size, &arena, &says);
     if (status == DCP_OK)
         status = remove_members(&removal, says ? NULL : dcp_dtype_name(dtype), false);

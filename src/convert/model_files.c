@@ -27,8 +27,8 @@ dcp_status model_files_add(struct safetensors_output *files, const char *name, c
 /* Weights in other files are those of the source once more. */
 static bool is_carried(const char *name)
 {
-    static const char *const weights[] = {"*.safetensors", "*.safetensors.index.json",
-                                          "*.bin",         "*.bin.index.json",
+    static const char *const weights[] = {"*.safetensors", "*.safetensors.index*.json",
+                                          "*.bin",         "*.bin.index*.json",
                                           "*.pt",          "*.pth",
                                           "*.gguf",        "*.distcp",
                                           "*.tmp",         ".*"};

@@ -173,6 +173,7 @@ dcp_status quantization_config_read(const char *text, size_t size, struct arena 
     struct json_reader json;
     *config = (struct quantization_config){0};
     json_init(&json, CONFIG_NAME, text, size, arena);
+    json.python = true;
     RETURN_IF_ERROR(read_object(&json, read_member, config));
     return json_end(&json);
 }

@@ -393,6 +393,7 @@ dcp_status transform_read(const char *path, const char *text, size_t size, const
     reading.end = &reading.values;
     if (config) {
         json_init(&json, "config.json", config, config_size, arena);
+        json.python = true;
         RETURN_IF_ERROR(read_values(&reading, &json, false, false));
     }
     json_init(&reading.json, path, text, size, arena);

@@ -69,6 +69,26 @@ static void shards_are_those_of_transformers(void **state)
     check_model(state, "mixtral", 30000, 6, mixtral);
 }
 
+/* Python writes numbers into config.json that are none in JSON. */
+static void numbers_of_python_are_carried(void **state)
+{
+    static const char config[] = "{\"time_step_limit\": [0.0, Infinity], \"a\": NaN, \"b\": "
+                                 "-Infinity, \"quantization_config\": {\"x\": NaN}, \"dtype\": "
+                                 "\"float32\"}";
+    const char *to = path_in(state, "to");
+    size_t size;
+    must(dcp_convert(MODELS "/llama", to, &(dcp_convert_options){.form = DCP_FORM_HF}, NULL));
+    scene_write(to, "config.json", config);
+    must(dcp_convert(to, path_in(state, "again"),
+                     &(dcp_convert_options){.form = DCP_FORM_HF, .dtype = DCP_F16}, NULL));
+    char *text = scene_read(path_in(state, "again/config.json"), &size);
+    assert_non_null(strstr(text, "[0.0, Infinity], \"a\": NaN, \"b\": -Infinity, "));
+    assert_non_null(strstr(text, "\"dtype\": \"float16\"}"));
+    free(text);
+    scene_write(to, "config.json", "{\"a\": Nan}");
+    must_fail(dcp_convert(to, path_in(state, "no.pt"), NULL, NULL), DCP_ERR_FORMAT, "'N'");
+}
+
 static void a_dtype_is_reported_in_config(void **state)
 {
     const char *to = path_in(state, "to");
@@ -202,6 +222,54 @@ static void index_and_headers_must_agree(void **state)
     scene_expect_size(to, -1);
 }
 
+/* Tensors of files that nobody names would be lost. */
+static void all_files_are_named_and_there(void **state)
+{
+    char model[4096], file[8192], aside[8192];
+    snprintf(model, sizeof model, "%s", two_files(state));
+    snprintf(file, sizeof file, "%s/model-00002-of-00002.safetensors", model);
+    snprintf(aside, sizeof aside, "%s/aside", model);
+    scene_write(model, "model.safetensors.index.json",
+                "{\"metadata\": {}, \"weight_map\": {\"model.embed_tokens.weight\": "
+                "\"model-00001-of-00002.safetensors\"}}");
+    must_fail(dcp_convert(model, path_in(state, "to.pt"), NULL, NULL), DCP_ERR_FORMAT,
+              "there is model-00002-of-00002.safetensors, which");
+    scene_write(model, "model.safetensors.index.json", "{\"metadata\": {}, \"weight_map\": {}}");
+    must_fail(dcp_convert(model, path_in(state, "to.pt"), NULL, NULL), DCP_ERR_FORMAT,
+              "names no file");
+    assert_int_equal(unlink(path_in(state, "model/model.safetensors.index.json")), 0);
+    assert_int_equal(rename(file, aside), 0);
+    must_fail(dcp_convert(model, path_in(state, "to.pt"), NULL, NULL), DCP_ERR_FORMAT,
+              "there is no model-00002-of-00002.safetensors");
+    scene_expect_size(path_in(state, "to.pt"), -1);
+    assert_int_equal(rename(aside, file), 0);
+    must(dcp_convert(model, path_in(state, "to.pt"), NULL, NULL));
+    scene_equal(path_in(state, "source"), path_in(state, "to.pt"));
+}
+
+/* Weights of variants are not carried over, nor what lists them. */
+static void indices_of_variants_stay_behind(void **state)
+{
+    const char *model = two_files(state);
+    scene_write(model, "model.safetensors.index.fp16.json", "{}");
+    scene_write(model, "tokenizer.json", "{}");
+    must(dcp_convert(model, path_in(state, "to"), &(dcp_convert_options){.form = DCP_FORM_HF},
+                     NULL));
+    scene_expect_names(path_in(state, "to"), 2);
+}
+
+static void an_adapter_is_no_model(void **state)
+{
+    dcp_convert_report report;
+    char file[4096];
+    save_tied(path_in(state, "from"), false);
+    scene_write(path_in(state, "adapter"), "adapter_config.json", "{}");
+    snprintf(file, sizeof file, "%s", path_in(state, "adapter/adapter_model.safetensors"));
+    must(dcp_convert(path_in(state, "from"), file, NULL, NULL));
+    must(dcp_convert_recognize(path_in(state, "adapter"), NULL, &report));
+    assert_non_null(strstr(report.source_text, "no model"));
+}
+
 static void a_stale_file_hides_no_index(void **state)
 {
     const char *model = two_files(state), *to = path_in(state, "to.pt");
@@ -241,6 +309,8 @@ int main(void)
         TEST(shards_are_those_of_transformers), TEST(a_dtype_is_reported_in_config),
         TEST(tied_weights_go_by_what_they_are), TEST(index_and_headers_must_agree),
         TEST(a_stale_file_hides_no_index),      TEST(quantized_models_are_copied),
+        TEST(all_files_are_named_and_there),    TEST(indices_of_variants_stay_behind),
+        TEST(an_adapter_is_no_model),           TEST(numbers_of_python_are_carried),
         TEST(empty_tensors_are_in_shards),      TEST(the_index_is_ascii),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -185,6 +185,7 @@ static void test_forms_of_headers(void **state)
     (void)state;
     expect(DCP_OK, "", "{" TENSOR("a", "4", 0, 16) "}", NULL);
     expect(DCP_OK, "", "{" TENSOR("a", "4", 0, 16) "}      ", NULL);
+    expect(DCP_OK, "", "{\"__metadata__\":null," TENSOR("a", "2,2", 0, 16) "}", NULL);
     expect(DCP_OK, "", "{\"__metadata__\":{\"format\":\"pt\"}," TENSOR("a", "2,2", 0, 16) "}",
            NULL);
     expect(DCP_OK, "", "{" TENSOR("b", "3", 4, 16) "," TENSOR("a", "", 0, 4) "}", NULL);

@@ -309,14 +309,13 @@ enum json_kind json_peek(struct json_reader *reader)
 
 static dcp_status skip_scalar(struct json_reader *reader)
 {
-    static const char *const words[] = {"true", "false", "null"};
+    static const char *const words[] = {"true", "false", "null", "NaN", "Infinity", "-Infinity"};
+    size_t count = reader->python ? sizeof words / sizeof *words : 3;
     struct json_text ignored;
     char c = peek_token(reader);
     if (c == '"')
         return json_string(reader, &ignored);
-    if (c == '-' || is_digit(c))
-        return skip_number(reader);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (size_t i = 0; i < count; i++) {
         size_t length = strlen(words[i]);
         if (reader->size - reader->position >= length &&
             memcmp(reader->text + reader->position, words[i], length) == 0) {
@@ -324,6 +323,8 @@ static dcp_status skip_scalar(struct json_reader *reader)
             return DCP_OK;
         }
     }
+    if (c == '-' || is_digit(c))
+        return skip_number(reader);
     return unexpected(reader, "a value");
 }
 

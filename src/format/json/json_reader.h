@@ -22,6 +22,7 @@ struct json_reader {
     size_t size;
     size_t position;
     bool opened;         /* the last token opened a container */
+    bool python;         /* NaN, Infinity and -Infinity are skipped, as Python writes them */
     struct arena *arena; /* for strings with escapes */
 };
 

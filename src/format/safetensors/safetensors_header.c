@@ -34,6 +34,8 @@ static dcp_status read_file_metadata(struct json_reader *json, struct safetensor
     struct name_table keys;
     struct json_text key;
     bool more = true;
+    if (json_peek(json) == JSON_NULL)
+        return json_skip(json);
     name_table_init(&keys);
     dcp_status status = json_enter_object(json);
     while (status == DCP_OK && more) {
