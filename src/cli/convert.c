@@ -62,6 +62,10 @@ static void print_report(const struct convert_given *given, const dcp_convert_re
     if (report->dequantized > 0)
         printf(", %" PRIu64 " dequantized", report->dequantized);
     putchar('\n');
+    if (report->target == DCP_FORM_GGUF)
+        fputs("dcp convert: the file has no vocabulary (tokenizer.ggml.model is none): programs "
+              "that generate text need one from elsewhere\n",
+              stderr);
 }
 
 static void print_source(char **paths, int count, const dcp_convert_report *report)

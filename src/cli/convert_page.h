@@ -35,8 +35,9 @@
     "their config.json. They are byte for byte those of the gguf package with llama.cpp's names: " \
     "heads of queries and keys are permuted, experts stacked; vectors, norms and routers are "     \
     "F32; with q8_0, matrices whose rows are no multiple of 32 are F16. There is no vocabulary "   \
-    "in the file (tokenizer.ggml.model is none): programs that generate text need one from "       \
-    "elsewhere. Rotary embeddings that are scaled other than linearly (Llama 3.1) are refused.\n"
+    "in the file (tokenizer.ggml.model is none): programs that generate text need "                \
+    "one from elsewhere. Rotary embeddings that are scaled linearly or as Llama 3.1's are "        \
+    "written as llama.cpp's converter writes them; others are refused.\n"
 
 #define CONVERT_TRANSFORMS                                                                         \
     "\n"                                                                                           \

@@ -33,6 +33,9 @@ static const struct {
           {"rope_theta", offsetof(struct gguf_config, rope_theta)},
           {"rms_norm_eps", offsetof(struct gguf_config, rms_epsilon)},
           {"factor", offsetof(struct gguf_config, rope_factor)},
+          {"low_freq_factor", offsetof(struct gguf_config, rope_low)},
+          {"high_freq_factor", offsetof(struct gguf_config, rope_high)},
+          {"original_max_position_embeddings", offsetof(struct gguf_config, rope_context)},
 },
   texts[] = {
       {"model_type", offsetof(struct gguf_config, model_type)},
@@ -102,6 +105,11 @@ static dcp_status read_members(struct json_reader *json, bool nested, struct ggu
     }
 }
 
+static bool scales_as(const struct gguf_config *config, const char *type)
+{
+    return config->rope_type && strcmp(config->rope_type, type) == 0;
+}
+
 /* Older files leave out what is the default of the model's class. */
 static void set_defaults(struct gguf_config *config)
 {
@@ -112,6 +120,14 @@ static void set_defaults(struct gguf_config *config)
         config->rms_epsilon = mixtral ? 1e-5 : 1e-6;
     if (config->rope_theta == 0)
         config->rope_theta = mixtral ? 1e6 : 1e4;
+    if (config->rope_low == 0)
+        config->rope_low = 1;
+    if (config->rope_high == 0)
+        config->rope_high = 4;
+    if (config->rope_context == 0)
+        config->rope_context = 8192;
+    if (config->rope_factor == 0 && scales_as(config, "llama3"))
+        config->rope_factor = 8;
     config->has_head_dim = config->head_dim > 0;
     if (!config->has_head_dim && config->heads > 0)
         config->head_dim = config->hidden / config->heads;
@@ -128,8 +144,8 @@ static dcp_status check(const char *path, const struct gguf_config *config)
                              "%s: config.json is of a model of type \"%s\": GGUF files are written "
                              "of llama, mistral and mixtral",
                              path, config->model_type ? config->model_type : "");
-    if (config->rope_type && strcmp(config->rope_type, "default") != 0 &&
-        strcmp(config->rope_type, "linear") != 0)
+    if (config->rope_type && !scales_as(config, "default") && !scales_as(config, "linear") &&
+        !scales_as(config, "llama3"))
         return dcp_error_set(DCP_ERR_UNSUPPORTED,
                              "%s: rotary embeddings scaled as \"%s\" are not written to GGUF files",
                              path, config->rope_type);

@@ -16,6 +16,7 @@ struct gguf_config {
     uint64_t layers, context, hidden, intermediate, heads, key_value_heads, head_dim, vocabulary;
     uint64_t experts, experts_used;
     double rope_theta, rms_epsilon, rope_factor;
+    double rope_low, rope_high, rope_context; /* of the scaling "llama3" */
 };
 
 /* Reads a config.json of Llama, Mistral or Mixtral, and puts defaults where it is silent. Texts are

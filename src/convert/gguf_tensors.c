@@ -20,31 +20,92 @@ enum { ALIGNMENT = 32, BLOCK = 32, DIMENSIONS_MAX = 4, NAME_MAX_LENGTH = 63 };
 #define ATTENTION(p, to)                                                                           \
     RENAME("self_attn." p ".weight", to ".weight", "")                                             \
     RENAME("self_attn." p ".bias", to ".bias", OPTIONAL)
+#define MLP(p, to)                                                                                 \
+    RENAME("mlp." p ".weight", to ".weight", OPTIONAL)                                             \
+    RENAME("mlp." p ".bias", to ".bias", OPTIONAL)
+#define STACK_GATE "ffn_gate_exps"
+#define STACK_DOWN "ffn_down_exps"
+#define STACK_UP   "ffn_up_exps"
 #define EXPERTS(w, to)                                                                             \
     "{\"stack\": \"" LAYER "block_sparse_moe.experts.#." w ".weight\", \"to\": \"blk.*." to        \
     ".weight\", \"dim\": 0, \"optional\": true},"
 
+/* clang-format off */
 /* Source: llama.cpp's tables for the architecture "llama", which Mixtral shares. */
 static const char rules[] =
-    "{\"others\": \"refuse\", "
-    "\"rules\": ["
+    "{\"others\": \"refuse\", \"rules\": ["
     "{\"drop\": \"**.rotary_emb.inv_freq\", \"optional\": true},"
     "{\"rename\": \"model.embed_tokens.weight\", \"to\": \"token_embd.weight\"},"
-    "{\"rename\": \"lm_head.weight\", \"to\": \"output.weight\", \"optional\": true}," HEADS(
-        "q_proj.weight", "num_attention_heads", "") HEADS("k_proj.weight", "num_key_value_heads",
-                                                          "") HEADS("q_proj.bias",
-                                                                    "num_attention_heads", OPTIONAL)
-        HEADS("k_proj.bias", "num_key_value_heads", OPTIONAL) ATTENTION("q_proj", "attn_q")
-            ATTENTION("k_proj", "attn_k") ATTENTION("v_proj", "attn_v") ATTENTION(
-                "o_proj", "attn_output") RENAME("input_layernorm.weight", "attn_norm.weight", "")
-                RENAME("post_attention_layernorm.weight", "ffn_norm.weight",
-                       "") RENAME("mlp.gate_proj.weight", "ffn_gate.weight",
-                                  OPTIONAL) RENAME("mlp.up_proj.weight", "ffn_up.weight", OPTIONAL)
-                    RENAME("mlp.down_proj.weight", "ffn_down.weight", OPTIONAL)
-                        RENAME("block_sparse_moe.gate.weight", "ffn_gate_inp.weight", OPTIONAL)
-                            EXPERTS("w1", "ffn_gate_exps") EXPERTS("w2", "ffn_down_exps")
-                                EXPERTS("w3", "ffn_up_exps") "{\"rename\": \"model.norm.weight\", "
-                                                             "\"to\": \"output_norm.weight\"}]}";
+    "{\"rename\": \"lm_head.weight\", \"to\": \"output.weight\", \"optional\": true},"
+    HEADS("q_proj.weight", "num_attention_heads", "")
+    HEADS("k_proj.weight", "num_key_value_heads", "")
+    HEADS("q_proj.bias", "num_attention_heads", OPTIONAL)
+    HEADS("k_proj.bias", "num_key_value_heads", OPTIONAL)
+    ATTENTION("q_proj", "attn_q")
+    ATTENTION("k_proj", "attn_k")
+    ATTENTION("v_proj", "attn_v")
+    ATTENTION("o_proj", "attn_output")
+    RENAME("input_layernorm.weight", "attn_norm.weight", "")
+    RENAME("post_attention_layernorm.weight", "ffn_norm.weight", "")
+    MLP("gate_proj", "ffn_gate")
+    MLP("up_proj", "ffn_up")
+    MLP("down_proj", "ffn_down")
+    RENAME("block_sparse_moe.gate.weight", "ffn_gate_inp.weight", OPTIONAL)
+    EXPERTS("w1", STACK_GATE)
+    EXPERTS("w2", STACK_DOWN)
+    EXPERTS("w3", STACK_UP)
+    "{\"rename\": \"model.norm.weight\", \"to\": \"output_norm.weight\"}]}";
+/* clang-format on */
+
+static bool ends_in(const char *name, const char *end)
+{
+    size_t length = strlen(name), suffix = strlen(end);
+    return length >= suffix && strcmp(name + length - suffix, end) == 0;
+}
+
+/* Which of a layer's stacks a name is of, in the converter's order; -1: of none. */
+static int stack_of(const char *name)
+{
+    static const char *const ends[] = {"." STACK_GATE ".weight", "." STACK_DOWN ".weight",
+                                       "." STACK_UP ".weight"};
+    for (int i = 0; i < (int)(sizeof ends / sizeof *ends); i++)
+        if (ends_in(name, ends[i]))
+            return i;
+    return -1;
+}
+
+/* Whether two stacks are of the same layer: "blk.LAYER.". */
+static bool same_layer(const char *one, const char *other)
+{
+    size_t length = (size_t)(strrchr(one, '.') - one); /* before "weight" */
+    while (length > 0 && one[length - 1] != '.')
+        length--;
+    return strncmp(one, other, length) == 0;
+}
+
+/* The stacks of a layer stand together, where the last of its experts stood. */
+static dcp_status gather_stacks(struct convert_source *source)
+{
+    size_t count = 0;
+    struct convert_item *items = arena_allocate_array(&source->arena, source->count, sizeof *items);
+    if (!items)
+        return error_no_memory(source->count * sizeof *items, "tensors of a GGUF file");
+    for (size_t i = 0; i < source->count; i++) {
+        const char *name = source->items[i].name;
+        bool last = true;
+        for (size_t k = i + 1; k < source->count && stack_of(name) >= 0 && last; k++)
+            last = stack_of(source->items[k].name) < 0 || !same_layer(name, source->items[k].name);
+        if (stack_of(name) < 0)
+            items[count++] = source->items[i];
+        for (int stack = 0; stack < 3 && stack_of(name) >= 0 && last; stack++)
+            for (size_t k = 0; k <= i; k++)
+                if (stack_of(source->items[k].name) == stack &&
+                    same_layer(name, source->items[k].name))
+                    items[count++] = source->items[k];
+    }
+    source->items = items;
+    return DCP_OK;
+}
 
 dcp_status gguf_tensors_name(struct convert_source *source, uint64_t heads,
                              uint64_t key_value_heads)
@@ -57,18 +118,13 @@ dcp_status gguf_tensors_name(struct convert_source *source, uint64_t heads,
                  heads, key_value_heads);
     RETURN_IF_ERROR(transform_read("GGUF's names", rules, sizeof rules - 1, config, (size_t)size,
                                    &source->arena, &transform));
-    return transform_apply(&transform, source);
+    RETURN_IF_ERROR(transform_apply(&transform, source));
+    return gather_stacks(source);
 }
 
 uint64_t gguf_align(uint64_t offset)
 {
     return (offset + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
-static bool ends_in(const char *name, const char *end)
-{
-    size_t length = strlen(name), suffix = strlen(end);
-    return length >= suffix && strcmp(name + length - suffix, end) == 0;
 }
 
 static bool is_float(dcp_dtype dtype)

@@ -11,6 +11,7 @@
 #include "convert/convert_copy.h"
 #include "convert/convert_target.h"
 #include "convert/gguf_config.h"
+#include "convert/gguf_rope.h"
 #include "convert/gguf_tensors.h"
 #include "state/small_float.h"
 
@@ -155,6 +156,10 @@ static void say_model(struct gguf_file *file)
     say_number(file, "llama.feed_forward_length", config->intermediate);
     say_number(file, "llama.attention.head_count", config->heads);
     say_number(file, "llama.attention.head_count_kv", config->key_value_heads);
+    if (config->rope_type && strcmp(config->rope_type, "linear") == 0 && config->rope_factor > 0) {
+        say_text(file, "llama.rope.scaling.type", "linear");
+        say_real(file, "llama.rope.scaling.factor", config->rope_factor);
+    }
     say_real(file, "llama.rope.freq_base", config->rope_theta);
     say_real(file, "llama.attention.layer_norm_rms_epsilon", config->rms_epsilon);
     if (config->experts > 0) {
@@ -168,10 +173,6 @@ static void say_model(struct gguf_file *file)
     say_number(file, "general.file_type", file_type(file->type));
     say_number(file, "llama.vocab_size", config->vocabulary);
     say_number(file, "llama.rope.dimension_count", config->head_dim);
-    if (config->rope_type && strcmp(config->rope_type, "linear") == 0) {
-        say_text(file, "llama.rope.scaling.type", "linear");
-        say_real(file, "llama.rope.scaling.factor", config->rope_factor);
-    }
     say_number(file, "general.quantization_version", 2);
     say_text(file, "tokenizer.ggml.model", "none");
 }
@@ -280,6 +281,8 @@ dcp_status convert_to_gguf(struct convert_source *source, const struct convert_t
         status = read_config(&file);
     if (status == DCP_OK)
         status = gguf_tensors_name(source, file.config.heads, file.config.key_value_heads);
+    if (status == DCP_OK)
+        status = gguf_rope_add(source, &file.config);
     if (status == DCP_OK)
         status = gguf_tensors_list(source, &file.type, &file.tensors);
     if (status == DCP_OK)

@@ -22,6 +22,8 @@ grep -q "^20 tensors (148224 bytes) and 0 objects$" "$scratch/done" || fail "wha
 "$dcp" convert --json -- "$scratch/a.safetensors" "$scratch/b" --to 2>/dev/null && fail "behind -- there are paths alone"
 "$dcp" convert "$scratch/a.safetensors" --to=dcp --json "$scratch/b" 2>/dev/null |
     grep -q '^{"source": "safetensors", .*"target": "dcp", "tensors": 20, ' || fail "options anywhere, and JSON"
+"$dcp" convert "$fixtures/models/gguf_llama/hf" "$scratch/a.gguf" 2>&1 >/dev/null | grep -q "no vocabulary" ||
+    fail "what a GGUF file lacks is told"
 "$dcp" verify "$scratch/b" | grep -q "^0 faults$" || fail "the result is whole"
 "$dcp" convert --to dcp "$small" "$scratch/stage" --quiet --exclude "model.layers.0"
 "$dcp" convert "$small" "$scratch/other" --quiet --to dcp --include "model.layers.0"

@@ -162,6 +162,102 @@ static void blocks_reach_across_what_is_written(void **state)
     free(numbers);
 }
 
+/* Where a text is in a file first. */
+static size_t find(const char *bytes, size_t size, const char *text)
+{
+    const char *found = memmem(bytes, size, text, strlen(text));
+    if (!found)
+        fail_msg("there is no %s", text);
+    return (size_t)(found - bytes);
+}
+
+/* Factors as llama.cpp's converter computes them, before all other tensors; biases are named. */
+static void scaled_rotary_embeddings(void **state)
+{
+    static const uint32_t factors[] = {0x3f800000, 0x3fa5a100, 0x40f55b38, 0x41000000,
+                                       0x41000000, 0x41000000, 0x41000000, 0x41000000};
+    float *numbers = calloc((size_t)ROWS * COLUMNS, sizeof *numbers);
+    const char *to = path_in(state, "to.gguf"), *linear = path_in(state, "linear.gguf");
+    size_t size;
+    assert_non_null(numbers);
+    char *from = save_model(state, numbers, DCP_F32, "model.layers.0.mlp.down_proj.bias");
+    char *config = write_config(
+        state, "\"model_type\": \"llama\", \"rope_theta\": 10000.0, \"rope_scaling\": "
+               "{\"rope_type\": \"llama3\", \"factor\": 8.0, \"low_freq_factor\": 1.0, "
+               "\"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 64}");
+    must(dcp_convert(from, to, &(dcp_convert_options){.transform_config = config}, NULL));
+    char *bytes = scene_read(to, &size);
+    const char *data = memmem(bytes, size, factors, sizeof factors);
+    assert_non_null(data);
+    assert_int_equal((data - bytes) % 32, 0);
+    assert_true(find(bytes, size, "rope_freqs.weight") < find(bytes, size, "token_embd.weight"));
+    find(bytes, size, "blk.0.ffn_down.bias");
+    free(bytes);
+    free(config);
+    config = write_config(state, "\"model_type\": \"llama\", \"rope_scaling\": {\"type\": "
+                                 "\"linear\", \"factor\": 2.0}");
+    must(dcp_convert(from, linear, &(dcp_convert_options){.transform_config = config}, NULL));
+    bytes = scene_read(linear, &size);
+    assert_true(find(bytes, size, "llama.attention.head_count_kv") <
+                find(bytes, size, "llama.rope.scaling.type"));
+    assert_true(find(bytes, size, "llama.rope.scaling.factor") <
+                find(bytes, size, "llama.rope.freq_base"));
+    assert_null(memmem(bytes, size, "rope_freqs", strlen("rope_freqs")));
+    free(bytes);
+    free(config);
+    free(from);
+    free(numbers);
+}
+
+/* Where files divide a layer's experts, its stacks still stand where the last of them was. */
+static void stacks_stand_together(void **state)
+{
+    static const char *const names[] = {"model.embed_tokens.weight",
+                                        "self_attn.q_proj.weight",
+                                        "self_attn.k_proj.weight",
+                                        "self_attn.v_proj.weight",
+                                        "self_attn.o_proj.weight",
+                                        "block_sparse_moe.experts.0.w2.weight",
+                                        "block_sparse_moe.experts.1.w2.weight",
+                                        "input_layernorm.weight",
+                                        "block_sparse_moe.experts.1.w3.weight",
+                                        "block_sparse_moe.experts.0.w3.weight",
+                                        "post_attention_layernorm.weight",
+                                        "block_sparse_moe.experts.1.w1.weight",
+                                        "block_sparse_moe.experts.0.w1.weight",
+                                        "block_sparse_moe.gate.weight",
+                                        "model.norm.weight"};
+    static const char *const expected[] = {
+        "token_embd.weight",        "blk.0.attn_q.weight",        "blk.0.attn_norm.weight",
+        "blk.0.ffn_norm.weight",    "blk.0.ffn_gate_exps.weight", "blk.0.ffn_down_exps.weight",
+        "blk.0.ffn_up_exps.weight", "blk.0.ffn_gate_inp.weight",  "output_norm.weight"};
+    static float numbers[32 * 32];
+    const char *from = path_in(state, "from"), *to = path_in(state, "to.gguf");
+    size_t size, before = 0;
+    dcp_state *root = dcp_state_new();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s%s",
+                 strncmp(names[i], "model.", strlen("model.")) == 0 ? "" : "model.layers.0.",
+                 names[i]);
+        add(root, name, DCP_F32, strstr(name, "norm") ? 1 : 2, (int64_t[]){32, 32}, numbers);
+    }
+    must(dcp_save(root, from, NULL));
+    dcp_state_free(root);
+    char *config = write_config(state, "\"model_type\": \"mixtral\", \"num_local_experts\": 2, "
+                                       "\"num_key_value_heads\": 2, \"num_experts_per_tok\": 1");
+    must(dcp_convert(from, to, &(dcp_convert_options){.transform_config = config}, NULL));
+    char *bytes = scene_read(to, &size);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        size_t at = find(bytes, size, expected[i]);
+        if (at <= before)
+            fail_msg("%s is not behind the one before", expected[i]);
+        before = at;
+    }
+    free(bytes);
+    free(config);
+}
+
 static void refused(void **state, const char *from, const char *config, dcp_status status,
                     const char *error)
 {
@@ -182,9 +278,12 @@ static void other_models_are_refused(void **state)
     char *coded = save_model(state, numbers, DCP_I32, "coded");
     refused(state, plain, "\"model_type\": \"qwen2\"", DCP_ERR_UNSUPPORTED, "qwen2");
     refused(state, plain, "\"none\": 0", DCP_ERR_UNSUPPORTED, "");
+    refused(state, plain, "\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"yarn\"}",
+            DCP_ERR_UNSUPPORTED, "yarn");
     refused(state, plain,
-            "\"model_type\": \"llama\", \"rope_scaling\": {\"rope_type\": \"llama3\"}",
-            DCP_ERR_UNSUPPORTED, "llama3");
+            "\"model_type\": \"llama\", \"rope_theta\": -1.0, \"rope_scaling\": {\"rope_type\": "
+            "\"llama3\"}",
+            DCP_ERR_FORMAT, "rotary");
     refused(state, plain, "\"model_type\": \"llama\", \"hidden_size\": 0", DCP_ERR_FORMAT,
             "how large");
     refused(state, plain, "\"model_type\": \"llama\", \"num_attention_heads\": 3", DCP_ERR_SHAPE,
@@ -207,6 +306,8 @@ int main(void)
         TEST(files_are_those_of_the_package),
         TEST(other_sources_bring_a_config),
         TEST(blocks_reach_across_what_is_written),
+        TEST(scaled_rotary_embeddings),
+        TEST(stacks_stand_together),
         TEST(other_models_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
