@@ -48,6 +48,13 @@ static dcp_status wrong(const struct reading *reading, const char *what)
                          reading->rule ? reading->rule->number : 0, what);
 }
 
+static dcp_status unknown_member(const struct reading *reading, struct json_text key)
+{
+    return dcp_error_set(DCP_ERR_ARGUMENT, "%s: rule %zu: an unknown member \"%.*s\"",
+                         reading->json.what, reading->rule->number,
+                         (int)(key.length < 64 ? key.length : 64), key.bytes);
+}
+
 static dcp_status read_text(struct reading *reading, const char **value)
 {
     struct json_text text;
@@ -252,8 +259,7 @@ static dcp_status read_rule_member(struct reading *reading, struct json_text key
         return read_flag(reading, &rule->optional);
     if (json_text_is(key, "only"))
         return read_direction(reading);
-    return json_text_is(key, "comment") ? json_skip(&reading->json)
-                                        : wrong(reading, "an unknown member");
+    return json_text_is(key, "comment") ? json_skip(&reading->json) : unknown_member(reading, key);
 }
 
 /* ---- what a rule needs ---- */

@@ -262,7 +262,7 @@ static void wrong_rules_are_told(void **state)
          DCP_ERR_ARGUMENT, "widens"},
         {"{\"pad\": \"heads\", \"dim\": 1, \"multiple\": 4}", true, DCP_ERR_ARGUMENT, "size"},
         {"{\"rename\": \"heads\"}", false, DCP_ERR_ARGUMENT, "number of names"},
-        {"{\"turn\": \"heads\"}", false, DCP_ERR_ARGUMENT, "unknown member"},
+        {"{\"turn\": \"heads\"}", false, DCP_ERR_ARGUMENT, "unknown member \"turn\""},
         {"{\"drop\": \"heads\", \"tie\": \"head\"}", false, DCP_ERR_ARGUMENT, "two operations"},
         {"!{\"others\": \"refuse\", \"rules\": [{\"rename\": \"l.**\", \"to\": \"m.**\"}]}", false,
          DCP_ERR_FORMAT, "no rule"},
