@@ -41,7 +41,8 @@ static double power(double base, double exponent)
     return ldexp(result, twos);
 }
 
-/* In float32, operation by operation, as the converter computes them. */
+/* In float32, operation by operation, as the converter computes them; PyTorch's power, which
+ * depends on the processor, may round otherwise. */
 static float factor_of(const struct gguf_config *config, float exponent)
 {
     const float turn = 6.283185307179586f;

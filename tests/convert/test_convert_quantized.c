@@ -224,10 +224,10 @@ static void group_of(void **state, const char *groups, const char *const *module
                      const char *const *expected)
 {
     const int8_t bytes[4] = {1, 1, 1, 1};
+    const float scales[2] = {2, 3};
     char name[64], config[2048];
     dcp_state *root = dcp_state_new();
     for (size_t i = 0; modules[i]; i++) {
-        const float scales[2] = {2, 3};
         bool channel = strcmp(expected[i], "channel") == 0;
         snprintf(name, sizeof name, "%s.weight", modules[i]);
         add(root, name, DCP_I8, 2, (int64_t[]){2, 2}, bytes);
@@ -464,7 +464,7 @@ static void scales_of_every_shape(void **state)
     scaled(state, plain, DCP_F8_E4M3FN, 3, (int64_t[]){3, 200, 20}, "m.weight_scale_inv", DCP_U8, 3,
            (int64_t[]){3, 1, 1}, 200, 20);
     scaled(state, plain, DCP_F8_E4M3FN, 2, (int64_t[]){200, 20}, "m.weight_scale_inv", DCP_U8, 0,
-           NULL, 200, 20);
+           (int64_t[]){1}, 200, 20);
 }
 
 int main(void)
