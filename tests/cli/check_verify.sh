@@ -63,6 +63,27 @@ mv "$directory/good" "$directory/large/__0_0.distcp"
 expect 0 '^0 faults$' verify "$directory/large"
 rm -r "$directory/large"
 
+# ---- one tensor of 80 MiB, which several threads check, in a file with sums of blocks and in a .pt file ----
+
+sparse "$directory/one.safetensors" 1 83886080
+for place in 90000 16777216 50000000 83886100; do
+    damage "$directory/one.safetensors" $place
+done
+for form in dcp pt; do
+    one="$directory/one.$form"
+    "$dcp" convert -q "$directory/one.safetensors" "$one" --to $form --no-sync || fail "no checkpoint in the form $form"
+    expect 0 '^0 faults$' verify "$one"
+done
+damage "$directory/one.pt" 20000000
+expect 1 '"data/0" has CRC-32' verify "$directory/one.pt"
+expect 1 '^1 fault$' verify "$directory/one.pt"
+damage "$directory/one.dcp/__0_0.distcp" 20000000
+damage "$directory/one.dcp/__0_0.distcp" 70000000
+expect 1 '^3 faults$' verify "$directory/one.dcp"
+[ "$(sed -n 's/^__0_0.distcp:\([0-9]*\): .*/\1/p' "$directory/out" | tr '\n' ' ')" = "19996672 69996544 3990 " ] ||
+    fail "faults of a large tensor: $(cat "$directory/out")"
+rm -r "$directory"/one.*
+
 # ---- a signal ----
 
 # interrupt ARGUMENT...: it ends by the signal, says so, and leaves nothing.

@@ -22,8 +22,8 @@ struct verify_progress {
     int64_t told_at; /* clock_monotonic_ns(); of the calling thread */
 };
 
-/* A range of a file that a record's data is expected in, whose checksum is taken while its blocks
- * are checked, so that it is read once. */
+/* A range of a file that a record's data is expected in, or a part of it, whose checksum is taken
+ * while its blocks are checked, so that it is read once. */
 struct verify_span {
     uint64_t offset, length; /* length 0: none */
     uint64_t taken;          /* of length, so far */
@@ -42,10 +42,11 @@ struct verification {
     bool blocks;  /* the current file has checksums of its blocks */
     bool *bare;   /* by file: without a footer */
     struct verify_progress *progress;
-    uint64_t left;                  /* bytes of the progress that are not done, of the job */
-    struct verify_job *job;         /* NULL: none, faults are reported at once */
-    const struct verify_span *span; /* of the current piece; NULL: none */
-    bool some_footers;              /* either all files of a save have footers, or none */
+    uint64_t left;                   /* bytes of the progress that are not done, of the job */
+    struct verify_job *job;          /* NULL: none, faults are reported at once */
+    const struct verify_span *spans; /* of the current piece or file, in its order */
+    size_t span_count;
+    bool some_footers; /* either all files of a save have footers, or none */
 };
 
 /* The place of a piece of the metadata; sorted by file, then offset. */
@@ -77,6 +78,9 @@ dcp_status verify_file(struct verification *verification, uint32_t index, bool *
  * UINT64_MAX. spans: in the order of the file, whose checksums are taken. */
 dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
                          uint64_t end, struct verify_span *spans, size_t span_count);
+/* The same, of a part of a tensor. Without checksums of blocks only the span's is taken. */
+dcp_status verify_part(struct verification *verification, uint32_t index, uint64_t from,
+                       uint64_t end, struct verify_span *span);
 /* Checks all files of the metadata and their pieces, on several threads if there is much. */
 dcp_status verify_files(struct verification *verification);
 /* Compares a file's footer, if it has one, with the metadata's pieces in the file. */

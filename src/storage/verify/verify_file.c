@@ -8,8 +8,10 @@
 #include "storage/shard/shard_footer.h"
 #include "storage/verify/verification.h"
 
-/* Blocks that are read at a time: a part of a page of sums. */
-#define STEP_BLOCKS ((uint64_t)128)
+/* What is read at a time stays in a processor's cache while its checksums are taken. */
+#define STEP_BYTES ((size_t)512 << 10)
+/* And the most, where each request costs time. */
+#define STEP_MOST ((size_t)8 << 20)
 
 static void verify_block(struct verification *verification, const struct shard_file *file,
                          uint64_t index, const unsigned char *bytes, size_t size, uint64_t sum)
@@ -40,7 +42,7 @@ static void take_spans(struct verify_span *spans, size_t count, size_t *next,
     }
 }
 
-/* Blocks that are read at once: they are in a processor's cache while their checksums are taken. */
+/* Checks the blocks of bytes that were read. */
 static dcp_status verify_step(struct verification *verification, struct shard_file *file,
                               uint64_t offset, size_t size, struct shard_sums_window *window,
                               unsigned char *bytes)
@@ -54,17 +56,53 @@ static dcp_status verify_step(struct verification *verification, struct shard_fi
     return DCP_OK;
 }
 
+/* The first block that begins at `offset` or behind it, or the end of the contents. */
+static uint64_t block_from(const struct shard_file *file, uint64_t offset)
+{
+    uint64_t blocks = offset / file->block_size + (offset % file->block_size != 0);
+    return blocks < file->block_count ? blocks * file->block_size : file->content_length;
+}
+
+/* A multiple of the size of blocks, where there are some. */
+static size_t step_bytes(const struct shard_file *file)
+{
+    size_t step = file->file.directory->traits.request_size;
+    size_t block = file->footer == FOOTER_GOOD ? file->block_size : 1;
+    step = step < STEP_BYTES ? STEP_BYTES : step;
+    step = step > STEP_MOST ? STEP_MOST : step;
+    return step < block ? block : step - step % block;
+}
+
+/* Bytes from `from` on whose blocks begin before it: only the spans need them. */
+static dcp_status take_head(struct shard_file *file, uint64_t from, struct verify_span *spans,
+                            size_t span_count, unsigned char *bytes)
+{
+    size_t next = 0;
+    if (span_count == 0 || from >= file->content_length)
+        return DCP_OK;
+    size_t size = (size_t)(block_from(file, from) - from);
+    if (spans[0].offset < from || spans[0].offset - from >= size)
+        return DCP_OK;
+    RETURN_IF_ERROR(shard_file_read(file, bytes, size, from));
+    take_spans(spans, span_count, &next, bytes, size, from);
+    return DCP_OK;
+}
+
 static dcp_status verify_range(struct verification *verification, struct shard_file *file,
                                uint64_t from, uint64_t end, struct verify_span *spans,
                                size_t span_count)
 {
     struct shard_sums_window window = {0};
-    size_t step = (size_t)(STEP_BLOCKS * file->block_size), next = 0;
+    size_t step = step_bytes(file), next = 0;
     unsigned char *bytes = memory_allocate(step);
     if (!bytes)
         return error_no_memory(step, "blocks of a file");
-    dcp_status status = DCP_OK;
-    for (uint64_t offset = from; offset < end && status == DCP_OK; offset += step) {
+    /* What cannot be read here will be found by the block or the record that it lies in. */
+    dcp_status status = take_head(file, from, spans, span_count, bytes);
+    end = block_from(file, end);
+    status = verification_is_own(status) ? status : DCP_OK;
+    for (uint64_t offset = block_from(file, from); offset < end && status == DCP_OK;
+         offset += step) {
         size_t size = end - offset < step ? (size_t)(end - offset) : step;
         status = shard_file_read(file, bytes, size, offset);
         if (status == DCP_OK) {
@@ -80,13 +118,6 @@ static dcp_status verify_range(struct verification *verification, struct shard_f
     return status;
 }
 
-/* The first block that begins at `offset` or behind it, or the end of the contents. */
-static uint64_t block_from(const struct shard_file *file, uint64_t offset)
-{
-    uint64_t blocks = offset / file->block_size + (offset % file->block_size != 0);
-    return blocks < file->block_count ? blocks * file->block_size : file->content_length;
-}
-
 dcp_status verify_blocks(struct verification *verification, uint32_t index, uint64_t from,
                          uint64_t end, struct verify_span *spans, size_t span_count)
 {
@@ -94,10 +125,43 @@ dcp_status verify_blocks(struct verification *verification, uint32_t index, uint
     RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
     dcp_status status = DCP_OK;
     if (file->footer == FOOTER_GOOD)
-        status = verify_range(verification, file, block_from(file, from), block_from(file, end),
-                              spans, span_count);
+        status = verify_range(verification, file, from, end, spans, span_count);
     shard_file_release(verification->reader, file);
     return status;
+}
+
+/* The checksum alone, of a file whose blocks have none. */
+static dcp_status take_span(struct verification *verification, struct shard_file *file,
+                            struct verify_span *span)
+{
+    size_t step = step_bytes(file), next = 0;
+    unsigned char *bytes = memory_allocate(step);
+    dcp_status status = DCP_OK;
+    if (!bytes)
+        return error_no_memory(step, "a part of a tensor");
+    while (span->taken < span->length && status == DCP_OK) {
+        uint64_t offset = span->offset + span->taken, left = span->length - span->taken;
+        size_t size = left < step ? (size_t)left : step;
+        status = shard_file_read(file, bytes, size, offset);
+        if (status != DCP_OK)
+            break;
+        take_spans(span, 1, &next, bytes, size, offset);
+        status = verification_advance(verification, size);
+    }
+    memory_release(bytes);
+    return status;
+}
+
+dcp_status verify_part(struct verification *verification, uint32_t index, uint64_t from,
+                       uint64_t end, struct verify_span *span)
+{
+    struct shard_file *file;
+    RETURN_IF_ERROR(shard_file_acquire(verification->reader, index, DCP_VERIFY_NONE, &file));
+    dcp_status status = file->footer == FOOTER_GOOD
+                            ? verify_range(verification, file, from, end, span, 1)
+                            : take_span(verification, file, span);
+    shard_file_release(verification->reader, file);
+    return verification_is_own(status) ? status : DCP_OK; /* the record will have the fault */
 }
 
 dcp_status verify_file(struct verification *verification, uint32_t index, bool *usable)

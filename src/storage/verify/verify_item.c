@@ -35,11 +35,24 @@ static dcp_status compute_crc(const struct byte_source *source, uint64_t offset,
     return status;
 }
 
-/* The checksum that was taken with the blocks of the file, if it was of just these bytes. */
-static bool is_known(const struct verification *verification, uint64_t offset, uint64_t length)
+/* The checksum of just these bytes, if it was taken with the blocks of the file. */
+static bool is_known(const struct verification *verification, uint64_t offset, uint64_t length,
+                     uint32_t *crc)
 {
-    const struct verify_span *span = verification->span;
-    return span && span->offset == offset && span->length == length && span->taken == length;
+    size_t low = 0, high = verification->span_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (verification->spans[middle].offset < offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct verify_span *span = verification->spans + low;
+    if (low == verification->span_count || span->offset != offset || span->length != length ||
+        span->taken != length)
+        return false;
+    *crc = span->crc;
+    return true;
 }
 
 /* passing: the decompressor of the archive's source, or NULL. place: of the archive in the file. */
@@ -60,11 +73,9 @@ static dcp_status verify_record(struct verification *verification,
     RETURN_IF_ERROR(zip_data_offset(archive, record, &offset));
     if (record->crc == 0)
         return DCP_OK; /* not computed, or of an empty record */
-    if (is_known(verification, place + offset, record->stored_size))
-        crc = verification->span->crc;
-    else if (passing && decompressed_source_watches(passing, offset, record->stored_size))
+    if (passing && decompressed_source_watches(passing, offset, record->stored_size))
         RETURN_IF_ERROR(decompressed_source_crc(passing, offset, record->stored_size, &crc));
-    else
+    else if (!is_known(verification, place + offset, record->stored_size, &crc))
         RETURN_IF_ERROR(compute_crc(&archive->source, offset, record->stored_size, &crc));
     return zip_check_crc(record->name, record->crc, crc);
 }
