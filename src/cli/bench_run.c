@@ -189,7 +189,10 @@ static int run_ranks(struct bench_rank *ranks, int count, bool loads)
         dcp_group_free(groups[r]);
     if (started < count)
         return fail("cannot start a thread for each rank");
-    return ranks[0].status == DCP_OK ? EXIT_FINE : fail(ranks[0].message);
+    if (ranks[0].status == DCP_OK)
+        return EXIT_FINE;
+    fail(command_interrupted() ? "interrupted" : ranks[0].message);
+    return command_interrupted() ? EXIT_INTERRUPTED : EXIT_FAULT;
 }
 
 static double greater(double a, double b)

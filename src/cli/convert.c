@@ -110,17 +110,18 @@ static int run_convert(struct command_line *line)
     dcp_convert_report report;
     complete_options(given, line->paths, count);
     command_catch_signals(true);
-    if (dcp_convert_recognize(source, options, &report) != DCP_OK)
-        return command_fail("convert");
+    dcp_status status = dcp_convert_recognize(source, options, &report);
+    if (status != DCP_OK)
+        return command_fail_with("convert", status);
     if (!given->quiet)
         print_source(line->paths, count, &report);
     progress_begin(&progress);
     options->progress = progress_draw;
     options->progress_context = &progress;
-    dcp_status status = dcp_convert(source, target, options, &report);
+    status = dcp_convert(source, target, options, &report);
     progress_end(&progress);
     if (status != DCP_OK)
-        return command_fail("convert");
+        return command_fail_with("convert", status);
     print_report(given, &report);
     return EXIT_FINE;
 }
@@ -272,6 +273,9 @@ static const struct option convert_table[] = {
      .help = "What was done, as JSON."},
     {.name = NULL}};
 
+static const struct exit_text exits[] = {
+    {EXIT_UNABLE, "It could not be done, for want of memory or open files."}, {0, NULL}};
+
 const struct command command_convert = {
     .name = "convert",
     .operands = "CHECKPOINT... DST",
@@ -297,5 +301,6 @@ const struct command command_convert = {
                 "      A model for llama.cpp.\n"
                 "  dcp convert DeepSeek-V3 bf16 --to hf --dequantize bf16\n"
                 "      A quantized model, computed.\n",
+    .exits = exits,
     .see_also = "ls verify",
     .run = run_convert};

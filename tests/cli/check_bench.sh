@@ -133,6 +133,7 @@ bench=$!
 while [ -z "$(ls -A "$directory")" ]; do sleep 0.05; done
 kill -TERM $bench
 wait $bench
-[ $? -eq 1 ] || fail "interrupted: $(cat "$directory.err")"
+[ $? -eq 143 ] || fail "interrupted: $(cat "$directory.err")"
+[ "$(cat "$directory.err")" = "dcp bench: interrupted" ] || fail "interrupted, it says: $(cat "$directory.err")"
 empty "an interruption"
 rm -rf "$directory" "$directory.out" "$directory.err"

@@ -55,7 +55,7 @@ while [ -z "$(left)" ]; do sleep 0.05; done
 kill -TERM $bench
 status=0
 wait $bench || status=$?
-[ $status -eq 1 ] || fail "an interrupted bench: exit status $status: $(cat "$directory/measured")"
+[ $status -eq 143 ] || fail "an interrupted bench: exit status $status: $(cat "$directory/measured")"
 [ -z "$(left)" ] || fail "an interrupted bench has left $(left)"
 # What the storage does not take is a directory.
 mkdir "$directory/plain"
