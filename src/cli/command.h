@@ -176,12 +176,17 @@ int command_fail_with(const char *command, dcp_status status);
 /* Flushes and checks standard output: a full disk is a failure with a message, a closed pipe one
  * without. */
 int command_finish(const char *command, int status);
-/* A JSON string with quotes; bytes from 0x80 on are passed through as UTF-8. */
+/* Bytes of the UTF-8 sequence at the beginning of a text; 0: it is none. */
+size_t utf8_sequence(const char *text);
+/* A JSON string with quotes, in UTF-8; U+FFFD stands for a byte that is none. */
 void print_json_string(FILE *out, const char *text);
 /* A fault as an object, for a dcp_fault_function: file, offset, name, fault. */
 void print_json_fault(FILE *out, const char *file, uint64_t offset, const char *name,
                       const char *fault);
-/* The same text with control characters made visible, so that a name cannot command a terminal. */
+/* Whether a text begins with a character that is UTF-8 and commands no terminal; *length: its
+ * bytes. */
+bool is_visible(const char *text, size_t *length);
+/* The same text, with \xNN for the bytes of all others. */
 void print_plain(FILE *out, const char *text);
 /* "1.5 GiB", right-aligned in so many columns at least. */
 void print_size(FILE *out, uint64_t bytes, int width);
@@ -201,6 +206,10 @@ void command_catch_signals(bool writes);
 bool command_interrupted(void);
 /* Ends the process by the signal that was caught, so that a shell's loop ends as well. */
 void command_die(void);
+
+/* Replaces the line of a terminal that the cursor is on, by as much of a text as it has room for.
+ */
+void line_draw(FILE *out, const char *text);
 
 /* How far the work has come, in a line on standard error, if that is a terminal. */
 struct progress_line {

@@ -102,5 +102,10 @@ dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
         return command_explain(paths[0], dcp_checkpoint_open(paths[0], &options, checkpoint));
     options.members = (const char *const *)paths;
     options.member_count = (size_t)count;
-    return dcp_checkpoint_open(".", &options, checkpoint);
+    dcp_status status = dcp_checkpoint_open(".", &options, checkpoint);
+    if (status != DCP_ERR_NOT_FOUND)
+        return status;
+    char said[1024];
+    snprintf(said, sizeof said, "%s", dcp_error_message());
+    return dcp_error_set(status, "%s; several paths are taken for parts of one checkpoint", said);
 }

@@ -26,12 +26,12 @@ void ls_print_numbers(const int64_t *numbers, int32_t count)
     putchar(']');
 }
 
-/* Columns of a name as print_plain() shows it, continuation bytes of UTF-8 not counted. */
+/* Columns of a name as print_plain() shows it; wide characters count as one. */
 static int name_columns(const char *name)
 {
     int columns = 0;
-    for (const unsigned char *c = (const unsigned char *)name; *c; c++)
-        columns += *c < 0x20 || *c == 0x7f ? 4 : (*c & 0xc0) != 0x80;
+    for (size_t length; *name; name += length)
+        columns += is_visible(name, &length) ? 1 : 4 * (int)length;
     return columns;
 }
 
@@ -59,7 +59,8 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-const char *ls_form(dcp_checkpoint *checkpoint)
+/* By what the data of the first entry lies in. */
+static const char *form_of_data(dcp_checkpoint *checkpoint)
 {
     dcp_stored_chunk chunk;
     if (dcp_checkpoint_count(checkpoint) == 0 ||
@@ -68,6 +69,22 @@ const char *ls_form(dcp_checkpoint *checkpoint)
     if (ends_with(chunk.file, ".safetensors"))
         return "safetensors";
     return ends_with(chunk.file, ".distcp") ? "dcp" : "pt";
+}
+
+/* Of a checkpoint without entries, and of another framework's, the path says it. */
+static void find_form(dcp_checkpoint *checkpoint, const char *path, bool foreign,
+                      struct ls_form *form)
+{
+    const dcp_convert_options options = {.storage = command_storage()};
+    dcp_convert_report report;
+    *form = (struct ls_form){.name = form_of_data(checkpoint)};
+    if (!path || (!foreign && dcp_checkpoint_count(checkpoint) > 0) ||
+        dcp_convert_recognize(path, &options, &report) != DCP_OK)
+        return;
+    form->name = report.source == DCP_FORM_HF ? "safetensors" : dcp_form_name(report.source);
+    if (foreign)
+        snprintf(form->text, sizeof form->text, "%s",
+                 report.source_text + (strncmp(report.source_text, "a ", 2) == 0 ? 2 : 0));
 }
 
 void ls_print_sum(size_t tensors, uint64_t bytes, size_t objects)
@@ -123,7 +140,8 @@ void ls_sort(struct selection *selection, enum ls_sort by, bool reverse)
 
 /* ---- the command ---- */
 
-static int list(dcp_checkpoint *checkpoint, const struct ls_options *options)
+static int list(dcp_checkpoint *checkpoint, const struct ls_options *options,
+                const struct ls_form *form)
 {
     struct selection selection;
     int status = selection_make(checkpoint, "ls", &options->include, &options->exclude, &selection);
@@ -134,25 +152,39 @@ static int list(dcp_checkpoint *checkpoint, const struct ls_options *options)
         else if (options->totals)
             status = ls_totals(&selection, options->depth > 0 ? options->depth : 1, options->json);
         else if (options->json)
-            status = ls_json(checkpoint, &selection);
+            status = ls_json(checkpoint, &selection, form);
         else if (options->tree)
-            status = ls_tree(checkpoint, &selection, options->depth);
+            status = ls_tree(checkpoint, &selection, form, options->depth);
         else
-            status = ls_table(checkpoint, &selection);
+            status = ls_table(checkpoint, &selection, form);
     }
     selection_free(&selection);
     return status;
+}
+
+/* What the library notes of a checkpoint that it opens: that it is another framework's. */
+static void take_note(void *context, dcp_log_level level, const char *line)
+{
+    bool *noted = context;
+    (void)level, (void)line;
+    *noted = true;
 }
 
 static int run_ls(struct command_line *line)
 {
     const struct ls_options *options = line->options;
     dcp_checkpoint *checkpoint;
+    struct ls_form form;
+    bool noted = false;
     if (options->files + options->totals + options->tree > 1)
         return option_usage(line, "--files, --totals and --tree are different lists");
-    if (command_open(line->paths, line->path_count, &checkpoint) != DCP_OK)
+    dcp_set_log(take_note, &noted, DCP_LOG_INFO);
+    dcp_status opened = command_open(line->paths, line->path_count, &checkpoint);
+    dcp_set_log(NULL, NULL, DCP_LOG_INFO);
+    if (opened != DCP_OK)
         return command_fail("ls");
-    int status = list(checkpoint, options);
+    find_form(checkpoint, line->path_count == 1 ? line->paths[0] : NULL, noted, &form);
+    int status = list(checkpoint, options, &form);
     dcp_checkpoint_close(checkpoint);
     return status;
 }
@@ -235,7 +267,9 @@ const struct command command_ls = {
     .size = sizeof(struct ls_options),
     .json =
         "An object:\n"
-        "  form         \"dcp\", \"safetensors\" or \"pt\"\n"
+        "  form         \"dcp\", \"safetensors\", \"pt\", or of a training checkpoint "
+        "\"deepspeed\",\n"
+        "               \"megatron\" or \"torch_checkpointing\"\n"
         "  entries      name, path (keys and positions), type: \"tensor\" or \"object\"\n"
         "    tensors    dtype, shape, bytes, and chunks: offsets, sizes, file, offset, length\n"
         "    objects    value, or null and error\n"

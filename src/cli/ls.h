@@ -16,12 +16,21 @@ struct ls_options {
 };
 enum ls_sort { LS_STORED, LS_NAME, LS_SIZE, LS_DTYPE };
 
+/* What a checkpoint is. */
+struct ls_form {
+    const char *name; /* "dcp", "pt", as dcp_form_name() */
+    char text[192];   /* in words, of another framework's; "" otherwise */
+};
+
 /* ---- the ways of listing: each prints everything, and returns the exit status ---- */
 
-int ls_table(dcp_checkpoint *checkpoint, const struct selection *selection);
-int ls_json(dcp_checkpoint *checkpoint, const struct selection *selection);
+int ls_table(dcp_checkpoint *checkpoint, const struct selection *selection,
+             const struct ls_form *form);
+int ls_json(dcp_checkpoint *checkpoint, const struct selection *selection,
+            const struct ls_form *form);
 /* By parts of names, with the bytes below each. Sorts the selection. */
-int ls_tree(dcp_checkpoint *checkpoint, struct selection *selection, int depth);
+int ls_tree(dcp_checkpoint *checkpoint, struct selection *selection, const struct ls_form *form,
+            int depth);
 /* By files: what lies where in them. */
 int ls_files(dcp_checkpoint *checkpoint, const struct selection *selection, bool json);
 /* By the first parts of names, and by dtype. */
@@ -36,8 +45,6 @@ char *ls_value(dcp_checkpoint *checkpoint, size_t index);
 /* The name, and blanks up to `width` columns. */
 void ls_print_name(const char *name, int width);
 int ls_widest_name(const struct selection *selection);
-/* "dcp", "safetensors" or "pt", by what the data lies in. */
-const char *ls_form(dcp_checkpoint *checkpoint);
 /* "1 tensor, 128 bytes, 2 objects", without a line break. */
 void ls_print_sum(size_t tensors, uint64_t bytes, size_t objects);
 
@@ -45,7 +52,7 @@ void ls_print_sum(size_t tensors, uint64_t bytes, size_t objects);
 void print_value(char *text);
 
 /* The form, and what metadata.json says of the save if there is one, on lines of their own. */
-int print_save(dcp_checkpoint *checkpoint);
+int print_save(dcp_checkpoint *checkpoint, const struct ls_form *form);
 /* As a member "save" of an object, after a comma. */
 int print_save_json(const dcp_checkpoint *checkpoint);
 

@@ -20,11 +20,14 @@ static void print_path(const dcp_entry *entry)
 
 static int print_chunks(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *entry)
 {
+    int status = EXIT_FINE;
     fputs(", \"chunks\": [", stdout);
-    for (size_t i = 0; i < entry->chunk_count; i++) {
+    for (size_t i = 0; i < entry->chunk_count && status == EXIT_FINE; i++) {
         dcp_stored_chunk chunk;
-        if (dcp_checkpoint_chunk(checkpoint, index, i, &chunk) != DCP_OK)
-            return command_fail("ls");
+        if (dcp_checkpoint_chunk(checkpoint, index, i, &chunk) != DCP_OK) {
+            status = command_fail("ls");
+            continue;
+        }
         fputs(i > 0 ? ", {\"offsets\": " : "{\"offsets\": ", stdout);
         ls_print_numbers(chunk.offsets, entry->ndim);
         fputs(", \"sizes\": ", stdout);
@@ -34,7 +37,7 @@ static int print_chunks(dcp_checkpoint *checkpoint, size_t index, const dcp_entr
         printf(", \"offset\": %" PRIu64 ", \"length\": %" PRIu64 "}", chunk.offset, chunk.length);
     }
     putchar(']');
-    return EXIT_FINE;
+    return status;
 }
 
 static int print_entry(dcp_checkpoint *checkpoint, const struct selected *item)
@@ -69,11 +72,15 @@ static int print_entry(dcp_checkpoint *checkpoint, const struct selected *item)
 
 static int print_extra_files_json(const dcp_checkpoint *checkpoint)
 {
+    size_t count = dcp_checkpoint_extra_file_count(checkpoint);
+    int status = EXIT_FINE;
     fputs(", \"extra_files\": [", stdout);
-    for (size_t i = 0; i < dcp_checkpoint_extra_file_count(checkpoint); i++) {
+    for (size_t i = 0; i < count && status == EXIT_FINE; i++) {
         dcp_extra_file_info info;
-        if (dcp_checkpoint_extra_file(checkpoint, i, &info) != DCP_OK)
-            return command_fail("ls");
+        if (dcp_checkpoint_extra_file(checkpoint, i, &info) != DCP_OK) {
+            status = command_fail("ls");
+            continue;
+        }
         fputs(i > 0 ? ",\n {\"name\": " : "\n {\"name\": ", stdout);
         print_json_string(stdout, info.name);
         fputs(", \"file\": ", stdout);
@@ -81,13 +88,14 @@ static int print_extra_files_json(const dcp_checkpoint *checkpoint)
         printf(", \"size\": %" PRIu64 ", \"xxh3\": \"%016" PRIx64 "\"}", info.size, info.xxh3);
     }
     putchar(']');
-    return EXIT_FINE;
+    return status;
 }
 
-int ls_json(dcp_checkpoint *checkpoint, const struct selection *selection)
+int ls_json(dcp_checkpoint *checkpoint, const struct selection *selection,
+            const struct ls_form *form)
 {
     int status = EXIT_FINE;
-    printf("{\"form\": \"%s\", \"entries\": [", ls_form(checkpoint));
+    printf("{\"form\": \"%s\", \"entries\": [", form->name);
     for (size_t i = 0; i < selection->count; i++) {
         fputs(i > 0 ? "," : "", stdout);
         if (print_entry(checkpoint, &selection->items[i]) != EXIT_FINE)

@@ -54,22 +54,24 @@ static int print_field(const dcp_state *fields, size_t index)
     return EXIT_FINE;
 }
 
-static void print_form(dcp_checkpoint *checkpoint, const dcp_save_info *info)
+static void print_form(const struct ls_form *form, const dcp_save_info *info)
 {
-    const char *form = ls_form(checkpoint);
-    fputs(strcmp(form, "dcp") == 0  ? "DCP checkpoint"
-          : strcmp(form, "pt") == 0 ? "file of torch.save"
-                                    : "safetensors",
-          stdout);
+    if (*form->text)
+        print_plain(stdout, form->text);
+    else
+        fputs(strcmp(form->name, "dcp") == 0  ? "DCP checkpoint"
+              : strcmp(form->name, "pt") == 0 ? "file of torch.save"
+                                              : "safetensors",
+              stdout);
     puts(info->found ? ", written by libdcp" : "");
 }
 
-int print_save(dcp_checkpoint *checkpoint)
+int print_save(dcp_checkpoint *checkpoint, const struct ls_form *form)
 {
     dcp_save_info info = {0};
     dcp_state *root = dcp_state_new();
     int status = read_save(checkpoint, root, &info);
-    print_form(checkpoint, &info);
+    print_form(form, &info);
     if (info.stale)
         puts("metadata.json is of another save");
     if (info.found)

@@ -20,15 +20,16 @@ static void print_tensor(const dcp_entry *entry)
 void print_value(char *text)
 {
     size_t length = strlen(text);
-    if (length > VALUE_COLUMNS) {
+    bool cut = length > VALUE_COLUMNS;
+    if (cut) {
         length = VALUE_COLUMNS;
         while (length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80)
             length--;
         text[length] = '\0';
-        printf("  %s...", text);
-    } else {
-        printf("  %s", text);
     }
+    fputs("  ", stdout);
+    print_plain(stdout, text);
+    fputs(cut ? "..." : "", stdout);
 }
 
 static int print_extra_files(const dcp_checkpoint *checkpoint, int width)
@@ -55,10 +56,11 @@ static int print_object(dcp_checkpoint *checkpoint, size_t index)
     return status;
 }
 
-int ls_table(dcp_checkpoint *checkpoint, const struct selection *selection)
+int ls_table(dcp_checkpoint *checkpoint, const struct selection *selection,
+             const struct ls_form *form)
 {
     bool all = selection->count == dcp_checkpoint_count(checkpoint);
-    int status = print_save(checkpoint), width = ls_widest_name(selection);
+    int status = print_save(checkpoint, form), width = ls_widest_name(selection);
     uint64_t bytes = 0;
     size_t tensors = 0, extra = all ? dcp_checkpoint_extra_file_count(checkpoint) : 0;
 

@@ -109,9 +109,10 @@ static size_t part_end(const char *name, size_t from)
 }
 
 /* Levels that two names have in common, so that only what differs is printed anew. */
-int ls_tree(dcp_checkpoint *checkpoint, struct selection *selection, int depth)
+int ls_tree(dcp_checkpoint *checkpoint, struct selection *selection, const struct ls_form *form,
+            int depth)
 {
-    int status = print_save(checkpoint);
+    int status = print_save(checkpoint, form);
     struct group all = {0};
     sort_parts(selection);
     for (size_t i = 0; i < selection->count; i++) {

@@ -7,10 +7,10 @@
 
 static bool matches(const char *pattern, const char *name)
 {
-    if (strpbrk(pattern, "*?["))
-        return fnmatch(pattern, name, FNM_NOESCAPE) == 0;
     size_t length = strlen(pattern);
-    return strncmp(pattern, name, length) == 0 && (name[length] == '\0' || name[length] == '.');
+    if (strncmp(pattern, name, length) == 0 && (name[length] == '\0' || name[length] == '.'))
+        return true; /* also of a name with a star in it */
+    return strpbrk(pattern, "*?[") && fnmatch(pattern, name, FNM_NOESCAPE) == 0;
 }
 
 bool names_match(const struct text_list *patterns, const char *name)

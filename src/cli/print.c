@@ -47,16 +47,38 @@ int command_finish(const char *command, int status)
     return EXIT_FAULT;
 }
 
+size_t utf8_sequence(const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    size_t length = *c < 0x80                  ? 1
+                    : *c >= 0xc2 && *c <= 0xdf ? 2
+                    : *c >= 0xe0 && *c <= 0xef ? 3
+                    : *c >= 0xf0 && *c <= 0xf4 ? 4
+                                               : 0;
+    for (size_t i = 1; i < length; i++)
+        if ((c[i] & 0xc0) != 0x80)
+            return 0;
+    bool none = (*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) ||
+                (*c == 0xf0 && c[1] < 0x90) || (*c == 0xf4 && c[1] > 0x8f);
+    return none ? 0 : length;
+}
+
 void print_json_string(FILE *out, const char *text)
 {
     fputc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '"' || *c == '\\')
-            fprintf(out, "\\%c", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            fprintf(out, "\\u%04x", *c);
+    for (size_t length; *text; text += length > 0 ? length : 1) {
+        unsigned char c = (unsigned char)*text;
+        length = utf8_sequence(text);
+        if (length == 0)
+            fputs("\\ufffd", out);
+        else if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c < 0x20 || c == 0x7f)
+            fprintf(out, "\\u%04x", c);
+        else if (c == 0xc2 && (unsigned char)text[1] < 0xa0)
+            fprintf(out, "\\u%04x", (unsigned char)text[1]);
         else
-            fputc(*c, out);
+            fwrite(text, 1, length, out);
     }
     fputc('"', out);
 }
@@ -73,13 +95,24 @@ void print_json_fault(FILE *out, const char *file, uint64_t offset, const char *
     fputc('}', out);
 }
 
+bool is_visible(const char *text, size_t *length)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    *length = utf8_sequence(text);
+    bool control = *c < 0x20 || *c == 0x7f || (*length == 2 && *c == 0xc2 && c[1] < 0xa0);
+    bool visible = *length > 0 && !control;
+    *length = *length > 0 ? *length : 1;
+    return visible;
+}
+
 void print_plain(FILE *out, const char *text)
 {
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c < 0x20 || *c == 0x7f)
-            fprintf(out, "\\x%02x", *c);
+    for (size_t length; *text; text += length) {
+        if (is_visible(text, &length))
+            fwrite(text, 1, length, out);
         else
-            fputc(*c, out);
+            for (size_t i = 0; i < length; i++)
+                fprintf(out, "\\x%02x", (unsigned char)text[i]);
     }
 }
 

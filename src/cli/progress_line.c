@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What commands that take long do meanwhile: show how far they are, and listen for signals. */
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,17 +54,48 @@ void progress_begin(struct progress_line *progress)
 }
 
 /* "12 s", "3 min 05 s", "2 h 07 min" */
-static void print_duration(double seconds)
+static void print_duration(FILE *out, double seconds)
 {
     long whole = (long)(seconds + 0.5);
     if (seconds > 1e7)
-        fputs("?", stderr);
+        fputs("?", out);
     else if (whole < 60)
-        fprintf(stderr, "%ld s", whole);
+        fprintf(out, "%ld s", whole);
     else if (whole < 3600)
-        fprintf(stderr, "%ld min %02ld s", whole / 60, whole % 60);
+        fprintf(out, "%ld min %02ld s", whole / 60, whole % 60);
     else
-        fprintf(stderr, "%ld h %02ld min", whole / 3600, whole / 60 % 60);
+        fprintf(out, "%ld h %02ld min", whole / 3600, whole / 60 % 60);
+}
+
+void line_draw(FILE *out, const char *text)
+{
+    struct winsize size;
+    int columns = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+    size_t length;
+    fputs("\r\033[K", out);
+    for (; *text && --columns > 0; text += length) { /* the last column may begin another line */
+        is_visible(text, &length);
+        fwrite(text, 1, length, out);
+    }
+    fflush(out);
+}
+
+static void draw(const dcp_progress *told, double seconds)
+{
+    double done = (double)told->bytes_done, total = (double)told->bytes_total;
+    char text[160];
+    FILE *out = fmemopen(text, sizeof text, "w");
+    if (!out)
+        return;
+    fprintf(out, "%5.1f %%  ", 100 * done / total);
+    print_size(out, told->bytes_done, 0);
+    fputs(" of ", out);
+    print_size(out, told->bytes_total, 0);
+    fprintf(out, "  %.0f MiB/s  ", done / seconds / 0x1p20);
+    print_duration(out, (total - done) * seconds / done);
+    fputs(" left", out);
+    fclose(out);
+    line_draw(stderr, text);
 }
 
 bool progress_draw(void *context, const dcp_progress *told)
@@ -72,15 +104,7 @@ bool progress_draw(void *context, const dcp_progress *told)
     double time = now(), seconds = time - progress->begin;
     if (progress->shown && told->bytes_total > 0 && told->bytes_done > 0 &&
         time - progress->last >= 0.1) {
-        double done = (double)told->bytes_done, total = (double)told->bytes_total;
-        fprintf(stderr, "\r\033[K%5.1f %%  ", 100 * done / total);
-        print_size(stderr, told->bytes_done, 0);
-        fputs(" of ", stderr);
-        print_size(stderr, told->bytes_total, 0);
-        fprintf(stderr, "  %.0f MiB/s  ", done / seconds / 0x1p20);
-        print_duration((total - done) * seconds / done);
-        fputs(" left", stderr);
-        fflush(stderr);
+        draw(told, seconds);
         progress->last = time;
         progress->drawn = true;
     }

@@ -162,7 +162,7 @@ static int run_pin(struct command_line *line)
     const struct pin_options *options = line->options;
     char *path = line->paths[0];
     if (!*path)
-        return option_usage(line, "CHECKPOINT is empty");
+        return option_usage(line, "RUN/STEP is empty");
     for (size_t length = strlen(path); length > 1 && path[length - 1] == '/'; length--)
         path[length - 1] = '\0';
     char *slash = strrchr(path, '/');

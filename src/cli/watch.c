@@ -23,7 +23,7 @@ struct view {
     double rate; /* bytes a second */
     char good[256];
     bool has_last, has_next;
-    struct save_line last;
+    double last_seconds, last_stall;
     int64_t next_step, next_time;
     size_t lines, failures;
 };
@@ -95,8 +95,10 @@ static void take_lines(const char *run, struct view *view)
         }
     }
     view->has_last = last != NULL;
-    if (last)
-        view->last = *last;
+    if (last) {
+        view->last_seconds = last->seconds;
+        view->last_stall = last->stall;
+    }
     view->has_next = before && last->step > before->step;
     if (view->has_next) {
         double begun = (double)last->unix_time - last->seconds;
@@ -165,8 +167,8 @@ static void print_json(const struct view *view)
     fputs(", ", stdout);
     print_text("last_good", view->good);
     if (view->has_last)
-        printf(", \"last_seconds\": %.3f, \"last_stall\": %.3f", view->last.seconds,
-               view->last.stall);
+        printf(", \"last_seconds\": %.3f, \"last_stall\": %.3f", view->last_seconds,
+               view->last_stall);
     printf(", \"saves\": %zu, \"failed\": %zu", view->lines, view->failures);
     if (view->has_next)
         printf(", \"next_step\": %" PRId64 ", \"next_time\": %" PRId64, view->next_step,
@@ -188,40 +190,54 @@ static const char *bytes_text(double bytes, char text[16])
     return text;
 }
 
-static void print_saving(const struct view *view)
+static void print_saving(FILE *out, const struct view *view)
 {
     enum { QUIET_SECONDS = 10 };
     const struct saving *saving = &view->saving;
     char bytes[16], rate[16];
     int64_t quiet = (int64_t)now() - saving->changed;
     if (!*saving->name) {
-        fputs("nothing is being saved", stdout);
+        fputs("nothing is being saved", out);
         return;
     }
-    fputs("saving ", stdout);
-    print_plain(stdout, saving->name);
-    printf(": %s", bytes_text((double)saving->bytes, bytes));
+    fputs("saving ", out);
+    print_plain(out, saving->name);
+    fprintf(out, ": %s", bytes_text((double)saving->bytes, bytes));
     if (quiet >= QUIET_SECONDS)
-        printf(", nothing for %" PRId64 " s", quiet);
+        fprintf(out, ", nothing for %" PRId64 " s", quiet);
     else
-        printf(", %s/s", bytes_text(view->rate, rate));
+        fprintf(out, ", %s/s", bytes_text(view->rate, rate));
 }
 
-static void print_view(const struct view *view)
+static void print_view(FILE *out, const struct view *view)
 {
     char time_text[32];
     const time_t next = (time_t)view->next_time;
     struct tm parts;
-    print_saving(view);
-    fputs("; last good: ", stdout);
-    print_plain(stdout, *view->good ? view->good : "none");
+    print_saving(out, view);
+    fputs("; last good: ", out);
+    print_plain(out, *view->good ? view->good : "none");
     if (view->has_last)
-        printf("; it took %.1f s and training %.2f s", view->last.seconds, view->last.stall);
+        fprintf(out, "; it took %.1f s and training %.2f s", view->last_seconds, view->last_stall);
     if (view->failures > 0)
-        printf("; %zu failed", view->failures);
+        fprintf(out, "; %zu failed", view->failures);
     if (view->has_next && gmtime_r(&next, &parts) &&
         strftime(time_text, sizeof time_text, "%H:%M:%S", &parts) > 0)
-        printf("; next due: step %" PRId64 ", about %s UTC", view->next_step, time_text);
+        fprintf(out, "; next due: step %" PRId64 ", about %s UTC", view->next_step, time_text);
+}
+
+/* In the line that the cursor is on. */
+static void draw_view(const struct view *view)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (out) {
+        print_view(out, view);
+        fclose(out);
+        line_draw(stdout, text);
+    }
+    free(text);
 }
 
 static bool is_change(const struct view *a, const struct view *b)
@@ -238,7 +254,6 @@ struct watch_options {
 
 static int watch(const char *run, const struct watch_options *options)
 {
-    static const char clear_line[] = "\r\033[K";
     const struct timespec pause = {.tv_nsec = 500000000};
     bool screen = isatty(STDOUT_FILENO) && !options->once && !options->json;
     struct view before, view;
@@ -246,15 +261,14 @@ static int watch(const char *run, const struct watch_options *options)
     if (look(run, NULL, 0, &view) != DCP_OK)
         return command_fail("watch");
     for (bool first = true; !command_interrupted(); first = false) {
-        if (screen)
-            fputs(clear_line, stdout);
-        if (screen || first || is_change(&before, &view)) {
-            if (options->json)
-                print_json(&view);
-            else
-                print_view(&view);
-            if (!screen && !options->json)
-                putchar('\n');
+        bool changed = first || is_change(&before, &view);
+        if (screen) {
+            draw_view(&view);
+        } else if (changed && options->json) {
+            print_json(&view);
+        } else if (changed) {
+            print_view(stdout, &view);
+            putchar('\n');
         }
         if (fflush(stdout) != 0 || options->once)
             return EXIT_FINE; /* a closed pipe is told of by command_finish() */

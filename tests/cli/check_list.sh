@@ -61,6 +61,10 @@ mkdir -p "$directory/run/$(printf 'x\033[31m"step=1.ckpt')"
 "$dcp" list "$directory/run" | grep -q 'x\\x1b\[31m"step=1.ckpt' || fail "a name with control characters"
 "$dcp" list --json "$directory/run" | grep -q 'x\\u001b\[31m\\"step=1.ckpt' || fail "its JSON"
 
+mkdir -p "$directory/run/$(printf 'y\302\233m\377step=2.ckpt')"
+"$dcp" list "$directory/run" | grep -q 'y\\xc2\\x9bm\\xffstep=2.ckpt' || fail "a name that is no UTF-8"
+"$dcp" list --json "$directory/run" | grep -q 'y\\u009bm\\ufffdstep=2.ckpt' || fail "the JSON of a name that is no UTF-8"
+
 # refuse STATUS WORDS ARGUMENT...
 refuse() {
     status=$1 words=$2

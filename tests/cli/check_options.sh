@@ -86,6 +86,8 @@ if command -v script >/dev/null && [ "$(terminal echo yes | tr -d '\r')" = yes ]
     printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header" >"$directory/long/model.safetensors"
     truncate -s $((8 + ${#header} + 400000000)) "$directory/long/model.safetensors"
     terminal "'$dcp' stat '$directory/long'" | grep -q ' %  .* of .*MiB/s  .* left' || fail "no progress on a terminal"
+    terminal "stty cols 30; '$dcp' stat '$directory/long' >/dev/null" 2>&1 | tr '\r' '\n' | grep "$escape" | sed 's/^.\[K//' |
+        awk 'length($0) > 29 { exit 1 }' || fail "progress is wider than the terminal"
     "$dcp" stat "$directory/long" 2>"$directory/err" >/dev/null
     [ ! -s "$directory/err" ] || fail "progress where it is no terminal: $(cat "$directory/err")"
     TERM=dumb terminal "TERM=dumb '$dcp' ls --help" | grep -q "$escape" && fail "colours on a dumb terminal"

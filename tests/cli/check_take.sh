@@ -15,6 +15,10 @@ for checkpoint in "$training"/*/checkpoint; do
     grep -q "^note: .*: a .*checkpoint" "$scratch/verify" || fail "it is not said what $checkpoint is"
 done
 
+"$dcp" ls "$run" | head -n 1 | grep -q "^DeepSpeed checkpoint, ZeRO-1 or ZeRO-2, of 2 ranks$" || fail "what it is"
+"$dcp" ls --json "$run" | head -n 1 | grep -q '^{"form": "deepspeed", ' || fail "what it is, as JSON"
+inner=$training/megatron_distopt_w2/checkpoint/iter_0000002
+"$dcp" ls "$inner" | head -n 2 | tail -n 1 | grep -q "^embedding" || fail "a metadata.json of Megatron-Core is taken for one of a save"
 "$dcp" ls "$run" | tail -n 1 | grep -q "^18 tensors, 708 bytes, 0 objects$" || fail "the model"
 "$dcp" ls --take masters "$run" | tail -n 1 | grep -q "^18 tensors, 1.3 KiB (1298 bytes), 0 objects$" || fail "fp32 weights"
 "$dcp" ls --take all "$run" | tail -n 1 | grep -q "^74 tensors, 3.6 KiB (3644 bytes), 48 objects$" || fail "all of it"

@@ -34,11 +34,10 @@ static dcp_status find_integer(const dcp_state *dict, const char *key, int64_t *
     return DCP_OK;
 }
 
-static bool is_of_save(const dcp_state *dict, const char *save_id)
+static bool is_of_save(const dcp_state *id, const char *save_id)
 {
     const char *text;
     size_t length;
-    const dcp_state *id = dcp_state_find(dict, "save_id");
     return id && *save_id && id->kind == DCP_KIND_STRING &&
            dcp_state_as_text(id, &text, &length) == DCP_OK && length == strlen(save_id) &&
            memcmp(text, save_id, length) == 0;
@@ -77,8 +76,9 @@ static dcp_status take_text(const struct buffer *text, const char *save_id, dcp_
         return DCP_ERR_NO_MEMORY;
     dcp_status status = parse(text, root, &dict);
     if (status == DCP_OK) {
-        info->found = is_of_save(dict, save_id);
-        info->stale = !info->found;
+        const dcp_state *id = dcp_state_find(dict, "save_id");
+        info->found = is_of_save(id, save_id);
+        info->stale = id && !info->found; /* Megatron-Core has a file of this name as well */
     }
     if (status == DCP_OK && info->found)
         status = take_fields(dict, info);
