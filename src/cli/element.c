@@ -144,3 +144,37 @@ void element_print(dcp_dtype read, const void *data, int64_t index)
     number_print(stdout, (double)imaginary, single, false);
     putchar('j');
 }
+
+static void float_print_json(double value, bool single)
+{
+    if (!isfinite(value))
+        fputs("{\"$float\": \"", stdout);
+    number_print(stdout, value, single, false);
+    if (!isfinite(value))
+        fputs("\"}", stdout);
+}
+
+void element_print_json(dcp_dtype read, const void *data, int64_t index)
+{
+    bool single = read != DCP_F64 && read != DCP_C128;
+    long double imaginary, real;
+    if (read == DCP_I64 || read == DCP_U64) {
+        element_print(read, data, index);
+        return;
+    }
+    int numbers = element_numbers(read);
+    bool pair = numbers > 1 || element_is_complex(read);
+    real = element_value(read, data, index * numbers, &imaginary);
+    if (numbers > 1) {
+        long double none;
+        imaginary = element_value(read, data, index * numbers + 1, &none);
+    }
+    if (pair)
+        putchar('[');
+    float_print_json((double)real, single);
+    if (pair) {
+        fputs(", ", stdout);
+        float_print_json((double)imaginary, single);
+        putchar(']');
+    }
+}

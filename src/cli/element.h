@@ -18,6 +18,9 @@ int element_numbers(dcp_dtype dtype);
 long double element_value(dcp_dtype read, const void *data, int64_t index, long double *imaginary);
 /* The same as text, from which the element can be had again. */
 void element_print(dcp_dtype read, const void *data, int64_t index);
+/* The same as JSON: two numbers in an array for a complex or packed element; what is no number as
+ * dcp_state_to_json() has it: {"$float": "nan"}. index: of the element. */
+void element_print_json(dcp_dtype read, const void *data, int64_t index);
 /* A float in the fewest digits that are it again. single: of DCP_F32. JSON has no others than
  * finite ones: null. */
 void number_print(FILE *out, double value, bool single, bool json);

@@ -193,7 +193,12 @@ static void page_of_all(FILE *out)
           "colours. There are none either where the output is no terminal.\n"
           ".SH EXIT STATUS\n.TP\n.B 0\nSuccess.\n.TP\n.B 1\nA failure, or something that was "
           "looked for: a fault, a difference.\n.TP\n.B 2\nWrong usage.\n.TP\n.B 3\nIt could not "
-          "be found out, for want of memory or open files.\n.SH SEE ALSO\n",
+          "be found out or done, for want of memory or open files.\n.PP\nA command that SIGINT, "
+          "SIGTERM "
+          "or SIGHUP ends removes what it has made, and dies of the signal.\n.SH JSON\nWhat "
+          "\\fB\\-\\-json\\fR prints is JSON also where names are no UTF-8 (U+FFFD stands for such "
+          "bytes), and after a failure that comes late. Before anything is known, standard output "
+          "stays empty, and the message of the failure is on standard error.\n.SH SEE ALSO\n",
           out);
     const char *comma = "";
     for (const struct command *const *command = command_table; *command; command++, comma = ",\n")

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "command.h"
+#include "element.h"
 #include "saves.h"
 
 enum { WIDTH = 900, HEIGHT = 140, COLUMNS_MAX = 450, FAILURES_SHOWN = 20 };
@@ -15,13 +16,16 @@ enum { WIDTH = 900, HEIGHT = 140, COLUMNS_MAX = 450, FAILURES_SHOWN = 20 };
 
 static void print_html(const char *text)
 {
-    for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-        if (*c == '<' || *c == '>' || *c == '&' || *c == '"' || *c == '\'')
-            printf("&#%d;", *c);
-        else if (*c < 0x20 || *c == 0x7f)
-            printf("\\x%02x", *c);
-        else
-            putchar(*c);
+    for (size_t length; *text; text += length) {
+        if (strchr("<>&\"'", *text)) {
+            length = 1;
+            printf("&#%d;", *text);
+        } else if (is_visible(text, &length)) {
+            fwrite(text, 1, length, stdout);
+        } else {
+            for (size_t i = 0; i < length; i++)
+                printf("\\x%02x", (unsigned char)text[i]);
+        }
     }
 }
 
@@ -176,20 +180,75 @@ static void print_page(const char *run, const struct saves *saves)
     fputs("</body></html>\n", stdout);
 }
 
+static void fail(const char *run, int error)
+{
+    fputs("dcp report: ", stderr);
+    print_plain(stderr, run);
+    fprintf(stderr, "/dcp_saves.jsonl: %s\n", strerror(error));
+}
+
+/* ---- for programs ---- */
+
+static void print_save_json(const struct save_line *line)
+{
+    printf("{\"unix_time\": %" PRId64 ", \"step\": %" PRId64 ", \"path\": ", line->unix_time,
+           line->step);
+    print_json_string(stdout, line->path);
+    printf(", \"saved\": %s, \"stall_seconds\": ", line->saved ? "true" : "false");
+    number_print(stdout, line->stall, false, true);
+    fputs(", \"seconds\": ", stdout);
+    number_print(stdout, line->seconds, false, true);
+    printf(", \"bytes\": %" PRIu64 ", \"run\": ", line->bytes);
+    print_json_string(stdout, line->run);
+    if (!line->saved) {
+        fputs(", \"failure\": ", stdout);
+        print_json_string(stdout, line->failure);
+    }
+    putchar('}');
+}
+
+static void print_json(const struct saves *saves)
+{
+    fputs("{\"saves\": [", stdout);
+    for (size_t i = 0; i < saves->count; i++) {
+        fputs(i > 0 ? ",\n " : "\n ", stdout);
+        print_save_json(&saves->lines[i]);
+    }
+    printf("\n], \"copies\": %zu, \"failed_copies\": %zu, \"not_understood\": %zu}\n",
+           saves->copies, saves->failed_copies, saves->strange);
+}
+
+/* ---- the command ---- */
+
+struct report_options {
+    bool json;
+};
+
 static int run_report(struct command_line *line)
 {
+    const struct report_options *options = line->options;
     const char *run = line->paths[0];
     struct saves saves;
     if (command_storage())
         return option_usage(line, "figures of saves are in the file system alone");
     bool good = saves_read(run, &saves);
-    if (good)
+    int error = errno;
+    if (good && options->json)
+        print_json(&saves);
+    else if (good)
         print_page(run, &saves);
     else
-        fprintf(stderr, "dcp report: %s/dcp_saves.jsonl: %s\n", run, strerror(errno));
+        fail(run, error);
     saves_free(&saves);
     return good ? EXIT_FINE : EXIT_FAULT;
 }
+
+static const struct option report_table[] = {{.name = "json",
+                                              .letter = 'j',
+                                              .set = option_flag,
+                                              .field = offsetof(struct report_options, json),
+                                              .help = "The figures, as JSON, instead of a page."},
+                                             {.name = NULL}};
 
 const struct command command_report = {
     .name = "report",
@@ -206,7 +265,19 @@ const struct command command_report = {
         "The page is one file with drawings in it, and has no scripts. Lines that are cut short "
         "are counted and left out. Of many saves several share a bar, which is as high as the "
         "greatest of them.\n",
+    .options = report_table,
+    .size = sizeof(struct report_options),
+    .json =
+        "An object:\n"
+        "  saves           an array, in the order of the file: unix_time (when it ended), step,\n"
+        "                  path in the run, saved, stall_seconds, seconds, bytes (of rank 0),\n"
+        "                  run (the job's id), and failure if it was not saved\n"
+        "  copies          to mirrors\n"
+        "  failed_copies   of these\n"
+        "  not_understood  lines of the file\n",
     .examples = "  dcp report run >saves.html\n"
-                "      A page to look at.\n",
+                "      A page to look at.\n"
+                "  dcp report --json run | jq '[.saves[].stall_seconds] | add'\n"
+                "      How long training has waited for saves.\n",
     .see_also = "watch list",
     .run = run_report};

@@ -30,18 +30,33 @@ static bool take_number(const char *line, const char *key, double *number)
     return end > value && isfinite(*number) && *number >= 0 && *number < 9e18;
 }
 
-/* Escapes stay as they are, but for quotes and backslashes. */
+/* What an escape stands for, and its length; those that dcp_state_to_json() does not write stay as
+ * they are. */
+static char unescape(const char *text, size_t *length)
+{
+    static const char digits[] = "0123456789abcdef";
+    *length = 2;
+    if (text[1] == '"' || text[1] == '\\')
+        return text[1];
+    const char *high =
+        strncmp(text, "\\u00", 4) == 0 && text[4] ? strchr("01234567", text[4]) : NULL;
+    const char *low = high && text[5] ? strchr(digits, text[5]) : NULL;
+    char c = low ? (char)((text[4] - '0') * 16 + (low - digits)) : '\0';
+    *length = c ? 6 : 1;
+    return c ? c : *text;
+}
+
+/* As much of it as there is room for. */
 static void take_text(const char *line, const char *key, char *text, size_t size)
 {
     const char *value = find_value(line, key);
-    size_t length = 0;
+    size_t length = 0, used;
     text[0] = '\0';
     if (!value || *value++ != '"')
         return;
-    for (; *value && *value != '"' && length + 1 < size; value++) {
-        if (*value == '\\' && (value[1] == '"' || value[1] == '\\'))
-            value++;
-        text[length++] = *value;
+    for (; *value && *value != '"' && length + 1 < size; value += used) {
+        used = 1;
+        text[length++] = *value == '\\' ? unescape(value, &used) : *value;
     }
     text[length] = '\0';
 }
@@ -62,9 +77,18 @@ static bool take_line(const char *line, struct save_line *save)
     save->bytes = (uint64_t)bytes;
     save->saved = strncmp(saved, "true", 4) == 0;
     take_text(line, "path", save->path, sizeof save->path);
-    take_text(line, "failure", save->failure, sizeof save->failure);
     take_text(line, "run", save->run, sizeof save->run);
     return true;
+}
+
+/* False: no memory. */
+static bool take_failure(const char *line, struct save_line *save)
+{
+    size_t size = find_value(line, "failure") ? strlen(line) + 1 : 1;
+    save->failure = malloc(size);
+    if (save->failure)
+        take_text(line, "failure", save->failure, size);
+    return save->failure != NULL;
 }
 
 /* A line of a copy to a mirror is no save's. */
@@ -78,7 +102,7 @@ static bool take_copy(const char *line, struct saves *saves)
     return true;
 }
 
-static bool add(struct saves *saves, const struct save_line *line)
+static bool add(struct saves *saves, const char *line, struct save_line *save)
 {
     if (saves->count == saves->capacity) {
         size_t capacity = saves->capacity ? 2 * saves->capacity : 64;
@@ -90,7 +114,9 @@ static bool add(struct saves *saves, const struct save_line *line)
         saves->lines = grown;
         saves->capacity = capacity;
     }
-    saves->lines[saves->count++] = *line;
+    if (!take_failure(line, save))
+        return false;
+    saves->lines[saves->count++] = *save;
     return true;
 }
 
@@ -105,7 +131,7 @@ static bool read_all(FILE *file, struct saves *saves)
         if (line[length - 1] == '\n')
             line[length - 1] = '\0';
         if (take_line(line, &save))
-            good = add(saves, &save);
+            good = add(saves, line, &save);
         else if (!take_copy(line, saves))
             saves->strange++;
     }
@@ -134,6 +160,8 @@ bool saves_read(const char *run, struct saves *saves)
 
 void saves_free(struct saves *saves)
 {
+    for (size_t i = 0; i < saves->count; i++)
+        free(saves->lines[i].failure);
     free(saves->lines);
     *saves = (struct saves){0};
 }

@@ -13,7 +13,8 @@ struct save_line {
     bool saved;
     double stall, seconds;
     uint64_t bytes; /* of rank 0 */
-    char path[128], failure[256], run[64];
+    char path[128], run[64];
+    char *failure; /* why it failed; "" if it did not */
 };
 
 struct saves {

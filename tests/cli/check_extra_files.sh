@@ -29,6 +29,10 @@ has '^  model  "two\\u000alines"$' ls "$directory"
 has '^  loss  0.5$' ls "$directory"
 has ', "save": {"id": "[^"]*", "writer": "libdcp", "step": 1000, "unix_time": [0-9]*, "world_size": 2, "info": {"model": "two\\u000alines", "loss": 0.5}}}$' \
     ls --json "$directory"
+has '^{"name": "config.yaml", "type": "file", "size": 9, "text": "layers: 2"}$' cat --json "$directory" config.yaml
+"$dcp" cat "$directory" rank_1.bin | base64 -w 0 >"$directory.out"
+has "^{\"name\": \"rank_1.bin\", \"type\": \"file\", \"size\": 64, \"base64\": \"$(cat "$directory.out")\"}$" \
+    cat --json "$directory" rank_1.bin
 has "no.such: not in the checkpoint" cat "$directory" no.such
 has "^0 faults$" verify "$directory"
 printf "layers: 3" >"$directory/__0.g0.extra.config.yaml"

@@ -31,6 +31,12 @@ is() {
 has '^DCP checkpoint$' ls "$adam"
 has '^safetensors$' ls "$fixtures/hf_single/ckpt"
 has '^file of torch.save$' ls "$fixtures/pt_state_dict/ckpt.pt"
+printf '\2\0\0\0\0\0\0\0{}' >"$directory/none.safetensors"
+"$dcp" convert -q "$directory/none.safetensors" "$directory/none.pt" --no-sync || fail "no empty file"
+has '^file of torch.save$' ls "$directory/none.pt"
+has '^\{"form": "safetensors", "entries": \[$' ls --json "$directory/none.safetensors"
+"$dcp" ls "$adam" app.model 2>"$directory/err" && fail "a name in the place of a checkpoint"
+grep -q 'several paths are taken for parts of one checkpoint$' "$directory/err" || fail "$(cat "$directory/err")"
 has '^27 tensors, 1\.2 KiB \(1260 bytes\), 13 objects$' ls "$adam"
 has '^app.model.down.weight +float32 +140 B  \[5, 7\] in 2 chunks$' ls "$adam"
 has '^2 tensors, 160 bytes, 0 objects$' ls "$adam" -i app.model.down
@@ -82,5 +88,27 @@ npy() { # name, words of the head, bytes
 npy int16.m "NUMPY.*{'descr': '<i2', 'fortran_order': False, 'shape': (3, 5), }" 158
 npy bfloat16.m "'<f4', 'fortran_order': False, 'shape': (3, 5), }" 188
 npy float64.s "'<f8', 'fortran_order': False, 'shape': (), }" 136
-"$dcp" cat "$adam" step -s 0 2>/dev/null && fail "a slice of an object"
+is '{"name": "int16.m", "type": "tensor", "dtype": "int16", "shape": [2, 2], "values": [[-19489, -29944],, [-8761, 30493]]},' \
+    cat --json "$dtypes" int16.m -s :2,:2
+is '{"name": "bool.m", "type": "tensor", "dtype": "bool", "shape": [5], "values": [true, true, false, true, false]},' \
+    cat -j "$dtypes" bool.m -s 0
+is '{"name": "complex32.m", "type": "tensor", "dtype": "complex32", "shape": [], "values": [637, -0.0030117035]},' \
+    cat -j "$dtypes" complex32.m -s 0,0
+is '{"name": "int16.e", "type": "tensor", "dtype": "int16", "shape": [0, 4], "values": []},' cat -j "$dtypes" int16.e
+has '^\{"name": "app.optim.param_groups.0.lr", "type": "object", "value": [0-9.]+\}$' cat -j "$adam" app.optim.param_groups.0.lr
+"$dcp" cat -j "$dtypes" int16.m -f text 2>/dev/null && fail "two formats at once"
+"$dcp" cat "$adam" app.model 2>"$directory/err" && fail "names below a name are no tensor"
+grep -q '^dcp cat: app.model: not in the checkpoint, but 9 names below it are; ' "$directory/err" || fail "$(cat "$directory/err")"
+
+# Names that are patterns, too, and values that are no numbers.
+header='{"*[a]":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"b":{"dtype":"U8","shape":[1],"data_offsets":[12,13]}}'
+{
+    printf "\\$(printf %03o ${#header})\\0\\0\\0\\0\\0\\0\\0%s" "$header"
+    printf '\0\0\300\177\0\0\200\377\0\0\200\077\0'
+} >"$directory/odd.safetensors"
+is '{"name": "*[a]", "type": "tensor", "dtype": "float32", "shape": [3], "values": [{"$float": "nan"}, {"$float": "-inf"}, 1]},' \
+    cat -j "$directory/odd.safetensors" '*[a]'
+has '^float32 +3 .*  \*\[a\]$' stat "$directory/odd.safetensors" '*[a]'
+has '^1 tensor, 1 bytes?, ' ls "$directory/odd.safetensors" -x '*[a]'
+"$dcp" cat "$adam" app.optim.param_groups.0.lr -s 0 2>/dev/null && fail "a slice of an object"
 rm -rf "$directory"

@@ -100,3 +100,19 @@ expect 'no &#34;room&#34; &#60;script&#62;alert(1)' "$directory/report.html"
 [ "$(grep -c '<rect' "$directory/report.html")" -eq 20 ] || fail "not 5 bars in each"
 [ "$(grep -c 'class="failed"' "$directory/report.html")" -eq 4 ] || fail "the failure is not marked"
 ! grep -q -e '<script' -e 'src=' -e 'href=' -e '://' "$directory/report.html" || fail "the page needs something else"
+
+# For programs, with the failure's text as it was.
+sed -i 's/ <script>alert(1)/\\u000a<script>/' "$run/dcp_saves.jsonl"
+"$dcp" report --json "$run" >"$directory/json" || fail "report --json"
+expect '^ {"unix_time": [0-9]*, "step": 10, "path": "step_10", "saved": true, "stall_seconds": [0-9.e-]*, "seconds": [0-9.e-]*, "bytes": [0-9]*, "run": "[0-9a-f]*"},$' \
+    "$directory/json"
+expect '"step": 50, "path": "step_10", "saved": false, .*, "failure": "no \\"room\\"\\u000a<script><.script>"}$' "$directory/json"
+expect '^\], "copies": 2, "failed_copies": 1, "not_understood": 1}$' "$directory/json"
+
+# On a terminal the line is as wide as that at most, so that it is replaced and not continued.
+if command -v script >/dev/null && [ "$(TERM=xterm script -qec 'stty cols 30; echo yes' /dev/null </dev/null | tr -d '\r')" = yes ]; then
+    TERM=xterm script -qec "stty cols 30; timeout 1 '$dcp' watch '$run'" /dev/null </dev/null | tr '\r' '\n' >"$directory/drawn"
+    expect 'saving step_50: 0B, nothing f' "$directory/drawn"
+    [ "$(sed 's/^.\[K//' "$directory/drawn" | awk '{ if (length($0) > most) most = length($0) } END { print most + 0 }')" -eq 29 ] ||
+        fail "lines of a terminal of 30 columns: $(cat "$directory/drawn")"
+fi

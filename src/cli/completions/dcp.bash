@@ -15,7 +15,7 @@ _dcp() {
         esac
         ;;
     cat)
-        options=" --help -h --storage --version -V --slice -s --format -f --take"
+        options=" --help -h --storage --version -V --slice -s --format -f --json -j --take"
         case $before in
         --format) COMPREPLY=($(compgen -W "raw text npy" -- "$word")); return ;;
         --take) COMPREPLY=($(compgen -W "model masters all" -- "$word")); return ;;
@@ -82,7 +82,7 @@ _dcp() {
         esac
         ;;
     report)
-        options=" --help -h --storage --version -V"
+        options=" --help -h --storage --version -V --json -j"
         case $before in
         esac
         ;;

@@ -63,6 +63,8 @@ _dcp() {
             '*-s[Only a part of a tensor, as in Python\: 0\:4,\:,2 are the first four of the first dimension, all of the second, and index 2 of the third. Dimensions that are not named are whole.]:RANGES:_files' \
             '*--format[How a tensor is written\: raw, which is the default\: its bytes, row-major and little-endian; text\: numbers, a row of the last dimension on a line; npy\: a file of NumPy, where bfloat16 and floats of 8 bits become float32.]:FORMAT:(raw text npy)' \
             '*-f[How a tensor is written\: raw, which is the default\: its bytes, row-major and little-endian; text\: numbers, a row of the last dimension on a line; npy\: a file of NumPy, where bfloat16 and floats of 8 bits become float32.]:FORMAT:(raw text npy)' \
+            '*--json[What it is and its value, as JSON.]' \
+            '*-j[What it is and its value, as JSON.]' \
             '*--take[Of a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing\: model, the weights as trained, under the model'\''s names; masters, the optimizer'\''s fp32 weights under the same names; or all.]:WHAT:(model masters all)' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
@@ -270,6 +272,8 @@ _dcp() {
         ;;
     report)
         _arguments -s -S \
+            '*--json[The figures, as JSON, instead of a page.]' \
+            '*-j[The figures, as JSON, instead of a page.]' \
             '*--help[Print this help.]' \
             '*-h[Print this help.]' \
             '*--storage[Work in the storage that MODULE, a shared object, brings\: it exports the function dcp_storage_module of dcp/storage.h, which is given ARGUMENT. Only the file of a trusted author is safe to load\: its code is run.]:MODULE\[,ARGUMENT\]:_files' \
