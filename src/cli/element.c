@@ -50,6 +50,24 @@ int element_numbers(dcp_dtype dtype)
     return dtype == DCP_F4_E2M1FN_X2 ? 2 : 1;
 }
 
+bool element_is_readable(dcp_dtype stored)
+{
+    switch (stored) {
+    case DCP_F16:
+    case DCP_BF16:
+    case DCP_I32:
+    case DCP_I16:
+    case DCP_I8:
+    case DCP_U32:
+    case DCP_U16:
+    case DCP_U8:
+    case DCP_BOOL:
+        return true;
+    default:
+        return element_dtype(stored) == stored;
+    }
+}
+
 static double half_value(uint16_t bits)
 {
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
@@ -70,7 +88,7 @@ static double bfloat_value(uint16_t bits)
 static double read_half(dcp_dtype dtype, const void *data, int64_t index)
 {
     uint16_t bits = ((const uint16_t *)data)[index];
-    return dtype == DCP_C32 ? half_value(bits) : bfloat_value(bits);
+    return dtype == DCP_C32 || dtype == DCP_F16 ? half_value(bits) : bfloat_value(bits);
 }
 
 /* The first of two is in the lower bits of the byte. */
@@ -93,6 +111,23 @@ long double element_value(dcp_dtype read, const void *data, int64_t index, long 
         return (long double)((const int64_t *)data)[index];
     case DCP_U64:
         return (long double)((const uint64_t *)data)[index];
+    case DCP_F16:
+    case DCP_BF16:
+        return (long double)read_half(read, data, index);
+    case DCP_I32:
+        return (long double)((const int32_t *)data)[index];
+    case DCP_I16:
+        return (long double)((const int16_t *)data)[index];
+    case DCP_I8:
+        return (long double)((const int8_t *)data)[index];
+    case DCP_U32:
+        return (long double)((const uint32_t *)data)[index];
+    case DCP_U16:
+        return (long double)((const uint16_t *)data)[index];
+    case DCP_U8:
+        return (long double)((const uint8_t *)data)[index];
+    case DCP_BOOL:
+        return (long double)(((const uint8_t *)data)[index] != 0);
     case DCP_C64:
         *imaginary = (long double)((const float *)data)[2 * index + 1];
         return (long double)((const float *)data)[2 * index];

@@ -15,6 +15,8 @@ int element_numbers(dcp_dtype dtype);
 
 /* Number `index` of what was read, also ints of 64 bits as they are. *imaginary: 0 if it is real.
  */
+/* Whether element_value() takes elements of a stored dtype as they are, too. */
+bool element_is_readable(dcp_dtype stored);
 long double element_value(dcp_dtype read, const void *data, int64_t index, long double *imaginary);
 /* The same as text, from which the element can be had again. */
 void element_print(dcp_dtype read, const void *data, int64_t index);

@@ -52,12 +52,15 @@ static void *work(void *argument)
     const struct parallel *parallel = crew->parallel;
     pthread_mutex_lock(&crew->mutex);
     while (crew->status == DCP_OK && crew->next < parallel->count) {
-        size_t index = crew->next++;
-        uint64_t bytes = 0;
-        pthread_mutex_unlock(&crew->mutex);
-        dcp_status status = parallel->work(parallel->context, member->number, index, &bytes);
-        pthread_mutex_lock(&crew->mutex);
-        note(crew, status, bytes);
+        size_t index = crew->next, end = index + parallel->run_length(parallel->context, index);
+        crew->next = end;
+        for (; index < end && crew->status == DCP_OK; index++) {
+            uint64_t bytes = 0;
+            pthread_mutex_unlock(&crew->mutex);
+            dcp_status status = parallel->work(parallel->context, member->number, index, &bytes);
+            pthread_mutex_lock(&crew->mutex);
+            note(crew, status, bytes);
+        }
     }
     pthread_mutex_unlock(&crew->mutex);
     return NULL;

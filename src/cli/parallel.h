@@ -9,11 +9,15 @@
  * the work; pieces that others are at are completed. */
 typedef dcp_status parallel_work(void *context, int thread, size_t index, uint64_t *bytes);
 
+/* How many pieces from `index` on one thread is to work on, one after the other; at least 1. */
+typedef size_t parallel_run_length(void *context, size_t index);
+
 struct parallel {
     size_t count;         /* pieces; they are begun in their order */
     int thread_count;     /* parallel_threads() */
     uint64_t bytes_total; /* for progress */
     parallel_work *work;
+    parallel_run_length *run_length;
     void *context;
 };
 

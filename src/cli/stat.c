@@ -57,6 +57,7 @@ static int make_pieces(struct measuring *measuring)
         dcp_dtype dtype = entry->is_tensor ? element_dtype(entry->dtype) : DCP_DTYPE_NONE;
         if (dtype != DCP_DTYPE_NONE)
             walk_whole(&measuring->walks[i], entry, dtype, BLOCK_BYTES);
+        walk_group(&measuring->walks[i], measuring->checkpoint, selection->items[i].index);
         count += (size_t)measuring->walks[i].count;
     }
     measuring->pieces = calloc(count + 1, sizeof *measuring->pieces);
@@ -89,11 +90,19 @@ static dcp_status measure(void *context, int thread, size_t index, uint64_t *byt
     return status;
 }
 
+static size_t run_length(void *context, size_t index)
+{
+    const struct measuring *measuring = context;
+    const struct piece *piece = &measuring->pieces[index];
+    return (size_t)walk_run(&measuring->walks[piece->item], piece->block);
+}
+
 static int run_pieces(struct measuring *measuring, int32_t threads)
 {
     struct parallel parallel = {.count = measuring->piece_count,
                                 .thread_count = parallel_threads(threads, measuring->piece_count),
                                 .work = measure,
+                                .run_length = run_length,
                                 .context = measuring};
     size_t most = 1;
     int status = EXIT_FINE;

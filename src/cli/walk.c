@@ -6,7 +6,7 @@ void walk_divide(struct walk *walk, int64_t most)
     const dcp_tensor *box = &walk->box;
     int64_t inner = (int64_t)walk->element_size, outer = 1;
     walk->split = 0;
-    walk->rows = walk->parts = walk->count = 1;
+    walk->rows = walk->parts = walk->count = walk->together = 1;
     walk->bytes = walk->element_size;
     if (box->ndim == 0)
         return;
@@ -43,6 +43,39 @@ void walk_whole(struct walk *walk, const dcp_entry *entry, dcp_dtype dtype, int6
         walk->box.sizes[d] = entry->global_shape[d];
     }
     walk_divide(walk, most);
+}
+
+/* Whether the chunk holds whole rows of the outermost dimension. */
+static bool has_rows(const dcp_stored_chunk *chunk, const dcp_tensor *box)
+{
+    for (int32_t d = 1; d < box->ndim; d++)
+        if (chunk->sizes[d] != box->global_shape[d])
+            return false;
+    return true;
+}
+
+void walk_group(struct walk *walk, const dcp_checkpoint *checkpoint, size_t entry)
+{
+    dcp_entry found;
+    dcp_stored_chunk chunk;
+    bool compressed = false, rows = true;
+    if (walk->count <= 1 || dcp_checkpoint_entry(checkpoint, entry, &found) != DCP_OK)
+        return;
+    for (size_t i = 0; i < found.chunk_count; i++) {
+        if (dcp_checkpoint_chunk(checkpoint, entry, i, &chunk) != DCP_OK)
+            return;
+        compressed = compressed || chunk.compressed || chunk.deflated;
+        rows = rows && has_rows(&chunk, &walk->box);
+    }
+    int64_t groups = rows && found.chunk_count > 0 ? (int64_t)found.chunk_count : 1;
+    int64_t together = compressed ? (walk->count + groups - 1) / groups : 1;
+    walk->together = together > walk->together ? together : walk->together;
+}
+
+int64_t walk_run(const struct walk *walk, int64_t index)
+{
+    int64_t left = walk->count - index, run = walk->together - index % walk->together;
+    return run < left ? run : left;
 }
 
 void walk_block(const struct walk *walk, int64_t index, dcp_tensor *block)
