@@ -55,6 +55,7 @@ struct command {
     const char *name;
     const char *operands;    /* "CHECKPOINT... DST" */
     int least, most;         /* number of operands; most 0: any number */
+    const char *words;       /* that an operand can be; "COMMAND": names of commands; NULL: files */
     const char *purpose;     /* half a line, without a capital or a full stop */
     const char *description; /* paragraphs; lines that begin with a blank are kept as they are */
     const struct option *options;  /* NULL: none of its own */

@@ -4,12 +4,32 @@
 
 #include "command.h"
 
-/* What is completed behind an option: "words", or files. */
 static void print_words(const struct option *option)
 {
     const char *space = "";
     for (const struct option_word *word = option->words; word->text; word++, space = " ")
         printf("%s%s", space, word->text);
+}
+
+static bool takes_file(const struct option *option)
+{
+    return strncmp(option->argument, "FILE", 4) == 0 || strncmp(option->argument, "MODULE", 6) == 0;
+}
+
+static void print_commands(void)
+{
+    const char *space = "";
+    for (const struct command *const *command = command_table; *command; command++, space = " ")
+        printf("%s%s", space, (*command)->name);
+}
+
+/* What an operand can be, which is no file. */
+static void print_operands(const struct command *command)
+{
+    if (strcmp(command->words, "COMMAND") == 0)
+        print_commands();
+    else
+        fputs(command->words, stdout);
 }
 
 /* ---- bash ---- */
@@ -23,47 +43,80 @@ static void bash_options(const struct option *table)
     }
 }
 
+/* Behind options that take a value: its words, files, or nothing. */
 static void bash_values(const struct option *table)
 {
     for (; table && table->name; table++) {
-        if (!table->words)
+        if (!table->argument)
             continue;
-        printf("        --%s) COMPREPLY=($(compgen -W \"", table->name);
-        print_words(table);
-        puts("\" -- \"$word\")); return ;;");
+        printf("        --%s", table->name);
+        if (table->letter)
+            printf(" | -%c", table->letter);
+        fputs(") ", stdout);
+        if (table->words) {
+            fputs("_dcp_words \"", stdout);
+            print_words(table);
+            fputs("\"; return ;;\n", stdout);
+        } else {
+            fputs(takes_file(table) ? "_dcp_files; return ;;\n" : "return ;;\n", stdout);
+        }
     }
 }
 
+static void bash_command(const struct command *command)
+{
+    printf("    %s)\n        options=\"", command->name);
+    bash_options(command_common_options);
+    bash_options(command->options);
+    fputs("\"", stdout);
+    if (command->words) {
+        fputs(" words=\"", stdout);
+        print_operands(command);
+        fputs("\"", stdout);
+    }
+    puts("\n        case $before in");
+    bash_values(command_common_options);
+    bash_values(command->options);
+    puts("        esac\n        ;;");
+}
+
+static const char bash_begin[] =
+    "# Completion of dcp for bash; dcp completion bash prints it.\n"
+    "_dcp_words() { COMPREPLY=($(compgen -W \"$1\" -- \"$word\")); }\n"
+    "_dcp_files() {\n"
+    "    local IFS=$'\\n'\n"
+    "    compopt -o default 2>/dev/null || COMPREPLY=($(compgen -f -- \"$word\"))\n"
+    "}\n"
+    "_dcp() {\n"
+    "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command= at\n"
+    "    local options=\" --help -h --storage --version -V\" words= only=\n"
+    "    COMPREPLY=()\n"
+    "    [ \"$word\" != = ] || word=\n" /* --name=value is three words */
+    "    [ \"$before\" != = ] || before=${COMP_WORDS[COMP_CWORD-2]}\n"
+    "    for ((at = 1; at < COMP_CWORD; at++)); do\n"
+    "        case ${COMP_WORDS[at]} in\n"
+    "        --) only=1 ;;\n"
+    "        --storage) [ \"${COMP_WORDS[at+1]}\" = = ] && ((at += 2)) || ((at += 1)) ;;\n"
+    "        -*) ;;\n"
+    "        *) command=${COMP_WORDS[at]}; break ;;\n"
+    "        esac\n"
+    "    done\n"
+    "    for ((; at < COMP_CWORD; at++)); do [ \"${COMP_WORDS[at]}\" != -- ] || only=1; done\n"
+    "    case $command in\n"
+    "    \"\") case $before in --storage) _dcp_files; return ;; esac\n"
+    "        words=\"";
+
 static void print_bash(void)
 {
-    fputs("# Completion of dcp for bash; dcp completion bash prints it.\n"
-          "_dcp() {\n"
-          "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} "
-          "command=${COMP_WORDS[1]}\n"
-          "    local commands=\"",
-          stdout);
-    const char *space = "";
-    for (const struct command *const *command = command_table; *command; command++, space = " ")
-        printf("%s%s", space, (*command)->name);
-    fputs("\" options=\n"
-          "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-          "        COMPREPLY=($(compgen -W \"$commands --help --version\" -- \"$word\"))\n"
-          "        return\n"
-          "    fi\n"
-          "    case $command in\n",
-          stdout);
-    for (const struct command *const *command = command_table; *command; command++) {
-        printf("    %s)\n        options=\"", (*command)->name);
-        bash_options(command_common_options);
-        bash_options((*command)->options);
-        puts("\"\n        case $before in");
-        bash_values((*command)->options);
-        puts("        esac\n        ;;");
-    }
+    fputs(bash_begin, stdout);
+    print_commands();
+    puts("\" ;;");
+    for (const struct command *const *command = command_table; *command; command++)
+        bash_command(*command);
     fputs("    esac\n"
-          "    case $word in\n"
-          "    -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
-          "    *) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -- \"$word\")) ;;\n"
+          "    case $only$word in\n"
+          "    -*) _dcp_words \"$options\" ;;\n"
+          "    *) if [ \"$words\" ]; then _dcp_words \"$words\"; else _dcp_files; fi ;;\n"
           "    esac\n"
           "}\n"
           "complete -F _dcp dcp\n",
@@ -85,9 +138,11 @@ static void zsh_text(const char *text)
     }
 }
 
-static void zsh_option(const struct option *option, const char *dashes, const char *name)
+/* end: what says that a value may follow in the same word. */
+static void zsh_option(const struct option *option, const char *dashes, const char *name,
+                       const char *end)
 {
-    printf("            '*%s%s[", dashes, name);
+    printf("            '*%s%s%s[", dashes, name, option->argument ? end : "");
     zsh_text(option->help);
     putchar(']');
     if (option->argument) {
@@ -99,7 +154,7 @@ static void zsh_option(const struct option *option, const char *dashes, const ch
             print_words(option);
             putchar(')');
         } else {
-            fputs("_files", stdout);
+            fputs(takes_file(option) ? "_files" : " ", stdout);
         }
     }
     puts("' \\");
@@ -109,10 +164,26 @@ static void zsh_options(const struct option *table)
 {
     for (; table && table->name; table++) {
         const char letter[] = {table->letter, '\0'};
-        zsh_option(table, "--", table->name);
+        zsh_option(table, "--", table->name, "=");
         if (table->letter)
-            zsh_option(table, "-", letter);
+            zsh_option(table, "-", letter, "+");
     }
+}
+
+static void zsh_command(const struct command *command)
+{
+    printf("    %s)\n        _arguments -s -S \\\n", command->name);
+    zsh_options(command->options);
+    zsh_options(command_common_options);
+    fputs("            '*:argument:", stdout);
+    if (command->words) {
+        putchar('(');
+        print_operands(command);
+        putchar(')');
+    } else {
+        fputs("_files", stdout);
+    }
+    fputs("'\n        ;;\n", stdout);
 }
 
 static void print_zsh(void)
@@ -129,21 +200,17 @@ static void print_zsh(void)
         puts("'");
     }
     fputs("    )\n"
-          "    if (( CURRENT == 2 )); then\n"
-          "        _describe command commands\n"
-          "        return\n"
-          "    fi\n"
-          "    local command=$words[2]\n"
-          "    shift words\n"
-          "    (( CURRENT-- ))\n"
-          "    case $command in\n",
+          "    local line state\n"
+          "    _arguments -S \\\n",
           stdout);
-    for (const struct command *const *command = command_table; *command; command++) {
-        printf("    %s)\n        _arguments -s -S \\\n", (*command)->name);
-        zsh_options((*command)->options);
-        zsh_options(command_common_options);
-        fputs("            '*:argument:_files'\n        ;;\n", stdout);
-    }
+    zsh_options(command_common_options);
+    fputs("            '1: :->command' '*:: :->rest'\n"
+          "    [[ $state != command ]] || _describe command commands\n"
+          "    [[ $state = rest ]] || return\n"
+          "    case $line[1] in\n",
+          stdout);
+    for (const struct command *const *command = command_table; *command; command++)
+        zsh_command(*command);
     fputs("    esac\n}\n_dcp \"$@\"\n", stdout);
 }
 
@@ -174,12 +241,19 @@ static void fish_options(const char *command, const struct option *table)
             print_words(table);
             putchar('\'');
         } else if (table->argument) {
-            fputs(" -r", stdout);
+            fputs(takes_file(table) ? " -r -F" : " -x", stdout);
         }
         fputs(" -d ", stdout);
         fish_text(table->help);
         putchar('\n');
     }
+}
+
+static void fish_operands(const struct command *command)
+{
+    printf("complete -c dcp -n '__fish_seen_subcommand_from %s' -f -a '", command->name);
+    print_operands(command);
+    puts("'");
 }
 
 static void print_fish(void)
@@ -191,6 +265,8 @@ static void print_fish(void)
         fish_text((*command)->purpose);
         putchar('\n');
         fish_options((*command)->name, (*command)->options);
+        if ((*command)->words)
+            fish_operands(*command);
     }
 }
 
@@ -212,6 +288,7 @@ static int run_completion(struct command_line *line)
 const struct command command_completion = {
     .name = "completion",
     .operands = "SHELL",
+    .words = "bash zsh fish",
     .least = 1,
     .most = 1,
     .purpose = "print what completes command lines in a shell",

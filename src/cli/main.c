@@ -98,6 +98,7 @@ static const struct option help_table[] = {{.name = "man",
 const struct command command_help = {
     .name = "help",
     .operands = "[COMMAND]",
+    .words = "COMMAND",
     .most = 1,
     .purpose = "print the commands, or the options of one",
     .description = "Prints what dcp --help prints, or of a COMMAND what its --help prints.\n",

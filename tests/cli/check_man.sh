@@ -50,11 +50,40 @@ check_help() { # command
     done
 }
 
+# completed WORDS LINE...: what bash completes the last word of a line to; an equals sign is a word of its own.
+completed() {
+    words=$1
+    shift
+    # shellcheck disable=SC2016
+    got=$(bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _dcp; echo "${COMPREPLY[*]}"' bash \
+        "$room/completions/dcp.bash" "$@")
+    [ "$got" = "$words" ] || fault "bash completes \"$*\" to \"$got\", expected \"$words\""
+}
+
 mkdir -p "$room/man" "$room/completions"
 for shell in bash zsh fish; do
     compare "$room/completions/dcp.$shell" completion $shell
     ! command -v $shell >/dev/null || $shell -n "$room/completions/dcp.$shell" || fault "$shell does not take its completion"
 done
+if command -v bash >/dev/null; then
+    completed verify dcp ver
+    completed "--help --storage --version --json" dcp latest --
+    completed "dcp pt safetensors hf gguf" dcp convert --to ""
+    completed gguf dcp convert --to = g
+    completed "keep drop" dcp convert --tied =
+    completed "stored size" dcp ls -s s
+    completed "ls list latest" dcp --storage module.so l
+    completed --sort dcp --storage = module.so ls --so
+    completed "ls list latest" dcp help l
+    completed "bash zsh fish" dcp completion ""
+    completed "" dcp ls -- --
+    completed "" dcp bench --threads ""
+fi
+if command -v fish >/dev/null; then
+    got=$(fish -c 'source $argv[1]; complete -C "dcp help l"; complete -C "dcp convert --gguf-type q"' "$room/completions/dcp.fish" |
+        cut -f 1 | tr '\n' ' ')
+    [ "$got" = "latest list ls q8_0 " ] || fault "fish completes to: $got"
+fi
 check_page "$room/man/dcp.1" ""
 count=1
 for command in $("$dcp" --help | sed -n 's/^  dcp \([a-z]*\) .*/\1/p'); do
