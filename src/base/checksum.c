@@ -12,11 +12,20 @@
 #include <xxhash.h>
 #endif
 
+#include "base/crc32_wide.h"
 #include "base/memory.h"
 
 uint32_t crc32_update(uint32_t crc, const void *bytes, size_t size)
 {
-    return size != 0 ? libdeflate_crc32(crc, bytes, size) : crc;
+    const unsigned char *at = bytes;
+    if (size >= CRC32_WIDE_LEAST && crc32_wide_is_there()) {
+        unsigned char rest[16];
+        size_t folded = crc32_wide_fold(crc, at, size, rest);
+        crc = libdeflate_crc32(UINT32_MAX, rest, sizeof rest);
+        at += folded;
+        size -= folded;
+    }
+    return size != 0 ? libdeflate_crc32(crc, at, size) : crc;
 }
 
 /* Polynomials over GF(2), reflected: the highest bit stands for 1. */

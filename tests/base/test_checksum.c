@@ -40,6 +40,32 @@ static void crc_continues(void **state)
     assert_int_equal(crc32_update(crc, data + 17, sizeof data - 17), whole);
 }
 
+/* Bit by bit, as the polynomial is divided. */
+static uint32_t crc_of_byte(uint32_t crc, unsigned char byte)
+{
+    crc = ~crc ^ byte;
+    for (int bit = 0; bit < 8; bit++)
+        crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    return ~crc;
+}
+
+/* Long runs are folded in vectors, of any length and from any address. */
+static void long_crcs_are_right(void **state)
+{
+    (void)state;
+    for (size_t begin = 0; begin < 3; begin++) {
+        uint32_t crc = 0x12345678;
+        for (size_t size = 0; begin + size < 3000; size++) {
+            assert_int_equal(crc32_update(0x12345678, data + begin, size), crc);
+            crc = crc_of_byte(crc, data[begin + size]);
+        }
+    }
+    uint32_t whole = 0;
+    for (size_t i = 0; i < sizeof data; i++)
+        whole = crc_of_byte(whole, data[i]);
+    assert_int_equal(crc32_update(0, data, sizeof data), whole);
+}
+
 static void crcs_are_joined(void **state)
 {
     (void)state;
@@ -81,11 +107,9 @@ static void a_stream_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_values),
-        cmocka_unit_test(crc_continues),
-        cmocka_unit_test(crcs_are_joined),
-        cmocka_unit_test(hash_in_pieces),
-        cmocka_unit_test(a_stream_without_memory),
+        cmocka_unit_test(known_values),        cmocka_unit_test(crc_continues),
+        cmocka_unit_test(long_crcs_are_right), cmocka_unit_test(crcs_are_joined),
+        cmocka_unit_test(hash_in_pieces),      cmocka_unit_test(a_stream_without_memory),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }

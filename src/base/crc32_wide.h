@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* CRC-32 in vectors of 64 bytes, where the processor multiplies polynomials in them (VPCLMULQDQ):
+ * several times as fast as a library that knows vectors of 16 bytes alone. */
+#ifndef BASE_CRC32_WIDE_H
+#define BASE_CRC32_WIDE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Fewer bytes are not worth it. */
+#define CRC32_WIDE_LEAST ((size_t)1024)
+
+bool crc32_wide_is_there(void);
+/* Folds a multiple of 256 bytes, of CRC32_WIDE_LEAST or more, behind others whose checksum is crc,
+ * into 16: the checksum of these, begun with UINT32_MAX, is that of all of them. Returns how many
+ * bytes those were. */
+size_t crc32_wide_fold(uint32_t crc, const void *bytes, size_t size, unsigned char rest[16]);
+
+#endif
