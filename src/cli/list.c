@@ -123,7 +123,18 @@ static void print_line(const dcp_run_checkpoint *checkpoint, int width, int64_t 
     putchar('\n');
 }
 
-static int list_plain(const dcp_run_list *list)
+/* What else is to be said of a directory without checkpoints: it may have been taken for a run. */
+static const char *hint(const char *path, const dcp_run_list *list)
+{
+    const dcp_open_options options = {.storage = command_storage()};
+    dcp_checkpoint *checkpoint = NULL;
+    bool itself = dcp_run_list_count(list) == 0 &&
+                  dcp_checkpoint_open(path, &options, &checkpoint) == DCP_OK;
+    dcp_checkpoint_close(checkpoint);
+    return itself ? "; it is a checkpoint itself, which dcp ls shows" : "";
+}
+
+static int list_plain(const char *run, const dcp_run_list *list)
 {
     dcp_run_checkpoint checkpoint;
     int width = widest_path(list);
@@ -136,7 +147,7 @@ static int list_plain(const dcp_run_list *list)
         print_line(&checkpoint, width, now);
     }
     print_plain(stdout, dcp_run_list_reason(list));
-    putchar('\n');
+    puts(hint(run, list));
     return EXIT_FINE;
 }
 
@@ -157,7 +168,7 @@ static int run_list(struct command_line *line)
     dcp_status read = dcp_run_list_read(line->paths[0], &options, &list);
     if (read != DCP_OK)
         return command_fail_with("list", read);
-    int status = given->json ? list_json(list) : list_plain(list);
+    int status = given->json ? list_json(list) : list_plain(line->paths[0], list);
     dcp_run_list_free(list);
     return status;
 }
@@ -167,8 +178,13 @@ static int print_latest(const char *run, const dcp_run_list *list, bool json)
     dcp_run_checkpoint checkpoint;
     size_t index;
     if (dcp_run_list_latest(list, &index) != DCP_OK ||
-        dcp_run_list_checkpoint(list, index, &checkpoint) != DCP_OK)
+        dcp_run_list_checkpoint(list, index, &checkpoint) != DCP_OK) {
+        char said[1024];
+        snprintf(said, sizeof said, "%s", dcp_error_message());
+        const char *more = hint(run, list);
+        dcp_error_set(DCP_ERR_NOT_FOUND, "%s%s", said, more);
         return command_fail("latest");
+    }
     if (json) {
         print_object(&checkpoint);
         putchar('\n');

@@ -77,6 +77,8 @@ refuse() {
 mkdir "$directory/empty"
 refuse 0 "no checkpoints are there" list "$directory/empty"
 refuse 1 "no checkpoints are there" latest "$directory/empty"
+refuse 0 "no checkpoints are there; it is a checkpoint itself, which dcp ls shows$" list "$trees/../basic/ckpt"
+refuse 1 "no checkpoints are there; it is a checkpoint itself, which dcp ls shows$" latest "$trees/../basic/ckpt"
 refuse 1 "no such" list "$directory/none"
 refuse 1 "is a file" latest "$directory/out"
 refuse 2 usage list
