@@ -152,8 +152,8 @@ static inline dcp_status dcp_checkpoint_chunk(const dcp_checkpoint *checkpoint, 
 typedef struct dcp_save_info {
     bool found;    /**< the file exists and belongs to this save; otherwise the fields below, except
                         `stale`, are zero */
-    bool stale;    /**< the file exists but belongs to another save, for example an interrupted one;
-                        it is ignored */
+    bool stale;    /**< the file exists but names another save, for example an interrupted one; it
+                        is ignored, as is a file of another framework */
     bool has_step; /**< dcp_save_options::step was set */
     bool has_info; /**< dcp_save_options::info was set */
     int64_t step;
