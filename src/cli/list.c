@@ -128,8 +128,8 @@ static const char *hint(const char *path, const dcp_run_list *list)
 {
     const dcp_open_options options = {.storage = command_storage()};
     dcp_checkpoint *checkpoint = NULL;
-    bool itself = dcp_run_list_count(list) == 0 &&
-                  dcp_checkpoint_open(path, &options, &checkpoint) == DCP_OK;
+    bool itself =
+        dcp_run_list_count(list) == 0 && dcp_checkpoint_open(path, &options, &checkpoint) == DCP_OK;
     dcp_checkpoint_close(checkpoint);
     return itself ? "; it is a checkpoint itself, which dcp ls shows" : "";
 }
