@@ -124,8 +124,11 @@ typedef struct dcp_load_options {
      * Several directories that are one checkpoint: the parts that groups of ranks saved separately,
      * such as the stages of a pipeline. Members that do not begin with "/" are relative to `path`,
      * which need not hold anything else. Without members, a `path` that holds no checkpoint but the
-     * directories pp0, pp1 and so on, none missing and none a symbolic link, is their union;
-     * directories of other names never are, so that no two steps of a run are mixed up.
+     * directories pp0, pp1 and so on, none missing and none a symbolic link, is their union. So is
+     * one that holds what frameworks divide a checkpoint into: pytorch_model_fsdp_0 and optimizer_0
+     * (Transformers, Accelerate), model and optim (NeMo AutoModel), or all in model_and_optim
+     * (OLMo-core) or weights (NeMo). Directories of other names never are, so that no two steps of
+     * a run are mixed up. A member is a DCP directory or one of safetensors files.
      *
      * Each name is in one member, or in several with the same kind, dtype, global shape and value.
      * Values are compared, by the checksums in the files where these allow it, unless
@@ -221,15 +224,16 @@ typedef struct dcp_report_line {
  *
  * @param path directory of a checkpoint (`.metadata`, or `__*.metadata` of a save without
  * collectives), directory of safetensors files, directory of pipeline stages pp0, pp1 and so on
- * that are such directories, or a `.pt` file of torch.save. Also the directory of a training
- * checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing, or of its run, in the file system:
- * dcp_load_options::take says what is taken of it. Of `.pt` files, safetensors and training
- * checkpoints the coordinator reads what is in them for all ranks, and each rank reads what it
- * wants of the tensors; if some rank does not see a file that it wants something of, or sees one of
- * another size, the coordinator reads for all, whatever `reading` says but #DCP_READING_DIRECT. With
- * a `memory_limit` that has no room for that, the load fails. Tensors have the dtype that is stored: of DeepSpeed's ZeRO-3
- * the model's are float32, so that another one needs `convert`. DCP_ERR_UNSUPPORTED for tensors
- * that are no views of what is stored, which dcp_convert() takes (src/convert/README.md).
+ * or of other parts (dcp_load_options::members) that are such directories, or a `.pt` file of
+ * torch.save. Also the directory of a training checkpoint of DeepSpeed, Megatron-Core or
+ * torch_checkpointing, or of its run, in the file system: dcp_load_options::take says what is taken
+ * of it. Of `.pt` files, safetensors and training checkpoints the coordinator reads what is in them
+ * for all ranks, and each rank reads what it wants of the tensors; if some rank does not see a file
+ * that it wants something of, or sees one of another size, the coordinator reads for all, whatever
+ * `reading` says but #DCP_READING_DIRECT. With a `memory_limit` that has no room for that, the load
+ * fails. Tensors have the dtype that is stored: of DeepSpeed's ZeRO-3 the model's are float32, so
+ * that another one needs `convert`. DCP_ERR_UNSUPPORTED for tensors that are no views of what is
+ * stored, which dcp_convert() takes (src/convert/README.md).
  * @param report if not NULL, receives a report, owned by the caller, also when the load failed
  * because of what is in it; NULL on other failures.
  */

@@ -93,7 +93,7 @@ const char help_checkpoints[] =
     "file "
     "of torch.save, or a training checkpoint of DeepSpeed, Megatron-Core or torch_checkpointing. "
     "Several directories are taken for parts of one checkpoint, as are the "
-    "directories pp0, pp1 and so on of one.\n";
+    "directories pp0, pp1 and so on of one, or pytorch_model_fsdp_0 and optimizer_0.\n";
 
 static void print_exits(FILE *out, const struct command *command)
 {

@@ -74,15 +74,17 @@ void run_chooser_remember(struct run_chooser *chooser, const struct run_choice *
 
 /* ---- one checkpoint ---- */
 
-/* Where in it the DCP directory is that holds all: "" is itself; NULL: there is no such one. */
+/* Where in it what is loaded lies: "" is itself; NULL: it cannot be loaded. */
 static const char *inner_path(const struct run_entry *entry)
 {
     const struct run_need *need = entry->layout->needs;
-    if (entry->kind == DCP_RUN_PT)
-        return entry->layout->is_file ? "" : NULL;
+    if (entry->kind == DCP_RUN_DCP_PART || entry->kind == DCP_RUN_MEGATRON_LEGACY ||
+        entry->kind == DCP_RUN_ORBAX || entry->kind == DCP_RUN_EMERGENCY ||
+        entry->kind == DCP_RUN_LINK)
+        return NULL;
     if (entry->kind != DCP_RUN_DCP && entry->kind != DCP_RUN_DCP_STAGES &&
         entry->kind != DCP_RUN_MCORE)
-        return NULL;
+        return "";
     while (need->kind != RUN_NEED_DCP && need->kind != RUN_NEED_NONE)
         need++;
     return need->kind == RUN_NEED_DCP ? need->path : NULL;

@@ -38,6 +38,11 @@ for tree in "$trees"/*/; do
     [ "$found" = "$tree/run/$latest" ] || fail "dcp latest $name: $found, expected $latest"
     grep -q "^dcp latest: $latest is the newest whole one" "$directory/reason" || fail "$name: $(cat "$directory/reason")"
     "$dcp" latest --json "$tree/run" | grep -q "{\"path\": \"$latest\", .*\"latest\": true" || fail "$name: JSON of the latest"
+    # What is the latest can be read as it is, but for what is only recognized.
+    if [ "$name" != orbax ]; then
+        "$dcp" verify "$found" >"$directory/verified" 2>&1 || fail "dcp verify of $name's latest: $(cat "$directory/verified")"
+        "$dcp" ls "$found" >"$directory/verified" 2>&1 || fail "dcp ls of $name's latest: $(cat "$directory/verified")"
+    fi
     count=$((count + 1))
 done
 [ $count -eq 22 ] || fail "$count trees"

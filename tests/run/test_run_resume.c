@@ -261,6 +261,50 @@ static void checkpoints_of_others_are_taken_once(void **state)
     job_resume_fails(run, NULL, DCP_ERR_DUPLICATE, "both step 40");
 }
 
+static void replace(dcp_state *state, const char *directory, const char *name)
+{
+    char command[2048];
+    snprintf(command, sizeof command, "rm -rf '%s'", scene_in(directory, name));
+    assert_int_equal(system(command), 0);
+    must(dcp_save(state, scene_in(directory, name), NULL));
+}
+
+/* Model and optimizer where a framework has them. */
+static void replace_parts(int64_t step, const char *directory)
+{
+    struct job model, optimizer;
+    job_make_model(&model);
+    job_train_to(&model, step);
+    replace(model.state, directory, "pytorch_model_fsdp_0");
+    job_free(&model);
+    job_train_to(&optimizer, step);
+    optimizer.state = dcp_state_new();
+    const dcp_tensor moments = {
+        .dtype = DCP_F32, .ndim = 1, .global_shape = {JOB_ROWS}, .data = optimizer.moments};
+    dcp_state_tensor(dcp_state_dict(optimizer.state, "optimizer"), "m", &moments);
+    replace(optimizer.state, directory, "optimizer_0");
+    job_free(&optimizer);
+}
+
+/* Model and optimizer in two directories, or both in one inside. */
+static void checkpoints_of_several_directories_are_resumed_from(void **state)
+{
+    const char *run = scene_tree(state, "hf_trainer", false);
+    struct job job;
+    replace_parts(30, scene_in(run, "checkpoint-30"));
+    job_resumes(run, NULL, 30);
+    scene_remove(scene_in(run, "checkpoint-30/optimizer_0"), ".metadata");
+    replace_parts(20, scene_in(run, "checkpoint-20"));
+    expect_words(job_resumes(run, NULL, 20),
+                 "checkpoint-30 is not whole: no optimizer_0/.metadata");
+    run = scene_tree(state, "olmo_core", false);
+    job_make(&job, 0, 1);
+    job_train_to(&job, 20);
+    replace(job.state, scene_in(run, "step20"), "model_and_optim");
+    job_free(&job);
+    job_resumes(run, NULL, 20);
+}
+
 static void a_file_in_its_place_is_an_error_with_a_name(void **state)
 {
     struct job job;
@@ -348,6 +392,7 @@ int main(void)
         TEST(references_are_kept),
         TEST(the_best_is_by_its_number),
         TEST(checkpoints_of_others_are_taken_once),
+        TEST(checkpoints_of_several_directories_are_resumed_from),
         TEST(a_file_in_its_place_is_an_error_with_a_name),
         TEST(runs_in_memory_resume),
         TEST(allocations_may_fail),

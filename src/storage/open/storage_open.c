@@ -71,18 +71,19 @@ static dcp_status unite_parts(const struct storage_place *place, struct metadata
     return status;
 }
 
-dcp_status storage_decode_directory(const struct storage_place *place, struct metadata *metadata)
-{
-    return place->form == STORAGE_DCP ? storage_decode_part(place, METADATA_NAME, metadata)
-                                      : unite_parts(place, metadata);
-}
-
 static dcp_status add_parts(const struct storage_place *place, struct metadata *metadata)
 {
     for (size_t i = 0; i < place->part_count; i++)
         RETURN_IF_ERROR(storage_decode_part(place, place->parts[i], metadata));
     RETURN_IF_ERROR(safetensors_finish(metadata));
     return place->index ? safetensors_index_check(place->index, metadata) : DCP_OK;
+}
+
+dcp_status storage_decode_directory(const struct storage_place *place, struct metadata *metadata)
+{
+    return place->form == STORAGE_DCP ? storage_decode_part(place, METADATA_NAME, metadata)
+           : place->form == STORAGE_SAFETENSORS ? add_parts(place, metadata)
+                                                : unite_parts(place, metadata);
 }
 
 /* The file stays open: its objects are read from it when they are requested. */
@@ -102,10 +103,8 @@ static dcp_status decode_place(struct storage_place *place, struct metadata *met
     switch (place->form) {
     case STORAGE_DCP:
     case STORAGE_RANK_LOCAL:
-        status = storage_decode_directory(place, metadata);
-        break;
     case STORAGE_SAFETENSORS:
-        status = add_parts(place, metadata);
+        status = storage_decode_directory(place, metadata);
         break;
     case STORAGE_PT:
         shard_reader_take_directory(reader, &place->directory);

@@ -29,7 +29,7 @@ struct storage_place {
 
 dcp_status storage_place_find(const dcp_storage *storage, struct storage_location location,
                               struct storage_place *place);
-/* A member of a union: a directory of the first two forms. */
+/* A member of a union: a directory of the first three forms. */
 dcp_status storage_place_member(const dcp_storage *storage, const char *id, const char *name,
                                 bool chosen, struct storage_place *place);
 /* The id of a member that the caller names: relative to that of the union, or absolute. NULL: no
@@ -46,7 +46,7 @@ dcp_status storage_open_place(struct storage_place *place, bool lenient, struct 
  * leniently; safetensors are added to it. */
 dcp_status storage_decode_part(const struct storage_place *place, const char *part,
                                struct metadata *metadata);
-/* All of a place of the first two forms, leniently. */
+/* All of a place of the first three forms, leniently. */
 dcp_status storage_decode_directory(const struct storage_place *place, struct metadata *metadata);
 /* Appends the bytes of a directory's .metadata. */
 dcp_status storage_append_pickle(const struct storage_directory *directory, struct buffer *bytes);

@@ -98,6 +98,80 @@ static dcp_status find_metadata(const struct storage_directory *directory, bool 
     return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
 }
 
+/* Directories in which frameworks keep model and optimizer, or both, beside what is no DCP. */
+static const char *const inner_names[][2] = {{"pytorch_model_fsdp_0", "optimizer_0"},
+                                             {"model", "optim"},
+                                             {"model_and_optim", NULL},
+                                             {"weights", NULL}};
+enum { INNER_SETS = sizeof inner_names / sizeof *inner_names, INNER_MOST = 2 };
+
+static bool lists(const struct storage_place *place, const char *name)
+{
+    const struct directory *listing = &place->listing;
+    for (size_t i = listing->first[DIRECTORY_OTHER]; i < listing->count; i++)
+        if (strcmp(listing->names[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Whether a name in the place is a directory with a .metadata, and no link. */
+static dcp_status holds_metadata(const struct storage_place *place, const char *name, bool *found)
+{
+    struct storage_directory directory;
+    char *id = path_join(place->id, name);
+    *found = false;
+    if (!id)
+        return no_memory_for(name);
+    dcp_status status =
+        storage_directory_open(&directory, place->storage, id, DCP_OPEN_NO_LINK, NULL);
+    memory_release(id);
+    if (status != DCP_OK)
+        return status == DCP_ERR_NOT_FOUND || status == DCP_ERR_KIND ? DCP_OK : status;
+    status = find_metadata(&directory, found);
+    storage_directory_close(&directory);
+    return status;
+}
+
+/* Those of one framework that are there, if any of them holds a DCP checkpoint. */
+static dcp_status place_inner(struct storage_place *place, const char *const names[INNER_MOST],
+                              bool *found)
+{
+    struct directory_name parts[INNER_MOST];
+    size_t count = 0;
+    *found = false;
+    for (size_t i = 0; i < INNER_MOST && names[i]; i++) {
+        bool holds = false;
+        if (!lists(place, names[i]))
+            continue;
+        RETURN_IF_ERROR(holds_metadata(place, names[i], &holds));
+        *found = *found || holds;
+        parts[count++] = (struct directory_name){.name = names[i]};
+    }
+    if (*found && lists(place, "pytorch_model_fsdp_1"))
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "%s holds several models, pytorch_model_fsdp_0 and others: name the "
+                             "directories that are meant",
+                             place->id);
+    place->form = STORAGE_UNION;
+    return *found ? set_parts(place, parts, count) : DCP_OK;
+}
+
+/* Where nothing is known by its own names: what frameworks have in it, or all around it. */
+static dcp_status place_foreign(struct storage_place *place)
+{
+    static const char litgpt[] = "lit_model.pth";
+    bool found = false;
+    for (size_t i = 0; i < INNER_SETS && !found; i++)
+        RETURN_IF_ERROR(place_inner(place, inner_names[i], &found));
+    if (found || !lists(place, litgpt))
+        return found ? DCP_OK : place_training(place);
+    char *path = path_join(place->id, litgpt);
+    storage_directory_close(&place->directory);
+    dcp_status status = path ? place_file(place, path) : no_memory_for(litgpt);
+    memory_release(path);
+    return status;
+}
+
 /* The files that the index names are the checkpoint, and no others. */
 static dcp_status place_indexed(struct storage_place *place)
 {
@@ -120,7 +194,7 @@ static dcp_status place_indexed(struct storage_place *place)
     return status;
 }
 
-/* is_member: what members cannot be is not looked for. */
+/* is_member: of a union, and no union itself. */
 static dcp_status place_directory(struct storage_place *place, bool is_member)
 {
     static const struct directory_name metadata = {.name = METADATA_NAME};
@@ -132,10 +206,10 @@ static dcp_status place_directory(struct storage_place *place, bool is_member)
     RETURN_IF_ERROR(directory_read(&place->directory, &place->listing));
     enum directory_kind kind = DIRECTORY_RANK_LOCAL;
     place->form = STORAGE_RANK_LOCAL;
-    if (directory_count(&place->listing, kind) == 0 && !is_member &&
+    if (directory_count(&place->listing, kind) == 0 &&
         directory_count(&place->listing, DIRECTORY_INDEX) > 0)
         return place_indexed(place);
-    if (directory_count(&place->listing, kind) == 0 && !is_member) {
+    if (directory_count(&place->listing, kind) == 0) {
         kind = DIRECTORY_SAFETENSORS;
         place->form = STORAGE_SAFETENSORS;
     }
@@ -143,7 +217,7 @@ static dcp_status place_directory(struct storage_place *place, bool is_member)
         bool shards = directory_count(&place->listing, DIRECTORY_SHARD) > 0;
         if (!is_member && !shards && directory_count(&place->listing, DIRECTORY_STAGE) > 0)
             return place_stages(place);
-        return is_member || shards ? place_nothing(place, place->id) : place_training(place);
+        return is_member || shards ? place_nothing(place, place->id) : place_foreign(place);
     }
     return set_parts(place, &place->listing.names[place->listing.first[kind]],
                      directory_count(&place->listing, kind));

@@ -34,7 +34,7 @@ enum storage_form {
     STORAGE_SAFETENSORS,
     STORAGE_PT,
     STORAGE_TRAINING, /* the files of another framework: state/training_form.h */
-    STORAGE_UNION     /* of several directories of the first two forms */
+    STORAGE_UNION     /* of several directories of the first three forms */
 };
 
 /* An open checkpoint directory or file. Files are opened when first read and stay open; several
@@ -42,9 +42,9 @@ enum storage_form {
 struct shard_reader;
 
 /* Reads and decodes the metadata of any form: .metadata, else __*.metadata united, else the
- * *.safetensors of a directory, else the union of its stages pp0, pp1 and so on, else what another
- * framework has left; of a file that
- * ends in .safetensors, else of a .pt file. The reader refers to *metadata, which must stay where
+ * *.safetensors of a directory, else the union of its stages pp0, pp1 and so on, else of what other
+ * frameworks divide a checkpoint into, else what another framework has left; of a file that ends in
+ * .safetensors, else of a .pt file. The reader refers to *metadata, which must stay where
  * it is and outlive it, but for objects of .pt files, which need both. On failure metadata is empty
  * and *reader NULL. Errors: DCP_ERR_NOT_FOUND says what was looked for, and whether a save was
  * interrupted there. */
