@@ -4,9 +4,11 @@
  *
  *     torture [--count N] [--seconds N] [--seed N] MPIEXEC TRAINER DIRECTORY
  *
+ * Every other run has a mirror, and of some of these the directory is lost between two lives.
+ *
  * Fails if a resume takes a checkpoint that is older than the last one that was committed, if a
- * loss differs from that of a run that was never killed, or if a job does not end. Exits with 77
- * (skipped) where there is no MPIEXEC. */
+ * loss differs from that of a run that was never killed, if a job does not end, or if a run or its
+ * mirror is not whole in the end. Exits with 77 (skipped) where there is no MPIEXEC. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -24,17 +26,18 @@
 enum { STEPS = 150, KEEP = 2, RANKS_MAX = 3 };
 
 /* When it is killed: as soon as the directory looks so, and a moment later. */
-enum moment { ANY, SAVE, COMMIT, MARK, REMOVAL, MOMENTS };
-static const char *const moment_names[MOMENTS] = {"at any time", "in a save", "in a commit",
-                                                  "after a commit", "in a removal"};
+enum moment { ANY, SAVE, COMMIT, MARK, REMOVAL, COPY, MOMENTS };
+static const char *const moment_names[MOMENTS] = {"at any time",    "in a save",    "in a commit",
+                                                  "after a commit", "in a removal", "in a copy"};
 
 struct torture {
     char *mpiexec, *trainer;
-    char run[2048], log[2048];
+    char run[2048], mirror[2048], log[2048];
+    bool mirrored; /* the run that is under way has a mirror */
     struct oracle oracle;
     uint64_t random;
     int kills[MOMENTS]; /* by what they left */
-    int all, resumed, fresh, finished;
+    int all, resumed, fresh, lost, finished;
     char said[1024]; /* of the last failure */
 };
 
@@ -67,7 +70,8 @@ static void begin_life(struct torture *torture, struct mpi_job *job, uint32_t ra
                          torture->trainer,   "--dir",  torture->run,
                          "--steps",          steps,    "--save-every",
                          (char *)save_every, "--keep", keep,
-                         "--hidden",         "24",     NULL};
+                         "--hidden",         "24",     torture->mirrored ? "--mirror" : NULL,
+                         torture->mirror,    NULL};
     job_start(job, arguments, torture->trainer, torture->log);
 }
 
@@ -76,6 +80,7 @@ static bool has_come(enum moment moment, const struct sight *before, const struc
     bool is_new = now->newest > before->newest;
     return moment == ANY      ? is_new
            : moment == SAVE   ? is_new && now->has_data
+           : moment == COPY   ? is_new && now->has_data
            : moment == COMMIT ? is_new && now->commits
            : moment == MARK   ? now->committed > before->committed && now->committed > now->marked
                               : now->removes;
@@ -86,15 +91,16 @@ static void wait_for(struct torture *torture, struct mpi_job *job, enum moment m
 {
     struct sight before, now;
     double until = seconds_now() + 8;
-    sight_take(torture->run, &before);
+    const char *place = moment == COPY && torture->mirrored ? torture->mirror : torture->run;
+    sight_take(place, &before);
     do {
-        sight_take(torture->run, &now);
+        sight_take(place, &now);
     } while (now.newest <= before.newest && !job_poll(job) && seconds_now() < until);
     sleep_seconds(draw(torture, 300) / 1e3);
     until = seconds_now() + 1;
     before = now;
     do {
-        sight_take(torture->run, &now);
+        sight_take(place, &now);
     } while (!has_come(moment, &before, &now) && !job_poll(job) && seconds_now() < until);
     sleep_seconds(draw(torture, moment == ANY ? 30000 : 2000) / 1e6);
 }
@@ -112,7 +118,11 @@ static void kill_ranks(struct torture *torture, const struct mpi_job *job)
 
 static void count_kill(struct torture *torture, const struct sight *left)
 {
-    enum moment moment = left->removes                    ? REMOVAL
+    struct sight copied = {.has_data = false};
+    if (torture->mirrored)
+        sight_take(torture->mirror, &copied);
+    enum moment moment = copied.has_data                  ? COPY
+                         : left->removes                  ? REMOVAL
                          : left->commits                  ? COMMIT
                          : left->has_data                 ? SAVE
                          : left->committed > left->marked ? MARK
@@ -147,28 +157,59 @@ static bool judge(struct torture *torture, const struct mpi_job *job, bool kille
     return true;
 }
 
-static bool remove_run(const struct torture *torture)
+static bool remove_directory(struct torture *torture, const char *path)
 {
     char command[4096];
-    snprintf(command, sizeof command, "rm -rf '%s'", torture->run);
-    return system(command) == 0;
+    snprintf(command, sizeof command, "rm -rf '%s'", path);
+    return system(command) == 0 || wrong(torture, "%s cannot be removed", path);
 }
 
-/* Of a run that has come to its end: the rest of what was killed is gone. */
-static bool finish_run(struct torture *torture)
+/* The next run begins, with a mirror or without. */
+static bool remove_run(struct torture *torture)
+{
+    torture->mirrored = draw(torture, 2) == 0;
+    return remove_directory(torture, torture->run) && remove_directory(torture, torture->mirror);
+}
+
+/* Of a place of a run that has come to its end: the rest of what was killed is gone. */
+static bool finish_place(struct torture *torture, const char *place)
 {
     const dcp_run_keep keep = {.size_of = sizeof keep, .last = KEEP};
     struct sight left;
+    uint64_t faults = 1;
+    char last[4096];
+    /* Removing goes on behind training, and ends with it. */
+    if (dcp_run_prune(place, &(dcp_run_prune_options){.keep = &keep}, NULL) != DCP_OK)
+        return wrong(torture, "its rest is not removed: %.500s", dcp_error_message());
+    sight_take(place, &left);
+    if (left.removes || left.steps != KEEP)
+        return wrong(torture, "%d directories are left in %.500s that keeps %d%s", left.steps,
+                     place, KEEP, left.removes ? ", and a removal that is not done" : "");
+    snprintf(last, sizeof last, "%s/step_%d", place, STEPS);
+    if (dcp_verify(last, NULL, NULL, NULL, &faults) != DCP_OK || faults > 0)
+        return wrong(torture, "%.500s is not whole: %.400s", last,
+                     faults > 0 ? "it has faults" : dcp_error_message());
+    return true;
+}
+
+static bool finish_run(struct torture *torture)
+{
     torture->finished++;
     torture->oracle.committed = -1;
-    /* Removing goes on behind training, and ends with it. */
-    if (dcp_run_prune(torture->run, &(dcp_run_prune_options){.keep = &keep}, NULL) != DCP_OK)
-        return wrong(torture, "its rest is not removed: %.500s", dcp_error_message());
-    sight_take(torture->run, &left);
-    if (left.removes || left.steps != KEEP)
-        return wrong(torture, "%d directories are left of a run that keeps %d%s", left.steps, KEEP,
-                     left.removes ? ", and a removal that is not done" : "");
-    return remove_run(torture) || wrong(torture, "%s cannot be removed", torture->run);
+    return finish_place(torture, torture->run) &&
+           (!torture->mirrored || finish_place(torture, torture->mirror)) && remove_run(torture);
+}
+
+/* Now and then the directory goes of a run that has a mirror, with what was not copied yet. */
+static bool lose_run(struct torture *torture)
+{
+    struct sight copied;
+    if (!torture->mirrored || draw(torture, 8) > 0)
+        return true;
+    sight_take(torture->mirror, &copied);
+    torture->oracle.committed = copied.committed;
+    torture->lost++;
+    return remove_directory(torture, torture->run);
 }
 
 static bool live(struct torture *torture, bool is_killed)
@@ -192,7 +233,7 @@ static bool live(struct torture *torture, bool is_killed)
         count_kill(torture, &left);
     if (!judge(torture, &job, killed, &left))
         return false;
-    return killed || finish_run(torture);
+    return killed ? lose_run(torture) : finish_run(torture);
 }
 
 /* ---- all of them ---- */
@@ -238,8 +279,10 @@ static void report(const struct torture *torture)
     printf("%d kills (%d of all ranks, else of one):", sum(torture->kills), torture->all);
     for (int i = 0; i < MOMENTS; i++)
         printf(" %d %s%s", torture->kills[i], moment_names[i], i + 1 < MOMENTS ? "," : "");
-    printf("\n%d resumes, %d starts anew, %d runs to the end, %" PRIu64 " losses compared\n",
-           torture->resumed, torture->fresh, torture->finished, torture->oracle.compared);
+    printf("\n%d resumes, %d starts anew, %d directories lost, %d runs to the end, %" PRIu64
+           " losses compared\n",
+           torture->resumed, torture->fresh, torture->lost, torture->finished,
+           torture->oracle.compared);
 }
 
 /* Open MPI asks for these, others do not look: as any user, on any number of cores. */
@@ -284,6 +327,7 @@ int main(int argc, char **argv)
     torture.random = (uint64_t)seed * 2654435761U;
     mkdir(argv[at + 2], 0777);
     snprintf(torture.run, sizeof torture.run, "%s/run", argv[at + 2]);
+    snprintf(torture.mirror, sizeof torture.mirror, "%s/mirror", argv[at + 2]);
     snprintf(torture.log, sizeof torture.log, "%s/life.log", argv[at + 2]);
     set_environment();
     bool good = remove_run(&torture) && run_all(&torture, (int)count, seconds);
