@@ -5,7 +5,8 @@
  *
  * Only checkpoints that dcp/run.h made in this run are counted and removed: direct children of the
  * run's directory whose whole name has its pattern and which carry its identity. Checkpoints that
- * are not whole are not counted. Everything else stays, and is not an error.
+ * are not whole are not counted. Everything else stays, and is not an error. Runs of other
+ * frameworks are pruned if their layout is named (dcp_run_prune_options::layout).
  *
  * A removal first takes away durably what makes it a checkpoint (dcp_checkpoint_remove()), so that
  * one that was interrupted never looks whole, and the next one goes on with it.
@@ -63,6 +64,12 @@ typedef struct dcp_run_prune_options {
      * the next call; NULL: it may go. Optional. */
     const char *(*spared)(void *context, const char *name);
     void *spared_context;
+    /** Prunes a run that another framework keeps: checkpoints of its layout, as
+     * dcp_run_checkpoint::framework names it ("torchtitan"), with "-" or "_" for spaces and in any
+     * case. Nothing tells whose they are, so it must be named, and no job may save there meanwhile.
+     * Besides what the rules keep, all that a mark or a link beside the checkpoints names stays.
+     * Names are relative to the run. NULL: only this library's own are touched. */
+    const char *layout;
 } dcp_run_prune_options;
 
 /**
@@ -70,7 +77,8 @@ typedef struct dcp_run_prune_options {
  * run have left of steps before its newest whole one, also where a save died before it wrote
  * any data. A checkpoint that is being saved, as its owner mark shows, is left.
  * @param removed number of checkpoints; may be NULL.
- * Errors: DCP_ERR_NOT_FOUND if the directory holds no run of dcp/run.h, DCP_ERR_ARGUMENT,
+ * Errors: DCP_ERR_NOT_FOUND if the directory holds no run of dcp/run.h and no layout was named,
+ * DCP_ERR_DUPLICATE if several subdirectories hold runs of the layout, DCP_ERR_ARGUMENT,
  * DCP_ERR_NO_MEMORY. A removal that fails is reported as a verdict and logged; it is the result
  * after all others were tried.
  */

@@ -102,6 +102,11 @@ static const struct option prune_table[] = {
      .set = option_text,
      .field = offsetof(struct arguments, prune.identity),
      .help = "Of the run, if the directory holds several."},
+    {.name = "layout",
+     .argument = "NAME",
+     .set = option_text,
+     .field = offsetof(struct arguments, prune.layout),
+     .help = "Prune a run that another framework keeps, as dcp list --json names it."},
     {.name = "dry-run",
      .letter = 'n',
      .set = option_flag,
@@ -126,7 +131,11 @@ const struct command command_prune = {
         "Removes whole checkpoints of a run that dcp/run.h keeps and none of the rules does, and "
         "what its dead saves have left. The newest whole one and those that are pinned stay, and "
         "so does everything that is not this run's. Prints a line for each: keep, leave or "
-        "removed, and why.\n",
+        "removed, and why.\n"
+        "\n"
+        "A run of another framework is pruned only if --layout names it, as torchtitan, "
+        "kempnerforge, megatron-bridge or transformers; no job should save there meanwhile. Then "
+        "what a mark or a link names stays as well.\n",
     .options = prune_table,
     .size = sizeof(struct arguments),
     .defaults = &prune_defaults,
@@ -137,7 +146,9 @@ const struct command command_prune = {
     .examples = "  dcp prune --dry-run --last 3 --every 10000 run\n"
                 "      What would go if the last three and every ten thousandth step are kept.\n"
                 "  dcp prune --best 2 --metric loss run\n"
-                "      Keeps the two with the least loss, and the newest.\n",
+                "      Keeps the two with the least loss, and the newest.\n"
+                "  dcp prune --dry-run --layout torchtitan --last 2 outputs\n"
+                "      What would go of a run that torchtitan keeps.\n",
     .see_also = "pin list",
     .run = run_prune};
 

@@ -14,6 +14,7 @@
 #include "run/run_leftovers.h"
 #include "run/run_mirror.h"
 #include "run/run_own.h"
+#include "run/run_prune_others.h"
 #include "run/run_retention.h"
 #include "run/run_stamp.h"
 
@@ -266,6 +267,12 @@ static dcp_status read_run(struct pruning *pruning)
     return pruning->names.status;
 }
 
+static dcp_status prune_ours(struct pruning *pruning, uint64_t *removed)
+{
+    RETURN_IF_ERROR(read_run(pruning));
+    return prune(pruning, removed);
+}
+
 dcp_status dcp_run_prune_sized(const char *path, const dcp_run_prune_options *options,
                                size_t options_size, uint64_t *removed)
 {
@@ -286,10 +293,10 @@ dcp_status dcp_run_prune_sized(const char *path, const dcp_run_prune_options *op
                             "dcp_run_keep");
     if (status == DCP_OK && pruning->keep.best > 0 && !pruning->keep.metric)
         status = dcp_error_set(DCP_ERR_ARGUMENT, "keeping the best ones needs a metric");
-    if (status == DCP_OK)
-        status = read_run(pruning);
-    if (status == DCP_OK)
-        status = prune(pruning, &count);
+    if (status == DCP_OK && ours.layout)
+        status = run_prune_others(path, &ours, &pruning->keep, &count);
+    else if (status == DCP_OK)
+        status = prune_ours(pruning, &count);
     if (removed)
         *removed = count;
     run_names_free(&pruning->names);

@@ -55,6 +55,16 @@ expect_status 0 prune --last 1 "$directory/run"
 expect_steps "step_64 "
 [ -d "$directory/run/step_old" ] || fault "a foreign directory was removed"
 
+# Another framework's run, only by name.
+mkdir -p "$directory/titan/checkpoint/step-1" "$directory/titan/checkpoint/step-7"
+cp -r "$directory/run/step_64" "$directory/titan/checkpoint/step-5"
+cp -r "$directory/run/step_64" "$directory/titan/checkpoint/step-6"
+expect_status 1 prune --last 1 "$directory/titan"
+expect_status 1 prune --layout titanic --last 1 "$directory/titan"
+"$dcp" prune --layout Torchtitan --last 1 "$directory/titan" >"$directory/titan.out" || fault "pruning torchtitan's run fails"
+grep -q '^removed      checkpoint/step-5: no rule keeps it$' "$directory/titan.out" || fault "titan: $(cat "$directory/titan.out")"
+[ "$(ls "$directory/titan/checkpoint" | tr '\n' ' ')" = "step-6 step-7 " ] || fault "titan: $(ls "$directory/titan/checkpoint")"
+
 for wrong in "prune" "prune --last 0 x" "prune --last x y" "prune --best 1 x" "prune a b" "pin" "pin --x y" "pin a b"; do
     # shellcheck disable=SC2086
     expect_status 2 $wrong

@@ -112,7 +112,7 @@ _dcp() {
         esac
         ;;
     prune)
-        options=" --help -h --storage --version -V --last --every --best --metric --higher --younger --identity --dry-run -n --json -j"
+        options=" --help -h --storage --version -V --last --every --best --metric --higher --younger --identity --layout --dry-run -n --json -j"
         case $before in
         --storage) _dcp_files; return ;;
         --last) return ;;

@@ -83,6 +83,7 @@ complete -c dcp -n '__fish_seen_subcommand_from prune' -l metric -x -d 'A number
 complete -c dcp -n '__fish_seen_subcommand_from prune' -l higher -d 'More of the metric is better.'
 complete -c dcp -n '__fish_seen_subcommand_from prune' -l younger -x -d 'Keep those that were saved less long ago.'
 complete -c dcp -n '__fish_seen_subcommand_from prune' -l identity -x -d 'Of the run, if the directory holds several.'
+complete -c dcp -n '__fish_seen_subcommand_from prune' -l layout -x -d 'Prune a run that another framework keeps, as dcp list --json names it.'
 complete -c dcp -n '__fish_seen_subcommand_from prune' -l dry-run -s n -d 'Remove nothing, and print what would go.'
 complete -c dcp -n '__fish_seen_subcommand_from prune' -l json -s j -d 'What was done, as JSON.'
 complete -c dcp -n __fish_use_subcommand -f -a pin -d 'keep a checkpoint of a run from being pruned'

@@ -222,6 +222,7 @@ _dcp() {
             '*--higher[More of the metric is better.]' \
             '*--younger=[Keep those that were saved less long ago.]:SECONDS: ' \
             '*--identity=[Of the run, if the directory holds several.]:NAME: ' \
+            '*--layout=[Prune a run that another framework keeps, as dcp list --json names it.]:NAME: ' \
             '*--dry-run[Remove nothing, and print what would go.]' \
             '*-n[Remove nothing, and print what would go.]' \
             '*--json[What was done, as JSON.]' \
