@@ -253,17 +253,24 @@ static dcp_status is_unwritten(const struct run_place *place, const char *folder
     return status;
 }
 
-dcp_status run_own_is_only_begun(const struct run_place *place, const char *name, bool *begun)
+dcp_status run_own_is_only_begun(const struct run_place *place, const struct run_own *own,
+                                 const char *name, bool *begun)
 {
     struct run_names names;
     bool found;
     dcp_status status = run_place_list(place, name, &names, &found);
+    bool is_owned = run_names_has(&names, ".dcp_owner"),
+         has_side = own->layout != DCP_RUN_LAYOUT_DCP;
     *begun = status == DCP_OK && names.count > 0;
     for (size_t i = 0; i < names.count && *begun && status == DCP_OK; i++) {
-        if (run_name_match_any(RUN_OWN_SIGN, names.names[i]))
-            status = is_unwritten(place, name, names.names[i], begun);
+        const char *file = names.names[i];
+        if (run_name_match_any(RUN_OWN_SIGN, file))
+            status = is_unwritten(place, name, file, begun);
         else
-            *begun = run_name_match_any(RUN_OWN_BEGUN, names.names[i]);
+            *begun = run_name_match_any(RUN_OWN_BEGUN, file) ||
+                     (has_side && run_name_match_any(RUN_OWN_SIDE, file)) ||
+                     (is_owned && run_name_match_any(RUN_OWN_OTHERS, file) &&
+                      !run_name_match_any(RUN_OWN_FIRST, file));
     }
     run_names_free(&names);
     return status;

@@ -15,6 +15,11 @@ enum { RUN_IDENTITY_MAX = 64, RUN_PATTERN_MAX = 64, RUN_NAME_MAX = 128 };
 #define RUN_OWN_SIGN  "__%.g%.extra." RUN_OWN_EXTRA
 /* What a save puts there before the identity: its owner mark, and metadata that is to appear. */
 #define RUN_OWN_BEGUN ".dcp_owner .dcp_owner.* .metadata.*.tmp metadata.json.*.tmp"
+/* What ranks write meanwhile: rank 0, which begins with the identity, and the others. */
+#define RUN_OWN_FIRST  "__0_%*.distcp __0.g%.extra.*"
+#define RUN_OWN_OTHERS "__%_%*.distcp __%.g%.extra.*"
+/* What layouts have beside the files of a save, before it begins. */
+#define RUN_OWN_SIDE "train_state.pt train_state.pt.*.tmp run_config.yaml run_config.yaml.*.tmp"
 /* Before a checkpoint's name: it is pinned, it did not load, its removal was begun. */
 #define RUN_PIN      ".dcp_pin."
 #define RUN_FAILED   ".dcp_failed."
@@ -47,8 +52,10 @@ bool run_own_step(const struct run_own *own, const char *name, int64_t *step);
 enum run_owner { RUN_OWNER_NONE, RUN_OWNER_US, RUN_OWNER_OTHER };
 dcp_status run_own_owner(const struct run_place *place, const char *name, const char *identity,
                          enum run_owner *owner);
-/* Whether a directory holds only what saves begin with: one died before it wrote any data. */
-dcp_status run_own_is_only_begun(const struct run_place *place, const char *name, bool *begun);
+/* Whether a directory holds only what saves begin with: one died before rank 0 wrote any data, so
+ * that what others wrote is of no use. */
+dcp_status run_own_is_only_begun(const struct run_place *place, const struct run_own *own,
+                                 const char *name, bool *begun);
 
 /* The row by which a run of ours is recognized; names: for its pattern. */
 void run_own_layout(const struct run_own *own, char names[RUN_NAME_MAX], struct run_layout *layout);

@@ -281,8 +281,15 @@ static void what_a_save_begins_with_goes_unless_it_may_be_of_use(void **state)
     const char *prepared = scene_in(run, "step_11"), *stale = scene_in(run, "step_12");
     const char *unwritten = scene_in(run, "step_13"), *other = scene_in(run, "step_14");
     const char *data = scene_in(run, "step_15"), *newer = scene_in(run, "step_99");
+    const char *others = scene_in(run, "step_17"), *torch = scene_in(run, "step_18");
     struct reported reported;
     job_run(run, NULL, six, 2);
+    scene_write(others, ".dcp_owner", "torn");
+    scene_write(others, "__0.g0.extra.dcp_run", "");
+    scene_write(others, "__1.g0.extra.rng", "seed");
+    scene_write(others, "__1_0.distcp", "data");
+    scene_write(torch, "__1_0.distcp", "data");
+    scene_write(torch, "train_state.pt", "data");
     scene_write(prepared, ".dcp_owner.0123456789abcdef.tmp", text);
     scene_write(stale, ".dcp_owner", "torn");
     scene_write(stale, "metadata.json.0123456789abcdef.tmp", text);
@@ -294,12 +301,28 @@ static void what_a_save_begins_with_goes_unless_it_may_be_of_use(void **state)
     scene_write(data, "__0_0.distcp", "data");
     scene_write(newer, ".dcp_owner", "torn");
     mkdir(scene_in(run, "step_16"), 0777);
-    assert_int_equal(prune(run, &keep, false, &reported), 3);
+    assert_int_equal(prune(run, &keep, false, &reported), 4);
     assert_false(scratch_exists(run, "step_11") || scratch_exists(run, "step_12") ||
-                 scratch_exists(run, "step_13"));
+                 scratch_exists(run, "step_13") || scratch_exists(run, "step_17"));
     assert_true(scratch_exists(run, "step_14") && scratch_exists(run, "step_15") &&
-                scratch_exists(run, "step_16") && scratch_exists(run, "step_99"));
+                scratch_exists(run, "step_16") && scratch_exists(run, "step_18") &&
+                scratch_exists(run, "step_99"));
     assert_true(scratch_exists(run, "step_10") && scratch_exists(run, "step_20"));
+}
+
+/* Layouts write files before the save begins. */
+static void side_files_of_dead_saves_go(void **state)
+{
+    const char *run = path_in(state, "run");
+    const dcp_run_keep keep = {.size_of = sizeof keep, .last = 2};
+    const dcp_run_options options = {.layout = DCP_RUN_LAYOUT_KEMPNERFORGE};
+    struct reported reported;
+    job_run(run, &options, six, 2);
+    scene_write(scene_in(run, "step_11"), "train_state.pt", "data");
+    scene_write(scene_in(run, "step_12"), "train_state.pt", "data");
+    scene_write(scene_in(run, "step_12"), "__0_0.distcp", "data");
+    assert_int_equal(prune(run, &keep, false, &reported), 1);
+    assert_true(!scratch_exists(run, "step_11") && scratch_exists(run, "step_12"));
 }
 
 static int removals_left;
@@ -413,6 +436,7 @@ int main(void)
         TEST(pins_keep),
         TEST(remains_of_dead_saves_go_and_what_is_owned_stays),
         TEST(what_a_save_begins_with_goes_unless_it_may_be_of_use),
+        TEST(side_files_of_dead_saves_go),
         TEST(an_interrupted_removal_is_not_whole_and_goes_on),
         TEST(notes_of_what_is_gone_go),
         TEST(a_run_of_10000_entries_is_pruned),
