@@ -29,6 +29,7 @@ struct stored {
     size_t count, capacity;
     struct name_table by_name; /* of files */
     struct name_table by_shard;
+    bool links; /* a load follows links to its files: they come from no .metadata */
 };
 
 static dcp_status need_length(struct stored *stored, const char *name, uint64_t length)
@@ -128,7 +129,9 @@ static dcp_status check_needed(struct stored *stored, const struct needed_file *
     char *path = run_contents_path(&at, file->name);
     if (!path)
         return DCP_ERR_NO_MEMORY;
-    dcp_status status = found ? DCP_OK : run_place_size(check->place, path, &size, &found);
+    dcp_status status = found           ? DCP_OK
+                        : stored->links ? run_place_size(check->place, path, &size, &found)
+                                        : run_place_size_plain(check->place, path, &size, &found);
     check->bytes += size;
     if (status == DCP_OK && !found)
         run_check_fault(check, "%s is missing", run_check_shown(check, path));
@@ -163,9 +166,9 @@ static dcp_status check_files(struct stored *stored, const char *id)
     return DCP_OK;
 }
 
-static dcp_status check_stored(struct run_check *check, const char *path)
+static dcp_status check_stored(struct run_check *check, const char *path, bool links)
 {
-    struct stored stored = {.check = check, .path = path};
+    struct stored stored = {.check = check, .path = path, .links = links};
     const dcp_open_options options = {.storage = check->place->storage};
     char *id = run_place_id(check->place, path);
     if (!id)
@@ -199,7 +202,7 @@ dcp_status run_check_dcp(struct run_check *check, const char *path)
     else if (status == DCP_OK && size == 0)
         run_check_fault(check, "%s is empty", run_check_shown(check, name));
     else if (status == DCP_OK)
-        status = check_stored(check, path);
+        status = check_stored(check, path, false);
     memory_release(name);
     return status;
 }
@@ -245,7 +248,7 @@ static dcp_status check_weights(struct run_check *check, const struct run_conten
     if (!run_contents_have(contents, "*.safetensors"))
         return run_check_fault(check, "no safetensors files in %s",
                                run_check_shown(check, contents->path));
-    return check_stored(check, contents->path);
+    return check_stored(check, contents->path, true);
 }
 
 dcp_status run_check_weights(struct run_check *check, const char *path)

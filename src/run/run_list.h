@@ -20,7 +20,8 @@ struct run_entry {
     bool certain;       /* of its layout: it has a sign */
     bool inner;         /* in one of RUN_INNER_FOLDERS */
     const char *target; /* of a link, as a name in the same folder; NULL: none */
-    int64_t ranks;      /* for which there are files of RUN_NEED_RANKS; 0: the layout has none */
+    int64_t
+        ranks; /* for which there are files of RUN_NEED_RANKS, or stages; 0: the layout has none */
     bool checked, complete, latest, marked;
     const char *why;
     uint64_t bytes;

@@ -154,11 +154,11 @@ void run_file_close(struct run_file *file)
     error_restore(&error);
 }
 
-dcp_status run_place_size(const struct run_place *place, const char *path, uint64_t *size,
-                          bool *found)
+static dcp_status size_of(const struct run_place *place, const char *path, bool trusted,
+                          uint64_t *size, bool *found)
 {
     struct run_file file;
-    dcp_status status = run_file_open(&file, place, path);
+    dcp_status status = open_file(&file, place, path, trusted);
     *found = status == DCP_OK;
     *size = 0;
     if (status != DCP_OK)
@@ -166,6 +166,18 @@ dcp_status run_place_size(const struct run_place *place, const char *path, uint6
     *size = file.file.size;
     run_file_close(&file);
     return DCP_OK;
+}
+
+dcp_status run_place_size(const struct run_place *place, const char *path, uint64_t *size,
+                          bool *found)
+{
+    return size_of(place, path, true, size, found);
+}
+
+dcp_status run_place_size_plain(const struct run_place *place, const char *path, uint64_t *size,
+                                bool *found)
+{
+    return size_of(place, path, false, size, found);
 }
 
 dcp_status run_place_read(const struct run_place *place, const char *path, uint64_t limit,

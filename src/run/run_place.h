@@ -57,6 +57,9 @@ void run_file_close(struct run_file *file);
 /* *found: there is a file that can be opened, of that size. */
 dcp_status run_place_size(const struct run_place *place, const char *path, uint64_t *size,
                           bool *found);
+/* Likewise; a symbolic link is none. */
+dcp_status run_place_size_plain(const struct run_place *place, const char *path, uint64_t *size,
+                                bool *found);
 /* Replaces the buffer's contents by the file's; *found is false if there is none, or one of more
  * than limit bytes. */
 dcp_status run_place_read(const struct run_place *place, const char *path, uint64_t limit,

@@ -98,7 +98,8 @@ static dcp_status look_at(struct pruning *pruning, size_t index)
     candidate->ours = owner == RUN_OWNER_US;
     /* There is nothing that another run could lose, and its mark protects a save that runs. */
     if (!candidate->ours)
-        RETURN_IF_ERROR(run_own_is_only_begun(&pruning->place, &pruning->own, name, &candidate->ours));
+        RETURN_IF_ERROR(
+            run_own_is_only_begun(&pruning->place, &pruning->own, name, &candidate->ours));
     if (!candidate->ours)
         snprintf(candidate->why, sizeof candidate->why, "%s",
                  owner == RUN_OWNER_OTHER ? "of another run" : "does not say which run's it is");

@@ -215,6 +215,8 @@ static dcp_status take_folder(const struct run_search *search, const char *name,
     if (entry->kind == DCP_RUN_DCP && layout->needs[0].path[0] == '\0' &&
         !run_names_has(&contents->names, ".metadata") && run_contents_have(contents, "pp#"))
         entry->kind = DCP_RUN_DCP_STAGES;
+    for (size_t i = 0; i < contents->names.count && entry->kind == DCP_RUN_DCP_STAGES; i++)
+        count_rank("pp#", contents->names.names[i], &entry->ranks);
     count_ranks(search, &contents->names, entry);
     return make_link(search->list, entry, target);
 }
@@ -269,10 +271,12 @@ static dcp_status take_path(const struct run_search *search, const char *name, c
     if (fits_any(search, name, false)) {
         struct run_contents contents = {.place = search->place, .path = path};
         dcp_status status = run_place_list(search->place, path, &contents.names, &found);
-        /* What may be a folder and cannot be listed is there, if not whole. */
+        /* What may be a folder and cannot be listed is there, if not whole. Files, pipes and the
+         * like are none. */
         dcp_status listing = contents.names.status;
-        found = found || (status == DCP_OK && !target && listing != DCP_OK &&
-                          listing != DCP_ERR_NOT_FOUND && listing != DCP_ERR_KIND);
+        found = found ||
+                (status == DCP_OK && !target && listing != DCP_OK && listing != DCP_ERR_NOT_FOUND &&
+                 listing != DCP_ERR_KIND && listing != DCP_ERR_FORMAT);
         if (status == DCP_OK && found)
             status = take_folder(search, name, target, &contents);
         run_names_free(&contents.names);

@@ -203,6 +203,35 @@ static void plain_sets_of_transformers_are_sets(void **state)
     free(torch);
 }
 
+/* The last of them leaves no gap; a job that goes on with fewer has all in them. */
+static void a_last_stage_may_be_missing(void **state)
+{
+    const char *run = scene_tree(state, "kempnerforge_pp", false);
+    char command[2048];
+    scene_expect_latest(run, "step_20");
+    snprintf(command, sizeof command, "rm -r '%s'", scene_in(run, "step_20/pp1"));
+    assert_int_equal(system(command), 0);
+    scene_expect_latest(run, "step_10");
+    dcp_run_list *list;
+    dcp_run_checkpoint found;
+    find(run, "step_20", &list, &found);
+    assert_true(!found.complete && strstr(found.why, "stages are missing: it has "));
+    dcp_run_list_free(list);
+    /* One stage that has what two had. */
+    snprintf(command, sizeof command, "rm -r '%s' && mv '%s' '%s' && mv '%s' '%s'",
+             scene_in(run, "step_20/pp0"), scene_in(run, "step_10"), scene_in(*state, "two"),
+             scene_in(run, "step_30"), scene_in(*state, "gone"));
+    assert_int_equal(system(command), 0);
+    scene_save(NULL, scene_in(run, "step_10/pp0"));
+    scene_save(NULL, scene_in(run, "step_10/pp1"));
+    scene_save(NULL, scene_in(run, "step_20/pp0"));
+    scene_write(scene_in(run, "step_10"), "metadata.json", "{\"step\": 10, \"tokens_seen\": 1}");
+    snprintf(command, sizeof command, "cp '%s' '%s'", scene_in(run, "step_20/train_state.pt"),
+             scene_in(run, "step_10"));
+    assert_int_equal(system(command), 0);
+    scene_expect_latest(run, "step_20");
+}
+
 /* A Trainer over DeepSpeed has that one's folder in its own. */
 static void transformers_over_deepspeed_is_one(void **state)
 {
@@ -284,6 +313,7 @@ int main(void)
         TEST(evaluated_ones_are_newer),
         TEST(safetensors_are_as_whole_as_their_index_says),
         TEST(plain_sets_of_transformers_are_sets),
+        TEST(a_last_stage_may_be_missing),
         TEST(transformers_over_deepspeed_is_one),
         TEST(legacy_grids_are_full),
         TEST(every_length_of_a_torch_file_is_tried),

@@ -215,6 +215,20 @@ static void pipes_are_no_files(void **state)
     scene_remove(scene_in(run, "step_30"), "train_state.pt");
     assert_int_equal(mkfifo(scene_in(run, "step_30/train_state.pt"), 0600), 0);
     scene_expect_latest(run, "step_20");
+    dcp_run_list *list = scene_read(run, NULL);
+    assert_int_equal(dcp_run_list_count(list), 4); /* the pipe is no step */
+    dcp_run_list_free(list);
+}
+
+/* Loads follow no link to a shard, wherever it leads. */
+static void shards_that_are_links_are_missing(void **state)
+{
+    const char *run = scene_tree(state, "torchtitan", false);
+    const char *step = scene_in(run, "checkpoint/step-30");
+    assert_int_equal(rename(scene_in(step, "__0_0.distcp"), scene_in(run, "checkpoint/notes.txt")),
+                     0);
+    assert_int_equal(symlink("../notes.txt", scene_in(step, "__0_0.distcp")), 0);
+    scene_expect_latest(run, "checkpoint/step-20");
 }
 
 /* ---- marks ---- */
@@ -335,6 +349,7 @@ int main(void)
         TEST(an_empty_run_has_no_latest),
         TEST(what_cannot_be_read_is_not_whole),
         TEST(pipes_are_no_files),
+        TEST(shards_that_are_links_are_missing),
         TEST(a_mark_is_a_hint),
         TEST(links_lead_nowhere_else),
         TEST(a_link_is_as_whole_as_what_it_leads_to),
