@@ -55,6 +55,8 @@
  * | dist_ckpt_strictness | dcp_load_options::strictness in `load` |
  * | fully_parallel_save | always; fully_parallel_load: dcp_load_options::reading |
  * | ckpt_assume_constant_structure | always tried: plans are kept, and compared |
+ * | non_persistent_save_interval, non_persistent_global_ckpt_dir | a second run, of that path |
+ * | non_persistent_ckpt_type "local", non_persistent_local_* | `emergency`, on a disk of the node |
  */
 #ifndef DCP_RUN_H
 #define DCP_RUN_H
@@ -123,7 +125,8 @@ typedef struct dcp_run_options {
     const dcp_storage *storage; /**< where the path is; NULL: in the file system */
     dcp_state *state;           /**< what is saved and loaded; the same tree each time */
     /** Names of checkpoints: letters, digits, ".", "_" and "-" around one "{N}" for the step, or
-     * "{N:06d}" for at least six digits. NULL: that of the layout. */
+     * "{N:06d}" for at least six digits. NULL: that of the layout. torchtitan resumes from
+     * "step-{N}" in a folder "checkpoint", if the state has its keys. */
     const char *pattern;
     dcp_run_layout layout;
     /** Of the run: 1 to 63 letters, digits, ".", "_" and "-". NULL: that of the directory, or a

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <cmocka.h>
 
@@ -104,6 +105,26 @@ static void kempnerforges_own_runs_are_found(void **state)
     job_close(&job);
 }
 
+/* Its names are a pattern, and it looks at nothing but .metadata; the keys are the caller's. */
+static void torchtitan_is_written_and_read(void **state)
+{
+    const char *folder = scene_in(path_in(state, "dump"), "checkpoint");
+    const dcp_run_options options = {.pattern = "step-{N}"};
+    dcp_run_checkpoint found;
+    mkdir(path_in(state, "dump"), 0777);
+    job_run(folder, &options, (const int64_t[]){10, 20}, 2);
+    scene_expect(
+        path_in(state, "dump"), NULL,
+        "checkpoint/step-10 10 dcp whole\ncheckpoint/step-20 20 dcp whole latest marked\n");
+    job_resumes(folder, &options, 20);
+    scene_remove(folder, ".dcp_run");
+    dcp_run_list *list = scene_read(path_in(state, "dump"), NULL);
+    must(dcp_run_list_checkpoint(list, 1, &found));
+    assert_string_equal(found.framework, "torchtitan");
+    assert_true(found.latest && found.step == 20);
+    dcp_run_list_free(list);
+}
+
 static void bridge_is_written_and_read(void **state)
 {
     const char *run = path_in(state, "run");
@@ -147,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(kempnerforge_is_written_and_read),
         TEST(kempnerforges_own_runs_are_found),
+        TEST(torchtitan_is_written_and_read),
         TEST(bridge_is_written_and_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
