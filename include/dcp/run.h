@@ -329,7 +329,9 @@ DCP_API dcp_status dcp_run_note(dcp_run *run, const char *name, double value);
 DCP_API dcp_status dcp_run_add_file(dcp_run *run, const char *name, const void *bytes, size_t size);
 
 /** Flushes as dcp_run_flush(), saves the last step if it was time to stop, ends the work in the
- * background, and frees the run. Collective. NULL is allowed. */
+ * background, and frees the run. Checkpoints that no rule keeps are gone then, unless it was time
+ * to stop or removing them takes longer than 10 s: a later save removes them. Collective. NULL is
+ * allowed. */
 DCP_API dcp_status dcp_run_close(dcp_run *run);
 
 #ifdef __cplusplus

@@ -13,11 +13,11 @@ struct run_background {
     const char *root;
     dcp_run_prune_options prune; /* but for the bound */
     pthread_mutex_t mutex;
-    pthread_cond_t wake;
+    pthread_cond_t changed;
     struct thread thread;
     bool made, started;
     /* Under the mutex. */
-    bool wanted, ending;
+    bool wanted, busy, ending;
     int64_t bound;
 };
 
@@ -27,6 +27,8 @@ dcp_status run_background_init(struct run_background *background, const char *ro
 void run_background_post(struct run_background *background, int64_t step);
 /* What could not be removed when it was tried last may be by now. By any thread. */
 void run_background_again(struct run_background *background);
+/* Waits until all that was committed is dealt with, but no longer than that. */
+void run_background_wait(struct run_background *background, double seconds);
 /* Waits for the removal that is going on, and begins no other. */
 void run_background_end(struct run_background *background);
 

@@ -14,6 +14,9 @@
 #include "run/run_mirror_back.h"
 #include "run/run_signal.h"
 
+/* That closing a run waits for removals; a slow one goes on at the next save. */
+#define CLOSE_SECONDS 10.0
+
 double run_now(void)
 {
     return (double)clock_monotonic_ns() / 1e9;
@@ -253,6 +256,9 @@ dcp_status dcp_run_close(dcp_run *run)
     struct saved_error error;
     error_save(&error);
     run_mirrors_wait(&run->mirrors);
+    /* A job whose time is over leaves the rest to the next one. */
+    if (run->stop == RUN_STOP_NONE)
+        run_background_wait(&run->background, CLOSE_SECONDS);
     error_restore(&error);
     free_run(run);
     return status == DCP_OK ? ended : status;

@@ -144,6 +144,20 @@ static void a_run_keeps_the_last_behind_training(void **state)
         "step_30 30 dcp whole\nstep_50 50 dcp whole\nstep_60 60 dcp whole latest marked\n");
 }
 
+/* A run that has ended holds what its rules keep, and not what the last removal has left. */
+static void a_closed_run_holds_no_more_than_it_keeps(void **state)
+{
+    const dcp_run_keep keep = {.size_of = sizeof keep, .last = 2};
+    const dcp_run_options options = {.keep = &keep};
+    for (int i = 0; i < 10; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "run%d", i);
+        const char *run = path_in(state, name);
+        job_run(run, &options, six, 6);
+        scene_expect(run, NULL, "step_50 50 dcp whole\nstep_60 60 dcp whole latest marked\n");
+    }
+}
+
 static void foreign_names_stay(void **state)
 {
     static const char *const names[] = {"step_5.partial", "old-step_10", "step_10.bak", "step_007",
@@ -429,6 +443,7 @@ int main(void)
         cmocka_unit_test(nothing_beyond_the_committed_step_is_touched),
         cmocka_unit_test(a_clock_that_was_set_back_removes_nothing),
         TEST(a_run_keeps_the_last_behind_training),
+        TEST(a_closed_run_holds_no_more_than_it_keeps),
         TEST(foreign_names_stay),
         TEST(a_copy_by_hand_is_nobodys),
         TEST(two_jobs_of_a_directory_leave_each_other_alone),
