@@ -198,8 +198,6 @@ static void free_run(dcp_run *run)
 {
     struct saved_error error;
     error_save(&error);
-    if (run->watches_signals)
-        run_signal_leave();
     dcp_save_chain_free(run->chain);
     run_mirrors_stop(&run->mirrors);
     run_background_end(&run->background);
@@ -211,6 +209,9 @@ static void free_run(dcp_run *run)
     memory_release(run->resumed_path);
     memory_release(run->reason);
     run_emergency_free(run);
+    /* Last, so that a second signal does not end what is being closed. */
+    if (run->watches_signals)
+        run_signal_leave();
     memory_release(run->root);
     memory_release(run);
     error_restore(&error);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -129,6 +130,19 @@ static dcp_status take_plain(const struct run_chooser *chooser, const char *path
     return refuse(choice, chooser);
 }
 
+/* Whether a path is that of the run itself, however it is written. */
+static bool is_run(const struct run_chooser *chooser, const struct run_place *place)
+{
+    const dcp_run *run = chooser->run;
+    struct stat ours, theirs;
+    if (place->table != run->place.table)
+        return false;
+    if (place->table != dcp_storage_files())
+        return strcmp(place->root, run->root) == 0;
+    return stat(place->root, &theirs) == 0 && stat(run->root, &ours) == 0 &&
+           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
 dcp_status run_reference_path(struct run_chooser *chooser, const char *reference,
                               struct run_choice *choice)
 {
@@ -144,9 +158,14 @@ dcp_status run_reference_path(struct run_chooser *chooser, const char *reference
         *slash = '\0';
     const char *parent = !slash ? "." : slash == folder ? "/" : folder;
     run_place_init(&place, options.storage, parent);
+    const char *name = slash ? path + (slash - folder) + 1 : path;
+    if (is_run(chooser, &place))
+        index = run_list_find(chooser->list, "", name);
+    if (index != SIZE_MAX)
+        return take_named(chooser, chooser->list, &chooser->run->place, index, choice);
     dcp_status status = dcp_run_list_read(parent, &options, &chooser->other);
     if (status == DCP_OK)
-        index = run_list_find(chooser->other, "", slash ? path + (slash - folder) + 1 : path);
+        index = run_list_find(chooser->other, "", name);
     if (index != SIZE_MAX)
         return take_named(chooser, chooser->other, &place, index, choice);
     if (run_place_gives_up(status))

@@ -206,8 +206,9 @@ static void references_are_kept(void **state)
         job_resumes(run, &(dcp_run_options){.reference = names[i]}, i < 2 ? 20 : 30);
     snprintf(text, sizeof text, "%s", scene_in(run, "step_10"));
     job_resumes(run, &(dcp_run_options){.reference = text}, 10);
-    snprintf(text, sizeof text, "%s/step_10/.metadata", run);
-    job_resumes(run, &(dcp_run_options){.reference = text}, 10);
+    snprintf(text, sizeof text, "%s/./step_10/.metadata", run);
+    expect_words(job_resumes(run, &(dcp_run_options){.reference = text}, 10),
+                 "step_30 is later and stays");
     snprintf(text, sizeof text, "%s/", run);
     job_resumes(path_in(state, "other"), &(dcp_run_options){.reference = text}, 30);
     job_resume_fails(run, &(dcp_run_options){.reference = "25"}, DCP_ERR_NOT_FOUND, "step 25");
