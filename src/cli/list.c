@@ -236,8 +236,11 @@ static const char json_text[] =
     "An object for each checkpoint; dcp list prints an array of them.\n"
     "  path       as it is below RUN\n"
     "  step       a number, or null if none is known\n"
-    "  kind       \"dcp\", \"safetensors\", \"torch\" and others: what it is made of\n"
-    "  framework  whose layout it is\n"
+    "  kind       what it is made of: \"dcp\", \"dcp-stages\" (their union), \"dcp-part\",\n"
+    "             \"mcore\", \"hf-fsdp\" (two DCP directories), \"automodel\", \"pt\",\n"
+    "             \"pt-set\", \"megatron-legacy\", \"deepspeed\", \"orbax\", \"emergency\",\n"
+    "             \"link\"\n"
+    "  framework  whose layout it is, as dcp prune --layout takes it\n"
     "  complete   true or false; if false, \"why\" is a sentence\n"
     "  latest     whether it is the latest whole one\n"
     "  marked     whether a framework's mark names it\n"
@@ -264,9 +267,10 @@ const struct command command_list = {
     .description =
         "RUN is the directory that holds the steps of a training job, or the one above it. Each "
         "checkpoint is checked without reading its data: whole, or why not. The layouts of "
-        "PyTorch, torchtitan, Lightning, Accelerate, Megatron and DeepSpeed are known. The last "
-        "line says which is the latest. Pinned ones, and those that were copied to a mirror, are "
-        "marked.\n",
+        "torchtitan, KempnerForge, Megatron-LM and Bridge, NeMo, Lightning, TorchTNT, "
+        "Transformers, "
+        "Accelerate, Composer, DeepSpeed, OLMo-core and others are known. The last line says which "
+        "is the latest. Pinned ones, and those that were copied to a mirror, are marked.\n",
     .options = list_table,
     .size = sizeof(struct list_options),
     .json = json_text,
