@@ -190,8 +190,8 @@ const struct run_layout run_layouts[] = {
                {.kind = RUN_NEED_DCP, .path = "optim"}}},
     {.framework = "TorchTNT",
      .kind = DCP_RUN_DCP,
-     .names = "epoch_@[_train]_step_#[_eval_step_!][_predict_step_%][_*=*] "
-              "epoch_@_eval_step_#[_predict_step_%][_*=*] epoch_@_predict_step_#[_*=*]",
+     .names = "epoch_@[_train]_step_#[_eval_step_!][_predict_step_%][_*=^] "
+              "epoch_@_eval_step_#[_predict_step_%][_*=^] epoch_@_predict_step_#[_*=^]",
      .traces = DCP_TRACES,
      .free_names = true,
      .needs = {{.kind = RUN_NEED_DCP, .path = ""}}},

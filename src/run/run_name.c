@@ -50,6 +50,33 @@ static bool match_number(const char *pattern, const char *name, struct run_numbe
     return match_at(pattern, name + count, numbers);
 }
 
+static size_t skip_digits(const char *text)
+{
+    return strspn(text, "0123456789");
+}
+
+/* Length of a decimal number; 0: there is none. */
+static size_t decimal_length(const char *text)
+{
+    size_t sign = *text == '-' || *text == '+', whole = skip_digits(text + sign);
+    size_t length = sign + whole, fraction = 0;
+    if (text[length] == '.')
+        fraction = skip_digits(text + length + 1);
+    if (whole + fraction == 0)
+        return 0;
+    length += text[length] == '.' ? fraction + 1 : 0;
+    if (text[length] != 'e' && text[length] != 'E')
+        return length;
+    size_t exponent = length + 1 + (text[length + 1] == '-' || text[length + 1] == '+');
+    return skip_digits(text + exponent) > 0 ? exponent + skip_digits(text + exponent) : length;
+}
+
+static bool match_decimal(const char *pattern, const char *name, struct run_numbers *numbers)
+{
+    size_t length = decimal_length(name);
+    return length > 0 && match_at(pattern, name + length, numbers);
+}
+
 static bool match_anything(const char *pattern, const char *name, struct run_numbers *numbers)
 {
     const struct run_numbers before = *numbers;
@@ -82,6 +109,8 @@ static bool match_at(const char *pattern, const char *name, struct run_numbers *
     for (; *pattern; pattern++, name++) {
         if (is_number(*pattern))
             return match_number(pattern, name, numbers);
+        if (*pattern == '^')
+            return match_decimal(pattern + 1, name, numbers);
         if (*pattern == '*')
             return match_anything(pattern + 1, name, numbers);
         if (*pattern == '[')

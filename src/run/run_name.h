@@ -6,6 +6,7 @@
  *     ~      digits: the version
  *     !      digits: of an evaluation
  *     %      digits that say nothing
+ *     ^      a decimal number, with sign, fraction and exponent or not
  *     *      any characters, as few as will do
  *     [...]  may be there or not; not nested
  *

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -52,6 +53,22 @@ static void groups_and_stars_match_as_few_as_they_can(void **state)
     assert_int_equal(numbers.digit_count, 2);
     assert_true(run_name_match_any("a b* c", "bcd"));
     assert_false(run_name_match_any("a b* c", "d"));
+}
+
+static void decimals_are_numbers(void **state)
+{
+    static const char *const good[] = {"0.25", "-3", "+1.", ".5", "1e-05", "-2.5E+10", "12"};
+    static const char *const bad[] = {"", "-", ".", "abc", "0.5x", "1e", "1.2.3", "--1", "e5"};
+    (void)state;
+    char name[32];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        snprintf(name, sizeof name, "loss=%s", good[i]);
+        assert_true(run_name_match_any("*=^", name));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(name, sizeof name, "loss=%s", bad[i]);
+        assert_false(run_name_match_any("*=^", name));
+    }
 }
 
 static bool has(const char *text, const char *key)
@@ -109,6 +126,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(numbers_are_decimal_and_fit),
         cmocka_unit_test(groups_and_stars_match_as_few_as_they_can),
+        cmocka_unit_test(decimals_are_numbers),
         cmocka_unit_test(json_is_whole_or_not),
         cmocka_unit_test(json_that_is_cut_or_deep_is_refused),
     };
