@@ -78,9 +78,9 @@ typedef struct dcp_run_prune_options {
  * any data. A checkpoint that is being saved, as its owner mark shows, is left.
  * @param removed number of checkpoints; may be NULL.
  * Errors: DCP_ERR_NOT_FOUND if the directory holds no run of dcp/run.h and no layout was named,
- * DCP_ERR_DUPLICATE if several subdirectories hold runs of the layout, DCP_ERR_ARGUMENT,
- * DCP_ERR_NO_MEMORY. A removal that fails is reported as a verdict and logged; it is the result
- * after all others were tried.
+ * DCP_ERR_DUPLICATE if several subdirectories hold runs, DCP_ERR_KIND if a layout was named for a
+ * run of dcp/run.h, DCP_ERR_ARGUMENT, DCP_ERR_NO_MEMORY. A removal that fails is reported as a
+ * verdict and logged; it is the result after all others were tried.
  */
 DCP_API dcp_status dcp_run_prune_sized(const char *path, const dcp_run_prune_options *options,
                                        size_t options_size, uint64_t *removed);

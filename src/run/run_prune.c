@@ -257,7 +257,9 @@ static dcp_status read_run(struct pruning *pruning)
     bool found;
     RETURN_IF_ERROR(run_own_read(&pruning->place, "", &pruning->own, &found));
     if (!found)
-        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s holds no run: it has no " RUN_OWN_FILE,
+        return dcp_error_set(DCP_ERR_NOT_FOUND,
+                             "%s holds no run: it has no " RUN_OWN_FILE
+                             "; of another framework's run the layout must be named",
                              pruning->place.root);
     if (identity && !run_own_identity_is_valid(identity))
         return dcp_error_set(DCP_ERR_ARGUMENT, "\"%.100s\" is no identity of a run", identity);

@@ -76,6 +76,21 @@ static bool is_of_layout(const struct pruning *pruning, const struct run_entry *
            is_same_name(entry->layout->framework, pruning->options->layout);
 }
 
+/* What a save of this library may be writing stays. */
+static dcp_status find_owner(const struct pruning *pruning, const struct run_entry *entry,
+                             struct run_candidate *candidate)
+{
+    struct run_names names;
+    bool found;
+    dcp_status status = run_place_list(&pruning->place, entry->path, &names, &found);
+    if (run_names_has(&names, ".dcp_owner")) {
+        candidate->ours = false;
+        snprintf(candidate->why, sizeof candidate->why, "a save owns it");
+    }
+    run_names_free(&names);
+    return status;
+}
+
 static dcp_status look_at(const struct pruning *pruning, size_t index)
 {
     const struct run_entry *entry = pruning_entry(pruning, index);
@@ -91,7 +106,9 @@ static dcp_status look_at(const struct pruning *pruning, size_t index)
                                         .unix_time = entry->unix_time};
     if (!entry->complete)
         snprintf(candidate->why, sizeof candidate->why, "not whole: %.120s", entry->why);
-    if (!entry->complete || pruning->keep->best <= 0)
+    if (!entry->complete)
+        return find_owner(pruning, entry, candidate);
+    if (pruning->keep->best <= 0)
         return DCP_OK;
     const struct run_stamp_keys keys = {.metric = pruning->keep->metric};
     struct run_stamp stamp;
@@ -157,6 +174,11 @@ static dcp_status take_all(struct pruning *pruning)
     if (!pruning->entries || !pruning->named || !pruning->candidates)
         return error_no_memory(room * sizeof *pruning->candidates, "checkpoints of a run");
     RETURN_IF_ERROR(run_place_list(&pruning->place, pruning->folder, &pruning->names, &found));
+    if (run_names_has(&pruning->names, RUN_OWN_FILE))
+        return dcp_error_set(DCP_ERR_KIND,
+                             "%s holds a run of this library: its checkpoints say whose they are, "
+                             "and it is pruned without a layout",
+                             pruning->place.root);
     for (size_t i = 0; i < list->count; i++)
         if (is_of_layout(pruning, &list->entries[i]))
             pruning->entries[pruning->count++] = i;

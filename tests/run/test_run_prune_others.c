@@ -111,6 +111,24 @@ static void named_ones_stay(void **state)
     expect(run, "kempnerforge", "remove step_10\nkeep step_20\nkeep step_30\nleave step_40\n");
 }
 
+/* Runs of dcp/run.h say whose checkpoints are; what a save may be writing has an owner. */
+static void our_own_are_protected(void **state)
+{
+    const char *run = scene_in(*state, "ours");
+    const dcp_run_prune_options options = {.keep = &last, .layout = "dcp"};
+    for (int step = 1; step <= 3; step++) {
+        char name[16];
+        snprintf(name, sizeof name, "ours/step_%d", step);
+        scene_save(NULL, scene_in(*state, name));
+    }
+    scene_write(scene_in(run, "step_2"), ".dcp_owner", "torn");
+    scene_remove(scene_in(run, "step_2"), ".metadata");
+    expect(run, "dcp", "remove step_1\nleave step_2\nkeep step_3\n");
+    scene_write(run, ".dcp_run",
+                "dcp run 1\nidentity: mine\npattern: step_{N}\nlayout: kempnerforge\n");
+    must_fail(dcp_run_prune(run, &options, NULL), DCP_ERR_KIND, "pruned without a layout");
+}
+
 static void links_are_not_followed(void **state)
 {
     const char *run = scene_tree(state, "olmo_core", false);
@@ -178,6 +196,7 @@ int main(void)
         TEST(all_layouts_keep_their_newest),
         TEST(named_ones_stay),
         TEST(links_are_not_followed),
+        TEST(our_own_are_protected),
         TEST(an_interrupted_removal_never_looks_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
