@@ -257,11 +257,12 @@ dcp_status run_own_is_only_begun(const struct run_place *place, const struct run
                                  const char *name, bool *begun)
 {
     struct run_names names;
+    char link[RUN_LINK_MAX];
     bool found;
     dcp_status status = run_place_list(place, name, &names, &found);
     bool is_owned = run_names_has(&names, ".dcp_owner"),
          has_side = own->layout != DCP_RUN_LAYOUT_DCP;
-    *begun = status == DCP_OK && names.count > 0;
+    *begun = status == DCP_OK && found && !run_place_is_link(place, name, link);
     for (size_t i = 0; i < names.count && *begun && status == DCP_OK; i++) {
         const char *file = names.names[i];
         if (run_name_match_any(RUN_OWN_SIGN, file))

@@ -52,8 +52,8 @@ bool run_own_step(const struct run_own *own, const char *name, int64_t *step);
 enum run_owner { RUN_OWNER_NONE, RUN_OWNER_US, RUN_OWNER_OTHER };
 dcp_status run_own_owner(const struct run_place *place, const char *name, const char *identity,
                          enum run_owner *owner);
-/* Whether a directory holds only what saves begin with: one died before rank 0 wrote any data, so
- * that what others wrote is of no use. */
+/* Whether a directory holds nothing, or only what saves and copies begin with: one died before rank
+ * 0 wrote any data, so that what others wrote is of no use. */
 dcp_status run_own_is_only_begun(const struct run_place *place, const struct run_own *own,
                                  const char *name, bool *begun);
 

@@ -315,12 +315,16 @@ static void what_a_save_begins_with_goes_unless_it_may_be_of_use(void **state)
     scene_write(data, "__0_0.distcp", "data");
     scene_write(newer, ".dcp_owner", "torn");
     mkdir(scene_in(run, "step_16"), 0777);
-    assert_int_equal(prune(run, &keep, false, &reported), 4);
+    scene_write(run, "step_19", "a file");
+    mkdir(path_in(state, "empty"), 0777);
+    assert_int_equal(symlink("../empty", scene_in(run, "step_9")), 0);
+    assert_int_equal(prune(run, &keep, false, &reported), 5);
     assert_false(scratch_exists(run, "step_11") || scratch_exists(run, "step_12") ||
-                 scratch_exists(run, "step_13") || scratch_exists(run, "step_17"));
+                 scratch_exists(run, "step_13") || scratch_exists(run, "step_16") ||
+                 scratch_exists(run, "step_17"));
     assert_true(scratch_exists(run, "step_14") && scratch_exists(run, "step_15") &&
-                scratch_exists(run, "step_16") && scratch_exists(run, "step_18") &&
-                scratch_exists(run, "step_99"));
+                scratch_exists(run, "step_18") && scratch_exists(run, "step_19") &&
+                scratch_exists(run, "step_9") && scratch_exists(run, "step_99"));
     assert_true(scratch_exists(run, "step_10") && scratch_exists(run, "step_20"));
 }
 
