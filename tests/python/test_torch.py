@@ -107,16 +107,20 @@ class Torch(unittest.TestCase):
         with self.assertRaises(libdcp.ArgumentError):
             libdcp.load({"a": torch.zeros(1).expand(4)}, self.path)
 
-    def test_freed_tensors_are_neither_source_nor_destination(self):
+    def test_freed_and_cut_tensors_are_neither_source_nor_destination(self):
         libdcp.torch.save({"a": torch.ones(4)}, checkpoint_id=self.path)
-        gone = torch.zeros(4)
-        gone.untyped_storage().resize_(0)
-        for load in (dcp.load, libdcp.torch.load):
-            with self.assertRaisesRegex(CheckpointException, "was freed"):
-                load({"a": gone}, storage_reader=libdcp.torch.FileSystemReader(self.path))
-        for save in (dcp.save, libdcp.torch.save):
-            with self.assertRaisesRegex(CheckpointException, "was freed"):
-                save({"a": gone}, storage_writer=libdcp.torch.FileSystemWriter(self.path))
+        for size, dtype in (0, torch.float32), (0, torch.int32), (12, torch.float32), (12, torch.int32):
+            gone, window = torch.zeros(4, dtype=dtype), torch.zeros(3, 4, dtype=dtype)[:, 2].expand(4, 3)[:, 1]
+            gone.untyped_storage().resize_(size)
+            window.untyped_storage().resize_(size)
+            for tensor in (gone, window):
+                for load in (dcp.load, libdcp.torch.load):
+                    with self.assertRaisesRegex(CheckpointException, "was freed or cut to %d bytes" % size):
+                        load({"a": tensor}, storage_reader=libdcp.torch.FileSystemReader(self.path))
+                writer = libdcp.torch.FileSystemWriter(self.path)
+                for save in (dcp.save, libdcp.torch.save, libdcp.torch.async_save):
+                    with self.assertRaisesRegex(CheckpointException, "was freed or cut to %d bytes" % size):
+                        save({"a": tensor}, storage_writer=writer)
         self.assertEqual(libdcp.read(self.path)["a"].sum(), 4)
 
 

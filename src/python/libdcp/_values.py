@@ -115,7 +115,7 @@ class _Memory:
         if tensor.is_conj() or tensor.is_neg():
             raise TypeError("a conjugated or negated view must be resolved first")
         self.dtype = _dtypes.number_of(str(tensor.dtype).split(".")[1])
-        if tensor.numel() and not _has_memory(tensor):
+        if tensor.numel() and not has_memory(tensor):
             raise TypeError(
                 "the tensor has no memory of its own; of a DTensor, Sharded() takes to_local()"
             )
@@ -126,13 +126,16 @@ class _Memory:
         self.held = tensor
 
 
-def _has_memory(tensor: Any) -> bool:
-    """Whether all elements of a tensor of PyTorch lie in its storage, which may have shrunk."""
-    if not tensor.data_ptr():
-        return False
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
-    end = (tensor.storage_offset() + last + 1) * tensor.element_size()
-    return bool(end <= tensor.untyped_storage().nbytes())
+def has_memory(tensor: Any) -> bool:
+    """Whether all elements of a tensor of PyTorch lie in its storage, which may have shrunk.
+
+    It has elements.
+    """
+    count = tensor.numel()
+    if not tensor.is_contiguous():
+        count = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
+    end = (tensor.storage_offset() + count) * tensor.element_size()
+    return bool(tensor.data_ptr() and end <= tensor.untyped_storage().nbytes())
 
 
 def is_tensor(value: Any) -> bool:

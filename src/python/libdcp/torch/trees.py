@@ -15,7 +15,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from .. import _dtypes
-from .._values import Packer
+from .._values import Packer, has_memory
 
 NUMBERS: Dict[torch.dtype, int] = {
     getattr(torch, kind.name): kind.number
@@ -46,6 +46,18 @@ class _Forms:
 
 
 _forms: List[_Forms] = [_Forms(ndim) for ndim in range(65)]
+
+
+def check_memory(tensor: torch.Tensor) -> None:
+    """ValueError: not all elements of a dense tensor in host memory lie in its storage, which may
+    have been freed or shrunk. PyTorch would read and write beyond it."""
+    if type(tensor) not in _TENSORS or not tensor.is_cpu or tensor.layout is not torch.strided:
+        return
+    if tensor.numel() and not has_memory(tensor):
+        raise ValueError(
+            "a tensor of %s does not lie in its storage, which was freed or cut to %d bytes"
+            % (tuple(tensor.shape), tensor.untyped_storage().nbytes())
+        )
 
 
 def _is_place(tensor: torch.Tensor) -> bool:
@@ -93,7 +105,7 @@ class Describer:
     def memory(self, tensor: torch.Tensor) -> Tuple[torch.Tensor, int]:
         """A dense tensor in host memory with the elements, and the library's number of its dtype.
 
-        ValueError: its memory was freed.
+        ValueError: its memory was freed, or is smaller than it.
         """
         if type(tensor) not in _TENSORS:
             raise Elsewhere("a tensor of class %s" % type(tensor).__name__)
@@ -102,9 +114,7 @@ class Describer:
             raise Elsewhere("a tensor of %s, %s" % (tensor.dtype, tensor.layout))
         if not tensor.is_cpu:
             raise Elsewhere("a tensor on %s" % tensor.device.type)
-        if not tensor.data_ptr() and tensor.numel():
-            # PyTorch would crash when it copies.
-            raise ValueError("the memory of a tensor of %s was freed" % (tuple(tensor.shape),))
+        check_memory(tensor)
         if tensor.is_conj() or tensor.is_neg():
             if self._writable:
                 raise Elsewhere("a view that conjugates or negates")
