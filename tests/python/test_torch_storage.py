@@ -282,6 +282,35 @@ def cached_work(rank, size, path):
             dist.barrier()
 
 
+class Noting(FileSystemWriter):
+    """A writer of one's own, which has something to add to the metadata."""
+
+    def finish(self, metadata, results):
+        super().finish(metadata, results)
+        metadata.planner_data["noted"] = (len(results),)
+
+
+def metadata_work(rank, size, path):
+    """Every rank gets the metadata that was written, which the others unpickle when they look at it."""
+    for step in range(2):
+        for name, writer in ("plain", FileSystemWriter), ("noting", Noting):
+            planner = dcp.DefaultSavePlanner(enable_plan_caching=True)
+            planner._cached_plans_key = name
+            state = {"a": torch.full((3,), float(step)), "mine%d" % rank: torch.ones(2)}
+            found = dcp.save(state, storage_writer=writer(path / name), planner=planner)
+            is_lazy = writer is FileSystemWriter and rank > 0
+            assert (type(found) is not dcp.Metadata) == is_lazy, type(found)
+            again = pickle.loads(pickle.dumps(found))
+            stored = pickle.loads((path / name / ".metadata").read_bytes())
+            assert type(found) is type(again) is dcp.Metadata and found == again
+            assert found.planner_data.pop("noted", None) == ((size,) if writer is Noting else None)
+            assert found == stored and len(found.storage_data) == 1 + size
+            dist.barrier()
+    changed = dcp.save(state, storage_writer=FileSystemWriter(path / "changed"))
+    changed.planner_data = None
+    assert type(changed) is dcp.Metadata and changed.planner_data is None and len(changed.storage_data) == 1 + size
+
+
 def alone_work(rank, size, path):
     state = {"mine": torch.full((3,), float(rank)), "step": rank}
     dcp.save(state, storage_writer=FileSystemWriter(path / "alone"), use_collectives=False)
@@ -321,6 +350,10 @@ class Ranks(unittest.TestCase):
         for size in (1, 2):
             with tempfile.TemporaryDirectory() as path:
                 self.run_ranks(size, cached_work, path)
+
+    def test_every_rank_gets_the_metadata(self):
+        with tempfile.TemporaryDirectory() as path:
+            self.run_ranks(2, metadata_work, path)
 
     def test_ranks_save_without_collectives(self):
         with tempfile.TemporaryDirectory() as path:

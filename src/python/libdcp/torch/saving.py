@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-import pickle
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -25,53 +23,15 @@ from .._progress import Watch
 from .._state import State
 from . import ways
 from .groups import Ranks, ranks_of
+from .metadata import stored_metadata
 from .storage import FileSystemWriter, page_cache_of
 from .trees import Elsewhere, SaveDescriber
 
 _stock_save: Any = _stock.save
 _stock_async_save: Any = _stock.async_save
 
-_FIELDS = ("state_dict_metadata", "planner_data", "storage_data", "storage_meta", "version")
 _REPLICAS_WHOLE, _REPLICAS_LOWEST = 1, 2
 _FILE_PER_ITEM = 1
-
-
-class SavedMetadata(Metadata):
-    """The metadata of a save. It is read from the checkpoint when it is looked at."""
-
-    def __init__(self, path: str, save_id: str) -> None:
-        self.__dict__.update(_path=path, _save_id=save_id)
-
-    def __getattribute__(self, name: str) -> Any:
-        if name in _FIELDS:
-            SavedMetadata._read(self)
-        return object.__getattribute__(self, name)
-
-    def _read(self) -> None:
-        """Makes an ordinary Metadata of it."""
-        values = self.__dict__
-        place = Path(values["_path"]) / ".metadata"
-        with open(place, "rb") as file:
-            found = pickle.load(file)
-        if found.storage_meta is None or found.storage_meta.save_id != values["_save_id"]:
-            raise RuntimeError("%s: another save has replaced this checkpoint" % place)
-        values.clear()
-        self.__class__ = Metadata  # type: ignore[assignment]
-        values.update(found.__dict__)
-
-    def __eq__(self, other: object) -> bool:
-        SavedMetadata._read(self)
-        return bool(self == other)
-
-    def __repr__(self) -> str:
-        SavedMetadata._read(self)
-        return repr(self)
-
-    def __reduce__(self) -> Any:
-        SavedMetadata._read(self)
-        return self.__reduce_ex__(2)
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 class _Save:
@@ -119,7 +79,7 @@ class _Save:
     def metadata(self) -> Metadata:
         path, save_id = self._committed[-1]
         self._writer.save_id = save_id
-        return SavedMetadata(path, save_id)
+        return stored_metadata(path, save_id)
 
     def raised(self, error: Exception) -> Exception:
         """What a failure of the library stands for on this rank. Elsewhere: nothing was saved."""

@@ -51,7 +51,8 @@ from .._shards import ShardWriter, make_save_id
 from ..checkpoint import Checkpoint, Tensor
 from ..checkpoint import open as open_checkpoint
 from ..loading import load_described
-from .trees import _COUNT, Describer, Elsewhere
+from .metadata import SentMetadata
+from .trees import _COUNT, Describer, Elsewhere, check_memory
 
 _StockWriter: Any = getattr(_stock, "_StockFileSystemWriter", _stock.FileSystemWriter)
 _StockReader: Any = getattr(_stock, "_StockFileSystemReader", _stock.FileSystemReader)
@@ -159,8 +160,9 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
         alone = not self.use_collectives and self.rank is not None
         place = Path(self._get_metadata_path(self.rank if alone else None))
         temporary = place.with_name(place.name + ".tmp")
+        pickled = pickle.dumps(metadata)
         with open(temporary, "wb") as file:
-            pickle.dump(metadata, file)
+            file.write(pickled)
             if self.sync_files:
                 file.flush()
                 os.fsync(file.fileno())
@@ -168,6 +170,8 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
         if self.sync_files:
             _sync_directory(place.parent)
         self._remove_earlier({info.relative_path for info in metadata.storage_data.values()})
+        if len(results) > 1 and type(self) is FileSystemWriter:
+            SentMetadata.make(metadata, pickled)
 
     def _is_ours(self) -> bool:
         return (
@@ -243,6 +247,7 @@ def page_cache_of(writer: Any) -> int:
     return _PAGE_CACHES[getattr(writer, "page_cache", "any")]
 
 
+@torch.no_grad()  # a DTensor gives its local tensor much faster
 def _describe(items: List[WriteItem], planner: SavePlanner) -> Tuple[bytes, List[Any]]:
     """The items of a file, packed, and what that points to. Elsewhere: not for this library."""
     describer = Describer(1, False)
@@ -314,7 +319,7 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
         if not self._is_ours(plan):
             return cast("Future[None]", super().read_data(plan, planner))
         tensors: List[Tuple[ReadItem, torch.Tensor]] = []
-        with _Lazy(Path(self.path)) as checkpoint:
+        with _Lazy(Path(self.path)) as checkpoint, torch.no_grad():
             for item in plan.items:
                 if item.type == LoadItemType.BYTE_IO:
                     stream = checkpoint.get().stream(item.storage_index.fqn)
@@ -355,6 +360,7 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
                 memory = describer.memory(target)
                 chunks.setdefault(name, []).append((offsets, *memory))
             except Elsewhere:
+                check_memory(target)
                 others.append((name, offsets, target))
         if not self._fill(describer, chunks):
             others += [(name, *part[:2]) for name, parts in chunks.items() for part in parts]
