@@ -50,6 +50,11 @@ class Trial(unittest.TestCase):
 
 
 class Values(Trial):
+    def test_ints_that_python_writes_in_parts(self):
+        values = {str(i): value for i, value in enumerate((10**3999, 10**4000 - 1, -(10**4000), 3**10000, -(10**4400)))}
+        libdcp.save(values, self.path)
+        self.assertTrue(libdcp.read(self.path) == values)
+
     def test_values_come_back_as_they_were(self):
         libdcp.save({"values": VALUES}, self.path)
         found = libdcp.read(self.path)["values"]

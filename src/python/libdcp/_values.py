@@ -199,7 +199,7 @@ class Packer:
         if -(2**63) <= value < 2**63:
             self.parts.append(_INT.pack(b"i", value))
         else:
-            self._put_bytes(b"I", str(value).encode("ascii"))
+            self._put_bytes(b"I", _digits_of(value))
 
     def _put_size(self, value: Size) -> None:
         self.parts.append(_COUNT.pack(b"Z", len(value)))
@@ -364,14 +364,28 @@ class Unpacker:
         return made if chunks == 1 else Opaque("torch.Tensor", [shape])
 
 
+_DIGITS = 4000  # of an int, that Python reads or writes in one go
+
+
+def _digits_of(value: int) -> bytes:
+    """The digits of an int of any size."""
+    sign, value = ("-", -value) if value < 0 else ("", value)
+    parts: List[str] = []
+    while value >= 10**_DIGITS:
+        value, part = divmod(value, 10**_DIGITS)
+        parts.append("%0*d" % (_DIGITS, part))
+    parts.append(sign + str(value))
+    return "".join(reversed(parts)).encode("ascii")
+
+
 def _int_of(digits: bytes) -> int:
     """An int of any size: Python refuses to read long ones in one go."""
     text = digits.decode("ascii")
     sign = -1 if text.startswith("-") else 1
     value = 0
     text = text.lstrip("-")
-    for at in range(0, len(text), 4000):
-        part = text[at : at + 4000]
+    for at in range(0, len(text), _DIGITS):
+        part = text[at : at + _DIGITS]
         value = value * 10 ** len(part) + int(part)
     return sign * value
 
