@@ -30,7 +30,7 @@ from libdcp.torch import ways
 
 OBJECTS = {
     "tuple": (1, "a", None), "nested": [[1], {"no": ()}][:1], "size": torch.Size([3, 0]), "dtype": torch.bfloat16,
-    "device": torch.device("cpu"), "big": 2**100, "float": float("inf"), "bytes": b"\0\xff", "set": {1, "b"},
+    "device": torch.device("cpu"), "big": 2**100, "digits": -(3**10000), "float": float("inf"), "bytes": b"\0\xff", "set": {1, "b"},
     "pair": (torch.arange(3), [torch.ones(2)]), "ordered": collections.OrderedDict(z=1, a=[1.5]), "text": "\ud800é",
     "counter": (collections.Counter("aab"),), "empty": {}, "nothing": [], "path": Path("a/b"), 7: True, "d.o.t": 1,
 }  # fmt: skip
@@ -363,6 +363,49 @@ def other_work(rank, size, path):
     case.assertIn("Partial", elsewhere[0])
 
 
+class Failing:
+    """A stateful entry that has nothing to say on some ranks."""
+
+    def __init__(self, fails):
+        self.fails = fails
+
+    def state_dict(self):
+        if self.fails:
+            raise LookupError("no state today")
+        return {"x": torch.ones(2)}
+
+    def load_state_dict(self, state_dict):
+        pass
+
+
+def one_rank_work(rank, size, path):
+    """What happens on one rank alone is known on all, whichever way the call goes."""
+    case = unittest.TestCase()
+    state, tagged = {"a": torch.ones(3)}, torch.ones(3).as_subclass(type("Tagged", (torch.Tensor,), {}))
+    ours.save(state, checkpoint_id=path / "there")
+    calls = (
+        lambda state, **named: ours.save(state, checkpoint_id=path / "here", **named),
+        lambda state, **named: ours.async_save(state, checkpoint_id=path / "here", **named).result(60),
+        lambda state, **named: ours.load(state, checkpoint_id=path / "there", **named),
+    )
+    for call in calls:
+        kind = LookupError if rank == 1 else CheckpointException
+        with case.assertRaisesRegex(kind, "no state today"):
+            call({"m": Failing(rank == 1)})
+        with case.assertRaises(CheckpointException if rank else AttributeError):
+            call(state if rank else None)
+    for call in calls[:2]:
+        with case.assertRaisesRegex(CheckpointException, "pickle"):
+            call({"a": tagged if rank else call})
+    for call, planner in zip(calls, (dcp.DefaultSavePlanner,) * 2 + (dcp.DefaultLoadPlanner,)):
+        own = type("Own", (planner,), {})
+        with Elsewhere() as elsewhere:
+            call(state, planner=own() if rank == 1 else None)
+        case.assertIn("Own", elsewhere[0])
+        case.assertEqual(state["a"].sum(), 3)
+    ours.load(state, checkpoint_id=path / "here")
+
+
 def training_work(rank, size, path):
     """FSDP2, with an optimizer, saved asynchronously while it goes on."""
     case = unittest.TestCase()
@@ -501,6 +544,9 @@ class Ranks(unittest.TestCase):
 
     def test_ranks_that_differ(self):
         self.run_ranks(3, other_work)
+
+    def test_one_rank_alone(self):
+        self.run_ranks(3, one_rank_work)
 
     def test_training(self):
         self.run_ranks(2, training_work)

@@ -7,7 +7,7 @@ import ctypes
 import io
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import torch
 import torch.distributed.checkpoint.state_dict_loader as _stock
@@ -59,44 +59,47 @@ def load(
     """
     if storage_reader is not None and checkpoint_id is not None:
         storage_reader.reset(checkpoint_id)
-    states = {
-        key: value.state_dict() if isinstance(value, Stateful) else value
-        for key, value in sorted(state_dict.items(), key=lambda item: item[0])
-    }
+    states = ways.States(state_dict, is_sorted=True)
     try:
-        ways.check_load_planner(planner)
-        reader = ways.reader_for(storage_reader, checkpoint_id)
-        _load(states, reader, planner, ranks_of(process_group, no_dist))
+        _load(states, (storage_reader, checkpoint_id), planner, ranks_of(process_group, no_dist))
     except Elsewhere as why:
         ways.say_elsewhere("load", str(why))
         if storage_reader is None and ways.is_local(checkpoint_id):
             storage_reader, checkpoint_id = FileSystemReader(checkpoint_id), None
         _stock_load(
-            states,
+            states.get(),
             storage_reader=storage_reader,
             checkpoint_id=checkpoint_id,
             planner=planner,
             process_group=process_group,
             no_dist=no_dist,
         )
-    for key, value in states.items():
+    for key, value in states.get().items():
         if isinstance(state_dict[key], Stateful):
             state_dict[key].load_state_dict(value)
         else:
             state_dict[key] = value
 
 
-def _load(states: Dict[Any, Any], reader: Any, planner: Any, ranks: Ranks) -> None:
+def _load(states: ways.States, place: Tuple[Any, Any], planner: Any, ranks: Ranks) -> None:
+    """place: the storage reader and the checkpoint_id."""
+    alone = ranks.group is None
+    reader, why = ways.way_of(ways.reader_for, place, ways.check_load_planner, planner, alone)
+    planner = None if why else planner
     flatten = planner is None or planner.flatten_state_dict
     partial = planner is not None and planner.allow_partial_load
     describer = LoadDescriber(ranks.size)
+
+    def describe() -> None:
+        if why:
+            raise why
+        describer.put_state(states.get(), flatten)
+
     with ranks.lock:
         tree: Optional[State] = None
         refusal: Optional[ways.Refusal] = None
         try:
-            tree, refusal = ways.tree_of(
-                describer, lambda: describer.put_state(states, flatten), ranks.group is None
-            )
+            tree, refusal = ways.tree_of(describer, describe, alone)
             try:
                 missing = _fill(tree, reader.path, partial, ranks)
             except _OTHERWISE as error:  # on all ranks
@@ -108,7 +111,7 @@ def _load(states: Dict[Any, Any], reader: Any, planner: Any, ranks: Ranks) -> No
         except Elsewhere:
             raise
         except Exception as error:
-            ways.fail("read", ranks.rank, refusal.error if refusal else error)
+            states.fail("read", ranks.rank, refusal.cause_of(error) if refusal else error)
         finally:
             if tree:
                 tree.free()

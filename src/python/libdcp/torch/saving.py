@@ -12,7 +12,6 @@ import torch.distributed as dist
 import torch.distributed.checkpoint.state_dict_saver as _stock
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
-from torch.distributed.checkpoint.stateful import Stateful
 from torch.distributed.checkpoint.utils import _api_bc_check
 
 from .. import _structs as structs
@@ -38,16 +37,24 @@ class _Save:
     """One save by the library: its tree, options, and what it leaves."""
 
     def __init__(
-        self, state_dict: Any, writer: Any, planner: Any, ranks: Ranks, plans: int
+        self, states: ways.States, place: Tuple[Any, Any], planner: Any, ranks: Ranks, plans: int
     ) -> None:
+        """place: the storage writer and the checkpoint_id."""
+        alone = ranks.group is None
+        writer, why = ways.way_of(ways.writer_for, place, ways.check_save_planner, planner, alone)
+        planner = None if why else planner
         flatten = planner is None or planner.flatten_state_dict
         describer = SaveDescriber(ranks.size)
+
+        def describe() -> None:
+            if why:
+                raise why
+            describer.put_state(states.get(), flatten)
+
         self.ranks = ranks
         self._writer = writer
         self.path = path_bytes(writer.path)
-        self.tree, self.refusal = ways.tree_of(
-            describer, lambda: describer.put_state(state_dict, flatten), ranks.group is None
-        )
+        self.tree, self.refusal = ways.tree_of(describer, describe, alone)
         self._committed: List[Tuple[str, str]] = []
         self._after = structs.AfterCommit(self._commit)
         options = structs.dcp_save_options()
@@ -85,16 +92,7 @@ class _Save:
         """What a failure of the library stands for on this rank. Elsewhere: nothing was saved."""
         if isinstance(error, UnsupportedError):
             return Elsewhere(str(error))
-        if self.refusal:
-            return self.refusal.error
-        return error
-
-
-def _states_of(state_dict: Any) -> Dict[Any, Any]:
-    return {
-        key: value.state_dict() if isinstance(value, Stateful) else value
-        for key, value in state_dict.items()
-    }
+        return self.refusal.cause_of(error) if self.refusal else error
 
 
 def _reset(storage: Any, checkpoint_id: Any) -> None:
@@ -123,17 +121,16 @@ def save(
     the same on all ranks. The metadata that it returns is read when it is looked at.
     """
     _reset(storage_writer, checkpoint_id)
-    states = _states_of(state_dict)
+    states = ways.States(state_dict)
     try:
-        ways.check_save_planner(planner)
         if not use_collectives:
             raise Elsewhere("each rank saves without the others")
-        writer = ways.writer_for(storage_writer, checkpoint_id)
-        return _save(states, writer, planner, ranks_of(process_group, no_dist))
+        place = (storage_writer, checkpoint_id)
+        return _save(states, place, planner, ranks_of(process_group, no_dist))
     except Elsewhere as why:
         ways.say_elsewhere("save", str(why))
     metadata: Metadata = _stock_save(
-        states,
+        states.get(),
         storage_writer=_stock_writer(storage_writer, checkpoint_id),
         checkpoint_id=None if ways.is_local(checkpoint_id) else checkpoint_id,
         planner=planner,
@@ -150,11 +147,11 @@ def _stock_writer(storage_writer: Any, checkpoint_id: Any) -> Any:
     return storage_writer
 
 
-def _save(states: Dict[Any, Any], writer: Any, planner: Any, ranks: Ranks) -> Metadata:
+def _save(states: ways.States, place: Tuple[Any, Any], planner: Any, ranks: Ranks) -> Metadata:
     with ranks.lock:
         one: Optional[_Save] = None
         try:
-            one = _Save(states, writer, planner, ranks, ranks.save_plans)
+            one = _Save(states, place, planner, ranks, ranks.save_plans)
             _run(one)
             return one.metadata()
         except Elsewhere:
@@ -163,7 +160,7 @@ def _save(states: Dict[Any, Any], writer: Any, planner: Any, ranks: Ranks) -> Me
             raised = one.raised(error) if one else error
             if isinstance(raised, Elsewhere):
                 raise raised from None
-            ways.fail("write", ranks.rank, raised)
+            states.fail("write", ranks.rank, raised)
         finally:
             if one:
                 one.tree.free()
@@ -214,9 +211,8 @@ def async_save(
                 "A CPU backend must be enabled for async save; try initializing process group"
                 " with 'cpu:gloo,cuda:nccl'"
             )
-    states = _states_of(state_dict)
+    states = ways.States(state_dict)
     try:
-        ways.check_save_planner(planner)
         if async_stager is not None:
             raise Elsewhere("there is a stager of class %s" % ways.name_of(async_stager))
         if async_checkpointer_type != AsyncCheckpointerType.THREAD:
@@ -224,12 +220,12 @@ def async_save(
         if not use_collectives:
             raise Elsewhere("each rank saves without the others")
         _reset(storage_writer, checkpoint_id)
-        writer = ways.writer_for(storage_writer, checkpoint_id)
-        return _begin(states, writer, planner, ranks_of(process_group, no_dist))
+        place = (storage_writer, checkpoint_id)
+        return _begin(states, place, planner, ranks_of(process_group, no_dist))
     except Elsewhere as why:
         ways.say_elsewhere("async_save", str(why))
     return _stock_async_save(
-        states,
+        states.get(),
         storage_writer=_stock_writer(storage_writer, checkpoint_id),
         checkpoint_id=checkpoint_id,
         planner=planner,
@@ -241,11 +237,13 @@ def async_save(
     )
 
 
-def _begin(states: Dict[Any, Any], writer: Any, planner: Any, ranks: Ranks) -> "Future[Metadata]":
+def _begin(
+    states: ways.States, place: Tuple[Any, Any], planner: Any, ranks: Ranks
+) -> "Future[Metadata]":
     with ranks.lock:
         one: Optional[_Save] = None
         try:
-            one = _Save(states, writer, planner, ranks, ranks.async_plans)
+            one = _Save(states, place, planner, ranks, ranks.async_plans)
             one.options.chain = ranks.chain_of_saves()
             handle = ctypes.c_void_p()
             check(
@@ -266,7 +264,7 @@ def _begin(states: Dict[Any, Any], writer: Any, planner: Any, ranks: Ranks) -> "
             raised = one.raised(error) if one else error
             if isinstance(raised, Elsewhere):
                 raise raised from None
-            ways.fail("write", ranks.rank, raised)
+            states.fail("write", ranks.rank, raised)
         finally:
             if one:
                 one.tree.free()

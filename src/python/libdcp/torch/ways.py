@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, Callable, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, NoReturn, Optional, Set, Tuple
 
 from torch.distributed.checkpoint import filesystem as _stock
 from torch.distributed.checkpoint.api import CheckpointException, _wrap_exception
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.stateful import Stateful
 
 from .. import _structs as structs
 from .._errors import Error, ExistsError
@@ -90,6 +91,60 @@ def reader_for(storage_reader: Any, checkpoint_id: Any) -> Any:
     return storage_reader
 
 
+def way_of(
+    storage_for: Callable[[Any, Any], Any],
+    place: Tuple[Any, Any],
+    check_planner: Callable[[Any], None],
+    planner: Any,
+    alone: bool,
+) -> Tuple[Any, Optional[Exception]]:
+    """The storage of a call; and why it cannot go the library's way, which all ranks must learn
+    before one of them goes another. Alone, that is raised."""
+    storage: Any = FileSystemWriter(".")
+    try:
+        storage = storage_for(*place)
+        check_planner(planner)
+    except Exception as error:
+        if alone:
+            raise
+        return storage, error
+    return storage, None
+
+
+class States:
+    """The entries of a state dict, with what stateful ones say of themselves instead of them."""
+
+    def __init__(self, state_dict: Any, is_sorted: bool = False) -> None:
+        self._given = state_dict
+        self._is_sorted = is_sorted
+        self._found: Optional[Dict[Any, Any]] = None
+        self._error: Optional[Exception] = None
+
+    def get(self) -> Dict[Any, Any]:
+        """Asks them once. What one of them raises is raised each time."""
+        if self._error:
+            raise self._error
+        if self._found is None:
+            try:
+                entries = self._given.items()
+                if self._is_sorted:
+                    entries = sorted(entries, key=lambda entry: entry[0])
+                self._found = {
+                    key: value.state_dict() if isinstance(value, Stateful) else value
+                    for key, value in entries
+                }
+            except Exception as error:
+                self._error = error
+                raise
+        return self._found
+
+    def fail(self, call: str, rank: int, error: Exception) -> NoReturn:
+        """As ``fail``; what an entry raised comes back as it is."""
+        if error is self._error:
+            raise error
+        fail(call, rank, error)
+
+
 class Refusal:
     """Why this rank cannot take part: every rank gets it from the call that they make together."""
 
@@ -103,6 +158,11 @@ class Refusal:
             return status
 
         self._function = structs.StatefulFunction(refuse)
+
+    def cause_of(self, error: Exception) -> Exception:
+        """What this rank raises when the call has failed. Which way a call goes is what all ranks
+        were told, not what this one has found."""
+        return error if isinstance(self.error, Elsewhere) else self.error
 
     def tree(self) -> State:
         stateful = structs.dcp_stateful(self._function)
