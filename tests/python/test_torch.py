@@ -81,6 +81,22 @@ class Torch(unittest.TestCase):
         with libdcp.open(self.path) as checkpoint:
             self.assertEqual(checkpoint["bf16"].read(raw=True).tobytes(), bits(saved["bf16"]))
 
+    def test_entries_that_pytorch_leaves_out_shift_no_others(self):
+        dcp.save({"a": [{}, torch.ones(2), [{}, torch.zeros(1)]], "b": {}}, checkpoint_id=self.path)
+        found = libdcp.read(self.path)
+        self.assertEqual(list(found), ["a"])
+        self.assertEqual((len(found["a"]), found["a"][0], found["a"][2][0]), (3, None, None))
+        self.assertEqual((found["a"][1].sum(), found["a"][2][1].sum()), (2, 0))
+
+    def test_names_that_contradict_each_other_are_an_error(self):
+        for number, state in enumerate(({1: 2.0, "1": {"x": 3}}, {"1": {"x": torch.ones(1)}, 1: 2.0})):
+            path = self.path / str(number)
+            dcp.save(state, checkpoint_id=path)
+            with self.assertRaisesRegex(libdcp.FormatError, "is a value and a dict"):
+                libdcp.read(path)
+            with libdcp.open(path) as checkpoint:
+                self.assertEqual(checkpoint["1"], 2)
+
     def test_tensors_elsewhere_are_refused(self):
         for tensor in (torch.zeros(2, device="meta"), torch.eye(2).to_sparse()):
             with self.assertRaisesRegex(TypeError, r"\['a'\]: of PyTorch's tensors"):

@@ -7,7 +7,8 @@ import ctypes
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _structs as structs
-from ._library import check, interruptible, lib, path_bytes, texts
+from ._errors import error_of
+from ._library import ERR_FORMAT, check, interruptible, lib, path_bytes, texts
 from ._progress import Progress, Watch
 from ._state import State
 from ._values import Opaque, is_tensor
@@ -16,6 +17,7 @@ from .checkpoint import open as open_checkpoint
 from .groups import Group
 
 _STRICTNESS = {"missing": 0, "all": 10, "log-missing": 20, "log-all": 21, "partial": 30}
+_GAPS_MOST = 1_000_000  # positions of a list that are not stored
 _DIFFERENCES = ("missing", "unexpected", "converted", "mismatched", "unused")
 
 
@@ -91,8 +93,9 @@ def load_described(described: bytes, held: List[Any], path: PathLike) -> None:
 def read(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = True) -> Any:
     """Reads a whole checkpoint: the state that was saved, with new arrays.
 
-    path, members, verify, and errors: as for ``open``. TypeError: NumPy has no dtype for a tensor.
-    FormatError: the bytes are not those that were saved.
+    Positions of lists that are not stored, as PyTorch leaves out empty dicts, are None. path,
+    members, verify, and errors: as for ``open``. TypeError: NumPy has no dtype for a tensor.
+    FormatError: the bytes are not those that were saved, or a name is a value and a dict.
     """
     with open_checkpoint(path, members=members, verify=verify) as checkpoint:
         return _nest(checkpoint)
@@ -176,21 +179,45 @@ def _value_of(checkpoint: Checkpoint, name: str) -> Any:
     return value.read() if isinstance(value, Tensor) else value
 
 
+class _Node(Dict[Any, Any]):
+    """A dict or list that is being put together."""
+
+
 def _nest(checkpoint: Checkpoint) -> Any:
     """The nested state: dicts by keys, lists by positions."""
-    root: Dict[Any, Any] = {}
-    lists: List[Tuple[Dict[Any, Any], Any]] = []
+    root = _Node()
+    nodes: List[Tuple[_Node, Any]] = []
     for name in checkpoint:
         path = checkpoint.path(name)
         place = root
-        for i, key in enumerate(path[:-1]):
+        for key in path[:-1]:
             if key not in place:
-                place[key] = {}
-                if isinstance(path[i + 1], int):
-                    lists.append((place, key))
+                place[key] = _Node()
+                nodes.append((place, key))
             place = place[key]
+            if type(place) is not _Node:
+                raise _contradiction(name)
+        if path[-1] in place:
+            raise _contradiction(name)
         place[path[-1]] = _value_of(checkpoint, name)
-    for parent, key in reversed(lists):
-        items = parent[key]
-        parent[key] = [items[position] for position in sorted(items)]
-    return root
+    for parent, key in reversed(nodes):
+        parent[key] = _finish(parent[key], key)
+    return dict(root)
+
+
+def _finish(node: _Node, key: Any) -> Any:
+    """A position of a list that is not stored is None, as PyTorch has it."""
+    positions = sum(isinstance(key, int) for key in node)
+    if not positions:
+        return dict(node)
+    if positions < len(node) or max(node) > len(node) + _GAPS_MOST:
+        raise _contradiction(key)
+    return [node.get(position) for position in range(max(node) + 1)]
+
+
+def _contradiction(name: Any) -> Exception:
+    return error_of(
+        ERR_FORMAT,
+        "%r is a value and a dict or list, or has positions that no list has; libdcp.open() reads"
+        " the names one by one" % (name,),
+    )
