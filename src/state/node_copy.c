@@ -3,7 +3,9 @@
  * themselves, stay so: each container, and each tensor, is copied once. */
 #include <string.h>
 
+#include "base/error.h"
 #include "base/memory.h"
+#include "state/chunk_index.h"
 #include "state/node_children.h"
 
 /* A container whose children must still be copied, or a tensor. */
@@ -20,28 +22,47 @@ struct copying {
     struct copied *pending;
 };
 
+/* One after the other, so that the copy has an index of its own. */
+static dcp_status copy_chunks(struct state_pool *pool, const struct state_tensor *from,
+                              struct state_tensor *to)
+{
+    size_t bytes = (size_t)from->ndim * sizeof(int64_t);
+    to->chunks = arena_copy(&pool->arena, from->chunks, from->chunk_count * sizeof *to->chunks);
+    if (!to->chunks)
+        return error_no_memory(from->chunk_count * sizeof *to->chunks, "chunks");
+    to->chunk_capacity = from->chunk_count;
+    to->chunk_count = 0;
+    to->index = NULL;
+    for (size_t i = 0; i < from->chunk_count; i++) {
+        struct state_chunk *chunk = &to->chunks[i];
+        RETURN_IF_ERROR(chunk_index_reserve(&pool->arena, to));
+        chunk->offsets = arena_copy(&pool->arena, from->chunks[i].offsets, bytes);
+        chunk->sizes = arena_copy(&pool->arena, from->chunks[i].sizes, bytes);
+        chunk->strides = arena_copy(&pool->arena, from->chunks[i].strides, bytes);
+        if (!chunk->offsets || !chunk->sizes || !chunk->strides)
+            return error_no_memory(3 * bytes, "a chunk's numbers");
+        to->chunk_count++;
+        chunk_index_added(to);
+    }
+    return DCP_OK;
+}
+
+/* Nothing of it is in the tree of the source, which may be freed. */
 static dcp_status copy_tensor(struct state_pool *pool, const struct state_tensor *from,
                               dcp_state *copy)
 {
-    size_t bytes = (size_t)from->ndim * sizeof(int64_t);
-    struct state_tensor *to = arena_copy(&pool->arena, from, sizeof *from);
-    struct state_chunk *chunks =
-        arena_copy(&pool->arena, from->chunks, from->chunk_count * sizeof *chunks);
-    int64_t *shape = arena_copy(&pool->arena, from->global_shape, bytes);
-    bool complete = to && chunks && shape;
-    for (size_t i = 0; i < from->chunk_count && complete; i++) {
-        chunks[i].offsets = arena_copy(&pool->arena, from->chunks[i].offsets, bytes);
-        chunks[i].sizes = arena_copy(&pool->arena, from->chunks[i].sizes, bytes);
-        chunks[i].strides = arena_copy(&pool->arena, from->chunks[i].strides, bytes);
-        complete = chunks[i].offsets && chunks[i].sizes && chunks[i].strides;
-    }
-    if (!complete)
-        return error_no_memory(sizeof *to + from->chunk_count * sizeof *chunks, "a tensor");
-    to->chunks = chunks;
-    to->chunk_capacity = to->chunk_count;
-    to->global_shape = shape;
+    struct arena *arena = &pool->arena;
+    struct state_tensor *to = arena_copy(arena, from, sizeof *from);
+    if (!to)
+        return error_no_memory(sizeof *to, "a tensor");
+    to->global_shape =
+        arena_copy(arena, from->global_shape, (size_t)from->ndim * sizeof *from->global_shape);
+    to->layout = from->layout ? arena_copy(arena, from->layout, sizeof *from->layout) : NULL;
+    to->key = from->key ? arena_copy_text(arena, from->key, strlen(from->key)) : NULL;
+    if (!to->global_shape || (from->layout && !to->layout) || (from->key && !to->key))
+        return error_no_memory(sizeof *to, "a tensor");
     copy->as.tensor = to;
-    return DCP_OK;
+    return copy_chunks(pool, from, to);
 }
 
 static bool is_text(const dcp_state *node)

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "dcp/mesh.h"
 #include "fault/failing_allocator.h"
 #include "state/node.h"
 
@@ -79,6 +80,37 @@ static void copies_all_kinds_and_borrows_the_memory_of_tensors(void **state)
     dcp_state_free(root);
 }
 
+/* As an asynchronous save needs it, whose caller frees the tree. */
+static void takes_no_part_of_a_tensor_from_the_source(void **state)
+{
+    (void)state;
+    enum { CHUNKS = 40 };
+    dcp_state *source = dcp_state_new(), *root = dcp_state_new();
+    const dcp_mesh mesh = {.ndim = 1, .shape = {CHUNKS}};
+    const dcp_placement rows = dcp_shard(0);
+    dcp_tensor chunk = {.dtype = DCP_F32, .ndim = 1, .global_shape = {CHUNKS}, .data = memory};
+    assert_int_equal(dcp_mesh_shard(&mesh, &chunk, &rows), DCP_OK);
+    dcp_state *weight = dcp_state_tensor(source, "weight", &chunk);
+    for (chunk.offsets[0] = 1; chunk.offsets[0] < CHUNKS - 1; chunk.offsets[0]++)
+        assert_int_equal(dcp_state_add_chunk(weight, &chunk), DCP_OK);
+    dcp_state *copy = dcp_state_copy(root, "copy", weight);
+    const struct state_tensor *from = weight->as.tensor, *to = copy->as.tensor;
+    assert_memory_equal(to->layout, from->layout, sizeof *to->layout);
+    assert_ptr_not_equal(to->layout, from->layout);
+    assert_string_equal(to->key, "weight");
+    assert_ptr_not_equal(to->key, from->key);
+    assert_ptr_not_equal(to->index, from->index);
+
+    /* What is added to one of them is not in the other. */
+    assert_int_equal(dcp_state_add_chunk(copy, &chunk), DCP_OK);
+    assert_int_equal(dcp_state_add_chunk(weight, &chunk), DCP_OK);
+    dcp_state_free(source);
+    chunk.offsets[0] = 7;
+    assert_int_equal(dcp_state_add_chunk(copy, &chunk), DCP_ERR_OVERLAP);
+    assert_non_null(strstr(dcp_error_message(), "weight"));
+    dcp_state_free(root);
+}
+
 static void keeps_sharing_and_cycles(void **state)
 {
     (void)state;
@@ -142,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_all_kinds_and_borrows_the_memory_of_tensors),
+        cmocka_unit_test(takes_no_part_of_a_tensor_from_the_source),
         cmocka_unit_test(keeps_sharing_and_cycles),
         cmocka_unit_test(goes_into_the_tree_that_is_copied),
         cmocka_unit_test(refuses_what_has_no_place),
