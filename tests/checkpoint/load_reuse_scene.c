@@ -87,6 +87,7 @@ dcp_status reuse_scene_store(struct rank *self, const struct reuse_scene *scene,
         .skip_sync = true,
         .timeout_seconds = 30,
         .plan_cache = scene->chained ? cache : NULL,
+        .checkpoint_id = scene->checkpoint_id,
     };
     dcp_status status = dcp_save(root, path, &options);
     dcp_state_free(root);

@@ -11,19 +11,20 @@ enum { SCENE_RANKS = 3 };
 /* One load, and what is stored before it. All zero is the plain one. */
 struct reuse_scene { /* NOLINT(clang-analyzer-optin.performance.Padding): in the order of reading */
     /* What is stored. */
-    int values;         /* what is in the tensors */
-    int rows;           /* more than 12, of the last rank */
-    bool again;         /* the checkpoint before, as it is */
-    bool same_path;     /* over the checkpoint before: files of another generation */
-    bool uneven;        /* rows move from rank 1 to rank 0 */
-    bool other_dtype;   /* of the replica */
-    bool grad;          /* requires_grad of the replica */
-    bool stores_extra;  /* one more object */
-    bool other_name;    /* of the replica: "model.copy" */
-    int64_t step;       /* an object that all ranks have */
-    size_t note;        /* length of a text that each rank has for itself */
-    int32_t save_files; /* of each rank */
-    bool chained;       /* by the plan of the save before */
+    int values;                /* what is in the tensors */
+    int rows;                  /* more than 12, of the last rank */
+    bool again;                /* the checkpoint before, as it is */
+    bool same_path;            /* over the checkpoint before: files of another generation */
+    bool uneven;               /* rows move from rank 1 to rank 0 */
+    const char *checkpoint_id; /* that .metadata says */
+    bool other_dtype;          /* of the replica */
+    bool grad;                 /* requires_grad of the replica */
+    bool stores_extra;         /* one more object */
+    bool other_name;           /* of the replica: "model.copy" */
+    int64_t step;              /* an object that all ranks have */
+    size_t note;               /* length of a text that each rank has for itself */
+    int32_t save_files;        /* of each rank */
+    bool chained;              /* by the plan of the save before */
 
     /* What is wanted. */
     int odd_rank;       /* who does the following alone */

@@ -341,6 +341,14 @@ static void sharing_is_reused(void **state)
         {.values = 6, .reading = DCP_READING_COOPERATIVE, .uneven = true, .reused = true});
 }
 
+/* Nothing has moved, but the coordinator has decoded other metadata, to which shares point. */
+static void sharing_is_reused_with_other_metadata(void **state)
+{
+    RUN({.values = 1, .reading = DCP_READING_COOPERATIVE, .checkpoint_id = "a"},
+        {.values = 2, .reading = DCP_READING_COOPERATIVE, .checkpoint_id = "b", .reused = true},
+        {.values = 3, .reading = DCP_READING_COOPERATIVE, .reused = true});
+}
+
 static dcp_status shortage_body(struct rank *self)
 {
     const struct chain *chain = self->context;
@@ -424,6 +432,7 @@ int main(void)
         directory_test(strictness_is_applied_each_time),
         directory_test(groups_are_not_mixed_up),
         directory_test(sharing_is_reused),
+        directory_test(sharing_is_reused_with_other_metadata),
         directory_test(memory_may_run_out_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -71,6 +71,8 @@ static dcp_status compare_decoded(struct load_stored *stored, bool *found, struc
         return DCP_OK;
     RETURN_IF_ERROR(
         metadata_changes_append(&cache->metadata, &stored->metadata, changes, &stored->moved));
+    /* Kept shares of the reading point to pieces of the one that goes. */
+    stored->moved = true;
     metadata_free(&cache->metadata);
     arena_free(&cache->texts);
     stored->taken = true;
