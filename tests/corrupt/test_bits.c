@@ -19,7 +19,7 @@ static size_t per_file = 150;
 static void flip(const struct checkpoint_sample *sample, size_t number, size_t bit)
 {
     const struct sample_file *file = &sample->files[number];
-    bool metadata = strstr(file->name, "metadata") || strstr(file->name, ".json");
+    bool unchecked = strstr(file->name, ".json") != NULL;
     /* In ours, footers answer for what the metadata says. */
     bool covered = sample->ours || strstr(file->name, ".distcp") || strstr(file->name, ".pt");
     char what[200];
@@ -28,7 +28,7 @@ static void flip(const struct checkpoint_sample *sample, size_t number, size_t b
     file->bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
     checkpoint_sample_write(sample, number, file->bytes, file->size);
     struct damage_report report = checkpoint_sample_examine(sample, what, bit, covered);
-    if (sample->ours && !metadata && report.faults == 0)
+    if (sample->ours && !unchecked && report.faults == 0)
         fail_msg("%s: %s at %zu: not found", sample->title, what, bit);
     file->bytes[bit / 8] ^= (unsigned char)(1 << bit % 8);
 }

@@ -11,6 +11,7 @@
 #include "failing_allocator.h"
 #include "fixture.h"
 #include "format/metadata/metadata_changes.h"
+#include "format/metadata/metadata_checksum.h"
 #include "format/metadata/metadata_codec.h"
 
 static const char first_id[] = "01234567-89ab-4cde-8f01-23456789abcd";
@@ -344,18 +345,16 @@ static void knows_bytes_that_differ_by_the_id(void **state)
     /* Not of this id, and not if anything else differs. */
     assert_false(metadata_bytes_differ_by_id(before.data, now.data, size, other_id, found));
     assert_false(metadata_bytes_differ_by_id(before.data, now.data, size, "", found));
-    const unsigned char *id = memmem(now.data, size, other_id, METADATA_ID_LENGTH);
     for (size_t at = 0; at < size; at++) {
         now.data[at] ^= 1;
-        bool differs = metadata_bytes_differ_by_id(before.data, now.data, size, first_id, found);
-        bool in_id = now.data + at >= id && now.data + at < id + METADATA_ID_LENGTH;
-        if (!in_id)
-            assert_false(differs);
+        assert_false(metadata_bytes_differ_by_id(before.data, now.data, size, first_id, found));
         now.data[at] ^= 1;
     }
     /* Nor if the same string is there again. */
     buffer_append(&before, first_id, METADATA_ID_LENGTH);
     buffer_append(&now, first_id, METADATA_ID_LENGTH);
+    metadata_checksum_append(&before, 0);
+    metadata_checksum_append(&now, 0);
     assert_false(metadata_bytes_differ_by_id(before.data, now.data, before.size, first_id, found));
     buffer_free(&before);
     buffer_free(&now);

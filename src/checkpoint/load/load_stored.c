@@ -55,8 +55,11 @@ static dcp_status compare_raw(const struct load_stored *stored, bool *same, stru
     if (cache->metadata.member_count != 0 || raw->size != cache->raw.size)
         return DCP_OK;
     *same = memcmp(raw->data, cache->raw.data, raw->size) == 0;
-    if (*same || !metadata_bytes_differ_by_id(cache->raw.data, raw->data, raw->size,
-                                              cache->metadata.save_id, id))
+    if (*same || raw->data[0] != cache->raw.data[0])
+        return DCP_OK;
+    /* Behind the byte that says what it is. */
+    if (!metadata_bytes_differ_by_id(cache->raw.data + 1, raw->data + 1, raw->size - 1,
+                                     cache->metadata.save_id, id))
         return DCP_OK;
     *same = true;
     return metadata_changes_append_id(&cache->metadata, id, changes);

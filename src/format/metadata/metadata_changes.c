@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "format/metadata/metadata_checksum.h"
 #include "format/metadata/relative_path.h"
 
 static dcp_status fault(const char *what)
@@ -328,9 +329,23 @@ static const unsigned char *find_id(const unsigned char *bytes, size_t size, con
     return found ? found + 2 : NULL;
 }
 
+/* The checksums differ, too. A file whose checksum does not match has to be decoded, which says so.
+ */
+static bool take_checksums_off(const unsigned char *before, const unsigned char *now, size_t *size)
+{
+    size_t now_size = *size;
+    bool match = metadata_checksum_compare(before, size) == DCP_OK &&
+                 metadata_checksum_compare(now, &now_size) == DCP_OK && now_size == *size;
+    if (!match)
+        error_clear();
+    return match;
+}
+
 bool metadata_bytes_differ_by_id(const unsigned char *before, const unsigned char *now, size_t size,
                                  const char *before_id, char now_id[METADATA_ID_LENGTH + 1])
 {
+    if (!take_checksums_off(before, now, &size))
+        return false;
     if (strlen(before_id) != METADATA_ID_LENGTH || !is_uuid((const unsigned char *)before_id))
         return false;
     const unsigned char *id = find_id(before, size, before_id);

@@ -25,8 +25,8 @@ dcp_status metadata_changes_apply(const void *bytes, size_t size, struct metadat
 
 enum { METADATA_ID_LENGTH = 36 };
 /* Whether two .metadata of the same size differ only in the save id, a UUID that occurs once as a
- * string. Then both decode to the same except for the id. before_id: the first one's; *now_id: the
- * second one's. */
+ * string, and in their checksums, which match. Then both decode to the same except for the id.
+ * before_id: the first one's; *now_id: the second one's. */
 bool metadata_bytes_differ_by_id(const unsigned char *before, const unsigned char *now, size_t size,
                                  const char *before_id, char now_id[METADATA_ID_LENGTH + 1]);
 

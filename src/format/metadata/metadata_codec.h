@@ -7,9 +7,9 @@
 #include "base/byte_source.h"
 #include "state/metadata.h"
 
-/* Decodes a .metadata pickle. Checked: everything that section 18 of the format's facts lists, file
- * sizes excepted (storage/ has them). *metadata is initialized by the call, and empty on failure;
- * nothing of the bytes is needed afterwards. */
+/* Decodes a .metadata file: a pickle, and its checksum if it has one. Checked: everything that
+ * section 18 of the format's facts lists, file sizes excepted (storage/ has them). *metadata is
+ * initialized by the call, and empty on failure; nothing of the bytes is needed afterwards. */
 dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata);
 /* The same for a __R.metadata pickle, which has the chunks of one rank only. Does not check that
  * chunks cover their tensor and do not overlap. */
@@ -32,7 +32,8 @@ dcp_status metadata_unite_unchecked(const struct metadata *parts, size_t count,
 /* The step in between, for the result of that: makes replicas of tensors that members hold
  * completely in different chunks. */
 dcp_status metadata_settle_members(struct metadata *whole);
-/* Appends the pickle of whole metadata: protocol 4, readable by PyTorch 2.4 to 2.15; version
+/* Appends whole metadata as a .metadata file: a pickle of protocol 4, readable by PyTorch 2.4 to
+ * 2.15, and its checksum; version
  * "1.0.0", storage_meta with save_id, planner_data if there is any, else the paths where has_paths.
  * The same metadata gives the same bytes. Errors: DCP_ERR_ARGUMENT for names that are not UTF-8,
  * DCP_ERR_UNSUPPORTED for pieces that are no streams. */

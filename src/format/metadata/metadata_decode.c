@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "base/error.h"
+#include "format/metadata/metadata_checksum.h"
 #include "format/metadata/metadata_decoding.h"
 #include "format/metadata/metadata_encoder.h"
 
@@ -17,13 +18,22 @@ static dcp_status root_fields(const struct pickle_value *root, const struct pick
     return DCP_OK;
 }
 
-static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, size_t size)
+static dcp_status read_pickle(struct metadata_decoding *decoding, const void *bytes, size_t *size)
 {
     struct pickle_digester digester = {.digest = metadata_digest, .context = &decoding->digester};
-    const struct pickle_value *fields;
-    dcp_status status = pickle_read_digested(bytes, size, &digester, &decoding->document);
+    size_t whole = *size;
+    RETURN_IF_ERROR(metadata_checksum_compare(bytes, size));
+    dcp_status status = pickle_read_digested(bytes, *size, &digester, &decoding->document);
     if (status != DCP_OK)
         return error_prefix(status, "metadata");
+    return *size == whole ? metadata_checksum_refuse_damaged(decoding->document.length, whole)
+                          : DCP_OK;
+}
+
+static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, size_t size)
+{
+    const struct pickle_value *fields;
+    RETURN_IF_ERROR(read_pickle(decoding, bytes, &size));
     RETURN_IF_ERROR(root_fields(decoding->document.root, &fields));
     RETURN_IF_ERROR(
         metadata_decode_entries(decoding, pickle_dict_get(fields, "state_dict_metadata")));

@@ -2,6 +2,7 @@
 /* Writing .metadata: the objects of PyTorch 2.13, protocol 4 without frames. */
 #include "base/error.h"
 #include "base/memory.h"
+#include "format/metadata/metadata_checksum.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/metadata/metadata_encoder.h"
 #include "format/streams/item.h"
@@ -258,6 +259,7 @@ dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out)
     metadata_encoder_init(&encoding.encoder, out);
     encoding.names = memory_allocate_array(metadata->count, sizeof *encoding.names);
     encoding.files = memory_allocate_zeroed(metadata->file_count, sizeof *encoding.files);
+    size_t start = out->size;
     dcp_status status = buffer_reserve(out, estimate_size(metadata));
     if (status == DCP_OK && (encoding.names == NULL || encoding.files == NULL))
         status = error_no_memory((metadata->count + metadata->file_count) * sizeof(uint32_t),
@@ -266,6 +268,7 @@ dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out)
         status = encoder_share_sizes(&encoding.encoder, most_pieces(metadata));
     if (status == DCP_OK)
         status = put_metadata(&encoding);
+    metadata_checksum_append(out, start);
     if (status == DCP_OK)
         status = buffer_status(out);
     memory_release(encoding.files);
