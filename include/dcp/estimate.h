@@ -18,7 +18,9 @@ typedef struct dcp_estimate {
 
     uint64_t memory;          /**< peak memory of this rank, without the state; at the coordinator
                                  with the plans of all ranks */
-    uint64_t smallest_memory; /**< the smallest sufficient memory_limit; the same on all ranks */
+    uint64_t smallest_memory; /**< the smallest sufficient memory_limit; the same on all ranks. An
+                                 asynchronous save with hooks may need less, if its threads that
+                                 stage the state end early */
     uint64_t bytes;           /**< on disk: this rank's shard files */
     uint64_t files;           /**< shard files of this rank */
     uint64_t total_bytes;     /**< on disk: all files of all ranks, with metadata and extra files. A

@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
+#include "base/error.h"
 #include "checkpoint/limit_states.h"
+#include "checkpoint/limit_trial.h"
 #include "checkpoint/ranks.h"
 
 /* How a state is saved. */
@@ -19,6 +21,8 @@ struct way {
     int kind;
     dcp_save_options options;
     dcp_estimate estimate; /* what rank 0 was told */
+    bool keeps_plans;
+    bool chained; /* an asynchronous save */
 };
 
 static void measure(const char *path, uint64_t *bytes, uint64_t *files)
@@ -127,6 +131,91 @@ static void test_compressed(void **state)
     expect(state, &way, 1);
 }
 
+/* ---- the smallest limit ---- */
+
+static dcp_status write_data(void *context, dcp_saving *saving, const dcp_save_plan *plan)
+{
+    (void)context;
+    (void)plan;
+    return dcp_save_default_write_data(saving);
+}
+
+static dcp_status finish(void *context, dcp_saving *saving, const dcp_checkpoint *metadata,
+                         const dcp_write_result *results, size_t count)
+{
+    (void)context;
+    (void)metadata;
+    (void)results;
+    (void)count;
+    return dcp_save_default_finish(saving);
+}
+
+static dcp_status prepare_global_plan(void *context, dcp_saving *saving,
+                                      dcp_save_plan *const *plans, int count)
+{
+    (void)context;
+    (void)saving;
+    (void)plans;
+    (void)count;
+    return DCP_OK;
+}
+
+static dcp_status save_any_way(dcp_state *state, const char *path, const dcp_save_options *options)
+{
+    dcp_future *future;
+    if (!options->chain)
+        return dcp_save(state, path, options);
+    RETURN_IF_ERROR(dcp_save_async(state, path, options, &future));
+    dcp_status status = dcp_future_wait(future, -1);
+    dcp_future_free(future);
+    return status;
+}
+
+/* It is also the one that the refusal of a smaller one names. */
+static dcp_status save_within_smallest(struct rank *self)
+{
+    const struct way *way = self->context;
+    struct limit_state state;
+    dcp_save_options options = way->options;
+    dcp_save_chain_options chain = {.group = self->group};
+    dcp_estimate estimate = {.size_of = sizeof estimate};
+    limit_state_make(&state, way->kind, self->rank, self->size);
+    options.group = self->group;
+    if (way->keeps_plans)
+        must(dcp_save_plan_cache_new(&options.plan_cache));
+    if (way->chained)
+        must(dcp_save_chain_new(&chain, &options.chain));
+    must(dcp_save_estimate(state.root, self->path, &options, &estimate));
+    options.memory_limit = 1;
+    assert_int_equal(save_any_way(state.root, self->path, &options), DCP_ERR_NO_MEMORY);
+    assert_int_equal(limit_named(), estimate.smallest_memory);
+    options.memory_limit = estimate.smallest_memory;
+    must(save_any_way(state.root, self->path, &options));
+    dcp_save_chain_free(options.chain);
+    dcp_save_plan_cache_free(options.plan_cache);
+    limit_state_free(&state);
+    return DCP_OK;
+}
+
+static void test_smallest_with_hooks_and_kept_plans(void **state)
+{
+    static const dcp_save_planner planner = {.size_of = sizeof planner};
+    static const dcp_storage_writer writers[] = {
+        {.size_of = sizeof *writers},
+        {.size_of = sizeof *writers, .prepare_global_plan = prepare_global_plan},
+        {.size_of = sizeof *writers, .write_data = write_data, .finish = finish},
+    };
+    char name[32];
+    for (int i = 1; i < 32; i++) {
+        struct way way = {.kind = 3, .keeps_plans = i & 8, .chained = i & 16};
+        way.options.planner = i & 1 ? &planner : NULL;
+        way.options.storage_writer = (i >> 1 & 3) != 0 ? &writers[(i >> 1 & 3) - 1] : NULL;
+        way.options.skip_sync = true;
+        snprintf(name, sizeof name, "smallest%d", i);
+        ranks_must(1 + i % 2, path_in(state, name), save_within_smallest, &way);
+    }
+}
+
 static dcp_status estimate_badly(struct rank *self)
 {
     struct limit_state state;
@@ -151,9 +240,8 @@ static void test_wrong_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ESTIMATE_TEST(test_states),
-        ESTIMATE_TEST(test_options),
-        ESTIMATE_TEST(test_compressed),
+        ESTIMATE_TEST(test_states),          ESTIMATE_TEST(test_options),
+        ESTIMATE_TEST(test_compressed),      ESTIMATE_TEST(test_smallest_with_hooks_and_kept_plans),
         ESTIMATE_TEST(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

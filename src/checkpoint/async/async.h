@@ -97,7 +97,7 @@ bool future_is_notifier(const dcp_future *future);
 /* ---- async_stage.c ---- */
 
 /* Describes how saves of the chain copy. */
-void chain_describe_staging(const dcp_save_chain *chain, struct save_staging *staging);
+void chain_describe_staging(const dcp_save_chain *chain, struct dcp_saving *saving);
 /* Begins to copy the tensors of the orders. After that, only the memory of tensors is used from the
  * caller's tree. */
 dcp_status future_stage(dcp_future *future);

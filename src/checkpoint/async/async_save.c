@@ -91,8 +91,7 @@ static void describe_staging(dcp_future *future)
 {
     dcp_save_chain *chain = future->chain;
     struct dcp_saving *saving = &future->saving;
-    chain_describe_staging(chain, &saving->staging);
-    saving->staging.wanted = saving->staging.wanted && !saving->steps.needs_state;
+    chain_describe_staging(chain, saving);
     saving->staging.pool = &chain->pool;
     if (saving->options.memory_limit != 0 && chain->options.stager)
         staging_pool_free(&chain->pool);
@@ -242,6 +241,7 @@ static dcp_status launch(dcp_future *future, bool private,
         chain->last = future;
     }
     exit_add(future);
+    saving->staging.threaded = false; /* for further attempts, which that thread makes */
     future_start(future);
     memory_account_enter((struct memory_account *)(uintptr_t)account_before);
     if (chain->options.staging == DCP_STAGING_OVERLAPPED || chain->options.stager)

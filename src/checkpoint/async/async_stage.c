@@ -8,11 +8,13 @@
 #include "state/box.h"
 #include "state/node_block.h"
 
-void chain_describe_staging(const dcp_save_chain *chain, struct save_staging *staging)
+void chain_describe_staging(const dcp_save_chain *chain, struct dcp_saving *saving)
 {
     const dcp_save_chain_options *options = &chain->options;
-    *staging = (struct save_staging){
-        .wanted = !options->stager,
+    saving->staging = (struct save_staging){
+        .threaded = true,
+        .wanted = !options->stager && !saving->steps.needs_state,
+        .tree = !options->stager && saving->steps.needs_state,
         .whole = options->retries > 0 || options->fallback_path,
         .options = {.limit = options->staging_limit,
                     .threads = (uint32_t)options->staging_threads,
@@ -111,31 +113,6 @@ dcp_status future_rematch(dcp_future *future)
 
 /* ---- whole trees ---- */
 
-static size_t count_chunks(const struct flat_state *flat)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < flat->count; i++)
-        if (flat->entries[i].node->kind == DCP_KIND_TENSOR)
-            count += flat->entries[i].node->as.tensor->chunk_count;
-    return count;
-}
-
-static void describe_chunks(const struct flat_state *flat, struct staging_source *sources)
-{
-    for (size_t i = 0; i < flat->count; i++) {
-        const struct flat_entry *entry = &flat->entries[i];
-        if (entry->node->kind != DCP_KIND_TENSOR)
-            continue;
-        const struct state_tensor *tensor = entry->node->as.tensor;
-        struct write_item item = {.name = entry->name, .dtype = tensor->dtype};
-        for (size_t c = 0; c < tensor->chunk_count; c++) {
-            const struct state_chunk *chunk = &tensor->chunks[c];
-            struct box box = {tensor->ndim, chunk->offsets, chunk->sizes};
-            save_staging_describe_box(&item, chunk, box, sources++);
-        }
-    }
-}
-
 /* Dense, on the host. */
 static dcp_status refer_to_copies(const struct flat_state *flat, struct staging *staging)
 {
@@ -170,13 +147,12 @@ dcp_status future_stage_tree(dcp_future *future)
 {
     const struct flat_state *flat = &future->saving.local.flat;
     const struct staging_options *options = &future->saving.staging.options;
-    size_t count = count_chunks(flat);
+    struct staging_source *sources;
+    size_t count;
     RETURN_IF_ERROR(await_devices(future));
     RETURN_IF_ERROR(own_objects(flat));
-    struct staging_source *sources = memory_allocate_zeroed(count, sizeof *sources);
-    if (!sources)
-        return error_no_memory(count * sizeof *sources, "staging");
-    describe_chunks(flat, sources);
+    RETURN_IF_ERROR(save_staging_describe_tree(flat, &sources, &count));
+    future->saving.staging.begun = &future->staged.staging;
     dcp_status status =
         staging_begin(&future->chain->pool, sources, count, options, &future->staged.staging);
     memory_release(sources);

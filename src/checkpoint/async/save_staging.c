@@ -5,8 +5,9 @@
 #include "base/memory.h"
 #include "state/box.h"
 
-void save_staging_describe_box(const struct write_item *item, const struct state_chunk *chunk,
-                               struct box box, struct staging_source *staged)
+/* The elements of a box of a chunk. */
+static void describe_box(const struct write_item *item, const struct state_chunk *chunk,
+                         struct box box, struct staging_source *staged)
 {
     size_t element_size = dcp_dtype_size(item->dtype);
     int64_t start = 0;
@@ -29,7 +30,7 @@ bool save_staging_describe(const struct write_order *order, const struct shard_s
 {
     if (!source->item->is_tensor || !source->chunk)
         return false;
-    save_staging_describe_box(source->item, source->chunk, order->box, staged);
+    describe_box(source->item, source->chunk, order->box, staged);
     staged->phase = (size_t)((order->offset + order->data_offset) % MEMORY_PAGE);
     return true;
 }
@@ -46,5 +47,47 @@ dcp_status save_staging_needs(const struct write_orders *orders, const struct sh
                                        &staged[count]);
     staging_needs_find(staged, count, staging->options.detect_changes, needs);
     memory_release(staged);
+    return DCP_OK;
+}
+
+static size_t count_chunks(const struct flat_state *flat)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < flat->count; i++)
+        if (flat->entries[i].node->kind == DCP_KIND_TENSOR)
+            count += flat->entries[i].node->as.tensor->chunk_count;
+    return count;
+}
+
+dcp_status save_staging_describe_tree(const struct flat_state *flat,
+                                      struct staging_source **sources, size_t *count)
+{
+    *count = count_chunks(flat);
+    struct staging_source *next = *sources = memory_allocate_zeroed(*count, sizeof **sources);
+    if (!next)
+        return error_no_memory(*count * sizeof **sources, "staging");
+    for (size_t i = 0; i < flat->count; i++) {
+        const struct flat_entry *entry = &flat->entries[i];
+        if (entry->node->kind != DCP_KIND_TENSOR)
+            continue;
+        const struct state_tensor *tensor = entry->node->as.tensor;
+        struct write_item item = {.name = entry->name, .dtype = tensor->dtype};
+        for (size_t c = 0; c < tensor->chunk_count; c++) {
+            const struct state_chunk *chunk = &tensor->chunks[c];
+            struct box box = {tensor->ndim, chunk->offsets, chunk->sizes};
+            describe_box(&item, chunk, box, next++);
+        }
+    }
+    return DCP_OK;
+}
+
+dcp_status save_staging_tree_needs(const struct flat_state *flat,
+                                   const struct save_staging *staging, struct staging_needs *needs)
+{
+    struct staging_source *sources;
+    size_t count;
+    RETURN_IF_ERROR(save_staging_describe_tree(flat, &sources, &count));
+    staging_needs_find(sources, count, staging->options.detect_changes, needs);
+    memory_release(sources);
     return DCP_OK;
 }

@@ -235,18 +235,31 @@ void saving_free(struct dcp_saving *saving)
     saving->steps.free(saving);
 }
 
+/* A dry run copies the tree again, but not the tensors. */
+static void drop_copies(struct dcp_saving *saving)
+{
+    if (saving->copied) {
+        dcp_state_free(*saving->copied);
+        *saving->copied = NULL;
+    }
+    if (saving->staging.begun) {
+        staging_end(*saving->staging.begun);
+        *saving->staging.begun = NULL;
+        saving->staging.begun = NULL;
+    }
+}
+
 dcp_status saving_start_over_dry(struct dcp_saving *saving)
 {
     memory_account_set_limit(saving->operation.account, 0);
     saving_free(saving);
     begin_plan(saving);
     saving->local = (struct save_local){0};
-    saving->copied = NULL;
+    drop_copies(saving);
     saving->replicas_checked = false;
     saving->steps = save_steps_default;
     dcp_status status = save_hooks_choose(saving);
     save_steps_make_dry(&saving->steps);
-    saving->options.plan_cache = NULL;
     return status;
 }
 
@@ -264,8 +277,11 @@ dcp_status saving_begin(struct dcp_saving *saving, const dcp_save_options *given
     saving->steps = save_steps_default;
     saving->as_planned = saving->options.compression == DCP_COMPRESSION_NONE;
     saving->gathers_results = !saving->as_planned;
+    /* Without the table of steps, nobody could find a limit that is large enough. */
+    memory_account_set_limit(saving->operation.account, 0);
     if (status == DCP_OK)
         status = save_hooks_choose(saving);
+    memory_account_set_limit(saving->operation.account, given->memory_limit);
     saving->rank = dcp_group_rank(saving->options.group);
     saving->file_rank = saving->options.without_collectives ? saving->options.rank : saving->rank;
     saving->coordinates = saving->rank == saving->options.coordinator;

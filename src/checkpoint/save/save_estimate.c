@@ -28,18 +28,20 @@ static void fill_in(const struct dcp_saving *saving, const struct save_needs *mi
     sized_write(estimate, estimate->size_of, &ours, sizeof ours);
 }
 
-/* An asynchronous save has a tree of its own. */
+/* An asynchronous save has a tree of its own; with hooks, of what the planner is set up with. */
 static dcp_status copy_tree(struct dcp_saving *saving, const dcp_state *state, dcp_state **copy,
                             dcp_state **info)
 {
     if (!state)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the state to save is NULL");
-    chain_describe_staging(saving->options.chain, &saving->staging);
+    chain_describe_staging(saving->options.chain, saving);
     if (saving->options.info) {
         RETURN_IF_ERROR(state_copy_root(saving->options.info, info));
         saving->options.info = *info;
     }
-    return state_copy_root(state, copy);
+    if (saving->staging.tree)
+        saving->copied = copy;
+    return saving->staging.tree ? DCP_OK : state_copy_root(state, copy);
 }
 
 dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
@@ -61,7 +63,8 @@ dcp_status dcp_save_estimate_sized(dcp_state *state, const char *path,
         status = saving_start_over_dry(&saving);
     if (status == DCP_OK && given->chain)
         status = copy_tree(&saving, state, &copy, &info);
-    status = save_limit_measure(&saving, copy ? copy : state, status, &mine, &all);
+    bool later = saving.copied != NULL;
+    status = save_limit_measure(&saving, copy && !later ? copy : state, status, &mine, &all);
     if (status == DCP_OK && estimate)
         fill_in(&saving, &mine, &all, estimate);
     saving_free(&saving);

@@ -6,12 +6,32 @@
 #include "base/error.h"
 #include "checkpoint/save/replica_check.h"
 
+/* The caller's cache is for a real save. What that keeps takes memory. */
+static dcp_status take_empty_cache(dcp_saving *saving)
+{
+    return saving->options.plan_cache ? dcp_save_plan_cache_new(&saving->options.plan_cache)
+                                      : DCP_OK;
+}
+
+static void drop_cache(dcp_saving *saving, dcp_save_plan_cache *callers)
+{
+    save_planning_forget(&saving->planning, DCP_ERR_CANCELLED);
+    saving->planning.cache = NULL;
+    if (saving->options.plan_cache != callers)
+        dcp_save_plan_cache_free(saving->options.plan_cache);
+    saving->options.plan_cache = NULL;
+}
+
 dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status status,
                               struct save_needs *mine, struct save_needs *all)
 {
     struct dcp_collective call = {"sharing the memory needs of the save",
                                   saving->options.timeout_seconds};
+    dcp_save_plan_cache *callers = saving->options.plan_cache;
+    dcp_status cached = take_empty_cache(saving);
 
+    if (status == DCP_OK)
+        status = cached;
     if (status == DCP_OK)
         status = saving->steps.set_up(saving, state);
     if (status == DCP_OK)
@@ -21,6 +41,7 @@ dcp_status save_limit_measure(dcp_saving *saving, dcp_state *state, dcp_status s
         status = replica_check_measure(saving, status);
     if (status == DCP_OK)
         status = save_needs_find(saving, mine);
+    drop_cache(saving, callers);
     return save_needs_share(saving->options.group, &call, saving->options.coordinator, status, mine,
                             all);
 }
@@ -62,17 +83,21 @@ dcp_status save_limit_explain(dcp_saving *saving, dcp_state *state)
     bool reached = saving->limit_too_small || memory_account_limit_reached() != 0;
     struct save_needs mine = {0}, all;
     struct saved_error error;
+    struct memory_span span;
 
     error_save(&error);
     dcp_status asked = reached ? DCP_ERR_NO_MEMORY : DCP_OK;
     asked = saving_agree(saving, "asking whether the memory limit was reached", asked);
     if (asked != DCP_ERR_NO_MEMORY)
         return error_restore(&error);
+    save_planning_forget(&saving->planning, asked);
     dcp_status begun = saving_start_over_dry(saving);
     if (saving->staging.pool)
         staging_pool_free(saving->staging.pool);
     dcp_status status = state ? begun : error_restore(&error);
+    memory_span_start(&span); /* without the peak of the save itself */
     status = save_limit_measure(saving, state, status, &mine, &all);
+    memory_span_end(&span);
     if (status != DCP_OK || all.smallest <= saving->options.memory_limit)
         return status != DCP_OK ? status : error_restore(&error);
     return dcp_error_set(DCP_ERR_NO_MEMORY,

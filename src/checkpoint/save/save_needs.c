@@ -51,6 +51,20 @@ static dcp_status look_at_staging(const dcp_saving *saving, struct save_needs *n
     return save_staging_needs(orders, saving->local.sources, &saving->staging, &needs->staging);
 }
 
+/* Of the copies of the whole state, which an asynchronous save with hooks holds until it ends. */
+static dcp_status look_at_tree(const dcp_saving *saving, struct save_needs *needs, uint64_t *memory)
+{
+    *memory = 0;
+    if (!saving->staging.tree)
+        return DCP_OK;
+    RETURN_IF_ERROR(
+        save_staging_tree_needs(&saving->local.flat, &saving->staging, &needs->staging));
+    *memory = saving->staging.begun
+                  ? staging_needs_pool(&needs->staging, &saving->staging.options)
+                  : staging_needs_memory(&needs->staging, &saving->staging.options);
+    return DCP_OK;
+}
+
 /* Sets the way of writing that takes the least memory. */
 static void minimize(const struct save_needs *needs, struct shard_write_options *how,
                      struct save_staging *staging)
@@ -64,6 +78,7 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     const struct memory_account *account = saving->operation.account;
     struct shard_write_options least = saving->how;
     struct save_staging staging = saving->staging;
+    uint64_t copies;
     *needs = (struct save_needs){0};
     RETURN_IF_ERROR(shard_needs_find(&saving->session, saving->file_rank, &saving->orders,
                                      saving->local.sources, staging.wanted, &saving->how,
@@ -72,10 +87,12 @@ dcp_status save_needs_find(const dcp_saving *saving, struct save_needs *needs)
     needs->files = needs->writing.files + saving->extra_files.count;
     RETURN_IF_ERROR(look_at_commit(saving, needs));
     RETURN_IF_ERROR(look_at_staging(saving, needs));
-    /* The pool can be freed, unless it is in use. */
-    uint64_t pool = needs->staged && staging.pool ? staging_pool_taken(staging.pool) : 0;
-    needs->held = memory_account_taken(account) - pool;
-    needs->peak = memory_account_peak(account) - pool + SMALL_THINGS;
+    RETURN_IF_ERROR(look_at_tree(saving, needs, &copies));
+    /* The pool can be freed, or has the copies of the state. */
+    bool replaced = (needs->staged || staging.tree) && staging.pool;
+    uint64_t pool = replaced ? staging_pool_taken(staging.pool) : 0;
+    needs->held = memory_account_taken(account) - pool + copies;
+    needs->peak = memory_account_peak(account) - pool + copies + SMALL_THINGS;
     needs->commit += SMALL_THINGS;
     if (needs->peak < needs->held + needs->commit)
         needs->peak = needs->held + needs->commit;
@@ -104,6 +121,8 @@ uint64_t save_needs_memory(const struct save_needs *needs, const struct shard_wr
                            const struct save_staging *staging)
 {
     uint64_t later = shard_needs_memory(&needs->writing, how);
+    if (staging->threaded)
+        later = larger(later, needs->commit) + THREAD_STACK_SIZE;
     if (needs->staged)
         later =
             beside_staging(needs, how) + staging_needs_memory(&needs->staging, &staging->options);
@@ -146,9 +165,10 @@ void save_needs_fit(const struct save_needs *needs, uint64_t limit, struct shard
     uint64_t room = limit - needs->held;
     if (needs->staged) {
         fit_staging(needs, limit, how, staging);
-        room -= staging_needs_memory(&needs->staging, &staging->options) + needs->lists +
-                THREAD_STACK_SIZE;
+        room -= staging_needs_memory(&needs->staging, &staging->options) + needs->lists;
     }
+    if (staging->threaded)
+        room -= THREAD_STACK_SIZE;
     shard_needs_fit(&needs->writing, room, how);
 }
 
