@@ -47,12 +47,12 @@
  *   written, so that `step` and `info` are ignored.
  * - A custom `storage_writer`, or a chain that has a group, is DCP_ERR_ARGUMENT.
  * - The mark is `.dcp_owner.R`: different ranks do not exclude each other, two processes of the
- *   same rank do. A save of all ranks together and one of a single rank exclude each other
- * (DCP_ERR_BUSY).
- * - Overwriting is about the rank's own part: #DCP_OVERWRITE_REFUSE is DCP_ERR_EXISTS where
- *   `__R.metadata` is, and #DCP_OVERWRITE_REPLACE replaces that file and removes the files it
- * named. Other ranks' files are left alone. While ranks overwrite their parts, a load gets a
- * mixture of saves, which cannot be detected. One directory for each save is safer.
+ *   same rank do. A save of all ranks together and one of a single rank exclude each other: one of
+ *   them is DCP_ERR_BUSY.
+ * - Overwriting is about the rank's own part: #DCP_OVERWRITE_REFUSE is DCP_ERR_EXISTS if there is
+ *   a `__R.metadata`, and #DCP_OVERWRITE_REPLACE replaces it and removes the files that it named.
+ *   Other ranks' files are left alone. While ranks overwrite their parts, a load gets a mixture of
+ *   saves, which cannot be detected. One directory for each save is safer.
  * - Where there is a `.metadata`, no rank alone may replace it, and readers would take it before
  *   any `__R.metadata`: that is DCP_ERR_EXISTS, whatever `overwrite` is. A save of all ranks
  *   together replaces the parts of ranks as it does any other checkpoint.
@@ -320,9 +320,10 @@ typedef struct dcp_save_options {
  * every rank only when the checkpoint is durable and visible, or with the same failure on every
  * rank; a failed save leaves nothing that looks like a checkpoint, and an earlier checkpoint
  * untouched. The one exception is DCP_ERR_UNCONFIRMED: all ranks have written, the checkpoint is
- * committed, or may be, and some rank has stopped before it could confirm that. If the disk has too
- * little room for the new checkpoint beside the old one, that is DCP_ERR_NO_SPACE before anything
- * is written; with compression the size is not known beforehand.
+ * committed, or may be, and some rank has stopped before it could confirm that, or the storage
+ * could not confirm that a power failure will not undo the commit. If the disk has too little room
+ * for the new checkpoint beside the old one, that is DCP_ERR_NO_SPACE before anything is written;
+ * with compression the size is not known beforehand.
  *
  * @param path the checkpoint's directory; created with its parents. NULL or "" on some ranks:
  * inferred, all ranks take the coordinator's, like PyTorch's checkpoint_id. A relative path begins

@@ -55,8 +55,9 @@ typedef enum dcp_status {
     /* Other ranks. */
     DCP_ERR_GROUP = 70,   /**< communication failed */
     DCP_ERR_TIMEOUT = 71, /**< a rank did not take part before the deadline */
-    /** A save was committed, or may have been, but not every rank has confirmed it. The message
-     * says which of the two. In either case the checkpoint at the path is whole. */
+    /** A save was committed, or may have been, but not every rank has confirmed it, or the storage
+     * has not confirmed that it is durable. The message says which. In each case the checkpoint at
+     * the path is whole. */
     DCP_ERR_UNCONFIRMED = 72,
 
     DCP_ERR_CALLBACK = 80,  /**< a callback returned a value that is not a dcp_status */

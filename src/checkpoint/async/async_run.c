@@ -67,18 +67,36 @@ static dcp_status fall_back(dcp_future *future)
                          future->path, first.text, future->fallback, second.text);
 }
 
+/* After the last attempt, if an earlier one has left a checkpoint. */
+static dcp_status explain_in_place(const dcp_future *future, dcp_status status)
+{
+    struct saved_error error;
+    if (status == DCP_OK || status == DCP_ERR_UNCONFIRMED)
+        return status;
+    error_save(&error);
+    return dcp_error_set(DCP_ERR_UNCONFIRMED,
+                         "%s: an earlier attempt was committed, but a power failure may undo "
+                         "that, and the last attempt failed: %s: %.600s",
+                         future->path, dcp_status_string(status), error.text);
+}
+
 static dcp_status try_again(dcp_future *future, dcp_status status)
 {
     const dcp_save_chain_options *options = &future->chain->options;
+    const struct dcp_saving *saving = &future->saving;
     double seconds = shorter(options->retry_seconds);
-    for (int32_t i = 0; i < options->retries && may_pass(status); i++) {
+    bool in_place = saving->in_place;
+    for (int32_t i = 0; i < options->retries && (may_pass(status) || saving->in_place); i++) {
         log_line(DCP_LOG_WARNING, "saving to %s failed, trying again in %g s: %s", future->path,
                  seconds, dcp_error_message());
         clock_sleep_ns((int64_t)(seconds * 1e9));
         status = write_again(future, future->path, future->id);
+        in_place = in_place || saving->in_place;
         seconds = shorter(2 * seconds);
     }
-    return future->fallback && may_pass(status) ? fall_back(future) : status;
+    if (future->fallback && (may_pass(status) || saving->in_place))
+        status = fall_back(future);
+    return in_place ? explain_in_place(future, status) : status;
 }
 
 /* After the state is set, the caller may free the future. */

@@ -192,6 +192,7 @@ dcp_status saving_finish(struct dcp_saving *saving, dcp_status status)
         status = saving->steps.commit(saving);
     bool fine = status == DCP_OK;
     status = saving_agree(saving, "waiting for the commit", status);
+    saving->in_place = status == DCP_ERR_UNCONFIRMED;
     if (fine && is_unheard(saving, status))
         status = set_unconfirmed(saving);
     if (status != DCP_OK)
@@ -223,7 +224,7 @@ static void begin_plan(struct dcp_saving *saving)
     saving->results = fresh.results;
     saving->coordinator = fresh.coordinator;
     saving->planning = fresh.planning;
-    saving->assigned = saving->visible = false;
+    saving->assigned = saving->visible = saving->in_place = false;
     saving->extra_files.written = 0;
     metadata_init(&saving->coordinator.metadata);
 }

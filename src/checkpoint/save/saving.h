@@ -57,6 +57,7 @@ struct dcp_saving {
     bool together;             /* all ranks have come to plan */
     bool assigned;             /* all ranks know the session, which the coordinator has begun */
     bool visible;              /* at the coordinator: the checkpoint is */
+    bool in_place;             /* the commit failed, but all ranks know that it is visible */
     dcp_checkpoint *committed; /* at the coordinator: metadata that the caller gets */
     dcp_state *
         *copied; /* the state that a planner sets up with is copied to here; NULL: it stays */

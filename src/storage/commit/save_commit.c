@@ -104,14 +104,7 @@ static dcp_status publish_metadata(struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
     RETURN_IF_ERROR(place_metadata(commit, visible));
-    if (!session->sync)
-        return DCP_OK;
-    dcp_status status = storage_directory_sync(&session->directory);
-    if (status != DCP_OK && session->replaces)
-        error_prefix(
-            status,
-            "the new checkpoint is in place, but a power failure may bring back the previous one");
-    return status;
+    return session->sync ? storage_directory_sync(&session->directory) : DCP_OK;
 }
 
 /* After a failure. If the directory had no checkpoint before, .metadata is removed; should a power
@@ -132,6 +125,20 @@ static void take_back(const struct save_commit *commit, bool json_placed, bool v
     error_restore(&error);
 }
 
+/* A failure after which the checkpoint is there all the same. */
+static dcp_status explain_visible(const struct save_commit *commit, dcp_status status)
+{
+    struct saved_error error;
+    error_save(&error);
+    if (!is_metadata_there(commit))
+        return error_restore(&error);
+    return dcp_error_set(DCP_ERR_UNCONFIRMED,
+                         "%s: the checkpoint is committed, but a power failure may %s: %s: %.300s",
+                         commit->session->path,
+                         commit->session->replaces ? "bring back the previous one" : "undo that",
+                         dcp_status_string(status), error.text);
+}
+
 dcp_status save_commit_publish(struct save_commit *commit, bool *visible)
 {
     const struct save_session *session = commit->session;
@@ -150,6 +157,8 @@ dcp_status save_commit_publish(struct save_commit *commit, bool *visible)
         take_back(commit, json_placed, *visible);
     else if (has_json && !ahead)
         publish_json(commit);
+    if (status != DCP_OK && *visible)
+        status = explain_visible(commit, status);
     save_commit_drop(commit);
     return status;
 }
