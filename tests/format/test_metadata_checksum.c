@@ -58,7 +58,7 @@ static void reads_pickles_without_a_checksum(void **state)
     make(&file);
     size_t pickle = file.size - CHECKSUM_SIZE;
     for (size_t size = 0; size < file.size; size++)
-        assert_int_equal(decode(file.data, size) == DCP_OK, size >= pickle && size < file.size);
+        assert_int_equal(decode(file.data, size) == DCP_OK, size == pickle);
     /* Python does not read what is behind a pickle. */
     file.size = pickle;
     buffer_append(&file, "and something else", 18);

@@ -38,12 +38,14 @@ dcp_status metadata_checksum_compare(const void *bytes, size_t *size)
     return DCP_OK;
 }
 
-dcp_status metadata_checksum_refuse_damaged(size_t length, size_t size)
+dcp_status metadata_checksum_refuse_damaged(const void *bytes, size_t length, size_t size)
 {
-    if (size - length != CHECKSUM_SIZE)
+    size_t behind = size - length, known = behind < MAGIC_SIZE ? behind : MAGIC_SIZE;
+    bool begins = memcmp((const char *)bytes + length, MAGIC, known) == 0;
+    if (behind == 0 || behind > CHECKSUM_SIZE || (behind < CHECKSUM_SIZE && !begins))
         return DCP_OK;
     return dcp_error_set(DCP_ERR_FORMAT,
-                         "metadata: the file is damaged: no checksum is in the %d bytes behind "
+                         "metadata: the file is damaged: no checksum is in the %zu bytes behind "
                          "the pickle, which ends at byte %zu",
-                         (int)CHECKSUM_SIZE, length);
+                         behind, length);
 }

@@ -26,8 +26,9 @@ static dcp_status read_pickle(struct metadata_decoding *decoding, const void *by
     dcp_status status = pickle_read_digested(bytes, *size, &digester, &decoding->document);
     if (status != DCP_OK)
         return error_prefix(status, "metadata");
-    return *size == whole ? metadata_checksum_refuse_damaged(decoding->document.length, whole)
-                          : DCP_OK;
+    return *size == whole
+               ? metadata_checksum_refuse_damaged(bytes, decoding->document.length, whole)
+               : DCP_OK;
 }
 
 static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, size_t size)
