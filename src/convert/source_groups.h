@@ -28,7 +28,7 @@ struct groups {
     struct groups_item *items;
     size_t count;
     size_t world_size;
-    bool flat; /* version 1.0: layouts are by rank, then by item */
+    bool flat;                        /* version 1.0: layouts are by rank, then by item */
     const struct groups_item *sorted; /* whose layouts follow, by rank; NULL: no item's */
     struct groups_layout *layouts;
     size_t layout_count;

@@ -194,8 +194,7 @@ static dcp_status decode_described(const dcp_storage *storage, const char *path,
     stored->form = (enum storage_form)form;
     RETURN_IF_ERROR(metadata_compact_read(message->data + message->position, reader_left(message),
                                           &stored->metadata));
-    return storage_read_described(storage, path, stored->form, &stored->metadata,
-                                  &stored->reader);
+    return storage_read_described(storage, path, stored->form, &stored->metadata, &stored->reader);
 }
 
 static dcp_status decode_changes(dcp_loading *loading, const char *path, struct reader *message)

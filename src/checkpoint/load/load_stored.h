@@ -10,7 +10,7 @@
 struct load_stored {
     struct metadata metadata;
     struct shard_reader *reader;
-    enum storage_form form; /* of what has no .metadata */
+    enum storage_form form;             /* of what has no .metadata */
     struct storage_directory directory; /* that was read; the reader's when there is one */
 
     dcp_load_plan_cache *cache; /* NULL: none, or none for such loads */

@@ -68,7 +68,8 @@ static bool is_shared_storage(const struct load_sharing *sharing)
 static bool pays(const struct agreement *agreement, enum share_kind kind)
 {
     return agreement->shares[kind] &&
-           (!agreement->all_see || agreement->sharing->options->reading == DCP_READING_COOPERATIVE ||
+           (!agreement->all_see ||
+            agreement->sharing->options->reading == DCP_READING_COOPERATIVE ||
             load_share_pays(&agreement->costs[kind]));
 }
 
@@ -112,8 +113,8 @@ static dcp_status hear_summaries(struct agreement *agreement, const struct group
     find_classes(agreement, all->bytes);
     agreement->all_see = true;
     for (size_t rank = 0; rank < count; rank++)
-        agreement->all_see =
-            agreement->all_see && ((const unsigned char *)all->bytes)[rank * SUMMARY_SIZE + AT_SEES];
+        agreement->all_see = agreement->all_see &&
+                             ((const unsigned char *)all->bytes)[rank * SUMMARY_SIZE + AT_SEES];
     for (enum share_kind kind = 0; kind < SHARE_KINDS; kind++) {
         estimate(agreement, kind, all->bytes);
         agreement->goes_on = agreement->goes_on || pays(agreement, kind);
@@ -384,8 +385,8 @@ dcp_status load_share_agree(const struct load_sharing *sharing, dcp_status mine,
     buffer_init(&agreement.mine, 0);
     agreement.sees = mine != DCP_OK || sees_files(sharing);
     if (mine == DCP_OK)
-        mine = share_wants_encode(sharing->plan, sharing->metadata, agreement.sees,
-                                  &agreement.mine);
+        mine =
+            share_wants_encode(sharing->plan, sharing->metadata, agreement.sees, &agreement.mine);
     dcp_status status = exchange_summaries(&agreement, mine);
     if (status == DCP_OK && agreement.goes_on)
         status = settle(&agreement, rest);

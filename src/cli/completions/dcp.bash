@@ -121,6 +121,7 @@ _dcp() {
         --metric) return ;;
         --younger) return ;;
         --identity) return ;;
+        --layout) return ;;
         esac
         ;;
     pin)

@@ -6,8 +6,8 @@
  *   number of extra files, per file: its name in the directory, size, XXH3
  *   number of entries, per entry: name, flags, path (if it is more than the name: number of parts,
  *   per part 0 and a position, or 1 and a key); of a tensor dtype, number of dimensions and shape;
- *   number of pieces, per piece: its encoding and whether it is compressed, file, offset, length, of
- *   a tensor its offsets and sizes, and what is not in a stream: the view, or the object's bytes
+ *   number of pieces, per piece: its encoding and whether it is compressed, file, offset, length,
+ * of a tensor its offsets and sizes, and what is not in a stream: the view, or the object's bytes
  *
  * All numbers are varints. A text that may be missing has a byte in front that says whether it is
  * there. */
@@ -199,8 +199,7 @@ static dcp_status read_files(struct reader *reader, struct metadata *metadata)
         return fault("too many files");
     if (reader_u8(reader) == 0)
         return DCP_OK;
-    uint64_t *sizes =
-        arena_allocate_array(&metadata->arena, metadata->file_count, sizeof *sizes);
+    uint64_t *sizes = arena_allocate_array(&metadata->arena, metadata->file_count, sizeof *sizes);
     if (!sizes)
         return no_memory(metadata->file_count * sizeof *sizes);
     for (size_t i = 0; i < metadata->file_count; i++)

@@ -7,8 +7,8 @@
 #include "base/buffer.h"
 #include "state/metadata.h"
 
-/* Whether the form has room for all of it: not for unions, what a planner has stored in the place of
- * paths, and objects that are still in a .pt file's pickle. */
+/* Whether the form has room for all of it: not for unions, what a planner has stored in the place
+ * of paths, and objects that are still in a .pt file's pickle. */
 bool metadata_fits_compact(const struct metadata *metadata);
 /* Of such metadata. The same metadata gives the same bytes. */
 dcp_status metadata_compact_append(const struct metadata *metadata, struct buffer *out);

@@ -15,11 +15,10 @@ enum view_flags {
 void metadata_compact_append_view(const struct metadata_piece *piece, struct buffer *out)
 {
     const struct tensor_view *view = piece->view;
-    buffer_append_u8(out, (uint8_t)((view->conjugate ? VIEW_CONJUGATE : 0) |
-                                    (view->negative ? VIEW_NEGATIVE : 0) |
-                                    (view->swapped ? VIEW_SWAPPED : 0) |
-                                    (view->deflated ? VIEW_DEFLATED : 0) |
-                                    (view->has_crc ? VIEW_CRC : 0)));
+    buffer_append_u8(
+        out, (uint8_t)((view->conjugate ? VIEW_CONJUGATE : 0) |
+                       (view->negative ? VIEW_NEGATIVE : 0) | (view->swapped ? VIEW_SWAPPED : 0) |
+                       (view->deflated ? VIEW_DEFLATED : 0) | (view->has_crc ? VIEW_CRC : 0)));
     buffer_append_varint(out, (uint64_t)view->storage_offset);
     buffer_append_varint(out, view->storage_bytes);
     buffer_append_varint(out, view->crc);
@@ -75,7 +74,8 @@ dcp_status metadata_compact_read_view(struct reader *reader, struct arena *arena
     piece->view = view;
     return !reader->failed && is_inside(view)
                ? DCP_OK
-               : dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata: \"%s\" reaches beyond "
-                                              "its storage",
+               : dcp_error_set(DCP_ERR_GROUP,
+                               "the coordinator's metadata: \"%s\" reaches beyond "
+                               "its storage",
                                entry->name);
 }

@@ -28,9 +28,9 @@ struct share_wants {
     struct arena arena;
 };
 
-/* The regions of a plan that can be shared: all except objects without a stream and, for a rank that
- * sees the files, views that are not stored row-major, because consecutive parts of those would be
- * read repeatedly. */
+/* The regions of a plan that can be shared: all except objects without a stream and, for a rank
+ * that sees the files, views that are not stored row-major, because consecutive parts of those
+ * would be read repeatedly. */
 dcp_status share_wants_encode(const struct load_plan *plan, const struct metadata *metadata,
                               bool sees, struct buffer *out);
 /* Free in either case. */

@@ -62,9 +62,9 @@ void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw);
 /* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
 dcp_status storage_decode_raw(const dcp_storage *storage, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
-/* Has what storage_read_metadata() gave say all that another rank needs, which may not see the files:
- * objects of a .pt file as streams in memory, and the sizes of files. DCP_ERR_UNSUPPORTED: an object
- * that cannot be written; the metadata is still good. */
+/* Has what storage_read_metadata() gave say all that another rank needs, which may not see the
+ * files: objects of a .pt file as streams in memory, and the sizes of files. DCP_ERR_UNSUPPORTED:
+ * an object that cannot be written; the metadata is still good. */
 dcp_status storage_make_portable(struct shard_reader *reader, struct metadata *metadata);
 /* A reader for such metadata of a form that is not of a .metadata. The files need not be there. */
 dcp_status storage_read_described(const dcp_storage *storage, const char *path,
