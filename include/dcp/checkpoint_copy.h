@@ -27,7 +27,8 @@ typedef struct dcp_copy_options {
     bool dry_run; /**< nothing is written: the result says what would be */
     /** Of what goes to the destination and is read back from there; 0: no limit. */
     uint64_t bytes_per_second;
-    /** Asked again and again: the copy ends with DCP_ERR_CANCELLED once it says so; optional. */
+    /** Asked again and again, on the calling thread: the copy ends with DCP_ERR_CANCELLED once it
+     * says so; optional. */
     bool (*stopped)(void *context);
     void *stopped_context;
     /** Of the destination's owner; as dcp_save_options::takeover_seconds, with the same default for
@@ -63,6 +64,8 @@ typedef struct dcp_copied {
  * copy, a save or a removal there is #DCP_ERR_BUSY until this one has ended, and so is this one
  * while another of them is at work. A copy whose destination was taken over ends with DCP_ERR_BUSY
  * before its next file, and commits nothing.
+ *
+ * A file is read and written in up to four parts of 1 MiB at a time, each by a thread of the call.
  *
  * Threading: any number of threads and processes may copy at the same time.
  * @param options NULL: all defaults. @param copied may be NULL.

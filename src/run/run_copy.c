@@ -12,8 +12,6 @@
 #include "base/sized.h"
 #include "dcp/checkpoint.h"
 
-enum { BUFFER_MOST = 4 << 20, BUFFER_LEAST = 1 << 10 };
-
 /* ---- the source ---- */
 
 /* The first fault. */
@@ -214,16 +212,6 @@ static dcp_status copy(struct copying *copying)
 
 /* ---- the call ---- */
 
-static dcp_status make_buffer(struct copying *copying)
-{
-    uint64_t part = copying->options.bytes_per_second / 8;
-    copying->buffer_size = part == 0 || part > BUFFER_MOST ? BUFFER_MOST
-                           : part < BUFFER_LEAST           ? BUFFER_LEAST
-                                                           : (size_t)part;
-    copying->buffer = memory_allocate(copying->buffer_size);
-    return copying->buffer ? DCP_OK : error_no_memory(copying->buffer_size, "copying a checkpoint");
-}
-
 static void free_copying(struct copying *copying)
 {
     struct saved_error error;
@@ -232,7 +220,7 @@ static void free_copying(struct copying *copying)
     for (size_t i = 0; i < copying->count; i++)
         buffer_free(&copying->files[i].content);
     memory_release(copying->files);
-    memory_release(copying->buffer);
+    copy_lanes_free(&copying->lanes);
     arena_free(&copying->arena);
     rate_free(&copying->rate);
     error_restore(&error);
@@ -254,7 +242,7 @@ dcp_status dcp_checkpoint_copy_sized(const char *source, const char *destination
         return dcp_error_set(DCP_ERR_ARGUMENT, "%s cannot be copied to itself", source);
     arena_init(&copying.arena, 0);
     rate_init(&copying.rate, copying.options.bytes_per_second);
-    dcp_status status = make_buffer(&copying);
+    dcp_status status = copy_lanes_new(&copying.lanes, copying.options.bytes_per_second);
     if (status == DCP_OK)
         status = copy(&copying);
     if (copied)

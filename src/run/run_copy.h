@@ -4,6 +4,8 @@
 #ifndef RUN_RUN_COPY_H
 #define RUN_RUN_COPY_H
 
+#include <stdatomic.h>
+
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/rate.h"
@@ -22,6 +24,18 @@ struct copy_file {
     struct buffer content; /* then */
 };
 
+/* Parts of a file that are under way at a time, and the memory that they go through. */
+enum { COPY_LANES = 4 };
+
+struct copy_lanes {
+    unsigned char *memory; /* part_size bytes for each */
+    size_t part_size;
+    atomic_flag taken[COPY_LANES];
+};
+
+dcp_status copy_lanes_new(struct copy_lanes *lanes, uint64_t bytes_per_second);
+void copy_lanes_free(struct copy_lanes *lanes);
+
 struct copying {
     dcp_copy_options options;
     struct run_place from, to;
@@ -30,8 +44,7 @@ struct copying {
     struct arena arena;
     struct rate rate;
     dcp_owner *owner; /* of the destination; NULL in a dry run */
-    unsigned char *buffer;
-    size_t buffer_size;
+    struct copy_lanes lanes;
     bool withdrawn; /* what was at the destination is no checkpoint any more */
     dcp_copied done;
 };

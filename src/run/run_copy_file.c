@@ -3,18 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "run/run_copy.h"
-
-static dcp_status ask(const struct copying *copying)
-{
-    const dcp_copy_options *options = &copying->options;
-    return options->stopped && options->stopped(options->stopped_context)
-               ? dcp_error_set(DCP_ERR_CANCELLED, "copying %s was stopped", copying->from.root)
-               : DCP_OK;
-}
+#include "run/run_copy_bytes.h"
 
 /* ---- where it is written ---- */
 
@@ -75,51 +66,19 @@ static dcp_status close_target(struct target *target, uint64_t size, dcp_status 
 
 /* ---- bytes ---- */
 
-/* All bytes of a file: their sum, and, if there is a target, written there. limited: they cross
- * what the rate is for. */
-static dcp_status pass(struct copying *copying, struct run_file *from, struct target *target,
-                       bool limited, struct xxh3_stream *sum)
-{
-    uint64_t size = from->file.size;
-    xxh3_stream_reset(sum);
-    for (uint64_t at = 0; at < size;) {
-        size_t part = size - at < copying->buffer_size ? (size_t)(size - at) : copying->buffer_size;
-        RETURN_IF_ERROR(ask(copying));
-        if (limited)
-            rate_take(&copying->rate, part);
-        RETURN_IF_ERROR(run_file_read(from, copying->buffer, part, at));
-        xxh3_stream_update(sum, copying->buffer, part);
-        error_clear();
-        if (target)
-            RETURN_IF_ERROR(
-                error_checked(target->table->write(target->table->context, &target->file,
-                                                   copying->buffer, part, at),
-                              "the storage's write"));
-        at += part;
-    }
-    return DCP_OK;
-}
-
 static dcp_status digest(struct copying *copying, const struct run_place *place, const char *path,
                          uint64_t *size, uint64_t *sum)
 {
     struct run_file file;
-    struct xxh3_stream *stream = xxh3_stream_new();
-    if (!stream)
-        return error_no_memory(0, "a checksum");
-    dcp_status status = run_file_open_plain(&file, place, path);
-    if (status == DCP_OK) {
-        *size = file.file.size;
-        status = pass(copying, &file, NULL, place == &copying->to, stream);
-        *sum = xxh3_stream_digest(stream);
-        run_file_close(&file);
-    }
-    xxh3_stream_free(stream);
+    RETURN_IF_ERROR(run_file_open_plain(&file, place, path));
+    *size = file.file.size;
+    dcp_status status = run_copy_bytes(copying, &file, NULL, NULL, place == &copying->to, sum);
+    run_file_close(&file);
     return status;
 }
 
 static dcp_status transfer_to(struct copying *copying, const struct copy_file *file,
-                              struct run_file *from, struct xxh3_stream *stream)
+                              struct run_file *from, uint64_t *sum)
 {
     struct target target;
     if (from->file.size != file->size)
@@ -128,22 +87,16 @@ static dcp_status transfer_to(struct copying *copying, const struct copy_file *f
                              " when its copy began: it was replaced",
                              copying->from.root, file->path, from->file.size, file->size);
     RETURN_IF_ERROR(open_target(copying, file, &target));
-    return close_target(&target, file->size, pass(copying, from, &target, true, stream));
+    dcp_status status = run_copy_bytes(copying, from, target.place, &target.file, true, sum);
+    return close_target(&target, file->size, status);
 }
 
 static dcp_status transfer(struct copying *copying, const struct copy_file *file, uint64_t *sum)
 {
     struct run_file from;
-    struct xxh3_stream *stream = xxh3_stream_new();
-    if (!stream)
-        return error_no_memory(0, "a checksum");
-    dcp_status status = run_file_open_plain(&from, &copying->from, file->path);
-    if (status == DCP_OK) {
-        status = transfer_to(copying, file, &from, stream);
-        *sum = xxh3_stream_digest(stream);
-        run_file_close(&from);
-    }
-    xxh3_stream_free(stream);
+    RETURN_IF_ERROR(run_file_open_plain(&from, &copying->from, file->path));
+    dcp_status status = transfer_to(copying, file, &from, sum);
+    run_file_close(&from);
     return status;
 }
 

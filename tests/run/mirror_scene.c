@@ -106,10 +106,10 @@ long far_writes(void)
     return writes;
 }
 
-void far_wait_held(void)
+void far_wait_held(long count)
 {
     pthread_mutex_lock(&far.mutex);
-    while (far.waiting == 0)
+    while (far.waiting < count)
         pthread_cond_wait(&far.changed, &far.mutex);
     pthread_mutex_unlock(&far.mutex);
 }

@@ -21,8 +21,8 @@ const dcp_storage *far_storage(const struct far_manner *manner);
 void far_release(void);
 /* Writes since then, of any file. */
 long far_writes(void);
-/* Waits until a write is held. */
-void far_wait_held(void);
+/* Waits until so many writes are held. */
+void far_wait_held(long count);
 
 /* ---- runs ---- */
 

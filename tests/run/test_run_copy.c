@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* A checkpoint is copied as it is, and is none at the other place before all of it is right. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -365,6 +366,109 @@ static void a_destination_that_cannot_be_made_one_stays_as_it_was(void **state)
               "takeover_seconds");
 }
 
+/* ---- large files, which are copied in parts ---- */
+
+enum { PART = 1 << 20, LARGE = 5 * PART + 123, OTHER_FILES = 5 };
+
+static unsigned char *large_bytes(void)
+{
+    unsigned char *bytes = malloc(LARGE);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < LARGE; i++)
+        bytes[i] = (unsigned char)(i * 2654435761U >> 24);
+    return bytes;
+}
+
+static const char *make_large_source(void **state)
+{
+    const char *source = make_source(state);
+    unsigned char *bytes = large_bytes();
+    scratch_write(source, "A.bin", bytes, LARGE); /* before all others */
+    free(bytes);
+    return source;
+}
+
+static void expect_large(const char *copy)
+{
+    size_t size;
+    unsigned char *bytes = large_bytes(), *copied = scratch_read(copy, "A.bin", &size);
+    assert_int_equal(size, LARGE);
+    assert_memory_equal(bytes, copied, LARGE);
+    free(bytes);
+    free(copied);
+}
+
+struct copy_call {
+    const char *source, *copy;
+    const dcp_storage *storage;
+    dcp_status status;
+};
+
+static void *call_copy(void *argument)
+{
+    struct copy_call *call = argument;
+    const dcp_copy_options options = {.destination = call->storage};
+    call->status = dcp_checkpoint_copy(call->source, call->copy, &options, NULL);
+    return NULL;
+}
+
+static void four_parts_of_a_file_are_under_way(void **state)
+{
+    const char *source = make_large_source(state), *copy = path_in(state, "copy");
+    struct copy_call call = {source, copy, far_storage(&(struct far_manner){.held = true}), 0};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, call_copy, &call), 0);
+    far_wait_held(4);
+    assert_int_equal(far_writes(), 4);
+    far_release();
+    pthread_join(thread, NULL);
+    must(call.status);
+    expect_large(copy);
+}
+
+static void a_part_that_fails_or_differs_is_noticed(void **state)
+{
+    const long writes = OTHER_FILES + 6;
+    char name[32];
+    make_large_source(state);
+    for (long n = 0; n < 2 * writes; n++) {
+        const struct far_manner flip = {.flip_write = n + 1};
+        const struct far_manner fail = {.fail_write = n + 1 - writes, .fail_status = DCP_ERR_IO};
+        const dcp_copy_options options = {.destination = far_storage(n < writes ? &flip : &fail)};
+        snprintf(name, sizeof name, "copy_%ld", n);
+        const char *copy = path_in(state, name);
+        must_fail(dcp_checkpoint_copy(path_in(state, "source"), copy, &options, NULL),
+                  n < writes ? DCP_ERR_CHECKSUM : DCP_ERR_IO,
+                  n < writes ? "is not what was copied" : "the far place does not take it");
+        assert_false(scratch_exists(copy, ".metadata"));
+    }
+    const char *copy = path_in(state, "copy");
+    const dcp_copy_options well = {.destination = far_storage(NULL)};
+    must(dcp_checkpoint_copy(path_in(state, "source"), copy, &well, NULL));
+    assert_int_equal(far_writes(), writes);
+    expect_large(copy);
+}
+
+static void exchanged_parts_are_other_bytes(void **state)
+{
+    const char *source = make_large_source(state), *copy = path_in(state, "copy");
+    const dcp_copy_options compare = {.compare_all = true};
+    dcp_copied copied;
+    must(dcp_checkpoint_copy(source, copy, NULL, NULL));
+    unsigned char *bytes = large_bytes(), *part = malloc(PART);
+    assert_non_null(part);
+    memcpy(part, bytes, PART);
+    memcpy(bytes, bytes + PART, PART);
+    memcpy(bytes + PART, part, PART);
+    scratch_write(copy, "A.bin", bytes, LARGE);
+    free(bytes);
+    free(part);
+    must(dcp_checkpoint_copy(source, copy, &compare, &copied));
+    assert_true(copied.bytes >= LARGE);
+    assert_false(copied.was_whole);
+    expect_large(copy);
+}
+
 /* ---- the rate ---- */
 
 static int64_t now_ns, slept_ns;
@@ -418,6 +522,9 @@ int main(void)
         TEST(two_processes_do_not_mix_their_copies),
         TEST(a_copy_that_was_taken_over_commits_nothing),
         TEST(a_destination_that_cannot_be_made_one_stays_as_it_was),
+        TEST(four_parts_of_a_file_are_under_way),
+        TEST(a_part_that_fails_or_differs_is_noticed),
+        TEST(exchanged_parts_are_other_bytes),
         TEST(the_rate_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

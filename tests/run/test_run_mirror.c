@@ -119,7 +119,7 @@ static void a_slow_mirror_delays_no_save(void **state)
     job_open(&job, run, &options);
     for (int64_t step = 10; step <= 50; step += 10)
         job_save(&job, step); /* with writes to the mirror held */
-    far_wait_held();
+    far_wait_held(1);
     assert_false(mirror_has(far, "step_10"));
     mirror_expect_whole(run, "step_50");
     far_release();
@@ -186,7 +186,7 @@ static void retention_waits_for_slow_copies(void **state)
     job_open(&job, run, &options);
     job_save(&job, 10);
     job_save(&job, 20);
-    far_wait_held();
+    far_wait_held(1);
     mirror_pause();
     assert_true(mirror_has(run, "step_10"));
     far_release();
