@@ -79,7 +79,7 @@ static void *run_rank(void *argument)
     dcp_save_plan_cache *saves;
     dcp_load_plan_cache *loads;
     bench_state_new(&self->state, self->job->tensors, BENCH_ROWS, 1, 0, self->rank,
-                    self->job->ranks);
+                    self->job->ranks, true);
     check(dcp_save_plan_cache_new(&saves));
     check(dcp_load_plan_cache_new(&loads));
     for (int i = 0; i < ROUNDS; i++)

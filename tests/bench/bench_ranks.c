@@ -4,6 +4,8 @@
  *
  *   save DIR, load DIR, reshard DIR   a checkpoint
  *   save_kept DIR                     one whose pages stay in the page cache
+ *   rows DIR                          the rows that it would have with one rank more
+ *   unchecked_rows DIR, unchecked_reshard DIR   the same without checking a byte
  *   alone DIR, together DIR           a load of everything by every rank, which reads for itself,
  *                                     or for the others as well
  *   write:WAY DIR, read:WAY DIR       the same bytes in one of the ways of disk_ways.h; infinitely
@@ -87,13 +89,14 @@ static void save(struct rank *rank, const char *path, dcp_page_cache page_cache,
 }
 
 /* Loads into a state, and makes sure, outside the time taken, that all of it arrived. */
-static void load(struct rank *rank, struct bench_state *state, const char *path, uint32_t io,
-                 dcp_reading reading, struct answer *answer)
+static void load(struct rank *rank, struct bench_state *state, const char *path,
+                 const dcp_load_options *how, struct answer *answer)
 {
     dcp_figures figures = {.size_of = sizeof figures};
-    dcp_load_options options = {
-        .group = rank->group, .io = io, .reading = reading, .figures = &figures};
+    dcp_load_options options = *how;
 
+    options.group = rank->group;
+    options.figures = &figures;
     bench_state_clear(state);
     unsigned long long before = memory_restart();
     shared_barrier(rank->shared);
@@ -107,16 +110,42 @@ static void load(struct rank *rank, struct bench_state *state, const char *path,
         errx(1, "%s: what was loaded differs", path);
 }
 
-/* Into a state that is divided otherwise. */
-static void load_divided(struct rank *rank, const char *path, int dim, dcp_reading reading,
+/* Into a state that is divided otherwise; by rows, as among one rank more. */
+static void load_divided(struct rank *rank, const char *path, int dim, const dcp_load_options *how,
                          struct answer *answer)
 {
     struct bench_state state;
+    dcp_load_options options = *how;
 
-    bench_state_new(&state, rank->count, rank->rows, rank->columns, dim, rank->rank, rank->ranks);
+    bench_state_new(&state, rank->count, rank->rows, rank->columns, dim, rank->rank,
+                    rank->ranks + (dim == 0), dim != 0);
     /* What io_uring reads is in no counter of the process. */
-    load(rank, &state, path, DCP_IO_POOL, reading, answer);
+    options.io = DCP_IO_POOL;
+    load(rank, &state, path, &options, answer);
     bench_state_free(&state);
+}
+
+/* One of those loads, if a command is one. */
+static bool load_as(struct rank *rank, const char *command, const char *path, struct answer *answer)
+{
+    static const struct {
+        const char *command;
+        int dim;
+        dcp_load_options how;
+    } loads[] = {
+        {"reshard", 1, {0}},
+        {"rows", 0, {0}},
+        {"unchecked_reshard", 1, {.verification = DCP_VERIFY_NONE}},
+        {"unchecked_rows", 0, {.verification = DCP_VERIFY_NONE}},
+        {"alone", -1, {.reading = DCP_READING_DIRECT}},
+        {"together", -1, {.reading = DCP_READING_COOPERATIVE}},
+    };
+    for (size_t i = 0; i < sizeof loads / sizeof *loads; i++)
+        if (strcmp(command, loads[i].command) == 0) {
+            load_divided(rank, path, loads[i].dim, &loads[i].how, answer);
+            return true;
+        }
+    return false;
 }
 
 static size_t tensor_bytes(const struct rank *rank)
@@ -169,13 +198,9 @@ static struct answer execute(struct rank *rank, const char *command, const char 
     else if (strcmp(command, "save_kept") == 0)
         save(rank, path, DCP_PAGE_CACHE_KEPT, &answer);
     else if (strcmp(command, "load") == 0)
-        load(rank, &rank->state, path, DCP_IO_AUTO, DCP_READING_AUTO, &answer);
-    else if (strcmp(command, "reshard") == 0)
-        load_divided(rank, path, 1, DCP_READING_AUTO, &answer);
-    else if (strcmp(command, "alone") == 0)
-        load_divided(rank, path, -1, DCP_READING_DIRECT, &answer);
-    else if (strcmp(command, "together") == 0)
-        load_divided(rank, path, -1, DCP_READING_COOPERATIVE, &answer);
+        load(rank, &rank->state, path, &(dcp_load_options){0}, &answer);
+    else if (load_as(rank, command, path, &answer))
+        ;
     else if (strcmp(command, "async") == 0 || strcmp(command, "overlapped") == 0 ||
              strcmp(command, "beside") == 0)
         save_behind(rank, path, command, &answer);
@@ -198,7 +223,7 @@ static void run_rank(struct rank *rank, int commands, int answers)
 
     check(shared_group_new(rank->shared, rank->rank, &rank->group));
     bench_state_new(&rank->state, rank->count, rank->rows, rank->columns, 0, rank->rank,
-                    rank->ranks);
+                    rank->ranks, true);
     bench_state_fill(&rank->state);
     rank->async = (struct bench_async){rank->group, rank->shared, &rank->state, {NULL}, NULL};
     while (lines && fgets(line, sizeof line, lines)) {

@@ -10,7 +10,7 @@
 enum { ALIGNMENT = 64 };
 
 void bench_state_new(struct bench_state *state, size_t count, int64_t rows, int64_t columns,
-                     int dim, int rank, int ranks)
+                     int dim, int rank, int ranks, bool with_layout)
 {
     dcp_mesh mesh = {.ndim = 1, .shape = {ranks}, .rank = rank};
     dcp_placement placement = dim < 0 ? dcp_replicate() : dcp_shard(dim);
@@ -29,6 +29,8 @@ void bench_state_new(struct bench_state *state, size_t count, int64_t rows, int6
         *chunk = (dcp_tensor){.dtype = DCP_F32, .ndim = 2, .global_shape = {rows, columns}};
         if (dcp_mesh_shard(&mesh, chunk, &placement) != DCP_OK)
             errx(1, "%s", dcp_error_message());
+        if (!with_layout)
+            chunk->layout = (dcp_layout){0};
         size_t size = (size_t)(chunk->sizes[0] * chunk->sizes[1] + 1) * sizeof(float);
         chunk->data = aligned_alloc(ALIGNMENT, (size / ALIGNMENT + 1) * ALIGNMENT);
         if (!chunk->data)

@@ -15,9 +15,10 @@ struct bench_state {
     dcp_state *root;
 };
 
-/* Divides by dimension 0 or 1; -1: every rank has everything. Exits if it cannot. */
+/* Divides by dimension 0 or 1; -1: every rank has everything. with_layout: the tensors say so, and
+ * the group has that many ranks. Exits if it cannot. */
 void bench_state_new(struct bench_state *state, size_t count, int64_t rows, int64_t columns,
-                     int dim, int rank, int ranks);
+                     int dim, int rank, int ranks, bool with_layout);
 void bench_state_free(struct bench_state *state);
 
 void bench_state_fill(const struct bench_state *state);
