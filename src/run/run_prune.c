@@ -7,15 +7,14 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/sized.h"
 #include "dcp/checkpoint.h"
 #include "run/run_leftovers.h"
 #include "run/run_mirror.h"
 #include "run/run_own.h"
+#include "run/run_prune_apply.h"
 #include "run/run_prune_others.h"
-#include "run/run_retention.h"
 #include "run/run_stamp.h"
 
 /* A run on its way through the rules. */
@@ -172,55 +171,10 @@ static dcp_status remove_checkpoint(const struct pruning *pruning, const char *n
     return status;
 }
 
-static void report(const struct pruning *pruning, const struct run_candidate *candidate)
+static dcp_status remove_candidate(void *context, size_t index)
 {
-    if (pruning->options->verdict)
-        pruning->options->verdict(pruning->options->verdict_context, candidate->name,
-                                  candidate->verdict, candidate->why);
-}
-
-static bool is_stopped(const struct pruning *pruning)
-{
-    return pruning->options->stopped &&
-           pruning->options->stopped(pruning->options->stopped_context);
-}
-
-/* Whether the caller spares it, who says why. */
-static bool is_spared(const struct pruning *pruning, struct run_candidate *candidate)
-{
-    const dcp_run_prune_options *options = pruning->options;
-    const char *why =
-        options->spared ? options->spared(options->spared_context, candidate->name) : NULL;
-    if (!why)
-        return false;
-    candidate->verdict = DCP_RUN_LEFT;
-    snprintf(candidate->why, sizeof candidate->why, "%.150s", why);
-    log_line(DCP_LOG_WARNING, "%s/%s is not removed: %s", pruning->place.root, candidate->name,
-             candidate->why);
-    return true;
-}
-
-static dcp_status carry_out(const struct pruning *pruning, struct run_candidate *candidate,
-                            uint64_t *removed)
-{
-    if (candidate->verdict != DCP_RUN_REMOVED || pruning->options->dry_run ||
-        (!is_stopped(pruning) && is_spared(pruning, candidate)))
-        return DCP_OK;
-    if (is_stopped(pruning)) {
-        candidate->verdict = DCP_RUN_LEFT;
-        return DCP_OK;
-    }
-    if (*removed > 0 && pruning->keep.pause_seconds > 0)
-        clock_sleep_ns((int64_t)(pruning->keep.pause_seconds * 1e9));
-    dcp_status status = remove_checkpoint(pruning, candidate->name);
-    if (status == DCP_OK) {
-        ++*removed;
-        return DCP_OK;
-    }
-    candidate->verdict = DCP_RUN_LEFT;
-    snprintf(candidate->why, sizeof candidate->why, "not removed: %.140s", dcp_error_message());
-    log_line(DCP_LOG_WARNING, "%s/%s: %s", pruning->place.root, candidate->name, candidate->why);
-    return status;
+    const struct pruning *pruning = context;
+    return remove_checkpoint(pruning, pruning->candidates[index].name);
 }
 
 static dcp_status prune(struct pruning *pruning, uint64_t *removed)
@@ -229,24 +183,17 @@ static dcp_status prune(struct pruning *pruning, uint64_t *removed)
     const struct run_bounds bounds = {.now = clock_wall_ns() / 1000000000,
                                       .has_bound = options->has_bound,
                                       .bound = options->bound};
-    struct saved_error first = {.status = DCP_OK};
+    const struct run_removals removals = {&pruning->place, options, &pruning->keep,
+                                          remove_candidate, pruning};
     RETURN_IF_ERROR(take_names(pruning));
     size_t count = pruning->list.count;
     for (size_t i = 0; i < count; i++)
         RETURN_IF_ERROR(look_at(pruning, i));
     run_retention_decide(&pruning->keep, &bounds, pruning->candidates, count);
-    for (size_t i = 0; i < count; i++) {
-        struct run_candidate *candidate = &pruning->candidates[i];
-        dcp_status status = carry_out(pruning, candidate, removed);
-        if (status != DCP_OK && first.status == DCP_OK)
-            error_save(&first);
-        report(pruning, candidate);
-        if (run_place_gives_up(status))
-            break;
-    }
-    if (first.status == DCP_OK && !options->dry_run && !is_stopped(pruning))
-        return run_leftovers_remove(&pruning->place, &pruning->own, &pruning->names, bounds.now);
-    return first.status == DCP_OK ? DCP_OK : error_restore(&first);
+    RETURN_IF_ERROR(run_prune_apply(&removals, pruning->candidates, count, removed));
+    return options->dry_run || run_prune_is_stopped(options)
+               ? DCP_OK
+               : run_leftovers_remove(&pruning->place, &pruning->own, &pruning->names, bounds.now);
 }
 
 /* ---- the calls ---- */

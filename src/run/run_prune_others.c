@@ -7,12 +7,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "run/run_contents.h"
 #include "run/run_own.h"
+#include "run/run_prune_apply.h"
 #include "run/run_remove.h"
-#include "run/run_retention.h"
 #include "run/run_stamp.h"
 
 enum { POINTER_MAX = 255 };
@@ -222,36 +221,10 @@ static void spare(const struct pruning *pruning)
     }
 }
 
-static bool is_stopped(const struct pruning *pruning)
+static dcp_status remove_candidate(void *context, size_t index)
 {
-    return pruning->options->stopped &&
-           pruning->options->stopped(pruning->options->stopped_context);
-}
-
-static dcp_status carry_out(const struct pruning *pruning, size_t index, uint64_t *removed)
-{
-    struct run_candidate *candidate = &pruning->candidates[index];
-    const dcp_run_prune_options *options = pruning->options;
-    if (candidate->verdict != DCP_RUN_REMOVED || options->dry_run)
-        return DCP_OK;
-    const char *why = is_stopped(pruning) ? "pruning was ended"
-                      : options->spared ? options->spared(options->spared_context, candidate->name)
-                                        : NULL;
-    if (why) {
-        candidate->verdict = DCP_RUN_LEFT;
-        snprintf(candidate->why, sizeof candidate->why, "%.150s", why);
-        return DCP_OK;
-    }
-    if (*removed > 0 && pruning->keep->pause_seconds > 0)
-        clock_sleep_ns((int64_t)(pruning->keep->pause_seconds * 1e9));
-    dcp_status status = run_remove(&pruning->place, pruning_entry(pruning, index));
-    *removed += status == DCP_OK;
-    if (status == DCP_OK)
-        return DCP_OK;
-    candidate->verdict = DCP_RUN_LEFT;
-    snprintf(candidate->why, sizeof candidate->why, "not removed: %.140s", dcp_error_message());
-    log_line(DCP_LOG_WARNING, "%s/%s: %s", pruning->place.root, candidate->name, candidate->why);
-    return status;
+    const struct pruning *pruning = context;
+    return run_remove(&pruning->place, pruning_entry(pruning, index));
 }
 
 static dcp_status prune(struct pruning *pruning, uint64_t *removed)
@@ -260,22 +233,12 @@ static dcp_status prune(struct pruning *pruning, uint64_t *removed)
     const struct run_bounds bounds = {.now = clock_wall_ns() / 1000000000,
                                       .has_bound = options->has_bound,
                                       .bound = options->bound};
-    struct saved_error first = {.status = DCP_OK};
+    const struct run_removals removals = {&pruning->place, options, pruning->keep, remove_candidate,
+                                          pruning};
     RETURN_IF_ERROR(take_all(pruning));
     run_retention_decide(pruning->keep, &bounds, pruning->candidates, pruning->count);
     spare(pruning);
-    for (size_t i = 0; i < pruning->count; i++) {
-        struct run_candidate *candidate = &pruning->candidates[i];
-        dcp_status status = carry_out(pruning, i, removed);
-        if (status != DCP_OK && first.status == DCP_OK)
-            error_save(&first);
-        if (options->verdict)
-            options->verdict(options->verdict_context, candidate->name, candidate->verdict,
-                             candidate->why);
-        if (run_place_gives_up(status))
-            break;
-    }
-    return first.status == DCP_OK ? DCP_OK : error_restore(&first);
+    return run_prune_apply(&removals, pruning->candidates, pruning->count, removed);
 }
 
 dcp_status run_prune_others(const char *path, const dcp_run_prune_options *options,
