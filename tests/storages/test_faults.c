@@ -91,6 +91,13 @@ static bool may_be_new(enum awkward_call call)
     return call == AWKWARD_PUBLISH || call == AWKWARD_SYNC;
 }
 
+/* A commit that is there, but is not known to be durable, is unconfirmed. */
+static bool is_expected(const struct awkward_fault *fault, enum awkward_call call,
+                        dcp_status status)
+{
+    return status == expected_status(fault) || (may_be_new(call) && status == DCP_ERR_UNCONFIRMED);
+}
+
 /* One save over version `old` with one fault. Returns whether it was reached. */
 static bool save_with_fault(struct scene *scene, int old, const struct awkward_fault *fault)
 {
@@ -105,13 +112,15 @@ static bool save_with_fault(struct scene *scene, int old, const struct awkward_f
     scene->storage.struck = struck;
     if (struck != AWKWARD_ANY && status == DCP_OK && !is_harmless(fault, struck, old))
         fail_at(fault, scene, "the save succeeded", status, 0);
-    if (status != DCP_OK && status != expected_status(fault))
+    if (status != DCP_OK && !is_expected(fault, struck, status))
         fail_at(fault, scene, "another status", status, 0);
     if (status != DCP_OK && !*versions->message)
         fail_at(fault, scene, "no message", status, 0);
     if (awkward_storage_open_count(&scene->storage) != 0)
         fail_at(fault, scene, "something stays open", status, 0);
     int found = stored_version_find(versions);
+    if (status == DCP_ERR_UNCONFIRMED && found != 2)
+        fail_at(fault, scene, "what was committed is not there", status, found);
     if (found != (status == DCP_OK ? 2 : old) && !(found == 2 && may_be_new(struck)))
         fail_at(fault, scene, "not what should be there", status, found);
     if (stored_version_save(versions, 3) != DCP_OK || stored_version_find(versions) != 3)
