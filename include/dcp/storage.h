@@ -165,9 +165,10 @@ typedef struct dcp_storage {
     /** Free space in bytes; UINT64_MAX: not known. Optional: not known. */
     dcp_status (*free_space)(void *context, void *directory, uint64_t *bytes);
 
-    /** Lists the names in the directory, in any order. Of a name with slashes, only the part before
-     * the first slash is listed. A name may be listed several times. Files that are not sealed may
-     * be listed or left out. The visitor does not call functions of the table. */
+    /** Lists the names in the directory, in any order. Of a name with slashes, the library takes
+     * the part before the first slash, so it may be listed whole. A name may be listed several
+     * times. Files that are not sealed may be listed or left out. The visitor does not call
+     * functions of the table. */
     dcp_status (*list)(void *context, void *directory, dcp_storage_visitor visitor,
                        void *visitor_context);
     /** Removes a file. */

@@ -64,11 +64,14 @@ struct twice {
     void *context;
 };
 
+/* A directory has no dot in its name; what is in it is listed whole, as by an object store. */
 static dcp_status visit_twice(void *context, const char *name)
 {
     const struct twice *twice = context;
-    dcp_status status = twice->visitor(twice->context, name);
-    return status == DCP_OK ? twice->visitor(twice->context, name) : status;
+    char whole[512];
+    snprintf(whole, sizeof whole, "%s%s", name, strchr(name, '.') ? "" : "/__0_0.distcp");
+    dcp_status status = twice->visitor(twice->context, whole);
+    return status == DCP_OK ? twice->visitor(twice->context, whole) : status;
 }
 
 static dcp_status list(void *context, void *directory, dcp_storage_visitor visitor, void *visiting)

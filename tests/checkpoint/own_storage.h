@@ -19,7 +19,7 @@ struct own_storage {
     atomic_int open;      /* handles: directories, files, publications, queues */
     unsigned slow;        /* microseconds for each read */
     size_t request_size;  /* that the storage says is good */
-    bool repeats;         /* names in listings */
+    bool repeats;         /* names in listings: of directories, those of files in them */
     long fails_at;        /* the call that fails, from 1 on; 0: none */
     const char *fails_in; /* the function of the table that fails; NULL: any */
     int fails_with;

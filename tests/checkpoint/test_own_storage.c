@@ -329,7 +329,8 @@ static dcp_status save_stage(struct rank *self)
     return status;
 }
 
-/* Members that the caller names, and those that are found in a listing, where names come twice. */
+/* Members that the caller names, and those that are found in a listing, where names come twice,
+ * with files in them. */
 static void members_of_a_union_are_read(void **state)
 {
     static const char *const members[] = {"pp0", "pp1"};

@@ -129,9 +129,10 @@ static dcp_status take_name(void *context, const char *name)
         directory->names = names;
         listing->capacity = capacity;
     }
-    const char *copy = arena_copy_text(&directory->arena, name, strlen(name));
+    size_t length = strcspn(name, "/"); /* a storage may give names that lie in subdirectories */
+    const char *copy = arena_copy_text(&directory->arena, name, length);
     if (!copy)
-        return error_no_memory(strlen(name) + 1, "names of a directory");
+        return error_no_memory(length + 1, "names of a directory");
     directory->names[directory->count++] = classify(copy);
     return DCP_OK;
 }
