@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Checkpoints in memory, kept as an object store keeps them: under an id and a name. It shows the
- * least that a storage must have. There are no directories: the id itself is passed for one. An
- * object is found when it is whole, and never changes from then on: it is read without a lock. */
+/* Checkpoints in memory, kept as an object store keeps them: under keys. It shows the least that a
+ * storage must have. There are no directories: the id itself is passed for one. An object is found
+ * when it is whole, and never changes from then on: it is read without a lock. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,18 +13,26 @@ struct object {
     size_t size;
     int users; /* the list, and whoever has it open */
     struct object *next;
-    const char *name; /* behind the id */
-    char id[];
+    char *name; /* in the key */
+    char key[]; /* "ID/NAME"; before it is sealed, two texts */
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct object *objects; /* that can be found */
 
-/* The link to an object; to NULL: there is none. */
-static struct object **find(const char *id, const char *name)
+/* The name of a key in a directory, maybe with slashes; "": it is not in there. */
+static const char *name_in(const char *id, const char *key)
+{
+    size_t length = strlen(id);
+    return strncmp(key, id, length) == 0 && key[length] == '/' ? key + length + 1 : "";
+}
+
+/* Locks the mutex. The link to an object; to NULL: there is none. */
+static struct object **lock_and_find(const char *id, const char *name)
 {
     struct object **link = &objects;
-    while (*link && (strcmp((*link)->id, id) != 0 || strcmp((*link)->name, name) != 0))
+    pthread_mutex_lock(&mutex);
+    while (*link && strcmp(name_in(id, (*link)->key), name) != 0)
         link = &(*link)->next;
     return link;
 }
@@ -42,19 +50,17 @@ static dcp_status list(void *context, void *id, dcp_storage_visitor visitor, voi
     dcp_status status = DCP_OK;
     pthread_mutex_lock(&mutex);
     for (struct object *object = objects; object && status == DCP_OK; object = object->next)
-        if (strcmp(object->id, id) == 0)
-            status = visitor(visiting, object->name);
+        if (*name_in(id, object->key))
+            status = visitor(visiting, name_in(id, object->key));
     pthread_mutex_unlock(&mutex);
     return status;
 }
 
 static dcp_status remove_object(void *context, void *id, const char *name)
 {
-    pthread_mutex_lock(&mutex);
-    struct object **link = find(id, name), *object = *link;
+    struct object **link = lock_and_find(id, name), *object = *link;
     bool found = object != NULL;
-    if (found)
-        *link = object->next;
+    *link = found ? object->next : NULL;
     release(object);
     pthread_mutex_unlock(&mutex);
     return found ? DCP_OK : dcp_error_set(DCP_ERR_NOT_FOUND, "there is no %s", name);
@@ -63,8 +69,7 @@ static dcp_status remove_object(void *context, void *id, const char *name)
 static dcp_status open_object(void *context, void *id, const char *name,
                               const dcp_storage_access *access, dcp_storage_file *file)
 {
-    pthread_mutex_lock(&mutex);
-    struct object *object = *find(id, name);
+    struct object *object = *lock_and_find(id, name);
     if (object) {
         object->users++;
         *file = (dcp_storage_file){.handle = object, .size = object->size};
@@ -76,8 +81,7 @@ static dcp_status open_object(void *context, void *id, const char *name,
 static dcp_status read_object(void *context, dcp_storage_file *file, void *bytes, size_t size,
                               uint64_t offset)
 {
-    const struct object *object = file->handle;
-    memcpy(bytes, object->bytes + offset, size);
+    memcpy(bytes, ((const struct object *)file->handle)->bytes + offset, size);
     return DCP_OK;
 }
 
@@ -92,12 +96,12 @@ static void close_object(void *context, dcp_storage_file *file)
 static dcp_status create(void *context, void *id, const char *name,
                          const dcp_storage_access *access, dcp_storage_file *file)
 {
-    size_t size = sizeof(struct object) + strlen(id) + 1 + strlen(name) + 1;
-    struct object *object = file->handle = calloc(1, size);
+    struct object *object = calloc(1, sizeof *object + strlen(id) + strlen(name) + 2);
     if (!object)
         return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %s", name);
     object->users = 1;
-    object->name = strcpy(stpcpy(object->id, id) + 1, name);
+    object->name = strcpy(stpcpy(object->key, id) + 1, name);
+    file->handle = object;
     return DCP_OK;
 }
 
@@ -122,10 +126,10 @@ static dcp_status seal(void *context, dcp_storage_file *file, uint64_t size,
                        dcp_storage_condition condition, const char *identity)
 {
     struct object *object = file->handle;
-    pthread_mutex_lock(&mutex);
-    struct object **link = find(object->id, object->name), *before = *link;
+    struct object **link = lock_and_find(object->key, object->name), *before = *link;
     bool refused = before && condition == DCP_PUBLISH_IF_ABSENT;
     if (!refused) {
+        object->name[-1] = '/';
         object->next = before ? before->next : NULL;
         *link = object;
     }

@@ -3,6 +3,7 @@
  * unpack, and may have made. It shows a storage that is one file and only grows:
  *  - A file is written beside the archive, without a name, and appended when it is sealed, also in
  *    the place of another one: of the members of a name the last one counts.
+ *  - It has no subdirectories: an id below that of an archive is another archive.
  *  - A removed member has another name. Its bytes stay, also for those who are reading them.
  * Each function opens the archive for itself and locks it, so that ranks may be processes. */
 #include <fcntl.h>
@@ -32,10 +33,8 @@ static dcp_status list(void *context, void *id, dcp_storage_visitor visitor, voi
     struct tar_member member = {0};
     int archive;
     dcp_status status = tar_open(id, O_RDONLY, &archive);
-    while (status == DCP_OK && (status = tar_next(archive, &member)) == DCP_OK && *member.name) {
-        member.name[strcspn(member.name, "/")] = '\0';
+    while (status == DCP_OK && (status = tar_next(archive, &member)) == DCP_OK && *member.name)
         status = visitor(visiting, member.name);
-    }
     close(archive);
     return status;
 }

@@ -270,10 +270,10 @@ static void test_wrong_members(void **state)
               DCP_ERR_ARGUMENT, "needs a path");
     must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = file, .member_count = 2},
                                   &checkpoint),
-              DCP_ERR_NOT_FOUND, "no such directory");
+              DCP_ERR_NOT_FOUND, "/a/.metadata: no "); /* directory, or checkpoint in it */
     must_fail(dcp_checkpoint_open(*state, &(dcp_open_options){.members = gone, .member_count = 2},
                                   &checkpoint),
-              DCP_ERR_NOT_FOUND, "/b: no such");
+              DCP_ERR_NOT_FOUND, "/b: no ");
     must_fail(dcp_load(root, *state, &options, NULL), DCP_ERR_ARGUMENT, "member 1 of 2 has no");
     must_fail(dcp_verify(*state, &(dcp_open_options){.members = twice, .member_count = 0}, NULL,
                          NULL, &faults),
