@@ -178,10 +178,10 @@ dcp_status error_prefix(dcp_status status, const char *format, ...)
 dcp_status(error_no_memory)(size_t bytes, const char *what)
 {
     uint64_t limit = memory_account_limit_reached();
+    char size[48] = "", within[64] = "";
+    if (bytes != 0)
+        snprintf(size, sizeof size, "%zu bytes of ", bytes);
     if (limit != 0)
-        return dcp_error_set(DCP_ERR_NO_MEMORY,
-                             "no memory for %zu bytes of %s within the memory limit of %" PRIu64
-                             " bytes",
-                             bytes, what, limit);
-    return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %zu bytes of %s", bytes, what);
+        snprintf(within, sizeof within, " within the memory limit of %" PRIu64 " bytes", limit);
+    return dcp_error_set(DCP_ERR_NO_MEMORY, "no memory for %s%s%s", size, what, within);
 }

@@ -30,7 +30,7 @@ bool error_is_status(dcp_status status);
  * value that is not a dcp_status becomes DCP_ERR_CALLBACK. All callbacks are called through
  * here. */
 dcp_status error_checked(dcp_status returned, const char *what);
-/* DCP_ERR_NO_MEMORY with its message. */
+/* DCP_ERR_NO_MEMORY with its message. bytes: 0 if the size is not known. */
 dcp_status(error_no_memory)(size_t bytes, const char *what);
 
 /* Tells the compiler and the analyzers, which cannot see into the calls, that these always return a

@@ -99,6 +99,15 @@ static void *fail_elsewhere(void *argument)
     return NULL;
 }
 
+static void a_size_that_is_not_known_is_not_named(void **state)
+{
+    (void)state;
+    assert_int_equal(error_no_memory(12, "a list"), DCP_ERR_NO_MEMORY);
+    assert_string_equal(dcp_error_message(), "no memory for 12 bytes of a list");
+    assert_int_equal(error_no_memory(0, "a list"), DCP_ERR_NO_MEMORY);
+    assert_string_equal(dcp_error_message(), "no memory for a list");
+}
+
 static void messages_belong_to_their_thread(void **state)
 {
     (void)state;
@@ -157,6 +166,7 @@ int main(void)
         cmocka_unit_test(a_message_survives_a_failing_cleanup),
         cmocka_unit_test(prefixes_go_in_front_of_the_right_message),
         cmocka_unit_test(long_messages_are_cut_between_characters),
+        cmocka_unit_test(a_size_that_is_not_known_is_not_named),
         cmocka_unit_test(messages_belong_to_their_thread),
         cmocka_unit_test(log_lines_go_to_the_caller_up_to_its_level),
         cmocka_unit_test(versions_agree),

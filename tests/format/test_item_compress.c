@@ -166,6 +166,44 @@ static void test_refusals_end_it(void **state)
     free(bytes);
 }
 
+/* The message says of what size, as far as that is known. */
+static void expect_no_memory(dcp_status status)
+{
+    assert_int_equal(status, DCP_ERR_NO_MEMORY);
+    assert_non_null(strstr(dcp_error_message(), "no memory for "));
+    assert_null(strstr(dcp_error_message(), "for 0 bytes"));
+}
+
+static void test_no_memory_for_decompressing(void **state)
+{
+    (void)state;
+    enum { SIZE = 3000000 };
+    unsigned char *bytes = make_bytes(SIZE, 20);
+    struct item_compressor *compressor;
+    struct buffer frame;
+    buffer_init(&frame, 0);
+    assert_int_equal(item_compressor_new(3, 0, &compressor), DCP_OK);
+    assert_int_equal(compress(compressor, bytes, SIZE, SIZE, &frame), DCP_OK);
+    item_compressor_free(compressor);
+    bool reached = true;
+    for (long n = 1; reached; n++) {
+        void *back = NULL;
+        size_t size = 0;
+        failing_allocator_install(n, false);
+        dcp_status status = item_decompress(frame.data, frame.size, SIZE, &back, &size);
+        reached = failing_allocator_reached();
+        memory_release(back);
+        failing_allocator_remove();
+        assert_true(reached || status == DCP_OK);
+        if (status == DCP_OK)
+            continue;
+        expect_no_memory(status);
+        assert_non_null(strstr(dcp_error_message(), " bytes of decompressing an item"));
+    }
+    buffer_free(&frame);
+    free(bytes);
+}
+
 static void test_no_memory(void **state)
 {
     (void)state;
@@ -194,7 +232,7 @@ static void test_no_memory(void **state)
             if (status == DCP_OK)
                 expect_back(&copy, bytes, SIZE);
             else
-                assert_int_equal(status, DCP_ERR_NO_MEMORY);
+                expect_no_memory(status);
             free(copy.data);
             if (!reached) {
                 assert_int_equal(status, DCP_OK);
@@ -215,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_range_of_levels),
         cmocka_unit_test(test_refusals_end_it),
         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory_for_decompressing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

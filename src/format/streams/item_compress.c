@@ -5,6 +5,7 @@
 
 #if DCP_HAVE_ZSTD
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "base/memory.h"
 #include "base/memory_account.h"
@@ -21,6 +22,7 @@ struct item_compressor {
     struct memory_account *account;
     unsigned char *spare; /* while threads are made, else NULL */
     size_t spare_used;
+    atomic_size_t refused; /* bytes that zstd asked for in vain, for messages */
     size_t room;
     unsigned char output[];
 };
@@ -34,9 +36,11 @@ static void *allocate(void *context, size_t size)
     struct memory_account *before = memory_account_enter(compressor->account);
     void *block = memory_allocate(size);
     memory_account_enter(before);
-    if (block != NULL || compressor->spare == NULL ||
-        size > SPARE_SIZE - 64 - compressor->spare_used)
+    if (block != NULL)
         return block;
+    compressor->refused = size;
+    if (compressor->spare == NULL || size > SPARE_SIZE - 64 - compressor->spare_used)
+        return NULL;
     block = compressor->spare + compressor->spare_used;
     compressor->spare_used += (size + 63) & ~(size_t)63;
     return block;
@@ -58,10 +62,10 @@ dcp_status item_compressor_check(int32_t level)
     return DCP_OK;
 }
 
-static dcp_status zstd_failed(size_t result)
+static dcp_status zstd_failed(const struct item_compressor *compressor, size_t result)
 {
     if (zstd_lacks_memory(result))
-        return error_no_memory(0, "compressing an item");
+        return error_no_memory(compressor->refused, "compressing an item");
     return dcp_error_set(DCP_ERR_INTERNAL, "zstd: %s", ZSTD_getErrorName(result));
 }
 
@@ -69,7 +73,7 @@ static dcp_status set_parameter(struct item_compressor *compressor, ZSTD_cParame
                                 int value)
 {
     size_t result = ZSTD_CCtx_setParameter(compressor->context, parameter, value);
-    return ZSTD_isError(result) ? zstd_failed(result) : DCP_OK;
+    return ZSTD_isError(result) ? zstd_failed(compressor, result) : DCP_OK;
 }
 
 static dcp_status no_output(void *context, const void *bytes, size_t size)
@@ -127,7 +131,7 @@ dcp_status item_compressor_new(int32_t level, uint32_t thread_count, struct item
     compressor->context = ZSTD_createCCtx_advanced(memory);
     dcp_status status = DCP_OK;
     if (compressor->context == NULL)
-        status = error_no_memory(0, "compressing items");
+        status = error_no_memory(compressor->refused, "compressing items");
     if (status == DCP_OK)
         status = set_parameter(compressor, ZSTD_c_compressionLevel, level);
     if (status == DCP_OK)
@@ -149,7 +153,7 @@ static dcp_status carry_on(struct item_compressor *compressor, ZSTD_inBuffer *in
         ZSTD_outBuffer output = {.dst = compressor->output, .size = compressor->room};
         left = ZSTD_compressStream2(compressor->context, &output, input, directive);
         if (ZSTD_isError(left))
-            return zstd_failed(left);
+            return zstd_failed(compressor, left);
         if (output.pos > 0)
             RETURN_IF_ERROR(receive(context, output.dst, output.pos));
     } while (directive == ZSTD_e_end ? left > 0 : input->pos < input->size);

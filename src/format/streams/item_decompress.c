@@ -33,6 +33,7 @@ enum { BLOCK_RAW = 0, BLOCK_REPEATED = 1, BLOCK_COMPRESSED = 2 };
 struct item_decompressor {
     ZSTD_DCtx *context;
     uint64_t taken; /* of the item, for messages */
+    size_t refused; /* bytes that zstd asked for in vain, for messages */
     size_t wanted;  /* of the current frame; 0 between frames */
     bool begun;
 };
@@ -49,8 +50,11 @@ static bool is_frame(const struct item_input *input)
 
 static void *allocate(void *context, size_t size)
 {
-    (void)context;
-    return memory_allocate(size);
+    struct item_decompressor *decompressor = context;
+    void *block = memory_allocate(size);
+    if (block == NULL)
+        decompressor->refused = size;
+    return block;
 }
 
 static void release(void *context, void *block)
@@ -61,15 +65,15 @@ static void release(void *context, void *block)
 
 dcp_status item_decompressor_new(struct item_decompressor **made)
 {
-    static const ZSTD_customMem memory = {allocate, release, NULL};
     struct item_decompressor *decompressor = memory_allocate_zeroed(1, sizeof *decompressor);
+    const ZSTD_customMem memory = {allocate, release, decompressor};
     *made = NULL;
     if (decompressor == NULL)
         return error_no_memory(sizeof *decompressor, "decompressing an item");
     decompressor->context = ZSTD_createDCtx_advanced(memory);
     dcp_status status = DCP_OK;
     if (decompressor->context == NULL)
-        status = error_no_memory(0, "decompressing an item");
+        status = error_no_memory(decompressor->refused, "decompressing an item");
     else if (ZSTD_isError(ZSTD_DCtx_setParameter(decompressor->context, ZSTD_d_windowLogMax,
                                                  WINDOW_LOG_MAX)))
         status = dcp_error_set(DCP_ERR_INTERNAL, "zstd refuses a window of 2^%d", WINDOW_LOG_MAX);
@@ -107,7 +111,7 @@ static dcp_status decompress_some(struct item_decompressor *decompressor, struct
     input->taken = in.pos;
     output->made = out.pos;
     if (zstd_lacks_memory(decompressor->wanted))
-        return error_no_memory(0, "decompressing an item");
+        return error_no_memory(decompressor->refused, "decompressing an item");
     if (ZSTD_isError(decompressor->wanted))
         return dcp_error_set(DCP_ERR_FORMAT, "zstd-compressed item, byte %" PRIu64 ": %s",
                              decompressor->taken, ZSTD_getErrorName(decompressor->wanted));
