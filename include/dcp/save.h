@@ -194,9 +194,9 @@ typedef struct dcp_save_options {
     dcp_save_plan_cache *plan_cache;
 
     /** The most memory that each rank may take at a time, in bytes; 0: no limit. It covers plans,
-     * metadata, buffers, stacks of threads and, in an asynchronous save, staging memory, but not
-     * the state. To stay within it, fewer threads write through smaller buffers, and staging is
-     * done in waves.
+     * metadata, buffers, stacks of threads and, in an asynchronous save, staging memory and, with
+     * hooks, copies of tensors in objects, but not the state. To stay within it, fewer threads
+     * write through smaller buffers, and staging is done in waves.
      *
      * If the limit is too small, nothing is written. The message of DCP_ERR_NO_MEMORY names the
      * smallest sufficient limit, the same on all ranks. To find it, the plans are made again

@@ -9,8 +9,9 @@
 #include "state/copy.h"
 #include "state/device_memory.h"
 
-dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, uint64_t size,
-                           struct state_block **block)
+/* account: what the memory is charged to; NULL: none. */
+static dcp_status make_block(struct state_pool *pool, const dcp_device *device, uint64_t size,
+                             struct memory_account *account, struct state_block **block)
 {
     *block = NULL;
     if (size > SIZE_MAX)
@@ -19,14 +20,20 @@ dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, ui
     if (!made)
         return error_no_memory(sizeof *made, "a chunk's record");
     *made = (struct state_block){.size = size, .device = *device};
-    struct memory_account *account = memory_account_enter(NULL);
+    struct memory_account *before = memory_account_enter(account);
     dcp_status status = device_memory_allocate(&made->device, (size_t)size, &made->data);
-    memory_account_enter(account);
+    memory_account_enter(before);
     RETURN_IF_ERROR(status);
     made->next = pool->blocks;
     pool->blocks = made;
     *block = made;
     return DCP_OK;
+}
+
+dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, uint64_t size,
+                           struct state_block **block)
+{
+    return make_block(pool, device, size, NULL, block);
 }
 
 /* Elements from the first one to behind the last one; false: beyond any memory, or backwards. */
@@ -89,12 +96,17 @@ dcp_status chunk_read(const struct state_tensor *tensor, const struct state_chun
 
 /* ---- separate memory for everything below a node ---- */
 
+/* What alignment and the record of an allocation add to a block. */
+#define AROUND_BLOCK ((uint64_t)128)
+
 struct pending {
     dcp_state *node;
     struct pending *next;
 };
 
 struct owning {
+    bool dry;        /* nothing is copied */
+    uint64_t memory; /* of the copies */
     uint32_t walk;
     struct arena arena;
     struct pending *pending;
@@ -114,6 +126,19 @@ static dcp_status await_visit(struct owning *owning, dcp_state *node)
     return DCP_OK;
 }
 
+/* In a dry run *copy is NULL. */
+static dcp_status new_block(struct owning *owning, struct state_pool *pool, uint64_t size,
+                            struct state_block **copy)
+{
+    static const dcp_device host;
+    *copy = NULL;
+    if (!checked_add_u64(owning->memory, AROUND_BLOCK, &owning->memory) ||
+        !checked_add_u64(owning->memory, size, &owning->memory))
+        return error_no_memory(SIZE_MAX, "the tensors of an object");
+    return owning->dry ? DCP_OK : make_block(pool, &host, size, memory_account_current(), copy);
+}
+
+/* Only of blocks in host memory. */
 static dcp_status copy_block(struct owning *owning, struct state_pool *pool,
                              const struct state_block *block, struct state_block **copy)
 {
@@ -124,8 +149,8 @@ static dcp_status copy_block(struct owning *owning, struct state_pool *pool,
         *copy = (struct state_block *)(uintptr_t)address;
         return DCP_OK;
     }
-    RETURN_IF_ERROR(state_block_new(pool, &block->device, block->size, copy));
-    if (block->size > 0)
+    RETURN_IF_ERROR(new_block(owning, pool, block->size, copy));
+    if (*copy && block->size > 0)
         /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): there is memory, or a failure */
         memcpy((*copy)->data, block->data, (size_t)block->size);
     const char *name = arena_copy(&owning->arena, &block, sizeof(void *));
@@ -138,7 +163,6 @@ static dcp_status copy_block(struct owning *owning, struct state_pool *pool,
 static dcp_status own_chunk(struct owning *owning, struct state_pool *pool,
                             const struct state_tensor *tensor, struct state_chunk *chunk)
 {
-    static const dcp_device host;
     struct state_block *block;
     int64_t offset;
     uint64_t bytes = 0;
@@ -146,15 +170,19 @@ static dcp_status own_chunk(struct owning *owning, struct state_pool *pool,
         return DCP_OK;
     if (chunk_is_view(tensor, chunk, &offset)) {
         RETURN_IF_ERROR(copy_block(owning, pool, chunk->block, &block));
+        if (!block)
+            return DCP_OK;
         chunk->data =
             (unsigned char *)block->data + offset * (int64_t)dcp_dtype_size(tensor->dtype);
     } else {
         shape_bytes(tensor->ndim, chunk->sizes, tensor->dtype, &bytes);
-        RETURN_IF_ERROR(state_block_new(pool, &host, bytes, &block));
+        RETURN_IF_ERROR(new_block(owning, pool, bytes, &block));
+        if (!block)
+            return DCP_OK;
         RETURN_IF_ERROR(chunk_read(tensor, chunk, block->data));
         shape_strides(tensor->ndim, chunk->sizes, chunk->strides);
         chunk->data = block->data;
-        chunk->device = host;
+        chunk->device = block->device;
     }
     chunk->block = block;
     return DCP_OK;
@@ -177,18 +205,32 @@ static dcp_status visit(struct owning *owning, dcp_state *node)
     return children && children->making ? await_visit(owning, children->making) : DCP_OK;
 }
 
+static dcp_status walk(struct owning *owning, dcp_state *node)
+{
+    owning->walk = node_walk_begin(node);
+    arena_init(&owning->arena, 0);
+    name_table_init(&owning->blocks);
+    dcp_status status = await_visit(owning, node);
+    while (status == DCP_OK && owning->pending) {
+        dcp_state *next = owning->pending->node;
+        owning->pending = owning->pending->next;
+        status = visit(owning, next);
+    }
+    name_table_free(&owning->blocks);
+    arena_free(&owning->arena);
+    return status;
+}
+
 dcp_status node_own_tensors(dcp_state *node)
 {
-    struct owning owning = {.walk = node_walk_begin(node)};
-    arena_init(&owning.arena, 0);
-    name_table_init(&owning.blocks);
-    dcp_status status = await_visit(&owning, node);
-    while (status == DCP_OK && owning.pending) {
-        dcp_state *next = owning.pending->node;
-        owning.pending = owning.pending->next;
-        status = visit(&owning, next);
-    }
-    name_table_free(&owning.blocks);
-    arena_free(&owning.arena);
+    struct owning owning = {.dry = false};
+    return walk(&owning, node);
+}
+
+dcp_status node_own_tensors_memory(dcp_state *node, uint64_t *memory)
+{
+    struct owning owning = {.dry = true};
+    dcp_status status = walk(&owning, node);
+    *memory = owning.memory;
     return status;
 }

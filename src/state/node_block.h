@@ -8,7 +8,8 @@
 
 #include "state/node.h"
 
-/* Memory that is freed with the pool; host memory aligned to 64 bytes. */
+/* Memory that is freed with the pool, and charged to no account; host memory aligned to 64 bytes.
+ */
 dcp_status state_block_new(struct state_pool *pool, const dcp_device *device, uint64_t size,
                            struct state_block **block);
 /* Whether a chunk is a view of its block, in host memory, with no stride below 0; *offset counts
@@ -20,8 +21,10 @@ bool chunk_is_view(const struct state_tensor *tensor, const struct state_chunk *
 dcp_status chunk_read(const struct state_tensor *tensor, const struct state_chunk *chunk,
                       void *elements);
 /* Copies the memory of all tensors below a node, and refers to the copies, in host memory of the
- * tree: one for each block, and row-major ones of what is not in a block. After a failure it may
- * have done so for some. */
+ * tree: one for each block, and row-major ones of what is not in a block. They are charged to the
+ * account of the calling thread. After a failure it may have done so for some. */
 dcp_status node_own_tensors(dcp_state *node);
+/* The memory that the copies would take. */
+dcp_status node_own_tensors_memory(dcp_state *node, uint64_t *memory);
 
 #endif

@@ -207,13 +207,47 @@ static void test_smallest_with_hooks_and_kept_plans(void **state)
     };
     char name[32];
     for (int i = 1; i < 32; i++) {
-        struct way way = {.kind = 3, .keeps_plans = i & 8, .chained = i & 16};
+        struct way way = {.kind = i % 3 == 0 ? 0 : 3, .keeps_plans = i & 8, .chained = i & 16};
         way.options.planner = i & 1 ? &planner : NULL;
         way.options.storage_writer = (i >> 1 & 3) != 0 ? &writers[(i >> 1 & 3) - 1] : NULL;
         way.options.skip_sync = true;
         snprintf(name, sizeof name, "smallest%d", i);
         ranks_must(1 + i % 2, path_in(state, name), save_within_smallest, &way);
     }
+}
+
+enum { INSIDE = 24 << 20 };
+
+/* An asynchronous save with hooks copies the tensors in its objects, too. */
+static void test_smallest_with_tensors_in_objects(void **state)
+{
+    static const dcp_save_planner planner = {.size_of = sizeof planner};
+    const dcp_tensor tensor = {
+        .dtype = DCP_U8, .ndim = 1, .global_shape = {INSIDE}, .data = calloc(1, INSIDE)};
+    dcp_save_options options = {.planner = &planner, .unflattened = true};
+    dcp_save_chain_options chain = {.retries = 0};
+    dcp_estimate estimate = {.size_of = sizeof estimate}, plain = {.size_of = sizeof plain};
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_future *future;
+    dcp_state *root = dcp_state_new();
+    dcp_state_tensor(dcp_state_dict(root, "optimizer"), "weight", &tensor);
+    must(dcp_save_estimate(root, path_in(state, "c"), &options, &plain));
+    must(dcp_save_chain_new(&chain, &options.chain));
+    must(dcp_save_estimate(root, path_in(state, "c"), &options, &estimate));
+    assert_true(estimate.smallest_memory >= plain.smallest_memory + INSIDE);
+    options.memory_limit = 1;
+    assert_int_equal(save_any_way(root, path_in(state, "c"), &options), DCP_ERR_NO_MEMORY);
+    assert_int_equal(limit_named(), estimate.smallest_memory);
+    options.memory_limit = estimate.smallest_memory;
+    must(dcp_save_async(root, path_in(state, "c"), &options, &future));
+    must(dcp_future_wait(future, -1));
+    dcp_future_figures(future, &figures);
+    assert_in_range(figures.peak_memory, plain.smallest_memory + INSIDE - (1 << 20),
+                    options.memory_limit);
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+    dcp_state_free(root);
+    free(tensor.data);
 }
 
 static dcp_status estimate_badly(struct rank *self)
@@ -240,8 +274,11 @@ static void test_wrong_arguments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ESTIMATE_TEST(test_states),          ESTIMATE_TEST(test_options),
-        ESTIMATE_TEST(test_compressed),      ESTIMATE_TEST(test_smallest_with_hooks_and_kept_plans),
+        ESTIMATE_TEST(test_states),
+        ESTIMATE_TEST(test_options),
+        ESTIMATE_TEST(test_compressed),
+        ESTIMATE_TEST(test_smallest_with_hooks_and_kept_plans),
+        ESTIMATE_TEST(test_smallest_with_tensors_in_objects),
         ESTIMATE_TEST(test_wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

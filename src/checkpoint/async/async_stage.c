@@ -153,10 +153,14 @@ dcp_status future_stage_tree(dcp_future *future)
     RETURN_IF_ERROR(own_objects(flat));
     RETURN_IF_ERROR(save_staging_describe_tree(flat, &sources, &count));
     future->saving.staging.begun = &future->staged.staging;
-    dcp_status status =
-        staging_begin(&future->chain->pool, sources, count, options, &future->staged.staging);
+    dcp_status status = DCP_OK;
+    if (count > 0)
+        status =
+            staging_begin(&future->chain->pool, sources, count, options, &future->staged.staging);
     memory_release(sources);
-    if (status == DCP_OK && !staging_is_whole(future->staged.staging))
+    if (status != DCP_OK || count == 0)
+        return status;
+    if (!staging_is_whole(future->staged.staging))
         status = dcp_error_set(
             DCP_ERR_UNSUPPORTED,
             "staging_limit is less than the state's %" PRIu64

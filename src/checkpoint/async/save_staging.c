@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include "checkpoint/async/save_staging.h"
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "state/box.h"
+#include "state/node_block.h"
 
 /* The elements of a box of a chunk. */
 static void describe_box(const struct write_item *item, const struct state_chunk *chunk,
@@ -81,11 +83,27 @@ dcp_status save_staging_describe_tree(const struct flat_state *flat,
     return DCP_OK;
 }
 
+static dcp_status measure_objects(const struct flat_state *flat, uint64_t *memory)
+{
+    *memory = 0;
+    for (size_t i = 0; i < flat->count; i++) {
+        uint64_t one;
+        if (flat->entries[i].node->kind == DCP_KIND_TENSOR)
+            continue;
+        RETURN_IF_ERROR(node_own_tensors_memory(flat->entries[i].node, &one));
+        if (!checked_add_u64(*memory, one, memory))
+            return error_no_memory(SIZE_MAX, "the tensors of objects");
+    }
+    return DCP_OK;
+}
+
 dcp_status save_staging_tree_needs(const struct flat_state *flat,
-                                   const struct save_staging *staging, struct staging_needs *needs)
+                                   const struct save_staging *staging, struct staging_needs *needs,
+                                   uint64_t *objects)
 {
     struct staging_source *sources;
     size_t count;
+    RETURN_IF_ERROR(measure_objects(flat, objects));
     RETURN_IF_ERROR(save_staging_describe_tree(flat, &sources, &count));
     staging_needs_find(sources, count, staging->options.detect_changes, needs);
     memory_release(sources);

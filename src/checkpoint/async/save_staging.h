@@ -23,9 +23,10 @@ bool save_staging_describe(const struct write_order *order, const struct shard_s
 /* The memory that copying takes, without the lists of the save itself. */
 dcp_status save_staging_needs(const struct write_orders *orders, const struct shard_source *sources,
                               const struct save_staging *staging, struct staging_needs *needs);
-/* The same of copying the whole state. */
+/* The same of copying the whole state. *objects: what the tensors in its objects take beside. */
 dcp_status save_staging_tree_needs(const struct flat_state *flat,
-                                   const struct save_staging *staging, struct staging_needs *needs);
+                                   const struct save_staging *staging, struct staging_needs *needs,
+                                   uint64_t *objects);
 /* Describes what to copy of the whole state: all chunks, in order. *sources is the caller's. */
 dcp_status save_staging_describe_tree(const struct flat_state *flat,
                                       struct staging_source **sources, size_t *count);

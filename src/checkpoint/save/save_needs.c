@@ -57,11 +57,14 @@ static dcp_status look_at_tree(const dcp_saving *saving, struct save_needs *need
     *memory = 0;
     if (!saving->staging.tree)
         return DCP_OK;
+    uint64_t objects;
     RETURN_IF_ERROR(
-        save_staging_tree_needs(&saving->local.flat, &saving->staging, &needs->staging));
+        save_staging_tree_needs(&saving->local.flat, &saving->staging, &needs->staging, &objects));
+    /* Once it has begun, the tensors in objects have been copied, and are among what is held. */
     *memory = saving->staging.begun
                   ? staging_needs_pool(&needs->staging, &saving->staging.options)
-                  : staging_needs_memory(&needs->staging, &saving->staging.options);
+                  : staging_needs_memory(&needs->staging, &saving->staging.options) + objects +
+                        SMALL_THINGS;
     return DCP_OK;
 }
 
