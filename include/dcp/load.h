@@ -178,7 +178,8 @@ typedef struct dcp_load_options {
      * the smallest sufficient limit, the same on all ranks. To find it, the plans are made and
      * objects are read again without a limit, stateful entries are asked again, and hooks that plan
      * are called once more. With a planner, or a storage reader that plans or reads by itself, one
-     * thread reads, and memory that hooks allocate is not counted.
+     * thread reads, and objects are read twice. Memory that hooks allocate is not counted, nor is
+     * what `read_data` brings if the library cannot read the files of the checkpoint itself.
      */
     uint64_t memory_limit;
 

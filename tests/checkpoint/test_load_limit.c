@@ -168,6 +168,57 @@ static void test_compressed(void **state)
 }
 #endif
 
+static bool takes_all(void *context, const char *id)
+{
+    (void)context, (void)id;
+    return true;
+}
+
+static dcp_status keep_plan(void *context, dcp_loading *loading, dcp_load_plan *plan)
+{
+    (void)context, (void)loading, (void)plan;
+    return DCP_OK;
+}
+
+static dcp_status read_data(void *context, dcp_loading *loading, const dcp_load_plan *plan)
+{
+    (void)context, (void)plan;
+    return dcp_load_default_read_data(loading);
+}
+
+static dcp_status load_bytes(void *context, dcp_loading *loading, const dcp_read_item *item,
+                             const void *bytes, size_t size)
+{
+    (void)context;
+    return dcp_load_default_load_bytes(loading, item, bytes, size);
+}
+
+static const dcp_load_planner planners[] = {
+    {.size_of = sizeof *planners},
+    {.size_of = sizeof *planners, .load_bytes = load_bytes},
+};
+static const dcp_storage_reader hooked_readers[] = {
+    {.size_of = sizeof *hooked_readers,
+     .validate_checkpoint_id = takes_all,
+     .prepare_local_plan = keep_plan},
+    {.size_of = sizeof *hooked_readers,
+     .validate_checkpoint_id = takes_all,
+     .read_data = read_data},
+};
+static const dcp_storage_reader *const reader_lists[][1] = {{&hooked_readers[0]},
+                                                            {&hooked_readers[1]}};
+
+/* way: 0 to 7, of which each has a hook. */
+static dcp_load_options hooked(int way)
+{
+    dcp_load_options options = {.planner = way % 3 != 0 ? &planners[way % 3 - 1] : NULL};
+    if (way / 3 % 3 != 0 || !options.planner) {
+        options.storage_readers = reader_lists[way / 3 % 3 == 2];
+        options.storage_reader_count = 1;
+    }
+    return options;
+}
+
 static void test_fixtures(void **state)
 {
     static const char *const names[] = {
@@ -193,6 +244,7 @@ static void test_fixtures(void **state)
         snprintf(path, sizeof path, "%s/%s", FIXTURES, names[i]);
         look_for_smallest(path, (struct trial){.fixture = names[i]}, 1);
         look_for_smallest(path, (struct trial){.fixture = names[i]}, 2);
+        look_for_smallest(path, (struct trial){.fixture = names[i], .options = hooked(7)}, 1);
     }
 }
 
@@ -218,29 +270,16 @@ static void test_ranks_that_disagree(void **state)
     ranks_must(2, path_in(state, "c"), load_with_own_limit, NULL);
 }
 
-static bool takes_all(void *context, const char *id)
-{
-    (void)context, (void)id;
-    return true;
-}
-
-static dcp_status keep_plan(void *context, dcp_loading *loading, dcp_load_plan *plan)
-{
-    (void)context, (void)loading, (void)plan;
-    return DCP_OK;
-}
-
 static void test_with_hooks(void **state)
 {
-    static const dcp_storage_reader reader = {.size_of = sizeof reader,
-                                              .validate_checkpoint_id = takes_all,
-                                              .prepare_local_plan = keep_plan};
-    static const dcp_storage_reader *const readers[] = {&reader};
-    static const dcp_load_planner planner = {.size_of = sizeof planner};
-    struct trial trial = {.kind = 3, .options = {.planner = &planner}};
-    save_and_look(state, trial, 2);
-    trial.options = (dcp_load_options){.storage_readers = readers, .storage_reader_count = 1};
-    save_and_look(state, trial, 1);
+    save_and_look(state, (struct trial){.kind = 1, .options = hooked(1)}, 1);
+    save_and_look(state, (struct trial){.kind = 3, .options = hooked(2)}, 1);
+    for (int way = 1; way < 8; way += 2) {
+        struct trial trial = {.kind = 3, .options = hooked(way)};
+        if (DCP_HAVE_ZSTD)
+            trial.saving.compression = DCP_COMPRESSION_ZSTD;
+        save_and_look(state, trial, 1 + way / 2 % 2);
+    }
 }
 
 /* Every allocation fails in turn, once and from then on: an error, and nothing leaks. */

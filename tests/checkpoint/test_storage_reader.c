@@ -4,10 +4,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
+#include "checkpoint/limit_trial.h"
 #include "checkpoint/load_hooks.h"
 #include "checkpoint/memory_reader.h"
 #include "checkpoint/whole_state.h"
@@ -53,6 +55,37 @@ static void a_reader_that_is_passed_needs_no_id(void **state)
 {
     struct source source = {path_in(state, "c"), NULL};
     ranks_must(2, NULL, load_from_memory, &source);
+}
+
+enum { LARGE = 4 << 20 };
+
+/* The library sees no files, and what the reader brings is its own. */
+static void a_reader_works_within_a_limit_of_memory(void **state)
+{
+    struct memory_reader reader;
+    unsigned char *bytes = calloc(1, LARGE);
+    const void *loaded;
+    size_t size;
+    dcp_state *root = dcp_state_new();
+    assert_non_null(bytes);
+    dcp_state_bytes(root, "bytes", bytes, LARGE);
+    must(dcp_save(root, path_in(state, "large"), NULL));
+    memory_reader_init(&reader, path_in(state, "large"), "mem://this");
+    dcp_figures figures = {.size_of = sizeof figures};
+    dcp_load_options options = {
+        .storage_reader = &reader.table, .memory_limit = 1, .figures = &figures};
+    must_fail(dcp_load(root, "mem://this", &options, NULL), DCP_ERR_NO_MEMORY,
+              "the smallest sufficient limit is ");
+    options.memory_limit = limit_named();
+    assert_in_range(options.memory_limit, 1, LARGE);
+    must(dcp_load(root, "mem://this", &options, NULL));
+    assert_in_range(figures.peak_memory, 1, options.memory_limit);
+    must(dcp_state_as_bytes(dcp_state_find(root, "bytes"), &loaded, &size));
+    assert_int_equal(size, LARGE);
+    assert_memory_equal(loaded, bytes, LARGE);
+    dcp_state_free(root);
+    memory_reader_free(&reader);
+    free(bytes);
 }
 
 static void the_first_reader_that_takes_the_id_is_used(void **state)
@@ -354,6 +387,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reader_that_is_passed_needs_no_id),
+        cmocka_unit_test(a_reader_works_within_a_limit_of_memory),
         cmocka_unit_test(the_first_reader_that_takes_the_id_is_used),
         cmocka_unit_test(ids_that_nobody_takes_are_files_or_nothing),
         cmocka_unit_test(ranks_that_choose_differently_are_reported),

@@ -20,6 +20,7 @@ struct load_hooks {
 
     bool is_set_up;
     bool is_planned;
+    bool unseen; /* with a limit of memory: the library cannot read what the storage reader does */
     struct name_table flat_names; /* -> index into the flat state's entries */
     const char **stored_names;    /* by entry: the name set by dcp_loading_rename(), or NULL */
     struct arena arena;
@@ -39,6 +40,9 @@ dcp_status load_hooks_take(dcp_loading *loading);
  * reader. */
 dcp_status load_hooks_choose_storage(dcp_loading *loading, const char *id);
 void load_hooks_free(dcp_loading *loading);
+
+/* Memory of the list of what is read at once. */
+uint64_t load_hooks_list_memory(const dcp_loading *loading);
 
 /* ---- the steps (load_steps.h) ---- */
 

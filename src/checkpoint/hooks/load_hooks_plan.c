@@ -2,17 +2,14 @@
 /* Planning a load with hooks. */
 #include <string.h>
 
-#include "base/checked.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/hooks/hooks.h"
 #include "checkpoint/hooks/load_hooks.h"
+#include "checkpoint/hooks/load_hooks_limit.h"
 #include "checkpoint/hooks/plan_data_wire.h"
 #include "checkpoint/load/loading.h"
 #include "group/group.h"
-
-/* Memory of a decoded object's tree, besides its bytes. */
-enum { OBJECT_MEMORY = 4096 };
 
 static dcp_status set_up(struct dcp_loading *loading, dcp_state *state)
 {
@@ -272,47 +269,13 @@ static dcp_status plan_global(dcp_loading *loading, dcp_status status)
     return loading_agree(loading, "finishing read plans", status);
 }
 
-static uint64_t add_up(uint64_t a, uint64_t b)
-{
-    uint64_t sum;
-    return checked_add_u64(a, b, &sum) ? sum : UINT64_MAX;
-}
-
-/* Memory of objects, which wait until everything is read: their streams and decoded trees, by the
- * lengths in the metadata. */
-static uint64_t objects_memory(const dcp_loading *loading)
-{
-    const struct load_hooks *hooks = loading->hooks;
-    uint64_t all = 0, largest = 0;
-    for (size_t i = 0; i < hooks->plan.count; i++) {
-        const struct read_target *target = &hooks->targets.targets[i];
-        if (hooks->plan.items[i].is_tensor)
-            continue;
-        uint64_t length = loading->planning.stored.metadata.entries[target->entry].pieces[0].length;
-        all = add_up(all, add_up(add_up(length, length), OBJECT_MEMORY));
-        largest = length > largest ? length : largest;
-    }
-    return add_up(all, add_up(largest, largest));
-}
-
-/* The memory that the library needs to read its own plan, before hooks change it. */
-static dcp_status find_limit(dcp_loading *loading, dcp_status status)
-{
-    const struct load_sharing sharing = loading_sharing(loading);
-    if (loading->options.memory_limit == 0 || status != DCP_OK)
-        return status;
-    RETURN_IF_ERROR(load_limit_look(&loading->limit, &sharing));
-    load_limit_find(&loading->limit, &loading->operation, &sharing);
-    loading->limit.smallest = add_up(loading->limit.smallest, objects_memory(loading));
-    return DCP_OK;
-}
-
 dcp_status load_hooks_prepare(dcp_loading *loading, dcp_status status)
 {
     status = plan_global(loading, status);
     status = operation_enter_moving(&loading->operation, DCP_PHASE_READING, loading->bytes_wanted,
                                     status);
-    status = find_limit(loading, status);
+    if (status == DCP_OK && loading->options.memory_limit != 0)
+        status = load_hooks_find_limit(loading);
     if (status == DCP_OK && loading->options.memory_limit != 0)
         status = load_limit_check(&loading->limit, &loading->options);
     return loading_agree(loading, "beginning to read", status);
@@ -320,6 +283,8 @@ dcp_status load_hooks_prepare(dcp_loading *loading, dcp_status status)
 
 dcp_status load_hooks_measure(dcp_loading *loading, dcp_status status)
 {
-    status = find_limit(loading, plan_global(loading, status));
+    status = plan_global(loading, status);
+    if (status == DCP_OK)
+        status = load_hooks_find_limit(loading);
     return loading_agree(loading, "beginning to read", status);
 }

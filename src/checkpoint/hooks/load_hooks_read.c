@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/io_priority.h"
 #include "base/memory.h"
+#include "base/memory_account.h"
 #include "base/sized.h"
 #include "base/thread.h"
 #include "checkpoint/hooks/hooks.h"
@@ -276,13 +277,26 @@ static dcp_status read_item(void *context, size_t index)
     return read_object(loading, index);
 }
 
+/* Whether the planner sees items one by one. */
+static bool sees_items(const dcp_load_planner *planner)
+{
+    return planner->load_bytes || planner->resolve_bytes || planner->resolve_tensor ||
+           planner->commit_tensor || planner->lookup_tensor || planner->transform_tensor;
+}
+
+uint64_t load_hooks_list_memory(const dcp_loading *loading)
+{
+    if (sees_items(&loading->hooks->planner))
+        return 0;
+    return loading->hooks->plan.count *
+           (uint64_t)(sizeof(struct pending_tensor) + sizeof(struct shard_request));
+}
+
 dcp_status dcp_load_default_read_data(dcp_loading *loading)
 {
     if (!loading || !loading->hooks->item_steps)
         return dcp_error_set(DCP_ERR_STATE, "there is no load plan to read yet");
-    const dcp_load_planner *planner = &loading->hooks->planner;
-    bool hooked = planner->load_bytes || planner->resolve_bytes || planner->resolve_tensor ||
-                  planner->commit_tensor || planner->lookup_tensor || planner->transform_tensor;
+    bool hooked = sees_items(&loading->hooks->planner);
     bool alone = hooked || loading->options.memory_limit != 0;
     size_t threads =
         alone ? 1 : load_thread_count(loading->options.thread_count, loading->hooks->targets.bytes);
@@ -314,10 +328,14 @@ static dcp_status read_data(dcp_loading *loading)
     const dcp_storage_reader *storage = &loading->hooks->storage;
     if (!storage->read_data)
         return dcp_load_default_read_data(loading);
+    struct memory_account *account = memory_account_current();
+    if (loading->hooks->unseen)
+        memory_account_enter(NULL);
     error_clear();
-    RETURN_IF_ERROR(hook_status(
-        storage->read_data(storage->context, loading, &loading->hooks->plan), "read_data"));
-    return check_done(loading);
+    dcp_status status = hook_status(
+        storage->read_data(storage->context, loading, &loading->hooks->plan), "read_data");
+    memory_account_enter(account);
+    return status == DCP_OK ? check_done(loading) : status;
 }
 
 dcp_status load_hooks_read(dcp_loading *loading)
