@@ -119,7 +119,7 @@ static dcp_status add_weight(struct deepspeed *from, size_t index, const dcp_ent
     if (param)
         RETURN_IF_ERROR(check_shape(from, entry, param));
     bool master = take == DCP_TAKE_MASTERS;
-    if (param && (from->is_cut || (master && !param->frozen)))
+    if (param && from->stage && (from->is_cut || (master && !param->frozen)))
         return add_gathered(from, param, path + skip, 2 - skip,
                             !master         ? entry->dtype
                             : param->frozen ? widened(entry->dtype)
