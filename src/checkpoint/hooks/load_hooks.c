@@ -116,9 +116,13 @@ dcp_status load_hooks_choose_storage(dcp_loading *loading, const char *id)
     };
     const void *table;
     RETURN_IF_ERROR(hooks_choose(&choices, id, &table, &loading->kind.storage));
-    /* A storage reader may take ids that no storage does. */
     if (!table)
         return storage_choose(&loading->own, id, &loading->files);
+    /* A storage reader may take ids that no storage does. */
+    if (storage_choose(&loading->own, id, &loading->files) != DCP_OK) {
+        loading->files = &loading->own;
+        error_clear();
+    }
     RETURN_IF_ERROR(take_reader(loading, table));
     const dcp_storage_reader *storage = &loading->hooks->storage;
     if (!storage->reset)
