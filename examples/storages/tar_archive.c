@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,17 @@ static dcp_status make_path(const char *id, const char *suffix, char path[PATH_M
     return tar_failed("use", id);
 }
 
+/* What was made in the directory of a path is there after a power cut, too. */
+static dcp_status sync_parent(const char *path)
+{
+    char copy[PATH_MAX];
+    int parent = open(dirname(strcpy(copy, path)), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    dcp_status status =
+        parent >= 0 && fsync(parent) == 0 ? DCP_OK : tar_failed("sync the directory of", path);
+    close(parent);
+    return status;
+}
+
 dcp_status tar_open(const char *id, int flags, int *archive)
 {
     char path[PATH_MAX];
@@ -77,7 +89,7 @@ dcp_status tar_open(const char *id, int flags, int *archive)
             fstat(*archive, &file) != 0)
             status = tar_failed("open", path);
     }
-    return status;
+    return status == DCP_OK && flags & O_CREAT && file.st_size == 0 ? sync_parent(path) : status;
 }
 
 void tar_unlock(int archive)
@@ -93,13 +105,17 @@ dcp_status tar_unlink(const char *id)
 }
 
 /* The directories that a path is in. */
-static void make_parents(char *path)
+static dcp_status make_parents(char *path)
 {
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    dcp_status status = DCP_OK;
+    for (char *slash = strchr(path + 1, '/'); slash && status == DCP_OK;
+         slash = strchr(slash + 1, '/')) {
         *slash = '\0';
-        mkdir(path, 0777);
+        if (mkdir(path, 0777) == 0)
+            status = sync_parent(path);
         *slash = '/';
     }
+    return status;
 }
 
 dcp_status tar_begin(const char *id, const char *name, int *file)
@@ -109,9 +125,10 @@ dcp_status tar_begin(const char *id, const char *name, int *file)
     if (strlen(name) >= TAR_NAME_SIZE)
         return dcp_error_set(DCP_ERR_UNSUPPORTED, "%s: a name too long for this storage", name);
     dcp_status status = make_path(id, ".tar.XXXXXX", path);
+    if (status == DCP_OK)
+        status = make_parents(path);
     if (status != DCP_OK)
         return status;
-    make_parents(path);
     *file = mkstemp(path);
     if (*file < 0)
         return tar_failed("make", path);
