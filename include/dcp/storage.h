@@ -260,9 +260,10 @@ typedef struct dcp_storage {
     /* ---- optional, together: publishing without create(), write() and seal(), for a storage whose
      * create() makes the name visible at once, as the file system does ---- */
 
-    /** Writes a small file without making it visible. @param access `size` and `durable` are set.
-     * @param publication a value of the storage for publish() or retract(), one of which
-     * follows. */
+    /** Writes a small file without making it visible. @param access `size` and `durable` are set: a
+     * durable file must survive a power failure from when publish() makes it visible. Shards are
+     * written between the two, so publish() is the better place to wait for the disk. @param
+     * publication a value of the storage for publish() or retract(), one of which follows. */
     dcp_status (*prepare)(void *context, void *directory, const char *name, const void *bytes,
                           size_t size, const dcp_storage_access *access, void **publication);
     /** Makes the file visible atomically; it replaces a file of the same name. Must not allocate

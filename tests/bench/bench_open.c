@@ -57,6 +57,7 @@ static void rewrite(const char *from, const char *to)
 {
     struct metadata metadata;
     struct buffer read, written;
+    struct file file;
     char *source = path_join(from, ".metadata"), *target = path_join(to, ".metadata");
 
     buffer_init(&read, 0);
@@ -64,8 +65,8 @@ static void rewrite(const char *from, const char *to)
     check(file_read_whole(FILE_PATHS(&file_ops_system), source, UINT64_MAX, &read));
     check(metadata_decode(read.data, read.size, &metadata));
     check(metadata_encode(&metadata, &written));
-    check(
-        file_write_whole(FILE_PATHS(&file_ops_system), target, written.data, written.size, false));
+    check(file_write_new(&file, FILE_PATHS(&file_ops_system), target, written.data, written.size));
+    check(file_close(&file));
     metadata_free(&metadata);
     buffer_free(&written);
     buffer_free(&read);

@@ -17,6 +17,18 @@ static inline dcp_status make_at_path(const struct file_ops *ops, const char *pa
     return status;
 }
 
+/* A small file as a whole, durable when sync is set (its name is not). */
+static inline dcp_status write_at_path(const struct file_directory *directory, const char *name,
+                                       const void *bytes, size_t size, bool sync)
+{
+    struct file file;
+    dcp_status status = file_write_new(&file, directory, name, bytes, size);
+    if (status == DCP_OK && sync)
+        status = file_sync(&file);
+    dcp_status closed = file_close(&file);
+    return status == DCP_OK ? closed : status;
+}
+
 /* Errno values. */
 
 static inline int sync_at_path(const struct file_ops *ops, const char *path)

@@ -77,7 +77,7 @@ static dcp_status write_and_read(void)
          strcmp(bytes, "0123456789") != 0))
         status = dcp_error_set(DCP_ERR_INTERNAL, "read %s, whole %zu bytes", bytes, whole.size);
     if (status == DCP_OK)
-        status = file_write_whole(&directory, "h", whole.data, whole.size, true);
+        status = write_at_path(&directory, "h", whole.data, whole.size, true);
     if (status == DCP_OK)
         status = file_unlink(&directory, "h", false);
     buffer_free(&whole);
@@ -183,8 +183,8 @@ static void messages_say_what_and_where(void **state)
     assert_string_equal(dcp_error_message(), "cannot open /none: No such file or directory");
     assert_int_equal(file.descriptor, -1);
     assert_int_equal(file_close(&file), DCP_OK);
-    assert_int_equal(file_write_whole(FILE_PATHS(ops), "/f", "0123456789", 10, false), DCP_OK);
-    assert_int_equal(file_write_whole(FILE_PATHS(ops), "/f", "", 0, false), DCP_ERR_EXISTS);
+    assert_int_equal(write_at_path(FILE_PATHS(ops), "/f", "0123456789", 10, false), DCP_OK);
+    assert_int_equal(write_at_path(FILE_PATHS(ops), "/f", "", 0, false), DCP_ERR_EXISTS);
     assert_int_equal(file_open(&file, FILE_PATHS(ops), "/f", FILE_READ), DCP_OK);
     assert_int_equal(file_read(&file, bytes, 8, 4), DCP_ERR_FORMAT);
     assert_string_equal(dcp_error_message(), "/f ends at 10, expected 8 bytes at offset 4");
@@ -211,7 +211,7 @@ static void a_file_that_could_not_be_written_is_not_left(void **state)
     (void)state;
     struct file_information information;
     simulated_set_capacity(fs, 5);
-    assert_int_equal(file_write_whole(FILE_PATHS(ops), "/f", "0123456789", 10, true),
+    assert_int_equal(write_at_path(FILE_PATHS(ops), "/f", "0123456789", 10, true),
                      DCP_ERR_NO_SPACE);
     error_clear();
     assert_int_equal(file_look(FILE_PATHS(ops), "/f", &information), DCP_ERR_NOT_FOUND);

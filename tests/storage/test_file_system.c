@@ -127,7 +127,7 @@ static void an_open_directory_stays_what_it_is(void **state)
     assert_int_equal(file_make_directories(ops, "d", false, &opened, &made), DCP_OK);
     assert_int_equal(rename("d", "moved"), 0);
     assert_int_equal(mkdir("d", 0777), 0);
-    assert_int_equal(file_write_whole(&opened, "f", "text", 4, true), DCP_OK);
+    assert_int_equal(write_at_path(&opened, "f", "text", 4, true), DCP_OK);
     assert_int_equal(file_rename_new(&opened, "f", "g"), DCP_OK);
     assert_int_equal(file_look(FILE_PATHS(ops), "moved/g", &information), DCP_OK);
     for (int i = 0; i < 2; i++)
@@ -194,7 +194,7 @@ static void links_are_followed_only_where_allowed(void **state)
 {
     (void)state;
     struct file file;
-    assert_int_equal(file_write_whole(FILE_PATHS(ops), "f", "text", 4, true), DCP_OK);
+    assert_int_equal(write_at_path(FILE_PATHS(ops), "f", "text", 4, true), DCP_OK);
     assert_int_equal(symlink("f", "link"), 0);
     assert_int_equal(file_open(&file, FILE_PATHS(ops), "link", FILE_READ), DCP_OK);
     assert_int_equal(file_close(&file), DCP_OK);
@@ -225,7 +225,7 @@ static void what_the_page_cache_holds_is_known(void **state)
     static const char bytes[SIZE];
     struct file file;
     bool cached = false;
-    assert_int_equal(file_write_whole(FILE_PATHS(ops), "f", bytes, SIZE, true), DCP_OK);
+    assert_int_equal(write_at_path(FILE_PATHS(ops), "f", bytes, SIZE, true), DCP_OK);
     assert_int_equal(file_open(&file, FILE_PATHS(ops), "f", FILE_READ), DCP_OK);
     assert_int_equal(ops->cached(ops->context, file.descriptor, 0, SIZE, &cached), 0);
     assert_true(cached);
@@ -284,7 +284,7 @@ static void older_kernels_know_what_the_page_cache_holds(void **state)
     struct file file;
     bool first = true, second = false;
     int status = NOT_TESTED;
-    assert_int_equal(file_write_whole(FILE_PATHS(ops), "f", bytes, sizeof bytes, true), DCP_OK);
+    assert_int_equal(write_at_path(FILE_PATHS(ops), "f", bytes, sizeof bytes, true), DCP_OK);
     assert_int_equal(file_open(&file, FILE_PATHS(ops), "f", FILE_READ), DCP_OK);
     assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED), 0);
     assert_int_equal(posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_RANDOM), 0);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "fault/at_path.h"
 #include "fault/failing_allocator.h"
 #include "fault/io_ways.h"
 #include "fault/simulated_file_system.h"
@@ -115,7 +116,7 @@ static void every_way_reads_the_same_bytes(void **state)
 static struct simulated_file_system *disk_with(const unsigned char *content)
 {
     struct simulated_file_system *fs = simulated_new();
-    assert_int_equal(file_write_whole(FILE_PATHS(simulated_ops(fs)), NAME, content, SIZE, true),
+    assert_int_equal(write_at_path(FILE_PATHS(simulated_ops(fs)), NAME, content, SIZE, true),
                      DCP_OK);
     return fs;
 }

@@ -268,22 +268,17 @@ dcp_status file_read_whole(const struct file_directory *directory, const char *n
     return error_restore(&error);
 }
 
-dcp_status file_write_whole(const struct file_directory *directory, const char *name,
-                            const void *bytes, size_t size, bool sync)
+dcp_status file_write_new(struct file *file, const struct file_directory *directory,
+                          const char *name, const void *bytes, size_t size)
 {
     const struct file_ops *ops = directory->ops;
-    struct file file;
-    RETURN_IF_ERROR(file_open(&file, directory, name, FILE_CREATE_NEW));
-    dcp_status status = file_write(&file, bytes, size, 0);
-    if (status == DCP_OK && sync)
-        status = file_sync(&file);
-    if (status == DCP_OK)
-        status = file_close(&file);
+    struct saved_error error;
+    RETURN_IF_ERROR(file_open(file, directory, name, FILE_CREATE_NEW));
+    dcp_status status = file_write(file, bytes, size, 0);
     if (status == DCP_OK)
         return DCP_OK;
-    struct saved_error error;
     error_save(&error);
-    file_close(&file);
+    file_close(file);
     ops->unlink(ops->context, directory->descriptor, name);
     return error_restore(&error);
 }

@@ -181,10 +181,9 @@ dcp_status file_preallocate(struct file *file, uint64_t size);
 /* Appends a file as a whole; bigger than limit is DCP_ERR_FORMAT. */
 dcp_status file_read_whole(const struct file_directory *directory, const char *name, uint64_t limit,
                            struct buffer *bytes);
-/* A new small file as a whole, durable when sync is set (its name is not); nothing is left of it on
- * failure. */
-dcp_status file_write_whole(const struct file_directory *directory, const char *name,
-                            const void *bytes, size_t size, bool sync);
+/* A new small file, which stays open; nothing is left of it on failure. */
+dcp_status file_write_new(struct file *file, const struct file_directory *directory,
+                          const char *name, const void *bytes, size_t size);
 
 dcp_status file_rename(const struct file_directory *directory, const char *from, const char *to);
 /* DCP_ERR_EXISTS if there is something at `to`. */

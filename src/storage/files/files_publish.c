@@ -35,10 +35,13 @@ struct files_publication {
     char *temporary;                      /* where it is */
     char *committing;                     /* where it is while the target is replaced */
     char identity[CONTENT_IDENTITY_SIZE]; /* of what is published */
+    struct file file;                     /* open until it is settled */
+    bool durable;
 };
 
 static void publication_free(struct files_publication *publication)
 {
+    file_close(&publication->file);
     memory_release(publication->name);
     memory_release(publication->temporary);
     memory_release(publication->committing);
@@ -73,9 +76,29 @@ static dcp_status publication_new(const struct files_directory *directory, const
     *publication = (struct files_publication){.directory = &directory->at,
                                               .name = copy,
                                               .temporary = temporary,
-                                              .committing = committing};
+                                              .committing = committing,
+                                              .file = {.descriptor = -1}};
     *made = publication;
     return DCP_OK;
+}
+
+/* To wait for them here, beside shards that are being written, would take as long as much of
+ * those. */
+static void start_writing_back(const struct files_publication *publication, size_t size)
+{
+    const struct file *file = &publication->file;
+    if (publication->durable && file->ops->write_back)
+        file->ops->write_back(file->ops->context, file->descriptor, 0, size);
+}
+
+/* Nothing is left of it. */
+static void give_up(struct files_publication *publication)
+{
+    struct saved_error error;
+    error_save(&error);
+    file_unlink(publication->directory, publication->temporary, true);
+    publication_free(publication);
+    error_restore(&error);
 }
 
 dcp_status files_prepare(void *context, void *opened, const char *name, const void *bytes,
@@ -85,13 +108,23 @@ dcp_status files_prepare(void *context, void *opened, const char *name, const vo
     (void)context;
     RETURN_IF_ERROR(publication_new(opened, name, &publication));
     content_identify_bytes(bytes, size, publication->identity);
-    dcp_status status = file_write_whole(publication->directory, publication->temporary, bytes,
-                                         size, access->durable);
-    if (status == DCP_OK)
-        *prepared = publication;
-    else
+    publication->durable = access->durable;
+    dcp_status status = file_write_new(&publication->file, publication->directory,
+                                       publication->temporary, bytes, size);
+    if (status != DCP_OK) {
         publication_free(publication);
-    return status;
+        return status;
+    }
+    start_writing_back(publication, size);
+    *prepared = publication;
+    return DCP_OK;
+}
+
+/* The bytes are on the disk before their name is. */
+static dcp_status settle(struct files_publication *publication)
+{
+    dcp_status status = publication->durable ? file_sync(&publication->file) : DCP_OK;
+    return status == DCP_OK ? file_close(&publication->file) : status;
 }
 
 /* ---- the existing file ---- */
@@ -166,7 +199,13 @@ dcp_status files_publish(void *context, void *prepared, dcp_storage_condition co
 {
     struct files_publication *publication = prepared;
     (void)context;
-    dcp_status status =
+    *visible = false;
+    dcp_status status = settle(publication);
+    if (status != DCP_OK) {
+        give_up(publication);
+        return status;
+    }
+    status =
         condition == DCP_PUBLISH_IF_ABSENT
             ? file_rename_new(publication->directory, publication->temporary, publication->name)
             : file_rename(publication->directory, publication->temporary, publication->name);
@@ -255,7 +294,9 @@ dcp_status files_publish_over(void *context, void *prepared, const char *identit
     struct files_publication *publication = prepared;
     (void)context;
     *visible = false;
-    dcp_status status = become_known(publication);
+    dcp_status status = settle(publication);
+    if (status == DCP_OK)
+        status = become_known(publication);
     if (status == DCP_OK)
         status = remove_rivals(publication);
     if (status == DCP_OK)
@@ -274,8 +315,6 @@ dcp_status files_publish_over(void *context, void *prepared, const char *identit
 
 void files_retract(void *context, void *prepared)
 {
-    struct files_publication *publication = prepared;
     (void)context;
-    file_unlink(publication->directory, publication->temporary, true);
-    publication_free(publication);
+    give_up(prepared);
 }
