@@ -23,13 +23,28 @@ const void *byte_source_at(const struct byte_source *source, uint64_t offset, ui
     return (const unsigned char *)source->context + offset;
 }
 
+static dcp_status check_range(const struct byte_source *source, uint64_t offset, size_t size)
+{
+    if (offset <= source->size && size <= source->size - offset)
+        return DCP_OK;
+    return dcp_error_set(DCP_ERR_FORMAT,
+                         "cannot read %zu bytes at offset %" PRIu64 ": the data ends at %" PRIu64,
+                         size, offset, source->size);
+}
+
 dcp_status byte_source_read(const struct byte_source *source, uint64_t offset, void *bytes,
                             size_t size)
 {
-    if (offset > source->size || size > source->size - offset)
-        return dcp_error_set(DCP_ERR_FORMAT,
-                             "cannot read %zu bytes at offset %" PRIu64
-                             ": the data ends at %" PRIu64,
-                             size, offset, source->size);
-    return source->read(source->context, offset, bytes, size);
+    dcp_status status = check_range(source, offset, size);
+    return status == DCP_OK ? source->read(source->context, offset, bytes, size) : status;
+}
+
+dcp_status byte_source_hold(const struct byte_source *source, uint64_t offset, size_t size,
+                            const void **held)
+{
+    dcp_status status = check_range(source, offset, size);
+    *held = status == DCP_OK ? byte_source_at(source, offset, size) : NULL;
+    if (status != DCP_OK || *held || !source->hold)
+        return status;
+    return source->hold(source->context, offset, size, held);
 }

@@ -13,6 +13,9 @@ struct byte_source {
     /* Reads exactly size bytes at offset, or fails with a message. Callers check the range against
      * `size` first. */
     dcp_status (*read)(void *context, uint64_t offset, void *bytes, size_t size);
+    /* Has a range in memory of the source, *held, until the next call; NULL where it is better read
+     * into its place. May be NULL. */
+    dcp_status (*hold)(void *context, uint64_t offset, size_t size, const void **held);
     /* A hint that this range will be read soon. May be NULL. */
     void (*expect)(void *context, uint64_t offset, size_t size);
     void *context;
@@ -33,5 +36,9 @@ const void *byte_source_at(const struct byte_source *source, uint64_t offset, ui
 /* As source.read, with the range checked against source.size (DCP_ERR_FORMAT). */
 dcp_status byte_source_read(const struct byte_source *source, uint64_t offset, void *bytes,
                             size_t size);
+/* As source.hold, with the range checked; of a source over memory, the address. *held: NULL if the
+ * source does not hold it. */
+dcp_status byte_source_hold(const struct byte_source *source, uint64_t offset, size_t size,
+                            const void **held);
 
 #endif

@@ -174,6 +174,24 @@ static dcp_status read_checked(void *context, uint64_t offset, void *bytes, size
     return read_blocks(checked, position, bytes, size);
 }
 
+/* A few blocks, to be copied from there. Those that are held already are not read again. */
+static dcp_status hold_checked(void *context, uint64_t offset, size_t size, const void **held)
+{
+    struct checked_source *checked = context;
+    const struct shard_file *file = checked->file;
+    uint64_t position = checked->offset + offset, end = position + size;
+    *held = NULL;
+    if (!checked->widened || size == 0 || end > file->content_length || is_held(checked, position))
+        return DCP_OK;
+    uint64_t start = position - position % file->block_size;
+    uint64_t stop = block_end(file, (end - 1) / file->block_size);
+    if (stop - start > CHECKED_SOURCE_HELD)
+        return DCP_OK;
+    RETURN_IF_ERROR(hold_blocks(checked, start, stop));
+    *held = checked->held + (position - start);
+    return progress_part_add(&checked->part, size);
+}
+
 static void expect_range(void *context, uint64_t offset, size_t size)
 {
     struct checked_source *checked = context;
@@ -186,6 +204,7 @@ void checked_source_open(struct checked_source *checked, struct shard_file *file
     *checked = (struct checked_source){.file = file, .offset = offset};
     checked->nearby.start = checked->ending.start = UINT64_MAX;
     *source = (struct byte_source){.read = read_checked,
+                                   .hold = hold_checked,
                                    .expect = expect_range,
                                    .context = checked,
                                    .size = length,

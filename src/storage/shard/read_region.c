@@ -107,8 +107,8 @@ static dcp_status read_stored(const struct region *region, int64_t element, void
     return byte_source_read(region->source, offset, bytes, (size_t)(count * region->stored_size));
 }
 
-/* The same to where the elements are wanted: from memory past the core's cache, which would first
- * read what is overwritten. */
+/* The same to where the elements are wanted: what the source holds goes past the core's cache,
+ * which would first read what is overwritten. */
 static dcp_status read_wanted(const struct region *region, int64_t element, void *bytes,
                               int64_t count)
 {
@@ -117,7 +117,7 @@ static dcp_status read_wanted(const struct region *region, int64_t element, void
     const void *held = NULL;
     if (checked_add_u64(region->view->data_offset, (uint64_t)(element * region->stored_size),
                         &offset))
-        held = byte_source_at(region->source, offset, size);
+        RETURN_IF_ERROR(byte_source_hold(region->source, offset, size, &held));
     if (!held)
         return read_stored(region, element, bytes, count);
     stream_copy(bytes, held, size);
