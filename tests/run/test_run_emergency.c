@@ -69,6 +69,9 @@ static dcp_status save_in_emergency(struct rank *self)
     /* No rank waits for another one: these may all be gone. */
     if (story->saving & 1U << self->rank)
         must(dcp_run_emergency_save(job.run));
+    /* Closing removes what is older than the run: one story's emergency is, and others may still be
+     * saving it. */
+    must(dcp_group_barrier(self->group, 0));
     job_close(&job);
     return DCP_OK;
 }
