@@ -99,6 +99,13 @@ typedef struct dcp_save_chain_options {
 
     double exit_seconds; /**< how long freeing a future or the chain, or the end of the program,
                             waits for a save that is under way; 0 means 1800 */
+
+    /** Optional. Called on each rank, by the thread that saves, when an attempt has failed with
+     * DCP_ERR_NO_SPACE; may remove something, or wait for a removal. If it returns true on any
+     * rank, there is another attempt at once, which `retries` do not count. Ranks wait for each
+     * other, as long as the `timeout_seconds` of the save. Needs the whole copy, as `retries`. */
+    bool (*make_room)(void *context);
+    void *make_room_context;
 } dcp_save_chain_options;
 
 /** A chain of saves; for one thread at a time. dcp_save_chain is declared in save.h. */

@@ -193,7 +193,10 @@ typedef struct dcp_run_options {
     /** How long to wait until all ranks see a checkpoint that rank 0 has seen, as on NFS; 0: 60. */
     double visible_seconds;
 
-    const dcp_run_keep *keep; /**< which checkpoints stay; NULL: all */
+    /** Which checkpoints stay; NULL: all. A save that finds no space waits for a removal that is
+     * under way, at most 10 minutes, and tries again: from its copy, behind training, unless
+     * `memory_limit` or a staging limit leaves no room for a whole one. */
+    const dcp_run_keep *keep;
     const char *figures_file; /**< of figures; NULL: dcp_saves.jsonl in the run, if that is in the
                                    file system */
 

@@ -38,6 +38,19 @@ static void end_work(struct run_background *background)
     pthread_mutex_unlock(&background->mutex);
 }
 
+static void count_removed(void *context, const char *name, dcp_run_verdict verdict, const char *why)
+{
+    struct run_background *background = context;
+    (void)name;
+    (void)why;
+    if (verdict != DCP_RUN_REMOVED)
+        return;
+    pthread_mutex_lock(&background->mutex);
+    background->removed++;
+    pthread_cond_broadcast(&background->changed);
+    pthread_mutex_unlock(&background->mutex);
+}
+
 /* Failures are no failures of a save: the next commit tries again. */
 static void *work(void *argument)
 {
@@ -46,6 +59,8 @@ static void *work(void *argument)
     prune.has_bound = true;
     prune.stopped = is_ending;
     prune.stopped_context = background;
+    prune.verdict = count_removed;
+    prune.verdict_context = background;
     while (wait_for_work(background, &prune.bound)) {
         if (dcp_run_prune(background->root, &prune, NULL) != DCP_OK)
             log_line(DCP_LOG_WARNING, "%s: old checkpoints were not all removed: %s",
@@ -114,6 +129,22 @@ void run_background_wait(struct run_background *background, double seconds)
     while (background->started && (background->wanted || background->busy) && code == 0)
         code = pthread_cond_timedwait(&background->changed, &background->mutex, &until);
     pthread_mutex_unlock(&background->mutex);
+}
+
+bool run_background_has_removed(struct run_background *background, uint64_t *count, double seconds)
+{
+    const struct timespec until = deadline_timespec(deadline_after(seconds));
+    int code = 0;
+    if (!background->made)
+        return false;
+    pthread_mutex_lock(&background->mutex);
+    while (background->removed == *count && background->started &&
+           (background->wanted || background->busy) && code == 0)
+        code = pthread_cond_timedwait(&background->changed, &background->mutex, &until);
+    bool more = background->removed != *count;
+    *count = background->removed;
+    pthread_mutex_unlock(&background->mutex);
+    return more;
 }
 
 void run_background_end(struct run_background *background)

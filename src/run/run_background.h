@@ -19,6 +19,7 @@ struct run_background {
     /* Under the mutex. */
     bool wanted, busy, ending;
     int64_t bound;
+    uint64_t removed; /* checkpoints, so far */
 };
 
 dcp_status run_background_init(struct run_background *background, const char *root,
@@ -29,6 +30,9 @@ void run_background_post(struct run_background *background, int64_t step);
 void run_background_again(struct run_background *background);
 /* Waits until all that was committed is dealt with, but no longer than that. */
 void run_background_wait(struct run_background *background, double seconds);
+/* Whether more was removed than *count, which becomes what was; waits for the next removal while
+ * there is something to do, but no longer than that. By any thread. */
+bool run_background_has_removed(struct run_background *background, uint64_t *count, double seconds);
 /* Waits for the removal that is going on, and begins no other. */
 void run_background_end(struct run_background *background);
 

@@ -82,6 +82,7 @@ struct dcp_run {
     char *resumed_path; /* an id; NULL: nothing was resumed */
     char *reason;
     struct run_background background;
+    uint64_t removed_before; /* by it, when the last attempt to save began */
     struct run_mirrors mirrors;
     struct run_emergency emergency;
     bool resumed_locally; /* resumed_path is in the file system, whatever the run's storage */

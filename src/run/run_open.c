@@ -12,6 +12,7 @@
 #include "run/run_emergency.h"
 #include "run/run_manager.h"
 #include "run/run_mirror_back.h"
+#include "run/run_room.h"
 #include "run/run_signal.h"
 
 /* That closing a run waits for removals; a slow one goes on at the next save. */
@@ -154,6 +155,7 @@ static dcp_status make_chain(dcp_run *run)
     options.staging = run->options.mode == DCP_RUN_ASYNC_PINNED       ? DCP_STAGING_PINNED
                       : run->options.mode == DCP_RUN_ASYNC_OVERLAPPED ? DCP_STAGING_OVERLAPPED
                                                                       : DCP_STAGING_BLOCKING;
+    run_room_prepare(run, &options);
     return dcp_save_chain_new(&options, &run->chain);
 }
 

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "run/run_emergency.h"
 #include "run/run_manager.h"
+#include "run/run_room.h"
 
 /* ---- the end of a save ---- */
 
@@ -181,12 +182,9 @@ dcp_status run_save_files(dcp_run *run, int64_t step, bool with_identity)
     return with_identity ? take_file(run, &mark) : DCP_OK;
 }
 
-/* By itself, before ranks meet. */
-static dcp_status prepare(dcp_run *run, int64_t step, int32_t *overwrite)
+/* At rank 0. */
+static dcp_status prepare_place(dcp_run *run, int64_t step, int32_t *overwrite)
 {
-    RETURN_IF_ERROR(run_save_files(run, step, run->rank == 0));
-    if (run->rank != 0)
-        return DCP_OK;
     RETURN_IF_ERROR(decide_overwrite(run, overwrite));
     return *overwrite == DCP_OVERWRITE_REPLACE ? run_side_write(run, step, run->saving_name)
                                                : DCP_OK;
@@ -224,13 +222,26 @@ static dcp_status save_state(dcp_run *run, int64_t step, int32_t overwrite, dcp_
     return status;
 }
 
-static dcp_status begin(dcp_run *run, int64_t step, dcp_figures *figures)
+/* filed: the status of this rank's extra files. */
+static dcp_status try_once(dcp_run *run, int64_t step, dcp_status filed, dcp_figures *figures)
 {
     int32_t overwrite = DCP_OVERWRITE_REFUSE;
     dcp_group *group = run->options.group;
-    RETURN_IF_ERROR(dcp_group_agree(group, prepare(run, step, &overwrite), 0));
+    if (filed == DCP_OK && run->rank == 0)
+        filed = prepare_place(run, step, &overwrite);
+    RETURN_IF_ERROR(dcp_group_agree(group, filed, 0));
     RETURN_IF_ERROR(dcp_group_broadcast(group, 0, sizeof overwrite, 0, &overwrite));
     return save_state(run, step, overwrite, figures);
+}
+
+static dcp_status begin(dcp_run *run, int64_t step, dcp_figures *figures)
+{
+    dcp_status filed = run_save_files(run, step, run->rank == 0);
+    run_room_begin(run);
+    dcp_status status = try_once(run, step, filed, figures);
+    while (run_room_found(run, status))
+        status = try_once(run, step, filed, figures);
+    return status;
 }
 
 dcp_status run_save_begin(dcp_run *run, int64_t step)

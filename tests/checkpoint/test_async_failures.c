@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Asynchronous saves that fail: told once, tried again, put elsewhere, cancelled, refused. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -35,6 +36,7 @@ static void a_save_can_be_cancelled(void **state)
 
 /* The system's files, of which creating shard files fails for a while. */
 static atomic_int failures_left;
+static int failure_number = EIO;
 static struct file_ops failing_ops;
 
 static int failing_open(void *context, int within, const char *path, unsigned flags,
@@ -42,7 +44,7 @@ static int failing_open(void *context, int within, const char *path, unsigned fl
 {
     if ((flags & FILE_CREATE_NEW) && strstr(path, ".distcp") && failures_left > 0) {
         failures_left--;
-        return 5; /* EIO */
+        return failure_number;
     }
     return file_ops_system.open(context, within, path, flags, descriptor);
 }
@@ -133,6 +135,17 @@ static void ranks_that_know_more_than_others_agree(void **state)
     }
 }
 
+struct room {
+    int rank, asked;
+};
+
+/* Twice, and on rank 1 alone. */
+static bool make_room(void *context)
+{
+    struct room *room = context;
+    return ++room->asked <= 2 && room->rank == 1;
+}
+
 static void saves_are_tried_again(void **state)
 {
     needs_files();
@@ -153,6 +166,63 @@ static void saves_are_tried_again(void **state)
     dcp_future_free(future);
     dcp_save_chain_free(options.chain);
     free(model.shard);
+}
+
+/* Rank 1 has what others wait for, some rank's files do not fit, and each asks once. */
+static dcp_status make_room_on_rank_1(struct rank *self)
+{
+    struct room room = {.rank = self->rank, .asked = 0};
+    dcp_save_chain_options how = {
+        .group = self->group, .make_room = make_room, .make_room_context = &room};
+    dcp_save_options options = {.timeout_seconds = 20};
+    struct model model;
+    dcp_future *future = NULL;
+    dcp_status status = dcp_save_chain_new(&how, &options.chain);
+    make_model(&model, self->rank, self->size, 1);
+    if (status == DCP_OK) {
+        dcp_state *root = tree_of(&model, 1);
+        status = save_async_over(&failing_ops, root, self->path, &options, &future);
+        dcp_state_free(root);
+    }
+    fill(&model, 2);
+    if (status == DCP_OK)
+        status = dcp_future_wait(future, WAIT);
+    dcp_future_free(future);
+    dcp_save_chain_free(options.chain);
+    free(model.shard);
+    if (room.asked != *(int *)self->context)
+        return dcp_error_set(DCP_ERR_STATE, "asked %d times", room.asked);
+    return status;
+}
+
+static void what_has_no_room_is_tried_again_when_some_is_made(void **state)
+{
+    needs_files();
+    struct rank ranks[RANKS_MAX];
+    int asked = 1;
+    failing_ops = file_ops_system;
+    failing_ops.open = failing_open;
+    failure_number = ENOSPC;
+    failures_left = 1;
+    ranks_must(3, path_in(state, "a"), make_room_on_rank_1, &asked);
+    must(check(path_in(state, "a"), 1));
+
+    /* No rank has any more: the failure stays. */
+    failures_left = 1000;
+    asked = 3;
+    ranks_run(ranks, 3, path_in(state, "b"), make_room_on_rank_1, &asked);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(ranks[rank].status, DCP_ERR_NO_SPACE);
+        assert_string_equal(ranks[rank].message, ranks[0].message);
+    }
+
+    /* Other failures are no matter of room. */
+    failure_number = EIO;
+    failures_left = 1;
+    asked = 0;
+    ranks_run(ranks, 3, path_in(state, "c"), make_room_on_rank_1, &asked);
+    assert_int_equal(ranks[0].status, DCP_ERR_IO);
+    failures_left = 0;
 }
 
 static void saves_fall_back(void **state)
@@ -238,6 +308,7 @@ int main(void)
         TEST(failures_are_reported_once),
         TEST(ranks_that_know_more_than_others_agree),
         TEST(saves_are_tried_again),
+        TEST(what_has_no_room_is_tried_again_when_some_is_made),
         TEST(saves_fall_back),
         TEST(changed_tensors_are_named),
         TEST(arguments_are_checked),

@@ -73,6 +73,8 @@ void chain_release(dcp_save_chain *chain);
 /* Waits for the newest save to end, or refuses, as the options say; then the pool is free. Returns
  * that save's failure if it was not returned before. Collective. */
 dcp_status chain_enter(dcp_save_chain *chain);
+/* Whether a save that failed may need its copy for another attempt. */
+bool chain_may_try_again(const dcp_save_chain_options *options);
 /* A copy of its own of the options. */
 dcp_status chain_make(const dcp_save_chain_options *options, dcp_save_chain **chain);
 

@@ -12,6 +12,11 @@
 /* More threads do not speed up page faults. */
 #define RESERVING_THREADS 4
 
+bool chain_may_try_again(const dcp_save_chain_options *options)
+{
+    return options->retries > 0 || options->fallback_path || options->make_room;
+}
+
 static dcp_status check_seconds(const char *field, double *seconds, double otherwise)
 {
     if (!isfinite(*seconds) || *seconds < 0)
@@ -38,10 +43,10 @@ static dcp_status check_staging(const dcp_save_chain_options *options)
     if (options->retries < 0 || options->retries > 1000)
         return dcp_error_set(DCP_ERR_ARGUMENT, "retries is %d, expected 0 to 1000",
                              options->retries);
-    if ((options->retries > 0 || options->fallback_path) && options->staging_limit != 0)
-        return dcp_error_set(
-            DCP_ERR_ARGUMENT,
-            "retries and fallback_path need the whole copy in memory: leave out staging_limit");
+    if (chain_may_try_again(options) && options->staging_limit != 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "retries, fallback_path and make_room need the whole copy in memory: "
+                             "leave out staging_limit");
     if (stager && stager->size_of < sizeof *stager)
         return dcp_error_set(DCP_ERR_ARGUMENT, "the stager has size_of %zu, expected %zu",
                              stager->size_of, sizeof *stager);

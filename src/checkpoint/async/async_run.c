@@ -8,6 +8,7 @@
 #include "base/memory_account.h"
 #include "checkpoint/async/async.h"
 #include "checkpoint/save/replica_check.h"
+#include "group/group.h"
 
 /* The longest pause between attempts, in seconds. */
 #define LONGEST_PAUSE 3600.0
@@ -80,12 +81,39 @@ static dcp_status explain_in_place(const dcp_future *future, dcp_status status)
                          future->path, dcp_status_string(status), error.text);
 }
 
+/* Whether any rank has made room. Otherwise the failure stays the thread's error. */
+static bool has_room(const dcp_future *future, dcp_status status)
+{
+    const dcp_save_chain_options *options = &future->chain->options;
+    struct dcp_collective call = {"making room", future->saving.options.timeout_seconds};
+    struct saved_error error;
+    const unsigned char *answers;
+    bool has = false;
+    if (status != DCP_ERR_NO_SPACE || !options->make_room)
+        return false;
+    error_save(&error);
+    unsigned char own = options->make_room(options->make_room_context);
+    dcp_group *group = future->saving.options.group;
+    if (group_share(group, &call, DCP_OK, &own, sizeof own, &answers) == DCP_OK)
+        for (int rank = 0; rank < dcp_group_size(group); rank++)
+            has = has || answers[rank];
+    error_restore(&error);
+    if (has)
+        log_line(DCP_LOG_WARNING, "saving to %s failed, trying again as there is more room: %s",
+                 future->path, error.text);
+    return has;
+}
+
 static dcp_status try_again(dcp_future *future, dcp_status status)
 {
     const dcp_save_chain_options *options = &future->chain->options;
     const struct dcp_saving *saving = &future->saving;
     double seconds = shorter(options->retry_seconds);
     bool in_place = saving->in_place;
+    while (has_room(future, status)) {
+        status = write_again(future, future->path, future->id);
+        in_place = in_place || saving->in_place;
+    }
     for (int32_t i = 0; i < options->retries && (may_pass(status) || saving->in_place); i++) {
         log_line(DCP_LOG_WARNING, "saving to %s failed, trying again in %g s: %s", future->path,
                  seconds, dcp_error_message());

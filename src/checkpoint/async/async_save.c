@@ -178,14 +178,8 @@ static dcp_status plan(dcp_future *future, dcp_state *state, const dcp_save_opti
     return status;
 }
 
-static bool has_policy(const dcp_future *future)
-{
-    const dcp_save_chain_options *options = &future->chain->options;
-    return options->retries > 0 || options->fallback_path;
-}
-
-/* Without a place to write to, the save begins all the same if it has retries or a fallback: it
- * plans what to copy, and the thread handles the failure. */
+/* Without a place to write to, the save begins all the same if it may try again: it plans what to
+ * copy, and the thread handles the failure. */
 static dcp_status begin_nowhere(dcp_future *future, dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
@@ -204,7 +198,7 @@ static dcp_status begin_nowhere(dcp_future *future, dcp_status status)
 static dcp_status find_place(dcp_future *future, dcp_status status)
 {
     struct dcp_saving *saving = &future->saving;
-    if (!has_policy(future) || !saving->together)
+    if (!chain_may_try_again(&future->chain->options) || !saving->together)
         return status;
     if (saving->assigned)
         status = saving_agree(saving, "beginning a save", status);

@@ -15,7 +15,7 @@ void chain_describe_staging(const dcp_save_chain *chain, struct dcp_saving *savi
         .threaded = true,
         .wanted = !options->stager && !saving->steps.needs_state,
         .tree = !options->stager && saving->steps.needs_state,
-        .whole = options->retries > 0 || options->fallback_path,
+        .whole = chain_may_try_again(options),
         .options = {.limit = options->staging_limit,
                     .threads = (uint32_t)options->staging_threads,
                     .page_lock = options->staging != DCP_STAGING_BLOCKING,

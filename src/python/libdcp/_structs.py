@@ -259,6 +259,8 @@ class dcp_save_chain_options(Structure):
         ("fallback_path", c_char_p),
         ("log_failures", c_bool),
         ("exit_seconds", c_double),
+        ("make_room", c_void_p),
+        ("make_room_context", c_void_p),
     ]
 
 
