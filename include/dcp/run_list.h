@@ -48,11 +48,12 @@ typedef enum dcp_run_kind {
     DCP_RUN_MCORE = 20,           /**< "mcore": Megatron Core: DCP and its metadata.json */
     DCP_RUN_HF_FSDP = 21,         /**< "hf-fsdp": DCP directories of model and optimizer */
     DCP_RUN_AUTOMODEL = 22,       /**< "automodel": safetensors and a DCP directory */
-    DCP_RUN_MEGATRON_LEGACY = 30, /**< "megatron-legacy": files of torch.save for each rank */
+    DCP_RUN_MEGATRON_LEGACY = 30, /**< "megatron-legacy": files of torch.save for each rank;
+                                       loaded if there is one */
     DCP_RUN_PT = 31,              /**< "pt": one file of torch.save */
     DCP_RUN_PT_SET = 32,          /**< "pt-set": several of them, or safetensors, as one */
     DCP_RUN_DEEPSPEED = 33,       /**< "deepspeed": its files for each rank */
-    DCP_RUN_ORBAX = 40,           /**< "orbax": only recognized */
+    DCP_RUN_ORBAX = 40,           /**< "orbax": recognized, not loaded */
     DCP_RUN_EMERGENCY = 50,       /**< "emergency": dumped by one node; never taken unasked */
     DCP_RUN_LINK = 60             /**< "link": another name of a checkpoint */
 } dcp_run_kind;

@@ -78,9 +78,7 @@ void run_chooser_remember(struct run_chooser *chooser, const struct run_choice *
 static const char *inner_path(const struct run_entry *entry)
 {
     const struct run_need *need = entry->layout->needs;
-    if (entry->kind == DCP_RUN_DCP_PART || entry->kind == DCP_RUN_MEGATRON_LEGACY ||
-        entry->kind == DCP_RUN_ORBAX || entry->kind == DCP_RUN_EMERGENCY ||
-        entry->kind == DCP_RUN_LINK)
+    if (entry->kind == DCP_RUN_DCP_PART || entry->kind == DCP_RUN_LINK)
         return NULL;
     if (entry->kind != DCP_RUN_DCP && entry->kind != DCP_RUN_DCP_STAGES &&
         entry->kind != DCP_RUN_MCORE)
@@ -175,7 +173,7 @@ static dcp_status judge(struct run_chooser *chooser, const struct run_entry *ent
     }
     dcp_status status = run_chooser_fill(chooser, &chooser->run->place, entry, choice);
     if (status != DCP_OK) {
-        run_chooser_pass_over(chooser, "%s: %.200s", entry->path, dcp_error_message());
+        run_chooser_pass_over(chooser, "%.500s", dcp_error_message());
         return run_place_gives_up(status) ? status : DCP_OK;
     }
     choice->own = own;

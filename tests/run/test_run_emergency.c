@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Saves of single ranks when there is no time left, and what a resume makes of them. */
+#include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -313,6 +314,36 @@ static void what_is_missing_is_said(void **state)
     expect_words(job_resumes(path_in(state, "run"), &options, 7), "copy/mine");
 }
 
+/* The name of the only directory in it. */
+static void find_emergency(const char *directory, char name[64])
+{
+    const struct dirent *entry;
+    DIR *listing = opendir(directory);
+    assert_non_null(listing);
+    while ((entry = readdir(listing)))
+        if (*entry->d_name != '.')
+            snprintf(name, 64, "%.63s", entry->d_name);
+    closedir(listing);
+}
+
+static void they_can_be_named(void **state)
+{
+    const dcp_run_emergency emergency = place_in(state);
+    const dcp_run_options options = {.identity = "mine", .emergency = &emergency};
+    struct job job;
+    char name[64], path[600];
+    job_make(&job, 0, 1);
+    job_open(&job, path_in(state, "run"), &options);
+    job_train_to(&job, 7);
+    must(dcp_run_step(job.run, 7));
+    must(dcp_run_emergency_save(job.run));
+    job_close(&job);
+    find_emergency(scene_in(emergency.path, "mine"), name);
+    snprintf(path, sizeof path, "%s/mine/%s/", emergency.path, name);
+    const dcp_run_options named = {.reference = path};
+    expect_words(job_resumes(path_in(state, "other"), &named, 7), "is what was asked for");
+}
+
 /* Some of them; saves and resumes have tests of their own of all. */
 static void allocations_may_fail(void **state)
 {
@@ -360,6 +391,7 @@ int main(void)
         TEST(a_signal_saves_at_once),
         TEST(they_are_listed_and_never_the_latest),
         TEST(what_is_missing_is_said),
+        TEST(they_can_be_named),
         TEST(allocations_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -280,6 +280,51 @@ static void legacy_grids_are_full(void **state)
     free(torch);
 }
 
+static void open_names(const char *path, const char *name)
+{
+    dcp_checkpoint *checkpoint;
+    size_t index;
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    must(dcp_checkpoint_find(checkpoint, name, &index));
+    dcp_checkpoint_close(checkpoint);
+}
+
+/* A model that is not divided among ranks is one file, whichever directory is named. */
+static void legacy_files_of_one_rank_are_opened(void **state)
+{
+    const char *run = scene_tree(state, "megatron_lm", false);
+    const char *step = scene_in(run, "iter_0000019");
+    dcp_checkpoint *checkpoint;
+    char command[2048];
+    open_names(scene_in(step, "mp_rank_01"), "model.w");
+    must_fail(dcp_checkpoint_open(step, NULL, &checkpoint), DCP_ERR_UNSUPPORTED,
+              "of 2 ranks, which are not put together here: open mp_rank_00/model_optim_rng.pt");
+    snprintf(command, sizeof command, "rm -r '%s' && mv '%s' '%s'", scene_in(step, "mp_rank_01"),
+             scene_in(step, "mp_rank_00"), scene_in(step, "mp_rank_00_000"));
+    assert_int_equal(system(command), 0);
+    open_names(step, "model.w");
+    scene_remove(scene_in(step, "mp_rank_00_000"), "model_optim_rng.pt");
+    must_fail(dcp_checkpoint_open(step, NULL, &checkpoint), DCP_ERR_NOT_FOUND, "no checkpoint");
+}
+
+/* What one rank dumped of one step is that; a directory with more in it is a run. */
+static void emergency_files_of_one_step_are_opened(void **state)
+{
+    const char *run = scene_tree(state, "megacpp", false);
+    const char *dump = scene_in(run, "emergency_step_32_1700000000");
+    static const char *const others[] = {"model_000033.pt", "optim_000033_rank0.pt", "notes.txt"};
+    dcp_checkpoint *checkpoint;
+    scene_write(dump, "optim_000032_rank0.pt", "");
+    scene_write(dump, "meta_000032.json", "{}");
+    open_names(dump, "w");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        scene_write(dump, others[i], "");
+        must_fail(dcp_checkpoint_open(dump, NULL, &checkpoint), DCP_ERR_NOT_FOUND, "no checkpoint");
+        scene_remove(dump, others[i]);
+    }
+    open_names(dump, "w");
+}
+
 /* Wherever a file of torch.save ends too early, it is noticed; other bytes do no harm. */
 static void every_length_of_a_torch_file_is_tried(void **state)
 {
@@ -316,6 +361,8 @@ int main(void)
         TEST(a_last_stage_may_be_missing),
         TEST(transformers_over_deepspeed_is_one),
         TEST(legacy_grids_are_full),
+        TEST(legacy_files_of_one_rank_are_opened),
+        TEST(emergency_files_of_one_step_are_opened),
         TEST(every_length_of_a_torch_file_is_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -306,6 +306,18 @@ static void checkpoints_of_several_directories_are_resumed_from(void **state)
     job_resumes(run, NULL, 20);
 }
 
+static void forms_that_are_not_read_are_passed_over_by_name(void **state)
+{
+    const char *run = scene_tree(state, "megatron_lm", false);
+    const dcp_run_options named = {.reference = "19"};
+    scene_remove(scene_in(run, "iter_0000020"), ".metadata");
+    scene_remove(scene_in(run, "iter_0000030"), ".metadata");
+    expect_words(job_resumes(run, NULL, -1), "let Megatron-LM convert it");
+    job_resume_fails(run, &named, DCP_ERR_UNSUPPORTED, "let Megatron-LM convert it");
+    run = scene_tree(state, "orbax", false);
+    expect_words(job_resumes(run, NULL, -1), "restore it with Orbax");
+}
+
 static void a_file_in_its_place_is_an_error_with_a_name(void **state)
 {
     struct job job;
@@ -394,6 +406,7 @@ int main(void)
         TEST(the_best_is_by_its_number),
         TEST(checkpoints_of_others_are_taken_once),
         TEST(checkpoints_of_several_directories_are_resumed_from),
+        TEST(forms_that_are_not_read_are_passed_over_by_name),
         TEST(a_file_in_its_place_is_an_error_with_a_name),
         TEST(runs_in_memory_resume),
         TEST(allocations_may_fail),

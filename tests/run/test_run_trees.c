@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Runs of all known frameworks, as the reference trees have them: what is listed, and how, is what
- * their expected.json says, and what they call foreign is not listed. */
+ * their expected.json says, and what they call foreign is not listed; what is whole can be loaded,
+ * or the message says whose form it is and what to do. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ranks.h"
+#include "dcp.h"
 #include "run/run_scene.h"
 #include "storage/fixtures.h"
 
@@ -74,6 +76,64 @@ static void try_tree(void *const *state, const char *tree, bool links)
     cJSON_Delete(expected);
 }
 
+/* Forms that are refused, and words of the message. */
+static const struct refused {
+    const char *tree, *path;
+    const char *why;
+} refused[] = {
+    {"megatron_lm", "iter_0000019", "let Megatron-LM convert it"},
+    {"orbax", "10", "restore it with Orbax"},
+    {"orbax", "20", "restore it with Orbax"},
+    {"orbax", "30", "restore it with Orbax"},
+};
+
+static void load(const char *run, const char *tree, const dcp_run_checkpoint *found)
+{
+    const char *path = scene_in(run, found->path);
+    dcp_checkpoint *checkpoint;
+    uint64_t faults;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (strcmp(refused[i].tree, tree) == 0 && strcmp(refused[i].path, found->path) == 0) {
+            must_fail(dcp_checkpoint_open(path, NULL, &checkpoint), DCP_ERR_UNSUPPORTED,
+                      refused[i].why);
+            return;
+        }
+    must(dcp_checkpoint_open(path, NULL, &checkpoint));
+    if (dcp_checkpoint_count(checkpoint) == 0)
+        fail_msg("%s: %s holds nothing", tree, found->path);
+    dcp_checkpoint_close(checkpoint);
+    must(dcp_verify(path, &(dcp_open_options){0}, NULL, NULL, &faults));
+    assert_int_equal(faults, 0);
+}
+
+static size_t load_tree(void *const *state, const char *tree)
+{
+    const char *run = scene_tree(state, tree, false);
+    dcp_run_list *list = scene_read(run, NULL);
+    size_t loaded = 0;
+    for (size_t i = 0; i < dcp_run_list_count(list); i++) {
+        dcp_run_checkpoint found;
+        must(dcp_run_list_checkpoint(list, i, &found));
+        if (!found.complete || found.kind == DCP_RUN_LINK)
+            continue;
+        load(run, tree, &found);
+        loaded++;
+    }
+    dcp_run_list_free(list);
+    return loaded;
+}
+
+static void what_is_whole_is_loaded_or_refused_by_its_name(void **state)
+{
+    cJSON *index = fixture_json("runs/index.json");
+    const cJSON *tree;
+    cJSON_ArrayForEach(tree, cJSON_GetObjectItemCaseSensitive(index, "trees"))
+    {
+        assert_true(load_tree(state, tree->string) > 0);
+    }
+    cJSON_Delete(index);
+}
+
 static void try_trees(void *const *state, bool links)
 {
     cJSON *index = fixture_json("runs/index.json");
@@ -103,6 +163,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(trees_are_listed_as_expected, directory_setup,
                                         directory_teardown),
+        cmocka_unit_test_setup_teardown(what_is_whole_is_loaded_or_refused_by_its_name,
+                                        directory_setup, directory_teardown),
         cmocka_unit_test_setup_teardown(links_are_as_good_as_texts, directory_setup,
                                         directory_teardown),
     };

@@ -5,17 +5,16 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/path.h"
-#include "state/training_form.h"
 #include "storage/file_source.h"
-#include "storage/open/storage_open.h"
+#include "storage/open/storage_place.h"
 
-static dcp_status no_memory_for(const char *path)
+dcp_status place_no_memory(const char *path)
 {
     return error_no_memory(strlen(path) + 1, "a path");
 }
 
-static dcp_status set_parts(struct storage_place *place, const struct directory_name *names,
-                            size_t count)
+dcp_status place_parts(struct storage_place *place, const struct directory_name *names,
+                       size_t count)
 {
     const char **parts = arena_allocate_array(&place->arena, count, sizeof *parts);
     if (!parts)
@@ -27,8 +26,7 @@ static dcp_status set_parts(struct storage_place *place, const struct directory_
     return DCP_OK;
 }
 
-/* One file: the directory that it is in, and its name. */
-static dcp_status place_file(struct storage_place *place, const char *path)
+dcp_status place_file(struct storage_place *place, const char *path)
 {
     const char *slash = strrchr(path, '/');
     struct directory_name name = {.name = slash ? slash + 1 : path};
@@ -38,15 +36,15 @@ static dcp_status place_file(struct storage_place *place, const char *path)
     memory_release(place->id);
     place->id = memory_copy_text(slash ? path : ".");
     if (!place->id)
-        return no_memory_for(path);
+        return place_no_memory(path);
     if (slash)
         place->id[slash == path ? 1 : slash - path] = '\0';
     RETURN_IF_ERROR(storage_directory_open(&place->directory, place->storage, place->id, 0, NULL));
     name.name = arena_copy_text(&place->arena, name.name, length);
-    return name.name ? set_parts(place, &name, 1) : no_memory_for(path);
+    return name.name ? place_parts(place, &name, 1) : place_no_memory(path);
 }
 
-static dcp_status place_nothing(const struct storage_place *place, const char *path)
+dcp_status place_nothing(const struct storage_place *place, const char *path)
 {
     size_t shards = directory_count(&place->listing, DIRECTORY_SHARD);
     if (shards > 0)
@@ -57,16 +55,6 @@ static dcp_status place_nothing(const struct storage_place *place, const char *p
                          "%s: no checkpoint: looked for .metadata, __*.metadata, *.safetensors, "
                          "pp0 and files of other frameworks",
                          path);
-}
-
-/* The directory of a training checkpoint of another framework, or of a run of it. */
-static dcp_status place_training(struct storage_place *place)
-{
-    bool found = false;
-    place->form = STORAGE_TRAINING;
-    if (storage_is_files(place->storage))
-        RETURN_IF_ERROR(training_form_find(place->id, &found));
-    return found ? DCP_OK : place_nothing(place, place->id);
 }
 
 /* Stages of a pipeline, each saved by its own ranks. None below the highest may be missing. */
@@ -84,92 +72,17 @@ static dcp_status place_stages(struct storage_place *place)
                                  "%s: there is %s, but no pp%zu: a pipeline stage is missing",
                                  place->id, stages[i].name, i);
     place->form = STORAGE_UNION;
-    return set_parts(place, stages, count);
+    return place_parts(place, stages, count);
 }
 
-/* Whether a directory holds a .metadata. */
-static dcp_status find_metadata(const struct storage_directory *directory, bool *found)
+dcp_status place_find_file(const struct storage_directory *directory, const char *name, bool *found)
 {
     struct file_source source;
-    dcp_status status = file_source_open(&source, directory, METADATA_NAME);
+    dcp_status status = file_source_open(&source, directory, name);
     *found = status == DCP_OK;
     if (status == DCP_OK)
         file_source_close(&source);
     return status == DCP_ERR_NOT_FOUND ? DCP_OK : status;
-}
-
-/* Directories in which frameworks keep model and optimizer, or both, beside what is no DCP. */
-static const char *const inner_names[][2] = {{"pytorch_model_fsdp_0", "optimizer_0"},
-                                             {"model", "optim"},
-                                             {"model_and_optim", NULL},
-                                             {"weights", NULL}};
-enum { INNER_SETS = sizeof inner_names / sizeof *inner_names, INNER_MOST = 2 };
-
-static bool lists(const struct storage_place *place, const char *name)
-{
-    const struct directory *listing = &place->listing;
-    for (size_t i = listing->first[DIRECTORY_OTHER]; i < listing->count; i++)
-        if (strcmp(listing->names[i].name, name) == 0)
-            return true;
-    return false;
-}
-
-/* Whether a name in the place is a directory with a .metadata, and no link. */
-static dcp_status holds_metadata(const struct storage_place *place, const char *name, bool *found)
-{
-    struct storage_directory directory;
-    char *id = path_join(place->id, name);
-    *found = false;
-    if (!id)
-        return no_memory_for(name);
-    dcp_status status =
-        storage_directory_open(&directory, place->storage, id, DCP_OPEN_NO_LINK, NULL);
-    memory_release(id);
-    if (status != DCP_OK)
-        return status == DCP_ERR_NOT_FOUND || status == DCP_ERR_KIND ? DCP_OK : status;
-    status = find_metadata(&directory, found);
-    storage_directory_close(&directory);
-    return status;
-}
-
-/* Those of one framework that are there, if any of them holds a DCP checkpoint. */
-static dcp_status place_inner(struct storage_place *place, const char *const names[INNER_MOST],
-                              bool *found)
-{
-    struct directory_name parts[INNER_MOST];
-    size_t count = 0;
-    *found = false;
-    for (size_t i = 0; i < INNER_MOST && names[i]; i++) {
-        bool holds = false;
-        if (!lists(place, names[i]))
-            continue;
-        RETURN_IF_ERROR(holds_metadata(place, names[i], &holds));
-        *found = *found || holds;
-        parts[count++] = (struct directory_name){.name = names[i]};
-    }
-    if (*found && lists(place, "pytorch_model_fsdp_1"))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "%s holds several models, pytorch_model_fsdp_0 and others: name the "
-                             "directories that are meant",
-                             place->id);
-    place->form = STORAGE_UNION;
-    return *found ? set_parts(place, parts, count) : DCP_OK;
-}
-
-/* Where nothing is known by its own names: what frameworks have in it, or all around it. */
-static dcp_status place_foreign(struct storage_place *place)
-{
-    static const char litgpt[] = "lit_model.pth";
-    bool found = false;
-    for (size_t i = 0; i < INNER_SETS && !found; i++)
-        RETURN_IF_ERROR(place_inner(place, inner_names[i], &found));
-    if (found || !lists(place, litgpt))
-        return found ? DCP_OK : place_training(place);
-    char *path = path_join(place->id, litgpt);
-    storage_directory_close(&place->directory);
-    dcp_status status = path ? place_file(place, path) : no_memory_for(litgpt);
-    memory_release(path);
-    return status;
 }
 
 /* The files that the index names are the checkpoint, and no others. */
@@ -199,10 +112,10 @@ static dcp_status place_directory(struct storage_place *place, bool is_member)
 {
     static const struct directory_name metadata = {.name = METADATA_NAME};
     bool found;
-    RETURN_IF_ERROR(find_metadata(&place->directory, &found));
+    RETURN_IF_ERROR(place_find_file(&place->directory, METADATA_NAME, &found));
     place->form = STORAGE_DCP;
     if (found)
-        return set_parts(place, &metadata, 1);
+        return place_parts(place, &metadata, 1);
     RETURN_IF_ERROR(directory_read(&place->directory, &place->listing));
     enum directory_kind kind = DIRECTORY_RANK_LOCAL;
     place->form = STORAGE_RANK_LOCAL;
@@ -219,8 +132,8 @@ static dcp_status place_directory(struct storage_place *place, bool is_member)
             return place_stages(place);
         return is_member || shards ? place_nothing(place, place->id) : place_foreign(place);
     }
-    return set_parts(place, &place->listing.names[place->listing.first[kind]],
-                     directory_count(&place->listing, kind));
+    return place_parts(place, &place->listing.names[place->listing.first[kind]],
+                       directory_count(&place->listing, kind));
 }
 
 static dcp_status place_path(struct storage_place *place, const char *path)
@@ -240,14 +153,14 @@ static dcp_status place_chosen(struct storage_location location, struct storage_
                              count, STORAGE_MEMBERS_MAX);
     const char **parts = arena_allocate_array(&place->arena, count, sizeof *parts);
     if (!parts)
-        return no_memory_for(location.path);
+        return place_no_memory(location.path);
     for (size_t i = 0; i < count; i++) {
         const char *name = location.members ? location.members[i] : NULL;
         if (!name || !*name)
             return dcp_error_set(DCP_ERR_ARGUMENT, "member %zu of a union has no name", i);
         parts[i] = arena_copy_text(&place->arena, name, strlen(name));
         if (!parts[i])
-            return no_memory_for(name);
+            return place_no_memory(name);
         for (size_t k = 0; k < i; k++)
             if (strcmp(parts[k], parts[i]) == 0)
                 return dcp_error_set(DCP_ERR_ARGUMENT, "\"%s\" is twice a member of a union",
