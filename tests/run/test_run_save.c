@@ -245,6 +245,63 @@ static void a_signal_stops_all_ranks_and_saves(void **state)
     assert_true(action.sa_handler == SIG_DFL);
 }
 
+static volatile sig_atomic_t heard;
+
+static void hear(int number)
+{
+    heard = number;
+}
+
+static void expect_handlers(bool ours)
+{
+    static const int numbers[] = {SIGTERM, SIGUSR1};
+    for (int i = 0; i < 2; i++) {
+        heard = 0;
+        assert_int_equal(raise(numbers[i]), 0);
+        assert_int_equal(heard, ours ? 0 : numbers[i]);
+    }
+}
+
+/* Of two open runs the last one to be closed gives the signals back, to what was there before; a
+ * run that does not ask for signals takes none. */
+static void signals_are_the_programs_again_after_the_run(void **state)
+{
+    const struct sigaction own = {.sa_handler = hear};
+    const dcp_run_options options = {.stop_on_signals = true}, none = {0};
+    struct sigaction before[2];
+    struct job jobs[3];
+    assert_int_equal(sigaction(SIGTERM, &own, &before[0]), 0);
+    assert_int_equal(sigaction(SIGUSR1, &own, &before[1]), 0);
+    for (int i = 0; i < 3; i++)
+        job_make(&jobs[i], 0, 1);
+    job_open(&jobs[0], path_in(state, "c"), &none);
+    expect_handlers(false);
+    job_open(&jobs[1], path_in(state, "a"), &options);
+    job_open(&jobs[2], path_in(state, "b"), &options);
+    job_close(&jobs[0]);
+    expect_handlers(true);
+    assert_true(dcp_run_should_stop(jobs[1].run) && dcp_run_should_stop(jobs[2].run));
+    job_close(&jobs[1]);
+    expect_handlers(true);
+    job_close(&jobs[2]);
+    expect_handlers(false);
+    /* What came before is no reason to stop the next one. */
+    job_make(&jobs[0], 0, 1);
+    job_open(&jobs[0], path_in(state, "a"), &options);
+    assert_false(dcp_run_should_stop(jobs[0].run));
+    job_close(&jobs[0]);
+    expect_handlers(false);
+    /* A run that could not be opened has let go of them. */
+    job_make(&jobs[0], 0, 1);
+    scene_write(*state, "file", "");
+    const dcp_run_options bad = {.state = jobs[0].state, .stop_on_signals = true};
+    must_fail(dcp_run_open(path_in(state, "file"), &bad, &jobs[0].run), DCP_ERR_IO, "file");
+    job_free(&jobs[0]);
+    expect_handlers(false);
+    sigaction(SIGTERM, &before[0], NULL);
+    sigaction(SIGUSR1, &before[1], NULL);
+}
+
 static void a_halt_file_or_the_end_of_time_stops_it(void **state)
 {
     for (int i = 0; i < 2; i++) {
@@ -362,6 +419,7 @@ int main(void)
         TEST(files_of_ranks_are_part_of_it),
         TEST(rank_0_reads_the_clock_for_all),
         TEST(a_signal_stops_all_ranks_and_saves),
+        TEST(signals_are_the_programs_again_after_the_run),
         TEST(a_halt_file_or_the_end_of_time_stops_it),
         TEST(without_questions_ranks_say_nothing),
         TEST(a_failed_save_is_reported_at_the_next_step),
