@@ -67,22 +67,49 @@ static dcp_status search_folder(dcp_run_list *list, const struct run_place *plac
     return status;
 }
 
-/* Searches those folders of one whose names have the patterns. */
-static dcp_status search_below(dcp_run_list *list, const struct run_place *place,
-                               const char *folder, const struct run_names *names,
-                               const char *patterns, bool inner)
+/* Whether checkpoints were found there by another name. */
+static bool is_known(const dcp_run_list *list, const struct run_place *place, const char *folder)
 {
-    struct run_contents at = {.place = place, .path = folder};
-    for (size_t i = 0; i < names->count; i++) {
-        if (!run_name_match_any(patterns, names->names[i]) ||
-            run_name_match_any(RUN_NO_FOLDERS, names->names[i]))
+    const char *last = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->entries[i].folder != last && *list->entries[i].folder &&
+            run_place_is_same(place, list->entries[i].folder, folder))
+            return true;
+        last = list->entries[i].folder;
+    }
+    return false;
+}
+
+/* Searches those folders of one whose names have the patterns: links, or what is none. */
+static dcp_status search_named(dcp_run_list *list, const struct run_search *of,
+                               const char *patterns, bool links)
+{
+    const struct run_contents at = {.place = of->place, .path = of->folder};
+    for (size_t i = 0; i < of->names.count; i++) {
+        char text[RUN_LINK_MAX];
+        const char *name = of->names.names[i];
+        if (!run_name_match_any(patterns, name) || run_name_match_any(RUN_NO_FOLDERS, name))
             continue;
-        char *path = run_contents_path(&at, names->names[i]);
-        dcp_status status = path ? search_folder(list, place, path, inner) : DCP_ERR_NO_MEMORY;
+        char *path = run_contents_path(&at, name);
+        dcp_status status = path ? DCP_OK : DCP_ERR_NO_MEMORY;
+        if (path && run_place_is_link(of->place, path, text) == links &&
+            !(links && is_known(list, of->place, path)))
+            status = search_folder(list, of->place, path, of->inner);
         memory_release(path);
         RETURN_IF_ERROR(status);
     }
     return DCP_OK;
+}
+
+/* A link to a folder that was searched is no second one. */
+static dcp_status search_below(dcp_run_list *list, const struct run_place *place,
+                               const char *folder, const struct run_names *names,
+                               const char *patterns, bool inner)
+{
+    const struct run_search of = {
+        .place = place, .folder = folder, .names = *names, .inner = inner};
+    RETURN_IF_ERROR(search_named(list, &of, patterns, false));
+    return search_named(list, &of, patterns, true);
 }
 
 /* Folders with steps have others below them. */

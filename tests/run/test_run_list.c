@@ -147,6 +147,26 @@ static void folders_of_several_runs_are_no_choice(void **state)
     scene_expect(*state, NULL, "checkpoints/step_3 3 dcp whole latest\n");
 }
 
+/* Another name of a run beside it is no second run, and one that leads elsewhere is. */
+static void a_link_to_a_run_is_no_second_one(void **state)
+{
+    char above[512];
+    snprintf(above, sizeof above, "%s/above", (const char *)*state);
+    scene_save(NULL, scene_in(above, "run/step_1"));
+    assert_int_equal(symlink("run", scene_in(above, "current")), 0);
+    assert_int_equal(symlink("run", scene_in(above, "zz")), 0);
+    scene_expect(above, NULL, "run/step_1 1 dcp whole latest\n");
+    assert_int_equal(symlink("above/run", scene_in(*state, "link")), 0);
+    scene_expect(scene_in(*state, "link/"), NULL, "step_1 1 dcp whole latest\n");
+    mkdir(scene_in(*state, "other"), 0777);
+    assert_int_equal(symlink("../above/run", scene_in(*state, "other/only")), 0);
+    assert_int_equal(symlink("../above/run", scene_in(*state, "other/twice")), 0);
+    scene_expect_latest(scene_in(*state, "other"), "only/step_1");
+    scene_save(NULL, scene_in(*state, "second/step_2"));
+    assert_int_equal(symlink("../second", scene_in(above, "old")), 0);
+    scene_expect_latest(above, "both run and old hold steps");
+}
+
 static void neighbours_folders_are_not_searched(void **state)
 {
     const char *run = scene_tree(state, "megatron_bridge", false);
@@ -344,6 +364,7 @@ int main(void)
         TEST(order_is_by_number_and_not_by_time),
         TEST(two_of_one_step_are_no_choice),
         TEST(folders_of_several_runs_are_no_choice),
+        TEST(a_link_to_a_run_is_no_second_one),
         TEST(neighbours_folders_are_not_searched),
         TEST(many_entries_are_fine),
         TEST(an_empty_run_has_no_latest),

@@ -71,6 +71,9 @@ static void what_is_not_whole_is_passed_over(void **state)
     expect_words(line, "step_30 is not whole: no .metadata");
     expect_words(line, "step_20 is not whole: __0_0.distcp");
     expect_words(line, "the mark latest names step_30");
+    job_run(run, NULL, (const int64_t[]){40}, 1);
+    scene_write(scene_in(run, "step_40"), "metadata.json", "");
+    expect_words(job_resumes(run, NULL, 10), "step_40 is not whole: metadata.json is no JSON");
 }
 
 /* MegaCpp: corrupt data raises; here it is remembered as well, until the step is saved again. */
