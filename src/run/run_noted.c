@@ -76,8 +76,13 @@ static dcp_status find_best(dcp_run_list *list, const struct run_place *place, c
 dcp_status run_noted_read(dcp_run_list *list, const struct run_place *place,
                           const dcp_run_list_options *options)
 {
-    for (size_t i = 0; i < 2 && list->folders[i]; i++)
-        RETURN_IF_ERROR(read_notes(list, place, list->folders[i]));
+    for (size_t i = 0; i < list->count; i++) {
+        size_t first = 0;
+        while (list->entries[first].folder != list->entries[i].folder)
+            first++;
+        if (first == i)
+            RETURN_IF_ERROR(read_notes(list, place, list->entries[i].folder));
+    }
     return options->metric ? find_best(list, place, options->metric, options->higher_is_better)
                            : DCP_OK;
 }

@@ -147,6 +147,27 @@ static void folders_of_several_runs_are_no_choice(void **state)
     scene_expect(*state, NULL, "checkpoints/step_3 3 dcp whole latest\n");
 }
 
+static void pins_of_several_runs_are_listed(void **state)
+{
+    static const char *const runs[] = {"a", "b", "c"};
+    for (size_t i = 0; i < 3; i++) {
+        mkdir(scene_in(*state, runs[i]), 0777);
+        scene_write(scene_in(*state, runs[i]), ".dcp_run",
+                    "dcp run 1\nidentity: x\npattern: step_{N}\nlayout: dcp\n");
+        scene_write(scene_in(*state, runs[i]), ".dcp_pin.step_1", "");
+        scene_save(NULL, scene_in(scene_in(*state, runs[i]), "step_1"));
+        scene_save(NULL, scene_in(scene_in(*state, runs[i]), "step_2"));
+    }
+    dcp_run_list *list = scene_read(*state, NULL);
+    assert_int_equal(dcp_run_list_count(list), 6);
+    for (size_t i = 0; i < 6; i++) {
+        dcp_run_checkpoint found;
+        must(dcp_run_list_checkpoint(list, i, &found));
+        assert_int_equal(found.pinned, found.step == 1);
+    }
+    dcp_run_list_free(list);
+}
+
 /* Another name of a run beside it is no second run, and one that leads elsewhere is. */
 static void a_link_to_a_run_is_no_second_one(void **state)
 {
@@ -364,6 +385,7 @@ int main(void)
         TEST(order_is_by_number_and_not_by_time),
         TEST(two_of_one_step_are_no_choice),
         TEST(folders_of_several_runs_are_no_choice),
+        TEST(pins_of_several_runs_are_listed),
         TEST(a_link_to_a_run_is_no_second_one),
         TEST(neighbours_folders_are_not_searched),
         TEST(many_entries_are_fine),
