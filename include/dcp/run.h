@@ -184,7 +184,9 @@ typedef struct dcp_run_options {
     bool skip_rng;          /**< likewise */
     bool skip_main_params;  /**< likewise: fp32 masters */
     /** A checkpoint without an optimizer is resumed from, with a warning. Otherwise it counts as
-     * model only: it is skipped with a warning, and refused if `reference` names it. */
+     * model only: it is skipped with a warning, and refused if `reference` names it. Likewise for
+     * each of up to 16 optimizers below the key (elements of a list, or dicts in a dict), of which
+     * the checkpoint has some: without this their names are missing, which ends the resume. */
     bool allow_missing_optimizer;
     const char *model_key;       /**< at the top of the state; NULL: "model" */
     const char *optimizer_key;   /**< NULL: "optimizer" */

@@ -92,13 +92,18 @@ dcp_status run_chooser_stamp(const struct run_chooser *chooser, const struct run
                              const char *path, struct run_choice *choice)
 {
     const dcp_run_options *options = &chooser->run->options;
+    struct run_optimizers optimizers;
     const struct run_stamp_keys keys = {.optimizer = run_key(options->optimizer_key, "optimizer"),
+                                        .optimizers = &optimizers,
                                         .rng = run_key(options->rng_key, "rng"),
                                         .main_params =
                                             run_key(options->main_params_key, "main_params"),
                                         .metric = chooser->run->keep.metric};
     struct run_stamp stamp;
+    run_optimizers_find(options->state, keys.optimizer, &optimizers);
     RETURN_IF_ERROR(run_stamp_read(place, path, NULL, 0, &keys, &stamp));
+    choice->missing_optimizers =
+        stamp.has_optimizer ? ~stamp.optimizers & ((UINT32_C(1) << optimizers.count) - 1) : 0;
     choice->no_optimizer = dcp_state_find(options->state, keys.optimizer) && !stamp.has_optimizer;
     snprintf(choice->save_id, sizeof choice->save_id, "%s", stamp.save_id);
     return DCP_OK;

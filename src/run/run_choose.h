@@ -10,9 +10,10 @@
 /* A choice, in a form that travels to the other ranks. */
 struct run_choice {
     bool found;
-    bool named;        /* by the reference: nothing else is tried */
-    bool own;          /* of this run, under its usual name */
-    bool no_optimizer; /* though the state has one */
+    bool named;                  /* by the reference: nothing else is tried */
+    bool own;                    /* of this run, under its usual name */
+    bool no_optimizer;           /* though the state has one */
+    uint32_t missing_optimizers; /* of several that the state has: a bit for each */
     bool pretrained;
     bool local; /* in the file system, whatever the run's storage */
     int32_t kind;

@@ -19,6 +19,7 @@
 struct patterns {
     const char **names;
     size_t count;
+    struct run_optimizers optimizers; /* texts */
 };
 
 static void leave_out(struct patterns *patterns, const dcp_run *run, const char *key)
@@ -27,7 +28,28 @@ static void leave_out(struct patterns *patterns, const dcp_run *run, const char 
         patterns->names[patterns->count++] = key;
 }
 
-enum { FLAGS = 3 };
+enum { FLAGS = 3 + RUN_OPTIMIZERS_MAX };
+
+/* Some of several: those that the checkpoint has are loaded. */
+static void leave_out_missing(struct patterns *patterns, const dcp_run *run,
+                              const struct run_choice *choice)
+{
+    const dcp_run_options *options = &run->options;
+    struct run_optimizers *optimizers = &patterns->optimizers;
+    if (!options->allow_missing_optimizer || options->skip_optimizer || choice->pretrained)
+        return;
+    run_optimizers_find(options->state, run_key(options->optimizer_key, "optimizer"), optimizers);
+    for (size_t i = 0; i < optimizers->count; i++) {
+        if (!(choice->missing_optimizers & UINT32_C(1) << i))
+            continue;
+        patterns->names[patterns->count++] = optimizers->names[i];
+        if (run->rank == 0)
+            log_line(DCP_LOG_WARNING,
+                     "%s has not all %zu optimizers: \"%s\" begins anew, as "
+                     "allow_missing_optimizer says",
+                     choice->path, optimizers->count, optimizers->names[i]);
+    }
+}
 
 static dcp_status make_patterns(const dcp_run *run, const struct run_choice *choice,
                                 struct patterns *patterns)
@@ -43,6 +65,7 @@ static dcp_status make_patterns(const dcp_run *run, const struct run_choice *cho
     patterns->count = count;
     if (options->skip_optimizer || choice->no_optimizer || choice->pretrained)
         leave_out(patterns, run, optimizer);
+    leave_out_missing(patterns, run, choice);
     if (options->skip_rng || choice->pretrained)
         leave_out(patterns, run, run_key(options->rng_key, "rng"));
     if (options->skip_main_params || choice->pretrained)

@@ -22,9 +22,14 @@ static dcp_status read_names(const dcp_checkpoint *checkpoint, const struct run_
     for (size_t i = 0; i < count; i++) {
         dcp_entry entry;
         RETURN_IF_ERROR(dcp_checkpoint_entry(checkpoint, i, &entry));
-        if (is_under(entry.name, keys->optimizer))
+        if (keys->optimizer && is_under(entry.name, keys->optimizer)) {
             stamp->has_optimizer = true;
-        else if (is_under(entry.name, keys->rng))
+            /* An object holds them all. */
+            stamp->optimizers |= strcmp(entry.name, keys->optimizer) == 0 ? UINT32_MAX
+                                 : keys->optimizers
+                                     ? run_optimizers_of(keys->optimizers, entry.name)
+                                     : 0;
+        } else if (is_under(entry.name, keys->rng))
             stamp->has_rng = true;
         else if (is_under(entry.name, keys->main_params))
             stamp->has_main_params = true;

@@ -3,12 +3,14 @@
 #ifndef RUN_RUN_STAMP_H
 #define RUN_RUN_STAMP_H
 
+#include "run/run_optimizers.h"
 #include "run/run_place.h"
 
 struct run_stamp {
     char save_id[64]; /* "": none */
     bool has_model;   /* some name is the model's, or lies under no key that was asked for */
     bool has_optimizer, has_rng, has_main_params;
+    uint32_t optimizers; /* a bit for each of several that is there */
     bool has_metric;
     double metric;
 };
@@ -17,6 +19,7 @@ struct run_stamp {
  * members: directories in the checkpoint that are it together; of none itself is. */
 struct run_stamp_keys {
     const char *optimizer, *rng, *main_params;
+    const struct run_optimizers *optimizers;
     const char *metric;
 };
 

@@ -162,6 +162,58 @@ static void models_alone_are_passed_over_aloud(void **state)
     job_close(&job);
 }
 
+/* A tree of a model and of several optimizers, each with one number. */
+static dcp_state *tree_of_optimizers(bool in_a_list, int count, double value)
+{
+    static const char *const names[] = {"adamw", "muon", "sgd"};
+    dcp_state *root = dcp_state_new();
+    dcp_state *all =
+        in_a_list ? dcp_state_list(root, "optimizer") : dcp_state_dict(root, "optimizer");
+    dcp_state_float(dcp_state_dict(root, "model"), "w", value);
+    for (int i = 0; i < count; i++)
+        dcp_state_float(dcp_state_dict(all, in_a_list ? NULL : names[i]), "m", value);
+    return root;
+}
+
+static double number_in(const dcp_state *node)
+{
+    double value = -1;
+    must(dcp_state_as_float(node, &value));
+    return value;
+}
+
+/* MegaCpp: a job may have made fewer optimizers than this one, which is loud, and must be allowed.
+ */
+static void of_several_optimizers_those_that_are_there_are_loaded(void **state)
+{
+    for (int in_a_list = 0; in_a_list < 2; in_a_list++) {
+        const char *path = path_in(state, in_a_list ? "list" : "dict");
+        dcp_run *run;
+        dcp_run_options options = {.state = tree_of_optimizers(in_a_list, 1, 7)};
+        must(dcp_run_open(path, &options, &run));
+        must(dcp_run_save(run, 10));
+        must(dcp_run_close(run));
+        dcp_state_free(options.state);
+
+        options.state = tree_of_optimizers(in_a_list, 3, 0);
+        must(dcp_run_open(path, &options, &run));
+        must_fail(dcp_run_resume(run, NULL), DCP_ERR_MISSING_KEY, "optimizer");
+        must(dcp_run_close(run));
+        options.allow_missing_optimizer = true;
+        job_log_begin();
+        must(dcp_run_open(path, &options, &run));
+        must(dcp_run_resume(run, NULL));
+        expect_words(job_log(), in_a_list ? "has not all 3 optimizers: \"optimizer.1\" begins anew"
+                                          : "has not all 3 optimizers: \"optimizer.muon\" begins");
+        job_log_end();
+        const dcp_state *all = dcp_state_find(options.state, "optimizer");
+        for (size_t i = 0; i < 3; i++)
+            assert_true(number_in(dcp_state_at(dcp_state_at(all, i), 0)) == (i == 0 ? 7 : 0));
+        must(dcp_run_close(run));
+        dcp_state_free(options.state);
+    }
+}
+
 static void flags_leave_parts_out(void **state)
 {
     const char *run = path_in(state, "run");
@@ -403,6 +455,7 @@ int main(void)
         TEST(nothing_loads_is_no_fresh_start),
         TEST(another_state_is_an_error),
         TEST(models_alone_are_passed_over_aloud),
+        TEST(of_several_optimizers_those_that_are_there_are_loaded),
         TEST(flags_leave_parts_out),
         TEST(a_pretrained_model_starts_a_run),
         TEST(references_are_kept),
