@@ -36,6 +36,16 @@ void run_place_close(const struct run_place *place, void *directory)
     error_restore(&error);
 }
 
+/* At the end of an id, but for those of "/" and "scheme://". */
+static void cut_slashes(char *id)
+{
+    size_t length = strlen(id);
+    while (length > 1 && id[length - 1] == '/' &&
+           (length < 3 || strncmp(id + length - 3, "://", 3)))
+        length--;
+    id[length] = '\0';
+}
+
 char *run_place_absolute(const struct run_place *place)
 {
     const dcp_storage *table = place->table;
@@ -51,8 +61,10 @@ char *run_place_absolute(const struct run_place *place)
         status = error_checked(
             table->absolute(table->context, place->root, text, ABSOLUTE_ROOM + strlen(place->root)),
             "the storage's absolute");
-    if (status == DCP_OK)
+    if (status == DCP_OK) {
+        cut_slashes(text);
         return text;
+    }
     memory_release(text);
     return NULL;
 }

@@ -274,6 +274,31 @@ static void references_are_kept(void **state)
     job_resume_fails(run, &(dcp_run_options){.reference = "20"}, DCP_ERR_NOT_FOUND, "not whole");
 }
 
+/* With slashes at its end, by a link, relative; and beyond 32 bits. */
+static void a_run_may_be_named_in_any_way(void **state)
+{
+    const int64_t large[] = {3000000000, INT64_MAX};
+    char slashes[512], path[600];
+    dcp_run_resumed resumed;
+    struct job job;
+    snprintf(slashes, sizeof slashes, "%s//", path_in(state, "run"));
+    job_run(slashes, NULL, three, 3);
+    job_make(&job, 0, 1);
+    job_open(&job, slashes, NULL);
+    must(dcp_run_resume(job.run, &resumed));
+    snprintf(path, sizeof path, "%.*s/step_30", (int)strlen(slashes) - 2, slashes);
+    assert_string_equal(resumed.path, path);
+    job_close(&job);
+    assert_int_equal(symlink("run", path_in(state, "link")), 0);
+    job_run(path_in(state, "link"), NULL, large, 1);
+    assert_int_equal(chdir(*state), 0);
+    job_resumes("./run/.", NULL, large[0]);
+    job_run("link/", NULL, large + 1, 1);
+    assert_int_equal(chdir("/"), 0);
+    job_resumes(path_in(state, "run"), NULL, INT64_MAX);
+    job_resumes(path_in(state, "link"), &(dcp_run_options){.reference = "3000000000"}, large[0]);
+}
+
 static void the_best_is_by_its_number(void **state)
 {
     const char *run = path_in(state, "run");
@@ -459,6 +484,7 @@ int main(void)
         TEST(flags_leave_parts_out),
         TEST(a_pretrained_model_starts_a_run),
         TEST(references_are_kept),
+        TEST(a_run_may_be_named_in_any_way),
         TEST(the_best_is_by_its_number),
         TEST(checkpoints_of_others_are_taken_once),
         TEST(checkpoints_of_several_directories_are_resumed_from),
