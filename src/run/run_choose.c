@@ -125,9 +125,9 @@ dcp_status run_chooser_fill(const struct run_chooser *chooser, const struct run_
                              "%s/%s is of kind %s, which cannot be resumed from", place->root,
                              entry->path, dcp_run_kind_name(entry->kind));
     snprintf(joined, sizeof joined, "%.1000s%s%.100s", entry->path, *inner ? "/" : "", inner);
-    *choice = (struct run_choice){.found = true,
-                                  .kind = (int32_t)entry->kind,
-                                  .step = run_entry_step(entry) > 0 ? run_entry_step(entry) : 0};
+    int64_t step = run_entry_is_copy(entry) ? entry->saved_step : run_entry_step(entry);
+    *choice = (struct run_choice){
+        .found = true, .kind = (int32_t)entry->kind, .step = step > 0 ? step : 0};
     char *id = run_place_id(place, joined);
     if (!id)
         return DCP_ERR_NO_MEMORY;
@@ -153,7 +153,7 @@ dcp_status run_chooser_check_owner(struct run_chooser *chooser, const struct run
         run_chooser_pass_over(chooser, "%s is of another run", entry->path);
     else if (!*fits)
         run_chooser_pass_over(chooser, "%s does not say which run's it is", entry->path);
-    if (*fits && entry->has_saved_step && entry->saved_step != run_entry_step(entry)) {
+    if (*fits && run_entry_is_copy(entry)) {
         run_chooser_pass_over(chooser, "%s is a copy of step %" PRId64, entry->path,
                               entry->saved_step);
         *fits = false;

@@ -68,6 +68,11 @@ bool run_is_candidate(const struct run_entry *entry)
     return entry->kind != DCP_RUN_LINK && !entry->layout->never_latest;
 }
 
+bool run_entry_is_copy(const struct run_entry *entry)
+{
+    return entry->has_saved_step && entry->saved_step != run_entry_step(entry);
+}
+
 dcp_status run_latest_twin(dcp_run_list *list, const struct run_place *place, size_t index,
                            size_t *twin)
 {
@@ -95,7 +100,7 @@ static dcp_status find_latest(dcp_run_list *list, const struct run_place *place,
         if (!run_is_candidate(&list->entries[i]))
             continue;
         RETURN_IF_ERROR(run_check(list, place, i));
-        if (list->entries[i].complete) {
+        if (list->entries[i].complete && !run_entry_is_copy(&list->entries[i])) {
             *latest = i;
             return DCP_OK;
         }
@@ -113,12 +118,16 @@ static void explain_newer(const dcp_run_list *list, size_t first, struct buffer 
     size_t named = 0, unnamed = 0;
     for (size_t i = list->count; i-- > first;) {
         const struct run_entry *entry = &list->entries[i];
-        if (!run_is_candidate(entry) || !entry->checked || entry->complete)
+        bool is_copy = entry->complete && run_entry_is_copy(entry);
+        if (!run_is_candidate(entry) || !entry->checked || (entry->complete && !is_copy))
             continue;
-        if (named++ < REASONS_MAX)
-            buffer_append_format(line, "; %s is not whole: %s", entry->path, entry->why);
-        else
+        if (named++ >= REASONS_MAX)
             unnamed++;
+        else if (is_copy)
+            buffer_append_format(line, "; %s is a copy of step %" PRId64, entry->path,
+                                 entry->saved_step);
+        else
+            buffer_append_format(line, "; %s is not whole: %s", entry->path, entry->why);
     }
     if (unnamed > 0)
         buffer_append_format(line, "; nor are %zu more", unnamed);

@@ -71,6 +71,8 @@ dcp_status run_latest_find(dcp_run_list *list, const struct run_place *place, bo
 int64_t run_entry_step(const struct run_entry *entry);
 /* Whether it may be the latest: no link, dump or part. */
 bool run_is_candidate(const struct run_entry *entry);
+/* Whether it says itself that it is of another step: by hand it was given another name. */
+bool run_entry_is_copy(const struct run_entry *entry);
 /* Another whole one of the same age and layout, whose name says nothing else: SIZE_MAX if there is
  * none. */
 dcp_status run_latest_twin(dcp_run_list *list, const struct run_place *place, size_t index,

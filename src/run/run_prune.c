@@ -109,7 +109,7 @@ static dcp_status look_at(struct pruning *pruning, size_t index)
     candidate->unix_time = entry->unix_time;
     if (!candidate->whole)
         snprintf(candidate->why, sizeof candidate->why, "not whole: %.120s", entry->why);
-    if (entry->has_saved_step && entry->saved_step != candidate->step) {
+    if (run_entry_is_copy(entry)) {
         candidate->ours = false;
         snprintf(candidate->why, sizeof candidate->why, "a copy of step %" PRId64,
                  entry->saved_step);

@@ -45,7 +45,7 @@ static dcp_status take_named(struct run_chooser *chooser, dcp_run_list *list,
     if (place == &chooser->run->place && !*entry->folder) {
         enum run_owner owner;
         RETURN_IF_ERROR(run_own_owner(place, entry->path, chooser->run->own.identity, &owner));
-        choice->own = owner == RUN_OWNER_US;
+        choice->own = owner == RUN_OWNER_US && !run_entry_is_copy(entry);
         snprintf(choice->name, sizeof choice->name, "%.120s", entry->name);
     }
     return refuse(choice, chooser);

@@ -274,6 +274,26 @@ static void references_are_kept(void **state)
     job_resume_fails(run, &(dcp_run_options){.reference = "20"}, DCP_ERR_NOT_FOUND, "not whole");
 }
 
+/* What a copy under another name says of itself counts. */
+static void a_copy_under_another_name_is_not_the_latest(void **state)
+{
+    const char *run = path_in(state, "run");
+    char command[1024];
+    job_run(run, NULL, three, 2);
+    snprintf(command, sizeof command, "cp -r '%s' '%s'", scene_in(run, "step_10"),
+             scene_in(run, "step_99"));
+    assert_int_equal(system(command), 0);
+    scene_expect(run, NULL,
+                 "step_10 10 dcp whole\nstep_20 20 dcp whole latest marked\n"
+                 "step_99 99 dcp whole\n");
+    scene_expect_latest(run, "step_20");
+    expect_words(job_resumes(run, NULL, 20), "step_99 is a copy of step 10");
+    scene_remove(scene_in(run, "step_10"), ".metadata");
+    scene_remove(scene_in(run, "step_20"), ".metadata");
+    scene_expect_latest(run, "none of the run is whole; step_99 is a copy of step 10");
+    job_resumes(run, &(dcp_run_options){.reference = "99"}, 10);
+}
+
 /* With slashes at its end, by a link, relative; and beyond 32 bits. */
 static void a_run_may_be_named_in_any_way(void **state)
 {
@@ -484,6 +504,7 @@ int main(void)
         TEST(flags_leave_parts_out),
         TEST(a_pretrained_model_starts_a_run),
         TEST(references_are_kept),
+        TEST(a_copy_under_another_name_is_not_the_latest),
         TEST(a_run_may_be_named_in_any_way),
         TEST(the_best_is_by_its_number),
         TEST(checkpoints_of_others_are_taken_once),
