@@ -31,12 +31,12 @@
  *
  * @section dcp_run_ranks Ranks
  *
- * All ranks open the run together, and call dcp_run_step(), dcp_run_should_stop(),
- * dcp_run_wait_staged(), dcp_run_save(), dcp_run_resume() and dcp_run_close() in the same order.
- * They answer the same on every rank. Rank 0 reads the clock and looks at files. If anything but
- * the step's number decides, ranks exchange eight bytes: at most once in each step. If steps are
- * short, they do so about once a second, or four times a second while a save is under way, but at
- * least at every 16th call.
+ * All ranks open the run together, and call dcp_run_step(), dcp_run_should_save(),
+ * dcp_run_should_stop(), dcp_run_wait_staged(), dcp_run_save(), dcp_run_resume() and
+ * dcp_run_close() in the same order. They answer the same on every rank. Rank 0 reads the clock and
+ * looks at files. If anything but the step's number decides, ranks exchange eight bytes: at most
+ * once in each step. If steps are short, they do so about once a second, or four times a second
+ * while a save is under way, but at least at every 16th call.
  *
  * @section dcp_run_bridge Megatron Bridge's options
  *
@@ -279,6 +279,13 @@ DCP_API dcp_status dcp_run_read_file(dcp_run *run, const char *name, void **byte
  * failures, and saves again when that is due.
  */
 DCP_API dcp_status dcp_run_step(dcp_run *run, int64_t step);
+
+/**
+ * Whether dcp_run_step() of this step will save: to gather beforehand what is to go into it. The
+ * same on every rank, and no exchange beyond the one that the step would have; collective as that.
+ * If it is time to stop, the answer is true until that save.
+ */
+DCP_API bool dcp_run_should_save(dcp_run *run, int64_t step);
 
 /**
  * Whether training is to end: because of a signal, the halt file, or the end of the allocation.

@@ -57,7 +57,11 @@ struct dcp_run {
     double last_look;
     double stop_at; /* on the monotonic clock; HUGE_VAL: never */
     enum run_stop stop;
-    bool due;        /* all ranks know that a save is */
+    bool due;   /* all ranks know that a save is */
+    bool asked; /* of that step, and what rules of steps want */
+    int64_t asked_step;
+    bool asked_wants;
+    bool save_ended; /* all ranks know that of the one under way */
     bool stop_saved; /* for the sake of the stop */
 
     dcp_save_chain *chain; /* NULL: it saves blocking */

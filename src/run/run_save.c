@@ -49,6 +49,7 @@ dcp_status run_save_ended(dcp_run *run, dcp_status status, const dcp_figures *fi
 dcp_status run_settle(dcp_run *run)
 {
     dcp_figures figures = {.size_of = sizeof figures};
+    run->save_ended = false;
     if (!run->saving)
         return DCP_OK;
     double begun = run_now();

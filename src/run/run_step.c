@@ -110,21 +110,50 @@ static dcp_status call(dcp_run *run, bool now, bool *ended)
 
 /* ---- the calls ---- */
 
-dcp_status dcp_run_step(dcp_run *run, int64_t step)
+/* Once for each step: a call that only asks has the exchange that the step would have. */
+static dcp_status ask(dcp_run *run, int64_t step)
 {
     bool ended;
-    if (!run || step < 0)
-        return dcp_error_set(DCP_ERR_ARGUMENT, "a step needs its run, and is not negative");
+    if (run->asked && run->asked_step == step)
+        return DCP_OK;
     bool wants = run_schedule_wants_step(&run->schedule, step);
     bool judged =
         wants && run->schedule.overhead_percent > 0 && !run_schedule_is_last(&run->schedule, step);
-    run->step = step;
     run->schedule.wanted = run->schedule.wanted || judged;
-    run_emergency_watch(run);
     RETURN_IF_ERROR(call(run, judged, &ended));
-    dcp_status settled = ended ? run_settle(run) : DCP_OK;
-    bool stops = run->stop != RUN_STOP_NONE && !run->stop_saved;
-    if (!(wants && !judged) && !run->due && !stops)
+    run->asked = true;
+    run->asked_step = step;
+    run->asked_wants = wants && !judged;
+    run->save_ended = run->save_ended || ended;
+    return DCP_OK;
+}
+
+static bool is_to_save(const dcp_run *run)
+{
+    return run->asked_wants || run->due || (run->stop != RUN_STOP_NONE && !run->stop_saved);
+}
+
+bool dcp_run_should_save(dcp_run *run, int64_t step)
+{
+    if (!run || step < 0)
+        return false;
+    if (ask(run, step) == DCP_OK)
+        return is_to_save(run) && step != run->saved_step;
+    log_line(DCP_LOG_ERROR, "%s: ranks could not agree on whether to save: %s", run->root,
+             dcp_error_message());
+    return false;
+}
+
+dcp_status dcp_run_step(dcp_run *run, int64_t step)
+{
+    if (!run || step < 0)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "a step needs its run, and is not negative");
+    run->step = step;
+    run_emergency_watch(run);
+    RETURN_IF_ERROR(ask(run, step));
+    run->asked = false;
+    dcp_status settled = run->save_ended ? run_settle(run) : DCP_OK;
+    if (!is_to_save(run))
         return settled;
     run->stop_saved = run->stop != RUN_STOP_NONE;
     if (run->stop == RUN_STOP_SIGNAL)

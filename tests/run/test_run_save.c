@@ -206,6 +206,42 @@ static void rank_0_reads_the_clock_for_all(void **state)
     dcp_run_list_free(list);
 }
 
+/* What is asked before a step is what the step does, on each rank, however often it is asked. */
+static dcp_status ask_before_steps(struct rank *self)
+{
+    struct job job;
+    job_make(&job, self->rank, self->size);
+    const dcp_run_options options = {.group = self->group,
+                                     .state = job.state,
+                                     .every_seconds = 0.02,
+                                     .every_steps = 50,
+                                     .last_step = 120,
+                                     .mode = DCP_RUN_BLOCKING};
+    int64_t saved = 0, others = 0;
+    must(dcp_run_open(self->path, &options, &job.run));
+    for (int64_t step = 1; step <= 120; step++) {
+        usleep(self->rank == 1 ? 2000 : 100);
+        job_train_to(&job, step);
+        bool answer = dcp_run_should_save(job.run, step);
+        assert_int_equal(dcp_run_should_save(job.run, step), answer);
+        must(dcp_run_step(job.run, step));
+        assert_int_equal(dcp_run_saved_step(job.run) == step, answer);
+        assert_false(dcp_run_should_save(NULL, step) || dcp_run_should_save(job.run, -1));
+        assert_true(answer || (step % 50 != 0 && step < 120));
+        saved += answer;
+        others += answer && step % 50 != 0 && step < 120;
+    }
+    assert_true(others > 0 && saved < 120);
+    job_close(&job);
+    return DCP_OK;
+}
+
+static void what_is_asked_before_a_step_is_what_it_does(void **state)
+{
+    ranks_must(1, path_in(state, "one"), ask_before_steps, NULL);
+    ranks_must(3, path_in(state, "three"), ask_before_steps, NULL);
+}
+
 static dcp_status stop_on_one_rank(struct rank *self)
 {
     struct job job;
@@ -341,8 +377,11 @@ static void without_questions_ranks_say_nothing(void **state)
     must(dcp_group_new_threads(1, groups));
     const dcp_run_options options = {.group = groups[0], .state = job.state, .every_steps = 1000};
     must(dcp_run_open(path_in(state, "run"), &options, &job.run));
-    for (int64_t step = 1; step < 1000; step++)
+    for (int64_t step = 1; step < 1000; step++) {
+        assert_false(dcp_run_should_save(job.run, step));
         must(dcp_run_step(job.run, step));
+    }
+    assert_true(dcp_run_should_save(job.run, 1000));
     assert_false(dcp_run_should_stop(job.run));
     assert_int_equal(dcp_run_saved_step(job.run), -1);
     job_close(&job);
@@ -418,6 +457,7 @@ int main(void)
         TEST(a_step_is_saved_once),
         TEST(files_of_ranks_are_part_of_it),
         TEST(rank_0_reads_the_clock_for_all),
+        TEST(what_is_asked_before_a_step_is_what_it_does),
         TEST(a_signal_stops_all_ranks_and_saves),
         TEST(signals_are_the_programs_again_after_the_run),
         TEST(a_halt_file_or_the_end_of_time_stops_it),
