@@ -294,6 +294,55 @@ static void a_copy_under_another_name_is_not_the_latest(void **state)
     job_resumes(run, &(dcp_run_options){.reference = "99"}, 10);
 }
 
+/* As on NFS: a rank does not see what rank 0 has seen until it has looked a few times. */
+static _Thread_local int looks_in_vain;
+
+static dcp_status open_late(void *context, const char *id, uint32_t flags, void **directory,
+                            bool *created)
+{
+    if (strstr(id, "step_10") && looks_in_vain > 0) {
+        looks_in_vain--;
+        return dcp_error_set(DCP_ERR_NOT_FOUND, "%s: not seen yet", id);
+    }
+    return dcp_storage_files()->open(context, id, flags, directory, created);
+}
+
+static dcp_status resume_late(struct rank *self)
+{
+    dcp_storage storage = *dcp_storage_files();
+    dcp_run_resumed resumed;
+    struct job job;
+    storage.open = open_late;
+    job_make(&job, self->rank, self->size);
+    const dcp_run_options options = {
+        .group = self->group, .state = job.state, .storage = &storage, .visible_seconds = 30};
+    must(dcp_run_open(self->path, &options, &job.run));
+    looks_in_vain = self->rank == 2 ? 2 : 0;
+    must(dcp_run_resume(job.run, &resumed));
+    assert_int_equal(looks_in_vain, 0);
+    assert_int_equal(resumed.step, 10);
+    job_expect(&job, 10);
+    job_close(&job);
+    return DCP_OK;
+}
+
+static dcp_status save_10(struct rank *self)
+{
+    struct job job;
+    job_make(&job, self->rank, self->size);
+    const dcp_run_options options = {.group = self->group, .state = job.state};
+    must(dcp_run_open(self->path, &options, &job.run));
+    job_save(&job, 10);
+    job_close(&job);
+    return DCP_OK;
+}
+
+static void a_rank_that_sees_it_late_is_waited_for(void **state)
+{
+    ranks_must(3, path_in(state, "run"), save_10, NULL);
+    ranks_must(3, path_in(state, "run"), resume_late, NULL);
+}
+
 /* With slashes at its end, by a link, relative; and beyond 32 bits. */
 static void a_run_may_be_named_in_any_way(void **state)
 {
@@ -504,6 +553,7 @@ int main(void)
         TEST(flags_leave_parts_out),
         TEST(a_pretrained_model_starts_a_run),
         TEST(references_are_kept),
+        TEST(a_rank_that_sees_it_late_is_waited_for),
         TEST(a_copy_under_another_name_is_not_the_latest),
         TEST(a_run_may_be_named_in_any_way),
         TEST(the_best_is_by_its_number),

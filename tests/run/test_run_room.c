@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A save that finds no space while an old checkpoint is being removed. */
+/* Saves while an old checkpoint is being removed, also those that find no space; and how fast it
+ * is. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -10,12 +11,14 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "run/job_scene.h"
 #include "run/run_scene.h"
+#include "storage/scratch.h"
 
 /* ---- a disk that is full until an old checkpoint is gone ---- */
 
-static atomic_bool disk_is_full, removal_is_slow;
+static atomic_bool disk_is_full, removal_is_slow, removal_fails;
 static atomic_int failures;
 
 static dcp_status create_if_there_is_room(void *context, void *directory, const char *name,
@@ -36,6 +39,8 @@ static dcp_status remove_late(void *context, void *directory, const char *name)
         usleep(1000);
     if (commits && removal_is_slow)
         usleep(100000);
+    if (removal_fails)
+        return dcp_error_set(DCP_ERR_IO, "%s cannot be removed", name);
     dcp_status status = dcp_storage_files()->remove(context, directory, name);
     if (commits)
         disk_is_full = false;
@@ -47,7 +52,7 @@ static dcp_storage full_storage(void)
     dcp_storage storage = *dcp_storage_files();
     storage.create = create_if_there_is_room;
     storage.remove = remove_late;
-    disk_is_full = removal_is_slow = false;
+    disk_is_full = removal_is_slow = removal_fails = false;
     failures = 0;
     return storage;
 }
@@ -164,6 +169,49 @@ static void within_a_limit_of_memory_a_save_behind_training_fails(void **state)
     job_resumes(run, NULL, 40);
 }
 
+/* Removals that hang and that fail are no matter of saves. */
+static void slow_or_failed_removals_hold_up_no_save(void **state)
+{
+    for (int fails = 0; fails < 2; fails++) {
+        const char *run = path_in(state, fails ? "failed" : "slow");
+        const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1};
+        dcp_storage storage = full_storage();
+        const dcp_run_options options = {.storage = &storage, .keep = &keep};
+        struct job job;
+        job_make(&job, 0, 1);
+        job_open(&job, run, &options);
+        job_save(&job, 10);
+        must(dcp_run_flush(job.run));
+        removal_is_slow = !fails;
+        removal_fails = fails;
+        job_log_begin();
+        for (int64_t step = 20; step <= 50; step += 10) {
+            job_save(&job, step);
+            must(dcp_run_flush(job.run));
+        }
+        scene_expect_latest(run, "step_50");
+        assert_true(scratch_exists(scene_in(run, "step_10"), ".metadata"));
+        failures = 1; /* lets the slow one go on */
+        job_close(&job);
+        removal_fails = false;
+        assert_int_equal(!strstr(job_log(), "is not removed"), !fails);
+        job_log_end();
+        job_resumes(run, NULL, 50);
+    }
+}
+
+static void removals_pause_between_each_other(void **state)
+{
+    const dcp_run_keep keep = {.size_of = sizeof keep, .last = 1, .pause_seconds = 0.2};
+    const char *run = path_in(state, "run");
+    uint64_t removed;
+    job_run(run, NULL, (const int64_t[]){10, 20, 30, 40}, 4);
+    int64_t begun = clock_monotonic_ns();
+    must(dcp_run_prune(run, &(dcp_run_prune_options){.keep = &keep}, &removed));
+    assert_int_equal(removed, 3);
+    assert_true(clock_monotonic_ns() - begun >= 400000000);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, directory_setup, directory_teardown)
 
 int main(void)
@@ -171,6 +219,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_save_waits_for_the_removal_and_tries_again),
         TEST(without_a_removal_it_fails_at_once),
+        TEST(slow_or_failed_removals_hold_up_no_save),
+        TEST(removals_pause_between_each_other),
         TEST(within_a_limit_of_memory_a_save_behind_training_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
