@@ -184,7 +184,22 @@ typedef struct dcp_shard_info {
     const char *problem; /**< the message of `status`; "" for DCP_OK */
     const char *save_id; /**< "" without a valid footer; `item_count` is then 0 */
     size_t item_count;
+    size_t stream_count; /**< without a valid footer, with dcp_shard_list_options::streams */
 } dcp_shard_info;
+
+/** A stream in a shard file without a footer, as it describes itself: it has no name. Or bytes that
+ * belong to none. Pointers are borrowed from the list. */
+typedef struct dcp_shard_stream {
+    uint64_t offset;     /**< first byte in the file */
+    uint64_t length;     /**< bytes as stored */
+    const char *problem; /**< "": a stream; else why these bytes are none, and no more is known */
+    bool compressed;     /**< the stream is compressed with zstd */
+    bool is_tensor;      /**< else an object, which was not decoded */
+    dcp_dtype dtype;     /**< tensors, as what follows */
+    int32_t ndim;
+    const int64_t *sizes;   /**< of the chunk; nothing says of which tensor it is one */
+    const int64_t *strides; /**< in elements, in the stored storage */
+} dcp_shard_stream;
 
 /** One chunk or object in a shard file. Pointers are borrowed from the list. */
 typedef struct dcp_shard_item {
@@ -206,6 +221,9 @@ typedef struct dcp_shard_item {
 /** Where shard files are listed. All zero is the default. */
 typedef struct dcp_shard_list_options {
     const dcp_storage *storage; /**< where the directory is; NULL: in the file system. Copied */
+    /** Look for streams in files without a valid footer, as PyTorch writes them. Reads little of
+     * tensors, but all of a file that is damaged. */
+    bool streams;
 } dcp_shard_list_options;
 
 /**
@@ -249,6 +267,18 @@ static inline dcp_status dcp_shard_list_item(const dcp_shard_list *list, size_t 
     return dcp_shard_list_item_sized(list, file, index, item, sizeof *item);
 }
 
+/** Describes a stream of a file without a footer. They are in the order of the file. Errors:
+ * DCP_ERR_ARGUMENT. */
+DCP_API dcp_status dcp_shard_list_stream_sized(const dcp_shard_list *list, size_t file,
+                                               size_t index, dcp_shard_stream *stream,
+                                               size_t stream_size);
+
+static inline dcp_status dcp_shard_list_stream(const dcp_shard_list *list, size_t file,
+                                               size_t index, dcp_shard_stream *stream)
+{
+    return dcp_shard_list_stream_sized(list, file, index, stream, sizeof *stream);
+}
+
 DCP_API void dcp_shard_list_free(dcp_shard_list *list);
 
 /* ---- rebuilding the metadata ---- */
@@ -266,6 +296,17 @@ typedef struct dcp_rebuild_options {
     bool allow_gaps;
     dcp_fault_function report; /**< called for each fault of each save that is tried; optional */
     void *report_context;
+    /** Another checkpoint of the same job, whose names, shapes and places hold here too, because
+     * the same ranks saved the same state in the same way: for files without footers, which say no
+     * names. The list must have been read with dcp_shard_list_options::streams. Of each tensor all
+     * streams are there, at the same places and as long, with its dtype and the shapes of its
+     * chunks, and objects can be decoded; anything else is a fault. Two tensors that are alike, and
+     * have changed places, cannot be told apart. The options above are not used, and a file with a
+     * valid footer is DCP_ERR_STATE. Borrowed for the call. */
+    const dcp_checkpoint *like;
+    /** With `like`: tensors and objects with a fault are left out, if any other is there. False:
+     * the first fault is the result. */
+    bool leave_out;
 } dcp_rebuild_options;
 
 /**

@@ -8,6 +8,7 @@ struct verify_options {
     bool json;
     bool repair;
     bool quiet;
+    const char *like; /* for repair */
 };
 
 /* What is printed of a check, as it comes. */
@@ -74,10 +75,11 @@ static bool is_metadata_lost(const char *directory, bool *damaged)
     return status == DCP_ERR_NOT_FOUND || *damaged;
 }
 
-/* What could be done is printed; the check that follows says what the result is. */
-static void repair_metadata(const char *directory, bool json)
+/* What could be done is printed; the check that follows says what the result is. Returns how much
+ * was left out of it. */
+static size_t repair_metadata(const char *directory, const char *like, bool json)
 {
-    struct repair repair = {.json = json};
+    struct repair repair = {.json = json, .like = like};
     if (json)
         fputs("\"repair\": ", stdout);
     if (!is_metadata_lost(directory, &repair.replace)) {
@@ -89,6 +91,7 @@ static void repair_metadata(const char *directory, bool json)
     }
     if (json)
         fputs(",\n", stdout);
+    return repair.left_out;
 }
 
 /* ---- checking ---- */
@@ -140,12 +143,15 @@ static int run_verify(struct command_line *line)
     struct verify_printer printer = {.json = given->json, .progress = {.hidden = given->quiet}};
     if (given->repair && line->path_count > 1)
         return option_usage(line, "--repair takes one directory");
+    if (given->like && !given->repair)
+        return option_usage(line, "--like is for --repair");
+    size_t left_out = 0;
     if (given->json)
         printer.notes = open_memstream(&printer.notes_text, &printer.notes_size);
     if (given->json)
         putchar('{');
     if (given->repair)
-        repair_metadata(line->paths[0], given->json);
+        left_out = repair_metadata(line->paths[0], given->like, given->json);
     if (given->json)
         fputs("\"faults\": [", stdout);
     dcp_status status = check(line, &printer);
@@ -159,7 +165,7 @@ static int run_verify(struct command_line *line)
         return command_fail_with("verify", status);
     if (!given->json)
         printf("%" PRIu64 " fault%s\n", printer.faults, plural(printer.faults));
-    return printer.faults == 0 ? EXIT_FINE : EXIT_FAULT;
+    return printer.faults == 0 && left_out == 0 ? EXIT_FINE : EXIT_FAULT;
 }
 
 static const struct option verify_table[] = {
@@ -168,6 +174,11 @@ static const struct option verify_table[] = {
      .field = offsetof(struct verify_options, repair),
      .help = "First rebuild a .metadata that is lost or damaged from the shard files, as dcp "
              "repair does. What could not be recovered is printed. Data is not changed."},
+    {.name = "like",
+     .argument = "OTHER",
+     .set = option_text,
+     .field = offsetof(struct verify_options, like),
+     .help = "With --repair. " REPAIR_LIKE_HELP},
     {.name = "quiet",
      .letter = 'q',
      .set = option_flag,
@@ -183,7 +194,7 @@ static const struct option verify_table[] = {
 
 static const struct exit_text exits[] = {
     {EXIT_FINE, "No fault was found."},
-    {EXIT_FAULT, "There are faults, or there is no checkpoint."},
+    {EXIT_FAULT, "There are faults, there is no checkpoint, or --like left something out."},
     {EXIT_UNABLE,
      "It could not be checked: for want of memory or open files, or because a save has replaced it "
      "meanwhile."},

@@ -70,7 +70,23 @@ static dcp_status read_footer(const struct storage_directory *directory, struct 
     return status == DCP_OK ? list_items(file) : status;
 }
 
-static dcp_status list_file(const struct storage_directory *directory, struct listed_file *file)
+static dcp_status find_streams(const struct storage_directory *directory, struct listed_file *file,
+                               struct arena *arena)
+{
+    const dcp_storage_access access = {.size_of = sizeof access};
+    struct storage_file opened;
+    dcp_status status = storage_file_open(&opened, directory, file->name, &access);
+    if (status == DCP_OK) {
+        const struct byte_source source = {
+            .read = read_source, .context = &opened, .size = opened.file.size};
+        status = stream_scan(source, arena, &file->streams);
+        storage_file_close(&opened);
+    }
+    return is_of_file(status) ? DCP_OK : status; /* what was found until then, and the problem */
+}
+
+static dcp_status list_file(dcp_shard_list *list, const struct storage_directory *directory,
+                            struct listed_file *file)
 {
     file->is_numbered = shard_name_parse(file->name, &file->rank, &file->number, &file->generation);
     metadata_init(&file->footer.contents);
@@ -79,7 +95,9 @@ static dcp_status list_file(const struct storage_directory *directory, struct li
         return file->status;
     file->problem = memory_copy_text(dcp_error_message());
     footer_free(&file->footer);
-    return file->problem ? DCP_OK : error_no_memory(1, "a message on a shard file");
+    if (!file->problem)
+        return error_no_memory(1, "a message on a shard file");
+    return list->streams ? find_streams(directory, file, &list->arena) : DCP_OK;
 }
 
 static dcp_status read_files(dcp_shard_list *list, const struct storage_directory *directory)
@@ -94,7 +112,7 @@ static dcp_status read_files(dcp_shard_list *list, const struct storage_director
             continue;
         struct listed_file *file = &list->files[list->count++];
         file->name = name;
-        RETURN_IF_ERROR(list_file(directory, file));
+        RETURN_IF_ERROR(list_file(list, directory, file));
     }
     return DCP_OK;
 }
@@ -125,6 +143,8 @@ dcp_status dcp_shard_list_read_sized(const char *directory, const dcp_shard_list
     if (!made)
         return error_no_memory(sizeof *made, "a list of shard files");
     arena_init(&made->directory.arena, 0);
+    arena_init(&made->arena, 0);
+    made->streams = ours.streams;
     dcp_status status = read_list(made, directory, ours.storage);
     if (status == DCP_OK)
         *list = made;
@@ -141,9 +161,11 @@ void dcp_shard_list_free(dcp_shard_list *list)
         footer_free(&list->files[i].footer);
         memory_release(list->files[i].items);
         memory_release(list->files[i].problem);
+        memory_release(list->files[i].streams.items);
     }
     memory_release(list->files);
     directory_free(&list->directory);
+    arena_free(&list->arena);
     memory_release(list->id);
     memory_release(list);
 }
@@ -179,6 +201,7 @@ dcp_status dcp_shard_list_file_sized(const dcp_shard_list *list, size_t file, dc
         .problem = found->problem ? found->problem : "",
         .save_id = found->footer.save_id,
         .item_count = found->item_count,
+        .stream_count = found->streams.count,
     };
     sized_write(info, info_size, &ours, sizeof ours);
     return DCP_OK;
@@ -214,5 +237,34 @@ dcp_status dcp_shard_list_item_sized(const dcp_shard_list *list, size_t file, si
         ours.sizes = piece->sizes;
     }
     sized_write(item, item_size, &ours, sizeof ours);
+    return DCP_OK;
+}
+
+dcp_status dcp_shard_list_stream_sized(const dcp_shard_list *list, size_t file, size_t index,
+                                       dcp_shard_stream *stream, size_t stream_size)
+{
+    const struct listed_file *found = NULL;
+    if (!stream)
+        return dcp_error_set(DCP_ERR_ARGUMENT, "the result for a stream is NULL");
+    RETURN_IF_ERROR(find_file(list, file, &found));
+    if (index >= found->streams.count)
+        return dcp_error_set(DCP_ERR_ARGUMENT,
+                             "%s: there is no stream %zu: %zu were found in the file", found->name,
+                             index, found->streams.count);
+    const struct found_stream *one = &found->streams.items[index];
+    dcp_shard_stream ours = {
+        .offset = one->offset,
+        .length = one->length,
+        .problem = one->problem ? one->problem : "",
+        .compressed = one->zstd,
+        .is_tensor = one->is_tensor,
+    };
+    if (one->is_tensor) {
+        ours.dtype = one->view.dtype;
+        ours.ndim = one->view.ndim;
+        ours.sizes = one->view.sizes;
+        ours.strides = one->view.strides;
+    }
+    sized_write(stream, stream_size, &ours, sizeof ours);
     return DCP_OK;
 }

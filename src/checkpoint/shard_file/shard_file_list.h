@@ -5,6 +5,7 @@
 
 #include "dcp/shard_file.h"
 #include "format/footer/footer.h"
+#include "format/streams/stream_scan.h"
 #include "storage/open/directory.h"
 
 struct listed_item {
@@ -24,6 +25,7 @@ struct listed_file {
     struct footer footer; /* with DCP_OK */
     struct listed_item *items;
     size_t item_count;
+    struct found_streams streams; /* without a footer, if they are wanted */
 };
 
 struct dcp_shard_list {
@@ -33,6 +35,13 @@ struct dcp_shard_list {
     struct directory directory;
     struct listed_file *files; /* by rank, then name */
     size_t count;
+    bool streams;       /* are wanted */
+    struct arena arena; /* of their shapes */
 };
+
+/* Makes metadata of what the streams of the list's files agree with in options->like. The list must
+ * have no file with a footer. *metadata is initialized by the call, and empty after a failure. */
+dcp_status shard_list_rebuild_like(const dcp_shard_list *list, const dcp_rebuild_options *options,
+                                   struct metadata *metadata);
 
 #endif

@@ -236,7 +236,11 @@ static dcp_status rebuild_latest(const struct found_saves *found, const char *di
     struct saved_error first;
     dcp_status result = DCP_ERR_NOT_FOUND;
     if (found->count == 0 || !found->saves)
-        return dcp_error_set(result, "%s has no shard file with a valid footer", directory);
+        return dcp_error_set(result,
+                             "%s has no shard file with a valid footer: streams of PyTorch say no "
+                             "names, which another checkpoint of the job has (--like, or "
+                             "dcp_rebuild_options::like)",
+                             directory);
     for (size_t i = 0; i < found->count; i++) {
         const struct found_save *save = &found->saves[i];
         struct metadata other;
@@ -280,8 +284,8 @@ static void log_left_alone(const dcp_shard_list *list, const struct metadata *me
     }
 }
 
-static dcp_status make_view(const dcp_shard_list *list, const dcp_rebuild_options *options,
-                            dcp_checkpoint *made)
+static dcp_status rebuild_by_footers(const dcp_shard_list *list, const dcp_rebuild_options *options,
+                                     dcp_checkpoint *made)
 {
     struct found_saves found = {0};
     dcp_status status = find_saves(list, &found);
@@ -289,8 +293,16 @@ static dcp_status make_view(const dcp_shard_list *list, const dcp_rebuild_option
         status = options->save_id ? rebuild_given(&found, list->id, options, &made->own)
                                   : rebuild_latest(&found, list->id, options, &made->own);
     free_saves(&found);
-    RETURN_IF_ERROR(status);
-    log_left_alone(list, &made->own);
+    if (status == DCP_OK)
+        log_left_alone(list, &made->own);
+    return status;
+}
+
+static dcp_status make_view(const dcp_shard_list *list, const dcp_rebuild_options *options,
+                            dcp_checkpoint *made)
+{
+    RETURN_IF_ERROR(options->like ? shard_list_rebuild_like(list, options, &made->own)
+                                  : rebuild_by_footers(list, options, made));
     made->storage = list->storage;
     const dcp_storage *chosen;
     RETURN_IF_ERROR(storage_choose(&made->storage, list->id, &chosen));

@@ -85,16 +85,18 @@ _dcp() {
         esac
         ;;
     verify)
-        options=" --help -h --storage --version -V --repair --quiet -q --json -j --take"
+        options=" --help -h --storage --version -V --repair --like --quiet -q --json -j --take"
         case $before in
         --storage) _dcp_files; return ;;
+        --like) return ;;
         --take) _dcp_words "model masters all"; return ;;
         esac
         ;;
     repair)
-        options=" --help -h --storage --version -V --save --allow-gaps --dry-run -n --json -j"
+        options=" --help -h --storage --version -V --like --save --allow-gaps --dry-run -n --json -j"
         case $before in
         --storage) _dcp_files; return ;;
+        --like) return ;;
         --save) return ;;
         esac
         ;;

@@ -162,6 +162,7 @@ _dcp() {
     verify)
         _arguments -s -S \
             '*--repair[First rebuild a .metadata that is lost or damaged from the shard files, as dcp repair does. What could not be recovered is printed. Data is not changed.]' \
+            '*--like=[With --repair. For files that PyTorch wrote, which say no names\: another checkpoint of the same job, saved by as many ranks. Streams that agree with it in place, length, dtype and shape get its names; what does not is listed and left out, and the exit status is 1.]:OTHER: ' \
             '*--quiet[Show no progress.]' \
             '*-q[Show no progress.]' \
             '*--json[What was found, as JSON.]' \
@@ -176,6 +177,7 @@ _dcp() {
         ;;
     repair)
         _arguments -s -S \
+            '*--like=[For files that PyTorch wrote, which say no names\: another checkpoint of the same job, saved by as many ranks. Streams that agree with it in place, length, dtype and shape get its names; what does not is listed and left out, and the exit status is 1.]:OTHER: ' \
             '*--save=[The save that is wanted, if the directory holds files of several.]:ID: ' \
             '*--allow-gaps[File numbers may be missing, as where ranks had nothing to write.]' \
             '*--dry-run[Publish nothing, and print what would be.]' \

@@ -221,6 +221,21 @@ dcp_status item_decompressor_memory(const struct byte_source *packed, bool whole
     return DCP_OK;
 }
 
+dcp_status item_decompressor_frame(const struct byte_source *packed, uint64_t offset, uint64_t *end,
+                                   bool *skippable)
+{
+    struct frame frame = {.position = offset};
+    bool sound = true;
+    *end = 0;
+    RETURN_IF_ERROR(look_at_frame(packed, &frame, &sound));
+    *skippable = sound && !frame.blocks;
+    if (sound && frame.blocks)
+        RETURN_IF_ERROR(walk_over_blocks(packed, &frame, &sound));
+    if (sound && frame.position > offset && frame.position <= packed->size)
+        *end = frame.position;
+    return DCP_OK;
+}
+
 /* Doubles the output buffer, up to one byte more than the limit, so that output beyond the limit is
  * detected. */
 static dcp_status grow(struct item_output *output, uint64_t limit)
@@ -311,6 +326,15 @@ dcp_status item_decompressor_memory(const struct byte_source *packed, bool whole
 {
     (void)packed, (void)whole_item;
     *memory = 0;
+    return DCP_OK;
+}
+
+dcp_status item_decompressor_frame(const struct byte_source *packed, uint64_t offset, uint64_t *end,
+                                   bool *skippable)
+{
+    (void)packed, (void)offset;
+    *end = 0;
+    *skippable = false;
     return DCP_OK;
 }
 

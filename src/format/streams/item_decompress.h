@@ -44,6 +44,11 @@ dcp_status item_decompressor_beyond(uint64_t limit);
 dcp_status item_decompressor_memory(const struct byte_source *packed, bool whole_item,
                                     uint64_t *memory);
 
+/* The end of the frame at an offset, by a walk over its blocks' headers; 0 if there is no valid one
+ * inside of the source. *skippable: it has no contents. */
+dcp_status item_decompressor_frame(const struct byte_source *packed, uint64_t offset, uint64_t *end,
+                                   bool *skippable);
+
 /* Decompresses a whole item of at most limit bytes. bytes: memory_release(). */
 dcp_status item_decompress(const void *compressed, size_t compressed_size, uint64_t limit,
                            void **bytes, size_t *size);

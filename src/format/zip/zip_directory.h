@@ -8,9 +8,15 @@
 #define ZIP_LOCAL_SIGNATURE   0x04034b50u
 #define ZIP_LOCAL_HEADER_SIZE 30u
 #define ZIP_ENTRY_SIZE        46u /* of the directory, without name and fields */
+#define ZIP_END_SIGNATURE     0x06054b50u
 #define ZIP_END_SIZE          22u
-#define ZIP_METHOD_STORED     0u
-#define ZIP_METHOD_DEFLATED   8u
+#define ZIP_LOCATOR_SIGNATURE                                                                      \
+    0x07064b50u /* of the zip64 end record, between it and the plain one */
+#define ZIP_LOCATOR_SIZE    20u
+#define ZIP_END64_SIGNATURE 0x06064b50u
+#define ZIP_END64_SIZE      56u
+#define ZIP_METHOD_STORED   0u
+#define ZIP_METHOD_DEFLATED 8u
 /* Encrypted, patched data, strongly encrypted, hidden local headers. */
 #define ZIP_FLAGS_REFUSED 0x2061u
 

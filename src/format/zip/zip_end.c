@@ -6,19 +6,14 @@
 #include "base/error.h"
 #include "format/zip/zip_directory.h"
 
-#define END_SIGNATURE      0x06054b50u
 #define COMMENT_MAX        65535u
-#define LOCATOR_SIGNATURE  0x07064b50u
-#define LOCATOR_SIZE       20u
-#define END64_SIGNATURE    0x06064b50u
-#define END64_SIZE         56u
 #define DIRECTORY_SIZE_MAX (64u << 20) /* about 900,000 records */
 
 /* The last end record in the tail, as PyTorch looks for it; NULL if there is none. */
 static const unsigned char *find_end_record(const struct zip_window *tail)
 {
     for (size_t at = tail->size - ZIP_END_SIZE + 1; at-- > 0;)
-        if (load_u32(tail->bytes + at) == END_SIGNATURE &&
+        if (load_u32(tail->bytes + at) == ZIP_END_SIGNATURE &&
             load_u16(tail->bytes + at + 20) <= tail->size - at - ZIP_END_SIZE)
             return tail->bytes + at;
     return NULL;
@@ -53,16 +48,16 @@ static dcp_status read_end64(const struct zip_archive *archive, const unsigned c
                              struct zip_place *place)
 {
     uint64_t position = load_u64(locator + 8);
-    unsigned char room[END64_SIZE];
+    unsigned char room[ZIP_END64_SIZE];
     const unsigned char *record;
     if (load_u32(locator + 4) != 0 || load_u32(locator + 16) > 1)
         return zip_several_disks();
-    if (place->limit < END64_SIZE || position > place->limit - END64_SIZE)
+    if (place->limit < ZIP_END64_SIZE || position > place->limit - ZIP_END64_SIZE)
         return dcp_error_set(DCP_ERR_FORMAT,
                              "zip64 end record at %" PRIu64 " is behind its locator at %" PRIu64,
                              position, place->limit);
     RETURN_IF_ERROR(zip_bytes(archive, position, sizeof room, room, &record));
-    if (load_u32(record) != END64_SIGNATURE)
+    if (load_u32(record) != ZIP_END64_SIGNATURE)
         return dcp_error_set(DCP_ERR_FORMAT, "no zip64 end record at %" PRIu64, position);
     uint64_t count = load_u64(record + 32);
     uint64_t size = load_u64(record + 40);
@@ -106,12 +101,12 @@ dcp_status zip_find_directory(struct zip_archive *archive, struct zip_place *pla
                                 .size = load_u32(record + 12),
                                 .offset = load_u32(record + 16),
                                 .limit = position};
-    if (position >= LOCATOR_SIZE) {
-        unsigned char locator_room[LOCATOR_SIZE];
-        RETURN_IF_ERROR(
-            zip_bytes(archive, position - LOCATOR_SIZE, LOCATOR_SIZE, locator_room, &locator));
-        if (load_u32(locator) == LOCATOR_SIGNATURE) {
-            place->limit = position - LOCATOR_SIZE;
+    if (position >= ZIP_LOCATOR_SIZE) {
+        unsigned char locator_room[ZIP_LOCATOR_SIZE];
+        RETURN_IF_ERROR(zip_bytes(archive, position - ZIP_LOCATOR_SIZE, ZIP_LOCATOR_SIZE,
+                                  locator_room, &locator));
+        if (load_u32(locator) == ZIP_LOCATOR_SIGNATURE) {
+            place->limit = position - ZIP_LOCATOR_SIZE;
             RETURN_IF_ERROR(read_end64(archive, locator, place));
             return check_place(place);
         }
