@@ -80,6 +80,11 @@ typedef struct dcp_open_options {
     void *progress_context;
     /** Of training checkpoints of other frameworks: as dcp_load_options::take. */
     dcp_take take;
+    /** For callers who read all of a tensor in parts, in order: of a compressed chunk, the read of
+     * its last elements tells whether all was right, so that it is decompressed once. Until then
+     * nothing proves what the reads before have given. False: each read does, and the first one
+     * decompresses the whole chunk for that. */
+    bool check_last;
 } dcp_open_options;
 
 /** Opens any checkpoint that dcp_load() can load. Reads and checks the metadata, not the data; a

@@ -190,7 +190,7 @@ static int run_cat(struct command_line *line)
     dcp_checkpoint *checkpoint;
     if (options->json && options->format != CAT_RAW)
         return option_usage(line, "--json is a format of its own");
-    if (command_open(line->paths, line->path_count - 1, &checkpoint) != DCP_OK)
+    if (command_open(line->paths, line->path_count - 1, !options->slice, &checkpoint) != DCP_OK)
         return command_fail("cat");
     int status = cat_name(checkpoint, line->paths[line->path_count - 1], options);
     dcp_checkpoint_close(checkpoint);

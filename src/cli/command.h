@@ -164,8 +164,9 @@ option_setter command_use_storage;
 /* The status, of a checkpoint that was to be opened. If the path is a run's, the message says where
  * the latest one is. */
 dcp_status command_explain(const char *path, dcp_status status);
-/* Opens one checkpoint, or several as their union. */
-dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint);
+/* Opens one checkpoint, or several as their union. in_order: its tensors are read whole, in order
+ * (dcp_open_options::check_last). */
+dcp_status command_open(char **paths, int count, bool in_order, dcp_checkpoint **checkpoint);
 
 /* ---- messages and output (print.c) ---- */
 

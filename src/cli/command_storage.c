@@ -95,9 +95,10 @@ dcp_status command_explain(const char *path, dcp_status status)
     return status;
 }
 
-dcp_status command_open(char **paths, int count, dcp_checkpoint **checkpoint)
+dcp_status command_open(char **paths, int count, bool in_order, dcp_checkpoint **checkpoint)
 {
-    dcp_open_options options = {.storage = command_storage(), .take = taken};
+    dcp_open_options options = {
+        .storage = command_storage(), .take = taken, .check_last = in_order};
     if (count == 1)
         return command_explain(paths[0], dcp_checkpoint_open(paths[0], &options, checkpoint));
     options.members = (const char *const *)paths;

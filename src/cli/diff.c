@@ -137,7 +137,7 @@ static int run_diff(struct command_line *line)
     struct selection selections[2] = {{0}, {0}};
     int status = EXIT_FINE;
     for (int side = 0; side < 2 && status == EXIT_FINE; side++) {
-        if (command_open(line->paths + side, 1, &diff.checkpoints[side]) != DCP_OK)
+        if (command_open(line->paths + side, 1, false, &diff.checkpoints[side]) != DCP_OK)
             status = command_fail("diff");
         else
             status = selection_make(diff.checkpoints[side], "diff", NULL, NULL, &selections[side]);

@@ -179,7 +179,7 @@ static int run_ls(struct command_line *line)
     if (options->files + options->totals + options->tree > 1)
         return option_usage(line, "--files, --totals and --tree are different lists");
     dcp_set_log(take_note, &noted, DCP_LOG_INFO);
-    dcp_status opened = command_open(line->paths, line->path_count, &checkpoint);
+    dcp_status opened = command_open(line->paths, line->path_count, false, &checkpoint);
     dcp_set_log(NULL, NULL, DCP_LOG_INFO);
     if (opened != DCP_OK)
         return command_fail("ls");

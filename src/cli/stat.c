@@ -166,7 +166,7 @@ static int run_stat(struct command_line *line)
     struct text_list names = {(const char **)line->paths + 1, (size_t)line->path_count - 1};
     struct selection selection = {0};
     struct measuring measuring = {.selection = &selection};
-    dcp_status opened = command_open(line->paths, 1, &measuring.checkpoint);
+    dcp_status opened = command_open(line->paths, 1, true, &measuring.checkpoint);
     if (opened != DCP_OK)
         return command_fail_with("stat", opened);
     int status =

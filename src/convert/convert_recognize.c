@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "convert/convert_source.h"
 #include "convert/model_config.h"
-#include "convert/model_numbers.h"
 #include "convert/source_training.h"
 #include "format/safetensors/safetensors_index.h"
 
@@ -30,7 +29,6 @@ enum seen {
     SEEN_INDEX,
     SEEN_MODEL,
     SEEN_SAFETENSORS,
-    SEEN_NUMBERED,
     SEEN_ADAPTER,
     SEEN_CONFIG,
     SEEN_PICKLED,
@@ -62,7 +60,6 @@ static const struct {
     {SAFETENSORS_INDEX_NAME, SEEN_INDEX},
     {"model.safetensors", SEEN_MODEL},
     {"*.safetensors", SEEN_SAFETENSORS},
-    {"*-[0-9]*-of-[0-9]*.safetensors", SEEN_NUMBERED},
     {"adapter_config.json", SEEN_ADAPTER},
     {"config.json", SEEN_CONFIG},
     {"pytorch_model*.bin", SEEN_PICKLED},
@@ -139,9 +136,7 @@ static dcp_status take_model(struct convert_source *source, const struct directo
              look->count[SEEN_INDEX]   ? "index"
              : look->count[SEEN_MODEL] ? "model.safetensors"
                                        : "safetensors files without an index");
-    return whole || look->count[SEEN_NUMBERED] == 0
-               ? DCP_OK
-               : model_numbers_check(source, look->first[SEEN_NUMBERED], NULL);
+    return DCP_OK;
 }
 
 static dcp_status judge_directory(struct convert_source *source, const struct directory_look *look,

@@ -2,17 +2,13 @@
 #include "convert/source_training.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "convert/foreign_method.h"
-#include "convert/model_numbers.h"
-#include "format/safetensors/safetensors_index.h"
 
 /* More than any config.json has. */
 enum { SMALL_FILE_MAX = 256 << 20 };
@@ -71,68 +67,6 @@ dcp_status convert_read_path(struct convert_source *source, const char *path, co
     return status;
 }
 
-static int compare_indexed(const void *name, const void *indexed)
-{
-    const struct safetensors_indexed *tensor = indexed;
-    return strcmp(name, tensor->name);
-}
-
-/* transformers takes model.safetensors where there is one, and does not look at the index. */
-static dcp_status check_hidden(const struct convert_source *source,
-                               const struct safetensors_index *index)
-{
-    char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/model.safetensors", source->path);
-    if (length < 0 || (size_t)length >= sizeof path || access(path, F_OK) != 0)
-        return DCP_OK;
-    if (index->file_count == 1 && strcmp(index->files[0], "model.safetensors") == 0)
-        return DCP_OK;
-    return dcp_error_set(DCP_ERR_FORMAT,
-                         "%s: there is model.safetensors beside an index of other files: one of "
-                         "them is of another model; remove it",
-                         source->path);
-}
-
-static dcp_status check_files(const struct convert_source *source,
-                              const struct safetensors_index *index)
-{
-    if (index->file_count == 0)
-        return dcp_error_set(DCP_ERR_FORMAT, "%s: " SAFETENSORS_INDEX_NAME " names no file",
-                             source->path);
-    return check_hidden(source, index);
-}
-
-/* That the files have what the index lists has been checked by opening them. */
-dcp_status convert_check_index(const struct convert_source *source)
-{
-    struct convert_source reading = *source;
-    struct safetensors_index index = {0};
-    const char *text;
-    size_t size;
-    dcp_entry entry;
-    arena_init(&reading.arena, 0);
-    dcp_status status = convert_read_text(&reading, SAFETENSORS_INDEX_NAME, &text, &size);
-    if (status == DCP_OK && text)
-        status = safetensors_index_read(text, size, &reading.arena, &index);
-    if (status == DCP_OK && text)
-        status = check_files(source, &index);
-    size_t count = text ? dcp_checkpoint_count(source->checkpoint) : 0;
-    for (size_t i = 0; i < count && status == DCP_OK; i++) {
-        status = dcp_checkpoint_entry(source->checkpoint, i, &entry);
-        if (status == DCP_OK &&
-            (index.tensor_count == 0 || !bsearch(entry.name, index.tensors, index.tensor_count,
-                                                 sizeof *index.tensors, compare_indexed)))
-            status = dcp_error_set(DCP_ERR_FORMAT,
-                                   "%s: a file that " SAFETENSORS_INDEX_NAME " names has \"%s\", "
-                                   "which the index does not list",
-                                   source->path, entry.name);
-    }
-    if (status == DCP_OK && text) /* such a file would have tensors that the index lacks */
-        status = model_numbers_check(source, index.files[0], &index);
-    arena_free(&reading.arena);
-    return status;
-}
-
 /* Adds to what the source is taken for how it is quantized. */
 static void say_quantized(struct convert_source *source)
 {
@@ -160,7 +94,7 @@ dcp_status convert_source_open(struct convert_source *source, const char *path,
     RETURN_IF_ERROR(dcp_checkpoint_open(open_path, &open_options, &source->checkpoint));
     RETURN_IF_ERROR(foreign_method_find(source));
     say_quantized(source);
-    return source->form == DCP_FORM_HF ? convert_check_index(source) : DCP_OK;
+    return DCP_OK;
 }
 
 void convert_source_close(struct convert_source *source)

@@ -64,8 +64,6 @@ void convert_source_close(struct convert_source *source);
 /* What is in the files of a directory, as far as names and small files tell: fills in form, text,
  * quantized and says_tied, and the path to open (in the arena). */
 dcp_status convert_recognize(struct convert_source *source, const char **open_path);
-/* Whether an index lists what the files have. */
-dcp_status convert_check_index(const struct convert_source *source);
 /* Fills in items: what the options choose, under its names. */
 dcp_status convert_select(struct convert_source *source);
 /* Takes one item out. */

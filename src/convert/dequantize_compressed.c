@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* compressed-tensors: each module's weight by the format of its group. The reference computes in
  * the dtype of the scales, and so does this. */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -134,10 +135,57 @@ static dcp_status read_shape(const struct module *module, int64_t shape[2])
     return convert_read(module->dequantizing->source, &item, 0, 2, shape);
 }
 
+/* Each group must have as many columns as the others: only then is its scale that of its number. */
+static dcp_status check_order(const struct module *module, const int32_t *groups, int64_t *counts)
+{
+    const struct quantized_weight *weight = module->weight;
+    memset(counts, 0, (size_t)weight->scale_columns * sizeof *counts);
+    for (int64_t i = 0; i < weight->columns; i++) {
+        if (groups[i] < 0 || groups[i] >= weight->scale_columns)
+            return dcp_error_set(DCP_ERR_FORMAT,
+                                 "%s: its weight_g_idx has the group %d, of %" PRId64, module->name,
+                                 (int)groups[i], weight->scale_columns);
+        counts[groups[i]]++;
+    }
+    for (int64_t i = 0; i < weight->scale_columns; i++)
+        if (counts[i] != weight->block_columns)
+            return dcp_error_set(DCP_ERR_FORMAT,
+                                 "%s: its weight_g_idx has %" PRId64 " columns of group %" PRId64
+                                 ", expected %" PRId64,
+                                 module->name, counts[i], i, weight->block_columns);
+    return DCP_OK;
+}
+
+/* Columns were ordered by activations: weight_g_idx has the group of each. With a -1 in it, it was
+ * never set, and they are in order. As compressed-tensors did up to 0.12, which later versions that
+ * do not look at it have no values for. */
+static dcp_status set_order(const struct module *module)
+{
+    struct quantized_weight *weight = module->weight;
+    struct arena *arena = &module->dequantizing->source->arena;
+    struct convert_item item;
+    if (!text_is(module->group->strategy, "group") ||
+        !find_part(module, ".weight_g_idx", DCP_DTYPE_NONE, &item))
+        return DCP_OK;
+    if (item.stored != DCP_I32 || item.ndim != 1 || item.shape[0] != weight->columns)
+        return dcp_error_set(DCP_ERR_FORMAT, "%s: its weight_g_idx is not %" PRId64 " int32",
+                             module->name, weight->columns);
+    int32_t *groups = arena_allocate_array(arena, (size_t)weight->columns, sizeof *groups);
+    int64_t *counts = arena_allocate_array(arena, (size_t)weight->scale_columns, sizeof *counts);
+    if (!groups || !counts)
+        return error_no_memory((size_t)weight->columns * sizeof *groups, "the order of columns");
+    RETURN_IF_ERROR(convert_read(module->dequantizing->source, &item, 0, weight->columns, groups));
+    for (int64_t i = 0; i < weight->columns; i++)
+        if (groups[i] == -1)
+            return DCP_OK;
+    RETURN_IF_ERROR(check_order(module, groups, counts));
+    weight->groups = groups;
+    return DCP_OK;
+}
+
 static dcp_status make_packed(struct module *module, int64_t shape[2])
 {
     struct quantized_weight *weight = module->weight;
-    struct convert_item other;
     RETURN_IF_ERROR(expect_stored(module, DCP_I32));
     if (module->group->bits < 1 || module->group->bits > BITS_MAX ||
         text_is(module->group->type, "float"))
@@ -145,11 +193,6 @@ static dcp_status make_packed(struct module *module, int64_t shape[2])
                              "%s: is packed of numbers that are not integers "
                              "of 1 to %d bits",
                              module->name, (int)BITS_MAX);
-    if (find_part(module, ".weight_g_idx", DCP_DTYPE_NONE, &other))
-        return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                             "%s: is in an order of activations "
-                             "(weight_g_idx)",
-                             module->name);
     weight->code = QUANTIZED_PACKED_INT;
     weight->bits = (unsigned)module->group->bits;
     RETURN_IF_ERROR(read_shape(module, shape));
@@ -158,6 +201,7 @@ static dcp_status make_packed(struct module *module, int64_t shape[2])
     RETURN_IF_ERROR(find_zero_point(module, DCP_I32));
     RETURN_IF_ERROR(quantized_shape_packed(weight));
     RETURN_IF_ERROR(set_strategy(module));
+    RETURN_IF_ERROR(set_order(module));
     return quantized_shape_packed_zeros(weight);
 }
 

@@ -177,12 +177,18 @@ static int packed_at(const struct piece *piece, int64_t row, int64_t column)
     return packed_bits(piece->codes, 1, bit, weight->bits);
 }
 
+/* The column of scales that a column belongs to. */
+static int64_t group_of(const struct quantized_weight *weight, int64_t column)
+{
+    return weight->groups ? weight->groups[column] : column / weight->block_columns;
+}
+
 /* What is subtracted from the numbers of a block. */
 static int zero_at(const struct piece *piece, int64_t row, int64_t column)
 {
     const struct quantized_weight *weight = piece->weight;
     int64_t scale_row = row / weight->block_rows;
-    int64_t scale_column = column / weight->block_columns - piece->scale_column;
+    int64_t scale_column = group_of(weight, column) - piece->scale_column;
     int64_t width = piece->scale_column_count;
     if (!weight->has_zero_point) /* packed numbers are stored without a sign */
         return weight->code == QUANTIZED_PACKED_INT ? 1 << (weight->bits - 1) : 0;
@@ -221,7 +227,13 @@ static float scale_at(const struct piece *piece, int64_t row, int64_t column)
 {
     const struct quantized_weight *weight = piece->weight;
     return piece->scales[(row / weight->block_rows - piece->scale_row) * piece->scale_column_count +
-                         column / weight->block_columns - piece->scale_column];
+                         group_of(weight, column) - piece->scale_column];
+}
+
+/* How many columns from one on have its scale, as far as is easily known. */
+static int64_t alike(const struct quantized_weight *weight, int64_t column)
+{
+    return weight->groups ? 1 : weight->block_columns - column % weight->block_columns;
 }
 
 /* Columns of one row that share a scale. */
@@ -243,7 +255,7 @@ static void compute(const struct piece *piece, dcp_dtype dtype, void *elements)
     int64_t end = piece->first + piece->count, strip;
     for (int64_t at = piece->first; at < end; at += strip) {
         int64_t row = at / weight->columns, column = at % weight->columns;
-        strip = weight->block_columns - column % weight->block_columns;
+        strip = alike(weight, column);
         if (strip > weight->columns - column)
             strip = weight->columns - column;
         if (strip > STRIP)
@@ -266,6 +278,10 @@ static void place_piece(struct piece *piece)
     piece->column_end = one ? last % weight->columns + 1 : weight->columns;
     piece->scale_row = piece->row_begin / weight->block_rows;
     piece->scale_row_count = (piece->row_end - 1) / weight->block_rows + 1 - piece->scale_row;
+    if (weight->groups) {
+        piece->scale_column_count = weight->scale_columns;
+        return;
+    }
     piece->scale_column = piece->column_begin / weight->block_columns;
     piece->scale_column_count =
         (piece->column_end - 1) / weight->block_columns + 1 - piece->scale_column;

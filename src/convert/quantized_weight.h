@@ -22,6 +22,7 @@ struct quantized_weight {
     int64_t planes, rows, columns;     /* of the result, all leading dimensions in planes */
     int64_t block_rows, block_columns; /* that share a scale; at least 1 */
     int64_t scale_rows, scale_columns; /* of a plane */
+    const int32_t *groups;             /* the column of scales of each column; NULL: in order */
     bool scale_is_exponent;            /* bytes b that mean 2^(b-127) */
     bool has_zero_point, packed_zero_point;
     bool divides; /* the scale by divisor, first */

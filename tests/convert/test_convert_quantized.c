@@ -17,7 +17,7 @@
 #include "state/small_float.h"
 
 static const char *const models[] = {"fp8_block",  "mxfp4",    "ct_fp8",  "ct_int4_packed",
-                                     "ct_int_odd", "ct_nvfp4", "ct_mxfp4"};
+                                     "ct_int_odd", "ct_nvfp4", "ct_mxfp4", "ct_g_idx"};
 enum { MODEL_COUNT = sizeof models / sizeof *models };
 
 static const char *model_path(const char *name, const char *file)

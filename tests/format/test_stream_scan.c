@@ -219,17 +219,49 @@ static void test_strange_bytes(void **state)
     bytes_free(&bytes);
 }
 
-/* An object whose bytes are a file of torch.save is one stream. */
+/* Of a tensor only the beginning is left, which claims what lies behind it. */
+static void test_middle_lost(void **state)
+{
+    (void)state;
+    struct bytes bytes = fixture_file("layouts/ckpt/__0_0.distcp");
+    struct scanned whole, lost;
+    const struct found_stream *largest = NULL;
+    scan(bytes.data, bytes.size, &whole);
+    for (size_t i = 0; i < whole.found.count; i++)
+        if (whole.found.items[i].is_tensor &&
+            (!largest || whole.found.items[i].view.data_length > largest->view.data_length))
+            largest = &whole.found.items[i];
+    assert_non_null(largest);
+    size_t kept = (size_t)largest->view.data_offset;
+    unsigned char *shorter = malloc(kept + bytes.size);
+    assert_non_null(shorter);
+    assert_true(bytes.size > largest->view.data_length);
+    memcpy(shorter, bytes.data + largest->offset, kept);
+    memcpy(shorter + kept, bytes.data, bytes.size);
+    scan(shorter, kept + bytes.size, &lost);
+    for (size_t i = 0; i < whole.found.count; i++)
+        assert_non_null(find(&lost, kept + whole.found.items[i].offset));
+    scanned_free(&lost);
+    scanned_free(&whole);
+    free(shorter);
+    bytes_free(&bytes);
+}
+
+/* An object that holds a file of torch.save in a tensor of bytes is one stream. */
 static void test_stream_inside(void **state)
 {
     (void)state;
     struct scanned scanned;
     struct bytes inner = fixture_file("pt_state_dict/ckpt.pt");
+    const dcp_tensor tensor = {
+        .dtype = DCP_U8, .ndim = 1, .global_shape = {(int64_t)inner.size}, .data = inner.data};
     dcp_state *root = dcp_state_new();
+    dcp_state *object = dcp_state_dict(root, "object");
     struct buffer stream;
     buffer_init(&stream, 0);
-    assert_int_equal(dcp_state_bytes(root, "extra", inner.data, inner.size), DCP_OK);
-    assert_int_equal(item_encode_stream(dcp_state_find(root, "extra"), &stream), DCP_OK);
+    assert_non_null(dcp_state_tensor(object, "extra", &tensor));
+    if (item_encode_stream(object, &stream) != DCP_OK)
+        fail_msg("%s", dcp_error_message());
     scan(stream.data, stream.size, &scanned);
     assert_int_equal(scanned.found.count, 1);
     assert_int_equal(scanned.found.items[0].offset, 0);
@@ -241,26 +273,47 @@ static void test_stream_inside(void **state)
     bytes_free(&inner);
 }
 
-/* End records whose archives are none, one behind the other. */
-static void test_time_is_bounded(void **state)
+/* ---- hostile files ---- */
+
+struct counted {
+    const unsigned char *bytes;
+    uint64_t read;
+};
+
+static dcp_status count_read(void *context, uint64_t offset, void *bytes, size_t size)
+{
+    struct counted *counted = context;
+    memcpy(bytes, counted->bytes + offset, size);
+    counted->read += size;
+    return DCP_OK;
+}
+
+/* End records of which each claims all that lies before it. */
+static void test_reads_are_bounded(void **state)
 {
     static const unsigned char header[] = {'P', 'K', 3, 4};
-    static const unsigned char end[22] = {'P', 'K', 5, 6, [8] = 1, [10] = 1, [12] = 46};
-    enum { SIZE = 8 << 20 };
-    struct scanned scanned;
-    unsigned char *bytes = malloc(SIZE);
+    enum { SIZE = 2 << 20, STEP = 2048, END_SIZE = 22, HEADER = sizeof header };
+    struct counted counted = {.bytes = calloc(1, SIZE)};
+    struct found_streams found;
+    struct arena arena;
     (void)state;
+    unsigned char *bytes = (unsigned char *)counted.bytes;
     assert_non_null(bytes);
-    for (size_t at = 0; at + 72 <= SIZE; at += 72) {
-        memset(bytes + at, 1, 72);
-        memcpy(bytes + at, header, sizeof header);
-        memcpy(bytes + at + 50, end, sizeof end);
-        bytes[at + 50 + 16] = 4; /* the directory's offset */
+    memcpy(bytes, header, sizeof header);
+    for (uint32_t at = STEP; at + END_SIZE <= SIZE; at += STEP) {
+        uint32_t directory = at - HEADER;
+        unsigned char end[END_SIZE] = {'P', 'K', 5, 6, [8] = 1, [10] = 1, [16] = HEADER};
+        memcpy(end + 12, &directory, sizeof directory);
+        memcpy(bytes + at, end, sizeof end);
     }
-    scan(bytes, SIZE, &scanned);
-    assert_int_equal(scanned.found.count, 1);
-    assert_false(scanned.found.items[0].is_stream);
-    scanned_free(&scanned);
+    const struct byte_source source = {.read = count_read, .context = &counted, .size = SIZE};
+    arena_init(&arena, 0);
+    assert_int_equal(stream_scan(source, &arena, &found), DCP_OK);
+    assert_int_equal(found.count, 1);
+    assert_false(found.items[0].is_stream);
+    assert_true(counted.read < (uint64_t)64 << 20);
+    memory_release(found.items);
+    arena_free(&arena);
     free(bytes);
 }
 
@@ -293,7 +346,8 @@ int main(void)
         cmocka_unit_test(test_overwritten),
         cmocka_unit_test(test_strange_bytes),
         cmocka_unit_test(test_stream_inside),
-        cmocka_unit_test(test_time_is_bounded),
+        cmocka_unit_test(test_reads_are_bounded),
+        cmocka_unit_test(test_middle_lost),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

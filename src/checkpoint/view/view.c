@@ -16,18 +16,16 @@
 /* Takes the options, and chooses the storage for the path. storage: a place for the table. */
 static dcp_status take_options(const char *path, const dcp_open_options *given, size_t size,
                                dcp_storage *storage, const dcp_storage **chosen,
-                               struct storage_location *location, struct verify_watch *watch)
+                               struct storage_location *location, dcp_open_options *taken)
 {
-    dcp_open_options options;
-    RETURN_IF_ERROR(sized_read(&options, sizeof options, given, size, "dcp_open_options"));
+    RETURN_IF_ERROR(sized_read(taken, sizeof *taken, given, size, "dcp_open_options"));
     if (!path || !*path)
         return dcp_error_set(DCP_ERR_ARGUMENT, "a checkpoint to open needs a path");
-    if ((options.member_count == 0) != (options.members == NULL))
+    if ((taken->member_count == 0) != (taken->members == NULL))
         return dcp_error_set(DCP_ERR_ARGUMENT, "a union needs members");
-    *location = (struct storage_location){path, options.members, options.member_count,
-                                          options.local_parts, options.take};
-    *watch = (struct verify_watch){options.progress, options.progress_context};
-    RETURN_IF_ERROR(storage_take(storage, options.storage));
+    *location = (struct storage_location){path, taken->members, taken->member_count,
+                                          taken->local_parts, taken->take};
+    RETURN_IF_ERROR(storage_take(storage, taken->storage));
     return storage_choose(storage, path, chosen);
 }
 
@@ -35,7 +33,7 @@ dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *o
                                      size_t options_size, dcp_checkpoint **checkpoint)
 {
     struct storage_location location;
-    struct verify_watch watch;
+    dcp_open_options taken;
     const dcp_storage *chosen;
     enum storage_form form;
 
@@ -48,13 +46,15 @@ dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *o
     metadata_init(&made->own);
     made->metadata = &made->own;
     dcp_status status =
-        take_options(path, options, options_size, &made->storage, &chosen, &location, &watch);
+        take_options(path, options, options_size, &made->storage, &chosen, &location, &taken);
     if (status == DCP_OK)
         status = storage_read_metadata(chosen, location, &form, &made->own, &made->reader);
     if (status == DCP_OK)
         status = storage_check_replicas(made->reader);
     if (status == DCP_OK)
         shard_reader_keep_streams(made->reader);
+    if (status == DCP_OK && taken.check_last)
+        shard_reader_check_last(made->reader);
     if (status == DCP_OK)
         *checkpoint = made;
     else
@@ -333,12 +333,13 @@ dcp_status dcp_verify_sized(const char *path, const dcp_open_options *options, s
                             dcp_fault_function report, void *context, uint64_t *faults)
 {
     struct storage_location location;
-    struct verify_watch watch;
+    dcp_open_options taken;
     const dcp_storage *chosen;
     dcp_storage storage;
     if (!faults)
         return dcp_error_set(DCP_ERR_ARGUMENT, "verifying needs a place for the number of faults");
     RETURN_IF_ERROR(
-        take_options(path, options, options_size, &storage, &chosen, &location, &watch));
+        take_options(path, options, options_size, &storage, &chosen, &location, &taken));
+    const struct verify_watch watch = {taken.progress, taken.progress_context};
     return storage_verify(chosen, location, report, context, &watch, faults);
 }

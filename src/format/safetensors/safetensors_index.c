@@ -144,6 +144,27 @@ static bool is_in_file(const struct metadata *metadata, const struct metadata_en
     return false;
 }
 
+static int compare_name(const void *name, const void *indexed)
+{
+    return strcmp(name, ((const struct safetensors_indexed *)indexed)->name);
+}
+
+/* transformers would leave out such a tensor without a word. */
+static dcp_status check_unlisted(const struct safetensors_index *index,
+                                 const struct metadata *metadata)
+{
+    for (size_t i = 0; i < metadata->count; i++) {
+        const struct metadata_entry *entry = &metadata->entries[i];
+        if (index->tensor_count == 0 || !bsearch(entry->name, index->tensors, index->tensor_count,
+                                                 sizeof *index->tensors, compare_name))
+            return dcp_error_set(DCP_ERR_FORMAT,
+                                 "%s, which " SAFETENSORS_INDEX_NAME
+                                 " names, has \"%s\", which the index does not list",
+                                 metadata->files[entry->pieces->file], entry->name);
+    }
+    return DCP_OK;
+}
+
 dcp_status safetensors_index_check(const struct safetensors_index *index,
                                    const struct metadata *metadata)
 {
@@ -160,5 +181,5 @@ dcp_status safetensors_index_check(const struct safetensors_index *index,
                                  SAFETENSORS_INDEX_NAME " says that '%s' is in %s, but it is in %s",
                                  tensor->name, tensor->file, metadata->files[entry->pieces->file]);
     }
-    return DCP_OK;
+    return check_unlisted(index, metadata);
 }

@@ -25,7 +25,7 @@ struct safetensors_index {
 dcp_status safetensors_index_read(const void *text, size_t size, struct arena *arena,
                                   struct safetensors_index *index);
 /* Checks that the metadata made by safetensors_add() has all tensors in the files that the index
- * names. DCP_ERR_FORMAT names the first that differs, and the files. */
+ * names, and no others. DCP_ERR_FORMAT names the first that differs, and the files. */
 dcp_status safetensors_index_check(const struct safetensors_index *index,
                                    const struct metadata *metadata);
 

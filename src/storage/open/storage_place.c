@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/path.h"
 #include "storage/file_source.h"
+#include "storage/open/model_files.h"
 #include "storage/open/storage_place.h"
 
 dcp_status place_no_memory(const char *path)
@@ -102,6 +103,8 @@ static dcp_status place_indexed(struct storage_place *place)
             error_prefix(status, "%s", place->id);
     }
     buffer_free(&text);
+    if (status == DCP_OK)
+        status = model_files_check(place->id, &place->listing, place->index);
     place->parts = place->index->files;
     place->part_count = place->index->file_count;
     return status;
@@ -132,6 +135,8 @@ static dcp_status place_directory(struct storage_place *place, bool is_member)
             return place_stages(place);
         return is_member || shards ? place_nothing(place, place->id) : place_foreign(place);
     }
+    if (kind == DIRECTORY_SAFETENSORS)
+        RETURN_IF_ERROR(model_files_check(place->id, &place->listing, NULL));
     return place_parts(place, &place->listing.names[place->listing.first[kind]],
                        directory_count(&place->listing, kind));
 }

@@ -71,6 +71,7 @@ struct shard_reader {
     struct window_room *rooms;            /* the same of windows */
     struct shard_piece *kept[SHARD_KEPT]; /* compressed ones that were read last; some NULL */
     bool keeps_streams;
+    bool checks_last; /* of those: a piece with the read of its last elements */
     struct device_lanes
         device_lanes;          /* kept while regions are read, not from one load to another */
     struct shard_file *pinned; /* a .pt file, which the metadata continues to read */

@@ -12,6 +12,11 @@ void shard_reader_keep_streams(struct shard_reader *reader)
     reader->keeps_streams = true;
 }
 
+void shard_reader_check_last(struct shard_reader *reader)
+{
+    reader->checks_last = true;
+}
+
 bool shard_reader_keeps(const struct shard_reader *reader, const struct shard_request *request)
 {
     return reader->keeps_streams && request->piece->zstd &&
@@ -56,6 +61,16 @@ void shard_reader_drop_kept(struct shard_reader *reader)
     }
 }
 
+static bool has_last(const struct shard_request *request)
+{
+    const struct metadata_piece *piece = request->piece;
+    for (int32_t d = 0; d < request->entry->ndim; d++)
+        if (request->region.offsets[d] + request->region.sizes[d] !=
+            piece->offsets[d] + piece->sizes[d])
+            return false;
+    return true;
+}
+
 dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_request *request,
                            dcp_verification verification)
 {
@@ -66,8 +81,8 @@ dcp_status shard_read_kept(struct shard_reader *reader, const struct shard_reque
                                   verification, &opened);
     if (status == DCP_OK)
         status = shard_piece_fill(opened, request);
-    /* Of all reads, the first one sees to it that the stream is right. */
-    if (status == DCP_OK)
+    /* Of all reads, the first one sees to it that the stream is right, or the last. */
+    if (status == DCP_OK && (!reader->checks_last || has_last(request)))
         status = shard_piece_end(opened, 0);
     if (status == DCP_OK)
         keep(reader, opened);

@@ -137,6 +137,9 @@ dcp_status shard_read_tensor(struct shard_reader *reader, const struct metadata_
  * that regions that follow each other do not have them decompressed from the beginning each time.
  */
 void shard_reader_keep_streams(struct shard_reader *reader);
+/* And from now on such a piece is checked when its last elements are read, instead of by the first
+ * read, which would decompress all of it for that. */
+void shard_reader_check_last(struct shard_reader *reader);
 
 /* A piece of a tensor, open, to be read part after part: checksums hold as if parts that follow
  * each other had been read at once. For one thread. Tells no progress. */
