@@ -11,7 +11,7 @@
 #define WEIGHT_END ".weight"
 #define PACKED_END ".weight_packed"
 
-enum { NVFP4_GROUP = 16, MXFP4_GROUP = 32, BITS_MAX = 8 };
+enum { NVFP4_GROUP = 16, MXFP4_GROUP = 32, BITS_MAX = 8, WORD_BITS = 32 };
 
 /* A weight that is looked at. */
 struct module {
@@ -157,8 +157,8 @@ static dcp_status check_order(const struct module *module, const int32_t *groups
 }
 
 /* Columns were ordered by activations: weight_g_idx has the group of each. With a -1 in it, it was
- * never set, and they are in order. As compressed-tensors did up to 0.12, which later versions that
- * do not look at it have no values for. */
+ * never set, and they are in order. As compressed-tensors did up to 0.17; later versions, which do
+ * not look at it, take other scales. */
 static dcp_status set_order(const struct module *module)
 {
     struct quantized_weight *weight = module->weight;
@@ -178,6 +178,11 @@ static dcp_status set_order(const struct module *module)
     for (int64_t i = 0; i < weight->columns; i++)
         if (groups[i] == -1)
             return DCP_OK;
+    if (WORD_BITS % weight->bits != 0)
+        return dcp_error_set(DCP_ERR_UNSUPPORTED,
+                             "%s: is in an order of activations (weight_g_idx), of %u bits, which "
+                             "versions of compressed-tensors have packed in different ways",
+                             module->name, weight->bits);
     RETURN_IF_ERROR(check_order(module, groups, counts));
     weight->groups = groups;
     return DCP_OK;

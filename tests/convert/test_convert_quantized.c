@@ -16,7 +16,7 @@
 #include "convert/quantized_weight.h"
 #include "state/small_float.h"
 
-static const char *const models[] = {"fp8_block",  "mxfp4",    "ct_fp8",  "ct_int4_packed",
+static const char *const models[] = {"fp8_block",  "mxfp4",    "ct_fp8",   "ct_int4_packed",
                                      "ct_int_odd", "ct_nvfp4", "ct_mxfp4", "ct_g_idx"};
 enum { MODEL_COUNT = sizeof models / sizeof *models };
 
@@ -215,6 +215,55 @@ static void packed_numbers_of_every_width(void **state)
         free(values);
         free(packed);
         free(zeros);
+    }
+}
+
+/* An order of columns that does not fit the scales, and one that was never set. */
+static void orders_of_columns(void **state)
+{
+    enum { COLUMNS = 16 };
+    static const char config[] =
+        "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+        "\"pack-quantized\", \"config_groups\": {\"g\": {\"targets\": [\"Linear\"], \"weights\": "
+        "{\"num_bits\": 4, \"group_size\": 8, \"strategy\": \"group\", \"type\": \"int\"}}}}}";
+    static const struct {
+        int32_t first, last;
+        dcp_dtype dtype;
+        int64_t count;
+        const char *words; /* NULL: it is read */
+    } orders[] = {{0, 1, DCP_I32, COLUMNS, NULL},
+                  {-1, 1, DCP_I32, COLUMNS, NULL},
+                  {1, 1, DCP_I32, COLUMNS, "7 columns of group 0, expected 8"},
+                  {0, 2, DCP_I32, COLUMNS, "has the group 2, of 2"},
+                  {0, -2, DCP_I32, COLUMNS, "has the group -2, of 2"},
+                  {0, 1, DCP_F32, COLUMNS, "is not 16 int32"},
+                  {0, 1, DCP_I32, COLUMNS - 1, "is not 16 int32"}};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        uint32_t packed[2] = {0x76543210, 0xfedcba98};
+        float scales[2] = {1, 4};
+        int32_t order[COLUMNS];
+        size_t count;
+        for (int k = 0; k < COLUMNS; k++)
+            order[k] = k % 2;
+        order[0] = orders[i].first;
+        order[COLUMNS - 1] = orders[i].last;
+        dcp_state *root = dcp_state_new();
+        add(root, "m.weight_packed", DCP_I32, 2, (int64_t[]){1, 2}, packed);
+        add(root, "m.weight_scale", DCP_F32, 2, (int64_t[]){1, 2}, scales);
+        add(root, "m.weight_shape", DCP_I64, 1, (int64_t[]){2}, (int64_t[]){1, COLUMNS});
+        add(root, "m.weight_g_idx", orders[i].dtype, 1, &orders[i].count, order);
+        const char *model = save_model(state, root, config);
+        if (orders[i].words) {
+            must_fail(dcp_convert(model, path_in(state, "refused.safetensors"),
+                                  &(dcp_convert_options){.dequantize = DCP_F32}, NULL),
+                      DCP_ERR_FORMAT, orders[i].words);
+            continue;
+        }
+        float *values = read_floats(state, model, "m.weight", &count);
+        assert_int_equal(count, COLUMNS);
+        for (int k = 0; k < COLUMNS; k++)
+            assert_true(values[k] == (float)(k - 8) * scales[orders[i].first == 0 ? k % 2 : k / 8]);
+        free(values);
     }
 }
 
@@ -475,6 +524,7 @@ int main(void)
         TEST(ranks_and_directories_hold_the_same),
         TEST(long_rows_of_blocks),
         TEST(packed_numbers_of_every_width),
+        TEST(orders_of_columns),
         TEST(the_closest_group_counts),
         TEST(swapped_blocks_of_every_exponent),
         TEST(what_is_missing_or_does_not_fit),

@@ -196,7 +196,9 @@ dcp_status storage_place_find(const dcp_storage *storage, struct storage_locatio
         status =
             dcp_error_set(DCP_ERR_UNSUPPORTED,
                           "%s: only training checkpoints of other frameworks have the "
-                          "optimizer's fp32 weights under the model's names (DCP_TAKE_MASTERS)",
+                          "optimizer's fp32 weights under the model's names (DCP_TAKE_MASTERS); "
+                          "of a DCP directory of Megatron-Core, also with flat shards or "
+                          "buckets, dcp convert --masters makes them",
                           location.path);
     if (status != DCP_OK)
         storage_place_free(place);
