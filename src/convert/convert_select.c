@@ -102,8 +102,8 @@ static dcp_status check_object(const struct convert_source *source, const char *
     if (*left_out)
         return DCP_OK;
     return dcp_error_set(DCP_ERR_UNSUPPORTED,
-                         "%s: \"%s\" is an object, for which safetensors files have no place: take "
-                         "the model only, or exclude it",
+                         "%s: \"%s\" is an object, for which safetensors and GGUF files have no "
+                         "place: take the model only, or exclude it",
                          source->path, name);
 }
 
