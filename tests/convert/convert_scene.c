@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "checkpoint/ranks.h"
+#include "fault/failing_allocator.h"
 
 /* More than a block of a conversion, and no multiple of one. */
 enum { LARGE_ROWS = 1237, LARGE_COLUMNS = 1021, LARGE_BYTES = LARGE_ROWS * LARGE_COLUMNS * 4 };
@@ -127,6 +128,28 @@ void scene_equal(const char *left, const char *right)
         entries_equal(one, i, other);
     dcp_checkpoint_close(one);
     dcp_checkpoint_close(other);
+}
+
+void scene_allocations_fail(void *const *state, const char *from, const char *extension,
+                            const dcp_convert_options *options, struct scene_trials trials)
+{
+    char source[4096]; /* path_in() has few places */
+    snprintf(source, sizeof source, "%s", from);
+    for (long n = 1;; n += n < trials.until ? trials.first : trials.then) {
+        char name[64];
+        snprintf(name, sizeof name, "%ld.%s", n, extension);
+        const char *to = path_in(state, name);
+        failing_allocator_install(n, false);
+        dcp_status status = dcp_convert(source, to, options, NULL);
+        bool reached = failing_allocator_reached();
+        assert_int_equal(failing_allocator_remove(), 0);
+        if (!reached) {
+            must(status);
+            return;
+        }
+        assert_int_equal(status, DCP_ERR_NO_MEMORY);
+        scene_expect_size(to, -1);
+    }
 }
 
 void scene_expect_size(const char *path, long size)

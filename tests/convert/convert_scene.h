@@ -15,6 +15,14 @@ void scene_equal(const char *left, const char *right);
 void *scene_elements(dcp_checkpoint *checkpoint, size_t index, const dcp_entry *as);
 /* An object as JSON; dcp_text_free() it. */
 char *scene_object_text(dcp_checkpoint *checkpoint, size_t index);
+/* Which allocations fail: each first-th up to one, and each then-th after it. */
+struct scene_trials {
+    long first, until, then;
+};
+/* That a conversion of which an allocation fails is out of memory and leaves no file. extension: of
+ * the files that come of it, in the test's directory. */
+void scene_allocations_fail(void *const *state, const char *from, const char *extension,
+                            const dcp_convert_options *options, struct scene_trials trials);
 /* That a file has so many bytes; -1: that there is no such file. */
 void scene_expect_size(const char *path, long size);
 /* That a directory has so many names. */

@@ -13,7 +13,6 @@
 
 #include "checkpoint/ranks.h"
 #include "convert/convert_scene.h"
-#include "fault/failing_allocator.h"
 
 enum { HIDDEN = 24, FEED = 40, WORDS = 96, LAYERS = 3, BUCKET_MAX = 1 << 16, CHUNKS_MAX = 64 };
 
@@ -381,21 +380,8 @@ static void every_allocation_may_fail(void **state)
         .take = DCP_TAKE_MASTERS, .thread_count = 1, .skip_sync = true};
     make_masters(&scene);
     save(state, &scene, "run");
-    for (long n = 1;; n += n < 100 ? 7 : 97) {
-        char name[32];
-        snprintf(name, sizeof name, "%ld.safetensors", n);
-        const char *from = path_in(state, "run"), *to = path_in(state, name);
-        failing_allocator_install(n, false);
-        dcp_status status = dcp_convert(from, to, &options, NULL);
-        bool reached = failing_allocator_reached();
-        assert_int_equal(failing_allocator_remove(), 0);
-        if (!reached) {
-            assert_int_equal(status, DCP_OK);
-            break;
-        }
-        assert_int_equal(status, DCP_ERR_NO_MEMORY);
-        scene_expect_size(to, -1);
-    }
+    scene_allocations_fail(state, path_in(state, "run"), "safetensors", &options,
+                           (struct scene_trials){7, 100, 97});
     free_masters(&scene);
 }
 

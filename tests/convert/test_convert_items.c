@@ -13,7 +13,6 @@
 
 #include "checkpoint/ranks.h"
 #include "convert/convert_scene.h"
-#include "fault/failing_allocator.h"
 
 static char run[4096]; /* a copy of a fixture */
 
@@ -131,20 +130,7 @@ static void every_allocation_may_fail(void **state)
     const dcp_convert_options options = {
         .take = DCP_TAKE_ALL, .thread_count = 1, .skip_sync = true};
     begin(state, "torch_checkpointing_w2");
-    for (long n = 1;; n += n < 300 ? 1 : 17) {
-        char unique[64];
-        snprintf(unique, sizeof unique, "%ld.pt", n);
-        const char *to = path_in(state, unique);
-        failing_allocator_install(n, false);
-        dcp_status status = dcp_convert(run, to, &options, NULL);
-        bool reached = failing_allocator_reached();
-        assert_int_equal(failing_allocator_remove(), 0);
-        if (!reached) {
-            assert_int_equal(status, DCP_OK);
-            break;
-        }
-        assert_int_equal(status, DCP_ERR_NO_MEMORY);
-    }
+    scene_allocations_fail(state, run, "pt", &options, (struct scene_trials){1, 300, 17});
 }
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)

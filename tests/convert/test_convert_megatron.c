@@ -14,7 +14,6 @@
 
 #include "checkpoint/ranks.h"
 #include "convert/convert_scene.h"
-#include "fault/failing_allocator.h"
 
 static char run[4096]; /* a copy of a fixture */
 
@@ -220,21 +219,7 @@ static void every_allocation_may_fail(void **state)
     const dcp_convert_options options = {
         .take = DCP_TAKE_MASTERS, .unstack = true, .thread_count = 1, .skip_sync = true};
     begin(state, "megatron_legacy_flat_w2");
-    for (long n = 1;; n += n < 200 ? 1 : 23) {
-        char unique[64];
-        snprintf(unique, sizeof unique, "%ld.pt", n);
-        const char *to = path_in(state, unique);
-        failing_allocator_install(n, false);
-        dcp_status status = dcp_convert(run, to, &options, NULL);
-        bool reached = failing_allocator_reached();
-        assert_int_equal(failing_allocator_remove(), 0);
-        if (!reached) {
-            assert_int_equal(status, DCP_OK);
-            break;
-        }
-        assert_int_equal(status, DCP_ERR_NO_MEMORY);
-        scene_expect_size(to, -1);
-    }
+    scene_allocations_fail(state, run, "pt", &options, (struct scene_trials){1, 200, 23});
 }
 
 #define TEST(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
