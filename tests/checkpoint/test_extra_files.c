@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Extra files: given by ranks, replaced with their checkpoint, read back and checked, in every kind
- * of save. What a crash leaves of them is in fault/test_save_faults.c. */
+ * of save. What a crash leaves of them is in fault/test_extra_file_faults.c. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
