@@ -17,6 +17,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, os.path.dirname(HERE))
+sys.dont_write_bytecode = True
+from programs import find_programs  # noqa: E402, of the folder above
 LIST = os.path.join(HERE, "sabotages.txt")
 FOLDERS = ("CMakeLists.txt", "CMakePresets.json", "cmake", "examples", "include", "src", "tests")
 OPTIONS = ("-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_FLAGS_DEBUG=-O1", "-DDCP_BUILD_TESTS=ON", "-DDCP_WARNINGS_AS_ERRORS=OFF", "-DDCP_CUDA=OFF",
@@ -149,22 +152,7 @@ class Trial:
         launcher = ("-DCMAKE_C_COMPILER_LAUNCHER=ccache",) if shutil.which("ccache") else ()
         if not run(("cmake", "-G", "Ninja", "-S", self.tree, "-B", self.build) + OPTIONS + launcher, self.log):
             sys.exit(tail_of(self.log))
-        self.targets = self.find_targets()
-
-    def find_targets(self):
-        """By test, what has to be built for it: every file that its command names and that a build makes."""
-        shown = subprocess.run(("ninja", "-C", self.build, "-t", "targets", "all"), check=True, capture_output=True, text=True)
-        made = {line.rpartition(": ")[0] for line in shown.stdout.splitlines()}
-        targets = {}
-        for path, _, files in os.walk(self.build):
-            if "CTestTestfile.cmake" not in files:
-                continue
-            for line in read_text(os.path.join(path, "CTestTestfile.cmake")).splitlines():
-                found = re.match(r'add_test\((?:\[=*\[(.*?)\]=*\]|(\S+)) (.*)', line)
-                if found:
-                    inside = re.findall(r'"' + re.escape(self.build) + r'/([^"]+)"', found[3])
-                    targets[found[1] or found[2]] = [name for name in inside if name in made]
-        return targets
+        self.targets = find_programs(self.build)
 
     def build_for(self, tests):
         """tests: a regular expression."""
