@@ -11,7 +11,7 @@ if(DCP_SANITIZE)
     target_link_options(dcp_settings INTERFACE -fsanitize=${DCP_SANITIZE})
     if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
         # gcc follows fewer paths in instrumented code, and warns of some that cannot be taken.
-        target_compile_options(dcp_settings INTERFACE -Wno-maybe-uninitialized)
+        target_compile_options(dcp_settings INTERFACE -Wno-maybe-uninitialized -Wno-format-truncation)
     endif()
 endif()
 if(DCP_COVERAGE)
