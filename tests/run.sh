@@ -62,7 +62,8 @@ step_docs() {
 }
 
 step_clang() {
-    build clang || return 1
+    local unoptimized="-O0 -DNDEBUG" # nothing of it runs
+    build clang "-DCMAKE_C_FLAGS_RELEASE=$unoptimized" "-DCMAKE_CXX_FLAGS_RELEASE=$unoptimized" || return 1
     sources src examples tests/bench | grep '\.c$' | xargs run-clang-tidy -quiet -p build/clang -j "$jobs" >build/clang-tidy.log 2>&1 || {
         grep -E 'error:|warning:' build/clang-tidy.log
         return 1
