@@ -1,6 +1,6 @@
 """libdcp.torch next to torch.distributed.checkpoint, in the same processes.
 
-    compare torch [save|load|cold|after|kept|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--tensors N] [--json]
+    compare torch [save|load|cold|after|kept|async|small-save|small-load|import ...] [--ranks 2] [--repeat 5] [--tensors N] [--cpu] [--json]
                   [--dir DIR] [--library FILE] [--python PYTHON]
 
 save        1 GiB in 100 sharded tensors, durable, each into a fresh directory
@@ -13,7 +13,8 @@ import      of the package, when PyTorch's are there; the limit is 50 ms
 
 pair is PyTorch's functions over our storage and stager, full are our functions; the rival is PyTorch with plan
 caching on.  Of saves and loads, the ceiling of pair is PyTorch's functions over a storage that moves no bytes.
-Medians of the slowest rank; sides take turns.
+Medians of the slowest rank, or with --cpu of the CPU time of all ranks, which other work on the machine changes less; sides
+take turns.
 """
 import argparse
 import json
@@ -45,6 +46,7 @@ def measure(what, size, options):
     with tempfile.TemporaryDirectory(prefix="compare.", dir=options.dir) as directory:
         numbers = [str(n) for n in (options.ranks, tensors, columns, options.repeat)]
         program = [options.python, os.path.join(HERE, "torch_functions.py"), what, *numbers, directory]
+        program += ["cpu"] if options.cpu else []
         out = subprocess.run(program, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
     values = {}
     for line in out.splitlines():
@@ -78,6 +80,7 @@ def main(arguments):
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--tensors", type=int, help="of the same sizes; default: as above")
+    parser.add_argument("--cpu", action="store_true", help="CPU time instead of the time that passes")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--dir", default=None, help="where to save; default: the system's place for temporary files")
     library = os.path.join(TREE, "build", "release", "src", "libdcp.so")

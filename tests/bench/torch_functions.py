@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """PyTorch's side and libdcp.torch's in the same processes, for compare torch: prints seconds of each try, slowest rank.
 
-    torch_functions.py save|load|cold|after|kept|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY
+    torch_functions.py save|load|cold|after|kept|async|import RANKS TENSORS COLUMNS REPEAT DIRECTORY [cpu]
 
 Sides are stock (torch.distributed.checkpoint), pair (its functions over libdcp.torch's storage and stager) and full (libdcp.torch's
 functions); nothing is PyTorch's functions over a storage that moves no bytes, which pair can reach at best. PyTorch's
-planner keeps plans. They take turns in being first; the first try, of async the first two, is not printed.
+planner keeps plans. They take turns in being first; the first try, of async the first two, is not printed. With cpu it
+is the CPU time of all ranks, which other work on the machine changes less.
 """
 import gc
 import logging
@@ -130,29 +131,29 @@ def prepare(sides, what, side, state, path):
         os.sync()
 
 
-def attempt(sides, what, side, state, empty, path):
-    """Seconds of one try on this rank."""
+def attempt(sides, what, side, state, empty, path, clock):
+    """Seconds of one try: of the slowest rank, or of the CPU on all."""
     prepare(sides, what, side, state, path)
     dist.barrier()
-    start = time.perf_counter()
+    start = clock()
     if what in LOADS:
         sides.load(side, empty, path)
-        seconds = time.perf_counter() - start
+        seconds = clock() - start
         if side != "nothing" and not same(empty, state):
             sys.exit("%s: what was loaded differs" % path)
     elif what == "save":
         sides.save(side, state, path)
-        seconds = time.perf_counter() - start
+        seconds = clock() - start
     else:
         future = sides.begin(side, state, path)
-        seconds = time.perf_counter() - start
+        seconds = clock() - start
         future.result()
-    slowest = torch.tensor([seconds], dtype=torch.float64)
-    dist.all_reduce(slowest, dist.ReduceOp.MAX)
-    return slowest.item()
+    together = torch.tensor([seconds], dtype=torch.float64)
+    dist.all_reduce(together, dist.ReduceOp.SUM if clock is time.process_time else dist.ReduceOp.MAX)
+    return together.item()
 
 
-def run_rank(rank, ranks, what, count, columns, repeat, directory, store):
+def run_rank(rank, ranks, what, count, columns, repeat, directory, clock, store):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=ranks)
     mesh = init_device_mesh("cpu", (ranks,))
@@ -166,7 +167,7 @@ def run_rank(rank, ranks, what, count, columns, repeat, directory, store):
         first = turn % len(names)
         for side in names[first:] + names[:first]:
             path = os.path.join(directory, side)
-            seconds = attempt(sides, what, side, state, empty, path)
+            seconds = attempt(sides, what, side, state, empty, path, clock)
             if rank == 0 and turn >= WARM[what]:
                 print(side, "%.6f" % seconds, flush=True)
     dist.barrier()
@@ -191,6 +192,7 @@ def time_import(repeat, directory):
 
 def main():
     what, (ranks, count, columns, repeat), directory = sys.argv[1], map(int, sys.argv[2:6]), sys.argv[6]
+    clock = time.process_time if sys.argv[7:] == ["cpu"] else time.perf_counter
     if what == "import":
         return time_import(repeat, directory)
     with tempfile.TemporaryDirectory() as place:
@@ -198,7 +200,7 @@ def main():
         for rank in range(ranks):
             child = os.fork()
             if child == 0:
-                run_rank(rank, ranks, what, count, columns, repeat, directory, os.path.join(place, "store"))
+                run_rank(rank, ranks, what, count, columns, repeat, directory, clock, os.path.join(place, "store"))
                 os._exit(0)
             children.append(child)
         if any([os.waitpid(child, 0)[1] for child in children]):

@@ -10,6 +10,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.staging import StagingOptions
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict_from_keys
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
@@ -138,6 +140,62 @@ class Torch(unittest.TestCase):
                     with self.assertRaisesRegex(CheckpointException, "was freed or cut to %d bytes" % size):
                         save({"a": tensor}, storage_writer=writer)
         self.assertEqual(libdcp.read(self.path)["a"].sum(), 4)
+
+    def test_so_are_those_of_other_classes_and_inside_of_them(self):
+        libdcp.torch.save({"a": torch.ones(80)}, checkpoint_id=self.path)
+        reader, writer = libdcp.torch.FileSystemReader(self.path), libdcp.torch.FileSystemWriter(self.path)
+        stager = libdcp.torch.DefaultStager(StagingOptions(False, False, False, False))
+        process = {"storage_writer": writer, "async_checkpointer_type": AsyncCheckpointerType.PROCESS}
+        calls = (
+            lambda state: dcp.load(state, storage_reader=reader),
+            lambda state: libdcp.torch.load(state, storage_reader=reader),
+            lambda state: dcp.save(state, storage_writer=writer),
+            lambda state: libdcp.torch.save(state, storage_writer=writer),
+            lambda state: libdcp.torch.async_save(state, storage_writer=writer),
+            lambda state: libdcp.torch.async_save(state, **process),
+            lambda state: libdcp.torch.async_save(state, storage_writer=writer, async_stager=stager),
+            stager.stage,
+        )
+        for kind in (lambda tensor: tensor, torch.nn.Parameter, lambda tensor: tensor.as_subclass(Tagged), Wrapper, Flattened):
+            for size in (0, 40, 356):  # the view ends at byte 360
+                base = torch.arange(100.0)
+                state = {"a": kind(base[10:90])}
+                base.untyped_storage().resize_(size)
+                for call in calls:
+                    with self.assertRaisesRegex((CheckpointException, ValueError), "was freed or cut to %d bytes" % size):
+                        call(state)
+            base.untyped_storage().resize_(360)
+            calls[1](state)
+            self.assertEqual(base[10:90].sum(), 80)
+        self.assertEqual(libdcp.read(self.path)["a"].sum(), 80)
+
+
+class Tagged(torch.Tensor):
+    """A class over memory of its own."""
+
+
+class Wrapper(torch.Tensor):
+    """A class with a tensor inside."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function, _, arguments=(), named=None):
+        plain = [part.inner if isinstance(part, Wrapper) else part for part in arguments]
+        found = function(*plain, **(named or {}))
+        return cls(found) if isinstance(found, torch.Tensor) else found
+
+
+class Flattened(Wrapper):
+    """One that says so."""
+
+    def __tensor_flatten__(self):
+        return ["inner"], None
 
 
 if __name__ == "__main__":

@@ -127,15 +127,18 @@ class _Memory:
 
 
 def has_memory(tensor: Any) -> bool:
-    """Whether all elements of a tensor of PyTorch lie in its storage, which may have shrunk.
+    """Whether a tensor of PyTorch with elements has memory of its own, with all of them in it."""
+    return bool(tensor.data_ptr()) and lies_in_storage(tensor)
 
-    It has elements.
-    """
+
+def lies_in_storage(tensor: Any) -> bool:
+    """Whether the storage of a tensor of PyTorch with elements, which may have shrunk, has the bytes
+    of all of them."""
     count = tensor.numel()
     if not tensor.is_contiguous():
         count = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
     end = (tensor.storage_offset() + count) * tensor.element_size()
-    return bool(tensor.data_ptr() and end <= tensor.untyped_storage().nbytes())
+    return bool(end <= tensor.untyped_storage().nbytes())
 
 
 def is_tensor(value: Any) -> bool:

@@ -103,6 +103,14 @@ class TorchGroup(Group):
         super().__init__(lane)
         self._lanes[0] = (lane, self.callbacks)
 
+    def gather(self, mine: bytes) -> List[bytes]:
+        """The bytes of all ranks, which are as many on each. Collective."""
+        size = len(mine)
+        send = ctypes.create_string_buffer(mine, size)
+        receive = ctypes.create_string_buffer(size * self.size)
+        self._lanes[0][0].all_gather(ctypes.addressof(send), size, ctypes.addressof(receive))
+        return [receive.raw[size * rank : size * (rank + 1)] for rank in range(self.size)]
+
     def _add_operations(self, operations: structs.dcp_group_operations) -> None:
         operations.close = structs.Close(self._close)
         operations.duplicate = structs.Duplicate(self._duplicate)
@@ -153,6 +161,22 @@ class Ranks:
     @property
     def handle(self) -> Optional[int]:
         return self.group.handle if self.group else None
+
+    def tell(self, text: str) -> Dict[int, str]:
+        """What each rank tells the others, by rank, without those that tell nothing. Collective."""
+        if not self.group:
+            return {0: text} if text else {}
+        mine = text.encode("utf-8", "replace")
+        lengths = self.group.gather(len(mine).to_bytes(8, "little"))
+        sizes = [int.from_bytes(length, "little") for length in lengths]
+        if not any(sizes):
+            return {}
+        told = self.group.gather(mine.ljust(max(sizes), b"\0"))
+        return {
+            rank: part[:size].decode("utf-8", "replace")
+            for rank, (part, size) in enumerate(zip(told, sizes))
+            if size
+        }
 
     def chain_of_saves(self) -> int:
         """The chain of asynchronous saves, which keeps their staging memory. Collective once."""

@@ -55,7 +55,9 @@ def load(
 
     Collective over the process group. What is read is checked as far as its file has checksums.
     Failures are CheckpointException, the same on all ranks.
-    Objects are unpickled as PyTorch does, which executes what they name, but for plain values.
+    Objects are unpickled as PyTorch does, which executes what they name, but for plain values. Where
+    that fails on one rank only, the load fails on all, as PyTorch's: ``failures`` of the exception
+    has what was raised there, and on the other ranks its text. Tensors are filled by then.
     """
     if storage_reader is not None and checkpoint_id is not None:
         storage_reader.reset(checkpoint_id)
@@ -64,6 +66,7 @@ def load(
         _load(states, (storage_reader, checkpoint_id), planner, ranks_of(process_group, no_dist))
     except Elsewhere as why:
         ways.say_elsewhere("load", str(why))
+        states.check("read", ranks_of(process_group, no_dist))
         if storage_reader is None and ways.is_local(checkpoint_id):
             storage_reader, checkpoint_id = FileSystemReader(checkpoint_id), None
         _stock_load(
@@ -104,10 +107,9 @@ def _load(states: ways.States, place: Tuple[Any, Any], planner: Any, ranks: Rank
                 missing = _fill(tree, reader.path, partial, ranks)
             except _OTHERWISE as error:  # on all ranks
                 raise Elsewhere(str(error)) from None
-            with _Objects(tree, reader.path) as objects:
-                for name, (parent, key) in describer.objects.items():
-                    if name not in missing:
-                        parent[key] = objects.value(name)
+            ways.fail_together(
+                "read", ranks, _put_objects(tree, reader.path, describer, missing)
+            )
         except Elsewhere:
             raise
         except Exception as error:
@@ -115,6 +117,20 @@ def _load(states: ways.States, place: Tuple[Any, Any], planner: Any, ranks: Rank
         finally:
             if tree:
                 tree.free()
+
+
+def _put_objects(
+    tree: State, path: Path, describer: LoadDescriber, missing: Set[str]
+) -> Optional[BaseException]:
+    """Makes the objects, and puts each where it belongs. Returns what one of them raised."""
+    try:
+        with _Objects(tree, path) as objects:
+            for name, (parent, key) in describer.objects.items():
+                if name not in missing:
+                    parent[key] = objects.value(name)
+    except BaseException as error:  # else the other ranks would wait for this one
+        return error
+    return None
 
 
 def _fill(tree: State, path: Path, partial: bool, ranks: Ranks) -> Set[str]:

@@ -129,6 +129,7 @@ def save(
         return _save(states, place, planner, ranks_of(process_group, no_dist))
     except Elsewhere as why:
         ways.say_elsewhere("save", str(why))
+    states.check("write", ranks_of(process_group, no_dist or not use_collectives))
     metadata: Metadata = _stock_save(
         states.get(),
         storage_writer=_stock_writer(storage_writer, checkpoint_id),
@@ -198,7 +199,8 @@ def async_save(
 
     Tensors may change when this returns: they have been copied, into memory that is kept for the
     next save. The future gives the metadata when the checkpoint is durable and visible, or
-    CheckpointException. A save waits for the one before it.
+    CheckpointException. A save waits for the one before it. Whether tensors require gradients is
+    stored as by ``save``; PyTorch's ways of copying forget it, but for some of DTensors.
 
     state_dict, checkpoint_id, storage_writer, planner, process_group, no_dist, use_collectives: as
     for ``save``. async_checkpointer_type, async_stager: another than a thread, or any stager, go
@@ -224,6 +226,7 @@ def async_save(
         return _begin(states, place, planner, ranks_of(process_group, no_dist))
     except Elsewhere as why:
         ways.say_elsewhere("async_save", str(why))
+    states.check("write", ranks_of(process_group, no_dist or not use_collectives))
     return _stock_async_save(
         states.get(),
         storage_writer=_stock_writer(storage_writer, checkpoint_id),

@@ -13,6 +13,7 @@ from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 from torch.distributed.tensor import DTensor as _DTensor
 
 from .._library import check, lib, release_with
+from .trees import check_memory
 
 _StateDictStager: Any = StateDictStager
 DTensor: Any = _DTensor
@@ -28,6 +29,7 @@ class DefaultStager(_stock.DefaultStager):  # type: ignore[misc,unused-ignore]
     What it copies to is in large pages, unless it is to be shared or page-locked, and is kept for
     the next save. Host memory is copied by as many threads as PyTorch has, up to 4; other memory as
     PyTorch does. As with PyTorch's, a save must have ended before the next one is staged.
+    ValueError: a tensor does not lie in its storage, which was freed or shrunk.
 
     ::
 
@@ -45,6 +47,7 @@ class _Stager(_StateDictStager):  # type: ignore[misc]
     def _offload_tensor(self, x: Any, memo: Any, non_blocking: bool = False) -> Any:
         """A DTensor's spec does not change: it is shared, as by operations, and not copied part by
         part, which takes longer than to copy megabytes."""
+        check_memory(x)  # PyTorch would give the copy the bytes that the storage lacks
         if type(x) is not DTensor or x.__dict__:
             return super()._offload_tensor(x, memo, non_blocking)
         local = self.deepcopy_with_tensor_offload(x._local_tensor, memo, non_blocking=non_blocking)

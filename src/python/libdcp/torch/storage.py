@@ -20,6 +20,7 @@ reading by the metadata of a single rank.
 from __future__ import annotations
 
 import io
+import operator
 import os
 import pickle
 import queue
@@ -272,6 +273,7 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The elements of a tensor whose class may be another. Elsewhere: it has none of its own."""
     if type(tensor) is torch.Tensor:
         return tensor
+    check_memory(tensor)
     plain = tensor.detach().as_subclass(torch.Tensor)
     if plain.numel() and not plain.data_ptr():
         raise Elsewhere("a tensor of class %s" % type(tensor).__name__)
@@ -338,6 +340,8 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
             return False
         if type(self)._slice_file is not _StockReader._slice_file:
             return False
+        if not any([info.transform_descriptors for info in self.storage_data.values()]):
+            return True
         for item in plan.items:
             transforms = self.storage_data[item.storage_index].transform_descriptors or ()
             if any(name != "stream.zstd" for name in transforms):
@@ -387,13 +391,12 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
 
 def _box_of(item: ReadItem, target: torch.Tensor) -> Tuple[int, ...]:
     """Where the box that is wanted begins in the whole tensor."""
-    if tuple(target.shape) != tuple(item.lengths):
-        raise AssertionError(
-            f"req {item.storage_index} mismatch sizes {target.size()} vs {item.lengths}"
-        )
     index: MetadataIndex = item.storage_index
-    begin = index.offset if index.offset is not None else (0,) * len(item.lengths)
-    return tuple(int(a) + int(b) for a, b in zip(begin, item.storage_offsets))
+    if target.shape != tuple(item.lengths):
+        raise AssertionError(f"req {index} mismatch sizes {target.size()} vs {item.lengths}")
+    if index.offset is None:
+        return tuple(item.storage_offsets)
+    return tuple(map(operator.add, index.offset, item.storage_offsets))
 
 
 def _read(stored: Tensor, offsets: Tuple[int, ...], sizes: Tuple[int, ...]) -> torch.Tensor:

@@ -15,7 +15,7 @@ from torch.distributed.tensor._utils import compute_local_shape_and_global_offse
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from .. import _dtypes
-from .._values import Packer, has_memory
+from .._values import Packer, has_memory, lies_in_storage
 
 NUMBERS: Dict[torch.dtype, int] = {
     getattr(torch, kind.name): kind.number
@@ -51,13 +51,53 @@ _forms: List[_Forms] = [_Forms(ndim) for ndim in range(65)]
 def check_memory(tensor: torch.Tensor) -> None:
     """ValueError: not all elements of a dense tensor in host memory lie in its storage, which may
     have been freed or shrunk. PyTorch would read and write beyond it."""
-    if type(tensor) not in _TENSORS or not tensor.is_cpu or tensor.layout is not torch.strided:
+    if not tensor.is_cpu or tensor.layout is not torch.strided or not tensor.numel():
         return
-    if tensor.numel() and not has_memory(tensor):
-        raise ValueError(
-            "a tensor of %s does not lie in its storage, which was freed or cut to %d bytes"
-            % (tuple(tensor.shape), tensor.untyped_storage().nbytes())
-        )
+    if type(tensor) in _TENSORS:
+        inside = has_memory(tensor)
+    else:
+        with torch._C.DisableTorchFunctionSubclass():
+            inside = has_memory(tensor) or _is_wrapper(tensor)
+    if not inside:
+        raise _beyond(tensor)
+
+
+def _beyond(tensor: torch.Tensor) -> ValueError:
+    return ValueError(
+        "a tensor of %s does not lie in its storage, which was freed or cut to %d bytes"
+        % (tuple(tensor.shape), tensor.untyped_storage().nbytes())
+    )
+
+
+def _is_wrapper(tensor: torch.Tensor) -> bool:
+    """Whether a tensor of another class has its elements in tensors of its own, which are checked."""
+    if tensor.data_ptr():
+        return False
+    if hasattr(tensor, "__tensor_flatten__"):
+        parts = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+    elif lies_in_storage(tensor):  # a storage that was freed has no bytes
+        parts = list(vars(tensor).values())
+    else:
+        return False
+    for part in parts:
+        if isinstance(part, torch.Tensor):
+            check_memory(part)
+    return True
+
+
+def check_state(state: Any) -> None:
+    """As check_memory, for all tensors in dicts, lists and tuples."""
+    if isinstance(state, torch.Tensor):
+        check_memory(state)
+    elif isinstance(state, Mapping):
+        for part in state.values():
+            check_state(part)
+    elif isinstance(state, (list, tuple)):
+        for part in state:
+            check_state(part)
+    elif type(state) is ShardedTensor:
+        for shard in state.local_shards():
+            check_memory(shard.tensor)
 
 
 def _is_place(tensor: torch.Tensor) -> bool:
@@ -108,13 +148,15 @@ class Describer:
         ValueError: its memory was freed, or is smaller than it.
         """
         if type(tensor) not in _TENSORS:
+            check_memory(tensor)
             raise Elsewhere("a tensor of class %s" % type(tensor).__name__)
         number = NUMBERS.get(tensor.dtype)
         if number is None or tensor.layout is not torch.strided:
             raise Elsewhere("a tensor of %s, %s" % (tensor.dtype, tensor.layout))
         if not tensor.is_cpu:
             raise Elsewhere("a tensor on %s" % tensor.device.type)
-        check_memory(tensor)
+        if tensor.numel() and not has_memory(tensor):
+            raise _beyond(tensor)
         if tensor.is_conj() or tensor.is_neg():
             if self._writable:
                 raise Elsewhere("a view that conjugates or negates")

@@ -13,11 +13,12 @@ from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, Def
 from torch.distributed.checkpoint.stateful import Stateful
 
 from .. import _structs as structs
-from .._errors import Error, ExistsError
+from .._errors import Error, ExistsError, error_of
 from .._library import ERR_CALLBACK, ERR_UNSUPPORTED, check, lib
 from .._state import State
+from .groups import Ranks
 from .storage import FileSystemReader, FileSystemWriter, _StockReader, _StockWriter
-from .trees import Describer, Elsewhere
+from .trees import Describer, Elsewhere, check_state
 
 _log = logging.getLogger("libdcp.torch")
 _said: Set[str] = set()
@@ -37,6 +38,22 @@ def fail(call: str, rank: int, error: Exception) -> NoReturn:
     if isinstance(error, ExistsError):
         error = ExistsError("Checkpoint already exists and self.overwrite=False: %s" % error)
     raise CheckpointException(call, {rank: _wrap_exception(error)}) from error
+
+
+def fail_together(call: str, ranks: Ranks, error: Optional[BaseException]) -> None:
+    """What one rank has met in Python is raised on all: there as it is, elsewhere by its text.
+    Collective; returns where none has failed."""
+    told = ranks.tell("%s: %s" % (name_of(error), error) if error else "")
+    if error and not isinstance(error, Exception):
+        raise error
+    if told:
+        failures: Dict[int, Any] = {
+            rank: _wrap_exception(
+                error if error and rank == ranks.rank else error_of(ERR_CALLBACK, text)
+            )
+            for rank, text in told.items()
+        }
+        raise CheckpointException(call, failures) from error
 
 
 def name_of(value: Any) -> str:
@@ -137,6 +154,21 @@ class States:
                 self._error = error
                 raise
         return self._found
+
+    def check(self, call: str, ranks: Ranks) -> None:
+        """Before PyTorch's way: what an entry raises, and tensors beyond their storage, fail the call
+        on all ranks. Collective."""
+        error: Optional[Exception] = None
+        try:
+            check_state(self.get())
+        except Exception as found:
+            error = found
+        try:
+            fail_together(call, ranks, error)
+        except CheckpointException:
+            if error and error is self._error:
+                raise error from None
+            raise
 
     def fail(self, call: str, rank: int, error: Exception) -> NoReturn:
         """As ``fail``; what an entry raised comes back as it is."""
