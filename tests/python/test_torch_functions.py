@@ -406,6 +406,37 @@ def one_rank_work(rank, size, path):
     ours.load(state, checkpoint_id=path / "here")
 
 
+def not_on_rank_one():
+    if dist.is_initialized() and dist.get_rank() == 1:
+        raise LookupError("no object here")
+    return "an object"
+
+
+class Picky:
+    """An object that one rank cannot unpickle."""
+
+    def __reduce__(self):
+        return not_on_rank_one, ()
+
+
+def unpickled_work(rank, size, path):
+    """What one rank cannot unpickle fails the load on all, as PyTorch's does, and the next load is like any other."""
+    case = unittest.TestCase()
+    state = {"a": torch.ones(3), "picky": Picky(), "plain": 7}
+    ours.save(state, checkpoint_id=path / "a")
+    for package in (dcp, ours, ours):
+        found = {"a": torch.zeros(3), "picky": 0, "plain": 0}
+        with case.assertRaisesRegex(CheckpointException, "no object here") as caught:
+            package.load(found, checkpoint_id=path / "a")
+        case.assertEqual(list(caught.exception.failures), [1])
+        if rank == 1 or package is dcp:
+            case.assertIsInstance(caught.exception.failures[1][0], LookupError)
+        case.assertEqual(found["a"].sum(), 3)
+    found = {"a": torch.zeros(3), "plain": 0}
+    ours.load(found, checkpoint_id=path / "a")
+    case.assertEqual((found["plain"], found["a"].sum()), (7, 3))
+
+
 def training_work(rank, size, path):
     """FSDP2, with an optimizer, saved asynchronously while it goes on."""
     case = unittest.TestCase()
@@ -547,6 +578,9 @@ class Ranks(unittest.TestCase):
 
     def test_one_rank_alone(self):
         self.run_ranks(3, one_rank_work)
+
+    def test_objects_that_one_rank_cannot_unpickle(self):
+        self.run_ranks(2, unpickled_work)
 
     def test_training(self):
         self.run_ranks(2, training_work)
