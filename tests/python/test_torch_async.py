@@ -36,6 +36,8 @@ def with_gradients(value, source):
         return {key: with_gradients(part, source) for key, part in value.items()}
     if isinstance(value, list):
         return [with_gradients(part, source) for part in value]
+    if isinstance(value, torch.Tensor):
+        value = value.resolve_conj()  # PyTorch's stager forgets that views conjugate
     if isinstance(value, torch.Tensor) and value.is_floating_point() and source.random() < 0.6:
         value = value.detach().clone()
         return torch.nn.Parameter(value) if source.random() < 0.5 else value.requires_grad_()
@@ -149,7 +151,8 @@ def ways_work(rank, size, path):
             check(place, i, storage_reader=reader)
             package.async_save(state_of(rank, i + 5), storage_writer=writer, checkpoint_id=place / str(at)).result()
             check(place, i + 5, storage_reader=reader, checkpoint_id=place / str(at))
-        case.assertEqual(sorted(os.listdir(place / "2")), [".metadata", "__0_0.g3.distcp", "__1_0.g3.distcp"])
+        shards = {name for name in os.listdir(place / "2") if not name.startswith((".", "metadata.json"))}
+        case.assertEqual(shards, {"__0_0.g3.distcp", "__1_0.g3.distcp"})
 
 
 def cached_work(rank, size, path):

@@ -53,6 +53,16 @@ class Staging(unittest.TestCase):
             self.assertEqual(mine["view"].untyped_storage().data_ptr(), mine["same"].untyped_storage().data_ptr())
             base += 1
 
+    def test_views_that_conjugate_or_negate_stay_such(self):
+        base = torch.arange(6) * (1 + 2j)
+        state = {"conj": base.conj(), "imag": base.conj().imag, "plain": base}
+        for _ in range(2):
+            staged = self.stager.stage(state)
+            for name, tensor in state.items():
+                self.assertTrue(torch.equal(staged[name], tensor), name)
+                self.assertEqual((staged[name].is_conj(), staged[name].is_neg()), (tensor.is_conj(), tensor.is_neg()))
+            base += 1
+
     def test_memory_is_kept_and_goes_with_its_state(self):
         freed = []
         free = staging.lib.dcp_memory_free

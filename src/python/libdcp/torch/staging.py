@@ -49,7 +49,8 @@ class _Stager(_StateDictStager):  # type: ignore[misc]
         part, which takes longer than to copy megabytes."""
         check_memory(x)  # PyTorch would give the copy the bytes that the storage lacks
         if type(x) is not DTensor or x.__dict__:
-            return super()._offload_tensor(x, memo, non_blocking)
+            copy = super()._offload_tensor(x, memo, non_blocking)
+            return _as_viewed(copy, x) if type(x) is torch.Tensor else copy
         local = self.deepcopy_with_tensor_offload(x._local_tensor, memo, non_blocking=non_blocking)
         copy = DTensor(local, x._spec, requires_grad=False)
         memo[id(x)] = copy
@@ -65,6 +66,13 @@ class _Stager(_StateDictStager):  # type: ignore[misc]
             return super()._stage_untyped_storage(storage, non_blocking)
         _copy(kept.data_ptr(), storage.data_ptr(), size)
         return kept
+
+
+def _as_viewed(copy: Any, x: Any) -> Any:
+    """A copy of a view that conjugates or negates, which PyTorch's copy of its storage forgets."""
+    if x.is_conj():
+        copy = copy.conj()
+    return torch._neg_view(copy) if x.is_neg() else copy
 
 
 def _allocate(size: int) -> Any:
