@@ -517,6 +517,9 @@ def sharded_tensor_work(rank, size, path):
                     wanted = whole[first : first + even[rank]]
                     case.assertTrue(torch.equal(found["w"].local_shards()[0].tensor, wanted), (number, side))
         case.assertEqual(elsewhere, [])
+        with Elsewhere() as elsewhere:
+            ours.save(state, checkpoint_id=path / str(number) / "planner", planner=type("Own", (dcp.DefaultSavePlanner,), {})())
+        case.assertEqual(len(elsewhere), 1)
         dist.barrier()
 
 

@@ -51,15 +51,21 @@ _forms: List[_Forms] = [_Forms(ndim) for ndim in range(65)]
 def check_memory(tensor: torch.Tensor) -> None:
     """ValueError: not all elements of a dense tensor in host memory lie in its storage, which may
     have been freed or shrunk. PyTorch would read and write beyond it."""
-    if not tensor.is_cpu or tensor.layout is not torch.strided or not tensor.numel():
-        return
     if type(tensor) in _TENSORS:
-        inside = has_memory(tensor)
+        if _is_dense(tensor) and not has_memory(tensor):
+            raise _beyond(tensor)
+    elif isinstance(tensor, ShardedTensor):
+        for shard in tensor.local_shards():
+            check_memory(shard.tensor)
     else:
         with torch._C.DisableTorchFunctionSubclass():
-            inside = has_memory(tensor) or _is_wrapper(tensor)
-    if not inside:
-        raise _beyond(tensor)
+            if _is_dense(tensor) and not (has_memory(tensor) or _is_wrapper(tensor)):
+                raise _beyond(tensor)
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has elements that lie in host memory by strides."""
+    return tensor.is_cpu and tensor.layout is torch.strided and tensor.numel() > 0
 
 
 def _beyond(tensor: torch.Tensor) -> ValueError:
@@ -95,9 +101,6 @@ def check_state(state: Any) -> None:
     elif isinstance(state, (list, tuple)):
         for part in state:
             check_state(part)
-    elif type(state) is ShardedTensor:
-        for shard in state.local_shards():
-            check_memory(shard.tensor)
 
 
 def _is_place(tensor: torch.Tensor) -> bool:
