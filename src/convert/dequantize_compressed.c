@@ -2,6 +2,7 @@
 /* compressed-tensors: each module's weight by the format of its group. The reference computes in
  * the dtype of the scales, and so does this. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -188,6 +189,22 @@ static dcp_status set_order(const struct module *module)
     return DCP_OK;
 }
 
+/* Up to 0.17 the numbers of a word filled what they could of it; since then they go on in the next
+ * word. The count of words may be the same. */
+static dcp_status check_packing(const struct module *module)
+{
+    const char *version = module->dequantizing->config.version;
+    int major, minor;
+    if (WORD_BITS % module->weight->bits == 0 || !version ||
+        sscanf(version, "%d.%d", &major, &minor) != 2 || major > 0 || minor >= 18)
+        return DCP_OK;
+    return dcp_error_set(
+        DCP_ERR_UNSUPPORTED,
+        "%s: is packed of %u bits by compressed-tensors %.20s, in another way than "
+        "since 0.18: save it by a later version",
+        module->name, module->weight->bits, version);
+}
+
 static dcp_status make_packed(struct module *module, int64_t shape[2])
 {
     struct quantized_weight *weight = module->weight;
@@ -200,6 +217,7 @@ static dcp_status make_packed(struct module *module, int64_t shape[2])
                              module->name, (int)BITS_MAX);
     weight->code = QUANTIZED_PACKED_INT;
     weight->bits = (unsigned)module->group->bits;
+    RETURN_IF_ERROR(check_packing(module));
     RETURN_IF_ERROR(read_shape(module, shape));
     RETURN_IF_ERROR(quantized_shape_set(weight, 2, shape));
     RETURN_IF_ERROR(set_scale(module));

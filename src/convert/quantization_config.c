@@ -146,6 +146,8 @@ static dcp_status read_quantization_member(struct json_reader *json, struct json
         return read_text(json, &config->method);
     if (json_text_is(key, "format"))
         return read_text(json, &config->format);
+    if (json_text_is(key, "version") && json_peek(json) == JSON_STRING)
+        return read_text(json, &config->version);
     if (json_text_is(key, "weight_block_size"))
         return read_block(json, config->block);
     if (json_text_is(key, "config_groups"))

@@ -33,6 +33,7 @@ struct quantization_group {
 struct quantization_config {
     const char *method;                /* NULL: none */
     const char *format;                /* compressed-tensors */
+    const char *version;               /* of it; NULL: none is given */
     struct quantization_group *groups; /* in their order */
     uint64_t block[2];                 /* fp8: weight_block_size; 0: none is given */
 };

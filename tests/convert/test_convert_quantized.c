@@ -218,6 +218,41 @@ static void packed_numbers_of_every_width(void **state)
     }
 }
 
+/* Before 0.18, 10 numbers of 3 bits had a word: 80 of them as many as now. */
+static void packing_of_old_versions(void **state)
+{
+    static const struct {
+        const char *version;
+        int bits;
+        bool refused;
+    } cases[] = {{"0.17.1", 3, true},  {"0.9", 3, true},  {"0.17.1", 4, false},
+                 {"0.18.0", 3, false}, {"1.0", 3, false}, {"of mine", 3, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t words = (80 * cases[i].bits + 31) / 32;
+        uint32_t packed[10] = {1};
+        float scale = 1;
+        char config[512];
+        size_t count;
+        dcp_state *root = dcp_state_new();
+        add(root, "m.weight_packed", DCP_I32, 2, (int64_t[]){1, words}, packed);
+        add(root, "m.weight_scale", DCP_F32, 2, (int64_t[]){1, 1}, &scale);
+        add(root, "m.weight_shape", DCP_I64, 1, (int64_t[]){2}, (int64_t[]){1, 80});
+        snprintf(config, sizeof config,
+                 "{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"format\": "
+                 "\"pack-quantized\", \"version\": \"%s\", \"config_groups\": {\"g\": "
+                 "{\"targets\": [\"Linear\"], \"weights\": {\"num_bits\": %d, "
+                 "\"strategy\": \"channel\", \"type\": \"int\"}}}}}",
+                 cases[i].version, cases[i].bits);
+        const char *model = save_model(state, root, config);
+        if (cases[i].refused)
+            must_fail(dcp_convert(model, path_in(state, "refused.safetensors"),
+                                  &(dcp_convert_options){.dequantize = DCP_F32}, NULL),
+                      DCP_ERR_UNSUPPORTED, "in another way than since 0.18");
+        else
+            free(read_floats(state, model, "m.weight", &count));
+    }
+}
+
 /* An order of columns that does not fit the scales, and one that was never set. */
 static void orders_of_columns(void **state)
 {
@@ -524,6 +559,7 @@ int main(void)
         TEST(ranks_and_directories_hold_the_same),
         TEST(long_rows_of_blocks),
         TEST(packed_numbers_of_every_width),
+        TEST(packing_of_old_versions),
         TEST(orders_of_columns),
         TEST(the_closest_group_counts),
         TEST(swapped_blocks_of_every_exponent),
