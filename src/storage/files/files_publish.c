@@ -39,9 +39,13 @@ struct files_publication {
     bool durable;
 };
 
+/* Keeps the thread's error. */
 static void publication_free(struct files_publication *publication)
 {
+    struct saved_error error;
+    error_save(&error);
     file_close(&publication->file);
+    error_restore(&error);
     memory_release(publication->name);
     memory_release(publication->temporary);
     memory_release(publication->committing);
@@ -91,14 +95,14 @@ static void start_writing_back(const struct files_publication *publication, size
         file->ops->write_back(file->ops->context, file->descriptor, 0, size);
 }
 
-/* Nothing is left of it. */
+/* Nothing is left of it; keeps the thread's error. */
 static void give_up(struct files_publication *publication)
 {
     struct saved_error error;
     error_save(&error);
     file_unlink(publication->directory, publication->temporary, true);
-    publication_free(publication);
     error_restore(&error);
+    publication_free(publication);
 }
 
 dcp_status files_prepare(void *context, void *opened, const char *name, const void *bytes,
