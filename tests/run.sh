@@ -20,7 +20,7 @@ install_packages() {
     cmake/install_packages.sh build-essential cmake ninja-build ccache pkg-config git \
         libdeflate-dev libxxhash-dev libcjson-dev libzstd-dev liburing-dev libopenmpi-dev openmpi-bin libcmocka-dev \
         clang clang-tidy clang-format cppcheck doxygen python3-venv strace file groff-base \
-        rustc bindgen golang-go
+        rustc bindgen golang-go chromium
 }
 
 # CUDA and NCCL; without them, and without a network to get them by, what stands on them is left out, and the end says so.
