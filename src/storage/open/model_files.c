@@ -102,7 +102,7 @@ dcp_status model_files_check(const char *path, const struct directory *listing,
                              const struct safetensors_index *index)
 {
     struct numbered numbered;
-    if (index && index->file_count == 0)
+    if (index && index->file_count == 0 && directory_count(listing, DIRECTORY_SAFETENSORS) > 0)
         return dcp_error_set(DCP_ERR_FORMAT, "%s: " SAFETENSORS_INDEX_NAME " names no file", path);
     for (size_t i = 0; i < directory_count(listing, DIRECTORY_SAFETENSORS); i++) {
         const char *name = listing->names[listing->first[DIRECTORY_SAFETENSORS] + i].name;
