@@ -105,7 +105,6 @@ static void test_what_pytorch_writes(void **state)
                                            "objects",
                                            "nesting",
                                            "no_flatten",
-                                           "many_items",
                                            "fsdp2_adam_w2",
                                            "fsdp2_tp_w4",
                                            "uneven_w4",
@@ -113,10 +112,8 @@ static void test_what_pytorch_writes(void **state)
                                            "torch_2.2.2_sharded_w2",
                                            "torch_2.15.0_sharded_w2"};
     (void)state;
-    size_t pieces = 0;
     for (size_t i = 0; i < sizeof fixtures / sizeof *fixtures; i++)
-        pieces += expect_fixture(fixtures[i]);
-    assert_true(pieces > 300);
+        assert_true(expect_fixture(fixtures[i]) > 0);
 }
 
 static void test_compressed(void **state)
@@ -124,6 +121,7 @@ static void test_compressed(void **state)
     (void)state;
     if (!DCP_HAVE_ZSTD)
         skip();
+    assert_true(expect_fixture("many_items") > 300); /* one of them is compressed */
     assert_true(expect_fixture("zstd") > 0);
     assert_true(expect_fixture("zstd_w2") > 0);
     assert_true(expect_fixture("zstd_extra_frame") > 0);
