@@ -138,15 +138,37 @@ static dcp_status copy_boxes(struct arena *arena, int32_t ndim, struct metadata_
     return piece->offsets && piece->sizes ? DCP_OK : error_no_memory(bytes, "a chunk's box");
 }
 
+/* Of a piece of safetensors: nothing of a part is needed when it is gone. */
+static dcp_status copy_view(struct arena *arena, struct metadata_piece *piece)
+{
+    const struct tensor_view *view = piece->view;
+    if (view == NULL)
+        return DCP_OK;
+    size_t bytes = (size_t)view->ndim * sizeof *view->sizes;
+    struct tensor_view *copy = arena_copy(arena, view, sizeof *view);
+    if (copy == NULL)
+        return error_no_memory(sizeof *view, "a view");
+    copy->sizes = arena_copy(arena, view->sizes, bytes);
+    copy->strides = arena_copy(arena, view->strides, bytes);
+    piece->view = copy;
+    return copy->sizes && copy->strides ? DCP_OK : error_no_memory(bytes, "a view");
+}
+
+/* ndim: -1 for objects. */
+static dcp_status own_piece(struct arena *arena, int32_t ndim, struct metadata_piece *piece)
+{
+    RETURN_IF_ERROR(copy_view(arena, piece));
+    return ndim < 0 ? DCP_OK : copy_boxes(arena, ndim, piece);
+}
+
 static dcp_status add_replica(struct metadata *whole, size_t entry, uint32_t file,
                               const struct metadata_piece *piece)
 {
     struct metadata_replica *replica = &whole->replicas[whole->replica_count++];
     *replica = (struct metadata_replica){entry, *piece};
     replica->piece.file = file;
-    if (!whole->entries[entry].is_tensor)
-        return DCP_OK;
-    return copy_boxes(&whole->arena, whole->entries[entry].ndim, &replica->piece);
+    int32_t ndim = whole->entries[entry].is_tensor ? whole->entries[entry].ndim : -1;
+    return own_piece(&whole->arena, ndim, &replica->piece);
 }
 
 static dcp_status add_piece(struct union_state *state, const struct metadata *part, size_t index,
@@ -248,8 +270,7 @@ static dcp_status copy_piece(struct union_state *state, size_t position,
 {
     *piece = *state->pieces[position];
     piece->file = state->files[position];
-    int32_t ndim = state->keys[position].ndim;
-    return ndim < 0 ? DCP_OK : copy_boxes(&state->whole->arena, ndim, piece);
+    return own_piece(&state->whole->arena, state->keys[position].ndim, piece);
 }
 
 /* Gives each entry its part of one array of pieces, and fills it. */
