@@ -2,7 +2,7 @@
 /* compressed-tensors: each module's weight by the format of its group. The reference computes in
  * the dtype of the scales, and so does this. */
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -189,14 +189,20 @@ static dcp_status set_order(const struct module *module)
     return DCP_OK;
 }
 
-/* Up to 0.17 the numbers of a word filled what they could of it; since then they go on in the next
- * word. The count of words may be the same. */
+/* Before 0.18 the numbers of a word filled what they could of it; since then they go on in the next
+ * word. */
+static bool is_before_0_18(const char *version)
+{
+    char *end;
+    return strtol(version, &end, 10) == 0 && end != version && *end == '.' &&
+           strtol(end + 1, NULL, 10) < 18;
+}
+
+/* The count of words may be the same. */
 static dcp_status check_packing(const struct module *module)
 {
     const char *version = module->dequantizing->config.version;
-    int major, minor;
-    if (WORD_BITS % module->weight->bits == 0 || !version ||
-        sscanf(version, "%d.%d", &major, &minor) != 2 || major > 0 || minor >= 18)
+    if (WORD_BITS % module->weight->bits == 0 || !version || !is_before_0_18(version))
         return DCP_OK;
     return dcp_error_set(
         DCP_ERR_UNSUPPORTED,
