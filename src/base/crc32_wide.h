@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* CRC-32 in vectors of 64 or 32 bytes, where the processor multiplies polynomials in them
- * (VPCLMULQDQ): several times as fast as a library that knows vectors of 16 bytes alone. */
+/* CRC-32 in vectors of 32 bytes, where the processor multiplies polynomials in them (VPCLMULQDQ):
+ * twice as fast as a library that knows vectors of 16 bytes alone. */
 #ifndef BASE_CRC32_WIDE_H
 #define BASE_CRC32_WIDE_H
 
