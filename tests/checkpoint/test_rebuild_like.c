@@ -143,7 +143,15 @@ static void test_what_is_refused(void **state)
     like = open_checkpoint(path);
     list = read_list(lost);
     const dcp_rebuild_options model = {.like = like};
-    must_fail(dcp_shard_list_rebuild(list, &model, &made), DCP_ERR_ARGUMENT, "no DCP directory");
+    must_fail(dcp_shard_list_rebuild(list, &model, &made), DCP_ERR_ARGUMENT,
+              "not one DCP directory");
+    dcp_checkpoint_close(like);
+    static const char *const members[] = {"lost"};
+    must(dcp_checkpoint_open(*state, &(dcp_open_options){.members = members, .member_count = 1},
+                             &like));
+    const dcp_rebuild_options united = {.like = like};
+    must_fail(dcp_shard_list_rebuild(list, &united, &made), DCP_ERR_ARGUMENT,
+              "not one DCP directory");
     dcp_shard_list_free(list);
     dcp_checkpoint_close(like);
 }

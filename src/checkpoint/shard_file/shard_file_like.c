@@ -9,8 +9,6 @@
 #include "checkpoint/shard_file/shard_file_list.h"
 #include "checkpoint/view/view.h"
 #include "format/metadata/metadata_codec.h"
-#include "format/streams/item.h"
-#include "state/node.h"
 #include "storage/shard/stored_item.h"
 
 /* A comparison on its way. */
@@ -58,16 +56,6 @@ static const struct found_stream *find_stream(const struct listed_file *file, ui
                : NULL;
 }
 
-static dcp_status decode_object(struct stored_item *item)
-{
-    dcp_state *root = dcp_state_new(), *object;
-    struct state_pool *pool = root ? state_pool_new(root->root) : NULL;
-    dcp_status status = pool ? item_read_object(item->source, pool, &object) : DCP_ERR_NO_MEMORY;
-    state_pool_free(pool);
-    dcp_state_free(root);
-    return status;
-}
-
 /* Dtype and shape, or that an object can be decoded. */
 static dcp_status check_contents(struct comparison *comparison, const struct metadata_entry *entry,
                                  const struct metadata_piece *piece)
@@ -76,7 +64,8 @@ static dcp_status check_contents(struct comparison *comparison, const struct met
     struct tensor_view view;
     RETURN_IF_ERROR(
         stored_item_open(&item, comparison->reader, entry, piece, DCP_VERIFY_NONE, true));
-    dcp_status status = entry->is_tensor ? stored_item_view(&item, &view) : decode_object(&item);
+    dcp_status status = entry->is_tensor ? stored_item_view(&item, &view)
+                                         : stored_item_check_object(&item, &comparison->like);
     stored_item_close(&item);
     return status;
 }
@@ -225,13 +214,14 @@ static dcp_status check_given(const dcp_shard_list *list, const struct metadata 
                                  "%s has a footer, which says its names: rebuild without another "
                                  "checkpoint",
                                  list->files[i].name);
+    bool streams = like->member_count == 0;
     for (size_t i = 0; i < like->count; i++)
         for (size_t p = 0; p < like->entries[i].piece_count; p++)
-            if (like->entries[i].pieces[p].encoding != PIECE_STREAM)
-                return dcp_error_set(DCP_ERR_ARGUMENT,
-                                     "the other checkpoint, which has the names, is no DCP "
-                                     "directory");
-    return DCP_OK;
+            streams = streams && like->entries[i].pieces[p].encoding == PIECE_STREAM;
+    return streams ? DCP_OK
+                   : dcp_error_set(DCP_ERR_ARGUMENT,
+                                   "the other checkpoint, which has the names, is not one DCP "
+                                   "directory");
 }
 
 static dcp_status compare(struct comparison *comparison, struct arena *arena,

@@ -6,11 +6,13 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "format/metadata/metadata_codec.h"
 #include "format/streams/item.h"
 #include "format/streams/item_decompress.h"
 #include "format/streams/stream.h"
 #include "format/zip/zip.h"
 #include "state/box.h"
+#include "state/node.h"
 #include "storage/shard/shard_footer.h"
 
 /* Streams up to here are read at once if all of them is wanted: one read instead of several. */
@@ -396,6 +398,20 @@ dcp_status stored_item_load_again(struct stored_item *item)
     }
     take_memory(item, bytes, size);
     return DCP_OK;
+}
+
+dcp_status stored_item_check_object(const struct stored_item *item, const struct metadata *metadata)
+{
+    dcp_state *root = dcp_state_new(), *object;
+    struct state_pool *pool = root ? state_pool_new(root->root) : NULL;
+    dcp_status status = DCP_ERR_NO_MEMORY;
+    if (pool && item->piece->encoding == PIECE_VIEW)
+        status = pt_read_object(metadata, item->piece, pool, &object);
+    else if (pool)
+        status = item_read_object(item->source, pool, &object);
+    state_pool_free(pool);
+    dcp_state_free(root);
+    return status;
 }
 
 void stored_item_close(struct stored_item *item)

@@ -88,6 +88,9 @@ dcp_status stored_item_hold_record(struct stored_item *item, struct tensor_view 
 /* Reads a stream that is in memory again, checked by the blocks of its file, and replaces it.
  */
 dcp_status stored_item_load_again(struct stored_item *item);
+/* Decodes an object of this metadata into a tree, and discards it. */
+dcp_status stored_item_check_object(const struct stored_item *item,
+                                    const struct metadata *metadata);
 void stored_item_close(struct stored_item *item);
 
 /* Whether a compressed piece is decompressed at once, into memory, when it is opened. */

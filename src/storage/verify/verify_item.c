@@ -4,10 +4,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "format/metadata/metadata_codec.h"
-#include "format/streams/item.h"
 #include "format/zip/zip.h"
-#include "state/node.h"
 #include "storage/shard/stored_item.h"
 #include "storage/verify/verification.h"
 
@@ -103,26 +100,12 @@ dcp_status verify_records(struct verification *verification, struct byte_source 
     return status;
 }
 
-/* Decodes an object into a tree, and discards it. */
-static dcp_status decode_object(const struct verification *verification, struct stored_item *item)
-{
-    dcp_state *root = dcp_state_new(), *object;
-    struct state_pool *pool = root ? state_pool_new(root->root) : NULL;
-    dcp_status status = DCP_ERR_NO_MEMORY;
-    if (pool && item->piece->encoding == PIECE_VIEW)
-        status = pt_read_object(verification->metadata, item->piece, pool, &object);
-    else if (pool)
-        status = item_read_object(item->source, pool, &object);
-    state_pool_free(pool);
-    dcp_state_free(root);
-    return status;
-}
-
 static dcp_status check_contents(const struct verification *verification, struct stored_item *item)
 {
     struct tensor_view view;
     if (!item->entry->is_tensor)
-        return verification->damaged ? DCP_OK : decode_object(verification, item);
+        return verification->damaged ? DCP_OK
+                                     : stored_item_check_object(item, verification->metadata);
     /* The records of a .pt file have been inflated and checked already. */
     bool inflated = item->piece->encoding == PIECE_VIEW && item->piece->view->deflated;
     if (inflated)
