@@ -179,6 +179,36 @@ static void simulated_files(void **state)
     simulated_free(fs);
 }
 
+/* Ranks write their shards between the two: only the publication waits for the disk. */
+static void preparing_does_not_wait(void **state)
+{
+    static const char *const expected[] = {"sync ", "rename"};
+    struct simulated_file_system *fs = simulated_new();
+    const dcp_storage *storage = simulated_storage(fs);
+    struct storage_directory directory;
+    struct storage_publication publication;
+    bool visible;
+    size_t found = 0;
+    (void)state;
+    assert_int_equal(storage_directory_open(&directory, storage, "c", DCP_OPEN_CREATE, NULL),
+                     DCP_OK);
+    simulated_set_fault(fs, NULL);
+    assert_int_equal(storage_publication_prepare(&publication, &directory, "name", "one", 3, true),
+                     DCP_OK);
+    long prepared = simulated_operation_count(fs);
+    assert_int_equal(storage_publication_publish(&publication, DCP_PUBLISH_IF_ABSENT, &visible),
+                     DCP_OK);
+    for (long n = 1; n <= simulated_operation_count(fs); n++) {
+        const char *name = simulated_operation_name(fs, n);
+        assert_false(n <= prepared && strncmp(name, "sync", strlen("sync")) == 0);
+        if (found < 2 && strncmp(name, expected[found], strlen(expected[found])) == 0)
+            found++;
+    }
+    assert_int_equal(found, 2);
+    storage_directory_close(&directory);
+    simulated_free(fs);
+}
+
 static void memory(void **state)
 {
     dcp_storage *storage;
@@ -362,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(files, scratch_setup, scratch_teardown),
         cmocka_unit_test(simulated_files),
+        cmocka_unit_test(preparing_does_not_wait),
         cmocka_unit_test(memory),
         cmocka_unit_test(failures),
         cmocka_unit_test(memory_that_is_refused),
