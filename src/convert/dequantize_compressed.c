@@ -206,8 +206,8 @@ static dcp_status check_packing(const struct module *module)
         return DCP_OK;
     return dcp_error_set(
         DCP_ERR_UNSUPPORTED,
-        "%s: is packed of %u bits by compressed-tensors %.20s, in another way than "
-        "since 0.18: save it by a later version",
+        "%s: its numbers of %u bits are packed as compressed-tensors %.20s did, which is not "
+        "read: save the model again with version 0.18 or later",
         module->name, module->weight->bits, version);
 }
 

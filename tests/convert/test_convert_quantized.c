@@ -247,7 +247,7 @@ static void packing_of_old_versions(void **state)
         if (cases[i].refused)
             must_fail(dcp_convert(model, path_in(state, "refused.safetensors"),
                                   &(dcp_convert_options){.dequantize = DCP_F32}, NULL),
-                      DCP_ERR_UNSUPPORTED, "in another way than since 0.18");
+                      DCP_ERR_UNSUPPORTED, "save the model again with version 0.18");
         else
             free(read_floats(state, model, "m.weight", &count));
     }
