@@ -61,12 +61,12 @@ char *run_place_absolute(const struct run_place *place)
         status = error_checked(
             table->absolute(table->context, place->root, text, ABSOLUTE_ROOM + strlen(place->root)),
             "the storage's absolute");
-    if (status == DCP_OK) {
-        cut_slashes(text);
-        return text;
+    if (status != DCP_OK) {
+        memory_release(text);
+        return NULL;
     }
-    memory_release(text);
-    return NULL;
+    cut_slashes(text);
+    return text;
 }
 
 dcp_status run_place_make(const struct run_place *place)
