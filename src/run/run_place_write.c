@@ -41,7 +41,7 @@ static void cut_slashes(char *id)
 {
     size_t length = strlen(id);
     while (length > 1 && id[length - 1] == '/' &&
-           (length < 3 || strncmp(id + length - 3, "://", 3)))
+           (length < 3 || strncmp(id + length - 3, "://", 3) != 0))
         length--;
     id[length] = '\0';
 }
