@@ -18,9 +18,10 @@
 uint32_t crc32_update(uint32_t crc, const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
-    if (size >= CRC32_WIDE_LEAST && crc32_wide_is_there()) {
+    size_t vector = size >= CRC32_WIDE_LEAST ? crc32_wide_vector() : 0;
+    if (vector != 0) {
         unsigned char rest[16];
-        size_t folded = crc32_wide_fold(crc, at, size, rest);
+        size_t folded = crc32_wide_fold(vector, crc, at, size, rest);
         crc = libdeflate_crc32(UINT32_MAX, rest, sizeof rest);
         at += folded;
         size -= folded;
