@@ -158,8 +158,11 @@ dcp_status piece_check_end(const struct piece_check *check, const struct stored_
     return pass_over(item, check->after, check->after_size);
 }
 
-void piece_check_count(const struct piece_check *check, struct stored_item *item, uint64_t bytes)
+void piece_check_count(const struct piece_check *check, const struct stored_item *item,
+                       uint64_t bytes, struct shard_tally *tally)
 {
     bool held = check->held || item->checked.passed || item->crc_held;
-    shard_reader_count(item->reader, bytes, held, check->bare);
+    tally->checked += held ? bytes : 0;
+    tally->unchecked += held ? 0 : bytes;
+    tally->bare += !held && check->bare ? bytes : 0;
 }

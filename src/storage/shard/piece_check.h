@@ -41,6 +41,7 @@ dcp_status piece_check_arrange(struct piece_check *check, struct stored_item *it
 dcp_status piece_check_begin(const struct piece_check *check, const struct stored_item *item);
 dcp_status piece_check_end(const struct piece_check *check, const struct stored_item *item);
 /* So many stored bytes of elements were read; after the item's end. */
-void piece_check_count(const struct piece_check *check, struct stored_item *item, uint64_t bytes);
+void piece_check_count(const struct piece_check *check, const struct stored_item *item,
+                       uint64_t bytes, struct shard_tally *tally);
 
 #endif

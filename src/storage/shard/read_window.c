@@ -127,6 +127,7 @@ dcp_status read_window_open(struct read_window *window, struct shard_reader *rea
 
 void read_window_close(struct read_window *window)
 {
+    shard_reader_count(window->reader, &window->tally);
     shard_file_release(window->reader, window->file);
     give_room(window);
 }

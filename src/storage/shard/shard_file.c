@@ -330,12 +330,17 @@ void shard_file_release(struct shard_reader *reader, struct shard_file *file)
     pthread_mutex_unlock(&reader->mutex);
 }
 
-void shard_reader_count(struct shard_reader *reader, uint64_t bytes, bool checked, bool bare)
+static void add(atomic_uint_fast64_t *figure, uint64_t bytes)
 {
-    atomic_fetch_add_explicit(checked ? &reader->bytes_checked : &reader->bytes_unchecked, bytes,
-                              memory_order_relaxed);
-    if (!checked && bare)
-        atomic_fetch_add_explicit(&reader->bytes_bare, bytes, memory_order_relaxed);
+    if (bytes != 0)
+        atomic_fetch_add_explicit(figure, bytes, memory_order_relaxed);
+}
+
+void shard_reader_count(struct shard_reader *reader, const struct shard_tally *tally)
+{
+    add(&reader->bytes_checked, tally->checked);
+    add(&reader->bytes_unchecked, tally->unchecked);
+    add(&reader->bytes_bare, tally->bare);
 }
 
 void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures)

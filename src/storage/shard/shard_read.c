@@ -82,18 +82,21 @@ static dcp_status open_piece(struct shard_piece *opened, struct shard_reader *re
     return status;
 }
 
-/* Counts stored bytes of elements that were read and checked as far as possible. */
+/* Counts stored bytes of elements that were read and checked as far as possible. tally: NULL, or
+ * that of a window. */
 static dcp_status end_piece(struct shard_piece *opened, dcp_verification verification,
-                            uint64_t bytes)
+                            uint64_t bytes, struct shard_tally *tally)
 {
+    struct shard_tally own = {0};
     RETURN_IF_ERROR(piece_check_end(&opened->check, &opened->item));
     RETURN_IF_ERROR(stored_item_end(&opened->item, &opened->view, verification));
-    piece_check_count(&opened->check, &opened->item, bytes);
+    piece_check_count(&opened->check, &opened->item, bytes, tally ? tally : &own);
+    shard_reader_count(opened->item.reader, &own);
     return DCP_OK;
 }
 
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
-                              dcp_verification verification, const struct read_window *window,
+                              dcp_verification verification, struct read_window *window,
                               struct shard_parts *parts, size_t part)
 {
     const struct metadata_entry *entry = request->entry;
@@ -118,7 +121,7 @@ dcp_status shard_read_request(struct shard_reader *reader, const struct shard_re
     status =
         read_into(&opened.item, request->region, &opened.view, request->dtype, request->target);
     if (status == DCP_OK)
-        status = end_piece(&opened, verification, wanted);
+        status = end_piece(&opened, verification, wanted, window ? &window->tally : NULL);
     if (status == DCP_OK)
         status = progress_part_end(&opened.item.checked.part);
     stored_item_close(&opened.item);
@@ -229,7 +232,7 @@ dcp_status shard_piece_end(struct shard_piece *opened, uint64_t bytes)
 {
     const struct stored_item *item = &opened->item;
     return shard_reader_blame(item->reader, item->entry, item->piece,
-                              end_piece(opened, opened->verification, bytes));
+                              end_piece(opened, opened->verification, bytes, NULL));
 }
 
 void shard_piece_close(struct shard_piece *opened)

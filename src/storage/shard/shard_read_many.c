@@ -159,27 +159,11 @@ static dcp_status make_tasks(struct read_tasks *tasks, size_t count, size_t thre
 }
 
 static dcp_status read_request(struct read_tasks *tasks, const struct shard_request *request,
-                               const struct read_window *window)
+                               struct read_window *window)
 {
-    RETURN_IF_ERROR(
-        shard_reader_keeps(tasks->reader, request)
-            ? shard_read_kept(tasks->reader, request, tasks->verification)
-            : shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0));
-    uint64_t bytes = (uint64_t)box_volume(request->region) * dcp_dtype_size(request->dtype);
-    atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
-    return DCP_OK;
-}
-
-static dcp_status read_together(struct read_tasks *tasks, const struct read_task *task)
-{
-    const struct shard_request *requests = &tasks->requests[task->first];
-    RETURN_IF_ERROR(shard_read_together(tasks->reader, requests, task->count, tasks->verification));
-    for (size_t i = 0; i < task->count; i++)
-        atomic_fetch_add_explicit(&tasks->moved,
-                                  (uint64_t)box_volume(requests[i].region) *
-                                      dcp_dtype_size(requests[i].dtype),
-                                  memory_order_relaxed);
-    return DCP_OK;
+    return shard_reader_keeps(tasks->reader, request)
+               ? shard_read_kept(tasks->reader, request, tasks->verification)
+               : shard_read_request(tasks->reader, request, tasks->verification, window, NULL, 0);
 }
 
 static uint64_t end_of(const struct shard_request *request)
@@ -261,25 +245,39 @@ static dcp_status expect_task(struct read_tasks *tasks, size_t now, size_t index
     return DCP_OK;
 }
 
+static uint64_t moved_bytes(const struct shard_request *requests, size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += (uint64_t)box_volume(requests[i].region) * dcp_dtype_size(requests[i].dtype);
+    return bytes;
+}
+
 static dcp_status run_task(void *context, size_t index)
 {
     struct read_tasks *tasks = context;
     const struct read_task *task = &tasks->tasks[index];
-    const struct shard_request *request = &tasks->requests[task->first];
+    const struct shard_request *requests = &tasks->requests[task->first];
+    struct shard_request part = *requests;
     struct box_storage slab;
+    dcp_status status;
     if (tasks->count - index > tasks->thread_count)
         RETURN_IF_ERROR(expect_task(tasks, index, index + tasks->thread_count));
-    if (task->together)
-        return read_together(tasks, task);
-    if (!task->parts)
-        return task->count > 1 ? read_neighbours(tasks, task) : read_request(tasks, request, NULL);
-    struct shard_request part = *request;
-    part.region = shard_parts_region(task->parts, task->part, request->region, &slab);
-    RETURN_IF_ERROR(shard_read_request(tasks->reader, &part, tasks->verification, NULL, task->parts,
-                                       task->part));
-    uint64_t bytes = (uint64_t)box_volume(part.region) * dcp_dtype_size(request->dtype);
-    atomic_fetch_add_explicit(&tasks->moved, bytes, memory_order_relaxed);
-    return DCP_OK;
+    if (task->parts) {
+        part.region = shard_parts_region(task->parts, task->part, requests->region, &slab);
+        requests = &part;
+        status = shard_read_request(tasks->reader, &part, tasks->verification, NULL, task->parts,
+                                    task->part);
+    } else if (task->together) {
+        status = shard_read_together(tasks->reader, requests, task->count, tasks->verification);
+    } else {
+        status =
+            task->count > 1 ? read_neighbours(tasks, task) : read_request(tasks, requests, NULL);
+    }
+    if (status == DCP_OK)
+        atomic_fetch_add_explicit(&tasks->moved, moved_bytes(requests, task->count),
+                                  memory_order_relaxed);
+    return status;
 }
 
 dcp_status shard_read_tensors(struct shard_reader *reader, const struct shard_request *requests,

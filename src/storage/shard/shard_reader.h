@@ -59,6 +59,9 @@ dcp_status storage_read_raw(const dcp_storage *storage, struct storage_location 
                             struct buffer *raw, struct storage_directory *opened);
 /* What that gives for the bytes of a .metadata that came from elsewhere. */
 void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw);
+/* The compact form of metadata in bytes that storage_read_raw() gave; NULL: there is none. */
+dcp_status storage_find_compact(const char *path, const struct buffer *raw, const void **compact,
+                                size_t *size);
 /* As storage_read_metadata(), from bytes that storage_read_raw() gave on some rank. */
 dcp_status storage_decode_raw(const dcp_storage *storage, const char *path, const void *raw,
                               size_t size, struct metadata *metadata, struct shard_reader **reader);
@@ -255,8 +258,13 @@ struct shard_read_figures {
     bool direct;           /* some file was read around the page cache */
     bool ring;
 };
-/* So many bytes of elements were read, and were held to a checksum or not; bare: there is none. */
-void shard_reader_count(struct shard_reader *reader, uint64_t bytes, bool checked, bool bare);
+/* Bytes of elements that were read. */
+struct shard_tally {
+    uint64_t checked, unchecked; /* held to a checksum, or not */
+    uint64_t bare;               /* of the latter, what has none */
+};
+/* Adds them to the figures. */
+void shard_reader_count(struct shard_reader *reader, const struct shard_tally *tally);
 void shard_reader_figures(const struct shard_reader *reader, struct shard_read_figures *figures);
 void shard_reader_free(struct shard_reader *reader);
 

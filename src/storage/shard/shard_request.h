@@ -20,11 +20,13 @@ struct read_window {
     struct window_room *room;
     unsigned char *bytes; /* in the room */
     bool trusted; /* of a file with a good footer: its blocks were checked, unless nothing is */
+    struct shard_tally tally; /* of its pieces: threads that count each would wait for each other */
 };
 
 dcp_status read_window_open(struct read_window *window, struct shard_reader *reader, uint32_t file,
                             uint64_t start, uint64_t end, dcp_verification verification);
-/* Leaves its memory for the next one: the pages of new memory cost as much as the reading. */
+/* Adds its tally to the figures. Leaves its memory for the next one: the pages of new memory cost
+ * as much as the reading. */
 void read_window_close(struct read_window *window);
 /* Frees what windows have left. */
 void read_window_free_rooms(struct shard_reader *reader);
@@ -57,7 +59,7 @@ uint64_t shard_read_list_memory(size_t requests, size_t divided, size_t thread_c
 
 /* window: NULL, or one that may hold the piece. parts: NULL, or request->region is one of them. */
 dcp_status shard_read_request(struct shard_reader *reader, const struct shard_request *request,
-                              dcp_verification verification, const struct read_window *window,
+                              dcp_verification verification, struct read_window *window,
                               struct shard_parts *parts, size_t part);
 /* Reads requests for one compressed piece with the same results as separate reads: it is
  * decompressed once. */

@@ -292,14 +292,11 @@ dcp_status stored_item_lay_out(struct stored_item *item, struct tensor_view *vie
     RETURN_IF_ERROR(stream_tensor_layout(entry->dtype, entry->ndim, piece->sizes, &layout));
     if (layout.length != piece->length)
         return DCP_OK;
-    int64_t *strides = arena_allocate_array(&item->arena, (size_t)entry->ndim, sizeof *strides);
-    if (!strides)
-        return error_no_memory((size_t)entry->ndim * sizeof *strides, "strides");
-    shape_strides(entry->ndim, piece->sizes, strides);
+    shape_strides(entry->ndim, piece->sizes, item->strides);
     *view = (struct tensor_view){.dtype = entry->dtype,
                                  .ndim = entry->ndim,
                                  .sizes = piece->sizes,
-                                 .strides = strides,
+                                 .strides = item->strides,
                                  .data_offset = layout.data_offset,
                                  .data_length = layout.data_length,
                                  .storage_bytes = layout.data_length};

@@ -36,6 +36,7 @@ struct stored_item {
     bool crc_held;             /* there was one */
     void *memory;              /* that holds it, unless a window does */
     void *inflated;            /* the storage of a deflated record */
+    int64_t strides[DCP_MAX_DIMS]; /* of a view that was laid out: no allocation for each piece */
     struct arena arena;
 };
 
