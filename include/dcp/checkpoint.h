@@ -87,12 +87,13 @@ typedef struct dcp_open_options {
     bool check_last;
 } dcp_open_options;
 
-/** Opens any checkpoint that dcp_load() can load. Reads and checks the metadata, not the data; a
- * `.metadata` that this library wrote has a checksum, which is compared. The directory is opened
- * once: later reads use the open directory, even if the process changes its working directory or
- * the path names another directory by then. The exception are members of a union that the options
- * name: their paths are made absolute by this call, and opened when data in them is read. @param
- * options NULL: all defaults. @param checkpoint owned by the caller. */
+/** Opens any checkpoint that dcp_load() can load. Reads and checks the metadata, not the data. A
+ * `.metadata` that this library wrote has two things behind the pickle that PyTorch reads: the same
+ * in a compact form, which is read in place of it, and a checksum of both, which is compared. The
+ * directory is opened once: later reads use the open directory, even if the process changes its
+ * working directory or the path names another directory by then. The exception are members of a
+ * union that the options name: their paths are made absolute by this call, and opened when data in
+ * them is read. @param options NULL: all defaults. @param checkpoint owned by the caller. */
 DCP_API dcp_status dcp_checkpoint_open_sized(const char *path, const dcp_open_options *options,
                                              size_t options_size, dcp_checkpoint **checkpoint);
 
@@ -557,11 +558,12 @@ static inline dcp_status dcp_checkpoint_remove(const char *path, const dcp_remov
 
 /**
  * Checks a whole checkpoint: every file exists and has the right length; the CRC-32 of every zip
- * record, the checksum of every block and that of `.metadata` match; chunks cover every tensor and
- * do not overlap; extra files are unchanged. In a union, each member is checked, then the whole.
- * Data without checksums (safetensors files, records without a CRC-32) has its lengths checked, and
- * is logged (DCP_LOG_INFO). Large checkpoints are read by several threads; the functions that are
- * called are called on the calling thread, with faults in the order of the files.
+ * record, the checksum of every block and that of `.metadata` match; what PyTorch reads there says
+ * the same as what this library reads; chunks cover every tensor and do not overlap; extra files
+ * are unchanged. In a union, each member is checked, then the whole. Data without checksums
+ * (safetensors files, records without a CRC-32) has its lengths checked, and is logged
+ * (DCP_LOG_INFO). Large checkpoints are read by several threads; the functions that are called are
+ * called on the calling thread, with faults in the order of the files.
  *
  * @param path as for dcp_checkpoint_open(). Checkpoints that dcp_checkpoint_open() refuses are
  * checked as far as possible.

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "format/metadata/metadata_trailer.h"
 #include "scratch.h"
 
 int scratch_setup(void **state)
@@ -109,10 +110,11 @@ void scratch_flip(const char *directory, const char *name, uint64_t offset, unsi
 }
 
 /* .metadata that was changed cannot have one. */
-static size_t without_checksum(const unsigned char *bytes, size_t size)
+static size_t without_trailer(const unsigned char *bytes, size_t size)
 {
-    bool has_one = size > 16 && memcmp(bytes + size - 16, "\211DCPSUM\n", 8) == 0;
-    return has_one ? size - 16 : size;
+    struct metadata_trailer trailer;
+    assert_int_equal(metadata_trailer_read(bytes, size, &trailer), DCP_OK);
+    return trailer.pickle_size;
 }
 
 void scratch_promise_nothing(const char *directory)
@@ -121,8 +123,9 @@ void scratch_promise_nothing(const char *directory)
     unsigned char *bytes = scratch_read(directory, ".metadata", &size);
     unsigned char *mark = memmem(bytes, size, "-8dc9-", 6);
     assert_non_null(mark);
+    size_t pickle_size = without_trailer(bytes, size);
     mark[1] = '4';
-    scratch_write(directory, ".metadata", bytes, without_checksum(bytes, size));
+    scratch_write(directory, ".metadata", bytes, pickle_size);
     free(bytes);
 }
 

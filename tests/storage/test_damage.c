@@ -17,6 +17,7 @@
 #include "base/memory_account.h"
 #include "format/footer/footer.h"
 #include "format/metadata/metadata_codec.h"
+#include "format/metadata/metadata_trailer.h"
 #include "sample.h"
 #include "scratch.h"
 #include "storage/file_source.h"
@@ -485,6 +486,33 @@ static void footers_are_held_against_the_metadata(void **state)
     sample_free(&sample);
 }
 
+/* A pickle, which PyTorch reads, and behind it the compact form of what the files really hold. */
+static void forms_that_differ_are_a_fault(void **state)
+{
+    struct sample sample;
+    struct save_session session = {.path = *state};
+    struct metadata metadata;
+    struct metadata_trailer trailer;
+    struct buffer encoded;
+    save_one(&sample, *state, 16);
+    sample_metadata(&sample, &session, &metadata);
+    buffer_init(&encoded, 0);
+    metadata.entries[0].requires_grad ^= true;
+    assert_int_equal(metadata_encode(&metadata, &encoded), DCP_OK);
+    assert_int_equal(metadata_trailer_read(encoded.data, encoded.size, &trailer), DCP_OK);
+    encoded.size = trailer.pickle_size;
+    metadata.entries[0].requires_grad ^= true;
+    assert_int_equal(metadata_trailer_append(&metadata, 0, &encoded), DCP_OK);
+    scratch_write(*state, ".metadata", encoded.data, encoded.size);
+    struct faults faults = verify(*state);
+    assert_int_equal(faults.count, 1);
+    assert_string_equal(faults.file, ".metadata");
+    assert_non_null(strstr(faults.text, "says something else than the compact form"));
+    buffer_free(&encoded);
+    metadata_free(&metadata);
+    sample_free(&sample);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, scratch_setup, scratch_teardown)
 
 int main(void)
@@ -505,6 +533,7 @@ int main(void)
         TEST(what_was_looked_for_is_said),
         TEST(unreadable_metadata_is_one_fault),
         TEST(footers_are_held_against_the_metadata),
+        TEST(forms_that_differ_are_a_fault),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,9 +3,9 @@
  *
  *   how the metadata is sent, the load's number, its options, the storage, the path, and
  *
- *   the whole metadata, as this rank has decoded it (in front of it the form, if there is no
- * .metadata) or, if that has no compact form, as it is stored, or the load since which the changes
- * are, the load that the metadata is from, the changes
+ *   the whole metadata in compact form, as it is stored, or as this rank has decoded it (in front
+ * of it the form, if there is no .metadata) or, if it has no compact form, its pickle, or the load
+ * since which the changes are, the load that the metadata is from, the changes
  */
 #include "checkpoint/load/load_open.h"
 
@@ -17,6 +17,7 @@
 #include "checkpoint/hooks/load_hooks.h"
 #include "checkpoint/load/loading.h"
 #include "checkpoint/operation/options.h"
+#include "format/metadata/metadata_codec.h"
 #include "format/metadata/metadata_compact.h"
 #include "group/group.h"
 #include "storage/open/storage_open.h"
@@ -27,16 +28,24 @@ enum sending {
     SEND_WHOLE = 1,
     SEND_CHANGES = 2,
     SEND_COMPACT = 3,
-    SEND_DESCRIBED = 4 /* of .pt files, safetensors and training checkpoints */
+    SEND_DESCRIBED = 4, /* of .pt files, safetensors and training checkpoints */
+    SEND_STORED = 5     /* the compact form that is stored, which all decode at a time */
 };
 
 /* ---- the coordinator's side ---- */
 
-/* Decodes the metadata here: the compact form is sent and read in less time than each rank takes to
- * decode it. */
-static dcp_status decode_first(dcp_loading *loading, const char *path, enum sending *sending)
+/* If only the pickle is stored, decodes it here: the compact form is sent and read in less time
+ * than each rank takes to decode that. */
+static dcp_status choose_form(dcp_loading *loading, const char *path, enum sending *sending)
 {
     struct load_stored *stored = &loading->planning.stored;
+    if (!stored->reader)
+        RETURN_IF_ERROR(
+            storage_find_compact(path, &stored->raw, &stored->compact, &stored->compact_size));
+    if (stored->compact) {
+        *sending = SEND_STORED;
+        return DCP_OK;
+    }
     if (!stored->reader)
         RETURN_IF_ERROR(storage_decode_raw(loading->files, path, stored->raw.data, stored->raw.size,
                                            &stored->metadata, &stored->reader));
@@ -82,7 +91,7 @@ static dcp_status read_stored(dcp_loading *loading, const char *path, enum sendi
         RETURN_IF_ERROR(load_stored_find_changes(stored, loading->files, path, &found, changes));
     if (found)
         *sending = SEND_CHANGES;
-    return found ? DCP_OK : decode_first(loading, path, sending);
+    return found ? DCP_OK : choose_form(loading, path, sending);
 }
 
 static dcp_status append_stored(const dcp_loading *loading, enum sending sending,
@@ -94,6 +103,8 @@ static dcp_status append_stored(const dcp_loading *loading, enum sending sending
         buffer_append_u64(message, base);
         buffer_append_u64(message, changes->size != 0 ? stored->number : base);
         buffer_append(message, changes->data, changes->size);
+    } else if (sending == SEND_STORED) {
+        buffer_append(message, stored->compact, stored->compact_size);
     } else if (dcp_group_size(loading->options.group) > 1) {
         if (sending == SEND_DESCRIBED)
             buffer_append_u8(message, (uint8_t)stored->form);
@@ -173,13 +184,29 @@ static dcp_status decode_raw(const dcp_storage *storage, const char *path, struc
                                     reader_left(message), &stored->metadata, &stored->reader);
 }
 
+static dcp_status read_compact(const struct reader *message, struct metadata *metadata)
+{
+    dcp_status status =
+        metadata_compact_read(message->data + message->position, reader_left(message), metadata);
+    return status == DCP_OK ? status : error_prefix(status, "the coordinator's message");
+}
+
 static dcp_status decode_compact(const dcp_storage *storage, const char *path,
                                  struct reader *message, struct load_stored *stored)
 {
     if (stored->reader)
         return DCP_OK;
-    RETURN_IF_ERROR(metadata_compact_read(message->data + message->position, reader_left(message),
-                                          &stored->metadata));
+    RETURN_IF_ERROR(read_compact(message, &stored->metadata));
+    return load_stored_open(stored, storage, path);
+}
+
+static dcp_status decode_stored(const dcp_storage *storage, const char *path,
+                                struct reader *message, struct load_stored *stored)
+{
+    dcp_status status = metadata_decode_compact(message->data + message->position,
+                                                reader_left(message), &stored->metadata);
+    if (status != DCP_OK)
+        return error_prefix(status, "%s/" METADATA_NAME, path);
     return load_stored_open(stored, storage, path);
 }
 
@@ -192,8 +219,7 @@ static dcp_status decode_described(const dcp_storage *storage, const char *path,
     if (message->failed || form > STORAGE_UNION)
         return cut_short();
     stored->form = (enum storage_form)form;
-    RETURN_IF_ERROR(metadata_compact_read(message->data + message->position, reader_left(message),
-                                          &stored->metadata));
+    RETURN_IF_ERROR(read_compact(message, &stored->metadata));
     return storage_read_described(storage, path, stored->form, &stored->metadata, &stored->reader);
 }
 
@@ -258,6 +284,8 @@ static dcp_status decode_at(dcp_loading *loading, const char *path, enum sending
         status = decode_changes(loading, path, message);
     else if (sending == SEND_COMPACT)
         status = decode_compact(loading->files, path, message, stored);
+    else if (sending == SEND_STORED)
+        status = decode_stored(loading->files, path, message, stored);
     else if (sending == SEND_WHOLE)
         status = decode_raw(loading->files, path, message, stored);
     else if (sending == SEND_DESCRIBED)
@@ -292,7 +320,7 @@ static dcp_status decode_for_me(dcp_loading *loading, const struct buffer *recei
     uint8_t sending = reader_u8(&message);
     stored->number = reader_u64(&message);
     stored->by_changes = sending == SEND_CHANGES;
-    if (message.failed || sending > SEND_DESCRIBED)
+    if (message.failed || sending > SEND_STORED)
         return cut_short();
     RETURN_IF_ERROR(options_compare_load(&loading->options, &message));
     uint64_t number = reader_u64(&message), mask = reader_u64(&message);

@@ -21,6 +21,8 @@ struct load_stored {
     bool taken;                 /* taken out of the cache, which has no metadata now */
     bool moved;                 /* some piece has another place than before */
     struct buffer raw;          /* at the coordinator: the bytes of the metadata */
+    const void *compact;        /* in these, until they are sent; NULL: no compact form */
+    size_t compact_size;
 };
 
 void load_stored_init(struct load_stored *stored, dcp_load_plan_cache *cache);

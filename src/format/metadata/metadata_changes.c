@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "format/metadata/metadata_checksum.h"
+#include "format/metadata/metadata_trailer.h"
 #include "format/metadata/relative_path.h"
 
 static dcp_status fault(const char *what)
@@ -329,14 +329,17 @@ static const unsigned char *find_id(const unsigned char *bytes, size_t size, con
     return found ? found + 2 : NULL;
 }
 
-/* The checksums differ, too. A file whose checksum does not match has to be decoded, which says so.
- */
-static bool take_checksums_off(const unsigned char *before, const unsigned char *now, size_t *size)
+/* What is behind the pickles differs, too. A file whose checksum does not match has to be decoded,
+ * which says so. */
+static bool take_trailers_off(const unsigned char *before, const unsigned char *now, size_t *size)
 {
-    size_t now_size = *size;
-    bool match = metadata_checksum_compare(before, size) == DCP_OK &&
-                 metadata_checksum_compare(now, &now_size) == DCP_OK && now_size == *size;
-    if (!match)
+    struct metadata_trailer one, other;
+    bool match = metadata_trailer_read(before, *size, &one) == DCP_OK &&
+                 metadata_trailer_read(now, *size, &other) == DCP_OK &&
+                 one.pickle_size == other.pickle_size;
+    if (match)
+        *size = one.pickle_size;
+    else
         error_clear();
     return match;
 }
@@ -344,7 +347,7 @@ static bool take_checksums_off(const unsigned char *before, const unsigned char 
 bool metadata_bytes_differ_by_id(const unsigned char *before, const unsigned char *now, size_t size,
                                  const char *before_id, char now_id[METADATA_ID_LENGTH + 1])
 {
-    if (!take_checksums_off(before, now, &size))
+    if (!take_trailers_off(before, now, &size))
         return false;
     if (strlen(before_id) != METADATA_ID_LENGTH || !is_uuid((const unsigned char *)before_id))
         return false;

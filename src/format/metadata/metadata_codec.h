@@ -7,13 +7,22 @@
 #include "base/byte_source.h"
 #include "state/metadata.h"
 
-/* Decodes a .metadata file: a pickle, and its checksum if it has one. Checked: everything that
+/* Decodes a .metadata file: its pickle, or the compact form behind it if it has one, and its
+ * checksum likewise. Checked: everything that
  * section 18 of the format's facts lists, file sizes excepted (storage/ has them). *metadata is
  * initialized by the call, and empty on failure; nothing of the bytes is needed afterwards. */
 dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata);
 /* The same for a __R.metadata pickle, which has the chunks of one rank only. Does not check that
  * chunks cover their tensor and do not overlap. */
 dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata);
+/* The compact form in a .metadata file, whose checksum is compared; NULL: it has none. And the same
+ * as metadata_decode() of that alone. */
+dcp_status metadata_find_compact(const void *bytes, size_t size, const void **compact,
+                                 size_t *compact_size);
+dcp_status metadata_decode_compact(const void *bytes, size_t size, struct metadata *metadata);
+/* That the pickle of a .metadata file says the same as the compact form behind it, if that is
+ * there. Errors: DCP_ERR_FORMAT. */
+dcp_status metadata_compare_forms(const void *bytes, size_t size);
 /* metadata_check_entry() for all entries. */
 dcp_status metadata_check_chunks(const struct metadata *metadata);
 /* Makes decoded metadata a member of a union: puts the member's name in front of the names of
@@ -33,7 +42,7 @@ dcp_status metadata_unite_unchecked(const struct metadata *parts, size_t count,
  * completely in different chunks. */
 dcp_status metadata_settle_members(struct metadata *whole);
 /* Appends whole metadata as a .metadata file: a pickle of protocol 4, readable by PyTorch 2.4 to
- * 2.15, and its checksum; version
+ * 2.15, the compact form, if there is one, and a checksum; version
  * "1.0.0", storage_meta with save_id, planner_data if there is any, else the paths where has_paths.
  * The same metadata gives the same bytes. Errors: DCP_ERR_ARGUMENT for names that are not UTF-8,
  * DCP_ERR_UNSUPPORTED for pieces that are no streams. */

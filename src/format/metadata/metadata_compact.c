@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The message:
+/* The form:
  *
  *   whether there are paths, save id, checkpoint id, load id, number of modules, their names
  *   number of files, the name of each, whether their sizes are known, the size of each
@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/metadata/metadata_compact_view.h"
 #include "format/metadata/relative_path.h"
@@ -33,7 +34,19 @@ bool metadata_fits_compact(const struct metadata *metadata)
            !metadata->planner_data;
 }
 
+static dcp_status no_memory(size_t size)
+{
+    return error_no_memory(size, "metadata in compact form");
+}
+
 /* ---- appending ---- */
+
+/* Files as they are numbered in the form. */
+struct file_order {
+    size_t count;
+    uint32_t *files;   /* by number: the index in the metadata; NULL: the same */
+    uint32_t *numbers; /* by index in the metadata; NULL: the same */
+};
 
 static void append_text(struct buffer *out, const char *text)
 {
@@ -69,10 +82,11 @@ static void append_path(struct buffer *out, const struct metadata_entry *entry)
     }
 }
 
-static void append_piece(struct buffer *out, const struct metadata_piece *piece, int32_t ndim)
+static void append_piece(struct buffer *out, const struct metadata_piece *piece, int32_t ndim,
+                         uint32_t file)
 {
     buffer_append_u8(out, (uint8_t)(piece->encoding << 1 | (piece->zstd ? 1 : 0)));
-    buffer_append_varint(out, piece->file);
+    buffer_append_varint(out, file);
     buffer_append_varint(out, piece->offset);
     buffer_append_varint(out, piece->length);
     append_numbers(out, ndim, piece->offsets);
@@ -83,9 +97,10 @@ static void append_piece(struct buffer *out, const struct metadata_piece *piece,
         metadata_compact_append_view(piece, out);
 }
 
-static void append_entry(struct buffer *out, const struct metadata_entry *entry)
+static void append_entry(struct buffer *out, const struct metadata_entry *entry, bool has_paths,
+                         const uint32_t *numbers)
 {
-    bool plain = is_plain(entry);
+    bool plain = !has_paths || is_plain(entry);
     int32_t ndim = entry->is_tensor ? entry->ndim : 0;
     append_text(out, entry->name);
     buffer_append_u8(out, (uint8_t)((entry->is_tensor ? ENTRY_TENSOR : 0) |
@@ -100,7 +115,8 @@ static void append_entry(struct buffer *out, const struct metadata_entry *entry)
     }
     buffer_append_varint(out, entry->piece_count);
     for (size_t i = 0; i < entry->piece_count; i++)
-        append_piece(out, &entry->pieces[i], ndim);
+        append_piece(out, &entry->pieces[i], ndim,
+                     numbers ? numbers[entry->pieces[i].file] : entry->pieces[i].file);
 }
 
 static void append_extra_files(struct buffer *out, const struct metadata *metadata)
@@ -114,38 +130,77 @@ static void append_extra_files(struct buffer *out, const struct metadata *metada
     }
 }
 
-dcp_status metadata_compact_append(const struct metadata *metadata, struct buffer *out)
+static void append_files(struct buffer *out, const struct metadata *metadata,
+                         const struct file_order *order)
 {
-    buffer_append_u8(out, metadata->has_paths);
+    buffer_append_varint(out, order->count);
+    for (size_t i = 0; i < order->count; i++)
+        append_text(out, metadata->files[order->files ? order->files[i] : i]);
+    buffer_append_u8(out, metadata->file_sizes != NULL);
+    for (size_t i = 0; metadata->file_sizes && i < order->count; i++)
+        buffer_append_varint(out, metadata->file_sizes[order->files ? order->files[i] : i]);
+}
+
+static dcp_status append_all(const struct metadata *metadata, bool has_paths,
+                             const struct file_order *order, struct buffer *out)
+{
+    buffer_append_u8(out, has_paths);
     append_text(out, metadata->save_id);
     append_optional(out, metadata->checkpoint_id);
     append_optional(out, metadata->load_id);
     buffer_append_varint(out, metadata->module_count);
     for (size_t i = 0; i < metadata->module_count; i++)
         append_text(out, metadata->modules[i]);
-    buffer_append_varint(out, metadata->file_count);
-    for (size_t i = 0; i < metadata->file_count; i++)
-        append_text(out, metadata->files[i]);
-    buffer_append_u8(out, metadata->file_sizes != NULL);
-    for (size_t i = 0; metadata->file_sizes && i < metadata->file_count; i++)
-        buffer_append_varint(out, metadata->file_sizes[i]);
+    append_files(out, metadata, order);
     append_extra_files(out, metadata);
     buffer_append_varint(out, metadata->count);
     for (size_t i = 0; i < metadata->count; i++)
-        append_entry(out, &metadata->entries[i]);
+        append_entry(out, &metadata->entries[i], has_paths, order->numbers);
     return buffer_status(out);
+}
+
+static void order_by_use(const struct metadata *metadata, struct file_order *order)
+{
+    for (size_t i = 0; i < metadata->file_count; i++)
+        order->numbers[i] = UINT32_MAX;
+    for (size_t i = 0; i < metadata->count; i++)
+        for (size_t k = 0; k < metadata->entries[i].piece_count; k++) {
+            uint32_t file = metadata->entries[i].pieces[k].file;
+            if (order->numbers[file] != UINT32_MAX)
+                continue;
+            order->numbers[file] = (uint32_t)order->count;
+            order->files[order->count++] = file;
+        }
+}
+
+dcp_status metadata_compact_append(const struct metadata *metadata, struct buffer *out)
+{
+    const struct file_order as_they_are = {.count = metadata->file_count};
+    return append_all(metadata, metadata->has_paths, &as_they_are, out);
+}
+
+dcp_status metadata_compact_append_stored(const struct metadata *metadata, struct buffer *out)
+{
+    size_t count = metadata->file_count;
+    struct file_order order = {.files = memory_allocate_array(count, sizeof *order.files),
+                               .numbers = memory_allocate_array(count, sizeof *order.numbers)};
+    dcp_status status = DCP_OK;
+    if (!order.files || !order.numbers)
+        status = no_memory(2 * count * sizeof *order.files);
+    if (status == DCP_OK) {
+        order_by_use(metadata, &order);
+        status = append_all(metadata, metadata->has_paths && metadata->count != 0, &order, out);
+    }
+    memory_release(order.files);
+    memory_release(order.numbers);
+    return status;
 }
 
 /* ---- reading ---- */
 
 static dcp_status fault(const char *what)
 {
-    return dcp_error_set(DCP_ERR_GROUP, "the coordinator's metadata: %s", what);
-}
-
-static dcp_status no_memory(size_t size)
-{
-    return error_no_memory(size, "the coordinator's metadata");
+    return dcp_error_set(DCP_ERR_FORMAT, "metadata in compact form: %s", what);
 }
 
 static dcp_status read_text(struct reader *reader, struct arena *arena, const char **text)
@@ -380,16 +435,24 @@ static dcp_status read_metadata(struct reader *reader, struct metadata *metadata
         RETURN_IF_ERROR(read_entry(reader, metadata, &metadata->entries[i]));
     if (reader->failed || reader_left(reader) != 0)
         return fault("cut short, or too long");
-    RETURN_IF_ERROR(metadata_index(metadata));
-    return metadata_check_chunks(metadata);
+    return metadata_index(metadata);
 }
 
-dcp_status metadata_compact_read(const void *bytes, size_t size, struct metadata *metadata)
+dcp_status metadata_compact_read_part(const void *bytes, size_t size, struct metadata *metadata)
 {
     struct reader reader;
     reader_init(&reader, bytes, size);
     metadata_init(metadata);
     dcp_status status = read_metadata(&reader, metadata);
+    if (status != DCP_OK)
+        metadata_free(metadata);
+    return status;
+}
+
+dcp_status metadata_compact_read(const void *bytes, size_t size, struct metadata *metadata)
+{
+    RETURN_IF_ERROR(metadata_compact_read_part(bytes, size, metadata));
+    dcp_status status = metadata_check_chunks(metadata);
     if (status != DCP_OK)
         metadata_free(metadata);
     return status;

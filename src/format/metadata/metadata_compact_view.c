@@ -53,7 +53,7 @@ dcp_status metadata_compact_read_view(struct reader *reader, struct arena *arena
     struct tensor_view *view = arena_allocate(arena, sizeof *view);
     int64_t *strides = arena_allocate_array(arena, (size_t)entry->ndim, sizeof *strides);
     if (!view || !strides)
-        return error_no_memory(sizeof *view, "the coordinator's metadata");
+        return error_no_memory(sizeof *view, "metadata in compact form");
     unsigned flags = reader_u8(reader);
     *view = (struct tensor_view){.dtype = entry->dtype,
                                  .ndim = entry->ndim,
@@ -74,8 +74,8 @@ dcp_status metadata_compact_read_view(struct reader *reader, struct arena *arena
     piece->view = view;
     return !reader->failed && is_inside(view)
                ? DCP_OK
-               : dcp_error_set(DCP_ERR_GROUP,
-                               "the coordinator's metadata: \"%s\" reaches beyond "
-                               "its storage",
+               : dcp_error_set(DCP_ERR_FORMAT,
+                               "metadata in compact form: \"%s\" reaches beyond its "
+                               "storage",
                                entry->name);
 }

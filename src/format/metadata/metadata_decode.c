@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+#include <string.h>
+
 #include "base/error.h"
-#include "format/metadata/metadata_checksum.h"
+#include "format/metadata/metadata_compact.h"
 #include "format/metadata/metadata_decoding.h"
 #include "format/metadata/metadata_encoder.h"
+#include "format/metadata/metadata_trailer.h"
 
 /* The fields of the root. PyTorch's own Metadata, or what others derive from it under names of
  * their own: an object with these two fields. */
@@ -18,23 +21,23 @@ static dcp_status root_fields(const struct pickle_value *root, const struct pick
     return DCP_OK;
 }
 
-static dcp_status read_pickle(struct metadata_decoding *decoding, const void *bytes, size_t *size)
+static dcp_status read_pickle(struct metadata_decoding *decoding, const void *bytes, size_t size,
+                              size_t pickle_size)
 {
     struct pickle_digester digester = {.digest = metadata_digest, .context = &decoding->digester};
-    size_t whole = *size;
-    RETURN_IF_ERROR(metadata_checksum_compare(bytes, size));
-    dcp_status status = pickle_read_digested(bytes, *size, &digester, &decoding->document);
+    dcp_status status = pickle_read_digested(bytes, pickle_size, &digester, &decoding->document);
     if (status != DCP_OK)
         return error_prefix(status, "metadata");
-    return *size == whole
-               ? metadata_checksum_refuse_damaged(bytes, decoding->document.length, whole)
+    return pickle_size == size
+               ? metadata_trailer_refuse_damaged(bytes, decoding->document.length, size)
                : DCP_OK;
 }
 
-static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, size_t size)
+static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, size_t whole,
+                         size_t size)
 {
     const struct pickle_value *fields;
-    RETURN_IF_ERROR(read_pickle(decoding, bytes, &size));
+    RETURN_IF_ERROR(read_pickle(decoding, bytes, whole, size));
     RETURN_IF_ERROR(root_fields(decoding->document.root, &fields));
     RETURN_IF_ERROR(
         metadata_decode_entries(decoding, pickle_dict_get(fields, "state_dict_metadata")));
@@ -49,18 +52,74 @@ static dcp_status decode(struct metadata_decoding *decoding, const void *bytes, 
     return metadata_decode_storage_meta(decoding, size, pickle_dict_get(fields, "storage_meta"));
 }
 
-dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata)
+/* size: of the pickle. */
+static dcp_status decode_pickle(const void *bytes, size_t whole, size_t size,
+                                struct metadata *metadata)
 {
     metadata_init(metadata);
     struct metadata_decoding decoding = {.metadata = metadata};
     arena_init(&decoding.scratch, 0);
     decoding.digester =
         (struct metadata_digester){.boxes = &metadata->arena, .rest = &decoding.scratch};
-    dcp_status status = decode(&decoding, bytes, size);
+    dcp_status status = decode(&decoding, bytes, whole, size);
     pickle_free(&decoding.document);
     arena_free(&decoding.scratch);
     if (status != DCP_OK)
         metadata_free(metadata);
+    return status;
+}
+
+/* A pickle cannot say more of pieces than that they are streams. */
+static dcp_status check_streams(const struct metadata *metadata)
+{
+    for (size_t i = 0; i < metadata->count; i++)
+        for (size_t k = 0; k < metadata->entries[i].piece_count; k++)
+            if (metadata->entries[i].pieces[k].encoding != PIECE_STREAM)
+                return dcp_error_set(DCP_ERR_FORMAT,
+                                     "metadata in compact form: \"%s\" is not stored as streams",
+                                     metadata->entries[i].name);
+    return metadata->file_sizes
+               ? dcp_error_set(DCP_ERR_FORMAT, "metadata in compact form: it has sizes of files")
+               : DCP_OK;
+}
+
+static dcp_status decode_compact(const void *bytes, size_t size, struct metadata *metadata)
+{
+    RETURN_IF_ERROR(metadata_compact_read_part(bytes, size, metadata));
+    dcp_status status = check_streams(metadata);
+    if (status != DCP_OK)
+        metadata_free(metadata);
+    return status;
+}
+
+dcp_status metadata_decode_part(const void *bytes, size_t size, struct metadata *metadata)
+{
+    struct metadata_trailer trailer;
+    metadata_init(metadata);
+    RETURN_IF_ERROR(metadata_trailer_read(bytes, size, &trailer));
+    return trailer.compact ? decode_compact(trailer.compact, trailer.compact_size, metadata)
+                           : decode_pickle(bytes, size, trailer.pickle_size, metadata);
+}
+
+dcp_status metadata_compare_forms(const void *bytes, size_t size)
+{
+    struct metadata_trailer trailer;
+    struct metadata metadata;
+    struct buffer expected;
+    RETURN_IF_ERROR(metadata_trailer_read(bytes, size, &trailer));
+    if (!trailer.compact)
+        return DCP_OK;
+    RETURN_IF_ERROR(decode_pickle(bytes, size, trailer.pickle_size, &metadata));
+    buffer_init(&expected, 0);
+    dcp_status status = metadata_compact_append_stored(&metadata, &expected);
+    if (status == DCP_OK && (expected.size != trailer.compact_size ||
+                             memcmp(expected.data, trailer.compact, expected.size) != 0))
+        status = dcp_error_set(DCP_ERR_FORMAT,
+                               "metadata: the pickle of %zu bytes says something else than the "
+                               "compact form of %zu bytes behind it",
+                               trailer.pickle_size, trailer.compact_size);
+    buffer_free(&expected);
+    metadata_free(&metadata);
     return status;
 }
 
@@ -71,11 +130,32 @@ dcp_status metadata_check_chunks(const struct metadata *metadata)
     return DCP_OK;
 }
 
-dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata)
+/* A whole checkpoint's chunks cover their tensors. */
+static dcp_status check_whole(struct metadata *metadata, dcp_status status)
 {
-    RETURN_IF_ERROR(metadata_decode_part(bytes, size, metadata));
-    dcp_status status = metadata_check_chunks(metadata);
+    if (status == DCP_OK)
+        status = metadata_check_chunks(metadata);
     if (status != DCP_OK)
         metadata_free(metadata);
+    return status;
+}
+
+dcp_status metadata_decode(const void *bytes, size_t size, struct metadata *metadata)
+{
+    return check_whole(metadata, metadata_decode_part(bytes, size, metadata));
+}
+
+dcp_status metadata_decode_compact(const void *bytes, size_t size, struct metadata *metadata)
+{
+    return check_whole(metadata, decode_compact(bytes, size, metadata));
+}
+
+dcp_status metadata_find_compact(const void *bytes, size_t size, const void **compact,
+                                 size_t *compact_size)
+{
+    struct metadata_trailer trailer;
+    dcp_status status = metadata_trailer_read(bytes, size, &trailer);
+    *compact = status == DCP_OK ? trailer.compact : NULL;
+    *compact_size = *compact ? trailer.compact_size : 0;
     return status;
 }

@@ -2,9 +2,9 @@
 /* Writing .metadata: the objects of PyTorch 2.13, protocol 4 without frames. */
 #include "base/error.h"
 #include "base/memory.h"
-#include "format/metadata/metadata_checksum.h"
 #include "format/metadata/metadata_codec.h"
 #include "format/metadata/metadata_encoder.h"
+#include "format/metadata/metadata_trailer.h"
 #include "format/streams/item.h"
 
 struct encoding {
@@ -240,7 +240,7 @@ static size_t most_pieces(const struct metadata *metadata)
     return most;
 }
 
-/* An estimate of the pickle's size: growing a buffer by doubling would copy the pickle and hold it
+/* An estimate of the file's size: growing a buffer by doubling would copy the file and hold it
  * twice. */
 static size_t estimate_size(const struct metadata *metadata)
 {
@@ -249,6 +249,7 @@ static size_t estimate_size(const struct metadata *metadata)
         const struct metadata_entry *entry = &metadata->entries[i];
         size_t dimensions = entry->is_tensor ? (size_t)entry->ndim : 0;
         size += 200 + 16 * entry->path_length + (90 + 14 * dimensions) * entry->piece_count;
+        size += strlen(entry->name) + 30 + (16 + 8 * dimensions) * entry->piece_count; /* compact */
     }
     return size;
 }
@@ -268,9 +269,8 @@ dcp_status metadata_encode(const struct metadata *metadata, struct buffer *out)
         status = encoder_share_sizes(&encoding.encoder, most_pieces(metadata));
     if (status == DCP_OK)
         status = put_metadata(&encoding);
-    metadata_checksum_append(out, start);
     if (status == DCP_OK)
-        status = buffer_status(out);
+        status = metadata_trailer_append(metadata, start, out);
     memory_release(encoding.files);
     memory_release(encoding.names);
     metadata_encoder_free(&encoding.encoder);

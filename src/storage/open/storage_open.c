@@ -14,16 +14,18 @@
 /* More than any checkpoint's: a million chunks take a few hundred megabytes. */
 #define METADATA_SIZE_MAX ((uint64_t)8 << 30)
 
-static dcp_status decode_pickle(const struct storage_place *place, const char *name,
-                                struct metadata *metadata)
+/* metadata NULL: compares its two forms. */
+static dcp_status read_pickle(const struct storage_directory *directory, const char *id,
+                              const char *name, struct metadata *metadata)
 {
     struct buffer bytes;
     buffer_init(&bytes, 0);
-    dcp_status status = storage_read_whole(&place->directory, name, METADATA_SIZE_MAX, &bytes);
+    dcp_status status = storage_read_whole(directory, name, METADATA_SIZE_MAX, &bytes);
     if (status == DCP_OK) {
-        status = metadata_decode_part(bytes.data, bytes.size, metadata);
+        status = metadata ? metadata_decode_part(bytes.data, bytes.size, metadata)
+                          : metadata_compare_forms(bytes.data, bytes.size);
         if (status != DCP_OK)
-            error_prefix(status, "%s/%s", place->id, name);
+            error_prefix(status, "%s/%s", id, name);
     }
     buffer_free(&bytes);
     return status;
@@ -47,8 +49,15 @@ static dcp_status decode_safetensors(const struct storage_place *place, const ch
 dcp_status storage_decode_part(const struct storage_place *place, const char *part,
                                struct metadata *metadata)
 {
-    return place->form == STORAGE_SAFETENSORS ? decode_safetensors(place, part, metadata)
-                                              : decode_pickle(place, part, metadata);
+    return place->form == STORAGE_SAFETENSORS
+               ? decode_safetensors(place, part, metadata)
+               : read_pickle(&place->directory, place->id, part, metadata);
+}
+
+dcp_status storage_compare_forms(const struct storage_directory *directory, const char *id,
+                                 const char *part)
+{
+    return read_pickle(directory, id, part, NULL);
 }
 
 static dcp_status unite_parts(const struct storage_place *place, struct metadata *metadata)
@@ -202,6 +211,17 @@ void storage_wrap_raw(const void *metadata, size_t size, struct buffer *raw)
 {
     buffer_append_u8(raw, STORAGE_DCP);
     buffer_append(raw, metadata, size);
+}
+
+dcp_status storage_find_compact(const char *path, const struct buffer *raw, const void **compact,
+                                size_t *size)
+{
+    *compact = NULL;
+    *size = 0;
+    if (raw->size == 0 || raw->data[0] != STORAGE_DCP)
+        return DCP_OK;
+    dcp_status status = metadata_find_compact(raw->data + 1, raw->size - 1, compact, size);
+    return status == DCP_OK ? status : error_prefix(status, "%s/" METADATA_NAME, path);
 }
 
 dcp_status storage_decode_raw(const dcp_storage *storage, const char *path, const void *raw,

@@ -46,6 +46,9 @@ dcp_status storage_open_place(struct storage_place *place, bool lenient, struct 
  * leniently; safetensors are added to it. */
 dcp_status storage_decode_part(const struct storage_place *place, const char *part,
                                struct metadata *metadata);
+/* Of one that is a pickle: metadata_compare_forms(). id: the directory's, for messages. */
+dcp_status storage_compare_forms(const struct storage_directory *directory, const char *id,
+                                 const char *part);
 /* All of a place of the first three forms, leniently. */
 dcp_status storage_decode_directory(const struct storage_place *place, struct metadata *metadata);
 /* Appends the bytes of a directory's .metadata. */

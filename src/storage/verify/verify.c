@@ -176,6 +176,18 @@ static dcp_status verify_nothing(struct verification *verification, const dcp_st
     return status;
 }
 
+/* That what PyTorch reads says the same as what this library reads. */
+static dcp_status verify_forms(struct verification *verification, const struct storage_place *place)
+{
+    bool pickles = place->form == STORAGE_DCP || place->form == STORAGE_RANK_LOCAL;
+    for (size_t i = 0; pickles && i < place->part_count; i++)
+        RETURN_IF_ERROR(verification_judge(
+            verification,
+            storage_compare_forms(&verification->reader->directory, place->id, place->parts[i]),
+            place->parts[i], 0, ""));
+    return DCP_OK;
+}
+
 static dcp_status verify_place(struct verification *verification, struct storage_place *place,
                                bool *readable)
 {
@@ -190,7 +202,9 @@ static dcp_status verify_place(struct verification *verification, struct storage
         return verify_parts(verification, place, &error);
     }
     verification->metadata = &metadata;
-    status = verify_contents(verification);
+    status = verify_forms(verification, place);
+    if (status == DCP_OK)
+        status = verify_contents(verification);
     shard_reader_free(verification->reader);
     metadata_free(&metadata);
     verification->reader = NULL;
