@@ -20,7 +20,7 @@ test -f "$wheel" || { echo "no wheel for all versions of Python: $(ls "$director
 "$directory/venv/bin/pip" install --quiet "$wheel" ml_dtypes
 cd "$directory"
 unset LIBDCP_LIBRARY PYTHONPATH
-for test in structs checkpoint save_load saver; do
+for test in structs checkpoint arguments save_load saver; do
     "$directory/venv/bin/python" "$tests/test_$test.py"
 done
 "$directory/venv/bin/python" -m libdcp ls "$tests/../fixtures/basic/ckpt" >"$directory/listed"

@@ -9,7 +9,9 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 import unittest
+import unittest.mock
 from collections import OrderedDict, namedtuple
 from pathlib import Path
 
@@ -86,6 +88,28 @@ class Values(Trial):
         np.testing.assert_array_equal(place, w)
         np.testing.assert_array_equal(mine["m"]["l"][0], w)
         self.assertEqual((mine["step"], mine["m"]["l"][1]), (9, {"k": (1, 2)}))
+
+    def test_arrays_inside_of_objects_are_loaded_too(self):
+        w = np.arange(6.0).reshape(2, 3)
+
+        def state(array):
+            return {"m": [(array(w), [array(w[::-1]), {"k": array(w[0])}]), OrderedDict(x=(array(w), 1))], "n": 1}
+
+        libdcp.save(state(np.copy), self.path)
+        mine = state(np.zeros_like)
+        places = [mine["m"][0][0], mine["m"][0][1][0], mine["m"][0][1][1]["k"]]
+        libdcp.load(mine, self.path)
+        self.assertEqual(repr(mine), repr(state(np.copy)))
+        for place, found in zip(places, (mine["m"][0][0], mine["m"][0][1][0], mine["m"][0][1][1]["k"])):
+            self.assertIs(place, found)
+        fresh = {"m": [(np.zeros(5), 7), OrderedDict(x=())], "n": 0}  # what does not fit is made anew
+        libdcp.load(fresh, self.path)
+        self.assertEqual(repr(fresh), repr(state(np.copy)))
+        turned = state(lambda array: np.zeros_like(array)[..., ::-1])
+        place = turned["m"][0][0]
+        libdcp.load(turned, self.path)
+        self.assertIs(turned["m"][0][0], place)
+        np.testing.assert_array_equal(place, w)
 
     def test_differences_are_errors_or_told(self):
         libdcp.save({"a": np.zeros(3, "f4"), "b": 1}, self.path)
@@ -220,6 +244,39 @@ class Groups(Trial):
         for error in errors:
             self.assertIsInstance(error, libdcp.MismatchError)
 
+    def test_what_one_rank_cannot_describe_fails_on_all(self):
+        libdcp.save({"w": np.zeros(3)}, self.path)
+
+        def saved_async(state, path, group):
+            with libdcp.Saver(group=group) as saver:
+                saver.save(state, path, timeout=30).result()
+
+        calls = (
+            lambda state, group: libdcp.save(state, self.path, group=group, overwrite=True, timeout=30),
+            lambda state, group: saved_async(state, self.path, group),
+            lambda state, group: libdcp.load(state, self.path, group=group, timeout=30),
+        )
+        for call in calls:
+            errors = Ranks(3).run(lambda rank, group: call({"w": object() if rank == 1 else np.zeros(3)}, group))
+            self.assertIs(type(errors[1]), TypeError)
+            for error in (errors[0], errors[2]):
+                self.assertIsInstance(error, libdcp.Error)
+                self.assertRegex(str(error), r"rank 1: .*TypeError: \['w'\]: a value of type builtins.object")
+        self.assertEqual(libdcp.read(self.path)["w"].sum(), 0)
+
+    def test_what_a_progress_function_raises_comes_back(self):
+        def refuse(done, total):
+            raise LookupError("enough")
+
+        errors = Ranks(2).run(
+            lambda rank, group: libdcp.save(
+                {"w": np.ones(100_000)}, self.path, group=group, progress=refuse if rank else None, timeout=30
+            )
+        )
+        self.assertIs(type(errors[1]), LookupError)
+        self.assertIsInstance(errors[0], libdcp.CancelledError)
+        self.assertFalse((self.path / ".metadata").exists())
+
     def test_what_a_communicator_raises_comes_back(self):
         class Broken(Rank):
             def allgather(self, sendobj):
@@ -244,6 +301,52 @@ class Interruptions(Trial):
         with self.assertRaisesRegex(LookupError, "enough"):
             libdcp.save(state, self.path, overwrite=True, progress=refuse)
         libdcp.load({"a": np.ones(1_000_000)}, self.path)
+
+    def test_progress_is_shown_by_tqdm_if_it_is_there(self):
+        shown = []
+
+        class Bar:
+            def __init__(self, **named):
+                self.n, self.total, self.named, self.closed = 0, None, named, False
+                shown.append(self)
+
+            def update(self, more):
+                self.n += more
+
+            def close(self):
+                self.closed = True
+
+        state = {"a": np.zeros(1_000_000)}
+        with unittest.mock.patch.dict(sys.modules, tqdm=types.SimpleNamespace(tqdm=Bar)):
+            libdcp.save(state, self.path, progress=True)
+            libdcp.load(state, self.path, progress=True)
+            libdcp.verify(self.path, progress=True)
+        self.assertEqual([bar.named["desc"] for bar in shown], ["saving", "loading", "verifying"])
+        for bar in shown:
+            self.assertTrue(bar.closed)
+            self.assertGreaterEqual(bar.n, 8_000_000)
+            self.assertEqual(bar.n, bar.total)
+        with unittest.mock.patch.dict(sys.modules, tqdm=None):
+            libdcp.save(state, self.path, overwrite=True, progress=True)
+
+    def test_control_c_ends_loading_and_verifying(self):
+        state = {"a": np.zeros(20_000_000)}
+        libdcp.save(state, self.path)
+        for call in (lambda slow: libdcp.load(state, self.path, progress=slow), lambda slow: libdcp.verify(self.path, progress=slow)):
+            interrupted = []
+
+            def slow(done, total):
+                if not interrupted:
+                    interrupted.append(done)
+                    os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.05)
+
+            before = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                call(slow)
+            self.assertLess(time.monotonic() - before, 30)
+            self.assertTrue(interrupted)
+        self.assertEqual(libdcp.verify(self.path), [])
 
     def test_control_c_ends_a_save(self):
         interrupted = threading.Event()

@@ -83,6 +83,21 @@ class Torch(unittest.TestCase):
         with libdcp.open(self.path) as checkpoint:
             self.assertEqual(checkpoint["bf16"].read(raw=True).tobytes(), bits(saved["bf16"]))
 
+    def test_tensors_inside_of_objects_are_filled(self):
+        def state(fill):
+            grid = torch.arange(12.0).reshape(3, 4)
+            parts = (grid.t()[1:, ::2], torch.ones(3, dtype=torch.bfloat16), torch.zeros(0), torch.tensor(5))
+            return {"t": tuple(part.clone() if fill else torch.zeros_like(part) for part in parts), "w": grid * fill}
+
+        for save in (libdcp.save, lambda state, path: dcp.save(state, checkpoint_id=path)):
+            path = self.path / save.__name__
+            save(state(1), path)
+            found = state(0)
+            places = found["t"]
+            libdcp.load(found, path)
+            self.assertTrue(equal(state(1), found))
+            self.assertTrue(all(place is part for place, part in zip(places, found["t"])))
+
     def test_entries_that_pytorch_leaves_out_shift_no_others(self):
         dcp.save({"a": [{}, torch.ones(2), [{}, torch.zeros(1)]], "b": {}}, checkpoint_id=self.path)
         found = libdcp.read(self.path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import operator
 import os
 import threading
 import weakref
@@ -263,6 +264,14 @@ class Callbacks:
             raise self.raised[0]
         check(status)
 
+    def raise_first(self, earlier: Optional[BaseException] = None) -> None:
+        """Raises what came first, which may have been before the call, and forgets the others."""
+        raised, self.raised = self.raised, []
+        if earlier:
+            raise earlier
+        if raised:
+            raise raised[0]
+
 
 def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     """Runs a long call so that Control-C is noticed.
@@ -304,12 +313,29 @@ def interruptible(call: Callable[[], T], cancel: Callable[[], None]) -> T:
     return results[0]
 
 
-def texts(values: Any) -> Any:
-    """An array of texts for the library, kept alive by whoever keeps it; None of nothing."""
-    encoded = [os.fspath(value).encode("utf-8") for value in values]
-    return (c_char_p * len(encoded))(*encoded) if encoded else None
+def texts(values: Any, what: str) -> Tuple[Any, int]:
+    """Paths or patterns for the library, kept alive by whoever keeps the array, and how many.
+    TypeError: it is one text."""
+    if isinstance(values, (str, bytes)):
+        raise TypeError("%s is a sequence of texts, not one: %r" % (what, values))
+    encoded = [path_bytes(value) for value in values]
+    return (c_char_p * len(encoded))(*encoded) if encoded else None, len(encoded)
 
 
 def path_bytes(path: Any) -> bytes:
-    """A path or id as the library takes it."""
-    return os.fsencode(os.fspath(path))
+    """A path, id or pattern as the library takes it. ValueError: it has a NUL inside, where the
+    library would see its end."""
+    encoded = os.fsencode(os.fspath(path))
+    if b"\0" in encoded:
+        raise ValueError("%r has a NUL inside" % (path,))
+    return encoded
+
+
+def whole_number(value: Any, what: str, bits: int, signed: bool = True) -> int:
+    """An int for the library, which ctypes would cut to its bits. ArgumentError: it has more."""
+    number = operator.index(value)
+    least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    if not least <= number <= most:
+        text = "%s is %d, expected %d to %d" % (what, number, least, most)
+        raise error_of(ERR_ARGUMENT, text)
+    return number

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import ctypes
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Type
+from typing import Any, Callable, List, Optional, Tuple, Type
 
 from . import _structs as structs
-from ._library import Callbacks, check, lib
+from ._library import ERR_CALLBACK, Callbacks, check, lib
 from ._values import Packer, TensorMaker, Unpacker, copy_of_memory
 
 
@@ -54,6 +54,25 @@ class State:
             raise
         return state
 
+    @classmethod
+    def refusing(cls, status: int, text: str) -> "State":
+        """A tree that fails the call that it is given to, on all ranks, with a status and text."""
+
+        def refuse(_context: Any, _node: Any) -> int:
+            lib.dcp_error_set(status, b"%s", text.encode("utf-8", "replace"))
+            return status
+
+        function = structs.StatefulFunction(refuse)
+        stateful = structs.dcp_stateful(function)
+        state = cls()
+        state.held.append((function, stateful))
+        try:
+            check(lib.dcp_state_stateful(state.handle, b"refused", stateful))
+        except BaseException:
+            state.free()
+            raise
+        return state
+
     def values(self, make_tensor: TensorMaker = copy_of_memory, key: Optional[bytes] = None) -> Any:
         """What is in the tree, or under a key of its root."""
         node = self.handle if key is None else lib.dcp_state_find(self.handle, key)
@@ -77,3 +96,21 @@ class State:
     ) -> None:
         self.free()
 
+
+def state_of(
+    values: Any, writable: bool, together: bool
+) -> Tuple[State, Optional[Exception]]:
+    """The tree of a dict. together: other ranks wait for this one. Then, if there can be none, it is
+    a tree that refuses, by which they learn of it, and the exception for this rank."""
+    try:
+        return State.of(values, writable), None
+    except Exception as error:
+        if not together:
+            raise
+        return State.refusing(ERR_CALLBACK, described_error(error)), error
+
+
+def described_error(error: BaseException) -> str:
+    """What other ranks are told of an exception."""
+    kind = type(error)
+    return "%s.%s: %s" % (kind.__module__, kind.__qualname__, error)

@@ -12,6 +12,7 @@ import numpy as np
 
 from . import _dtypes
 from ._dtypes import Dtype
+from ._library import whole_number
 
 _COUNT = struct.Struct("<cQ")
 _INT = struct.Struct("<cq")
@@ -76,8 +77,11 @@ class Sharded:
     def __init__(
         self, shape: Sequence[int], chunks: Sequence[Tuple[Sequence[int], Any]]
     ) -> None:
-        self.shape = tuple(int(size) for size in shape)
-        self.chunks = [(tuple(int(n) for n in offsets), array) for offsets, array in chunks]
+        self.shape = tuple(whole_number(size, "a size", 64) for size in shape)
+        self.chunks = [
+            (tuple(whole_number(n, "an offset", 64) for n in offsets), array)
+            for offsets, array in chunks
+        ]
         if not self.chunks:
             raise ValueError("a sharded tensor needs a chunk, if only one without elements")
         for offsets, array in self.chunks:
@@ -96,7 +100,9 @@ class _Memory:
             if type(array).__module__.split(".")[0] == "torch":
                 self._take_torch(array)
                 return
-            array = np.from_dlpack(array)
+            array = _by_dlpack(array, writable)
+        if isinstance(array, np.ma.MaskedArray):
+            raise TypeError("a masked array cannot be saved; its data and its mask can")
         if writable and not array.flags.writeable:
             raise TypeError("the array is read-only and cannot be loaded into")
         size = array.itemsize
@@ -124,6 +130,17 @@ class _Memory:
         self.address = int(tensor.data_ptr())
         self.requires_grad = bool(tensor.requires_grad)
         self.held = tensor
+
+
+def _by_dlpack(array: Any, writable: bool) -> "np.ndarray[Any, Any]":
+    """What NumPy makes of an array of another package."""
+    try:
+        return np.from_dlpack(array)
+    except (AttributeError, BufferError, RuntimeError, TypeError, ValueError) as error:
+        # NumPy takes no bfloat16 and float8 by DLPack. What it converts may be a copy.
+        if writable or not hasattr(array, "__array__"):
+            raise TypeError("a %s: %s" % (type(array).__qualname__, error)) from error
+    return np.asarray(array)
 
 
 def has_memory(tensor: Any) -> bool:
@@ -206,7 +223,8 @@ class Packer:
 
     def _put_size(self, value: Size) -> None:
         self.parts.append(_COUNT.pack(b"Z", len(value)))
-        self.parts.append(struct.pack("<%dq" % len(value), *value))
+        sizes = [whole_number(size, "a size", 64) for size in value]
+        self.parts.append(struct.pack("<%dq" % len(value), *sizes))
 
     def _put_sequence(self, kind: bytes, values: Sequence[Any]) -> None:
         self.parts.append(_COUNT.pack(kind, len(values)))
@@ -403,14 +421,39 @@ def copy_of_memory(
         kind = _dtypes.raw_dtype(dtype)
     if 0 in sizes:
         return np.empty(sizes, kind)
-    span = 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
-    memory = (ctypes.c_char * (span * kind.itemsize)).from_address(address)
-    elements = np.frombuffer(memoryview(memory), dtype=np.dtype("V%d" % kind.itemsize))
-    view = np.lib.stride_tricks.as_strided(
-        elements, sizes, tuple(stride * kind.itemsize for stride in strides), writeable=False
-    )
+    view = _view_of_memory(kind.itemsize, sizes, address, strides)
     copy: "np.ndarray[Any, Any]" = np.ascontiguousarray(view).view(kind).reshape(sizes)
     return copy
+
+
+def fill_from_memory(
+    array: Any, dtype: int, sizes: Tuple[int, ...], address: int, strides: Tuple[int, ...]
+) -> bool:
+    """Copies elements in the library's memory into an array. False: its dtype or sizes differ."""
+    memory = _Memory(array, writable=True)
+    if memory.dtype != dtype or tuple(memory.sizes) != tuple(sizes):
+        return False
+    if 0 in sizes:
+        return True
+    if isinstance(memory.held, np.ndarray):
+        memory.held[...] = copy_of_memory(dtype, sizes, address, strides)
+        return True
+    size = _dtypes.size_of(dtype)
+    target = _view_of_memory(size, sizes, memory.address, memory.strides)
+    target[...] = _view_of_memory(size, sizes, address, strides)
+    return True
+
+
+def _view_of_memory(
+    size: int, sizes: Tuple[int, ...], address: int, strides: Tuple[int, ...]
+) -> "np.ndarray[Any, Any]":
+    """Elements of a size in bytes, as plain bytes. Strides in elements, none is negative."""
+    span = 1 + sum((count - 1) * stride for count, stride in zip(sizes, strides))
+    memory = (ctypes.c_char * (span * size)).from_address(address)
+    elements = np.frombuffer(memoryview(memory), dtype=np.dtype("V%d" % size))
+    return np.lib.stride_tricks.as_strided(
+        elements, sizes, tuple(stride * size for stride in strides)
+    )
 
 
 Value = Union[

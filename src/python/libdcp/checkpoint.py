@@ -25,8 +25,9 @@ import numpy as np
 
 from . import _dtypes
 from . import _structs as structs
-from ._library import check, lib, path_bytes, release_with, texts
+from ._library import check, lib, path_bytes, release_with, texts, whole_number
 from ._state import State, gather_bytes
+from ._values import _Memory
 
 PathLike = Union[str, "os.PathLike[str]"]
 
@@ -131,23 +132,26 @@ class Tensor:
         kind = _dtypes.raw_dtype(self._number) if raw else _dtypes.numpy_dtype(self._number)
         offsets, sizes, rest = _box(index, self.shape)
         elements = np.empty(sizes, kind)
-        self._read_into(offsets, elements)
+        strides = [stride // elements.itemsize for stride in elements.strides]
+        self._read_into(offsets, sizes, strides, elements.__array_interface__["data"][0])
         box: "np.ndarray[Any, Any]" = np.asarray(elements[rest])
         return box
 
-    def read_into(self, array: "np.ndarray[Any, Any]", offsets: Sequence[int] = ()) -> None:
+    def read_into(self, array: Any, offsets: Sequence[int] = ()) -> None:
         """Fills an array with the box of its shape that begins at ``offsets`` (default: zeros).
 
-        array: of the tensor's dtype and number of dimensions, with any strides. offsets: in
+        array: NumPy's, PyTorch's in host memory, or any with DLPack, of the tensor's dtype and number
+        of dimensions, with any strides. offsets: in
         elements. TypeError: another dtype, or a read-only array. ValueError: other dimensions, or
         the checkpoint is closed. MismatchError, ArgumentError: the box is not in the tensor.
         FormatError as for read().
         """
-        if _dtypes.number_of_numpy(array.dtype) != self._number:
-            raise TypeError("%s is %s, the array is %s" % (self.name, self.dtype, array.dtype))
-        if not array.flags.writeable:
-            raise TypeError("the array is read-only")
-        self._read_into(tuple(offsets) or (0,) * self.ndim, array)
+        memory = _Memory(array, writable=True)
+        if memory.dtype != self._number:
+            found = _dtypes.name_of(memory.dtype)
+            raise TypeError("%s is %s, the array is %s" % (self.name, self.dtype, found))
+        at = [whole_number(offset, "an offset", 64) for offset in offsets]
+        self._read_into(at or (0,) * self.ndim, memory.sizes, memory.strides, memory.address)
 
     def map(self, chunk: int = 0) -> "np.ndarray[Any, Any]":
         """Shows a stored chunk (the whole tensor if it is stored as one) without copying it.
@@ -158,6 +162,7 @@ class Tensor:
         is closed.
         """
         kind = _dtypes.numpy_dtype(self._number)
+        number = whole_number(chunk, "chunk", 64, signed=False)
         handle, mapped = ctypes.c_void_p(), structs.dcp_mapped_chunk()
         how = structs.dcp_read_options(verification=_VERIFY_NONE)
         with self._checkpoint._open() as checkpoint:
@@ -165,7 +170,7 @@ class Tensor:
                 lib.dcp_checkpoint_map_chunk_sized(
                     checkpoint,
                     self._index,
-                    chunk,
+                    number,
                     ctypes.byref(how),
                     ctypes.sizeof(how),
                     ctypes.byref(handle),
@@ -191,22 +196,23 @@ class Tensor:
         array: "np.ndarray[Any, Any]" = np.asarray(shown)
         return array if array.dtype == kind else array.view(kind)
 
-    def _read_into(self, offsets: Sequence[int], array: "np.ndarray[Any, Any]") -> None:
+    def _read_into(
+        self, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int], address: int
+    ) -> None:
+        """Reads a box. strides: in elements."""
         wanted = structs.dcp_tensor()
         wanted.dtype, wanted.ndim = self._number, self.ndim
         wanted.sharded = wanted.strided = True
-        if array.ndim != self.ndim or len(offsets) != self.ndim:
+        if len(sizes) != self.ndim or len(offsets) != self.ndim:
             raise ValueError(
-                "%s has %d dimensions, the box has %d" % (self.name, self.ndim, array.ndim)
+                "%s has %d dimensions, the box has %d" % (self.name, self.ndim, len(sizes))
             )
-        if any(stride % array.itemsize for stride in array.strides):
-            raise TypeError("the array's strides are no multiples of its elements")
         for i in range(self.ndim):
             wanted.global_shape[i] = self.shape[i]
             wanted.offsets[i] = offsets[i]
-            wanted.sizes[i] = array.shape[i]
-            wanted.strides[i] = array.strides[i] // array.itemsize
-        wanted.data = array.__array_interface__["data"][0]
+            wanted.sizes[i] = sizes[i]
+            wanted.strides[i] = strides[i]
+        wanted.data = address
         how = structs.dcp_read_options(verification=self._checkpoint._verification)
         with self._checkpoint._open() as checkpoint:
             check(
@@ -247,6 +253,8 @@ def _box(
             rest.append(slice(None, None, part.step))
         else:
             try:
+                if isinstance(part, bool):  # NumPy takes it for a mask
+                    raise AttributeError
                 position = part.__index__()
             except AttributeError:
                 raise TypeError("an index is made of ints, slices and ..., not %r" % (part,)) from None
@@ -343,11 +351,12 @@ class Checkpoint(Mapping[str, Any]):
     def tensors(self) -> Iterator[Tensor]:
         """The tensors in the order in which they lie in their files, the fastest to read them in."""
         found: List[Tuple[str, int, Tensor]] = []
-        for name, index in self._indices.items():
-            if self._entries[index].is_tensor:
-                tensor = self[name]
-                first = tensor.chunks[0] if self._entries[index].chunk_count else None
-                found.append((first.file, first.offset, tensor) if first else ("", 0, tensor))
+        with self._open():
+            for name, index in self._indices.items():
+                if self._entries[index].is_tensor:
+                    tensor = self[name]
+                    first = tensor.chunks[0] if self._entries[index].chunk_count else None
+                    found.append((first.file, first.offset, tensor) if first else ("", 0, tensor))
         found.sort(key=lambda place: place[:2])
         return (tensor for _, _, tensor in found)
 
@@ -367,12 +376,13 @@ class Checkpoint(Mapping[str, Any]):
         FormatError: they are not those that were saved.
         """
         index = self._indices[name]
+        number = whole_number(chunk, "chunk", 64, signed=False)
         how = structs.dcp_read_options(verification=self._verification)
         with self._open() as handle:
             return gather_bytes(
                 lambda sink: int(
                     lib.dcp_checkpoint_read_stream_sized(
-                        handle, index, chunk, sink, None, ctypes.byref(how), ctypes.sizeof(how)
+                        handle, index, number, sink, None, ctypes.byref(how), ctypes.sizeof(how)
                     )
                 )
             )
@@ -436,8 +446,7 @@ class Checkpoint(Mapping[str, Any]):
 
 def _open_options(members: Sequence[PathLike]) -> structs.dcp_open_options:
     options = structs.dcp_open_options()
-    options.members = texts(members)
-    options.member_count = len(members)
+    options.members, options.member_count = texts(members, "members")
     return options
 
 

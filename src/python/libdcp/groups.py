@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, Protocol
+from typing import Any, List, Optional, Protocol
 
 from . import _structs as structs
 from ._library import Callbacks, check, lib
@@ -97,3 +97,16 @@ class Group:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def handle_of(group: Optional[Group]) -> Optional[int]:
+    """The library's group. TypeError: it is something else, such as a communicator. ValueError: it
+    is closed."""
+    if group is None:
+        return None
+    if not isinstance(group, Group):
+        raise TypeError(
+            "group is a libdcp.Group, not a %s; of a communicator, libdcp.Group() makes one"
+            % type(group).__qualname__
+        )
+    return group.handle

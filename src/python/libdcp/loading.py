@@ -8,13 +8,13 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _structs as structs
 from ._errors import error_of
-from ._library import ERR_FORMAT, check, interruptible, lib, path_bytes, texts
+from ._library import ERR_FORMAT, check, interruptible, lib, path_bytes, texts, whole_number
+from ._placing import Loaded, put_back
 from ._progress import Progress, Watch
-from ._state import State
-from ._values import Opaque, is_tensor
+from ._state import State, state_of
 from .checkpoint import Checkpoint, PathLike, Tensor
 from .checkpoint import open as open_checkpoint
-from .groups import Group
+from .groups import Group, handle_of
 
 _STRICTNESS = {"missing": 0, "all": 10, "log-missing": 20, "log-all": 21, "partial": 30}
 _GAPS_MOST = 1_000_000  # positions of a list that are not stored
@@ -63,21 +63,22 @@ def load(
     if strict not in _STRICTNESS:
         raise ValueError("strict is one of %s, not %r" % (", ".join(_STRICTNESS), strict))
     options = structs.dcp_load_options()
-    options.group = group.handle if group else None
+    options.group = handle_of(group)
     options.strictness = _STRICTNESS[strict]
     options.convert = convert
     options.verification = 0 if verify else 2
-    options.thread_count = threads
+    options.thread_count = whole_number(threads, "threads", 32)
     options.timeout_seconds = timeout
-    options.memory_limit = memory_limit
-    options.include, options.include_count = texts(include), len(include)
-    options.exclude, options.exclude_count = texts(exclude), len(exclude)
-    options.members, options.member_count = texts(members), len(members)
-    tree = State.of(state, writable=True)
+    options.memory_limit = whole_number(memory_limit, "memory_limit", 64, signed=False)
+    options.include, options.include_count = texts(include, "include")
+    options.exclude, options.exclude_count = texts(exclude, "exclude")
+    options.members, options.member_count = texts(members, "members")
+    place = path_bytes(path)
     watch = Watch(progress, "loading")
+    tree, refused = state_of(state, True, group is not None)
     try:
-        lines = _fill(tree, path, options, watch, group)
-        _put_back(state, tree.values(make_tensor=_elsewhere))
+        lines = _fill(tree, place, options, watch, group, refused)
+        put_back(state, tree.values(make_tensor=Loaded))
         return lines
     finally:
         watch.close()
@@ -87,7 +88,7 @@ def load(
 def load_described(described: bytes, held: List[Any], path: PathLike) -> None:
     """Fills the tensors of a description, and nothing else. held: what they point to."""
     with State.described(described, held) as tree:
-        _fill(tree, path, structs.dcp_load_options(), Watch(None, "loading"), None)
+        _fill(tree, path_bytes(path), structs.dcp_load_options(), Watch(None, "loading"), None)
 
 
 def read(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = True) -> Any:
@@ -103,10 +104,11 @@ def read(path: PathLike, *, members: Sequence[PathLike] = (), verify: bool = Tru
 
 def _fill(
     tree: State,
-    path: PathLike,
+    path: bytes,
     options: structs.dcp_load_options,
     watch: Watch,
     group: Optional[Group],
+    refused: Optional[Exception] = None,
 ) -> List[Difference]:
     options.progress = watch.function
 
@@ -115,13 +117,13 @@ def _fill(
         try:
             status = lib.dcp_load_sized(
                 tree.handle,
-                path_bytes(path),
+                path,
                 ctypes.byref(options),
                 ctypes.sizeof(options),
                 ctypes.byref(report),
             )
-            if group and group.callbacks.raised:
-                raise group.callbacks.raised.pop(0)
+            if group:
+                group.callbacks.raise_first(refused)
             watch.callbacks.check(status)
             return _lines(report)
         finally:
@@ -146,32 +148,6 @@ def _lines(report: Any) -> List[Difference]:
             )
         )
     return lines
-
-
-class _Elsewhere:
-    """Stands for a tensor that was loaded in place."""
-
-
-def _elsewhere(*_: Any) -> _Elsewhere:
-    return _Elsewhere()
-
-
-def _put_back(state: Any, loaded: Any) -> None:
-    """Puts values that were loaded in the place of those that were there; arrays stay."""
-    for key in list(state) if isinstance(state, dict) else range(len(state)):
-        mine, found = state[key], loaded[key]
-        if is_tensor(mine) or _is_sharded_stand_in(found):
-            continue
-        if isinstance(mine, dict) and isinstance(found, dict) and mine.keys() == found.keys():
-            _put_back(mine, found)
-        elif isinstance(mine, list) and isinstance(found, list) and len(mine) == len(found):
-            _put_back(mine, found)
-        else:
-            state[key] = found
-
-
-def _is_sharded_stand_in(found: Any) -> bool:
-    return isinstance(found, Opaque) and found.name == "torch.Tensor"
 
 
 def _value_of(checkpoint: Checkpoint, name: str) -> Any:

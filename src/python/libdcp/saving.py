@@ -12,11 +12,11 @@ from typing import Any, Callable, ClassVar, Dict, Generator, List, Optional, Set
 
 from . import _structs as structs
 from ._errors import error_of
-from ._library import ERR_TIMEOUT, check, interruptible, lib, path_bytes, release_with
+from ._library import ERR_TIMEOUT, check, interruptible, lib, path_bytes, release_with, whole_number
 from ._progress import Progress, Watch
-from ._state import State
+from ._state import State, state_of
 from .checkpoint import PathLike
-from .groups import Group
+from .groups import Group, handle_of
 
 _log = logging.getLogger("libdcp")
 
@@ -39,16 +39,16 @@ def _options(
     if compression not in _COMPRESSIONS:
         raise ValueError("compression is None or 'zstd', not %r" % (compression,))
     options = structs.dcp_save_options()
-    options.group = group.handle if group else None
+    options.group = handle_of(group)
     options.overwrite = 1 if overwrite else 0
     options.has_step = step is not None
-    options.step = step or 0
+    options.step = whole_number(step or 0, "step", 64)
     options.info = info.handle if info else None
-    options.thread_count = threads
+    options.thread_count = whole_number(threads, "threads", 32)
     options.skip_sync = not sync
     options.compression = _COMPRESSIONS[compression]
     options.timeout_seconds = timeout
-    options.memory_limit = memory_limit
+    options.memory_limit = whole_number(memory_limit, "memory_limit", 64, signed=False)
     return options
 
 
@@ -83,35 +83,38 @@ def save(
     time. What a callback or communicator raises comes back; other ranks get an error with its text.
     After any of these an earlier checkpoint is as it was.
     """
-    tree = State.of(state, writable=False)
-    fields: Optional[State] = None
+    place = path_bytes(path)
     watch = Watch(progress, "saving")
+    tree: Optional[State] = None
+    fields: Optional[State] = None
     try:
         fields = State.of(info, writable=False) if info is not None else None
         options = _options(
             group, overwrite, step, fields, threads, sync, compression, timeout, memory_limit
         )
         options.progress = watch.function
+        tree, refused = state_of(state, False, group is not None)
+        root = tree.handle
 
         def call() -> None:
             status = lib.dcp_save_sized(
-                tree.handle, path_bytes(path), ctypes.byref(options), ctypes.sizeof(options)
+                root, place, ctypes.byref(options), ctypes.sizeof(options)
             )
-            _check(status, watch, group)
+            _check(status, watch, group, refused)
 
         _run(call, watch, group)
     finally:
         watch.close()
-        tree.free()
-        if fields:
-            fields.free()
+        for each in (tree, fields):
+            if each:
+                each.free()
 
 
-def _check(status: int, watch: Watch, group: Optional[Group]) -> None:
-    if group and group.callbacks.raised:
-        raised = group.callbacks.raised[0]
-        group.callbacks.raised = []
-        raise raised
+def _check(
+    status: int, watch: Watch, group: Optional[Group], refused: Optional[Exception] = None
+) -> None:
+    if group:
+        group.callbacks.raise_first(refused)
     watch.callbacks.check(status)
 
 
@@ -251,8 +254,8 @@ class Future:
                 status = lib.dcp_error_set(ERR_TIMEOUT, b"%s", b"the save has not come so far yet")
             if status != ERR_TIMEOUT or left <= 0 or self._ended.is_set():
                 break
-        if self._group and self._group.callbacks.raised:
-            raise self._group.callbacks.raised.pop(0)
+        if self._group:
+            self._group.callbacks.raise_first()
         return status
 
 
@@ -283,9 +286,9 @@ class Saver:
         if staging not in _STAGINGS:
             raise ValueError("staging is one of %s, not %r" % (", ".join(_STAGINGS), staging))
         options = structs.dcp_save_chain_options()
-        options.group = group.handle if group else None
+        options.group = handle_of(group)
         options.staging = _STAGINGS[staging]
-        options.retries = retries
+        options.retries = whole_number(retries, "retries", 32)
         options.retry_seconds = retry_seconds
         options.fallback_path = path_bytes(fallback) if fallback is not None else None
         options.timeout_seconds = timeout
@@ -320,7 +323,8 @@ class Saver:
         held until it has ended; overlapped ones must not be freed by other means, as by resizing a
         storage of PyTorch's, before ``future.wait_staged()`` returns.
         """
-        tree = State.of(state, writable=False)
+        place = path_bytes(path)
+        tree: Optional[State] = None
         fields: Optional[State] = None
         try:
             fields = State.of(info, writable=False) if info is not None else None
@@ -328,28 +332,36 @@ class Saver:
                 self._group, overwrite, step, fields, threads, sync, compression, timeout,
                 memory_limit,
             )  # fmt: skip
-            handle = self._begin(tree, path, options)
+            tree, refused = state_of(state, False, self._group is not None)
+            handle = self._begin(tree, place, options, refused)
             return Future(handle, tuple(tree.held), self._group)
         finally:
-            tree.free()
-            if fields:
-                fields.free()
+            for each in (tree, fields):
+                if each:
+                    each.free()
 
-    def _begin(self, tree: State, path: PathLike, options: structs.dcp_save_options) -> int:
+    def _begin(
+        self,
+        tree: State,
+        place: bytes,
+        options: structs.dcp_save_options,
+        refused: Optional[Exception],
+    ) -> int:
         handle = ctypes.c_void_p()
         with self._lock:  # threads take turns
             if self._handle is None:
                 raise ValueError("the saver is closed")
             options.chain = self._handle
-            check(
-                lib.dcp_save_async_sized(
-                    tree.handle,
-                    path_bytes(path),
-                    ctypes.byref(options),
-                    ctypes.sizeof(options),
-                    ctypes.byref(handle),
-                )
+            status = lib.dcp_save_async_sized(
+                tree.handle,
+                place,
+                ctypes.byref(options),
+                ctypes.sizeof(options),
+                ctypes.byref(handle),
             )
+            if refused:
+                raise refused
+            check(status)
         return int(handle.value or 0)
 
     def close(self) -> None:

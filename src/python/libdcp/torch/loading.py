@@ -154,8 +154,8 @@ def _fill(tree: State, path: Path, partial: bool, ranks: Ranks) -> Set[str]:
                 ctypes.sizeof(options),
                 ctypes.byref(report),
             )
-            if ranks.group and ranks.group.callbacks.raised:
-                raise ranks.group.callbacks.raised.pop(0)
+            if ranks.group:
+                ranks.group.callbacks.raise_first()
             watch.callbacks.check(status)
             lines = _lines(report) if partial else []
             return {line.name for line in lines if line.kind == "missing"}

@@ -12,10 +12,9 @@ from torch.distributed.checkpoint.api import CheckpointException, _wrap_exceptio
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
 from torch.distributed.checkpoint.stateful import Stateful
 
-from .. import _structs as structs
 from .._errors import Error, ExistsError, error_of
 from .._library import ERR_CALLBACK, ERR_UNSUPPORTED, check, lib
-from .._state import State
+from .._state import State, described_error
 from .groups import Ranks
 from .storage import FileSystemReader, FileSystemWriter, _StockReader, _StockWriter
 from .trees import Describer, Elsewhere, check_state
@@ -43,7 +42,7 @@ def fail(call: str, rank: int, error: Exception) -> NoReturn:
 def fail_together(call: str, ranks: Ranks, error: Optional[BaseException]) -> None:
     """What one rank has met in Python is raised on all: there as it is, elsewhere by its text.
     Collective; returns where none has failed."""
-    told = ranks.tell("%s: %s" % (name_of(error), error) if error else "")
+    told = ranks.tell(described_error(error) if error else "")
     if error and not isinstance(error, Exception):
         raise error
     if told:
@@ -182,14 +181,6 @@ class Refusal:
 
     def __init__(self, error: Exception) -> None:
         self.error = error
-        status = ERR_UNSUPPORTED if isinstance(error, Elsewhere) else ERR_CALLBACK
-        text = str(error) if isinstance(error, Elsewhere) else "%s: %s" % (name_of(error), error)
-
-        def refuse(_context: Any, _node: Any) -> int:
-            lib.dcp_error_set(status, b"%s", text.encode("utf-8", "replace"))
-            return status
-
-        self._function = structs.StatefulFunction(refuse)
 
     def cause_of(self, error: Exception) -> Exception:
         """What this rank raises when the call has failed. Which way a call goes is what all ranks
@@ -197,11 +188,9 @@ class Refusal:
         return error if isinstance(self.error, Elsewhere) else self.error
 
     def tree(self) -> State:
-        stateful = structs.dcp_stateful(self._function)
-        state = State()
-        state.held.append((self._function, stateful))
-        check(lib.dcp_state_stateful(state.handle, b"refused", stateful))
-        return state
+        if isinstance(self.error, Elsewhere):
+            return State.refusing(ERR_UNSUPPORTED, str(self.error))
+        return State.refusing(ERR_CALLBACK, described_error(self.error))
 
 
 def tree_of(
