@@ -364,10 +364,10 @@ def other_work(rank, size, path):
 
 
 class Failing:
-    """A stateful entry that has nothing to say on some ranks."""
+    """A stateful entry that has nothing to say, or takes nothing, on some ranks."""
 
-    def __init__(self, fails):
-        self.fails = fails
+    def __init__(self, fails, refuses=False):
+        self.fails, self.refuses, self.taken = fails, refuses, None
 
     def state_dict(self):
         if self.fails:
@@ -375,7 +375,9 @@ class Failing:
         return {"x": torch.ones(2)}
 
     def load_state_dict(self, state_dict):
-        pass
+        if self.refuses:
+            raise LookupError("not this state")
+        self.taken = state_dict["x"].sum()
 
 
 def one_rank_work(rank, size, path):
@@ -405,6 +407,16 @@ def one_rank_work(rank, size, path):
         case.assertEqual(state["a"].sum(), 3)
     ours.load(state, checkpoint_id=path / "here")
 
+    ours.save({"m": Failing(False), **state}, checkpoint_id=path / "stateful")
+    for planner in (None, type("Own", (dcp.DefaultLoadPlanner,), {})()):
+        entry = Failing(False, refuses=rank == 1)
+        with case.assertRaisesRegex(LookupError if rank == 1 else CheckpointException, "not this state") as caught:
+            ours.load({"m": entry, "a": torch.zeros(3)}, checkpoint_id=path / "stateful", planner=planner)
+        if rank != 1:
+            case.assertEqual((list(caught.exception.failures), entry.taken), ([1], 2))
+            case.assertIs(type(caught.exception.failures[1][0]), libdcp.Error)
+        ours.load({"m": entry if rank != 1 else Failing(False)}, checkpoint_id=path / "stateful", planner=planner)
+
 
 def not_on_rank_one():
     if dist.is_initialized() and dist.get_rank() == 1:
@@ -424,14 +436,15 @@ def unpickled_work(rank, size, path):
     case = unittest.TestCase()
     state = {"a": torch.ones(3), "picky": Picky(), "plain": 7}
     ours.save(state, checkpoint_id=path / "a")
-    for package in (dcp, ours, ours):
+    for load, reader in ((dcp.load, dcp.FileSystemReader), (dcp.load, ours.FileSystemReader), (ours.load, None), (ours.load, None)):
         found = {"a": torch.zeros(3), "picky": 0, "plain": 0}
         with case.assertRaisesRegex(CheckpointException, "no object here") as caught:
-            package.load(found, checkpoint_id=path / "a")
+            load(found, checkpoint_id=path / "a", storage_reader=reader(path / "a") if reader else None)
         case.assertEqual(list(caught.exception.failures), [1])
-        if rank == 1 or package is dcp:
+        if rank == 1 or load is dcp.load:
             case.assertIsInstance(caught.exception.failures[1][0], LookupError)
-        case.assertEqual(found["a"].sum(), 3)
+        if load is ours.load:
+            case.assertEqual(found["a"].sum(), 3)
     found = {"a": torch.zeros(3), "plain": 0}
     ours.load(found, checkpoint_id=path / "a")
     case.assertEqual((found["plain"], found["a"].sum()), (7, 3))

@@ -151,6 +151,19 @@ class OneProcess(unittest.TestCase):
         dcp.load(found, storage_reader=StockReader(self.path))
         self.assertTrue(equal(state, found))
 
+    def test_checkpoints_that_the_library_has_no_words_for_are_read(self):
+        quantized = torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)
+        for number, odd in enumerate(({"a\0b": torch.arange(3)}, {"\ud800": 1.5}, {"d": torch.ones((1,) * 65)}, {"q": quantized})):
+            state = {"a": torch.arange(5), "k": {"x": [1, torch.ones(2)]}, "o": (1, "x")}
+            for save in (dcp.save, libdcp.torch.save):
+                path = self.path / str(number) / save.__module__
+                save({**state, **odd}, checkpoint_id=path)
+                whole = dict(state) if "q" in odd else {**state, **odd}  # PyTorch cannot load those
+                for load, reader in ((dcp.load, FileSystemReader(path)), (libdcp.torch.load, None)):
+                    found = emptied(whole)
+                    load(found, checkpoint_id=None if reader else path, storage_reader=reader)
+                    self.assertTrue(equal(whole, found), (odd.keys(), save, load))
+
     def compare_metadata(self, ours, theirs):
         mine, stock = (pickle.loads((path / ".metadata").read_bytes()) for path in (ours, theirs))
         self.assertEqual(mine.state_dict_metadata, stock.state_dict_metadata)

@@ -58,15 +58,18 @@ def load(
     Objects are unpickled as PyTorch does, which executes what they name, but for plain values. Where
     that fails on one rank only, the load fails on all, as PyTorch's: ``failures`` of the exception
     has what was raised there, and on the other ranks its text. Tensors are filled by then.
+    What ``load_state_dict`` of an entry raises comes back as it is, and on the other ranks, which
+    have loaded all of theirs, as CheckpointException with its text.
     """
     if storage_reader is not None and checkpoint_id is not None:
         storage_reader.reset(checkpoint_id)
     states = ways.States(state_dict, is_sorted=True)
+    ranks = ranks_of(process_group, no_dist)
     try:
-        _load(states, (storage_reader, checkpoint_id), planner, ranks_of(process_group, no_dist))
+        _load(states, (storage_reader, checkpoint_id), planner, ranks)
     except Elsewhere as why:
         ways.say_elsewhere("load", str(why))
-        states.check("read", ranks_of(process_group, no_dist))
+        states.check("read", ranks)
         if storage_reader is None and ways.is_local(checkpoint_id):
             storage_reader, checkpoint_id = FileSystemReader(checkpoint_id), None
         _stock_load(
@@ -77,11 +80,27 @@ def load(
             process_group=process_group,
             no_dist=no_dist,
         )
-    for key, value in states.get().items():
-        if isinstance(state_dict[key], Stateful):
-            state_dict[key].load_state_dict(value)
-        else:
-            state_dict[key] = value
+    error = _hand_over(state_dict, states)
+    try:
+        with ranks.lock:
+            ways.fail_together("read", ranks, error)
+    except BaseException:  # as CheckpointException is
+        if error:
+            raise error from None
+        raise
+
+
+def _hand_over(state_dict: Dict[str, Any], states: ways.States) -> Optional[BaseException]:
+    """Gives what was loaded to the entries that it is of. Returns what one of them raises."""
+    try:
+        for key, value in states.get().items():
+            if isinstance(state_dict[key], Stateful):
+                state_dict[key].load_state_dict(value)
+            else:
+                state_dict[key] = value
+    except BaseException as error:  # else the other ranks would go on without this one
+        return error
+    return None
 
 
 def _load(states: ways.States, place: Tuple[Any, Any], planner: Any, ranks: Ranks) -> None:

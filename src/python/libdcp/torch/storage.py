@@ -13,8 +13,9 @@ what they read is checked as far as its file has checksums. A checkpoint is repl
 the new one is durable: its files have names of their own, and the old ones go after the commit.
 
 What the library has no way for goes PyTorch's: stream extensions but zstd when reading, safetensors as
-the format of writing, file systems of subclasses, tensors outside of host memory when writing, and
-reading by the metadata of a single rank.
+the format of writing, file systems of subclasses, tensors outside of host memory when writing,
+reading by the metadata of a single rank, and reading checkpoints with names, dtypes or numbers of
+dimensions that C or the library has not, such as quantized tensors.
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ from typing import Any, Dict, List, Optional, Set, Tuple, cast
 
 import torch
 from torch.distributed.checkpoint import filesystem as _stock
-from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
+from torch.distributed.checkpoint.metadata import (
+    Metadata,
+    MetadataIndex,
+    TensorStorageMetadata,
+)
 from torch.distributed.checkpoint.planner import (
     LoadItemType,
     LoadPlan,
@@ -53,7 +58,7 @@ from ..checkpoint import Checkpoint, Tensor
 from ..checkpoint import open as open_checkpoint
 from ..loading import load_described
 from .metadata import SentMetadata
-from .trees import _COUNT, Describer, Elsewhere, check_memory
+from .trees import _COUNT, NDIM_MOST, STORED_DTYPES, Describer, Elsewhere, check_memory, is_text
 
 _StockWriter: Any = getattr(_stock, "_StockFileSystemWriter", _stock.FileSystemWriter)
 _StockReader: Any = getattr(_stock, "_StockFileSystemReader", _stock.FileSystemReader)
@@ -316,6 +321,7 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
     ) -> None:
         super().set_up_storage_reader(metadata, is_coordinator, *args, **kwargs)
         self._stored: Dict[str, Any] = metadata.state_dict_metadata
+        self._is_known = all(_is_known(name, stored) for name, stored in self._stored.items())
 
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> "Future[None]":
         if not self._is_ours(plan):
@@ -337,6 +343,8 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
 
     def _is_ours(self, plan: LoadPlan) -> bool:
         if type(self.fs) is not _stock.FileSystem or not self.use_collectives:
+            return False
+        if not self._is_known:
             return False
         if type(self)._slice_file is not _StockReader._slice_file:
             return False
@@ -387,6 +395,15 @@ class FileSystemReader(_StockReader):  # type: ignore[misc]
         except (Elsewhere, MismatchError):
             return False
         return True
+
+
+def _is_known(name: str, stored: Any) -> bool:
+    """Whether the library has words for an entry; it reads no checkpoint with others."""
+    if "\0" in name or not name.isascii() and not is_text(name):
+        return False
+    if not isinstance(stored, TensorStorageMetadata):
+        return True
+    return stored.properties.dtype in STORED_DTYPES and len(stored.size) <= NDIM_MOST
 
 
 def _box_of(item: ReadItem, target: torch.Tensor) -> Tuple[int, ...]:

@@ -22,6 +22,11 @@ NUMBERS: Dict[torch.dtype, int] = {
     for kind in _dtypes._KINDS
     if kind.number < 40 and hasattr(torch, kind.name)
 }
+#: Those that the library knows in a checkpoint.
+STORED_DTYPES = frozenset(
+    getattr(torch, kind.name) for kind in _dtypes._KINDS if hasattr(torch, kind.name)
+)
+NDIM_MOST = 64
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
 _SCALARS = frozenset((type(None), bool, int, float, complex, str, bytes))
 _KINDS: Dict[type, int] = {Replicate: 0, Shard: 1, _StridedShard: 2}
@@ -45,7 +50,7 @@ class _Forms:
         self.chunk = struct.Struct("<QqQQ%dq" % (3 * ndim))
 
 
-_forms: List[_Forms] = [_Forms(ndim) for ndim in range(65)]
+_forms: List[_Forms] = [_Forms(ndim) for ndim in range(NDIM_MOST + 1)]
 
 
 def check_memory(tensor: torch.Tensor) -> None:
@@ -158,6 +163,8 @@ class Describer:
             raise Elsewhere("a tensor of %s, %s" % (tensor.dtype, tensor.layout))
         if not tensor.is_cpu:
             raise Elsewhere("a tensor on %s" % tensor.device.type)
+        if tensor.dim() > NDIM_MOST:
+            raise Elsewhere("a tensor of %d dimensions" % tensor.dim())
         if tensor.numel() and not has_memory(tensor):
             raise _beyond(tensor)
         if tensor.is_conj() or tensor.is_neg():
@@ -342,11 +349,12 @@ class SaveDescriber(Describer):
         """Whether the library encodes a value as torch.save does: nothing in it can be shared."""
         kind = type(value)
         if kind is list or kind is tuple:
-            return all(type(part) in _SCALARS and _is_text(part) for part in value)
-        return kind in _SCALARS and _is_text(value)
+            return all(type(part) in _SCALARS and is_text(part) for part in value)
+        return kind in _SCALARS and is_text(value)
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
+    """Whether a value is no str with lone surrogates, which UTF-8 has not."""
     return type(value) is not str or value.isascii() or not _has_surrogates(value)
 
 
