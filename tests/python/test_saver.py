@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import libdcp
+from page_cache import in_memory, part_cached
 
 
 class Savers(unittest.TestCase):
@@ -79,6 +80,17 @@ class Savers(unittest.TestCase):
             future.result()
             future.add_done_callback(callback)
         self.assertEqual(called, [future, future])
+
+    def test_pages_stay_in_the_page_cache_or_not(self):
+        saver = libdcp.Saver()
+        self.addCleanup(saver.close)
+        for save in libdcp.save, lambda *args, **named: saver.save(*args, **named).result():
+            for page_cache in "kept", "auto", "dropped", "any":
+                save({"a": np.full(3_000_000, 7.0)}, self.path / "a", overwrite=True, page_cache=page_cache)
+                part = part_cached(self.path / "a")
+                if page_cache == "kept" or page_cache == "dropped" and not in_memory(self.path):
+                    self.assertEqual(part, page_cache == "kept")
+            self.assertRaisesRegex(ValueError, "page_cache is", save, {"a": 1}, self.path / "b", page_cache="some")
 
     def test_arrays_are_held_while_a_save_needs_them(self):
         with libdcp.Saver(staging="overlapped") as saver:

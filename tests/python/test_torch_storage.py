@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """libdcp.torch in the place of PyTorch's storage: the same values, read and written by either."""
 
-import ctypes
-import mmap
 import os
 import pickle
 import random
@@ -27,6 +25,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor, zeros
 import libdcp
 import libdcp.torch
 from libdcp.torch import FileSystemReader, FileSystemWriter
+from page_cache import in_memory, part_cached
 
 DTYPES = [
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32,
@@ -73,27 +72,6 @@ def any_tensor(source):
     elif layout == 3 and dtype == torch.complex64:
         tensor = tensor.conj()
     return tensor
-
-
-def part_cached(path):
-    """The part of the shard files in a directory that the page cache has."""
-    pages = []
-    for file in path.glob("*.distcp"):
-        with open(file, "rb") as opened, mmap.mmap(opened.fileno(), 0, mmap.MAP_PRIVATE) as mapped:
-            found = (ctypes.c_ubyte * (len(mapped) // mmap.PAGESIZE + 1))()
-            start = ctypes.c_char.from_buffer(mapped)
-            assert ctypes.CDLL(None).mincore(ctypes.byref(start), ctypes.c_size_t(len(mapped)), found) == 0
-            del start
-            pages += [page & 1 for page in found[: -(-len(mapped) // mmap.PAGESIZE)]]
-    return sum(pages) / len(pages)
-
-
-def in_memory(path):
-    """Whether the file system keeps its files in the page cache for good."""
-    found = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
-    places = {place: kind for _, place, kind, *_ in found}
-    path = path.resolve()
-    return next(places[str(at)] for at in (path, *path.parents) if str(at) in places) == "tmpfs"
 
 
 def any_state(source):

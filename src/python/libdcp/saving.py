@@ -23,6 +23,8 @@ _log = logging.getLogger("libdcp")
 _SLICE_SECONDS = 0.2  # of a wait, after which Control-C is noticed
 _COMPRESSIONS = {None: 0, "zstd": 1}
 _STAGINGS = {"blocking": 0, "pinned": 1, "overlapped": 2}
+# What becomes of a save's pages in the page cache, by dcp_page_cache.
+_PAGE_CACHES = {"any": 0, "kept": 10, "dropped": 20, "auto": 30}
 
 
 def _options(
@@ -35,6 +37,7 @@ def _options(
     compression: Optional[str],
     timeout: float,
     memory_limit: int,
+    page_cache: str,
 ) -> structs.dcp_save_options:
     if compression not in _COMPRESSIONS:
         raise ValueError("compression is None or 'zstd', not %r" % (compression,))
@@ -49,7 +52,15 @@ def _options(
     options.compression = _COMPRESSIONS[compression]
     options.timeout_seconds = timeout
     options.memory_limit = whole_number(memory_limit, "memory_limit", 64, signed=False)
+    options.page_cache = page_cache_number(page_cache)
     return options
+
+
+def page_cache_number(page_cache: str) -> int:
+    """The library's number. ValueError: there is no such word."""
+    if page_cache not in _PAGE_CACHES:
+        raise ValueError("page_cache is any, kept, dropped or auto, not %r" % (page_cache,))
+    return _PAGE_CACHES[page_cache]
 
 
 def save(
@@ -65,6 +76,7 @@ def save(
     compression: Optional[str] = None,
     timeout: float = 0,
     memory_limit: int = 0,
+    page_cache: str = "any",
     progress: Progress = None,
 ) -> None:
     """Saves a state as a checkpoint, a directory.
@@ -75,8 +87,11 @@ def save(
     overwrite: replace a checkpoint that is there, whole, at the moment of the commit; else that is
     ExistsError. step, info: for ``metadata.json``. threads: files of this rank. sync: wait until
     the disk has it. compression: None or "zstd". timeout: seconds of waits for other ranks (0:
-    1800). memory_limit: bytes beside the state (0: any). progress: True for tqdm, or a function of
-    bytes done and bytes in all.
+    1800). memory_limit: bytes beside the state (0: any). page_cache: what becomes of the pages that
+    the files have in the page cache: "any" is what is written fastest, around the cache where that
+    can be; "kept" is for a load that follows soon on this machine, "dropped" leaves the memory to
+    others, "auto" is one of these two, by how much memory is free. progress: True for tqdm, or a
+    function of bytes done and bytes in all.
 
     TypeError: a value or an array that cannot be saved, with its place in the state. BusyError:
     another save is at work there. InputOutputError: the disk. DeadlineError: a rank did not come in
@@ -90,8 +105,9 @@ def save(
     try:
         fields = State.of(info, writable=False) if info is not None else None
         options = _options(
-            group, overwrite, step, fields, threads, sync, compression, timeout, memory_limit
-        )
+            group, overwrite, step, fields, threads, sync, compression, timeout, memory_limit,
+            page_cache,
+        )  # fmt: skip
         options.progress = watch.function
         tree, refused = state_of(state, False, group is not None)
         root = tree.handle
@@ -316,6 +332,7 @@ class Saver:
         compression: Optional[str] = None,
         timeout: float = 0,
         memory_limit: int = 0,
+        page_cache: str = "any",
     ) -> Future:
         """Begins a save; arguments are as for ``libdcp.save``. Waits for the one before it.
 
@@ -330,7 +347,7 @@ class Saver:
             fields = State.of(info, writable=False) if info is not None else None
             options = _options(
                 self._group, overwrite, step, fields, threads, sync, compression, timeout,
-                memory_limit,
+                memory_limit, page_cache,
             )  # fmt: skip
             tree, refused = state_of(state, False, self._group is not None)
             handle = self._begin(tree, place, options, refused)

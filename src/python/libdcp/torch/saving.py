@@ -118,7 +118,10 @@ def save(
 
     Collective over the process group. Returns when the checkpoint is durable and visible; a
     checkpoint that is there is replaced at that moment, whole. Failures are CheckpointException,
-    the same on all ranks. The metadata that it returns is read when it is looked at.
+    the same on all ranks. The metadata that it returns is read when it is looked at. Large files go
+    around the page cache, unless the storage writer says otherwise by its ``page_cache``.
+    Until it returns, no other thread may free or shrink the storage of a tensor: PyTorch has no way
+    to hold one. What was freed or shrunk before is ValueError, on all ranks.
     """
     _reset(storage_writer, checkpoint_id)
     states = ways.States(state_dict)

@@ -57,6 +57,7 @@ from .._shards import ShardWriter, make_save_id
 from ..checkpoint import Checkpoint, Tensor
 from ..checkpoint import open as open_checkpoint
 from ..loading import load_described
+from ..saving import page_cache_number
 from .metadata import SentMetadata
 from .trees import _COUNT, NDIM_MOST, STORED_DTYPES, Describer, Elsewhere, check_memory, is_text
 
@@ -92,24 +93,22 @@ def _arrive(prefix: str, generation: int, save_id: str) -> SavePrefix:
     return SavePrefix(prefix, generation, save_id)
 
 
-# What becomes of a save's pages in the page cache, by dcp_page_cache.
-_PAGE_CACHES = {"any": 0, "kept": 10, "dropped": 20, "auto": 30}
-
-
 class FileSystemWriter(_StockWriter):  # type: ignore[misc]
     """PyTorch's FileSystemWriter, over this library; arguments are the same, and one is new.
 
     page_cache: what becomes of the pages that the files have in the page cache. "any" is what is
-    written fastest, "kept" makes a load that follows on this machine fast, "dropped" leaves the
-    memory to others, and "auto" is one of these two, by how much memory is free.
+    written fastest: large files go around the cache, so that a save, for which training waits, is
+    short and takes no memory from data that is cached. A load at once after it, on the same machine,
+    reads the disk then, and may take longer than of files of PyTorch's, which stay in the cache.
+    "kept" makes such a load fast, "dropped" leaves the memory to others, and "auto" is one of these
+    two, by how much memory is free.
     """
 
     # Of writers that come from elsewhere without one.
     page_cache = "any"
 
     def __init__(self, *args: Any, page_cache: str = "any", **kwargs: Any) -> None:
-        if page_cache not in _PAGE_CACHES:
-            raise ValueError("page_cache is any, kept, dropped or auto, not %r" % (page_cache,))
+        page_cache_number(page_cache)
         super().__init__(*args, **kwargs)
         self.page_cache = page_cache
         self.save_id = make_save_id()
@@ -250,7 +249,7 @@ class FileSystemWriter(_StockWriter):  # type: ignore[misc]
 
 def page_cache_of(writer: Any) -> int:
     """What a writer, which may be PyTorch's own, says of the page cache, as the library's number."""
-    return _PAGE_CACHES[getattr(writer, "page_cache", "any")]
+    return page_cache_number(getattr(writer, "page_cache", "any"))
 
 
 @torch.no_grad()  # a DTensor gives its local tensor much faster
